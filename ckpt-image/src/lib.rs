@@ -1,0 +1,1 @@
+//! Image sets on disk: format, atomic commit, verification.

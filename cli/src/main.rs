@@ -1,0 +1,3 @@
+//! The stasis command.
+
+fn main() {}

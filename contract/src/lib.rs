@@ -1,0 +1,29 @@
+//! What the two halves of a rank agree on: addresses, the gate, per-thread state, and the values
+//! that cross. Everything here is `repr(C)`, versioned by [`VERSION`], and has its layout asserted
+//! at compile time, because an upper half that was saved by one build is met again by another.
+#![no_std]
+
+pub mod abi;
+mod gate;
+mod layout;
+pub mod service;
+mod thread;
+
+pub use gate::{
+    gate, Activity, ActivityKind, Clock, Gate, LowerInfo, Phase, UpperEntry, ACTIVITY_RANKS,
+    CLOCKS, SLOTS,
+};
+pub use layout::{
+    ARENA_END, ARENA_START, CLOCKS_ADDRESS, CLOCKS_BYTES, GATE_ADDRESS, GATE_BYTES, VDSO_ADDRESS,
+    VDSO_BYTES, VDSO_SLOTS_ADDRESS,
+};
+pub use service::{HandleKind, Service, FIRST_MPI_SLOT, INTERRUPTED};
+pub use thread::{ThreadBlock, SIDE_STACK_DEPTH};
+
+/// Version of the whole contract; an image records it and a lower half refuses any other.
+pub const VERSION: u32 = 1;
+
+/// System call number with which upper-half code parks the calling thread at once. The kernel
+/// never sees it: the handler of trapped system calls does the parking, and the trapped frame is
+/// the thread's saved state. Returns 0 when the job goes on, 1 when it was restarted.
+pub const STOP_SYSCALL: u64 = 0x5354_4f50;

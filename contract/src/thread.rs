@@ -1,0 +1,44 @@
+//! The per-thread block, found at GS base by assembly on both sides of a crossing.
+
+/// Nested crossings (upper → lower → callback → lower ...) that one thread can have.
+pub const SIDE_STACK_DEPTH: usize = 64;
+
+/// State of one upper-half thread. It lies in *lower-half* memory: a restart makes a new one.
+/// Offsets are used by assembly; they are asserted below.
+#[repr(C)]
+pub struct ThreadBlock {
+    /// Address of this block itself, so that `mov %gs:0` yields a pointer.
+    pub this: usize,
+    /// FS base of the lower half's thread.
+    pub lower_fs: usize,
+    /// FS base of the upper half's thread.
+    pub upper_fs: usize,
+    /// Next free entry of `side`; the depth is 0 when it equals the address of `side`.
+    pub side_top: usize,
+    /// Non-zero while the thread runs a wrapper of the upper half's MPI library.
+    pub in_wrapper: u32,
+    /// Set by the stop signal when the thread could not stop at once; checked on leaving a wrapper.
+    pub stop_wanted: u32,
+    /// Non-zero where `wrfsbase` may be used.
+    pub fsgsbase: u32,
+    /// Virtual thread id, as the application knows it.
+    pub tid: u32,
+    /// Owned by the loader.
+    pub loader: usize,
+    /// Return addresses of crossings under way.
+    pub side: [usize; SIDE_STACK_DEPTH],
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(offset_of!(ThreadBlock, this) == 0);
+    assert!(offset_of!(ThreadBlock, lower_fs) == 8);
+    assert!(offset_of!(ThreadBlock, upper_fs) == 16);
+    assert!(offset_of!(ThreadBlock, side_top) == 24);
+    assert!(offset_of!(ThreadBlock, in_wrapper) == 32);
+    assert!(offset_of!(ThreadBlock, stop_wanted) == 36);
+    assert!(offset_of!(ThreadBlock, fsgsbase) == 40);
+    assert!(offset_of!(ThreadBlock, tid) == 44);
+    assert!(offset_of!(ThreadBlock, loader) == 48);
+    assert!(offset_of!(ThreadBlock, side) == 56);
+};

@@ -1,0 +1,1 @@
+//! The checkpoint protocol as pure state machines, and the control plane that carries it.

@@ -1,0 +1,1 @@
+//! The application's MPI library in the ABI of mpich.

@@ -1,0 +1,1 @@
+//! Loads an unmodified program as the upper half and serves its system calls.

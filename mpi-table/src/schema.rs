@@ -1,0 +1,194 @@
+//! What the table says about a function: its parameters with kind and direction, its class, and
+//! how the front serves it.
+
+/// One function of MPI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The standard's name, `MPI_Send`.
+    pub name: String,
+    /// What the function is, as seen by the safe state.
+    pub class: Class,
+    /// Who does the work in the upper half.
+    pub via: Via,
+    /// What the C function returns.
+    pub returns: Returns,
+    /// Its parameters in order.
+    pub params: Vec<Param>,
+    /// Index of its slot in the gate's table.
+    pub slot: usize,
+}
+
+/// How a front serves a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// `upper_half::<snake_name>`, written by hand, does it (the front converts arguments).
+    Core,
+    /// Nothing but conversion and a crossing.
+    Direct,
+    /// A crossing like `Direct`, on objects whose state across a checkpoint is not built yet
+    /// (windows, files): while any such object lives, checkpoints are refused by name.
+    Latch,
+    /// Answers with its name and "not supported", through the error handler.
+    Refuse,
+}
+
+/// Class of a function (design §4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Touches this process only.
+    Local,
+    /// Starts or does a point-to-point send.
+    Send,
+    /// Starts or does a point-to-point receive, or a probe.
+    Receive,
+    /// Both (MPI_Sendrecv).
+    SendReceive,
+    /// Completes requests.
+    Completion,
+    /// Blocking collective over its `comm`.
+    Collective,
+    /// Non-blocking collective over its `comm`.
+    CollectiveNonblocking,
+    /// Makes or frees an object, locally.
+    Object,
+    /// Makes an object collectively.
+    ObjectCollective,
+    /// Windows.
+    Window,
+    /// Files.
+    File,
+    /// Dynamic processes.
+    Process,
+    /// Initialisation and finalisation.
+    Environment,
+    /// Tools interface.
+    Tool,
+}
+
+/// What a C function returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returns {
+    /// An error code.
+    Error,
+    /// double (MPI_Wtime).
+    Double,
+    /// MPI_Aint (MPI_Aint_add).
+    Aint,
+    /// MPI_Fint (c2f functions).
+    Fint,
+    /// The handle of this kind (f2c functions).
+    Handle(Kind),
+}
+
+/// Direction of a parameter, from the application's view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Read by MPI.
+    In,
+    /// Written by MPI; a pointer in C.
+    Out,
+    /// Both; a pointer in C.
+    InOut,
+}
+
+/// One parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// The standard's name for it.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Which way it goes.
+    pub direction: Direction,
+    /// For arrays: what gives the number of entries.
+    pub array: Option<Length>,
+}
+
+/// Number of entries of an array parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// The value of that integer parameter (after the call for an out parameter such as outcount).
+    Param(String),
+    /// Size of that communicator's group (remote group for an inter-communicator).
+    CommSize(String),
+    /// Number of topology neighbours: `(comm, incoming?)`.
+    Neighbours(String, bool),
+    /// Known only to the function itself; the front passes the pointer on as it is.
+    Opaque,
+}
+
+/// What a parameter is. Handles cross as descriptors in the upper half and as words in a crossing;
+/// integers of a kind with special values are translated to the standard's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // MPI's own words
+pub enum Kind {
+    Comm,
+    Group,
+    Datatype,
+    Op,
+    Errhandler,
+    Info,
+    Request,
+    Message,
+    Win,
+    File,
+    /// Plain int without special values (counts, sizes, displacements, booleans in).
+    Int,
+    /// int out or in that may be MPI_UNDEFINED (colour, index, translated rank).
+    IntOrUndefined,
+    /// Rank: may be MPI_PROC_NULL, MPI_ANY_SOURCE, MPI_ROOT, MPI_UNDEFINED.
+    Rank,
+    /// Tag: may be MPI_ANY_TAG.
+    Tag,
+    /// Logical value, 0 or 1.
+    Flag,
+    Keyval,
+    /// An error code or class.
+    ErrorCode,
+    ThreadLevel,
+    /// Result of a comparison.
+    Comparison,
+    /// MPI_CART ... or MPI_UNDEFINED.
+    TopologyType,
+    /// MPI_COMM_TYPE_SHARED ...
+    SplitType,
+    /// MPI_ORDER_C ...
+    Order,
+    /// MPI_DISTRIBUTE_BLOCK ...
+    Distribution,
+    /// MPI_DISTRIBUTE_DFLT_DARG or a number.
+    DistributionArg,
+    /// MPI_COMBINER_DUP ...
+    Combiner,
+    /// MPI_TYPECLASS_REAL ...
+    TypeClass,
+    /// MPI_LOCK_SHARED ...
+    LockType,
+    /// Window assertion bits.
+    WindowAssert,
+    /// File access mode bits.
+    AccessMode,
+    /// MPI_SEEK_SET ...
+    Whence,
+    Aint,
+    Offset,
+    /// MPI_Count.
+    Count,
+    /// Data buffer that MPI reads (MPI_IN_PLACE and MPI_BOTTOM possible).
+    SendBuffer,
+    /// Data buffer that MPI writes (MPI_IN_PLACE and MPI_BOTTOM possible).
+    RecvBuffer,
+    /// Edge weights: MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY possible.
+    Weights,
+    /// char* (in: NUL-terminated; out: the caller's buffer).
+    String,
+    /// MPI_Status* (IGNORE possible), or MPI_Status[] with `array`.
+    Status,
+    /// Any other pointer, passed on as it is (extra_state, attribute values, callbacks).
+    Pointer,
+    /// Function pointer of the application.
+    Callback,
+    /// MPI_Fint.
+    Fint,
+    Double,
+}

@@ -1,0 +1,1 @@
+//! Brings an upper half back into a fresh lower half.

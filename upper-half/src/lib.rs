@@ -1,0 +1,1 @@
+//! What the application sees as its MPI library: virtual objects, messages, the safe state.
