@@ -1,1 +1,63 @@
 //! What the application sees as its MPI library: virtual objects, messages, the safe state.
+//!
+//! A front (`fronts/*`) has the C functions of one ABI. It converts arguments to the standard
+//! ABI's values and handles to `&'static` objects of this crate, and calls the function of the same
+//! name here (snake case, without `MPI_`). What the core must ask of the real MPI library goes
+//! through [`lower`]'s stubs, generated from the table, and [`crossing`].
+//!
+//! This code runs beside the application's libc, in its threads, and sometimes while other threads
+//! are stopped anywhere. So it has its own allocator ([`alloc`]), makes its own few system calls
+//! ([`system`]), and uses nothing of std that has thread-local state or prints.
+
+pub mod abi;
+pub mod alloc;
+mod attribute;
+mod comm;
+mod crossing;
+mod datatype;
+mod environment;
+pub mod errhandler;
+pub mod error;
+mod file;
+mod group;
+mod id;
+mod info;
+mod latch;
+pub mod lower;
+pub mod message;
+pub mod object;
+mod op;
+mod rebuild;
+mod start;
+pub mod sync;
+pub mod system;
+mod topology;
+mod window;
+pub mod wrapper;
+
+pub use abi::Abi;
+pub use object::{
+    Comm, Datatype, Errhandler, File, Group, Info, Message, Object, Op, Request, Win,
+};
+pub use start::start;
+pub use wrapper::Wrapper;
+
+// The functions of MPI, under the names by which the fronts call them.
+pub use attribute::*;
+pub use comm::*;
+pub use datatype::*;
+pub use environment::*;
+pub use errhandler::*;
+pub use error::*;
+pub use file::*;
+pub use group::*;
+pub use info::*;
+pub use latch::*;
+pub use message::*;
+pub use op::*;
+pub use topology::*;
+pub use window::*;
+
+#[cfg(not(test))]
+#[global_allocator]
+static GLOBAL: alloc::Global = alloc::Global::new();

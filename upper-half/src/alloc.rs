@@ -1,0 +1,116 @@
+//! The allocator of this library. It never touches the application's malloc: a drain runs while the
+//! application's threads are stopped anywhere, even inside malloc. Its memory comes from plain mmap
+//! calls made in the upper half, so that the loader puts it into the arena and it is saved.
+//!
+//! # Safety
+//! `Global` hands every request to one `Dlmalloc` under one lock; `Pages` gives it fresh anonymous
+//! mappings that belong to nobody else.
+#![allow(unsafe_code)]
+
+use crate::system;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use dlmalloc::Dlmalloc;
+
+/// Where the allocator's memory comes from.
+struct Pages;
+
+// SAFETY: alloc returns fresh, zeroed, page-aligned memory; the rest either declines or unmaps
+// exactly what it is told to.
+unsafe impl dlmalloc::Allocator for Pages {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        match system::map(size) {
+            Some(address) => (address, size, 0),
+            None => (core::ptr::null_mut(), 0, 0),
+        }
+    }
+
+    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
+        core::ptr::null_mut()
+    }
+
+    fn free_part(&self, _: *mut u8, _: usize, _: usize) -> bool {
+        false
+    }
+
+    fn free(&self, address: *mut u8, size: usize) -> bool {
+        // SAFETY: dlmalloc frees only whole segments that it no longer uses.
+        unsafe { system::unmap(address, size) }
+    }
+
+    fn can_release_part(&self, _: u32) -> bool {
+        false
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        4096
+    }
+}
+
+/// The global allocator of every library that contains the upper half.
+pub struct Global {
+    held: AtomicBool,
+    heap: UnsafeCell<Dlmalloc<Pages>>,
+}
+
+// SAFETY: the heap is only used by `with`, under the lock.
+unsafe impl Sync for Global {}
+
+impl Global {
+    /// An empty heap.
+    pub const fn new() -> Self {
+        Global {
+            held: AtomicBool::new(false),
+            heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Pages)),
+        }
+    }
+
+    #[inline]
+    fn with<R>(&self, use_heap: impl FnOnce(&mut Dlmalloc<Pages>) -> R) -> R {
+        while self
+            .held
+            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            core::hint::spin_loop();
+        }
+        // SAFETY: the flag is ours.
+        let result = use_heap(unsafe { &mut *self.heap.get() });
+        self.held.store(false, Ordering::Release);
+        result
+    }
+}
+
+impl Default for Global {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: Dlmalloc fulfils the contract of GlobalAlloc, and `with` serialises its use.
+unsafe impl GlobalAlloc for Global {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: dlmalloc accepts any size and alignment of a valid layout.
+        self.with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        self.with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) })
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller gives back what `alloc` gave with this layout.
+        self.with(|heap| unsafe { heap.free(pointer, layout.size(), layout.align()) });
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as for `dealloc`.
+        self.with(|heap| unsafe { heap.realloc(pointer, layout.size(), layout.align(), new_size) })
+    }
+}

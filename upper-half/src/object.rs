@@ -1,0 +1,372 @@
+//! Virtual MPI objects: what the application's handles name. Each kind has one table of objects in
+//! upper-half memory, indexed so that a handle is decoded with one load; objects never move, and an
+//! entry below [`FIRST_DYNAMIC`] is the predefined object with that standard-ABI value (the nulls
+//! too), so that a decoded handle is always a `&'static`.
+//!
+//! # Safety
+//! An entry is written once when it is made, before anything refers to it, and its body is dropped
+//! when the last reference is given back; between the two it is only read through `&`, with interior
+//! mutability where a body needs it. That an application does not use a handle after freeing it is
+//! MPI's rule. `Table::at` on an entry that was never made would read zeros as a body: callers use it
+//! for indices that came out of a handle this library gave, and [`Table::get`] for any others.
+#![allow(unsafe_code)]
+
+use crate::abi::abi;
+use crate::sync::{multiple, Lock};
+use crate::system;
+use contract::HandleKind;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+pub use crate::comm::CommBody;
+pub use crate::datatype::DatatypeBody;
+pub use crate::errhandler::ErrhandlerBody;
+pub use crate::file::FileBody;
+pub use crate::group::GroupBody;
+pub use crate::info::InfoBody;
+pub use crate::message::{MessageBody, RequestBody};
+pub use crate::op::OpBody;
+pub use crate::window::WinBody;
+
+/// A communicator.
+pub type Comm = Object<CommBody>;
+/// A group.
+pub type Group = Object<GroupBody>;
+/// A datatype.
+pub type Datatype = Object<DatatypeBody>;
+/// A reduction operation.
+pub type Op = Object<OpBody>;
+/// An error handler.
+pub type Errhandler = Object<ErrhandlerBody>;
+/// An info object.
+pub type Info = Object<InfoBody>;
+/// A request.
+pub type Request = Object<RequestBody>;
+/// A matched message.
+pub type Message = Object<MessageBody>;
+/// A window.
+pub type Win = Object<WinBody>;
+/// A file.
+pub type File = Object<FileBody>;
+
+/// Indices below are the standard ABI's values of predefined objects.
+pub const FIRST_DYNAMIC: u32 = 0x400;
+
+/// What a kind of object adds to [`Object`].
+pub trait Body: Sized + 'static {
+    /// The kind.
+    const KIND: HandleKind;
+    /// How many objects of the kind there can be at a time.
+    const CAPACITY: u32;
+    /// Standard value of the null handle.
+    const NULL: usize;
+    /// Names and standard values of all predefined objects, the null handle among them.
+    const PREDEFINED: &'static [(&'static str, usize)];
+
+    /// The kind's table.
+    fn table() -> &'static Table<Self>;
+
+    /// The body of a predefined object as it is before MPI_Init.
+    fn predefined(index: u32) -> Self;
+
+    /// The last reference to a dynamic object was given back: free what lies below.
+    fn retire(_object: &'static Object<Self>) {}
+}
+
+/// One MPI object. The application's handle leads here.
+#[repr(C)]
+pub struct Object<B: 'static> {
+    /// The object itself: the first word of what a pointer-like handle points to. Null while the
+    /// entry is free.
+    this: AtomicPtr<Object<B>>,
+    lower: AtomicUsize,
+    handle: AtomicUsize,
+    index: u32,
+    /// References while the object lives (the application's handle is one); next free entry after.
+    refs: AtomicU32,
+    /// What the kind adds.
+    pub body: B,
+}
+
+// SAFETY: bodies are made for shared use: fields that change are atomics or under a `Lock`.
+unsafe impl<B> Sync for Object<B> {}
+
+impl<B: Body> Object<B> {
+    /// The object with this index. It must exist.
+    #[inline(always)]
+    pub fn at(index: u32) -> &'static Self {
+        B::table().at(index)
+    }
+
+    /// The kind's null object.
+    #[inline(always)]
+    pub fn null() -> &'static Self {
+        Self::at(B::NULL as u32)
+    }
+
+    /// Makes an object with one reference, the application's handle.
+    pub fn make(lower: usize, body: B) -> Result<&'static Self, i32> {
+        B::table().make(lower, body)
+    }
+
+    /// The application's value for it.
+    #[inline(always)]
+    pub fn handle(&self) -> usize {
+        self.handle.load(Ordering::Relaxed)
+    }
+
+    /// The lower half's word for it.
+    #[inline(always)]
+    pub fn lower(&self) -> usize {
+        self.lower.load(Ordering::Relaxed)
+    }
+
+    /// Sets the lower half's word.
+    #[inline(always)]
+    pub fn set_lower(&self, word: usize) {
+        self.lower.store(word, Ordering::Relaxed);
+    }
+
+    /// Where the lower word is, for calls that write it.
+    #[inline(always)]
+    pub fn lower_ptr(&self) -> *mut usize {
+        self.lower.as_ptr()
+    }
+
+    /// Its index in the kind's table.
+    #[inline(always)]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Whether it is the kind's null object.
+    #[inline(always)]
+    pub fn is_null(&self) -> bool {
+        self.index == B::NULL as u32
+    }
+
+    /// Whether it is predefined (nulls are).
+    #[inline(always)]
+    pub fn is_predefined(&self) -> bool {
+        self.index < FIRST_DYNAMIC
+    }
+
+    /// Keeps the object alive until the matching [`Object::release`].
+    #[inline(always)]
+    pub fn retain(&'static self) {
+        if self.is_predefined() {
+            return;
+        }
+        if multiple() {
+            self.refs.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let refs = self.refs.load(Ordering::Relaxed);
+            self.refs.store(refs + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives a reference back; the last one ends the object.
+    #[inline(always)]
+    pub fn release(&'static self) {
+        if self.is_predefined() {
+            return;
+        }
+        let before = if multiple() {
+            self.refs.fetch_sub(1, Ordering::AcqRel)
+        } else {
+            let refs = self.refs.load(Ordering::Relaxed);
+            self.refs.store(refs.wrapping_sub(1), Ordering::Relaxed);
+            refs
+        };
+        if before == 1 {
+            B::retire(self);
+            B::table().free(self);
+        }
+    }
+
+    /// References there are.
+    pub fn references(&self) -> u32 {
+        self.refs.load(Ordering::Relaxed)
+    }
+}
+
+/// All objects of a kind.
+pub struct Table<B: 'static> {
+    base: AtomicPtr<Object<B>>,
+    /// One past the highest index ever used.
+    high: AtomicU32,
+    /// First free entry below `high`; 0 when there is none.
+    free: Lock<u32>,
+}
+
+impl<B: Body> Table<B> {
+    /// A table without memory; [`init`] gives it some.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Table {
+            base: AtomicPtr::new(core::ptr::null_mut()),
+            high: AtomicU32::new(FIRST_DYNAMIC),
+            free: Lock::new(0),
+        }
+    }
+
+    #[inline(always)]
+    fn entry(&self, index: u32) -> *mut Object<B> {
+        self.base
+            .load(Ordering::Relaxed)
+            .wrapping_add(index as usize)
+    }
+
+    /// The object with this index, which must exist.
+    #[inline(always)]
+    pub fn at(&self, index: u32) -> &'static Object<B> {
+        // SAFETY: see the module's head.
+        unsafe { &*self.entry(index) }
+    }
+
+    /// The object with this index, if there is one.
+    pub fn get(&self, index: u32) -> Option<&'static Object<B>> {
+        if index >= self.high.load(Ordering::Acquire) {
+            return None;
+        }
+        let entry = self.entry(index);
+        // SAFETY: within the table's memory; `this` is valid for any bytes, zero before first use.
+        let this = unsafe { (*entry).this.load(Ordering::Acquire) };
+        // SAFETY: a non-null `this` marks a live entry.
+        (!this.is_null()).then(|| unsafe { &*entry })
+    }
+
+    /// All live dynamic objects, by index.
+    pub fn dynamic(&self) -> impl Iterator<Item = &'static Object<B>> + '_ {
+        (FIRST_DYNAMIC..self.high.load(Ordering::Acquire)).filter_map(|index| self.get(index))
+    }
+
+    /// How many dynamic objects live.
+    pub fn live(&self) -> usize {
+        self.dynamic().count()
+    }
+
+    fn make(&self, lower: usize, body: B) -> Result<&'static Object<B>, i32> {
+        let index = {
+            let mut free = self.free.lock();
+            match *free {
+                0 => {
+                    let index = self.high.load(Ordering::Relaxed);
+                    if index >= B::CAPACITY {
+                        return Err(contract::abi::ERR_NO_MEM);
+                    }
+                    self.high.store(index + 1, Ordering::Release);
+                    index
+                }
+                index => {
+                    // SAFETY: a free entry that was live before; `refs` links to the next one.
+                    *free = unsafe { (*self.entry(index)).refs.load(Ordering::Relaxed) };
+                    index
+                }
+            }
+        };
+        Ok(self.write(index, lower, body))
+    }
+
+    fn write(&self, index: u32, lower: usize, body: B) -> &'static Object<B> {
+        let entry = self.entry(index);
+        let handle = (abi().handle_of)(B::KIND, index, entry.cast_const().cast());
+        // SAFETY: the entry is free and inside the table's memory; nobody refers to it.
+        unsafe {
+            entry.write(Object {
+                this: AtomicPtr::new(core::ptr::null_mut()),
+                lower: AtomicUsize::new(lower),
+                handle: AtomicUsize::new(handle),
+                index,
+                refs: AtomicU32::new(1),
+                body,
+            });
+            (*entry).this.store(entry, Ordering::Release);
+            &*entry
+        }
+    }
+
+    fn free(&self, object: &'static Object<B>) {
+        let entry = core::ptr::from_ref(object).cast_mut();
+        // SAFETY: the last reference is gone; the entry came from `write`.
+        unsafe {
+            (*entry).this.store(core::ptr::null_mut(), Ordering::Release);
+            core::ptr::drop_in_place(&raw mut (*entry).body);
+        }
+        let mut free = self.free.lock();
+        object.refs.store(*free, Ordering::Relaxed);
+        *free = object.index;
+    }
+
+    /// Gives the predefined object `index` another body.
+    ///
+    /// # Safety
+    /// No reference to the body may be in use: only for MPI_Init, before it returns.
+    pub unsafe fn replace(&self, index: u32, body: B) {
+        let entry = self.entry(index);
+        // SAFETY: the entry is a predefined object, live since `init`; the caller answers for the
+        // rest.
+        unsafe {
+            drop(core::ptr::replace(&raw mut (*entry).body, body));
+        }
+    }
+
+    fn init(&self) {
+        if !self.base.load(Ordering::Acquire).is_null() {
+            return;
+        }
+        let bytes = size_of::<Object<B>>() * B::CAPACITY as usize;
+        let Some(memory) = system::map(bytes) else {
+            crate::error::fatal(
+                "no address space for the tables of MPI objects (ulimit -v?): raise the limit",
+                2,
+            );
+        };
+        self.base.store(memory.cast(), Ordering::Release);
+        for &(_, index) in B::PREDEFINED {
+            self.write(index as u32, usize::MAX, B::predefined(index as u32));
+        }
+    }
+}
+
+/// Gives the tables memory and makes the predefined objects. To be called once, before anything
+/// else of this library (calls after the first do nothing).
+pub fn init() {
+    static DONE: Lock<bool> = Lock::new(false);
+    let mut done = DONE.lock();
+    if !*done {
+        GroupBody::table().init();
+        ErrhandlerBody::table().init();
+        InfoBody::table().init();
+        CommBody::table().init();
+        DatatypeBody::table().init();
+        OpBody::table().init();
+        RequestBody::table().init();
+        MessageBody::table().init();
+        WinBody::table().init();
+        FileBody::table().init();
+        *done = true;
+    }
+}
+
+/// Calls `f` with every communicator that can carry messages: WORLD, SELF and all dynamic ones,
+/// also those that the application has freed while operations on them are pending.
+pub fn live_comms() -> impl Iterator<Item = &'static Comm> {
+    [
+        contract::abi::comm::COMM_WORLD as u32,
+        contract::abi::comm::COMM_SELF as u32,
+    ]
+    .into_iter()
+    .map(Comm::at)
+    .chain(CommBody::table().dynamic())
+}
+
+/// Declares the table of a kind inside its `impl Body`.
+#[macro_export]
+macro_rules! object_table {
+    ($body:ty) => {
+        fn table() -> &'static $crate::object::Table<$body> {
+            static TABLE: $crate::object::Table<$body> = $crate::object::Table::new();
+            &TABLE
+        }
+    };
+}

@@ -1,0 +1,100 @@
+//! The locks of this library. They cost next to nothing below MPI_THREAD_MULTIPLE, where MPI calls
+//! are serialised by the application, and they spin above it: no lock here is held across a call
+//! into the lower half that may wait, and never by a thread that is parked for a checkpoint.
+//!
+//! # Safety
+//! `Lock<T>` gives out one `&mut T` at a time: by compare-and-swap when several threads may be in
+//! MPI, and by a plain flag otherwise, which the application's thread level makes sufficient. The
+//! flag also turns a re-entry by the same thread into a panic instead of two `&mut`.
+#![allow(unsafe_code)]
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+static MULTIPLE: AtomicBool = AtomicBool::new(true);
+
+/// Says whether threads may be in MPI at the same time. Until the thread level is known they may.
+pub fn set_multiple(multiple: bool) {
+    MULTIPLE.store(multiple, Ordering::Relaxed);
+}
+
+/// Whether threads may be in MPI at the same time.
+#[inline(always)]
+pub fn multiple() -> bool {
+    MULTIPLE.load(Ordering::Relaxed)
+}
+
+/// A value that one thread at a time may use.
+pub struct Lock<T> {
+    held: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: see the module's head; access is exclusive, so `T: Send` is enough.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// An unlocked value.
+    pub const fn new(value: T) -> Self {
+        Lock {
+            held: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits for the value and keeps others from it while the guard lives.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        if multiple() {
+            self.spin();
+        } else {
+            assert!(
+                !self.held.load(Ordering::Relaxed),
+                "re-entered a lock: the application calls MPI from several threads \
+                 below MPI_THREAD_MULTIPLE"
+            );
+            self.held.store(true, Ordering::Relaxed);
+        }
+        Guard { lock: self }
+    }
+
+    fn spin(&self) {
+        while self
+            .held
+            .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// Access to the value of a [`Lock`].
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard exists, so access is exclusive.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard exists, so access is exclusive.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.held.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,145 @@
+//! The guard that every wrapper of an MPI function holds: while it lives, a stop signal does not
+//! park the thread but leaves a mark, and the guard's end parks it.
+//!
+//! # Safety
+//! The assembly touches two counters of the calling thread's block at GS base, which the loader
+//! sets up before a thread runs upper-half code (offsets asserted in `contract`). Unit tests have
+//! no such block, and there the guard does nothing.
+#![allow(unsafe_code)]
+
+#[cfg(not(test))]
+use core::arch::asm;
+
+/// Held for the length of a wrapper.
+#[must_use]
+pub struct Wrapper(());
+
+impl Wrapper {
+    /// Enters a wrapper; wrappers nest.
+    #[inline(always)]
+    pub fn enter() -> Wrapper {
+        #[cfg(not(test))]
+        // SAFETY: see the module's head.
+        unsafe {
+            asm!("inc dword ptr gs:[32]", options(nostack));
+        }
+        Wrapper(())
+    }
+}
+
+impl Drop for Wrapper {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[cfg(not(test))]
+        {
+            let stop_wanted: u32;
+            // SAFETY: see the module's head.
+            unsafe {
+                asm!(
+                    "dec dword ptr gs:[32]",
+                    "mov {0:e}, dword ptr gs:[36]",
+                    out(reg) stop_wanted,
+                    options(nostack)
+                );
+            }
+            if stop_wanted != 0 && depth() == 0 {
+                stop();
+            }
+        }
+    }
+}
+
+/// How many wrappers the thread is in.
+#[inline(always)]
+fn depth() -> u32 {
+    #[cfg(test)]
+    {
+        0
+    }
+    #[cfg(not(test))]
+    {
+        let depth: u32;
+        // SAFETY: see the module's head.
+        unsafe {
+            asm!("mov {0:e}, dword ptr gs:[32]", out(reg) depth, options(nostack, readonly));
+        }
+        depth
+    }
+}
+
+#[cfg(not(test))]
+fn set_depth(depth: u32) {
+    // SAFETY: see the module's head.
+    unsafe {
+        asm!("mov dword ptr gs:[32], {0:e}", in(reg) depth, options(nostack));
+    }
+}
+
+/// Whether a stop signal came while the thread was in a wrapper.
+#[inline(always)]
+pub fn stop_wanted() -> bool {
+    #[cfg(test)]
+    {
+        false
+    }
+    #[cfg(not(test))]
+    {
+        let wanted: u32;
+        // SAFETY: see the module's head.
+        unsafe {
+            asm!("mov {0:e}, dword ptr gs:[36]", out(reg) wanted, options(nostack, readonly));
+        }
+        wanted != 0
+    }
+}
+
+/// Parks the thread here for the checkpoint that is under way. Returns true when the job was
+/// restarted meanwhile: every lower word that the caller still holds is void then.
+///
+/// The caller must hold no lock.
+#[cold]
+pub fn stop() -> bool {
+    #[cfg(test)]
+    {
+        false
+    }
+    #[cfg(not(test))]
+    {
+        let result: usize;
+        // SAFETY: the mark is the thread's own, and the call is served by the loader, which parks
+        // the thread and comes back; memory may have changed hands to another process by then.
+        unsafe {
+            asm!(
+                "mov dword ptr gs:[36], 0",
+                "syscall",
+                inlateout("rax") contract::STOP_SYSCALL as usize => result,
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack),
+            );
+        }
+        result == 1
+    }
+}
+
+/// Runs a callback of the application as if outside of any wrapper: it may take long, or leave by
+/// longjmp or an exception, and the thread must be stoppable meanwhile and after.
+///
+/// The caller must hold no lock and must not be inside a crossing.
+pub fn outside<R>(callback: impl FnOnce() -> R) -> R {
+    #[cfg(test)]
+    {
+        callback()
+    }
+    #[cfg(not(test))]
+    {
+        let depth = depth();
+        set_depth(0);
+        if stop_wanted() {
+            stop();
+        }
+        let result = callback();
+        set_depth(depth);
+        result
+    }
+}
