@@ -6,6 +6,8 @@
 pub struct Function {
     /// The standard's name, `MPI_Send`.
     pub name: String,
+    /// Heading under which the table lists it.
+    pub heading: String,
     /// What the function is, as seen by the safe state.
     pub class: Class,
     /// Who does the work in the upper half.
@@ -61,7 +63,7 @@ pub enum Class {
     Process,
     /// Initialisation and finalisation.
     Environment,
-    /// Tools interface.
+    /// Tools interface: errors are returned, no error handler is called.
     Tool,
 }
 
@@ -113,6 +115,9 @@ pub enum Length {
     CommSize(String),
     /// Number of topology neighbours: `(comm, incoming?)`.
     Neighbours(String, bool),
+    /// For strings that MPI writes: bytes that the caller's buffer holds in every ABI served, the
+    /// terminating NUL included. What the library below writes beyond that is cut off.
+    Bytes(usize),
     /// Known only to the function itself; the front passes the pointer on as it is.
     Opaque,
 }
@@ -184,11 +189,138 @@ pub enum Kind {
     String,
     /// MPI_Status* (IGNORE possible), or MPI_Status[] with `array`.
     Status,
-    /// Any other pointer, passed on as it is (extra_state, attribute values, callbacks).
+    /// Any other pointer, passed on as it is (extra_state, attribute values). One level of
+    /// indirection whatever the direction: the direction only says who writes what it points to.
     Pointer,
     /// Function pointer of the application.
     Callback,
     /// MPI_Fint.
     Fint,
     Double,
+}
+
+impl Function {
+    /// The name in snake case without `MPI_`, under which upper-half implements the function.
+    /// A name that is a keyword of Rust in this form does not occur.
+    pub fn snake_name(&self) -> String {
+        self.name.trim_start_matches("MPI_").to_ascii_lowercase()
+    }
+
+    /// The parameter of that name.
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        self.params.iter().find(|param| param.name == name)
+    }
+}
+
+impl Kind {
+    /// Whether it is one of MPI's opaque handles.
+    pub fn is_handle(self) -> bool {
+        matches!(
+            self,
+            Kind::Comm
+                | Kind::Group
+                | Kind::Datatype
+                | Kind::Op
+                | Kind::Errhandler
+                | Kind::Info
+                | Kind::Request
+                | Kind::Message
+                | Kind::Win
+                | Kind::File
+        )
+    }
+
+    /// Whether a parameter of this kind is one pointer in C, whatever its direction.
+    pub fn is_pointer(self) -> bool {
+        matches!(
+            self,
+            Kind::SendBuffer
+                | Kind::RecvBuffer
+                | Kind::Weights
+                | Kind::String
+                | Kind::Status
+                | Kind::Pointer
+                | Kind::Callback
+        )
+    }
+}
+
+/// How the table spells each kind.
+pub(crate) const KINDS: &[(&str, Kind)] = &[
+    ("comm", Kind::Comm),
+    ("group", Kind::Group),
+    ("datatype", Kind::Datatype),
+    ("op", Kind::Op),
+    ("errhandler", Kind::Errhandler),
+    ("info", Kind::Info),
+    ("request", Kind::Request),
+    ("message", Kind::Message),
+    ("win", Kind::Win),
+    ("file", Kind::File),
+    ("int", Kind::Int),
+    ("int-or-undefined", Kind::IntOrUndefined),
+    ("rank", Kind::Rank),
+    ("tag", Kind::Tag),
+    ("flag", Kind::Flag),
+    ("keyval", Kind::Keyval),
+    ("error", Kind::ErrorCode),
+    ("thread-level", Kind::ThreadLevel),
+    ("comparison", Kind::Comparison),
+    ("topology", Kind::TopologyType),
+    ("split-type", Kind::SplitType),
+    ("order", Kind::Order),
+    ("distribution", Kind::Distribution),
+    ("distribution-arg", Kind::DistributionArg),
+    ("combiner", Kind::Combiner),
+    ("type-class", Kind::TypeClass),
+    ("lock-type", Kind::LockType),
+    ("win-assert", Kind::WindowAssert),
+    ("access-mode", Kind::AccessMode),
+    ("whence", Kind::Whence),
+    ("aint", Kind::Aint),
+    ("offset", Kind::Offset),
+    ("count", Kind::Count),
+    ("sendbuf", Kind::SendBuffer),
+    ("recvbuf", Kind::RecvBuffer),
+    ("weights", Kind::Weights),
+    ("string", Kind::String),
+    ("status", Kind::Status),
+    ("pointer", Kind::Pointer),
+    ("callback", Kind::Callback),
+    ("fint", Kind::Fint),
+    ("double", Kind::Double),
+];
+
+/// How the table spells each class.
+pub(crate) const CLASSES: &[(&str, Class)] = &[
+    ("local", Class::Local),
+    ("send", Class::Send),
+    ("receive", Class::Receive),
+    ("send-receive", Class::SendReceive),
+    ("completion", Class::Completion),
+    ("collective", Class::Collective),
+    ("collective-nonblocking", Class::CollectiveNonblocking),
+    ("object", Class::Object),
+    ("object-collective", Class::ObjectCollective),
+    ("window", Class::Window),
+    ("file", Class::File),
+    ("process", Class::Process),
+    ("environment", Class::Environment),
+    ("tool", Class::Tool),
+];
+
+/// How the table spells who does the work.
+pub(crate) const VIAS: &[(&str, Via)] = &[
+    ("core", Via::Core),
+    ("direct", Via::Direct),
+    ("latch", Via::Latch),
+    ("refuse", Via::Refuse),
+];
+
+/// The value that `table` spells `name`.
+pub(crate) fn spelled<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
+    table
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| *value)
 }

@@ -1,0 +1,162 @@
+//! The table against the headers of two MPI libraries: every function is there, with the number of
+//! parameters that C compilers see. A header that is not installed is skipped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Prototypes `MPI_Name(...)` of a header with their number of parameters.
+fn prototypes(header: &str) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for statement in without_comments(header).split(';') {
+        let Some((head, rest)) = statement.split_once('(') else {
+            continue;
+        };
+        let words: Vec<&str> = head.split_whitespace().collect();
+        let (Some(name), true) = (words.last(), words.len() > 1) else {
+            continue;
+        };
+        if !name.starts_with("MPI_") || words.contains(&"typedef") || words.contains(&"#define") {
+            continue;
+        }
+        found.insert((*name).to_owned(), parameters(rest));
+    }
+    found
+}
+
+fn without_comments(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("/*") {
+        kept.push_str(before);
+        rest = after.split_once("*/").map_or("", |(_, after)| after);
+    }
+    kept.push_str(rest);
+    // Preprocessor lines would join the statement that follows them.
+    kept.lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// Counts the parameters in what follows an opening parenthesis.
+fn parameters(rest: &str) -> usize {
+    let mut depth = 1;
+    let mut list = String::new();
+    for c in rest.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+        // Commas inside a function pointer's type separate nothing of ours.
+        list.push(if c == ',' && depth > 1 { ' ' } else { c });
+    }
+    list.split(',')
+        .map(str::trim)
+        .filter(|p| !p.is_empty() && *p != "void" && *p != "...")
+        .count()
+}
+
+/// `missing`: functions of the table that this header leaves out; `newer`: those of later versions
+/// of MPI than the table's.
+fn compare(files: &[&str], missing: &[&str], newer: fn(&str) -> bool) {
+    if !files.iter().all(|file| Path::new(file).exists()) {
+        eprintln!("skipped: {files:?} not installed");
+        return;
+    }
+    let text: String = files
+        .iter()
+        .map(|file| std::fs::read_to_string(file).expect("a readable header"))
+        .collect();
+    let header = prototypes(&text);
+    let table: BTreeMap<String, usize> = stasis_mpi_table::functions()
+        .iter()
+        .map(|f| (f.name.clone(), f.params.len()))
+        .collect();
+    let wrong: Vec<_> = table
+        .iter()
+        .filter(|(name, count)| header.get(*name).is_some_and(|there| there != *count))
+        .collect();
+    assert!(wrong.is_empty(), "numbers of parameters differ: {wrong:?}");
+    let absent: BTreeSet<&str> = table
+        .keys()
+        .map(String::as_str)
+        .filter(|name| !header.contains_key(*name))
+        .collect();
+    assert_eq!(
+        absent,
+        missing.iter().copied().collect(),
+        "functions that the header lacks"
+    );
+    let unknown: Vec<_> = header
+        .keys()
+        .filter(|name| !table.contains_key(*name) && !newer(name))
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "functions that the table lacks: {unknown:?}"
+    );
+}
+
+#[test]
+fn agrees_with_open_mpi() {
+    let header = "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h";
+    let macros = ["MPI_Aint_add", "MPI_Aint_diff"];
+    let unknown_to_it = ["MPI_Status_c2f08", "MPI_Status_f082c"];
+    compare(&[header], &[macros, unknown_to_it].concat(), |_| false);
+}
+
+#[test]
+fn agrees_with_mpich() {
+    let folder = "/usr/include/x86_64-linux-gnu/mpich";
+    let files = [format!("{folder}/mpi_proto.h"), format!("{folder}/mpio.h")];
+    let macros = [
+        "Comm",
+        "Errhandler",
+        "Group",
+        "Message",
+        "Op",
+        "Request",
+        "Type",
+        "Win",
+    ];
+    let macros: Vec<String> = macros
+        .iter()
+        .flat_map(|kind| [format!("MPI_{kind}_c2f"), format!("MPI_{kind}_f2c")])
+        .collect();
+    let macros: Vec<&str> = macros.iter().map(String::as_str).collect();
+    compare(&[&files[0], &files[1]], &macros, is_newer_in_mpich);
+}
+
+/// MPI 4.0's functions, and what MPICH has beyond the standard.
+fn is_newer_in_mpich(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "MPI_Comm_create_from_group",
+        "MPI_Comm_idup_with_info",
+        "MPI_DUP_FN",
+        "MPI_Group_from_session_pset",
+        "MPI_Info_create_env",
+        "MPI_Info_get_string",
+        "MPI_Intercomm_create_from_groups",
+        "MPI_Isendrecv",
+        "MPI_Isendrecv_replace",
+        "MPI_Parrived",
+        "MPI_Status_f082f",
+        "MPI_Status_f2f08",
+        "MPI_T_category_get_events",
+        "MPI_T_category_get_num_events",
+    ];
+    let of_a_family = [
+        "MPI_Session_",
+        "MPI_Pready",
+        "MPI_T_event_",
+        "MPI_T_source_",
+    ];
+    NAMES.contains(&name)
+        || name.ends_with("_c")
+        || name.ends_with("_init")
+        || of_a_family.iter().any(|family| name.starts_with(family))
+}
