@@ -1,1 +1,7 @@
-//! What is generated from the table.
+//! What is generated from the table, as source text for the build scripts of the crates that
+//! include it.
+
+mod lower_type;
+mod stubs;
+
+pub use stubs::stubs;
