@@ -1,0 +1,738 @@
+//! The coordinator's side of the protocol, as a pure state machine: [`Coordinator::on`] takes what
+//! happened, and when, and returns what is to be done, in order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::{
+    FromRank, Outcome, RankStatus, Report, State, Status, Summary, Times, ToRank, ToTool,
+};
+use crate::release::{raises, Quiet};
+
+/// A time in microseconds, from whatever start.
+pub type Time = u64;
+
+/// Names a connected tool.
+pub type ToolId = u64;
+
+/// Ticks without any news after which the job counts as stalled on its way to the targets.
+const STALLED_TICKS: u32 = 4;
+
+/// What happens to a rank that has reached its targets and comes to a further collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Parking {
+    /// It parks, and is released when a rank that has not reached its targets depends on it.
+    Tentative,
+    /// It parks for good, as in the published algorithm, which can hang. Only for the comparison.
+    Final,
+}
+
+/// How the coordinator behaves. Times in microseconds; 0 means without limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Number of ranks of the job.
+    pub size: u32,
+    /// See [`Parking`].
+    pub parking: Parking,
+    /// A checkpoint is given up when the targets have not been reached after this time.
+    pub approach_limit: Time,
+    /// ... when the ranks have not all stopped and drained after this time.
+    pub drain_limit: Time,
+    /// ... when the images have not all been written after this time.
+    pub save_limit: Time,
+}
+
+impl Config {
+    /// The usual behaviour for a job of so many ranks.
+    pub fn new(size: u32) -> Self {
+        const MINUTE: Time = 60_000_000;
+        Config {
+            size,
+            parking: Parking::Tentative,
+            approach_limit: 30 * MINUTE,
+            drain_limit: 5 * MINUTE,
+            save_limit: 60 * MINUTE,
+        }
+    }
+}
+
+/// A set that is being written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PartialSet {
+    /// Name that the set will have.
+    pub set: String,
+    /// Directory to write into.
+    pub directory: String,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A rank has connected (its token, version and size are right).
+    Connected {
+        /// Which.
+        rank: u32,
+        /// On which host.
+        host: String,
+        /// With which process id.
+        pid: u32,
+    },
+    /// A rank said something.
+    Message(u32, FromRank),
+    /// A rank's connection is gone.
+    Lost(u32),
+    /// A tool asks for a checkpoint.
+    Request {
+        /// Which tool; `None` for the interval timer and signals.
+        tool: Option<ToolId>,
+        /// The job is to end after it.
+        stop: bool,
+    },
+    /// A tool asks how things stand.
+    AskStatus(ToolId),
+    /// A tool's connection is gone.
+    ToolLost(ToolId),
+    /// The end of [`Action::Prepare`].
+    Prepared(u64, Result<PartialSet, String>),
+    /// The end of [`Action::Commit`].
+    Committed(u64, Result<(), String>),
+    /// Time passes. To be given regularly while [`Coordinator::busy`].
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send to a rank.
+    Send(u32, ToRank),
+    /// Send to a tool.
+    Reply(ToolId, ToTool),
+    /// Make a directory for a new set.
+    Prepare(u64),
+    /// Make the set whole: write its manifest, give it its name.
+    Commit(u64, PartialSet, Vec<Summary>),
+    /// Throw away what was written.
+    Discard(PartialSet),
+    /// The job ends: every rank was told.
+    Ending,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Seat {
+    Absent,
+    Here { host: String, pid: u32 },
+    Finished { host: String, pid: u32 },
+    Lost { host: String, pid: u32 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    /// The directory is being made.
+    Preparing,
+    /// Clocks are being gathered.
+    Asking { heard: BTreeSet<u32> },
+    /// Targets are being reached.
+    Approaching {
+        version: u64,
+        states: BTreeMap<u32, State>,
+        ticks: u32,
+        turn: u32,
+    },
+    /// Threads are being stopped, messages drained.
+    Draining { drained: BTreeSet<u32> },
+    /// Images are being written.
+    Saving { saved: BTreeMap<u32, Summary> },
+    /// The manifest is being written.
+    Committing { saved: BTreeMap<u32, Summary> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Attempt {
+    epoch: u64,
+    begun: Time,
+    /// When the present stage's limit began to count.
+    since: Time,
+    asked: Time,
+    stopped: Time,
+    partial: Option<PartialSet>,
+    targets: BTreeMap<u64, u64>,
+    stage: Stage,
+}
+
+/// The coordinator's machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Coordinator {
+    config: Config,
+    seats: Vec<Seat>,
+    epoch: u64,
+    attempt: Option<Attempt>,
+    /// A checkpoint is wanted; it begins as soon as every rank is there.
+    wanted: Option<Time>,
+    stop: bool,
+    tools: BTreeSet<ToolId>,
+    committed: u64,
+    last: Option<Report>,
+    failure: Option<String>,
+    ending: bool,
+}
+
+impl Coordinator {
+    /// A coordinator to which no rank has connected yet.
+    pub fn new(config: Config) -> Self {
+        Coordinator {
+            config,
+            seats: vec![Seat::Absent; config.size as usize],
+            epoch: 0,
+            attempt: None,
+            wanted: None,
+            stop: false,
+            tools: BTreeSet::new(),
+            committed: 0,
+            last: None,
+            failure: None,
+            ending: false,
+        }
+    }
+
+    /// A checkpoint is being taken.
+    pub fn busy(&self) -> bool {
+        self.attempt.is_some()
+    }
+
+    /// Takes what happened at time `now` and returns what is to be done.
+    pub fn on(&mut self, now: Time, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Connected { rank, host, pid } => {
+                self.connected(rank, host, pid, now, &mut actions)
+            }
+            Event::Message(rank, message) => self.message(rank, message, now, &mut actions),
+            Event::Lost(rank) => self.lost(rank, &mut actions),
+            Event::Request { tool, stop } => self.request(tool, stop, now, &mut actions),
+            Event::AskStatus(tool) => {
+                actions.push(Action::Reply(tool, ToTool::Status(self.status())))
+            }
+            Event::ToolLost(tool) => {
+                self.tools.remove(&tool);
+            }
+            Event::Prepared(epoch, result) => self.prepared(epoch, result, now, &mut actions),
+            Event::Committed(epoch, result) => self.finished(epoch, result, now, &mut actions),
+            Event::Tick => self.tick(now, &mut actions),
+        }
+        actions
+    }
+
+    /// Whether a rank that introduces itself so may connect.
+    pub fn admits(&self, rank: u32, size: u32) -> Result<(), String> {
+        if size != self.config.size {
+            return Err(format!(
+                "the job has {} ranks, not {size}",
+                self.config.size
+            ));
+        }
+        match self.seats.get(rank as usize) {
+            Some(Seat::Absent) => Ok(()),
+            Some(_) => Err(format!(
+                "rank {rank} has connected before; were two jobs started as one?"
+            )),
+            None => Err(format!("there is no rank {rank} in a job of {size}")),
+        }
+    }
+
+    fn connected(&mut self, rank: u32, host: String, pid: u32, now: Time, out: &mut Vec<Action>) {
+        let Some(seat) = self.seats.get_mut(rank as usize) else {
+            return;
+        };
+        debug_assert_eq!(*seat, Seat::Absent);
+        *seat = Seat::Here { host, pid };
+        if let Some(since) = self.wanted {
+            if self.absent() == 0 {
+                self.begin(since, now, out);
+            }
+        }
+    }
+
+    fn absent(&self) -> usize {
+        self.seats.iter().filter(|s| **s == Seat::Absent).count()
+    }
+
+    /// Why no checkpoint can ever be taken again, if so.
+    fn hopeless(&self) -> Option<String> {
+        if self.ending {
+            return Some("the job is ending".into());
+        }
+        self.seats
+            .iter()
+            .zip(0..)
+            .find_map(|(seat, rank)| match seat {
+                Seat::Finished { host, pid } => Some(format!(
+                    "rank {rank} (process {pid} on {host}) has ended already"
+                )),
+                Seat::Lost { host, pid } => Some(format!(
+                "the connection to rank {rank} (process {pid} on {host}) broke; it probably died"
+            )),
+                Seat::Absent | Seat::Here { .. } => None,
+            })
+    }
+
+    fn request(&mut self, tool: Option<ToolId>, stop: bool, now: Time, out: &mut Vec<Action>) {
+        if let Some(reason) = self.hopeless() {
+            let reason = format!("no checkpoint can be taken: {reason}");
+            out.extend(tool.map(|t| Action::Reply(t, ToTool::Failed(reason))));
+            return;
+        }
+        self.stop |= stop;
+        self.tools.extend(tool);
+        if self.attempt.is_some() {
+            let note = "a checkpoint is being taken already; joined it".to_string();
+            out.extend(tool.map(|t| Action::Reply(t, ToTool::Note(note))));
+            return;
+        }
+        let since = *self.wanted.get_or_insert(now);
+        match self.absent() {
+            0 => self.begin(since, now, out),
+            n => {
+                let note = format!(
+                    "waiting for the ranks to call MPI_Init ({n} of {} have not yet)",
+                    self.config.size
+                );
+                out.extend(tool.map(|t| Action::Reply(t, ToTool::Note(note))));
+            }
+        }
+    }
+
+    fn begin(&mut self, asked: Time, now: Time, out: &mut Vec<Action>) {
+        self.wanted = None;
+        self.epoch += 1;
+        self.attempt = Some(Attempt {
+            epoch: self.epoch,
+            begun: asked,
+            since: now,
+            asked: now,
+            stopped: now,
+            partial: None,
+            targets: BTreeMap::new(),
+            stage: Stage::Preparing,
+        });
+        // First the directory: a full or foreign disk should not cost the job a pause.
+        out.push(Action::Prepare(self.epoch));
+    }
+
+    fn prepared(
+        &mut self,
+        epoch: u64,
+        result: Result<PartialSet, String>,
+        now: Time,
+        out: &mut Vec<Action>,
+    ) {
+        let current = self.attempt.as_mut().filter(|a| a.epoch == epoch);
+        match (current, result) {
+            (Some(attempt), Ok(partial)) => {
+                attempt.partial = Some(partial);
+                attempt.since = now;
+                attempt.asked = now;
+                attempt.stage = Stage::Asking {
+                    heard: BTreeSet::new(),
+                };
+                self.everyone(out, ToRank::Intent { epoch });
+            }
+            (Some(_), Err(reason)) => self.abandon(reason, out),
+            (None, Ok(partial)) => out.push(Action::Discard(partial)),
+            (None, Err(_)) => {}
+        }
+    }
+
+    fn everyone(&self, out: &mut Vec<Action>, message: ToRank) {
+        for (seat, rank) in self.seats.iter().zip(0..) {
+            if matches!(seat, Seat::Here { .. }) {
+                out.push(Action::Send(rank, message.clone()));
+            }
+        }
+    }
+
+    fn message(&mut self, rank: u32, message: FromRank, now: Time, out: &mut Vec<Action>) {
+        let epoch = match &message {
+            FromRank::Clocks { epoch, .. }
+            | FromRank::Drained { epoch }
+            | FromRank::Saved { epoch, .. }
+            | FromRank::Refused { epoch, .. } => *epoch,
+            FromRank::State(state) => state.epoch,
+            FromRank::Finished => return self.rank_finished(rank, out),
+        };
+        let size = self.config.size as usize;
+        let Some(attempt) = self.attempt.as_mut().filter(|a| a.epoch == epoch) else {
+            return;
+        };
+        match (message, &mut attempt.stage) {
+            (FromRank::Clocks { clocks, .. }, Stage::Asking { heard }) => {
+                for (id, seq) in clocks {
+                    let target = attempt.targets.entry(id).or_insert(0);
+                    *target = seq.max(*target);
+                }
+                heard.insert(rank);
+                if heard.len() == size {
+                    let targets = attempt.targets.iter().map(|(i, t)| (*i, *t)).collect();
+                    attempt.stage = Stage::Approaching {
+                        version: 1,
+                        states: BTreeMap::new(),
+                        ticks: 0,
+                        turn: 0,
+                    };
+                    self.everyone(
+                        out,
+                        ToRank::Targets {
+                            epoch,
+                            version: 1,
+                            targets,
+                        },
+                    );
+                }
+            }
+            (FromRank::State(state), Stage::Approaching { states, ticks, .. }) => {
+                states.insert(rank, state);
+                *ticks = 0;
+                self.judge(now, out);
+            }
+            (FromRank::Drained { .. }, Stage::Draining { drained }) => {
+                drained.insert(rank);
+                if drained.len() == size {
+                    attempt.since = now;
+                    attempt.stage = Stage::Saving {
+                        saved: BTreeMap::new(),
+                    };
+                    if let Some(PartialSet { set, directory }) = attempt.partial.clone() {
+                        self.everyone(
+                            out,
+                            ToRank::Save {
+                                epoch,
+                                set,
+                                directory,
+                            },
+                        );
+                    }
+                }
+            }
+            (FromRank::Saved { summary, .. }, Stage::Saving { saved }) => {
+                saved.insert(rank, summary);
+                if saved.len() == size {
+                    let saved = std::mem::take(saved);
+                    let summaries = saved.values().cloned().collect();
+                    attempt.stage = Stage::Committing { saved };
+                    if let Some(partial) = attempt.partial.clone() {
+                        out.push(Action::Commit(epoch, partial, summaries));
+                    }
+                }
+            }
+            (FromRank::Refused { reason, .. }, _) => {
+                self.abandon(format!("rank {rank}: {reason}"), out);
+            }
+            _ => {}
+        }
+    }
+
+    /// All ranks have told how they stand with the newest targets: stop, release, or wait on.
+    fn judge(&mut self, now: Time, out: &mut Vec<Action>) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        let epoch = attempt.epoch;
+        let Stage::Approaching {
+            version,
+            states,
+            ticks,
+            turn,
+        } = &mut attempt.stage
+        else {
+            return;
+        };
+        let told = states.values().filter(|s| s.version == *version).count();
+        if told < self.config.size as usize {
+            return;
+        }
+        if states.values().all(|s| s.reached) {
+            attempt.since = now;
+            attempt.stopped = now;
+            attempt.stage = Stage::Draining {
+                drained: BTreeSet::new(),
+            };
+            return self.everyone(out, ToRank::Stop { epoch });
+        }
+        let quiet = if *ticks >= STALLED_TICKS {
+            Quiet::Stalled
+        } else {
+            Quiet::No
+        };
+        let mut seen: BTreeMap<u32, &State> = states.iter().map(|(r, s)| (*r, s)).collect();
+        if self.config.parking == Parking::Final {
+            seen.retain(|_, s| !s.reached);
+        }
+        let mut raised = raises(&seen, quiet, turn);
+        raised.retain(|id, seq| attempt.targets.get(id).is_none_or(|t| t < seq));
+        if raised.is_empty() {
+            return;
+        }
+        *ticks = 0;
+        *version += 1;
+        let version = *version;
+        attempt.targets.extend(&raised);
+        let targets = raised.into_iter().collect();
+        self.everyone(
+            out,
+            ToRank::Targets {
+                epoch,
+                version,
+                targets,
+            },
+        );
+    }
+
+    fn finished(
+        &mut self,
+        epoch: u64,
+        result: Result<(), String>,
+        now: Time,
+        out: &mut Vec<Action>,
+    ) {
+        if self.attempt.as_ref().is_none_or(|a| a.epoch != epoch) {
+            return;
+        }
+        if let Err(reason) = result {
+            return self.abandon(reason, out);
+        }
+        let Some(attempt) = self.attempt.take() else {
+            return;
+        };
+        let set = attempt.partial.map(|p| p.set).unwrap_or_default();
+        let stop = std::mem::take(&mut self.stop);
+        let outcome = match stop {
+            true => Outcome::Exit { set: set.clone() },
+            false => Outcome::Committed { set: set.clone() },
+        };
+        let Stage::Committing { saved } = attempt.stage else {
+            return;
+        };
+        let slowest = |f: fn(&Times) -> u64| saved.values().map(|s| f(&s.times)).max().unwrap_or(0);
+        let report = Report {
+            set,
+            bytes: saved.values().map(|s| s.bytes).sum(),
+            memory: saved.values().map(|s| s.memory).sum(),
+            total: now.saturating_sub(attempt.begun),
+            approach: attempt.stopped.saturating_sub(attempt.asked),
+            pause: now.saturating_sub(attempt.stopped),
+            slowest: Times {
+                drain: slowest(|t| t.drain),
+                save: slowest(|t| t.save),
+            },
+            stop,
+        };
+        self.committed += 1;
+        self.last = Some(report.clone());
+        // The tools first: with `Exit` this process ends too.
+        self.answer(ToTool::Committed(report), out);
+        self.everyone(out, ToRank::Resume { epoch, outcome });
+        if stop {
+            self.ending = true;
+            out.push(Action::Ending);
+        }
+    }
+
+    fn abandon(&mut self, reason: String, out: &mut Vec<Action>) {
+        let Some(attempt) = self.attempt.take() else {
+            return;
+        };
+        self.stop = false;
+        if attempt.stage != Stage::Preparing {
+            let outcome = Outcome::Abandoned {
+                reason: reason.clone(),
+            };
+            self.everyone(
+                out,
+                ToRank::Resume {
+                    epoch: attempt.epoch,
+                    outcome,
+                },
+            );
+        }
+        out.extend(attempt.partial.map(Action::Discard));
+        self.failure = Some(reason.clone());
+        self.answer(ToTool::Failed(reason), out);
+    }
+
+    fn answer(&mut self, message: ToTool, out: &mut Vec<Action>) {
+        for tool in std::mem::take(&mut self.tools) {
+            out.push(Action::Reply(tool, message.clone()));
+        }
+    }
+
+    fn rank_finished(&mut self, rank: u32, out: &mut Vec<Action>) {
+        let Some(seat) = self.seats.get_mut(rank as usize) else {
+            return;
+        };
+        if let Seat::Here { host, pid } = seat {
+            *seat = Seat::Finished {
+                host: std::mem::take(host),
+                pid: *pid,
+            };
+        }
+        self.without(
+            format!("rank {rank} ended before the checkpoint was whole"),
+            out,
+        );
+    }
+
+    fn lost(&mut self, rank: u32, out: &mut Vec<Action>) {
+        let Some(seat) = self.seats.get_mut(rank as usize) else {
+            return;
+        };
+        let Seat::Here { host, pid } = seat else {
+            return;
+        };
+        let reason = format!(
+            "the connection to rank {rank} (process {pid} on {host}) broke; it probably died"
+        );
+        *seat = Seat::Lost {
+            host: std::mem::take(host),
+            pid: *pid,
+        };
+        self.without(reason, out);
+    }
+
+    /// A rank is no more.
+    fn without(&mut self, reason: String, out: &mut Vec<Action>) {
+        match &self.attempt {
+            // Every image is on disk: the set is whole without the rank.
+            Some(Attempt {
+                stage: Stage::Committing { .. },
+                ..
+            }) => {}
+            Some(_) => self.abandon(reason, out),
+            None if self.wanted.take().is_some() => {
+                self.stop = false;
+                self.answer(
+                    ToTool::Failed(format!("no checkpoint can be taken: {reason}")),
+                    out,
+                );
+            }
+            None => {}
+        }
+    }
+
+    fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        let waited = now.saturating_sub(attempt.since);
+        let over = |limit: Time| limit != 0 && waited > limit;
+        let seconds = waited / 1_000_000;
+        let missing =
+            |there: &dyn Fn(u32) -> bool| list((0..self.config.size).filter(|r| !there(*r)));
+        let reason = match &mut attempt.stage {
+            Stage::Asking { heard } if over(self.config.drain_limit) => format!(
+                "no answer from {} for {seconds} s",
+                missing(&|r| heard.contains(&r))
+            ),
+            Stage::Approaching { states, ticks, .. } if !over(self.config.approach_limit) => {
+                *ticks = (*ticks + 1).min(STALLED_TICKS);
+                let stalled = *ticks >= STALLED_TICKS && states.len() == self.config.size as usize;
+                if stalled {
+                    self.judge(now, out);
+                }
+                return;
+            }
+            Stage::Approaching { states, .. } => format!(
+                "after {seconds} s {} had not come to where the checkpoint can be taken (in a \
+                 collective, or before one that others have begun)",
+                missing(&|r| states.get(&r).is_some_and(|s| s.reached))
+            ),
+            Stage::Draining { drained } if over(self.config.drain_limit) => format!(
+                "{} had not stopped and taken in all messages after {seconds} s",
+                missing(&|r| drained.contains(&r))
+            ),
+            Stage::Saving { saved } if over(self.config.save_limit) => format!(
+                "{} had not written the image after {seconds} s",
+                missing(&|r| saved.contains_key(&r))
+            ),
+            _ => return,
+        };
+        self.abandon(reason, out);
+    }
+
+    fn status(&self) -> Status {
+        let stage = match self.attempt.as_ref().map(|a| &a.stage) {
+            None if self.ending => "ending",
+            None if self.wanted.is_some() => "waiting for MPI_Init",
+            None => "idle",
+            Some(Stage::Preparing) => "making the directory",
+            Some(Stage::Asking { .. }) => "asking the ranks",
+            Some(Stage::Approaching { .. }) => "approaching a safe state",
+            Some(Stage::Draining { .. }) => "stopping and draining",
+            Some(Stage::Saving { .. }) => "writing images",
+            Some(Stage::Committing { .. }) => "committing",
+        };
+        let ranks = self
+            .seats
+            .iter()
+            .zip(0..)
+            .map(|(seat, rank)| self.rank_status(rank, seat));
+        Status {
+            size: self.config.size,
+            stage: stage.into(),
+            committed: self.committed,
+            last: self.last.clone(),
+            failure: self.failure.clone(),
+            ranks: ranks.collect(),
+        }
+    }
+
+    fn rank_status(&self, rank: u32, seat: &Seat) -> RankStatus {
+        let (host, pid, state) = match seat {
+            Seat::Absent => ("", 0, "absent"),
+            Seat::Here { host, pid } => (host.as_str(), *pid, self.doing(rank)),
+            Seat::Finished { host, pid } => (host.as_str(), *pid, "finished"),
+            Seat::Lost { host, pid } => (host.as_str(), *pid, "lost"),
+        };
+        RankStatus {
+            rank,
+            host: host.into(),
+            pid,
+            state: state.into(),
+        }
+    }
+
+    fn doing(&self, rank: u32) -> &'static str {
+        use crate::protocol::Activity::*;
+        match self.attempt.as_ref().map(|a| &a.stage) {
+            Some(Stage::Approaching { states, .. }) => match states.get(&rank) {
+                Some(s) if s.reached => "reached",
+                Some(s) => match s.activity {
+                    Running => "computing",
+                    Collective { .. } => "in a collective",
+                    Waiting { .. } => "waiting for a message",
+                    Parked { .. } => "parked",
+                },
+                None => "running",
+            },
+            Some(Stage::Draining { drained }) if drained.contains(&rank) => "drained",
+            Some(Stage::Saving { saved }) if saved.contains_key(&rank) => "saved",
+            Some(Stage::Saving { .. }) => "saving",
+            _ => "running",
+        }
+    }
+}
+
+/// "rank 3", "ranks 3, 5 and 8", "ranks 1, 2, 3 and 509 others".
+fn list(ranks: impl Iterator<Item = u32>) -> String {
+    let all: Vec<String> = ranks.map(|r| r.to_string()).collect();
+    match all.as_slice() {
+        [] => "no rank".into(),
+        [one] => format!("rank {one}"),
+        [some @ .., last] if all.len() <= 8 => format!("ranks {} and {last}", some.join(", ")),
+        many => format!(
+            "ranks {} and {} others",
+            many[..3].join(", "),
+            many.len() - 3
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

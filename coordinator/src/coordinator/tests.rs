@@ -1,0 +1,275 @@
+use super::*;
+
+fn job(size: u32) -> Coordinator {
+    let mut c = Coordinator::new(Config::new(size));
+    for rank in 0..size {
+        connect(&mut c, rank);
+    }
+    c
+}
+fn connect(c: &mut Coordinator, rank: u32) -> Vec<Action> {
+    c.on(
+        0,
+        Event::Connected {
+            rank,
+            host: "n".into(),
+            pid: 100 + rank,
+        },
+    )
+}
+fn partial() -> PartialSet {
+    PartialSet {
+        set: "ckpt-1".into(),
+        directory: "d".into(),
+    }
+}
+fn failed(actions: &[Action]) -> Option<&str> {
+    actions.iter().find_map(|a| match a {
+        Action::Reply(_, ToTool::Failed(reason)) => Some(reason.as_str()),
+        _ => None,
+    })
+}
+fn to_saving(c: &mut Coordinator, size: u32) -> Vec<Action> {
+    c.on(
+        0,
+        Event::Request {
+            tool: Some(1),
+            stop: false,
+        },
+    );
+    c.on(0, Event::Prepared(1, Ok(partial())));
+    for r in 0..size {
+        c.on(
+            0,
+            Event::Message(
+                r,
+                FromRank::Clocks {
+                    epoch: 1,
+                    clocks: vec![],
+                },
+            ),
+        );
+    }
+    let activity = crate::protocol::Activity::Running;
+    for r in 0..size {
+        let state = State {
+            epoch: 1,
+            version: 1,
+            reached: true,
+            activity: activity.clone(),
+        };
+        c.on(1000, Event::Message(r, FromRank::State(state)));
+    }
+    let mut last = vec![];
+    for r in 0..size {
+        last = c.on(2000, Event::Message(r, FromRank::Drained { epoch: 1 }));
+    }
+    last
+}
+
+#[test]
+fn a_request_before_mpi_init_waits_for_all_ranks() {
+    let mut c = Coordinator::new(Config::new(2));
+    let a = c.on(
+        0,
+        Event::Request {
+            tool: Some(1),
+            stop: false,
+        },
+    );
+    assert!(matches!(&a[..], [Action::Reply(1, ToTool::Note(n))] if n.contains("MPI_Init")));
+    assert_eq!(connect(&mut c, 1), []);
+    assert_eq!(connect(&mut c, 0), [Action::Prepare(1)]);
+}
+
+#[test]
+fn requests_are_joined_and_any_of_them_can_stop_the_job() {
+    let mut c = job(1);
+    to_saving(&mut c, 1);
+    let a = c.on(
+        0,
+        Event::Request {
+            tool: Some(2),
+            stop: true,
+        },
+    );
+    assert!(matches!(&a[..], [Action::Reply(2, ToTool::Note(_))]));
+    let saved = FromRank::Saved {
+        epoch: 1,
+        summary: Summary {
+            bytes: 5,
+            ..Default::default()
+        },
+    };
+    assert!(
+        matches!(&c.on(0, Event::Message(0, saved))[..], [Action::Commit(1, _, s)] if s.len() == 1)
+    );
+    let a = c.on(5000, Event::Committed(1, Ok(())));
+    let Action::Reply(1, ToTool::Committed(report)) = &a[0] else {
+        panic!("{a:?}")
+    };
+    assert_eq!(
+        (report.bytes, report.pause, report.total, report.stop),
+        (5, 4000, 5000, true)
+    );
+    assert!(matches!(a[1], Action::Reply(2, ToTool::Committed(_))));
+    assert!(matches!(
+        &a[2],
+        Action::Send(
+            0,
+            ToRank::Resume {
+                outcome: Outcome::Exit { .. },
+                ..
+            }
+        )
+    ));
+    assert_eq!(a[3], Action::Ending);
+    let a = c.on(
+        0,
+        Event::Request {
+            tool: Some(3),
+            stop: false,
+        },
+    );
+    assert!(failed(&a).unwrap().contains("ending"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_does_not_disturb_the_ranks() {
+    let mut c = job(2);
+    c.on(
+        0,
+        Event::Request {
+            tool: Some(1),
+            stop: false,
+        },
+    );
+    let a = c.on(0, Event::Prepared(1, Err("disk full".into())));
+    assert_eq!(a, [Action::Reply(1, ToTool::Failed("disk full".into()))]);
+    assert!(!c.busy());
+}
+
+#[test]
+fn a_refusal_resumes_everyone_and_discards() {
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    let refused = FromRank::Refused {
+        epoch: 1,
+        reason: "no space".into(),
+    };
+    let a = c.on(0, Event::Message(1, refused));
+    assert!(failed(&a).unwrap().contains("rank 1: no space"));
+    assert!(a.contains(&Action::Discard(partial())));
+    let resumed = a
+        .iter()
+        .filter(|a| matches!(a, Action::Send(_, ToRank::Resume { .. })))
+        .count();
+    assert_eq!(resumed, 2);
+    // and the next one works
+    assert_eq!(
+        c.on(
+            0,
+            Event::Request {
+                tool: Some(2),
+                stop: false
+            }
+        ),
+        [Action::Prepare(2)]
+    );
+}
+
+#[test]
+fn a_death_while_saving_abandons_and_while_committing_does_not() {
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    assert!(failed(&c.on(0, Event::Lost(1)))
+        .unwrap()
+        .contains("process 101 on n"));
+    let a = c.on(
+        0,
+        Event::Request {
+            tool: Some(2),
+            stop: false,
+        },
+    );
+    assert!(failed(&a).unwrap().contains("died"));
+
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    for r in 0..2 {
+        c.on(
+            0,
+            Event::Message(
+                r,
+                FromRank::Saved {
+                    epoch: 1,
+                    summary: Summary::default(),
+                },
+            ),
+        );
+    }
+    assert_eq!(c.on(0, Event::Lost(1)), []);
+    let a = c.on(0, Event::Committed(1, Ok(())));
+    assert!(matches!(&a[0], Action::Reply(1, ToTool::Committed(_))));
+}
+
+#[test]
+fn limits_name_the_ranks_that_were_waited_for() {
+    let mut c = job(3);
+    c.on(
+        0,
+        Event::Request {
+            tool: Some(1),
+            stop: false,
+        },
+    );
+    c.on(0, Event::Prepared(1, Ok(partial())));
+    c.on(
+        0,
+        Event::Message(
+            1,
+            FromRank::Clocks {
+                epoch: 1,
+                clocks: vec![],
+            },
+        ),
+    );
+    assert_eq!(c.on(1_000_000, Event::Tick), []);
+    let a = c.on(3_600_000_000, Event::Tick);
+    assert!(failed(&a).unwrap().contains("ranks 0 and 2"), "{a:?}");
+}
+
+#[test]
+fn a_rank_that_ended_is_named() {
+    let mut c = job(2);
+    c.on(0, Event::Message(1, FromRank::Finished));
+    let a = c.on(
+        0,
+        Event::Request {
+            tool: Some(1),
+            stop: false,
+        },
+    );
+    assert!(failed(&a)
+        .unwrap()
+        .contains("rank 1 (process 101 on n) has ended"));
+}
+
+#[test]
+fn strangers_and_doubles_are_not_admitted() {
+    let c = job(2);
+    assert!(c.admits(1, 2).unwrap_err().contains("before"));
+    assert!(c.admits(1, 3).unwrap_err().contains("2 ranks"));
+    let c = Coordinator::new(Config::new(2));
+    assert_eq!(c.admits(1, 2), Ok(()));
+    assert!(c.admits(2, 2).is_err());
+}
+
+#[test]
+fn status_tells_the_stage() {
+    let mut c = job(2);
+    assert_eq!(c.status().stage, "idle");
+    to_saving(&mut c, 2);
+    assert_eq!(c.status().stage, "writing images");
+    assert_eq!(c.status().ranks[0].state, "saving");
+}

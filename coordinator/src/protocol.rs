@@ -1,0 +1,300 @@
+//! What ranks, coordinator and tools say to each other. One frame ([`crate::frame`]) holds one of
+//! these. A connection opens with a [`First`]; what follows is [`FromRank`]/[`ToRank`] for a rank
+//! and [`ToTool`] for a tool.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the messages below. Both ends must have the same.
+pub const PROTOCOL: u32 = 1;
+
+/// First frame on a connection: who is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum First {
+    /// A rank's agent.
+    Rank(Hello),
+    /// A command, such as `stasis checkpoint`.
+    Tool {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The job's token, from the job file.
+        token: String,
+        /// What it wants.
+        request: Request,
+    },
+}
+
+/// A rank introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`].
+    pub protocol: u32,
+    /// The job's token, as broadcast by rank 0.
+    pub token: String,
+    /// Rank in MPI_COMM_WORLD.
+    pub rank: u32,
+    /// Size of MPI_COMM_WORLD.
+    pub size: u32,
+    /// Host name, for messages to people.
+    pub host: String,
+    /// Process id on that host.
+    pub pid: u32,
+}
+
+/// What a tool can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Take a checkpoint and answer when it is committed.
+    Checkpoint {
+        /// End the job once the checkpoint is committed.
+        stop: bool,
+    },
+    /// Say how the job stands.
+    Status,
+}
+
+/// Per-peer message counts, those that are zero left out.
+pub type Counts = Vec<(u32, u64)>;
+
+/// On whom a rank waits for a message.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum On {
+    /// Any rank of the job (MPI_ANY_SOURCE, or too many to name).
+    Any,
+    /// These world ranks.
+    Ranks(Vec<u32>),
+}
+
+/// What a rank is doing while targets are being reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Activity {
+    /// Computing, or in a call that does not depend on others.
+    Running,
+    /// Inside a collective operation.
+    Collective {
+        /// Clock of its communicator.
+        id: u64,
+    },
+    /// Waiting for a message.
+    Waiting {
+        /// From whom.
+        on: On,
+        /// Messages sent to each rank so far.
+        sent: Counts,
+        /// Messages received from each rank so far.
+        received: Counts,
+    },
+    /// Parked before a collective that would pass its target.
+    Parked {
+        /// Clock of its communicator.
+        id: u64,
+        /// Number that the collective would have.
+        seq: u64,
+        /// Messages sent to each rank so far.
+        sent: Counts,
+    },
+}
+
+/// How far a rank has come towards the targets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct State {
+    /// Which checkpoint.
+    pub epoch: u64,
+    /// Version of the targets against which `reached` was judged.
+    pub version: u64,
+    /// Every clock of the rank has reached its target, and the rank is in no collective.
+    pub reached: bool,
+    /// What it does.
+    pub activity: Activity,
+}
+
+/// Durations of a rank's part in a checkpoint, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Times {
+    /// Until all threads stood still and nothing was under way.
+    pub drain: u64,
+    /// Writing the image.
+    pub save: u64,
+}
+
+/// What a rank saved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Summary {
+    /// File name of the image within the set.
+    pub file: String,
+    /// Bytes of the image on disk.
+    pub bytes: u64,
+    /// Bytes of memory that the image holds.
+    pub memory: u64,
+    /// Digest of the image.
+    pub digest: Vec<u8>,
+    /// How long it took.
+    pub times: Times,
+    /// Whatever else the manifest is to hold of this rank; passed on unread.
+    pub detail: Vec<u8>,
+}
+
+/// From a rank's agent to the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FromRank {
+    /// Answer to [`ToRank::Intent`]: collectives started, per clock.
+    Clocks {
+        /// Which checkpoint.
+        epoch: u64,
+        /// Clock id and sequence number.
+        clocks: Vec<(u64, u64)>,
+    },
+    /// How far the rank has come; sent for every version of the targets and at every change.
+    State(State),
+    /// All threads stand still and nothing is under way to this rank.
+    Drained {
+        /// Which checkpoint.
+        epoch: u64,
+    },
+    /// The image is on disk.
+    Saved {
+        /// Which checkpoint.
+        epoch: u64,
+        /// What it is.
+        summary: Summary,
+    },
+    /// The rank cannot take part in this checkpoint and has gone on.
+    Refused {
+        /// Which checkpoint.
+        epoch: u64,
+        /// Why, for people.
+        reason: String,
+    },
+    /// The process is about to end as it should.
+    Finished,
+}
+
+/// How a checkpoint ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Committed under this name; go on.
+    Committed {
+        /// Name of the set.
+        set: String,
+    },
+    /// Given up; go on.
+    Abandoned {
+        /// Why, for people.
+        reason: String,
+    },
+    /// Committed under this name, and the job is to end now.
+    Exit {
+        /// Name of the set.
+        set: String,
+    },
+}
+
+/// From the coordinator to a rank's agent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ToRank {
+    /// The coordinator will not have this rank (wrong token, version, size ...).
+    Rejected {
+        /// Why, for people.
+        reason: String,
+    },
+    /// A checkpoint is wanted: tell your clocks.
+    Intent {
+        /// Number of the attempt; grows by one each time.
+        epoch: u64,
+    },
+    /// Targets to reach; later versions hold only those that were raised.
+    Targets {
+        /// Which checkpoint.
+        epoch: u64,
+        /// Version of the targets.
+        version: u64,
+        /// Clock id and target.
+        targets: Vec<(u64, u64)>,
+    },
+    /// Everyone has reached the targets: stop all threads and drain.
+    Stop {
+        /// Which checkpoint.
+        epoch: u64,
+    },
+    /// Everyone is drained: write the image.
+    Save {
+        /// Which checkpoint.
+        epoch: u64,
+        /// Name that the set will have.
+        set: String,
+        /// Directory to write into.
+        directory: String,
+    },
+    /// The checkpoint is over.
+    Resume {
+        /// Which checkpoint.
+        epoch: u64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+}
+
+/// A checkpoint that was committed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the set.
+    pub set: String,
+    /// Bytes of all images on disk.
+    pub bytes: u64,
+    /// Bytes of memory in all images.
+    pub memory: u64,
+    /// Microseconds from the request to the commit.
+    pub total: u64,
+    /// Microseconds of these in which targets were being reached (the job was running).
+    pub approach: u64,
+    /// Microseconds in which the job stood still.
+    pub pause: u64,
+    /// The slowest rank's times.
+    pub slowest: Times,
+    /// The job ends with this checkpoint.
+    pub stop: bool,
+}
+
+/// How one rank stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankStatus {
+    /// Its rank.
+    pub rank: u32,
+    /// Its host (empty before it connected).
+    pub host: String,
+    /// Its process id.
+    pub pid: u32,
+    /// One word: `absent`, `running`, `finished`, `lost`, or what it does in a checkpoint.
+    pub state: String,
+}
+
+/// How the job stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Number of ranks.
+    pub size: u32,
+    /// What the coordinator does: `idle`, or a stage of the checkpoint.
+    pub stage: String,
+    /// Checkpoints committed since the job started.
+    pub committed: u64,
+    /// The last of them.
+    pub last: Option<Report>,
+    /// Why the last checkpoint that was given up was given up.
+    pub failure: Option<String>,
+    /// Each rank.
+    pub ranks: Vec<RankStatus>,
+}
+
+/// From the coordinator to a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToTool {
+    /// Something to tell people while they wait.
+    Note(String),
+    /// The checkpoint is committed.
+    Committed(Report),
+    /// The checkpoint was given up; the job goes on.
+    Failed(String),
+    /// Answer to [`Request::Status`].
+    Status(Status),
+    /// The coordinator will not talk to this tool.
+    Rejected(String),
+}
