@@ -1,0 +1,135 @@
+//#Ranks: 2
+//#Shows: rank 0 blocked inside one MPI call at the cut, while rank 1 makes no call at all
+//#Variant: recv; cut=hold; matrix=full
+//#Variant: send; cut=hold
+//#Variant: ssend; cut=hold
+//#Variant: sendrecv; cut=hold
+//#Variant: probe; cut=hold
+//#Variant: mprobe; cut=hold
+//#Variant: wait; cut=hold
+//#Variant: waitall; cut=hold
+//#Variant: waitany; cut=hold
+//#Variant: waitsome; cut=hold
+//#Variant: test; cut=hold
+//#Variant: barrier; cut=pending
+//#Variant: allreduce; cut=pending
+#include "../stasis_test.h"
+
+enum { N = 500000, FEW = 4 };
+static char out[N], in[FEW][N];
+
+/* The side that blocks. */
+static void rank0(const char *how)
+{
+    MPI_Status status;
+    MPI_Request requests[FEW];
+    int index, outcount, indices[FEW], seen = 0;
+
+    test_fill(out, N, 1);
+    if (!strncmp(how, "wait", 4) || !strcmp(how, "test"))
+        for (int i = 0; i < FEW; i++)
+            MPI_OK(MPI_Irecv(in[i], N, MPI_BYTE, 1, i, MPI_COMM_WORLD, &requests[i]));
+    cut_announce();
+    if (!strcmp(how, "recv")) {
+        MPI_OK(MPI_Recv(in[0], N, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &status));
+    } else if (!strcmp(how, "send")) {
+        MPI_OK(MPI_Send(out, N, MPI_BYTE, 1, 9, MPI_COMM_WORLD));
+    } else if (!strcmp(how, "ssend")) {
+        MPI_OK(MPI_Ssend(out, 8, MPI_BYTE, 1, 9, MPI_COMM_WORLD));
+    } else if (!strcmp(how, "sendrecv")) {
+        MPI_OK(MPI_Sendrecv(out, N, MPI_BYTE, 1, 9, in[0], N, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &status));
+    } else if (!strcmp(how, "probe")) {
+        MPI_OK(MPI_Probe(1, MPI_ANY_TAG, MPI_COMM_WORLD, &status));
+        CHECK_EQ(status.MPI_TAG, 0);
+        MPI_OK(MPI_Recv(in[0], N, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &status));
+    } else if (!strcmp(how, "mprobe")) {
+        MPI_Message message;
+        MPI_OK(MPI_Mprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &message, &status));
+        MPI_OK(MPI_Mrecv(in[0], N, MPI_BYTE, &message, &status));
+        CHECK(message == MPI_MESSAGE_NULL, "the message handle is still there");
+    } else if (!strcmp(how, "wait")) {
+        for (int i = 0; i < FEW; i++) {
+            MPI_OK(MPI_Wait(&requests[i], &status));
+            CHECK_EQ(status.MPI_TAG, i);
+        }
+    } else if (!strcmp(how, "waitall")) {
+        MPI_Status statuses[FEW];
+        MPI_OK(MPI_Waitall(FEW, requests, statuses));
+        for (int i = 0; i < FEW; i++)
+            CHECK_EQ(statuses[i].MPI_TAG, i);
+    } else if (!strcmp(how, "waitany")) {
+        for (int i = 0; i < FEW; i++) {
+            MPI_OK(MPI_Waitany(FEW, requests, &index, &status));
+            CHECK_EQ(status.MPI_TAG, index);
+            CHECK(requests[index] == MPI_REQUEST_NULL, "request %d is still there", index);
+            seen |= 1 << index;
+        }
+        MPI_OK(MPI_Waitany(FEW, requests, &index, &status));
+        CHECK_EQ(index, MPI_UNDEFINED);
+        CHECK_EQ(seen, 15);
+    } else if (!strcmp(how, "waitsome")) {
+        MPI_Status statuses[FEW];
+        while (seen != 15) {
+            MPI_OK(MPI_Waitsome(FEW, requests, &outcount, indices, statuses));
+            for (int i = 0; i < outcount; i++) {
+                CHECK_EQ(statuses[i].MPI_TAG, indices[i]);
+                seen |= 1 << indices[i];
+            }
+        }
+        MPI_OK(MPI_Waitsome(FEW, requests, &outcount, indices, statuses));
+        CHECK_EQ(outcount, MPI_UNDEFINED);
+    } else if (!strcmp(how, "test")) {
+        for (int all = 0; !all;)
+            MPI_OK(MPI_Testall(FEW, requests, &all, MPI_STATUSES_IGNORE));
+    } else if (!strcmp(how, "barrier")) {
+        MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    } else if (!strcmp(how, "allreduce")) {
+        int one = 1, sum = 0;
+        MPI_OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+        CHECK_EQ(sum, 2);
+    } else {
+        CHECK(0, "no variant %s", how);
+    }
+}
+
+/* The side that is nowhere in MPI when the checkpoint is asked for. */
+static void rank1(const char *how)
+{
+    cut();
+    if (!strcmp(how, "send") || !strcmp(how, "ssend") || !strcmp(how, "sendrecv")) {
+        int n = !strcmp(how, "ssend") ? 8 : N;
+        MPI_OK(MPI_Recv(in[0], n, MPI_BYTE, 0, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        test_verify(in[0], n, 1);
+    }
+    if (!strcmp(how, "barrier"))
+        MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (!strcmp(how, "allreduce")) {
+        int one = 1, sum = 0;
+        MPI_OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+        CHECK_EQ(sum, 2);
+    }
+    int many = !strncmp(how, "wait", 4) || !strcmp(how, "test") ? FEW : 1;
+    if (strcmp(how, "send") && strcmp(how, "ssend") && strcmp(how, "barrier") && strcmp(how, "allreduce"))
+        for (int i = many - 1; i >= 0; i--) {
+            test_fill(out, N, (uint32_t)(50 + i));
+            MPI_OK(MPI_Send(out, N, MPI_BYTE, 0, i, MPI_COMM_WORLD));
+        }
+}
+
+int main(int argc, char **argv)
+{
+    test_start(&argc, &argv);
+    CHECK(argc > 1, "which call?");
+    const char *how = argv[1];
+    if (test_rank == 0) {
+        rank0(how);
+        if (strcmp(how, "send") && strcmp(how, "ssend") && strcmp(how, "barrier") && strcmp(how, "allreduce")) {
+            int many = !strncmp(how, "wait", 4) || !strcmp(how, "test") ? FEW : 1;
+            for (int i = 0; i < many; i++)
+                test_verify(in[i], N, (uint32_t)(50 + i));
+        }
+    } else {
+        rank1(how);
+    }
+    return test_finish(how);
+}
