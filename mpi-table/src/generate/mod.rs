@@ -1,7 +1,9 @@
 //! What is generated from the table, as source text for the build scripts of the crates that
 //! include it.
 
+mod front;
 mod lower_type;
 mod stubs;
 
+pub use front::front;
 pub use stubs::stubs;

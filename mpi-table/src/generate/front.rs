@@ -1,0 +1,216 @@
+//! The functions of a front: the C entry points of one application ABI.
+//!
+//! The text is the same for all ABIs; it names the types and conversions of the front crate's
+//! hand-written module `abi` (`abi::Comm`, `abi::comm`, `abi::rank_in` ...), and those of
+//! `stasis_front_common`. `PMPI_Xxx` is the function; `MPI_Xxx` jumps to it, so that a profiling
+//! library loaded before ours takes its place and ours never calls through an `MPI_` name.
+//!
+//! The order inside a function is what keeps it right across a checkpoint: first the guard, then
+//! arguments to objects (which stay valid across a restart), then, for a collective, the clock
+//! (which may park the thread, and the job may be restarted there), and only then objects to the
+//! lower half's words.
+
+mod convert;
+mod signature;
+mod special;
+
+use std::fmt::Write;
+
+use crate::{Class, Direction, Function, Kind, Returns, Via};
+use convert::Body;
+use signature::Signature;
+
+const HEAD: &str = r#"// Generated from the table of MPI functions; do not edit.
+
+use contract::abi::Status;
+use core::ffi::{c_char, c_void};
+use stasis_front_common as common;
+use stasis_front_common::Scratch;
+use upper_half::object::{
+    Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Win,
+};
+use upper_half::Wrapper;
+
+use crate::abi;
+
+#[cold]
+#[inline(never)]
+fn failed_comm(comm: &'static Comm, code: i32, name: &'static str) -> i32 {
+    abi::error_out(upper_half::raise_comm(comm, code, name))
+}
+
+#[cold]
+#[inline(never)]
+fn failed_win(win: &'static Win, code: i32, name: &'static str) -> i32 {
+    abi::error_out(upper_half::raise_win(win, code, name))
+}
+
+#[cold]
+#[inline(never)]
+fn failed_file(file: &'static File, code: i32, name: &'static str) -> i32 {
+    abi::error_out(upper_half::raise_file(file, code, name))
+}
+
+#[inline(always)]
+fn world() -> &'static Comm {
+    Comm::at(contract::abi::comm::COMM_WORLD as u32)
+}
+"#;
+
+/// Source of a front's functions, for every function of the table.
+pub fn front() -> String {
+    front_of(crate::functions(), crate::hash())
+}
+
+fn front_of(functions: &[Function], hash: u64) -> String {
+    let mut text = String::from(HEAD);
+    write_functions(&mut text, functions, hash).expect("writing to a string cannot fail");
+    text
+}
+
+fn write_functions(text: &mut String, functions: &[Function], hash: u64) -> std::fmt::Result {
+    writeln!(text, "\n/// Hash of the table from which this was generated.")?;
+    writeln!(text, "pub const TABLE_HASH: u64 = {hash:#018x};")?;
+    for function in functions {
+        write_function(text, function)?;
+    }
+    Ok(())
+}
+
+fn write_function(text: &mut String, function: &Function) -> std::fmt::Result {
+    let Signature { params, names, result } = Signature::of(function);
+    let name = &function.name;
+    let body = special::body(function).unwrap_or_else(|| body(function));
+    writeln!(text, "\n/// `{name}` under its profiling name.")?;
+    writeln!(text, "#[no_mangle]\n#[inline(never)]")?;
+    writeln!(text, "pub unsafe extern \"C\" fn P{name}({params}) -> {result} {{")?;
+    for line in body {
+        writeln!(text, "    {line}")?;
+    }
+    writeln!(text, "}}\n\n/// `{name}`.")?;
+    writeln!(text, "#[no_mangle]")?;
+    writeln!(text, "pub unsafe extern \"C\" fn {name}({params}) -> {result} {{")?;
+    writeln!(text, "    P{name}({names})\n}}")
+}
+
+fn body(function: &Function) -> Vec<String> {
+    match function.via {
+        Via::Core => core(function),
+        Via::Direct | Via::Latch => crossing(function),
+        Via::Refuse => refusal(function),
+    }
+}
+
+const GUARD: &str = "let _guard = Wrapper::enter();";
+
+/// The hand-written function of the upper half does it.
+fn core(function: &Function) -> Vec<String> {
+    let mut body = Body::for_core(function);
+    special::outputs(function, &mut body);
+    let call = format!("upper_half::{}({})", function.snake_name(), body.args.join(", "));
+    let mut lines = vec![GUARD.to_owned()];
+    lines.append(&mut body.objects);
+    lines.append(&mut body.decode);
+    lines.push(format!("let code = {call};"));
+    finish(function, body, lines)
+}
+
+/// Conversion and a crossing.
+fn crossing(function: &Function) -> Vec<String> {
+    let mut body = Body::for_crossing(function);
+    let call = format!("upper_half::lower::{}({})", function.name, body.args.join(", "));
+    let mut lines = vec![GUARD.to_owned()];
+    lines.append(&mut body.objects);
+    lines.append(&mut body.decode);
+    if function.returns != Returns::Error {
+        lines.push(call);
+        return lines;
+    }
+    let clock = clocked(function);
+    if let Some(comm) = &clock {
+        lines.push(format!("let clock = upper_half::collective_begin({comm}_);"));
+    }
+    lines.append(&mut body.words);
+    lines.push(format!("let code = {call};"));
+    if clock.is_some() {
+        if function.class == Class::CollectiveNonblocking {
+            lines.append(&mut body.request);
+        }
+        lines.push("upper_half::collective_end(clock);".to_owned());
+    }
+    finish(function, body, lines)
+}
+
+/// What follows the call: outputs, and the error handler.
+fn finish(function: &Function, mut body: Body, mut lines: Vec<String>) -> Vec<String> {
+    lines.append(&mut body.always);
+    lines.push(format!("if code != contract::abi::SUCCESS {{ {} }}", failure(function, "code")));
+    lines.append(&mut body.success);
+    lines.push("contract::abi::SUCCESS".to_owned());
+    lines
+}
+
+fn refusal(function: &Function) -> Vec<String> {
+    let mut lines = vec![GUARD.to_owned()];
+    if let Some(param) = error_object(function) {
+        let (name, decode) = (&param.0, convert::decoder(param.1));
+        lines.push(format!("let {name}_ = abi::{decode}({name});"));
+    }
+    lines.push(format!("upper_half::unsupported(\"{}\");", function.name));
+    lines.push(failure(function, "contract::abi::ERR_UNSUPPORTED_OPERATION"));
+    lines
+}
+
+/// The communicator whose clock counts the call, if it is a collective that crosses directly.
+fn clocked(function: &Function) -> Option<&str> {
+    let comm = function
+        .params
+        .iter()
+        .find(|param| param.kind == Kind::Comm && param.direction == Direction::In)?;
+    let makes_object = || {
+        function.params.iter().any(|param| {
+            matches!(param.kind, Kind::Win | Kind::File) && param.direction == Direction::Out
+        })
+    };
+    let counts = match function.class {
+        Class::Collective | Class::CollectiveNonblocking | Class::ObjectCollective => true,
+        Class::Window | Class::File => makes_object(),
+        _ => false,
+    };
+    counts.then_some(comm.name.as_str())
+}
+
+/// The parameter whose error handler answers for a failure.
+fn error_object(function: &Function) -> Option<(String, Kind)> {
+    let of = |kind| {
+        function
+            .params
+            .iter()
+            .find(|p| p.kind == kind && p.direction == Direction::In && p.array.is_none())
+            .map(|p| (p.name.clone(), kind))
+    };
+    of(Kind::Win).or_else(|| of(Kind::File)).or_else(|| {
+        // A file that could not be opened has no handler yet: MPI_FILE_NULL's is meant.
+        if function.class == Class::File { None } else { of(Kind::Comm) }
+    })
+}
+
+/// The statement that raises `code` on the right object and returns.
+fn failure(function: &Function, code: &str) -> String {
+    let name = &function.name;
+    if function.class == Class::Tool {
+        return format!("return abi::error_out({code});");
+    }
+    match error_object(function) {
+        Some((object, Kind::Win)) => format!("return failed_win({object}_, {code}, \"{name}\");"),
+        Some((object, Kind::File)) => format!("return failed_file({object}_, {code}, \"{name}\");"),
+        Some((object, _)) => format!("return failed_comm({object}_, {code}, \"{name}\");"),
+        None if function.class == Class::File => {
+            format!("return failed_file(File::null(), {code}, \"{name}\");")
+        }
+        None => format!("return failed_comm(world(), {code}, \"{name}\");"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! The few functions that the rules do not cover.
+
+use super::convert::{decoder, Body};
+use crate::generate::lower_type::identifier;
+use crate::{Function, Kind, Returns};
+
+/// The whole body of a function that is served by neither the core nor a crossing.
+pub fn body(function: &Function) -> Option<Vec<String>> {
+    let name = |index: usize| identifier(&function.params[index]);
+    let expression = match (function.name.as_str(), function.returns) {
+        ("MPI_Aint_add", _) => format!("{}.wrapping_add({})", name(0), name(1)),
+        ("MPI_Aint_diff", _) => format!("{}.wrapping_sub({})", name(0), name(1)),
+        // A Fortran status is the C status as an array of integers, and so is the one of mpi_f08.
+        (
+            "MPI_Status_c2f" | "MPI_Status_f2c" | "MPI_Status_c2f08" | "MPI_Status_f082c",
+            Returns::Error,
+        ) => {
+            return Some(vec![
+                format!(
+                    "if abi::ignored({} as _) {{ return failed_comm(world(), \
+                     contract::abi::ERR_ARG, \"{}\"); }}",
+                    name(0),
+                    function.name
+                ),
+                format!(
+                    "core::ptr::copy_nonoverlapping({}.cast::<u8>(), {}.cast::<u8>(), \
+                     size_of::<abi::Status>());",
+                    name(0),
+                    name(1)
+                ),
+                "contract::abi::SUCCESS".to_owned(),
+            ]);
+        }
+        (_, Returns::Fint) => {
+            format!("abi::{}_c2f({})", decoder(function.params[0].kind), name(0))
+        }
+        (_, Returns::Handle(kind)) => format!("abi::{}_f2c({})", decoder(kind), name(0)),
+        _ => return None,
+    };
+    Some(vec![expression])
+}
+
+/// Adds outputs that need more than a translation of their own type.
+pub fn outputs(function: &Function, body: &mut Body) {
+    match function.name.as_str() {
+        "MPI_Type_get_contents" => body.success.push(
+            "common::contents_out(datatype_, array_of_integers, abi::order_out, \
+             abi::distribution_out, abi::distribution_arg_out);"
+                .to_owned(),
+        ),
+        "MPI_Comm_get_attr" | "MPI_Attr_get" | "MPI_Win_get_attr" => {
+            let keyval = function.params.iter().find(|param| param.kind == Kind::Keyval);
+            let keyval = keyval.map(identifier).unwrap_or_default();
+            body.success.push(format!(
+                "if *flag != 0 {{ common::attribute_out(abi::keyval_in({keyval}), \
+                 attribute_val.cast(), &abi::ATTRIBUTE_VALUES); }}"
+            ));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,103 @@
+//! What the generator makes of a few functions.
+
+use super::front_of;
+use crate::parse;
+
+fn generate(table: &str) -> String {
+    front_of(&parse(table, 32).expect("a valid table"), 1)
+}
+
+#[track_caller]
+fn holds_in_order(text: &str, parts: &[&str]) {
+    let mut rest = text;
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => panic!("`{part}` is missing, or stands too early, in\n{text}"),
+        }
+    }
+}
+
+#[test]
+fn core_call_with_outputs() {
+    let text = generate(
+        "[receive core]\nMPI_Irecv(recvbuf buf, int count, datatype datatype, rank source, \
+         tag tag, comm comm, out request request)\n",
+    );
+    holds_in_order(
+        &text,
+        &[
+            "fn PMPI_Irecv(buf: *mut c_void",
+            "request: *mut abi::Request) -> i32 {",
+            "Wrapper::enter()",
+            "let comm_ = abi::comm(comm);",
+            "upper_half::irecv(abi::buffer(buf as _) as _, count as _, datatype_, \
+             abi::rank_in(source) as _, abi::tag_in(tag) as _, comm_, &raw mut request_)",
+            "*request = abi::request_out(request_);",
+            "return failed_comm(comm_, code, \"MPI_Irecv\");",
+            "fn MPI_Irecv(",
+            "PMPI_Irecv(buf, count, datatype, source, tag, comm, request)",
+        ],
+    );
+}
+
+#[test]
+fn words_are_read_after_the_clock() {
+    let text = generate(
+        "[collective-nonblocking direct]\nMPI_Ialltoallw(sendbuf sendbuf, \
+         int sendcounts[size(comm)], int sdispls[size(comm)], datatype sendtypes[size(comm)], \
+         recvbuf recvbuf, int recvcounts[size(comm)], int rdispls[size(comm)], \
+         datatype recvtypes[size(comm)], comm comm, out request request)\n",
+    );
+    holds_in_order(
+        &text,
+        &[
+            "let comm_ = abi::comm(comm);",
+            "let sendtypes_len = if abi::buffer(sendbuf as _)",
+            "upper_half::collective_begin(comm_)",
+            "let mut words: Box<[usize]>",
+            "upper_half::lower::MPI_Ialltoallw(",
+            "comm_.lower(), &raw mut request_word)",
+            "upper_half::collective_request(&clock, request_word, Some(words))",
+            "upper_half::collective_end(clock);",
+        ],
+    );
+}
+
+#[test]
+fn statuses_are_as_many_as_completed() {
+    let text = generate(
+        "[completion core]\nMPI_Waitsome(int incount, inout request array_of_requests[incount], \
+         out int-or-undefined outcount, out int array_of_indices[outcount], \
+         out status array_of_statuses[outcount])\n",
+    );
+    holds_in_order(
+        &text,
+        &[
+            "let array_of_statuses_len = common::entries(incount);",
+            "upper_half::waitsome(incount as _, array_of_requests_ as _",
+            "for entry in 0..common::entries(*outcount).min(array_of_statuses_len)",
+        ],
+    );
+}
+
+#[test]
+fn refusal_names_the_function() {
+    let text = generate("[process refuse]\nMPI_Comm_join(int fd, out comm intercomm)\n");
+    holds_in_order(
+        &text,
+        &[
+            "upper_half::unsupported(\"MPI_Comm_join\");",
+            "failed_comm(world(), contract::abi::ERR_UNSUPPORTED_OPERATION, \"MPI_Comm_join\")",
+        ],
+    );
+}
+
+#[test]
+fn the_whole_table_has_rules() {
+    let text = super::front();
+    assert!(!text.contains("compile_error!"), "{}", {
+        let at = text.find("compile_error!").unwrap_or(0);
+        &text[at..(at + 200).min(text.len())]
+    });
+}
