@@ -1,0 +1,458 @@
+//! The lower half's adapter: for each function one with exactly its stub's signature that converts
+//! standard values to the native library's, calls it, and converts back.
+//!
+//! What the generated text names beside `mpi_sys` is in lower-half's `mpi` folder: `values`,
+//! `handle`, `array`, `status`, `error`, and `special` for the functions of [`HAND_WRITTEN`].
+
+use std::fmt::Write;
+
+use super::lower_type::{identifier, lower_signature};
+use crate::{Class, Direction, Function, Kind, Length, Param, Returns, Via};
+
+/// Functions whose adapter stands in lower-half's `special.rs`, since some libraries have them as
+/// macros or not at all.
+const HAND_WRITTEN: &[&str] = &[
+    "MPI_Aint_add",
+    "MPI_Aint_diff",
+    "MPI_Type_extent",
+    "MPI_Type_lb",
+    "MPI_Type_ub",
+];
+
+/// Source of the adapter functions and of `fill`, which writes their addresses into the gate.
+/// `available` says whether the native library declares a function of that name.
+pub fn adapter(available: impl Fn(&str) -> bool) -> String {
+    let mut text = "// Generated from the table of MPI functions; do not edit.\n\n".to_owned();
+    for function in crate::functions() {
+        let written = match body(function, &available) {
+            Some(body) => write_function(&mut text, function, &body),
+            None => Ok(()),
+        };
+        written.expect("writing to a string cannot fail");
+    }
+    write_fill(&mut text).expect("writing to a string cannot fail");
+    text
+}
+
+fn write_function(text: &mut String, function: &Function, body: &str) -> std::fmt::Result {
+    writeln!(
+        text,
+        "unsafe extern \"C\" fn {}{} {{",
+        function.name,
+        lower_signature(function)
+    )?;
+    for line in body.lines() {
+        writeln!(text, "    {line}")?;
+    }
+    writeln!(text, "}}\n")
+}
+
+fn write_fill(text: &mut String) -> std::fmt::Result {
+    writeln!(
+        text,
+        "/// Writes the address of every adapter into its slot."
+    )?;
+    writeln!(text, "fn fill_slots(slots: &[AtomicUsize]) {{")?;
+    for function in crate::functions() {
+        let path = if HAND_WRITTEN.contains(&function.name.as_str()) {
+            "special::"
+        } else {
+            ""
+        };
+        writeln!(
+            text,
+            "    slots[{}].store({path}{} as *const () as usize, Ordering::Relaxed);",
+            function.slot, function.name
+        )?;
+    }
+    writeln!(text, "}}")
+}
+
+/// What a function does below, or none where it is hand-written.
+fn body(function: &Function, available: &impl Fn(&str) -> bool) -> Option<String> {
+    if HAND_WRITTEN.contains(&function.name.as_str()) {
+        return None;
+    }
+    Some(match refusal(function, available) {
+        Some(refusal) => ignoring(function) + &refusal,
+        None if function.class == Class::Tool => tool_body(function),
+        None => Call::new(function).body(),
+    })
+}
+
+/// The answer of a function that cannot be served by the native library.
+fn refusal(function: &Function, available: &impl Fn(&str) -> bool) -> Option<String> {
+    let name = &function.name;
+    // A callback would run with the wrong thread pointer; Fortran handles are the upper half's.
+    let has = |kind| function.params.iter().any(|param| param.kind == kind);
+    match function.returns {
+        Returns::Fint | Returns::Handle(_) => Some(format!("error::upper_half_only(\"{name}\")")),
+        _ if has(Kind::Fint) || name.contains("f08") => Some("error::unsupported()".to_owned()),
+        _ if has(Kind::Callback) || function.via == Via::Refuse => {
+            Some("error::unsupported()".to_owned())
+        }
+        Returns::Error if !available(name) && function.class != Class::Tool => {
+            Some("error::unsupported()".to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn ignoring(function: &Function) -> String {
+    function
+        .params
+        .iter()
+        .map(|param| format!("let _ = {};\n", identifier(param)))
+        .collect()
+}
+
+/// The tools interface shows nothing (the table's head of that section says why).
+fn tool_body(function: &Function) -> String {
+    let first = function.params.first().map(identifier).unwrap_or_default();
+    let name = function.name.as_str();
+    let answer = match name {
+        "MPI_T_init_thread" => "*provided = required;\nabi::SUCCESS",
+        "MPI_T_finalize" => "abi::SUCCESS",
+        "MPI_T_pvar_session_create" => "abi::T_ERR_OUT_OF_SESSIONS",
+        _ if name.ends_with("_get_num") || name.ends_with("_changed") => {
+            return format!("*{first} = 0;\nabi::SUCCESS");
+        }
+        _ if name.ends_with("_get_index") => "abi::T_ERR_INVALID_NAME",
+        _ => match function.params.first().map(|param| param.kind) {
+            Some(Kind::Int) => "abi::T_ERR_INVALID_INDEX",
+            _ => "abi::T_ERR_INVALID_HANDLE",
+        },
+    };
+    ignoring(function) + answer
+}
+
+/// One call of the native library, put together parameter by parameter.
+struct Call<'a> {
+    function: &'a Function,
+    /// Statements before the call.
+    before: String,
+    /// Its arguments.
+    arguments: Vec<String>,
+    /// Statements after it, whether it failed or not.
+    after: String,
+    /// Statements after it when it succeeded.
+    on_success: String,
+}
+
+impl<'a> Call<'a> {
+    fn new(function: &'a Function) -> Self {
+        let mut call = Call {
+            function,
+            before: String::new(),
+            arguments: Vec::new(),
+            after: String::new(),
+            on_success: String::new(),
+        };
+        for param in &function.params {
+            call.add(param);
+        }
+        call.silence_new_object();
+        call
+    }
+
+    fn body(&self) -> String {
+        let call = format!(
+            "mpi_sys::{}({})",
+            self.function.name,
+            self.arguments.join(", ")
+        );
+        if self.function.returns != Returns::Error {
+            return format!("{}{call} as _", self.before);
+        }
+        let Call {
+            before,
+            after,
+            on_success,
+            ..
+        } = self;
+        format!(
+            "{before}let code = {call};\n{after}if code != NATIVE_SUCCESS {{\n    \
+             return error::standard(code);\n}}\n{on_success}abi::SUCCESS"
+        )
+    }
+
+    fn add(&mut self, param: &Param) {
+        match param.kind {
+            kind if kind.is_handle() => self.add_handle(param),
+            Kind::Status => self.add_status(param),
+            Kind::String => self.add_string(param),
+            Kind::SendBuffer | Kind::RecvBuffer => {
+                let cast = mutable(param);
+                self.arguments.push(format!("values::buffer({cast})"));
+            }
+            Kind::Weights => {
+                let cast = mutable(param);
+                self.arguments.push(format!("values::weights({cast})"));
+            }
+            kind => match translation(kind) {
+                Some(translation) => self.add_translated(param, translation),
+                None => self.add_plain(param),
+            },
+        }
+    }
+
+    fn add_plain(&mut self, param: &Param) {
+        let name = identifier(param);
+        let is_pointer = param.kind.is_pointer() || param.array.is_some();
+        self.arguments.push(match param.direction {
+            Direction::In if !is_pointer => format!("{name} as _"),
+            _ => format!("{}.cast()", mutable(param)),
+        });
+    }
+
+    fn add_handle(&mut self, param: &Param) {
+        let name = identifier(param);
+        let native = format!("{name}_native");
+        let Call {
+            before,
+            arguments,
+            after,
+            on_success,
+            ..
+        } = self;
+        if let Some(length) = &param.array {
+            let length = capacity(self.function, length);
+            let make = if param.direction == Direction::Out {
+                "unset"
+            } else {
+                "read"
+            };
+            let cast = mutable(param);
+            *before += &format!("let mut {native} = array::Handles::{make}({cast}, {length});\n");
+            arguments.push(format!("{native}.pointer()"));
+            match param.direction {
+                Direction::In => {}
+                Direction::Out => *on_success += &format!("{native}.write_back();\n"),
+                Direction::InOut => *after += &format!("{native}.write_back();\n"),
+            }
+            return;
+        }
+        match param.direction {
+            Direction::In => arguments.push(format!("handle({name})")),
+            Direction::Out => {
+                *before += &format!("let mut {native} = handle(0);\n");
+                arguments.push(format!("&mut {native}"));
+                *on_success += &format!("*{name} = word({native});\n");
+            }
+            Direction::InOut => {
+                *before += &format!("let mut {native} = handle(*{name});\n");
+                arguments.push(format!("&mut {native}"));
+                *after += &format!("*{name} = word({native});\n");
+            }
+        }
+    }
+
+    fn add_status(&mut self, param: &Param) {
+        let name = identifier(param);
+        let native = format!("{name}_native");
+        let Call {
+            before,
+            arguments,
+            after,
+            ..
+        } = self;
+        if let Some(length) = &param.array {
+            let room = capacity(self.function, length);
+            *before += &format!("let mut {native} = array::Statuses::new({name}, {room});\n");
+            arguments.push(format!("{native}.pointer()"));
+            let filled = filled(self.function, length);
+            *after += &format!("{native}.write_back({filled}, code);\n");
+            return;
+        }
+        match param.direction {
+            Direction::In => {
+                *before += &format!("let {native} = status::native(&*{name});\n");
+                arguments.push(format!("&{native}"));
+            }
+            Direction::Out => {
+                *before += &format!("let mut {native} = status::Out::new({name});\n");
+                arguments.push(format!("{native}.pointer()"));
+                *after += &format!("{native}.write_back();\n");
+            }
+            Direction::InOut => {
+                *before += &format!("let mut {native} = status::native(&*{name});\n");
+                arguments.push(format!("&mut {native}"));
+                *after += &format!("*{name} = status::standard(&{native});\n");
+            }
+        }
+    }
+
+    /// A string whose buffer may be shorter than this library's limit goes by way of our own.
+    fn add_string(&mut self, param: &Param) {
+        let Some(Length::Bytes(bytes)) = param.array else {
+            self.arguments.push(format!("{}.cast()", mutable(param)));
+            return;
+        };
+        let name = identifier(param);
+        self.before += &format!("let mut {name}_native = array::Text::new();\n");
+        self.arguments.push(format!("{name}_native.pointer()"));
+        self.on_success +=
+            &format!("let {name}_length = {name}_native.write_back({name}, {bytes});\n");
+        let has_length = self.function.param("resultlen").is_some();
+        self.on_success += &match has_length {
+            true => format!("*resultlen = {name}_length;\n"),
+            false => format!("let _ = {name}_length;\n"),
+        };
+    }
+
+    /// An integer whose values differ between the standard ABI and the library.
+    fn add_translated(&mut self, param: &Param, translation: &str) {
+        let name = identifier(param);
+        let from = format!("values::{translation}_native");
+        let back = format!("values::{translation}_standard");
+        let length = param
+            .array
+            .as_ref()
+            .map(|length| capacity(self.function, length));
+        match (param.direction, length) {
+            (Direction::In, None) => self.arguments.push(format!("{from}({name})")),
+            (Direction::In, Some(length)) => {
+                self.before +=
+                    &format!("let mut {name}_native = array::ints({name}, {length}, {from});\n");
+                self.arguments.push(format!("{name}_native.as_mut_ptr()"));
+            }
+            (Direction::InOut, None) => {
+                self.before += &format!("let mut {name}_native = {from}(*{name});\n");
+                self.arguments.push(format!("&mut {name}_native"));
+                self.after += &format!("*{name} = {back}({name}_native);\n");
+            }
+            (Direction::Out, None) => {
+                self.arguments.push(name.clone());
+                self.on_success += &format!("*{name} = {back}(*{name});\n");
+            }
+            (Direction::Out | Direction::InOut, Some(length)) => {
+                self.arguments.push(name.clone());
+                self.on_success += &format!("array::map({name}, {length}, {back});\n");
+            }
+        }
+    }
+
+    /// Errors below must be returned, whatever the library's default for new objects.
+    fn silence_new_object(&mut self) {
+        for param in &self.function.params {
+            let setter = match (param.kind, param.direction) {
+                // A duplicate that is not complete yet inherits its parent's handler.
+                (Kind::Comm, Direction::Out) if self.function.name != "MPI_Comm_idup" => "comm",
+                (Kind::Win, Direction::Out) => "win",
+                _ => continue,
+            };
+            let name = identifier(param);
+            self.on_success += &format!("error::return_errors_of_{setter}({name}_native);\n");
+        }
+    }
+}
+
+/// Which translation in `values` a kind of integer needs.
+fn translation(kind: Kind) -> Option<&'static str> {
+    Some(match kind {
+        Kind::Rank => "rank",
+        Kind::Tag => "tag",
+        Kind::Keyval => "keyval",
+        Kind::ErrorCode => "error",
+        Kind::ThreadLevel => "thread_level",
+        Kind::Comparison => "comparison",
+        Kind::TopologyType => "topology",
+        Kind::SplitType => "split_type",
+        Kind::Order => "order",
+        Kind::Distribution => "distribution",
+        Kind::DistributionArg => "distribution_arg",
+        Kind::Combiner => "combiner",
+        Kind::TypeClass => "type_class",
+        Kind::LockType => "lock_type",
+        Kind::WindowAssert => "win_assert",
+        Kind::AccessMode => "access_mode",
+        Kind::Whence => "whence",
+        _ => return None,
+    })
+}
+
+/// The parameter as a `*mut` pointer (which becomes `*const` by itself where C says const).
+fn mutable(param: &Param) -> String {
+    let name = identifier(param);
+    match param.direction {
+        Direction::In => format!("{name}.cast_mut()"),
+        Direction::Out | Direction::InOut => name,
+    }
+}
+
+/// Number of entries that an array has room for, known before the call.
+fn capacity(function: &Function, length: &Length) -> String {
+    match length {
+        // A count that the call itself returns is bounded by the number of requests passed in.
+        Length::Param(name) if is_out(function, name) => {
+            let requests = function
+                .params
+                .iter()
+                .find(|param| param.kind == Kind::Request);
+            match requests.and_then(|requests| requests.array.as_ref()) {
+                Some(Length::Param(count)) if count != name => format!("array::length({count})"),
+                _ => format!("compile_error!(\"{}: room for {name}?\")", function.name),
+            }
+        }
+        Length::Param(name) => format!("array::length({name})"),
+        Length::CommSize(comm) => format!("array::comm_size(handle({comm}))"),
+        Length::Neighbours(comm, true) => format!("array::neighbours(handle({comm})).0"),
+        Length::Neighbours(comm, false) => format!("array::neighbours(handle({comm})).1"),
+        Length::Bytes(bytes) => bytes.to_string(),
+        Length::Opaque => format!(
+            "compile_error!(\"{}: array of what length?\")",
+            function.name
+        ),
+    }
+}
+
+/// Number of entries that are filled after the call.
+fn filled(function: &Function, length: &Length) -> String {
+    match length {
+        Length::Param(name) if is_out(function, name) => format!("array::length(*{name})"),
+        _ => capacity(function, length),
+    }
+}
+
+fn is_out(function: &Function, name: &str) -> bool {
+    function
+        .param(name)
+        .is_some_and(|param| param.direction != Direction::In)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str) -> String {
+        let function = crate::functions()
+            .iter()
+            .find(|f| f.name == name)
+            .expect("in the table");
+        body(function, &|_| true).expect("a generated body")
+    }
+
+    #[test]
+    fn every_length_can_be_told() {
+        let text = adapter(|_| true);
+        assert!(!text.contains("compile_error"));
+    }
+
+    #[test]
+    fn a_send_is_conversion_and_call() {
+        let send = of("MPI_Send");
+        let call = "mpi_sys::MPI_Send(values::buffer(buf.cast_mut()), count as _, \
+                    handle(datatype), values::rank_native(dest), values::tag_native(tag), \
+                    handle(comm))";
+        assert!(send.contains(call), "{send}");
+    }
+
+    #[test]
+    fn what_the_library_lacks_is_unsupported() {
+        let function = crate::functions()
+            .iter()
+            .find(|f| f.name == "MPI_Iallreduce");
+        let body = body(function.expect("in the table"), &|_| false).expect("a body");
+        assert!(body.ends_with("error::unsupported()"), "{body}");
+    }
+}
