@@ -1,1 +1,43 @@
 //! Image sets on disk: format, atomic commit, verification.
+//!
+//! A checkpoint is a directory `ckpt-N` with one image per rank (`rank-R.img`) and a manifest that
+//! is written last. [`SetWriter`] makes one and [`Set`] opens one; [`ImageWriter`] and [`Image`] do
+//! the same for one rank's image. `docs/image-format.md` describes every byte.
+//!
+//! What is read here may be damaged or hostile, so nothing in this crate is unsafe, no length is
+//! believed before it has been compared with the bytes that are there, and everything is verified
+//! before any of it is handed out.
+#![forbid(unsafe_code)]
+
+mod access;
+mod bytes;
+mod chunk;
+mod compress;
+mod environment;
+mod error;
+mod header;
+mod identity;
+mod image;
+mod list;
+mod manifest;
+mod region;
+mod section;
+mod set;
+mod writer;
+
+pub use access::{check_checkpoint_dir, create_checkpoint_dir};
+pub use chunk::{Chunk, Encoding, CHUNK_BYTES};
+pub use compress::Compression;
+pub use environment::Environment;
+pub use error::{Damage, ImageError, Result};
+pub use header::{Header, SetId, FORMAT_VERSION, PAGE};
+pub use identity::{Identity, IdentityCache};
+pub use image::{Expect, Image};
+pub use list::{
+    explain, list_sets, newest_whole, newest_whole_before, next_number, SetInfo, SetState,
+};
+pub use manifest::{Manifest, RankEntry, MANIFEST_FILE};
+pub use region::{Advice, Backing, Region};
+pub use section::{kind, Section};
+pub use set::{image_file, partial_name, set_name, Set, SetWriter};
+pub use writer::{ImageSummary, ImageWriter, ReadMemory};

@@ -1,0 +1,123 @@
+//! Who may have touched what is read here. An image holds code and secrets: a directory or a file
+//! that another user owns or can write is refused, links are not followed, what is made is private.
+
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use crate::error::{ImageError, Result};
+
+/// Makes a checkpoint directory (0700, with its parents) or checks the one that is there.
+pub fn create_checkpoint_dir(path: &Path) -> Result<()> {
+    match path.metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(path)
+            .map_err(|e| ImageError::io("make the checkpoint directory", path, e))?,
+        _ => {}
+    }
+    check_checkpoint_dir(path)
+}
+
+/// Checks that no other user can put anything into a checkpoint directory.
+pub fn check_checkpoint_dir(path: &Path) -> Result<()> {
+    // A link to it is fine if what it leads to is: the user named it himself.
+    let meta = path
+        .metadata()
+        .map_err(|e| ImageError::io("look at the checkpoint directory", path, e))?;
+    check_dir(path, &meta)
+}
+
+/// Checks the directory of one set.
+pub(crate) fn check_set_dir(path: &Path) -> Result<()> {
+    let meta = path
+        .symlink_metadata()
+        .map_err(|e| ImageError::io("look at the set", path, e))?;
+    check_dir(path, &meta)
+}
+
+fn check_dir(path: &Path, meta: &Metadata) -> Result<()> {
+    if !meta.is_dir() {
+        return Err(ImageError::access(path, "it is not a directory"));
+    }
+    check_owner(path, meta)
+}
+
+fn check_owner(path: &Path, meta: &Metadata) -> Result<()> {
+    let me = rustix::process::geteuid().as_raw();
+    if meta.uid() != me {
+        return Err(ImageError::access(
+            path,
+            format!(
+                "it belongs to user {}, this process runs as user {me}. \
+                 Use a checkpoint directory of your own",
+                meta.uid()
+            ),
+        ));
+    }
+    if meta.mode() & 0o022 != 0 {
+        return Err(ImageError::access(
+            path,
+            format!(
+                "others can write it (mode {:04o}), and a restart runs the code in it. \
+                 If its content can be trusted: chmod go-w",
+                meta.mode() & 0o7777
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Opens an image or a manifest for reading, once it is known to be ours.
+pub(crate) fn open(path: &Path) -> Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        // Without NONBLOCK a pipe put in its place would hang us.
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
+        .open(path)
+        .map_err(
+            |e| match e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+                true => ImageError::access(path, "it is a symbolic link"),
+                false => ImageError::io("open", path, e),
+            },
+        )?;
+    let meta = file
+        .metadata()
+        .map_err(|e| ImageError::io("look at", path, e))?;
+    if !meta.is_file() {
+        return Err(ImageError::access(path, "it is not a regular file"));
+    }
+    check_owner(path, &meta)?;
+    Ok(file)
+}
+
+/// Makes a private file that was not there before.
+pub(crate) fn create(path: &Path) -> Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
+        .map_err(|e| ImageError::io("create", path, e))
+}
+
+/// Makes a private directory that was not there before.
+pub(crate) fn create_dir(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| ImageError::io("make the directory", path, e))
+}
+
+/// Makes the entries of a directory durable.
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .map_err(|e| ImageError::io("sync the directory", path, e))
+}

@@ -1,0 +1,135 @@
+//! Compression where it pays. Floating-point memory does not compress (6 % for two thirds of the
+//! speed), program text, tables and sparse arrays do; so a sample of each chunk is tried first.
+
+use crate::chunk::CHUNK_BYTES;
+
+/// Finds repetition and leaves entropy alone: what it does not shrink at about the speed of a
+/// memory file system would only make the pause longer.
+const LEVEL: i32 = -1;
+/// A chunk's sample: this many pieces, evenly spread.
+const PIECES: usize = 2;
+const PIECE: usize = 2048;
+/// Store compressed only what shrinks at least to this share (in percent).
+const WORTH: usize = 65;
+/// After refusals in a row, most chunks are not even sampled: at most this many are skipped.
+const MAX_SKIP: u32 = 15;
+
+/// Whether memory chunks are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Never.
+    Off,
+    /// Where a sample says that it pays.
+    #[default]
+    Probe,
+}
+
+pub(crate) struct Compressor {
+    zstd: zstd::bulk::Compressor<'static>,
+    mode: Compression,
+    refused: u32,
+    skip: u32,
+}
+
+impl Compressor {
+    pub fn new(mode: Compression) -> std::io::Result<Compressor> {
+        Ok(Compressor {
+            zstd: zstd::bulk::Compressor::new(LEVEL)?,
+            mode,
+            refused: 0,
+            skip: 0,
+        })
+    }
+
+    /// Forgets refusals: another region holds another kind of data.
+    pub fn start_region(&mut self) {
+        self.refused = 0;
+        self.skip = 0;
+    }
+
+    /// Appends the compressed `chunk` to `out` and returns its length, if it is worth it.
+    pub fn try_compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        if self.mode == Compression::Off {
+            return None;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        match self.compress(chunk, out) {
+            Some(len) => {
+                self.refused = 0;
+                Some(len)
+            }
+            None => {
+                self.refused = (self.refused + 1).min(MAX_SKIP);
+                self.skip = self.refused;
+                None
+            }
+        }
+    }
+
+    fn compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        let at = out.len();
+        if chunk.len() > 2 * PIECES * PIECE {
+            let mut sample = [0u8; PIECES * PIECE];
+            let step = chunk.len() / PIECES;
+            for (piece, from) in sample.chunks_exact_mut(PIECE).zip((0..).step_by(step)) {
+                piece.copy_from_slice(&chunk[from..from + PIECE]);
+            }
+            let len = self.append(&sample, out);
+            out.truncate(at);
+            if len? * 100 > sample.len() * WORTH {
+                return None;
+            }
+        }
+        let len = self.append(chunk, out);
+        match len {
+            Some(len) if len * 100 <= chunk.len() * WORTH => Some(len),
+            _ => {
+                out.truncate(at);
+                None
+            }
+        }
+    }
+
+    fn append(&mut self, from: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        debug_assert!(from.len() <= CHUNK_BYTES);
+        let at = out.len();
+        // No room for more than the input: what does not fit does not pay.
+        out.resize(at + from.len(), 0);
+        let len = self.zstd.compress_to_buffer(from, &mut out[at..]).ok();
+        out.truncate(at + len.unwrap_or(0));
+        len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floating_point_stays_raw_and_tables_shrink() {
+        let mut c = Compressor::new(Compression::Probe).unwrap();
+        let mut out = Vec::new();
+        let mut noise = 1u64;
+        let floats: Vec<u8> = (0..CHUNK_BYTES / 8)
+            .flat_map(|i| {
+                noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+                ((i as f64 * 1e-3).sin() + (noise >> 40) as f64 * 1e-12).to_le_bytes()
+            })
+            .collect();
+        assert_eq!(c.try_compress(&floats, &mut out), None);
+        assert!(out.is_empty());
+        let table: Vec<u8> = (0..CHUNK_BYTES as u32 / 4)
+            .flat_map(|i| (i % 100).to_le_bytes())
+            .collect();
+        // The refusal costs one chunk's probe, then it looks again.
+        let len = (0..3)
+            .find_map(|_| c.try_compress(&table, &mut out))
+            .unwrap();
+        assert_eq!(len, out.len());
+        assert!(len < CHUNK_BYTES / 4);
+        assert_eq!(zstd::bulk::decompress(&out, CHUNK_BYTES).unwrap(), table);
+    }
+}

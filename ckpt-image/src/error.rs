@@ -1,0 +1,191 @@
+//! What can be wrong with images and sets, in words that say which file, which rank, and what next.
+
+use std::path::{Path, PathBuf};
+
+use crate::header::{SetId, FORMAT_VERSION};
+
+/// Result of this crate's functions.
+pub type Result<T> = std::result::Result<T, ImageError>;
+
+/// How the bytes of an image or manifest are not what they should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum Damage {
+    #[error("it is not a Stasis image")]
+    NotAnImage,
+    #[error("it has format version {0}, this build reads {FORMAT_VERSION}")]
+    Version(u32),
+    #[error("its header does not match its checksum, or it has an unknown format version ({0})")]
+    VersionOrChecksum(u32),
+    #[error("its header does not match its checksum")]
+    HeaderChecksum,
+    #[error("it is {found} bytes long, should be {expected}")]
+    Length { expected: u64, found: u64 },
+    #[error("its section directory does not match its checksum")]
+    DirectoryChecksum,
+    #[error("section {name} at offset {offset} does not match its checksum")]
+    SectionChecksum { name: String, offset: u64 },
+    #[error(
+        "section of kind {kind}, version {version} is not known to this build: \
+         it was written by a newer one"
+    )]
+    UnknownSection { kind: u32, version: u32 },
+    #[error("section {0} is missing")]
+    NoSection(&'static str),
+    #[error("section {0} cannot be decoded")]
+    Section(&'static str),
+    #[error(
+        "memory chunk {index} (address {address:#x}, offset {offset}) does not match its checksum"
+    )]
+    ChunkChecksum {
+        index: usize,
+        address: u64,
+        offset: u64,
+    },
+    #[error("memory chunk {index} (address {address:#x}, offset {offset}) does not decompress")]
+    ChunkEncoding {
+        index: usize,
+        address: u64,
+        offset: u64,
+    },
+    #[error("its parts contradict each other: {0}")]
+    Layout(&'static str),
+    #[error("its digest is not the one in the manifest")]
+    Digest,
+    #[error("the manifest does not match its own digest")]
+    ManifestDigest,
+    #[error("the manifest cannot be read: {0}")]
+    Manifest(String),
+}
+
+/// Why an image or a set cannot be written, or cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum ImageError {
+    #[error("cannot {action} {}: {source}{}", path.display(), advice(source))]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}{}: {damage}", path.display(), of_rank(*rank))]
+    Damaged {
+        path: PathBuf,
+        rank: Option<u32>,
+        damage: Damage,
+    },
+    #[error("{} is not safe to use: {why}", path.display())]
+    Access { path: PathBuf, why: String },
+    #[error("the image of rank {rank} is missing ({} does not exist)", path.display())]
+    MissingImage { rank: u32, path: PathBuf },
+    #[error("{} should hold rank {expected}, but holds the image of rank {found}: files were swapped", path.display())]
+    OtherRank {
+        path: PathBuf,
+        expected: u32,
+        found: u32,
+    },
+    #[error("{} (rank {rank}) belongs to another set: it has set id {found}, the manifest has {expected}", path.display())]
+    MixedSet {
+        path: PathBuf,
+        rank: u32,
+        expected: SetId,
+        found: SetId,
+    },
+    #[error("{} (rank {rank}) disagrees with the manifest about {what}: {found}, not {expected}", path.display())]
+    Disagrees {
+        path: PathBuf,
+        rank: u32,
+        what: &'static str,
+        expected: String,
+        found: String,
+    },
+    #[error(
+        "the set {set} was taken with {taken} ranks, this job has {job}: \
+         start it with `mpirun -n {taken}`"
+    )]
+    WorldSize { set: String, taken: u32, job: u32 },
+    #[error(
+        "the set was written under version {found} of the contract between the halves, this \
+         build has {expected}: restart with the Stasis that wrote it"
+    )]
+    Contract { expected: u32, found: u32 },
+    #[error("the image was taken with pages of {found} bytes, this machine has {expected}")]
+    PageSize { expected: u32, found: u32 },
+    #[error("{} has no manifest: that checkpoint was never finished", path.display())]
+    NoManifest { path: PathBuf },
+    #[error("there is no set {name} in {}", dir.display())]
+    NoSuchSet { dir: PathBuf, name: String },
+    #[error("there is no whole checkpoint in {}{}", dir.display(), unusable(others))]
+    NoWholeSet { dir: PathBuf, others: Vec<String> },
+    #[error(
+        "memory at {start:#x}-{end:#x} cannot be saved: {why}. The checkpoint is given up, the \
+         job runs on"
+    )]
+    Unsaveable { start: u64, end: u64, why: String },
+    #[error("checkpoint {set} cannot be used: {reason}.{}", older_set(older.as_deref()))]
+    Unusable {
+        set: String,
+        reason: Box<ImageError>,
+        older: Option<String>,
+    },
+}
+
+impl ImageError {
+    pub(crate) fn io(action: &'static str, path: &Path, source: impl Into<std::io::Error>) -> Self {
+        ImageError::Io {
+            action,
+            path: path.to_owned(),
+            source: source.into(),
+        }
+    }
+
+    pub(crate) fn damaged(path: &Path, rank: impl Into<Option<u32>>, damage: Damage) -> Self {
+        ImageError::Damaged {
+            path: path.to_owned(),
+            rank: rank.into(),
+            damage,
+        }
+    }
+
+    pub(crate) fn access(path: &Path, why: impl Into<String>) -> Self {
+        ImageError::Access {
+            path: path.to_owned(),
+            why: why.into(),
+        }
+    }
+}
+
+fn of_rank(rank: Option<u32>) -> String {
+    rank.map_or(String::new(), |rank| format!(" (rank {rank})"))
+}
+
+fn older_set(older: Option<&str>) -> String {
+    match older {
+        Some(name) => format!(
+            " The newest whole checkpoint before it is {name}: restart that one with --set {name}"
+        ),
+        None => " There is no older whole checkpoint beside it".to_owned(),
+    }
+}
+
+fn unusable(others: &[String]) -> String {
+    match others {
+        [] => String::new(),
+        others => format!(" (not usable: {})", others.join("; ")),
+    }
+}
+
+/// What to do about the failures that a user can mend.
+fn advice(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::*;
+    match error.kind() {
+        StorageFull | QuotaExceeded => {
+            ". Free space there or give another --ckpt-dir; the last whole checkpoint is untouched"
+        }
+        FileTooLarge => ". Raise the file size limit (ulimit -f) or use another file system",
+        PermissionDenied | ReadOnlyFilesystem => {
+            ". Give a --ckpt-dir that this user owns and can write"
+        }
+        _ => "",
+    }
+}

@@ -1,0 +1,521 @@
+//! Reading one rank's image: everything is verified before anything is handed out.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::access;
+use crate::bytes::{all_zero, hex, round_up};
+use crate::chunk::{self, Chunk, Encoding, CHUNK_BYTES};
+use crate::error::{Damage, ImageError, Result};
+use crate::header::{Header, Layout, SetId, HEADER_BYTES, PAGE};
+use crate::region::{Backing, Region};
+use crate::section::{self, kind, known, Entry, Section, MAX_SECTIONS};
+
+/// End of the addresses that a program can have.
+const USER_END: u64 = 1 << 47;
+
+/// What is known about an image before it is opened. What is `None` is not compared.
+#[derive(Clone, Debug, Default)]
+pub struct Expect {
+    /// Set that it must belong to.
+    pub set_id: Option<SetId>,
+    /// Rank that it must hold.
+    pub rank: Option<u32>,
+    /// Ranks that the job has.
+    pub world_size: Option<u32>,
+    /// `contract::VERSION` of this build.
+    pub contract_version: Option<u32>,
+    /// Page size of this machine.
+    pub page_size: Option<u32>,
+    /// Length according to the manifest.
+    pub bytes: Option<u64>,
+    /// Digest according to the manifest, in hexadecimal.
+    pub digest: Option<String>,
+}
+
+/// A verified image.
+#[derive(Debug)]
+pub struct Image {
+    file: File,
+    path: PathBuf,
+    header: Header,
+    regions: Vec<Region>,
+    chunks: Vec<Chunk>,
+    /// Which of `chunks` belong to each region.
+    chunks_of: Vec<Range<usize>>,
+    sections: Vec<Section>,
+}
+
+impl Image {
+    /// Opens the image at `path` and verifies all of it: access, header against `expect`, every
+    /// checksum, the digest, and that all tables fit each other and fill the file exactly.
+    pub fn open_verified(path: &Path, expect: &Expect) -> Result<Image> {
+        let file = open_file(path, expect.rank)?;
+        let (header, layout) = read_header(&file, path, expect)?;
+        compare(&header, path, expect)?;
+        let damaged = |damage| ImageError::damaged(path, header.rank, damage);
+
+        let found = length(&file, path)?;
+        let expected = expect.bytes.unwrap_or(layout.file_bytes);
+        for expected in [layout.file_bytes, expected] {
+            if found != expected {
+                return Err(damaged(Damage::Length { expected, found }));
+            }
+        }
+        let contents = Contents::read(&file, &layout, expect).map_err(|fault| match fault {
+            Fault::Io(e) => ImageError::io("read", path, e),
+            Fault::Damage(damage) => damaged(damage),
+        })?;
+        Ok(Image {
+            file,
+            path: path.to_owned(),
+            header,
+            regions: contents.regions,
+            chunks: contents.chunks,
+            chunks_of: contents.chunks_of,
+            sections: contents.sections,
+        })
+    }
+
+    /// Only the header of the image at `path`, compared with `expect` (digest aside).
+    pub fn read_header(path: &Path, expect: &Expect) -> Result<Header> {
+        let file = open_file(path, expect.rank)?;
+        let (header, layout) = read_header(&file, path, expect)?;
+        compare(&header, path, expect)?;
+        let found = length(&file, path)?;
+        let expected = expect.bytes.unwrap_or(layout.file_bytes);
+        if found != expected {
+            return Err(ImageError::damaged(
+                path,
+                header.rank,
+                Damage::Length { expected, found },
+            ));
+        }
+        Ok(header)
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Where the image lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The regions, in ascending order, none overlapping another.
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The chunks of `regions()[region]`, in ascending order, none overlapping another.
+    pub fn chunks_of(&self, region: usize) -> &[Chunk] {
+        &self.chunks[self.chunks_of[region].clone()]
+    }
+
+    /// All chunks.
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// The section of a kind, if the image has one.
+    pub fn section(&self, kind: u32) -> Option<&Section> {
+        self.sections.iter().find(|section| section.kind == kind)
+    }
+
+    /// All sections but the tables of regions and chunks.
+    pub fn sections(&self) -> &[Section] {
+        &self.sections
+    }
+
+    /// Puts the memory of one of this image's chunks into `into`, which is `chunk.len` long.
+    /// Verified once more, since the file could have been changed after it was opened.
+    pub fn load(&self, chunk: &Chunk, into: &mut [u8]) -> Result<()> {
+        let fault = |damage: fn(usize, u64, u64) -> Damage| {
+            let index = self.chunks.iter().position(|c| c == chunk).unwrap_or(0);
+            let damage = damage(index, chunk.address, chunk.offset);
+            ImageError::damaged(&self.path, self.header.rank, damage)
+        };
+        let io = |e| ImageError::io("read", &self.path, e);
+        let bad_checksum = |index, address, offset| Damage::ChunkChecksum {
+            index,
+            address,
+            offset,
+        };
+        match chunk.encoding {
+            Encoding::Zero => into.fill(0),
+            Encoding::Raw => {
+                self.file.read_exact_at(into, chunk.offset).map_err(io)?;
+                if crc32fast::hash(into) != chunk.crc {
+                    return Err(fault(bad_checksum));
+                }
+            }
+            Encoding::Zstd => {
+                let mut stored = vec![0; chunk.stored as usize];
+                self.file
+                    .read_exact_at(&mut stored, chunk.offset)
+                    .map_err(io)?;
+                if crc32fast::hash(&stored) != chunk.crc {
+                    return Err(fault(bad_checksum));
+                }
+                let len = zstd::bulk::decompress_to_buffer(&stored, into);
+                if len.ok() != Some(chunk.len as usize) {
+                    return Err(fault(|index, address, offset| Damage::ChunkEncoding {
+                        index,
+                        address,
+                        offset,
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_file(path: &Path, rank: Option<u32>) -> Result<File> {
+    access::open(path).map_err(|e| match (e, rank) {
+        (ImageError::Io { source, .. }, Some(rank)) if source.kind() == io::ErrorKind::NotFound => {
+            ImageError::MissingImage {
+                rank,
+                path: path.to_owned(),
+            }
+        }
+        (e, _) => e,
+    })
+}
+
+fn length(file: &File, path: &Path) -> Result<u64> {
+    file.metadata()
+        .map(|meta| meta.len())
+        .map_err(|e| ImageError::io("look at", path, e))
+}
+
+fn read_header(file: &File, path: &Path, expect: &Expect) -> Result<(Header, Layout)> {
+    let found = length(file, path)?;
+    if found < PAGE {
+        return Err(ImageError::damaged(
+            path,
+            expect.rank,
+            Damage::Length {
+                expected: expect.bytes.unwrap_or(PAGE),
+                found,
+            },
+        ));
+    }
+    let mut bytes = [0; HEADER_BYTES];
+    file.read_exact_at(&mut bytes, 0)
+        .map_err(|e| ImageError::io("read", path, e))?;
+    Header::decode(&bytes).map_err(|damage| ImageError::damaged(path, expect.rank, damage))
+}
+
+/// Whether the header is the one expected. Mixed up files come first: the rest follows from that.
+fn compare(header: &Header, path: &Path, expect: &Expect) -> Result<()> {
+    if let Some(expected) = expect.set_id.filter(|id| *id != header.set_id) {
+        return Err(ImageError::MixedSet {
+            path: path.to_owned(),
+            rank: expect.rank.unwrap_or(header.rank),
+            expected,
+            found: header.set_id,
+        });
+    }
+    if let Some(expected) = expect.rank.filter(|rank| *rank != header.rank) {
+        return Err(ImageError::OtherRank {
+            path: path.to_owned(),
+            expected,
+            found: header.rank,
+        });
+    }
+    if let Some(job) = expect.world_size.filter(|size| *size != header.world_size) {
+        return Err(ImageError::WorldSize {
+            set: path.display().to_string(),
+            taken: header.world_size,
+            job,
+        });
+    }
+    let found = header.contract_version;
+    if let Some(expected) = expect.contract_version.filter(|version| *version != found) {
+        return Err(ImageError::Contract { expected, found });
+    }
+    let found = header.page_size;
+    if let Some(expected) = expect.page_size.filter(|size| *size != found) {
+        return Err(ImageError::PageSize { expected, found });
+    }
+    Ok(())
+}
+
+enum Fault {
+    Io(io::Error),
+    Damage(Damage),
+}
+
+impl From<Damage> for Fault {
+    fn from(damage: Damage) -> Fault {
+        Fault::Damage(damage)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Fault {
+        Fault::Io(error)
+    }
+}
+
+fn contradiction<T>(what: &'static str) -> std::result::Result<T, Fault> {
+    Err(Damage::Layout(what).into())
+}
+
+/// What stands behind the header.
+struct Contents {
+    regions: Vec<Region>,
+    chunks: Vec<Chunk>,
+    chunks_of: Vec<Range<usize>>,
+    sections: Vec<Section>,
+}
+
+impl Contents {
+    fn read(file: &File, layout: &Layout, expect: &Expect) -> std::result::Result<Contents, Fault> {
+        let mut header = [0; PAGE as usize];
+        file.read_exact_at(&mut header, 0)?;
+        let (header, padding) = header.split_at(HEADER_BYTES);
+        if !all_zero(padding) {
+            return contradiction("the space after the header is not empty");
+        }
+
+        let directory_bytes = u64::from(layout.directory_entries) * section::ENTRY_BYTES as u64;
+        let fits = layout.sections_at >= PAGE
+            && layout.sections_at.is_multiple_of(PAGE)
+            && layout.sections_at <= layout.directory_at
+            && layout.directory_entries <= MAX_SECTIONS
+            && layout.directory_at.checked_add(directory_bytes) == Some(layout.file_bytes);
+        if !fits {
+            return contradiction("the header's offsets");
+        }
+        let directory = read_at(file, layout.directory_at, directory_bytes)?;
+        if crc32fast::hash(&directory) != layout.directory_crc {
+            return Err(Damage::DirectoryChecksum.into());
+        }
+        let mut sections = read_sections(file, layout, &directory)?;
+
+        let mut digest = blake3::Hasher::new();
+        digest.update(header);
+        for section in &sections {
+            digest.update(&section.bytes);
+        }
+        digest.update(&directory);
+        let digest = hex(digest.finalize().as_bytes());
+        if expect
+            .digest
+            .as_ref()
+            .is_some_and(|expected| *expected != digest)
+        {
+            return Err(Damage::Digest.into());
+        }
+
+        let regions = decode_regions(&take(&mut sections, kind::REGIONS, "regions")?)?;
+        let chunks = decode_chunks(&take(&mut sections, kind::CHUNKS, "chunks")?)?;
+        let chunks_of = place_chunks(&regions, &chunks, layout.sections_at)?;
+        verify_memory(file, &chunks)?;
+        Ok(Contents {
+            regions,
+            chunks,
+            chunks_of,
+            sections,
+        })
+    }
+}
+
+/// `len` bytes, which the caller has found to lie inside the file.
+fn read_at(file: &File, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(len)
+        .map_err(|_| io::ErrorKind::OutOfMemory)?;
+    bytes.resize(len, 0);
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
+}
+
+fn read_sections(
+    file: &File,
+    layout: &Layout,
+    directory: &[u8],
+) -> std::result::Result<Vec<Section>, Fault> {
+    let mut sections: Vec<Section> = Vec::new();
+    let mut at = layout.sections_at;
+    for bytes in directory.chunks_exact(section::ENTRY_BYTES) {
+        let entry = Entry::decode(bytes);
+        // Also catches reserved bytes that are in use.
+        if entry.encode() != bytes {
+            return contradiction("a directory entry has fields of another version");
+        }
+        let end = at
+            .checked_add(entry.len)
+            .filter(|end| *end <= layout.directory_at);
+        let (true, Some(end)) = (entry.offset == at, end) else {
+            return contradiction("a section lies outside its place");
+        };
+        let Some(name) = known(entry.kind, entry.version) else {
+            return Err(Damage::UnknownSection {
+                kind: entry.kind,
+                version: entry.version,
+            }
+            .into());
+        };
+        if sections.iter().any(|section| section.kind == entry.kind) {
+            return contradiction("a section occurs twice");
+        }
+        let bytes = read_at(file, entry.offset, entry.len)?;
+        if crc32fast::hash(&bytes) != entry.crc {
+            return Err(Damage::SectionChecksum {
+                name: name.to_owned(),
+                offset: entry.offset,
+            }
+            .into());
+        }
+        sections.push(Section {
+            kind: entry.kind,
+            version: entry.version,
+            bytes,
+        });
+        at = end;
+    }
+    if at != layout.directory_at {
+        return contradiction("there are bytes between sections and directory");
+    }
+    Ok(sections)
+}
+
+fn take(
+    sections: &mut Vec<Section>,
+    kind: u32,
+    name: &'static str,
+) -> std::result::Result<Vec<u8>, Damage> {
+    let at = sections
+        .iter()
+        .position(|section| section.kind == kind)
+        .ok_or(Damage::NoSection(name))?;
+    Ok(sections.remove(at).bytes)
+}
+
+fn decode_regions(bytes: &[u8]) -> std::result::Result<Vec<Region>, Fault> {
+    let (regions, rest): (Vec<Region>, _) =
+        postcard::take_from_bytes(bytes).map_err(|_| Damage::Section("regions"))?;
+    if !rest.is_empty() {
+        return Err(Damage::Section("regions").into());
+    }
+    let mut from = 0;
+    for region in &regions {
+        let end = region.start.checked_add(region.len);
+        let placed = region.start.is_multiple_of(PAGE)
+            && region.len.is_multiple_of(PAGE)
+            && region.len > 0
+            && region.start >= from
+            && end.is_some_and(|end| end <= USER_END);
+        if !placed || region.prot > 7 {
+            return contradiction("the regions");
+        }
+        from = region.end();
+        if let Backing::PrivateFile { path, offset, .. }
+        | Backing::SharedFile { path, offset, .. } = &region.backing
+        {
+            let named = path.first() == Some(&b'/') && !path.contains(&0);
+            let inside = offset.is_multiple_of(PAGE)
+                && offset
+                    .checked_add(region.len)
+                    .is_some_and(|end| i64::try_from(end).is_ok());
+            if !named || !inside {
+                return contradiction("the file of a region");
+            }
+        }
+    }
+    Ok(regions)
+}
+
+fn decode_chunks(bytes: &[u8]) -> std::result::Result<Vec<Chunk>, Damage> {
+    let entries = bytes.chunks_exact(chunk::ENTRY_BYTES);
+    if !entries.remainder().is_empty() {
+        return Err(Damage::Section("chunks"));
+    }
+    entries
+        .map(|entry| Chunk::decode(entry).ok_or(Damage::Section("chunks")))
+        .collect()
+}
+
+/// Checks that the chunks fill the file up to `end` and lie in their regions, and tells which
+/// belong to which.
+fn place_chunks(
+    regions: &[Region],
+    chunks: &[Chunk],
+    end: u64,
+) -> std::result::Result<Vec<Range<usize>>, Fault> {
+    let mut chunks_of = Vec::with_capacity(regions.len());
+    let mut next = 0;
+    let mut offset = PAGE;
+    for region in regions {
+        let first = next;
+        let mut from = region.start;
+        while let Some(chunk) = chunks.get(next).filter(|c| c.address < region.end()) {
+            let len = u64::from(chunk.len);
+            let stored_right = match chunk.encoding {
+                Encoding::Raw => chunk.stored == chunk.len,
+                Encoding::Zstd => chunk.stored > 0 && chunk.stored < chunk.len,
+                Encoding::Zero => chunk.stored == 0 && chunk.crc == 0,
+            };
+            let placed = chunk.address >= from
+                && chunk.address.is_multiple_of(PAGE)
+                && len > 0
+                && len.is_multiple_of(PAGE)
+                && len <= CHUNK_BYTES as u64
+                && len <= region.end() - chunk.address
+                && chunk.offset == offset;
+            if !placed || !stored_right || matches!(region.backing, Backing::SharedFile { .. }) {
+                return contradiction("the memory chunks");
+            }
+            from = chunk.address + len;
+            // Both are below 2^63 by far: the offset is compared with the file's length below.
+            let stored = round_up(chunk.stored.into(), PAGE).unwrap_or(0);
+            offset = match offset.checked_add(stored).filter(|offset| *offset <= end) {
+                Some(offset) => offset,
+                None => return contradiction("a memory chunk reaches into the sections"),
+            };
+            next += 1;
+        }
+        chunks_of.push(first..next);
+    }
+    if next != chunks.len() {
+        return contradiction("a memory chunk is outside all regions");
+    }
+    if offset != end {
+        return contradiction("there are bytes between memory and sections");
+    }
+    Ok(chunks_of)
+}
+
+fn verify_memory(file: &File, chunks: &[Chunk]) -> std::result::Result<(), Fault> {
+    // Large chunks are read past the buffer, small ones through it.
+    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
+    reader.seek(SeekFrom::Start(PAGE))?;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    for (index, chunk) in chunks.iter().enumerate() {
+        let stored = chunk.stored as usize;
+        let padded = stored.next_multiple_of(PAGE as usize);
+        reader.read_exact(&mut buffer[..padded])?;
+        if chunk.encoding != Encoding::Zero && crc32fast::hash(&buffer[..stored]) != chunk.crc {
+            return Err(Damage::ChunkChecksum {
+                index,
+                address: chunk.address,
+                offset: chunk.offset,
+            }
+            .into());
+        }
+        if !all_zero(&buffer[stored..padded]) {
+            return contradiction("the space between two chunks is not empty");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Which sets a checkpoint directory holds, and which of them can be used.
+
+use std::path::Path;
+
+use crate::access;
+use crate::error::{ImageError, Result};
+use crate::manifest::Manifest;
+use crate::set::Set;
+
+/// Whether a set can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetState {
+    /// Manifest and images are there and belong together (their memory has not been read).
+    Whole,
+    /// It was never finished, or is being made now.
+    Unfinished,
+    /// Why it cannot be used.
+    Unusable(String),
+}
+
+/// One set of a checkpoint directory.
+#[derive(Clone, Debug)]
+pub struct SetInfo {
+    /// Name of its directory.
+    pub name: String,
+    /// Its number: higher is newer.
+    pub number: u64,
+    /// Whether it can be used.
+    pub state: SetState,
+    /// Its manifest, if that can be read: time, ranks and sizes stand there.
+    pub manifest: Option<Manifest>,
+}
+
+impl SetInfo {
+    /// Bytes of all images.
+    pub fn bytes(&self) -> u64 {
+        let ranks = self.manifest.iter().flat_map(|manifest| &manifest.ranks);
+        ranks.fold(0, |sum: u64, entry| sum.saturating_add(entry.image.bytes))
+    }
+}
+
+/// What a name in a checkpoint directory stands for.
+pub(crate) enum Name {
+    Whole(u64),
+    Partial(u64),
+}
+
+pub(crate) fn parse_name(name: &str) -> Option<Name> {
+    let rest = name.strip_prefix("ckpt-")?;
+    let (digits, partial) = match rest.strip_suffix(".partial") {
+        Some(digits) => (digits, true),
+        None => (rest, false),
+    };
+    let number: u64 = digits.parse().ok()?;
+    if number.to_string() != digits {
+        return None;
+    }
+    Some(match partial {
+        true => Name::Partial(number),
+        false => Name::Whole(number),
+    })
+}
+
+fn names(dir: &Path) -> Result<Vec<(String, Name)>> {
+    let io = |e| ImageError::io("list", dir, e);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        if let Some((name, parsed)) = name.to_str().and_then(|n| Some((n, parse_name(n)?))) {
+            names.push((name.to_owned(), parsed));
+        }
+    }
+    names.sort_by_key(|(_, name)| match name {
+        Name::Whole(number) | Name::Partial(number) => std::cmp::Reverse(*number),
+    });
+    Ok(names)
+}
+
+/// All sets in `dir`, newest first.
+pub fn list_sets(dir: &Path) -> Result<Vec<SetInfo>> {
+    access::check_checkpoint_dir(dir)?;
+    let look = |(name, parsed): (String, Name)| {
+        let (number, state, manifest) = match parsed {
+            Name::Partial(number) => (number, SetState::Unfinished, None),
+            Name::Whole(number) => match Set::open(dir, &name) {
+                Ok(set) => {
+                    let state = match set.check_images() {
+                        Ok(()) => SetState::Whole,
+                        Err(e) => SetState::Unusable(e.to_string()),
+                    };
+                    (number, state, Some(set.manifest().clone()))
+                }
+                Err(e) => (number, SetState::Unusable(e.to_string()), None),
+            },
+        };
+        SetInfo {
+            name,
+            number,
+            state,
+            manifest,
+        }
+    };
+    Ok(names(dir)?.into_iter().map(look).collect())
+}
+
+/// The newest whole set in `dir`.
+pub fn newest_whole(dir: &Path) -> Result<Set> {
+    access::check_checkpoint_dir(dir)?;
+    let mut others = Vec::new();
+    for (name, parsed) in names(dir)? {
+        match parsed {
+            Name::Partial(_) => others.push(format!("{name}: it was never finished")),
+            Name::Whole(_) => match whole(dir, &name) {
+                Ok(set) => return Ok(set),
+                Err(e) => others.push(format!("{name}: {e}")),
+            },
+        }
+    }
+    Err(ImageError::NoWholeSet {
+        dir: dir.to_owned(),
+        others,
+    })
+}
+
+/// The newest whole set older than the set `name`: what to fall back to when that one is bad.
+pub fn newest_whole_before(dir: &Path, name: &str) -> Option<Set> {
+    let Some(Name::Whole(bad)) = parse_name(name) else {
+        return None;
+    };
+    names(dir)
+        .ok()?
+        .into_iter()
+        .find_map(|(name, parsed)| match parsed {
+            Name::Whole(number) if number < bad => whole(dir, &name).ok(),
+            _ => None,
+        })
+}
+
+/// The number for the next set in `dir`: above every number in use, finished or not.
+pub fn next_number(dir: &Path) -> Result<u64> {
+    if !dir.exists() {
+        return Ok(1);
+    }
+    Ok(match names(dir)?.first() {
+        Some((_, Name::Whole(number) | Name::Partial(number))) => number.saturating_add(1),
+        None => 1,
+    })
+}
+
+fn whole(dir: &Path, name: &str) -> Result<Set> {
+    let set = Set::open(dir, name)?;
+    set.check_images()?;
+    Ok(set)
+}
+
+/// Wraps the reason why the set `name` cannot be used with what can be used instead.
+pub fn explain(dir: &Path, name: &str, reason: ImageError) -> ImageError {
+    ImageError::Unusable {
+        set: name.to_owned(),
+        reason: Box::new(reason),
+        older: newest_whole_before(dir, name).map(|set| set.name().to_owned()),
+    }
+}

@@ -1,0 +1,216 @@
+//! The manifest: what makes a directory of images a checkpoint. Readable by people, and covered by
+//! its own digest.
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::access;
+use crate::bytes::{hex, unhex};
+use crate::error::{Damage, ImageError, Result};
+use crate::header::SetId;
+use crate::writer::ImageSummary;
+
+/// Name of the manifest in its set.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// Longest manifest that is read: more than 100,000 ranks.
+const MAX_BYTES: u64 = 64 << 20;
+const SCHEMA_VERSION: u32 = 1;
+/// The last member, which holds the digest of all bytes before it.
+const DIGEST_MEMBER: &str = "  \"blake3\": \"";
+const DIGEST_END: &str = "\"\n}\n";
+
+/// One rank of a set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankEntry {
+    /// The rank.
+    pub rank: u32,
+    /// Machine on which it ran.
+    pub host: String,
+    /// Its image.
+    #[serde(flatten)]
+    pub image: ImageSummary,
+}
+
+/// What a set consists of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of this file's layout: set when it is written.
+    pub schema_version: u32,
+    /// Id that all images of the set carry.
+    pub set_id: SetId,
+    /// When the checkpoint was asked for, in seconds since 1970.
+    pub created: u64,
+    /// How often the job had been restarted.
+    pub epoch: u64,
+    /// Ranks of the job.
+    pub world_size: u32,
+    /// MPI ABI that the program was compiled against.
+    pub abi: String,
+    /// MPI library that the job ran over; told, not compared.
+    pub library: String,
+    /// Version of the contract between the halves.
+    pub contract_version: u32,
+    /// The program and its arguments; told, not compared.
+    pub command: Vec<String>,
+    /// One entry per rank, in order.
+    pub ranks: Vec<RankEntry>,
+}
+
+impl Manifest {
+    /// Writes the manifest, durably.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let text = self
+            .encode()
+            .map_err(|what| ImageError::damaged(path, None, Damage::Manifest(what)))?;
+        let mut file = access::create(path)?;
+        file.write_all(text.as_bytes())
+            .and_then(|()| file.sync_all())
+            .map_err(|e| ImageError::io("write", path, e))
+    }
+
+    /// Reads and checks a manifest.
+    pub(crate) fn read(path: &Path) -> Result<Manifest> {
+        let mut text = String::new();
+        access::open(path)?
+            .take(MAX_BYTES + 1)
+            .read_to_string(&mut text)
+            .map_err(|e| match e.kind() {
+                std::io::ErrorKind::InvalidData => {
+                    ImageError::damaged(path, None, Damage::ManifestDigest)
+                }
+                _ => ImageError::io("read", path, e),
+            })?;
+        Manifest::decode(&text).map_err(|damage| ImageError::damaged(path, None, damage))
+    }
+
+    fn encode(&self) -> std::result::Result<String, String> {
+        let versioned = Manifest {
+            schema_version: SCHEMA_VERSION,
+            ..self.clone()
+        };
+        versioned.check()?;
+        let text = serde_json::to_string_pretty(&versioned).map_err(|e| e.to_string())?;
+        let body = text.trim_end().trim_end_matches('}').trim_end();
+        let body = format!("{body},\n");
+        let digest = blake3::hash(body.as_bytes());
+        Ok(format!(
+            "{body}{DIGEST_MEMBER}{}{DIGEST_END}",
+            hex(digest.as_bytes())
+        ))
+    }
+
+    fn decode(text: &str) -> std::result::Result<Manifest, Damage> {
+        let (body, digest) = text
+            .rsplit_once(DIGEST_MEMBER)
+            .ok_or(Damage::ManifestDigest)?;
+        let digest: Option<[u8; 32]> = digest.strip_suffix(DIGEST_END).and_then(unhex);
+        if digest != Some(*blake3::hash(body.as_bytes()).as_bytes()) {
+            return Err(Damage::ManifestDigest);
+        }
+        let unreadable = |e: serde_json::Error| Damage::Manifest(e.to_string());
+        // The version first: another version may have other members.
+        #[derive(Deserialize)]
+        struct Version {
+            schema_version: u32,
+        }
+        let Version { schema_version } = serde_json::from_str(text).map_err(unreadable)?;
+        if schema_version != SCHEMA_VERSION {
+            return Err(Damage::Manifest(format!(
+                "it has schema version {schema_version}, this build reads {SCHEMA_VERSION}"
+            )));
+        }
+        let manifest: Manifest = serde_json::from_str(text).map_err(unreadable)?;
+        manifest.check().map_err(Damage::Manifest)?;
+        Ok(manifest)
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        if self.ranks.len() != self.world_size as usize || self.ranks.is_empty() {
+            return Err(format!(
+                "it lists {} ranks of {}",
+                self.ranks.len(),
+                self.world_size
+            ));
+        }
+        match self
+            .ranks
+            .iter()
+            .zip(0..)
+            .find(|(entry, rank)| entry.rank != *rank)
+        {
+            Some((_, rank)) => Err(format!("rank {rank} is not in its place")),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let entry = |rank| RankEntry {
+            rank,
+            host: "node".into(),
+            image: ImageSummary {
+                bytes: 9,
+                memory_bytes: 8,
+                digest: hex(&[7; 32]),
+            },
+        };
+        Manifest {
+            schema_version: 1,
+            set_id: SetId([1; 16]),
+            created: 1_700_000_000,
+            epoch: 2,
+            world_size: 2,
+            abi: "openmpi".into(),
+            library: "MPICH 4.0.2".into(),
+            contract_version: 1,
+            command: vec!["./a \"b\"".into(), "{}".into()],
+            ranks: vec![entry(0), entry(1)],
+        }
+    }
+
+    #[test]
+    fn goes_both_ways_and_is_json() {
+        let text = manifest().encode().unwrap();
+        assert_eq!(Manifest::decode(&text).unwrap(), manifest());
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["ranks"][1]["bytes"], 9);
+        assert_eq!(json["blake3"].as_str().unwrap().len(), 64);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let good = manifest().encode().unwrap().into_bytes();
+        for at in 0..good.len() {
+            for bit in 0..8 {
+                let mut bad = good.clone();
+                bad[at] ^= 1 << bit;
+                if let Ok(text) = String::from_utf8(bad) {
+                    assert!(Manifest::decode(&text).is_err(), "byte {at}, bit {bit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_truncation_is_found() {
+        let good = manifest().encode().unwrap();
+        assert!((0..good.len()).all(|len| Manifest::decode(&good[..len]).is_err()));
+    }
+
+    #[test]
+    fn ranks_must_be_complete() {
+        let mut short = manifest();
+        short.ranks.pop();
+        assert!(short.encode().is_err());
+        let mut twice = manifest();
+        twice.ranks[1].rank = 0;
+        assert!(twice.encode().is_err());
+    }
+}

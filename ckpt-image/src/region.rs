@@ -1,0 +1,71 @@
+//! What was mapped where.
+
+use serde::{Deserialize, Serialize};
+
+use crate::identity::Identity;
+
+/// Advice that the program had given for a region and that must be given again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// MADV_HUGEPAGE.
+    pub huge: bool,
+    /// MADV_NOHUGEPAGE.
+    pub no_huge: bool,
+    /// MADV_DONTFORK.
+    pub dont_fork: bool,
+    /// MADV_WIPEONFORK.
+    pub wipe_on_fork: bool,
+}
+
+/// What stands behind a region.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Backing {
+    /// Nothing: pages without a chunk are zero.
+    Anonymous,
+    /// A private mapping of a file: pages without a chunk are the file's.
+    PrivateFile {
+        /// Its path, as bytes (paths need not be UTF-8).
+        path: Vec<u8>,
+        /// Offset of the region's start in it.
+        offset: u64,
+        /// Which file it was.
+        identity: Identity,
+    },
+    /// A shared mapping of a file. Has no chunks: the content is what the file holds.
+    SharedFile {
+        /// Its path, as bytes.
+        path: Vec<u8>,
+        /// Offset of the region's start in it.
+        offset: u64,
+        /// Which file it was.
+        identity: Identity,
+        /// The file had been opened for writing: it may change between checkpoint and restart.
+        writable: bool,
+    },
+}
+
+/// One mapping of the upper half.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// First address; page-aligned.
+    pub start: u64,
+    /// Bytes; page-aligned, not 0.
+    pub len: u64,
+    /// PROT_READ (1), PROT_WRITE (2), PROT_EXEC (4).
+    pub prot: u8,
+    /// The mapping grows down (MAP_GROWSDOWN).
+    pub grows_down: bool,
+    /// No swap space was reserved for it (MAP_NORESERVE).
+    pub no_reserve: bool,
+    /// Advice in force.
+    pub advice: Advice,
+    /// What stands behind it.
+    pub backing: Backing,
+}
+
+impl Region {
+    /// One past the last address. Regions of a verified image never overflow.
+    pub fn end(&self) -> u64 {
+        self.start + self.len
+    }
+}

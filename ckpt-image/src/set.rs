@@ -1,0 +1,253 @@
+//! One set: made as `ckpt-N.partial`, renamed to `ckpt-N` when it is whole.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{flock, FlockOperation};
+
+use crate::access;
+use crate::error::{ImageError, Result};
+use crate::header::SetId;
+use crate::image::{Expect, Image};
+use crate::list::{parse_name, Name};
+use crate::manifest::{Manifest, MANIFEST_FILE};
+
+/// Name of set `number`.
+pub fn set_name(number: u64) -> String {
+    format!("ckpt-{number}")
+}
+
+/// Name of set `number` until it is whole.
+pub fn partial_name(number: u64) -> String {
+    format!("ckpt-{number}.partial")
+}
+
+/// Name of a rank's image in its set.
+pub fn image_file(rank: u32) -> String {
+    format!("rank-{rank}.img")
+}
+
+/// A set being made. One process of the job (the coordinator's) holds it; the ranks create their
+/// images in [`SetWriter::path`]. Dropped before [`SetWriter::commit`], it removes what there is.
+#[derive(Debug)]
+pub struct SetWriter {
+    dir: PathBuf,
+    partial: PathBuf,
+    number: u64,
+    set_id: SetId,
+    /// Holds a lock for as long as the set is being made, by which the leavings of a dead job are
+    /// told from the work of a live one.
+    _lock: File,
+    committed: bool,
+}
+
+impl SetWriter {
+    /// Starts set `number` in `dir` (see [`crate::next_number`]); makes `dir` if need be, and
+    /// removes what a dead job has left there unfinished.
+    pub fn begin(dir: &Path, number: u64) -> Result<SetWriter> {
+        access::create_checkpoint_dir(dir)?;
+        remove_leavings(dir);
+        let partial = dir.join(partial_name(number));
+        let set_id = SetId::random().map_err(|e| ImageError::io("make an id for", &partial, e))?;
+        access::create_dir(&partial)?;
+        let lock = lock(&partial).map_err(|e| {
+            let _ = std::fs::remove_dir(&partial);
+            ImageError::io("lock", &partial, e)
+        })?;
+        Ok(SetWriter {
+            dir: dir.to_owned(),
+            partial,
+            number,
+            set_id,
+            _lock: lock,
+            committed: false,
+        })
+    }
+
+    /// The directory that the ranks' images go into.
+    pub fn path(&self) -> &Path {
+        &self.partial
+    }
+
+    /// The id that the images must carry.
+    pub fn set_id(&self) -> SetId {
+        self.set_id
+    }
+
+    /// Makes the set a checkpoint, once every rank has reported its image finished. Looks at each
+    /// image once more; writes the manifest; renames. Returns the set's directory.
+    pub fn commit(mut self, manifest: &Manifest) -> Result<PathBuf> {
+        for entry in &manifest.ranks {
+            let expect = Expect {
+                set_id: Some(self.set_id),
+                rank: Some(entry.rank),
+                world_size: Some(manifest.world_size),
+                bytes: Some(entry.image.bytes),
+                ..Expect::default()
+            };
+            Image::read_header(&self.partial.join(image_file(entry.rank)), &expect)?;
+        }
+        // The images must be in their directory before the manifest says that they are.
+        access::sync_dir(&self.partial)?;
+        manifest.write(&self.partial.join(MANIFEST_FILE))?;
+        access::sync_dir(&self.partial)?;
+        let whole = self.dir.join(set_name(self.number));
+        if whole.symlink_metadata().is_ok() {
+            let exists = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(ImageError::io("finish the checkpoint as", &whole, exists));
+        }
+        std::fs::rename(&self.partial, &whole)
+            .map_err(|e| ImageError::io("finish the checkpoint as", &whole, e))?;
+        self.committed = true;
+        access::sync_dir(&self.dir)?;
+        Ok(whole)
+    }
+}
+
+impl Drop for SetWriter {
+    fn drop(&mut self) {
+        if !self.committed {
+            remove_partial(&self.partial);
+        }
+    }
+}
+
+/// A set that has a valid manifest.
+#[derive(Debug)]
+pub struct Set {
+    path: PathBuf,
+    name: String,
+    manifest: Manifest,
+}
+
+impl Set {
+    /// Opens the set `name` in `dir` and reads its manifest. The images are not looked at.
+    pub fn open(dir: &Path, name: &str) -> Result<Set> {
+        access::check_checkpoint_dir(dir)?;
+        let missing = || ImageError::NoSuchSet {
+            dir: dir.to_owned(),
+            name: name.to_owned(),
+        };
+        if !matches!(parse_name(name), Some(Name::Whole(_))) {
+            return Err(missing());
+        }
+        let path = dir.join(name);
+        let absent = |e: &ImageError| matches!(e, ImageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
+        access::check_set_dir(&path).map_err(|e| if absent(&e) { missing() } else { e })?;
+        let manifest = Manifest::read(&path.join(MANIFEST_FILE)).map_err(|e| match absent(&e) {
+            true => ImageError::NoManifest { path: path.clone() },
+            false => e,
+        })?;
+        Ok(Set {
+            path,
+            name: name.to_owned(),
+            manifest,
+        })
+    }
+
+    /// Its name, `ckpt-N`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Refuses a job with another number of ranks.
+    pub fn check_world_size(&self, job: u32) -> Result<()> {
+        let taken = self.manifest.world_size;
+        match taken == job {
+            true => Ok(()),
+            false => Err(ImageError::WorldSize {
+                set: self.name.clone(),
+                taken,
+                job,
+            }),
+        }
+    }
+
+    /// Checks that every rank's image is there, with the right header and length. Quick: reads a
+    /// few hundred bytes of each.
+    pub fn check_images(&self) -> Result<()> {
+        for rank in 0..self.manifest.world_size {
+            Image::read_header(&self.path.join(image_file(rank)), &self.expect(rank))?;
+        }
+        Ok(())
+    }
+
+    /// Opens one rank's image, verified down to the last byte.
+    pub fn image(&self, rank: u32, contract_version: Option<u32>) -> Result<Image> {
+        let expect = Expect {
+            contract_version,
+            page_size: contract_version.map(|_| rustix::param::page_size() as u32),
+            ..self.expect(rank)
+        };
+        let path = self.path.join(image_file(rank));
+        let image = Image::open_verified(&path, &expect)?;
+        let agree = |what, expected: String, found: String| match expected == found {
+            true => Ok(()),
+            false => Err(ImageError::Disagrees {
+                path: path.clone(),
+                rank,
+                what,
+                expected,
+                found,
+            }),
+        };
+        let (m, h) = (&self.manifest, image.header());
+        agree("the epoch", m.epoch.to_string(), h.epoch.to_string())?;
+        agree("the program's MPI ABI", m.abi.clone(), h.abi.clone())?;
+        Ok(image)
+    }
+
+    fn expect(&self, rank: u32) -> Expect {
+        let entry = self.manifest.ranks.get(rank as usize);
+        Expect {
+            set_id: Some(self.manifest.set_id),
+            rank: Some(rank),
+            world_size: Some(self.manifest.world_size),
+            bytes: entry.map(|entry| entry.image.bytes),
+            digest: entry.map(|entry| entry.image.digest.clone()),
+            ..Expect::default()
+        }
+    }
+}
+
+fn lock(dir: &Path) -> io::Result<File> {
+    let file = File::open(dir)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Removes unfinished sets on which no process works any more. What cannot be removed is no
+/// hindrance: the next set has a higher number.
+fn remove_leavings(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let partial = matches!(name.to_str().and_then(parse_name), Some(Name::Partial(_)));
+        let path = entry.path();
+        if partial && access::check_set_dir(&path).is_ok() && lock(&path).is_ok() {
+            remove_partial(&path);
+        }
+    }
+}
+
+/// Removes an unfinished set: only what a set consists of, in case it is something else.
+fn remove_partial(path: &Path) {
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name == MANIFEST_FILE || (name.starts_with("rank-") && name.ends_with(".img")) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    let _ = std::fs::remove_dir(path);
+}

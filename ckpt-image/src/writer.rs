@@ -1,0 +1,328 @@
+//! Writing one rank's image: memory first, then the sections, the directory, and last the header,
+//! so that a file that was cut off at any point has no valid header.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::access;
+use crate::bytes::{all_zero, hex, round_up};
+use crate::chunk::{Chunk, Encoding, CHUNK_BYTES};
+use crate::compress::{Compression, Compressor};
+use crate::error::{ImageError, Result};
+use crate::header::{Header, Layout, PAGE};
+use crate::region::{Backing, Region};
+use crate::section::{kind, Entry, Section};
+
+static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+
+/// Where the writer gets memory from.
+pub trait ReadMemory {
+    /// Copies `into.len()` bytes from `address`.
+    fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()>;
+}
+
+/// What a rank reports about its finished image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageSummary {
+    /// Length of the file.
+    pub bytes: u64,
+    /// Memory that the file holds the content of.
+    pub memory_bytes: u64,
+    /// The digest that the manifest records, in hexadecimal.
+    pub digest: String,
+}
+
+/// An image being written. Dropped before [`ImageWriter::finish`], it removes its file.
+pub struct ImageWriter {
+    file: File,
+    path: PathBuf,
+    header: Header,
+    at: u64,
+    regions: Vec<Region>,
+    chunks: Vec<Chunk>,
+    sections: Vec<Section>,
+    compressor: Compressor,
+    block: Box<[u8]>,
+    compressed: Vec<u8>,
+    memory_bytes: u64,
+    finished: bool,
+}
+
+impl ImageWriter {
+    /// Starts the image `path`, which must not exist.
+    pub fn create(path: &Path, header: Header, compression: Compression) -> Result<ImageWriter> {
+        let compressor =
+            Compressor::new(compression).map_err(|e| ImageError::io("start zstd for", path, e))?;
+        let file = access::create(path)?;
+        let mut writer = ImageWriter {
+            file,
+            path: path.to_owned(),
+            header,
+            at: PAGE,
+            regions: Vec::new(),
+            chunks: Vec::new(),
+            sections: Vec::new(),
+            compressor,
+            block: vec![0; CHUNK_BYTES].into_boxed_slice(),
+            compressed: Vec::with_capacity(CHUNK_BYTES),
+            memory_bytes: 0,
+            finished: false,
+        };
+        let start = SeekFrom::Start(PAGE);
+        writer.file.seek(start).map_err(|e| writer.failed(e))?;
+        Ok(writer)
+    }
+
+    /// Adds a section of one of the kinds in [`kind`].
+    pub fn section(&mut self, kind: u32, version: u32, bytes: Vec<u8>) {
+        self.sections.push(Section {
+            kind,
+            version,
+            bytes,
+        });
+    }
+
+    /// Adds a region with the content of `runs`, page-aligned parts of it in ascending order. Zero
+    /// pages are found here. Regions are added in ascending order.
+    pub fn region(
+        &mut self,
+        region: Region,
+        runs: &[Range<u64>],
+        memory: &mut dyn ReadMemory,
+    ) -> Result<()> {
+        let unsaveable = |why: String| ImageError::Unsaveable {
+            start: region.start,
+            end: region.start.saturating_add(region.len),
+            why,
+        };
+        if let Some(why) = misplaced(&region, runs, self.regions.last()) {
+            return Err(unsaveable(why.to_owned()));
+        }
+        let keep_zeros = region.backing != Backing::Anonymous;
+        self.compressor.start_region();
+        // A block gathers several runs where they are small, so that scattered pages do not cost a
+        // system call each. Memory is copied once into it: what is checked is then what is
+        // written, even if a signal touches the dead part of a parked thread's stack meanwhile.
+        let mut filled = 0;
+        let mut pieces: Vec<(u64, Range<usize>)> = Vec::new();
+        for run in runs {
+            let mut address = run.start;
+            while address < run.end {
+                let take = (CHUNK_BYTES - filled).min((run.end - address) as usize);
+                let place = filled..filled + take;
+                memory
+                    .read(address, &mut self.block[place.clone()])
+                    .map_err(|e| unsaveable(format!("reading {address:#x} failed: {e}")))?;
+                pieces.push((address, place));
+                address += take as u64;
+                filled += take;
+                if filled == CHUNK_BYTES {
+                    self.store(&pieces, keep_zeros)?;
+                    pieces.clear();
+                    filled = 0;
+                }
+            }
+        }
+        self.store(&pieces, keep_zeros)?;
+        self.regions.push(region);
+        Ok(())
+    }
+
+    /// Writes the pieces of the block as chunks, with one system call.
+    fn store(&mut self, pieces: &[(u64, Range<usize>)], keep_zeros: bool) -> Result<()> {
+        enum Source {
+            Block(Range<usize>),
+            Compressed(Range<usize>),
+        }
+        let mut sources = Vec::new();
+        self.compressed.clear();
+        for (address, place) in pieces {
+            for (zero, part) in zero_runs(&self.block[place.clone()]) {
+                let content = &self.block[place.start + part.start..place.start + part.end];
+                let mut chunk = Chunk {
+                    address: address + part.start as u64,
+                    len: content.len() as u32,
+                    stored: 0,
+                    offset: self.at,
+                    crc: 0,
+                    encoding: Encoding::Zero,
+                };
+                if zero {
+                    if keep_zeros {
+                        self.chunks.push(chunk);
+                    }
+                    continue;
+                }
+                let from = self.compressed.len();
+                let stored = match self.compressor.try_compress(content, &mut self.compressed) {
+                    Some(len) => {
+                        chunk.encoding = Encoding::Zstd;
+                        sources.push(Source::Compressed(from..from + len));
+                        &self.compressed[from..from + len]
+                    }
+                    None => {
+                        chunk.encoding = Encoding::Raw;
+                        sources.push(Source::Block(
+                            place.start + part.start..place.start + part.end,
+                        ));
+                        content
+                    }
+                };
+                chunk.stored = stored.len() as u32;
+                chunk.crc = crc32fast::hash(stored);
+                self.at += padded(stored.len());
+                self.memory_bytes += content.len() as u64;
+                self.chunks.push(chunk);
+            }
+        }
+        let mut slices = Vec::with_capacity(2 * sources.len());
+        for source in &sources {
+            let stored = match source {
+                Source::Block(range) => &self.block[range.clone()],
+                Source::Compressed(range) => &self.compressed[range.clone()],
+            };
+            let padding = padded(stored.len()) as usize - stored.len();
+            slices.push(IoSlice::new(stored));
+            if padding > 0 {
+                slices.push(IoSlice::new(&ZEROS[..padding]));
+            }
+        }
+        write_all(&self.file, &mut slices).map_err(|e| self.failed(e))
+    }
+
+    /// Writes what is left and makes the file durable.
+    pub fn finish(mut self) -> Result<ImageSummary> {
+        let regions = postcard::to_stdvec(&self.regions)
+            .map_err(|e| self.failed(io::Error::other(format!("encoding the regions: {e}"))))?;
+        let chunks = self.chunks.iter().flat_map(Chunk::encode).collect();
+        let own = [(kind::REGIONS, regions), (kind::CHUNKS, chunks)].map(|(kind, bytes)| Section {
+            kind,
+            version: 1,
+            bytes,
+        });
+        let sections: Vec<Section> = own.into_iter().chain(self.sections.drain(..)).collect();
+
+        let sections_at = self.at;
+        let mut offset = sections_at;
+        let mut directory = Vec::new();
+        for section in &sections {
+            let entry = Entry {
+                kind: section.kind,
+                version: section.version,
+                offset,
+                len: section.bytes.len() as u64,
+                crc: crc32fast::hash(&section.bytes),
+            };
+            offset += entry.len;
+            directory.extend_from_slice(&entry.encode());
+        }
+        let header = self.header.encode(&Layout {
+            sections_at,
+            directory_at: offset,
+            directory_entries: sections.len() as u32,
+            directory_crc: crc32fast::hash(&directory),
+            file_bytes: offset + directory.len() as u64,
+        });
+
+        // Every memory chunk's checksum is in the chunk table, so this covers the whole file
+        // without a second pass over the memory (which would cost a quarter of the speed).
+        let mut digest = blake3::Hasher::new();
+        digest.update(&header);
+        let tail: Vec<&[u8]> = sections
+            .iter()
+            .map(|section| &section.bytes[..])
+            .chain([&directory[..]])
+            .collect();
+        for part in &tail {
+            digest.update(part);
+            self.file.write_all(part).map_err(|e| self.failed(e))?;
+        }
+        self.file
+            .write_all_at(&header, 0)
+            .and_then(|()| self.file.sync_all())
+            .map_err(|e| self.failed(e))?;
+        self.finished = true;
+        Ok(ImageSummary {
+            bytes: offset + directory.len() as u64,
+            memory_bytes: self.memory_bytes,
+            digest: hex(digest.finalize().as_bytes()),
+        })
+    }
+
+    fn failed(&self, error: io::Error) -> ImageError {
+        ImageError::io("write", &self.path, error)
+    }
+}
+
+impl Drop for ImageWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nothing can be done if this fails too; without a manifest the file is no checkpoint.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Why a region and its runs cannot stand in an image after `before`.
+fn misplaced(
+    region: &Region,
+    runs: &[Range<u64>],
+    before: Option<&Region>,
+) -> Option<&'static str> {
+    let aligned = |n: u64| n.is_multiple_of(PAGE);
+    let Some(end) = region.start.checked_add(region.len) else {
+        return Some("it wraps around the end of memory");
+    };
+    if !aligned(region.start) || !aligned(region.len) || region.len == 0 {
+        return Some("it does not consist of whole pages");
+    }
+    if before.is_some_and(|before| before.end() > region.start) {
+        return Some("it lies before or over the region before it");
+    }
+    if !runs.is_empty() && matches!(region.backing, Backing::SharedFile { .. }) {
+        return Some("shared file mappings have no content of their own");
+    }
+    let mut from = region.start;
+    for run in runs {
+        if run.start < from || run.end < run.start || !aligned(run.start) || !aligned(run.end) {
+            return Some("the parts to save are out of order");
+        }
+        from = run.end;
+    }
+    (from > end).then_some("the parts to save reach beyond it")
+}
+
+fn padded(len: usize) -> u64 {
+    // Chunks are far too small to overflow.
+    round_up(len as u64, PAGE).unwrap_or(u64::MAX)
+}
+
+/// The maximal runs of zero (true) and other (false) pages in `memory`, which is whole pages.
+fn zero_runs(memory: &[u8]) -> Vec<(bool, Range<usize>)> {
+    let mut runs: Vec<(bool, Range<usize>)> = Vec::new();
+    for (index, page) in memory.chunks_exact(PAGE as usize).enumerate() {
+        let (start, zero) = (index * PAGE as usize, all_zero(page));
+        match runs.last_mut() {
+            Some((kind, range)) if *kind == zero => range.end += PAGE as usize,
+            _ => runs.push((zero, start..start + PAGE as usize)),
+        }
+    }
+    runs
+}
+
+fn write_all(mut file: &File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !slices.is_empty() {
+        match file.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut slices, written),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

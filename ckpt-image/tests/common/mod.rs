@@ -1,0 +1,144 @@
+//! Small images and sets to break.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use stasis_ckpt_image::{
+    image_file, kind, Advice, Backing, Compression, Header, Identity, ImageSummary, ImageWriter,
+    Manifest, RankEntry, ReadMemory, Region, SetId, SetWriter, PAGE,
+};
+
+/// Memory made of a formula: the same address always holds the same bytes.
+pub struct Formula(pub fn(u64) -> u8);
+
+impl ReadMemory for Formula {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        for (byte, address) in into.iter_mut().zip(address..) {
+            *byte = (self.0)(address);
+        }
+        Ok(())
+    }
+}
+
+/// Noise, so that flips cannot hide in what compresses.
+pub fn noise(address: u64) -> u8 {
+    let mixed = (address ^ address >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed >> 56) as u8 | 1
+}
+
+pub fn header(set_id: SetId, rank: u32, world_size: u32) -> Header {
+    Header {
+        set_id,
+        epoch: 0,
+        rank,
+        world_size,
+        contract_version: 1,
+        page_size: 4096,
+        abi: "openmpi".into(),
+        created_ns: 1,
+    }
+}
+
+pub fn region(start: u64, pages: u64, backing: Backing) -> Region {
+    Region {
+        start,
+        len: pages * PAGE,
+        prot: 3,
+        grows_down: false,
+        no_reserve: false,
+        advice: Advice::default(),
+        backing,
+    }
+}
+
+pub fn file_backing() -> Backing {
+    Backing::PrivateFile {
+        path: b"/lib/libm.so.6".to_vec(),
+        offset: 8192,
+        identity: Identity {
+            size: 1 << 20,
+            mtime_ns: 5,
+            build_id: Some(vec![1; 20]),
+        },
+    }
+}
+
+pub const BASE: u64 = 1 << 40;
+
+/// Pages `range` counted from `BASE`.
+pub fn pages(range: Range<u64>) -> Range<u64> {
+    BASE + range.start * PAGE..BASE + range.end * PAGE
+}
+
+/// A small image with every kind of region and chunk.
+pub fn write_small(path: &Path, set_id: SetId, rank: u32, world_size: u32) -> ImageSummary {
+    let mut writer =
+        ImageWriter::create(path, header(set_id, rank, world_size), Compression::Probe).unwrap();
+    let at = |page| BASE + page * PAGE;
+    writer
+        .region(
+            region(at(0), 8, Backing::Anonymous),
+            &[pages(1..3), pages(5..6)],
+            &mut Formula(noise),
+        )
+        .unwrap();
+    writer
+        .region(
+            region(at(8), 4, Backing::Anonymous),
+            &[pages(8..12)],
+            &mut Formula(|address| (address % 7) as u8),
+        )
+        .unwrap();
+    writer
+        .region(
+            region(at(20), 4, file_backing()),
+            &[pages(21..23)],
+            &mut Formula(|address| {
+                if address < BASE + 22 * PAGE {
+                    0
+                } else {
+                    noise(address)
+                }
+            }),
+        )
+        .unwrap();
+    writer.section(kind::PROCESS, 1, vec![rank as u8; 100]);
+    writer.section(kind::AGENT, 1, Vec::new());
+    writer.finish().unwrap()
+}
+
+pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
+    Manifest {
+        schema_version: 1,
+        set_id,
+        created: 1_700_000_000,
+        epoch: 0,
+        world_size: images.len() as u32,
+        abi: "openmpi".into(),
+        library: "test".into(),
+        contract_version: 1,
+        command: vec!["./app".into()],
+        ranks: images
+            .into_iter()
+            .zip(0..)
+            .map(|(image, rank)| RankEntry {
+                rank,
+                host: "here".into(),
+                image,
+            })
+            .collect(),
+    }
+}
+
+/// Makes a whole set and returns its directory.
+pub fn write_set(dir: &Path, number: u64, ranks: u32) -> PathBuf {
+    let writer = SetWriter::begin(dir, number).unwrap();
+    let id = writer.set_id();
+    let images = (0..ranks)
+        .map(|rank| write_small(&writer.path().join(image_file(rank)), id, rank, ranks))
+        .collect();
+    writer.commit(&manifest(id, images)).unwrap()
+}
