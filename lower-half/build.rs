@@ -1,0 +1,213 @@
+//! Looks at the MPI library that `$MPICC` compiles for (`mpicc` if unset; mpi-sys binds the same
+//! one) and generates what depends on it: the adapter functions, the pool of trampolines for
+//! user-defined operations, and C tables of the library's handles and constants, which only a C
+//! compiler knows for sure.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{bail, Context};
+use contract::abi;
+use contract::HandleKind;
+
+/// User-defined operations that can exist at a time.
+const TRAMPOLINES: usize = 1024;
+
+fn main() -> anyhow::Result<()> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=MPICC");
+    println!("cargo::rustc-check-cfg=cfg(native_mpi, values(\"openmpi\", \"mpich\"))");
+    let mpicc = std::env::var("MPICC").unwrap_or_else(|_| "mpicc".to_owned());
+    let out = PathBuf::from(std::env::var("OUT_DIR").context("OUT_DIR is not set")?);
+
+    let macros = preprocess(&mpicc, &out, &["-dM"])?;
+    println!("cargo::rustc-cfg=native_mpi=\"{}\"", flavour(&mpicc, &macros)?);
+
+    let declared = declared_functions(&preprocess(&mpicc, &out, &[])?);
+    let adapter = mpi_table::generate::adapter(|name| declared.contains(name));
+    write(&out.join("adapter.rs"), &adapter)?;
+    write(&out.join("trampolines.rs"), &trampolines())?;
+
+    let tables = out.join("tables.c");
+    write(&tables, &c_tables())?;
+    cc::Build::new().compiler(&mpicc).file(&tables).try_compile("stasis_tables")?;
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What the library's compiler makes of `mpi.h`.
+fn preprocess(mpicc: &str, out: &Path, flags: &[&str]) -> anyhow::Result<String> {
+    let probe = out.join("probe.c");
+    write(&probe, "#include <mpi.h>\n")?;
+    let output = Command::new(mpicc)
+        .arg("-E")
+        .args(flags)
+        .arg(&probe)
+        .output()
+        .with_context(|| format!("cannot run `{mpicc}`: install an MPI library or set MPICC"))?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        bail!("`{mpicc}` cannot preprocess mpi.h; is its -dev package installed?\n{complaint}");
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Which of the two native ABIs the header describes.
+fn flavour(mpicc: &str, macros: &str) -> anyhow::Result<&'static str> {
+    let defines = |name| macros.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
+    if defines("OPEN_MPI") {
+        Ok("openmpi")
+    } else if defines("MPICH_VERSION") || defines("I_MPI_VERSION") {
+        Ok("mpich")
+    } else {
+        bail!("`{mpicc}` is of an MPI that is neither Open MPI nor of MPICH's family")
+    }
+}
+
+/// Names that stand before a parenthesis in the preprocessed header.
+fn declared_functions(header: &str) -> HashSet<String> {
+    header
+        .split('(')
+        .filter_map(|before| before.split_whitespace().last())
+        .filter(|name| name.starts_with("MPI_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// An array expression of all instances of the generic trampoline.
+fn trampolines() -> String {
+    let all: Vec<String> =
+        (0..TRAMPOLINES).map(|number| format!("trampoline::<{number}>")).collect();
+    format!("[{}]", all.join(",\n"))
+}
+
+/// `("MPI_NAME", abi::NAME)` for each.
+macro_rules! named {
+    ($($name:ident)*) => {
+        &[$((concat!("MPI_", stringify!($name)), abi::$name)),*]
+    };
+}
+
+/// Groups of constants, in the order of `values::Group`. Of the optional ones not every library has
+/// every name; their names are macros in all of them, so that the preprocessor can tell.
+const GROUPS: &[(&str, bool, &[(&str, i32)])] = &[
+    (
+        "error classes",
+        true,
+        named! {
+            ERR_BUFFER ERR_COUNT ERR_TYPE ERR_TAG ERR_COMM ERR_RANK ERR_REQUEST ERR_ROOT ERR_GROUP
+            ERR_OP ERR_TOPOLOGY ERR_DIMS ERR_ARG ERR_UNKNOWN ERR_TRUNCATE ERR_OTHER ERR_INTERN
+            ERR_PENDING ERR_IN_STATUS ERR_ACCESS ERR_AMODE ERR_ASSERT ERR_BAD_FILE ERR_BASE
+            ERR_CONVERSION ERR_DISP ERR_DUP_DATAREP ERR_FILE_EXISTS ERR_FILE_IN_USE ERR_FILE
+            ERR_INFO_KEY ERR_INFO_NOKEY ERR_INFO_VALUE ERR_INFO ERR_IO ERR_KEYVAL ERR_LOCKTYPE
+            ERR_NAME ERR_NO_MEM ERR_NOT_SAME ERR_NO_SPACE ERR_NO_SUCH_FILE ERR_PORT ERR_QUOTA
+            ERR_READ_ONLY ERR_RMA_ATTACH ERR_RMA_CONFLICT ERR_RMA_RANGE ERR_RMA_SHARED ERR_RMA_SYNC
+            ERR_SERVICE ERR_SIZE ERR_SPAWN ERR_UNSUPPORTED_DATAREP ERR_UNSUPPORTED_OPERATION
+            ERR_WIN ERR_RMA_FLAVOR ERR_PROC_ABORTED ERR_VALUE_TOO_LARGE ERR_SESSION ERR_ERRHANDLER
+        },
+    ),
+    (
+        "thread levels",
+        false,
+        named! { THREAD_SINGLE THREAD_FUNNELED THREAD_SERIALIZED THREAD_MULTIPLE },
+    ),
+    ("comparisons", false, named! { IDENT CONGRUENT SIMILAR UNEQUAL }),
+    ("topologies", false, named! { CART GRAPH DIST_GRAPH UNDEFINED }),
+    ("split types", false, named! { COMM_TYPE_SHARED UNDEFINED }),
+    ("orders", false, named! { ORDER_C ORDER_FORTRAN }),
+    ("distributions", false, named! { DISTRIBUTE_NONE DISTRIBUTE_BLOCK DISTRIBUTE_CYCLIC }),
+    ("distribution arguments", false, named! { DISTRIBUTE_DFLT_DARG }),
+    (
+        "combiners",
+        false,
+        named! {
+            COMBINER_NAMED COMBINER_DUP COMBINER_CONTIGUOUS COMBINER_VECTOR COMBINER_HVECTOR
+            COMBINER_INDEXED COMBINER_HINDEXED COMBINER_INDEXED_BLOCK COMBINER_HINDEXED_BLOCK
+            COMBINER_STRUCT COMBINER_SUBARRAY COMBINER_DARRAY COMBINER_F90_REAL
+            COMBINER_F90_COMPLEX COMBINER_F90_INTEGER COMBINER_RESIZED
+        },
+    ),
+    ("type classes", false, named! { TYPECLASS_INTEGER TYPECLASS_REAL TYPECLASS_COMPLEX }),
+    ("lock types", false, named! { LOCK_EXCLUSIVE LOCK_SHARED }),
+    (
+        "window assertions",
+        false,
+        named! { MODE_NOCHECK MODE_NOPRECEDE MODE_NOPUT MODE_NOSTORE MODE_NOSUCCEED },
+    ),
+    (
+        "access modes",
+        false,
+        named! {
+            MODE_APPEND MODE_CREATE MODE_DELETE_ON_CLOSE MODE_EXCL MODE_RDONLY MODE_RDWR
+            MODE_SEQUENTIAL MODE_UNIQUE_OPEN MODE_WRONLY
+        },
+    ),
+    ("whence", false, named! { SEEK_CUR SEEK_END SEEK_SET }),
+    (
+        "keyvals",
+        false,
+        named! {
+            KEYVAL_INVALID TAG_UB IO HOST WTIME_IS_GLOBAL APPNUM LASTUSEDCODE UNIVERSE_SIZE
+            WIN_BASE WIN_DISP_UNIT WIN_SIZE WIN_CREATE_FLAVOR WIN_MODEL
+        },
+    ),
+];
+
+/// Predefined handles by kind.
+const HANDLES: &[(HandleKind, &[(&str, usize)])] = &[
+    (HandleKind::Comm, abi::comm::ALL),
+    (HandleKind::Group, abi::group::ALL),
+    (HandleKind::Datatype, abi::datatype::ALL),
+    (HandleKind::Op, abi::op::ALL),
+    (HandleKind::Errhandler, abi::errhandler::ALL),
+    (HandleKind::Info, abi::info::ALL),
+    (HandleKind::Request, abi::request::ALL),
+    (HandleKind::Message, abi::message::ALL),
+    (HandleKind::Win, abi::win::ALL),
+    (HandleKind::File, abi::file::ALL),
+];
+
+/// C source with the tables that `values.rs` and `predefined.rs` read.
+fn c_tables() -> String {
+    let mut text = "/* Generated by build.rs; do not edit. */\n#include <mpi.h>\n\
+                    #include <stdint.h>\n\n"
+        .to_owned();
+    write_c_tables(&mut text).expect("writing to a string cannot fail");
+    text
+}
+
+fn write_c_tables(text: &mut String) -> std::fmt::Result {
+    writeln!(text, "const struct {{ int group, standard, native; }} stasis_values[] = {{")?;
+    for (number, (title, optional, values)) in GROUPS.iter().enumerate() {
+        writeln!(text, "/* {title} */")?;
+        for (name, standard) in *values {
+            let line = format!("{{{number}, {standard}, (int)({name})}},");
+            write_line(text, name, *optional, &line)?;
+        }
+    }
+    writeln!(text, "{{-1, 0, 0}}}};\n")?;
+    writeln!(text, "const struct {{ uint32_t kind; uint64_t standard; uintptr_t native; }}")?;
+    writeln!(text, "    stasis_handles[] = {{")?;
+    for (kind, handles) in HANDLES {
+        for (name, standard) in *handles {
+            let kind = *kind as u32;
+            let line = format!("{{{kind}, {standard:#x}, (uintptr_t)({name})}},");
+            write_line(text, name, true, &line)?;
+        }
+    }
+    writeln!(text, "{{UINT32_MAX, 0, 0}}}};\n")?;
+    writeln!(text, "int *stasis_unweighted(void) {{ return MPI_UNWEIGHTED; }}")?;
+    writeln!(text, "int *stasis_weights_empty(void) {{ return MPI_WEIGHTS_EMPTY; }}")
+}
+
+fn write_line(text: &mut String, name: &str, optional: bool, line: &str) -> std::fmt::Result {
+    match optional {
+        true => writeln!(text, "#ifdef {name}\n{line}\n#endif"),
+        false => writeln!(text, "{line}"),
+    }
+}
