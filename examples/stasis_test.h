@@ -8,6 +8,10 @@
 #ifndef STASIS_TEST_H
 #define STASIS_TEST_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include <mpi.h>
 
 #include <fcntl.h>
