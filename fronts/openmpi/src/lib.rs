@@ -1,1 +1,12 @@
-//! The application's MPI library in the ABI of openmpi.
+//! The application's MPI library in Open MPI's ABI (4.x, `libmpi.so.40`): handles are addresses of
+//! data symbols or of objects of the upper half, which both begin with the object's address.
+//!
+//! What is written by hand here is the ABI itself: [`abi`] its types and values, [`symbols`] its
+//! data symbols, [`callbacks`] its predefined attribute functions. The functions are generated from
+//! the table of MPI functions.
+
+mod abi;
+mod callbacks;
+mod functions;
+mod start;
+mod symbols;

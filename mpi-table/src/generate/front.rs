@@ -69,7 +69,10 @@ fn front_of(functions: &[Function], hash: u64) -> String {
 }
 
 fn write_functions(text: &mut String, functions: &[Function], hash: u64) -> std::fmt::Result {
-    writeln!(text, "\n/// Hash of the table from which this was generated.")?;
+    writeln!(
+        text,
+        "\n/// Hash of the table from which this was generated."
+    )?;
     writeln!(text, "pub const TABLE_HASH: u64 = {hash:#018x};")?;
     for function in functions {
         write_function(text, function)?;
@@ -78,19 +81,25 @@ fn write_functions(text: &mut String, functions: &[Function], hash: u64) -> std:
 }
 
 fn write_function(text: &mut String, function: &Function) -> std::fmt::Result {
-    let Signature { params, names, result } = Signature::of(function);
+    let Signature { params, result } = Signature::of(function);
     let name = &function.name;
     let body = special::body(function).unwrap_or_else(|| body(function));
     writeln!(text, "\n/// `{name}` under its profiling name.")?;
-    writeln!(text, "#[no_mangle]\n#[inline(never)]")?;
-    writeln!(text, "pub unsafe extern \"C\" fn P{name}({params}) -> {result} {{")?;
+    writeln!(text, "#[no_mangle]")?;
+    writeln!(
+        text,
+        "pub unsafe extern \"C\" fn P{name}({params}) -> {result} {{"
+    )?;
     for line in body {
         writeln!(text, "    {line}")?;
     }
-    writeln!(text, "}}\n\n/// `{name}`.")?;
-    writeln!(text, "#[no_mangle]")?;
-    writeln!(text, "pub unsafe extern \"C\" fn {name}({params}) -> {result} {{")?;
-    writeln!(text, "    P{name}({names})\n}}")
+    writeln!(text, "}}\n\n/// `{name}`: one jump, whatever the arguments.")?;
+    writeln!(text, "#[no_mangle]\n#[unsafe(naked)]")?;
+    writeln!(text, "pub unsafe extern \"C\" fn {name}() {{")?;
+    writeln!(
+        text,
+        "    core::arch::naked_asm!(\"jmp {{}}\", sym P{name})\n}}"
+    )
 }
 
 fn body(function: &Function) -> Vec<String> {
@@ -107,7 +116,11 @@ const GUARD: &str = "let _guard = Wrapper::enter();";
 fn core(function: &Function) -> Vec<String> {
     let mut body = Body::for_core(function);
     special::outputs(function, &mut body);
-    let call = format!("upper_half::{}({})", function.snake_name(), body.args.join(", "));
+    let call = format!(
+        "{}({})",
+        special::core_path(function),
+        body.args.join(", ")
+    );
     let mut lines = vec![GUARD.to_owned()];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
@@ -118,7 +131,11 @@ fn core(function: &Function) -> Vec<String> {
 /// Conversion and a crossing.
 fn crossing(function: &Function) -> Vec<String> {
     let mut body = Body::for_crossing(function);
-    let call = format!("upper_half::lower::{}({})", function.name, body.args.join(", "));
+    let call = format!(
+        "upper_half::lower::{}({})",
+        function.name,
+        body.args.join(", ")
+    );
     let mut lines = vec![GUARD.to_owned()];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
@@ -128,15 +145,24 @@ fn crossing(function: &Function) -> Vec<String> {
     }
     let clock = clocked(function);
     if let Some(comm) = &clock {
-        lines.push(format!("let clock = upper_half::collective_begin({comm}_);"));
+        lines.push(format!(
+            "let clock = upper_half::collective_begin({comm}_);"
+        ));
     }
     lines.append(&mut body.words);
     lines.push(format!("let code = {call};"));
-    if clock.is_some() {
-        if function.class == Class::CollectiveNonblocking {
-            lines.append(&mut body.request);
-        }
-        lines.push("upper_half::collective_end(clock);".to_owned());
+    let started = |otherwise: &str| {
+        format!(
+            "let code = if code == contract::abi::SUCCESS {{ {} }} else {{ {otherwise} }};",
+            body.request
+        )
+    };
+    match (clock.is_some(), body.request.is_empty()) {
+        (true, true) => lines.push("upper_half::collective_end(clock);".to_owned()),
+        // Making the request ends the clock.
+        (true, false) => lines.push(started("upper_half::collective_end(clock); code")),
+        (false, true) => {}
+        (false, false) => lines.push(started("code")),
     }
     finish(function, body, lines)
 }
@@ -144,7 +170,10 @@ fn crossing(function: &Function) -> Vec<String> {
 /// What follows the call: outputs, and the error handler.
 fn finish(function: &Function, mut body: Body, mut lines: Vec<String>) -> Vec<String> {
     lines.append(&mut body.always);
-    lines.push(format!("if code != contract::abi::SUCCESS {{ {} }}", failure(function, "code")));
+    lines.push(format!(
+        "if code != contract::abi::SUCCESS {{ {} }}",
+        failure(function, "code")
+    ));
     lines.append(&mut body.success);
     lines.push("contract::abi::SUCCESS".to_owned());
     lines
@@ -157,7 +186,10 @@ fn refusal(function: &Function) -> Vec<String> {
         lines.push(format!("let {name}_ = abi::{decode}({name});"));
     }
     lines.push(format!("upper_half::unsupported(\"{}\");", function.name));
-    lines.push(failure(function, "contract::abi::ERR_UNSUPPORTED_OPERATION"));
+    lines.push(failure(
+        function,
+        "contract::abi::ERR_UNSUPPORTED_OPERATION",
+    ));
     lines
 }
 
@@ -191,7 +223,11 @@ fn error_object(function: &Function) -> Option<(String, Kind)> {
     };
     of(Kind::Win).or_else(|| of(Kind::File)).or_else(|| {
         // A file that could not be opened has no handler yet: MPI_FILE_NULL's is meant.
-        if function.class == Class::File { None } else { of(Kind::Comm) }
+        if function.class == Class::File {
+            None
+        } else {
+            of(Kind::Comm)
+        }
     })
 }
 

@@ -17,8 +17,9 @@ pub struct Body {
     pub words: Vec<String>,
     /// The arguments of the call.
     pub args: Vec<String>,
-    /// What makes a request of the word that a non-blocking collective gave.
-    pub request: Vec<String>,
+    /// The expression that makes the request of an operation that was started below, stores it and
+    /// gives an error code; empty when there is none.
+    pub request: String,
     /// Outputs whatever the call returned.
     pub always: Vec<String>,
     /// Outputs after success only.
@@ -73,7 +74,8 @@ impl Body {
         let (decode, object) = (decoder(param.kind), type_name(param.kind));
         match (&param.array, param.direction) {
             (None, Direction::In) => {
-                self.objects.push(format!("let {name}_ = abi::{decode}({name});"));
+                self.objects
+                    .push(format!("let {name}_ = abi::{decode}({name});"));
                 self.args.push(format!("{name}_"));
             }
             (None, direction) => {
@@ -81,9 +83,11 @@ impl Body {
                     Direction::Out => format!("{object}::null()"),
                     _ => format!("abi::{decode}(*{name})"),
                 };
-                self.decode.push(format!("let mut {name}_: &'static {object} = {initial};"));
+                self.decode
+                    .push(format!("let mut {name}_: &'static {object} = {initial};"));
                 self.args.push(format!("&raw mut {name}_"));
-                self.always.push(format!("*{name} = abi::{decode}_out({name}_);"));
+                self.always
+                    .push(format!("*{name} = abi::{decode}_out({name}_);"));
             }
             (Some(length), direction) => {
                 let entries = entries(length);
@@ -92,7 +96,12 @@ impl Body {
                     _ => format!("|entry| abi::{decode}(*{name}.add(entry))"),
                 };
                 self.decode.push(format!("let {name}_len = {entries};"));
-                self.scratch(name, &format!("&'static {object}"), &format!("{name}_len"), &initial);
+                self.scratch(
+                    name,
+                    &format!("&'static {object}"),
+                    &format!("{name}_len"),
+                    &initial,
+                );
                 self.args.push(format!("{name}_ as _"));
                 if direction != Direction::In {
                     let write = format!(
@@ -107,18 +116,30 @@ impl Body {
     }
 
     fn scratch(&mut self, name: &str, entry: &str, len: &str, initial: &str) {
-        self.decode.push(format!("let mut {name}_scratch = Scratch::<{entry}>::new();"));
-        self.decode.push(format!("let {name}_ = {name}_scratch.fill({len}, {initial});"));
+        self.decode.push(format!(
+            "let mut {name}_scratch = Scratch::<{entry}>::new();"
+        ));
+        self.decode.push(format!(
+            "let {name}_ = {name}_scratch.fill({len}, {initial});"
+        ));
     }
 
     /// A handle on its way down.
     fn word(&mut self, function: &Function, param: &Param, name: &str) {
         let (decode, object) = (decoder(param.kind), type_name(param.kind));
         match (param.kind, &param.array, param.direction) {
-            // Info objects live in the upper half alone, and hints may be ignored.
-            (Kind::Info, None, Direction::In) => self.args.push("Info::null().lower()".to_owned()),
+            // Info objects and groups live in the upper half alone; the lower half gets a copy.
+            (Kind::Info, None, Direction::In) => {
+                self.objects
+                    .push(format!("let {name}_ = abi::{decode}({name});"));
+                self.words.push(format!(
+                    "let {name}_word = upper_half::crossing_info({name}_);"
+                ));
+                self.args.push(format!("{name}_word.word()"));
+            }
             (Kind::Group, None, Direction::In) => {
-                self.objects.push(format!("let {name}_ = abi::{decode}({name});"));
+                self.objects
+                    .push(format!("let {name}_ = abi::{decode}({name});"));
                 self.words.push(format!(
                     "let {name}_group = match common::LowerGroup::of({name}_) {{ \
                      Ok(group) => group, Err(code) => {{ {} }} }};",
@@ -127,7 +148,8 @@ impl Body {
                 self.args.push(format!("{name}_group.word()"));
             }
             (_, None, Direction::In) => {
-                self.objects.push(format!("let {name}_ = abi::{decode}({name});"));
+                self.objects
+                    .push(format!("let {name}_ = abi::{decode}({name});"));
                 self.args.push(format!("{name}_.lower()"));
             }
             (Kind::Request, None, Direction::Out) => self.request_word(function, name),
@@ -139,11 +161,15 @@ impl Body {
                 ));
             }
             (Kind::Win | Kind::File, None, Direction::InOut) if function.via == Via::Latch => {
-                self.decode.push(format!("let {name}_ = abi::{decode}(*{name});"));
-                self.words.push(format!("let mut {name}_word = {name}_.lower();"));
+                self.decode
+                    .push(format!("let {name}_ = abi::{decode}(*{name});"));
+                self.words
+                    .push(format!("let mut {name}_word = {name}_.lower();"));
                 self.args.push(format!("&raw mut {name}_word"));
-                self.success.push(format!("upper_half::latch_freed_{decode}({name}_);"));
-                self.success.push(format!("*{name} = abi::{decode}_out({object}::null());"));
+                self.success
+                    .push(format!("upper_half::latch_freed_{decode}({name}_);"));
+                self.success
+                    .push(format!("*{name} = abi::{decode}_out({object}::null());"));
             }
             (_, Some(length), Direction::In) => self.words_array(function, param, name, length),
             _ => self.args.push(format!(
@@ -156,17 +182,17 @@ impl Body {
     fn request_word(&mut self, function: &Function, name: &str) {
         self.words.push(format!("let mut {name}_word = 0usize;"));
         self.args.push(format!("&raw mut {name}_word"));
-        if function.via == Via::Latch {
-            self.success.push(format!(
-                "*{name} = abi::request_out(upper_half::latch_request({name}_word));"
-            ));
-            return;
-        }
-        let scratch = if boxed_arrays(function).next().is_some() { "Some(words)" } else { "None" };
-        self.request.push(format!(
-            "if code == contract::abi::SUCCESS {{ *{name} = abi::request_out(\
-             upper_half::collective_request(&clock, {name}_word, {scratch})); }}"
-        ));
+        let make = match function.via {
+            Via::Latch => format!("upper_half::latched_request({name}_word, None)"),
+            _ if boxed_arrays(function).next().is_some() => {
+                format!("upper_half::collective_request(clock, {name}_word, Some(words))")
+            }
+            _ => format!("upper_half::collective_request(clock, {name}_word, None)"),
+        };
+        self.request = format!(
+            "match {make} {{ Ok(object) => {{ *{name} = abi::request_out(object); \
+             contract::abi::SUCCESS }} Err(code) => code }}"
+        );
     }
 
     /// An array of handles in a crossing. Those of a non-blocking collective must outlive the call,
@@ -176,7 +202,8 @@ impl Body {
         let entries = significant(function, name, &entries(length));
         self.decode.push(format!("let {name}_len = {entries};"));
         if function.class != Class::CollectiveNonblocking {
-            self.words.push(format!("let mut {name}_scratch = Scratch::<usize>::new();"));
+            self.words
+                .push(format!("let mut {name}_scratch = Scratch::<usize>::new();"));
             self.words.push(format!(
                 "let {name}_ = {name}_scratch.fill({name}_len, \
                  |entry| abi::{decode}(*{name}.add(entry)).lower());"
@@ -186,8 +213,9 @@ impl Body {
                 .take_while(|other| identifier(other) != name)
                 .map(|other| format!("{}_len", identifier(other)))
                 .collect();
-            let all: Vec<String> =
-                boxed_arrays(function).map(|other| format!("{}_len", identifier(other))).collect();
+            let all: Vec<String> = boxed_arrays(function)
+                .map(|other| format!("{}_len", identifier(other)))
+                .collect();
             if all.last() == Some(&format!("{name}_len")) {
                 // The last array makes the box; all lengths are known by then.
                 let fill = boxed_arrays(function).map(|other| {
@@ -202,8 +230,13 @@ impl Body {
                     fill.collect::<String>()
                 ));
             }
-            let offset = if before.is_empty() { "0".to_owned() } else { before.join(" + ") };
-            self.args.push(format!("words.as_mut_ptr().add({offset}) as _"));
+            let offset = if before.is_empty() {
+                "0".to_owned()
+            } else {
+                before.join(" + ")
+            };
+            self.args
+                .push(format!("words.as_mut_ptr().add({offset}) as _"));
             return;
         }
         self.args.push(format!("{name}_ as _"));
@@ -221,7 +254,9 @@ impl Body {
             length => (entries(length), format!("{name}_len")),
         };
         self.decode.push(format!("let {name}_len = {capacity};"));
-        self.decode.push(format!("let mut {name}_scratch = Scratch::<Status>::new();"));
+        self.decode.push(format!(
+            "let mut {name}_scratch = Scratch::<Status>::new();"
+        ));
         self.decode.push(format!(
             "let {name}_ = if abi::ignored({name}) {{ core::ptr::null_mut() }} \
              else {{ {name}_scratch.fill({name}_len, |_| Status::EMPTY) }};"
@@ -239,14 +274,17 @@ impl Body {
 
     fn single_status(&mut self, function: &Function, param: &Param, name: &str) {
         if param.direction != Direction::Out {
-            self.decode.push(format!("let mut {name}_ = abi::status_in(&*{name});"));
+            self.decode
+                .push(format!("let mut {name}_ = abi::status_in(&*{name});"));
             self.args.push(format!("&raw mut {name}_"));
             if param.direction == Direction::InOut {
-                self.success.push(format!("abi::status_out(&{name}_, {name});"));
+                self.success
+                    .push(format!("abi::status_out(&{name}_, {name});"));
             }
             return;
         }
-        self.decode.push(format!("let mut {name}_status = Status::EMPTY;"));
+        self.decode
+            .push(format!("let mut {name}_status = Status::EMPTY;"));
         self.decode.push(format!(
             "let {name}_ = if abi::ignored({name}) {{ core::ptr::null_mut() }} \
              else {{ &raw mut {name}_status }};"
@@ -270,8 +308,12 @@ impl Body {
         into: Option<&str>,
         out: Option<&str>,
     ) {
-        let missing =
-            || format!("compile_error!(\"{}: {name} goes the wrong way\")", function.name);
+        let missing = || {
+            format!(
+                "compile_error!(\"{}: {name} goes the wrong way\")",
+                function.name
+            )
+        };
         let into = into.map(|f| format!("abi::{f}")).unwrap_or_else(missing);
         let out = out.map(|f| format!("abi::{f}")).unwrap_or_else(missing);
         match (&param.array, param.direction) {
@@ -281,7 +323,8 @@ impl Body {
                 self.success.push(format!("*{name} = {out}(*{name});"));
             }
             (None, Direction::InOut) => {
-                self.decode.push(format!("let mut {name}_ = {into}(*{name});"));
+                self.decode
+                    .push(format!("let mut {name}_ = {into}(*{name});"));
                 self.args.push(format!("&raw mut {name}_"));
                 self.always.push(format!("*{name} = {out}({name}_);"));
             }
@@ -362,11 +405,16 @@ fn significant(function: &Function, name: &str, entries: &str) -> String {
 }
 
 fn boxed_arrays(function: &Function) -> impl Iterator<Item = &Param> {
-    function.params.iter().filter(|p| p.kind.is_handle() && p.array.is_some())
+    function
+        .params
+        .iter()
+        .filter(|p| p.kind.is_handle() && p.array.is_some())
 }
 
 fn is_output(function: &Function, name: &str) -> bool {
-    function.param(name).is_some_and(|param| param.direction != Direction::In)
+    function
+        .param(name)
+        .is_some_and(|param| param.direction != Direction::In)
 }
 
 /// The parameter that counts the requests of MPI_Waitsome and the like.

@@ -8,8 +8,6 @@ use crate::{Direction, Function, Kind, Param, Returns};
 pub struct Signature {
     /// `name: type, ...`
     pub params: String,
-    /// `name, ...`
-    pub names: String,
     /// The result's type.
     pub result: String,
 }
@@ -22,10 +20,8 @@ impl Signature {
             .iter()
             .map(|param| format!("{}: {}", identifier(param), c_type(param)))
             .collect();
-        let names: Vec<String> = function.params.iter().map(identifier).collect();
         Signature {
             params: params.join(", "),
-            names: names.join(", "),
             result: match function.returns {
                 Returns::Error | Returns::Fint => "i32".to_owned(),
                 Returns::Double => "f64".to_owned(),

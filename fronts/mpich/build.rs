@@ -1,0 +1,13 @@
+//! Generates the C functions from the table of MPI functions, and gives the library the name under
+//! which applications look for it.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpich.so.12");
+    // A jump from MPI_Xxx to PMPI_Xxx stays inside the library, whatever else defines that name.
+    // Data symbols are not bound like this: applications may hold copies of them.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?).join("functions.rs");
+    std::fs::write(out, mpi_table::generate::front())?;
+    Ok(())
+}

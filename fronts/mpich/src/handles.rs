@@ -1,0 +1,281 @@
+//! MPICH's handles: bits 30 and 31 say how an object is found (1: built in; 2: directly, by index),
+//! bits 26 to 29 its kind, the rest is the index. Stasis gives dynamic objects direct handles with
+//! their index in the upper half, which is never below 0x400, where MPICH's own few direct
+//! constants are. MPI_File is a pointer.
+
+use contract::abi as standard;
+use contract::HandleKind;
+use upper_half::object::{
+    Comm, Datatype, Errhandler, Group, Info, Message, Op, Request, Win, FIRST_DYNAMIC,
+};
+
+/// Where a handle's kind begins.
+const KIND_SHIFT: u32 = 26;
+/// The bits of a handle's index.
+const INDEX: u32 = (1 << KIND_SHIFT) - 1;
+/// Handles of this sort carry the index of an object.
+const DIRECT: u32 = 0x8000_0000;
+
+/// The number that MPICH gives a kind; a message is a kind of request.
+const fn kind_number(kind: HandleKind) -> u32 {
+    match kind {
+        HandleKind::Comm => 1,
+        HandleKind::Group => 2,
+        HandleKind::Datatype => 3,
+        HandleKind::File => 4,
+        HandleKind::Errhandler => 5,
+        HandleKind::Op => 6,
+        HandleKind::Info => 7,
+        HandleKind::Win => 8,
+        HandleKind::Request | HandleKind::Message => 11,
+    }
+}
+
+/// All bits of a direct handle but the index.
+const fn direct(kind: HandleKind) -> u32 {
+    DIRECT | kind_number(kind) << KIND_SHIFT
+}
+
+/// The object of an int handle: one compare for a dynamic object, a short table for others.
+macro_rules! decode {
+    ($($name:ident: $kind:ident, $predefined:expr;)*) => {$(
+        #[doc = concat!("The object of an `MPI_", stringify!($kind), "`; what names none is null.")]
+        #[inline(always)]
+        pub fn $name(handle: i32) -> &'static $kind {
+            let handle = handle as u32;
+            let index = handle & INDEX;
+            if handle & !INDEX == direct(HandleKind::$kind) && index >= FIRST_DYNAMIC {
+                return $kind::at(index);
+            }
+            let predefined: fn(u32) -> usize = $predefined;
+            $kind::at(predefined(handle) as u32)
+        }
+    )*};
+}
+
+decode! {
+    comm: Comm, |handle| match handle {
+        0x4400_0000 => standard::comm::COMM_WORLD,
+        0x4400_0001 => standard::comm::COMM_SELF,
+        _ => standard::comm::COMM_NULL,
+    };
+    group: Group, |handle| match handle {
+        0x4800_0000 => standard::group::GROUP_EMPTY,
+        _ => standard::group::GROUP_NULL,
+    };
+    datatype: Datatype, |handle| {
+        let place = match handle & !0xffff {
+            0x4c00_0000 => (handle & 0xff) as usize,
+            0x8c00_0000 => PAIRS + (handle & 7) as usize,
+            _ => 0,
+        };
+        DATATYPE_OF.get(place).map_or(standard::datatype::DATATYPE_NULL, |&index| index as usize)
+    };
+    op: Op, |handle| match handle & !0xf {
+        0x5800_0000 => OPS[(handle & 0xf) as usize],
+        _ => standard::op::OP_NULL,
+    };
+    errhandler: Errhandler, |handle| match handle {
+        0x5400_0000 => standard::errhandler::ERRORS_ARE_FATAL,
+        0x5400_0001 => standard::errhandler::ERRORS_RETURN,
+        // The C++ bindings' exceptions are not served; an error must not pass unseen.
+        0x5400_0002 => standard::errhandler::ERRORS_ARE_FATAL,
+        0x5400_0003 => standard::errhandler::ERRORS_ABORT,
+        _ => standard::errhandler::ERRHANDLER_NULL,
+    };
+    info: Info, |handle| match handle {
+        0x5c00_0001 => standard::info::INFO_ENV,
+        _ => standard::info::INFO_NULL,
+    };
+    request: Request, |_| standard::request::REQUEST_NULL;
+    message: Message, |handle| match handle {
+        0x6c00_0000 => standard::message::MESSAGE_NO_PROC,
+        _ => standard::message::MESSAGE_NULL,
+    };
+    win: Win, |_| standard::win::WIN_NULL;
+}
+
+/// Operations by the low bits of MPICH's handle.
+const OPS: [usize; 16] = [
+    standard::op::OP_NULL,
+    standard::op::MAX,
+    standard::op::MIN,
+    standard::op::SUM,
+    standard::op::PROD,
+    standard::op::LAND,
+    standard::op::BAND,
+    standard::op::LOR,
+    standard::op::BOR,
+    standard::op::LXOR,
+    standard::op::BXOR,
+    standard::op::MINLOC,
+    standard::op::MAXLOC,
+    standard::op::REPLACE,
+    standard::op::NO_OP,
+    standard::op::OP_NULL,
+];
+
+/// MPICH's predefined datatypes. Bits 8 to 15 of a handle are the type's size, so its low byte
+/// finds it.
+const DATATYPES: &[(u32, usize)] = {
+    use contract::abi::datatype as d;
+    &[
+        (0x0c00_0000, d::DATATYPE_NULL),
+        (0x4c00_0101, d::CHAR),
+        (0x4c00_0102, d::UNSIGNED_CHAR),
+        (0x4c00_0203, d::SHORT),
+        (0x4c00_0204, d::UNSIGNED_SHORT),
+        (0x4c00_0405, d::INT),
+        (0x4c00_0406, d::UNSIGNED),
+        (0x4c00_0807, d::LONG),
+        (0x4c00_0808, d::UNSIGNED_LONG),
+        (0x4c00_0809, d::LONG_LONG),
+        (0x4c00_040a, d::FLOAT),
+        (0x4c00_080b, d::DOUBLE),
+        (0x4c00_100c, d::LONG_DOUBLE),
+        (0x4c00_010d, d::BYTE),
+        (0x4c00_040e, d::WCHAR),
+        (0x4c00_010f, d::PACKED),
+        (0x4c00_0816, d::TWOINT),
+        (0x4c00_0118, d::SIGNED_CHAR),
+        (0x4c00_0819, d::UNSIGNED_LONG_LONG),
+        (0x4c00_011a, d::CHARACTER),
+        (0x4c00_041b, d::INTEGER),
+        (0x4c00_041c, d::REAL),
+        (0x4c00_041d, d::LOGICAL),
+        (0x4c00_081e, d::COMPLEX),
+        (0x4c00_081f, d::DOUBLE_PRECISION),
+        (0x4c00_0820, d::TWOINTEGER),
+        (0x4c00_0821, d::TWOREAL),
+        (0x4c00_1022, d::DOUBLE_COMPLEX),
+        (0x4c00_1023, d::TWODOUBLE_PRECISION),
+        (0x4c00_0427, d::REAL4),
+        (0x4c00_0828, d::COMPLEX8),
+        (0x4c00_0829, d::REAL8),
+        (0x4c00_102a, d::COMPLEX16),
+        (0x4c00_102b, d::REAL16),
+        (0x4c00_202c, d::COMPLEX32),
+        (0x4c00_012d, d::INTEGER1),
+        (0x4c00_022f, d::INTEGER2),
+        (0x4c00_0430, d::INTEGER4),
+        (0x4c00_0831, d::INTEGER8),
+        (0x4c00_0133, d::CXX_BOOL),
+        (0x4c00_0834, d::CXX_FLOAT_COMPLEX),
+        (0x4c00_1035, d::CXX_DOUBLE_COMPLEX),
+        (0x4c00_2036, d::CXX_LONG_DOUBLE_COMPLEX),
+        (0x4c00_0137, d::INT8_T),
+        (0x4c00_0238, d::INT16_T),
+        (0x4c00_0439, d::INT32_T),
+        (0x4c00_083a, d::INT64_T),
+        (0x4c00_013b, d::UINT8_T),
+        (0x4c00_023c, d::UINT16_T),
+        (0x4c00_043d, d::UINT32_T),
+        (0x4c00_083e, d::UINT64_T),
+        (0x4c00_013f, d::C_BOOL),
+        (0x4c00_0840, d::C_FLOAT_COMPLEX),
+        (0x4c00_1041, d::C_DOUBLE_COMPLEX),
+        (0x4c00_2042, d::C_LONG_DOUBLE_COMPLEX),
+        (0x4c00_0843, d::AINT),
+        (0x4c00_0844, d::OFFSET),
+        (0x4c00_0845, d::COUNT),
+        (0x8c00_0000, d::FLOAT_INT),
+        (0x8c00_0001, d::DOUBLE_INT),
+        (0x8c00_0002, d::LONG_INT),
+        (0x8c00_0003, d::SHORT_INT),
+        (0x8c00_0004, d::LONG_DOUBLE_INT),
+    ]
+};
+
+/// Where the direct constants (pairs of a value and an int) stand in [`DATATYPE_OF`].
+const PAIRS: usize = 0x100;
+
+/// Object indices of datatypes by the low byte of MPICH's handle, then the pairs.
+static DATATYPE_OF: [u16; PAIRS + 8] = {
+    let mut table = [standard::datatype::DATATYPE_NULL as u16; PAIRS + 8];
+    let mut entry = 0;
+    while entry < DATATYPES.len() {
+        let (handle, index) = DATATYPES[entry];
+        if handle >> KIND_SHIFT == 0x8c00_0000 >> KIND_SHIFT {
+            table[PAIRS + (handle & 7) as usize] = index as u16;
+        } else {
+            table[(handle & 0xff) as usize] = index as u16;
+        }
+        entry += 1;
+    }
+    table
+};
+
+/// MPICH's constant for a predefined object. Those that MPICH does not have get the null handle.
+fn constant(kind: HandleKind, index: usize) -> u32 {
+    let null = if kind == HandleKind::Message {
+        0x2c00_0000
+    } else {
+        kind_number(kind) << KIND_SHIFT
+    };
+    match (kind, index) {
+        (HandleKind::Comm, standard::comm::COMM_WORLD) => 0x4400_0000,
+        (HandleKind::Comm, standard::comm::COMM_SELF) => 0x4400_0001,
+        (HandleKind::Group, standard::group::GROUP_EMPTY) => 0x4800_0000,
+        (HandleKind::Errhandler, standard::errhandler::ERRORS_ARE_FATAL) => 0x5400_0000,
+        (HandleKind::Errhandler, standard::errhandler::ERRORS_RETURN) => 0x5400_0001,
+        (HandleKind::Errhandler, standard::errhandler::ERRORS_ABORT) => 0x5400_0003,
+        (HandleKind::Info, standard::info::INFO_ENV) => 0x5c00_0001,
+        (HandleKind::Message, standard::message::MESSAGE_NO_PROC) => 0x6c00_0000,
+        (HandleKind::Op, index) => OPS
+            .iter()
+            .position(|&op| op == index && op != standard::op::OP_NULL)
+            .map_or(null, |place| 0x5800_0000 | place as u32),
+        (HandleKind::Datatype, index) => DATATYPES
+            .iter()
+            .find(|&&(_, known)| known == index)
+            .map_or(null, |&(handle, _)| handle),
+        _ => null,
+    }
+}
+
+/// The application's value for an object.
+pub fn handle_of(kind: HandleKind, index: u32, object: *const ()) -> usize {
+    if kind == HandleKind::File {
+        return if index == standard::file::FILE_NULL as u32 { 0 } else { object as usize };
+    }
+    let handle = if index < FIRST_DYNAMIC {
+        constant(kind, index as usize)
+    } else {
+        direct(kind) | index
+    };
+    handle as usize
+}
+
+/// The index of the object that a value of the application names.
+pub fn index_of(kind: HandleKind, handle: usize) -> u32 {
+    let int = handle as i32;
+    match kind {
+        HandleKind::Comm => comm(int).index(),
+        HandleKind::Group => group(int).index(),
+        HandleKind::Datatype => datatype(int).index(),
+        HandleKind::Op => op(int).index(),
+        HandleKind::Errhandler => errhandler(int).index(),
+        HandleKind::Info => info(int).index(),
+        HandleKind::Request => request(int).index(),
+        HandleKind::Message => message(int).index(),
+        HandleKind::Win => win(int).index(),
+        HandleKind::File => crate::abi::file(handle).index(),
+    }
+}
+
+/// The Fortran INTEGER of an object: the handle itself, but for files.
+pub fn fint_of(kind: HandleKind, index: u32) -> i32 {
+    match kind {
+        HandleKind::File => index as i32,
+        kind => handle_of(kind, index, core::ptr::null()) as i32,
+    }
+}
+
+/// The index of the object that a Fortran INTEGER names.
+pub fn index_of_fint(kind: HandleKind, fortran: i32) -> u32 {
+    let handle = match kind {
+        HandleKind::File => crate::abi::file_f2c(fortran),
+        _ => fortran as usize,
+    };
+    index_of(kind, handle)
+}

@@ -1,0 +1,38 @@
+//! What happens when the library is loaded: the core is started with this ABI.
+//!
+//! # Safety
+//! The constructor runs once, when ld.so has relocated the library and before the constructors of
+//! whatever refers to it.
+#![allow(unsafe_code)]
+
+use upper_half::Abi;
+
+use crate::{abi, handles};
+
+static ABI: Abi = Abi {
+    name: "MPICH",
+    table_hash: crate::functions::TABLE_HASH,
+    handle_of: handles::handle_of,
+    index_of: handles::index_of,
+    handle_size: size_of::<i32>(),
+    error_out: abi::error_out,
+    error_in: abi::error_in,
+    status_size: size_of::<abi::Status>(),
+    status_out: abi::write_status,
+    status_in: abi::read_status,
+    keyval_out: abi::keyval_out,
+    rank_out: abi::rank_out,
+    order_out: abi::order_out,
+    distribution_out: abi::distribution_out,
+    distribution_arg_out: abi::distribution_arg_out,
+    fint_of: handles::fint_of,
+    index_of_fint: handles::index_of_fint,
+};
+
+extern "C" fn start() {
+    upper_half::start(&ABI);
+}
+
+#[used]
+#[link_section = ".init_array"]
+static START: extern "C" fn() = start;

@@ -1,0 +1,103 @@
+//! The data symbols of MPICH's libmpich that C programs refer to, with the sizes that they have
+//! there, and its predefined attribute function.
+//!
+//! # Safety
+//! Nothing here is written after relocation. Programs may hold copies of the constants, so what
+//! they point to is compared, never where they are.
+#![allow(unsafe_code)]
+#![allow(non_upper_case_globals, non_snake_case)]
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+
+/// Memory of a data symbol, of ints.
+#[repr(C, align(16))]
+pub struct Ints<const COUNT: usize>(UnsafeCell<[c_int; COUNT]>);
+
+// SAFETY: see the module's head.
+unsafe impl<const COUNT: usize> Sync for Ints<COUNT> {}
+
+impl<const COUNT: usize> Ints<COUNT> {
+    const fn new() -> Self {
+        Ints(UnsafeCell::new([0; COUNT]))
+    }
+}
+
+/// A data symbol that holds an address.
+#[repr(transparent)]
+pub struct Address(*const c_int);
+
+// SAFETY: see the module's head.
+unsafe impl Sync for Address {}
+
+static UNWEIGHTED: Ints<1> = Ints::new();
+static WEIGHTS_EMPTY: Ints<1> = Ints::new();
+static ALL_HANDLES: Ints<1> = Ints::new();
+static F_STATUS_IGNORE: Ints<5> = Ints::new();
+static F_STATUSES_IGNORE: Ints<5> = Ints::new();
+
+/// The value of MPI_UNWEIGHTED.
+#[inline(always)]
+pub fn unweighted() -> *const c_int {
+    (&raw const UNWEIGHTED).cast()
+}
+
+/// The value of MPI_WEIGHTS_EMPTY.
+#[inline(always)]
+pub fn weights_empty() -> *const c_int {
+    (&raw const WEIGHTS_EMPTY).cast()
+}
+
+macro_rules! addresses {
+    ($($symbol:ident = $of:ident;)*) => {$(
+        #[doc = concat!("MPICH's `", stringify!($symbol), "`.")]
+        #[no_mangle]
+        pub static $symbol: Address = Address((&raw const $of).cast());
+    )*};
+}
+
+addresses! {
+    MPI_UNWEIGHTED = UNWEIGHTED;
+    MPI_WEIGHTS_EMPTY = WEIGHTS_EMPTY;
+    MPI_T_PVAR_ALL_HANDLES = ALL_HANDLES;
+    MPI_F_STATUS_IGNORE = F_STATUS_IGNORE;
+    MPI_F_STATUSES_IGNORE = F_STATUSES_IGNORE;
+    MPI_F08_STATUS_IGNORE = MPIR_F08_MPI_STATUS_IGNORE_OBJ;
+    MPI_F08_STATUSES_IGNORE = MPIR_F08_MPI_STATUSES_IGNORE_OBJ;
+}
+
+macro_rules! places {
+    ($($symbol:ident, $ints:literal;)*) => {$(
+        #[doc = concat!("MPICH's `", stringify!($symbol), "`.")]
+        #[no_mangle]
+        pub static $symbol: Ints<$ints> = Ints::new();
+    )*};
+}
+
+places! {
+    MPIR_F08_MPI_BOTTOM, 1;
+    MPIR_F08_MPI_IN_PLACE, 1;
+    MPIR_F08_MPI_STATUS_IGNORE_OBJ, 5;
+    MPIR_F08_MPI_STATUSES_IGNORE_OBJ, 5;
+    MPIR_C_MPI_UNWEIGHTED, 2;
+    MPIR_C_MPI_WEIGHTS_EMPTY, 2;
+}
+
+/// MPI_COMM_DUP_FN, MPI_TYPE_DUP_FN and MPI_WIN_DUP_FN: copies the attribute's value as it is.
+#[no_mangle]
+unsafe extern "C" fn MPIR_Dup_fn(
+    _object: c_int,
+    _keyval: c_int,
+    _extra: *mut c_void,
+    value: *mut c_void,
+    copy: *mut *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: the core calls it as any attribute function: with pointers to an attribute value and
+    // to a flag.
+    unsafe {
+        copy.write(value);
+        flag.write(1);
+    }
+    0
+}

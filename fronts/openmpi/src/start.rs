@@ -1,0 +1,103 @@
+//! What happens when the library is loaded: the core is started with this ABI, and the data symbols
+//! get the addresses of their objects.
+//!
+//! # Safety
+//! The constructor runs once, when ld.so has relocated the library and every program and library
+//! that refers to it, and before any of their constructors.
+#![allow(unsafe_code)]
+
+use contract::HandleKind;
+use stasis_front_common as common;
+use upper_half::object::{
+    Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Win,
+};
+use upper_half::Abi;
+
+use crate::abi;
+use crate::symbols::HANDLES;
+
+static ABI: Abi = Abi {
+    name: "Open MPI",
+    table_hash: crate::functions::TABLE_HASH,
+    handle_of,
+    index_of,
+    handle_size: size_of::<usize>(),
+    error_out: abi::error_out,
+    error_in: abi::error_in,
+    status_size: size_of::<abi::Status>(),
+    status_out: abi::write_status,
+    status_in: abi::read_status,
+    keyval_out: abi::keyval_out,
+    rank_out: abi::rank_out,
+    order_out: abi::order_out,
+    distribution_out: abi::distribution_out,
+    distribution_arg_out: abi::distribution_arg_out,
+    fint_of: |_, index| index as i32,
+    index_of_fint,
+};
+
+/// The symbol of a predefined object; any other object's own address.
+fn handle_of(_kind: HandleKind, index: u32, object: *const ()) -> usize {
+    HANDLES
+        .iter()
+        .find(|handle| handle.index == index)
+        .map_or(object as usize, |handle| handle.symbol as usize)
+}
+
+/// Calls a macro with the object type and the decoding function of a kind.
+macro_rules! of_kind {
+    ($kind:expr, $with:ident) => {
+        match $kind {
+            HandleKind::Comm => $with!(Comm, comm),
+            HandleKind::Group => $with!(Group, group),
+            HandleKind::Datatype => $with!(Datatype, datatype),
+            HandleKind::Op => $with!(Op, op),
+            HandleKind::Errhandler => $with!(Errhandler, errhandler),
+            HandleKind::Info => $with!(Info, info),
+            HandleKind::Request => $with!(Request, request),
+            HandleKind::Message => $with!(Message, message),
+            HandleKind::Win => $with!(Win, win),
+            HandleKind::File => $with!(File, file),
+        }
+    };
+}
+
+fn index_of(kind: HandleKind, handle: usize) -> u32 {
+    macro_rules! index {
+        ($object:ident, $decode:ident) => {
+            abi::$decode(handle).index()
+        };
+    }
+    of_kind!(kind, index)
+}
+
+fn index_of_fint(kind: HandleKind, fortran: i32) -> u32 {
+    macro_rules! index {
+        ($object:ident, $decode:ident) => {{
+            let object: &'static $object = common::f2c(fortran);
+            object.index()
+        }};
+    }
+    of_kind!(kind, index)
+}
+
+fn address_of(kind: HandleKind, index: u32) -> usize {
+    macro_rules! address {
+        ($object:ident, $decode:ident) => {
+            core::ptr::from_ref($object::at(index)) as usize
+        };
+    }
+    of_kind!(kind, address)
+}
+
+extern "C" fn start() {
+    upper_half::start(&ABI);
+    for handle in HANDLES {
+        // SAFETY: the symbol is at least a word long, and see the module's head.
+        unsafe { handle.symbol.write(address_of(handle.kind, handle.index)) };
+    }
+}
+
+#[used]
+#[link_section = ".init_array"]
+static START: extern "C" fn() = start;
