@@ -64,18 +64,15 @@ impl Identity {
     }
 }
 
-/// Device and inode, and the identity.
-type Found = ((u64, u64), Identity);
-
 /// Identities by path: a library has several mappings but is looked at once.
 #[derive(Default)]
 pub struct IdentityCache {
-    known: HashMap<Vec<u8>, Option<Found>>,
+    known: HashMap<Vec<u8>, Option<(u64, Identity)>>,
 }
 
 impl IdentityCache {
-    /// Device, inode and identity of the regular file at `path`, if there is one to be read.
-    pub fn at(&mut self, path: &[u8]) -> Option<&Found> {
+    /// Inode and identity of the regular file at `path`, if there is one to be read.
+    pub fn at(&mut self, path: &[u8]) -> Option<&(u64, Identity)> {
         if !self.known.contains_key(path) {
             let found = look_at(Path::new(OsStr::from_bytes(path)));
             self.known.insert(path.to_owned(), found);
@@ -84,14 +81,14 @@ impl IdentityCache {
     }
 }
 
-fn look_at(path: &Path) -> Option<Found> {
+fn look_at(path: &Path) -> Option<(u64, Identity)> {
     // Looked at before it is opened: opening a device or a pipe can have effects.
     if !std::fs::metadata(path).ok()?.is_file() {
         return None;
     }
     let file = File::open(path).ok()?;
     let meta = file.metadata().ok()?;
-    Some(((meta.dev(), meta.ino()), Identity::of(&file).ok()?))
+    Some((meta.ino(), Identity::of(&file).ok()?))
 }
 
 fn build_id(file: &File) -> Option<Vec<u8>> {

@@ -132,42 +132,61 @@ impl Image {
         &self.sections
     }
 
-    /// Puts the memory of one of this image's chunks into `into`, which is `chunk.len` long.
+    fn index_of(&self, chunk: &Chunk) -> usize {
+        self.chunks.iter().position(|c| c == chunk).unwrap_or(0)
+    }
+
+    fn damaged(&self, damage: Damage) -> ImageError {
+        ImageError::damaged(&self.path, self.header.rank, damage)
+    }
+
+    /// Starts reading memory.
+    pub fn loader(&self) -> Result<Loader<'_>> {
+        Ok(Loader {
+            image: self,
+            stored: vec![0; CHUNK_BYTES],
+            zstd: zstd::bulk::Decompressor::new()
+                .map_err(|e| ImageError::io("start zstd for", &self.path, e))?,
+        })
+    }
+}
+
+/// Reads the memory of a verified image, chunk by chunk.
+pub struct Loader<'a> {
+    image: &'a Image,
+    stored: Vec<u8>,
+    zstd: zstd::bulk::Decompressor<'static>,
+}
+
+impl Loader<'_> {
+    /// Puts the memory of one of the image's chunks into `into`, which is `chunk.len` long.
     /// Verified once more, since the file could have been changed after it was opened.
-    pub fn load(&self, chunk: &Chunk, into: &mut [u8]) -> Result<()> {
-        let fault = |damage: fn(usize, u64, u64) -> Damage| {
-            let index = self.chunks.iter().position(|c| c == chunk).unwrap_or(0);
-            let damage = damage(index, chunk.address, chunk.offset);
-            ImageError::damaged(&self.path, self.header.rank, damage)
-        };
-        let io = |e| ImageError::io("read", &self.path, e);
-        let bad_checksum = |index, address, offset| Damage::ChunkChecksum {
-            index,
-            address,
-            offset,
+    pub fn load(&mut self, chunk: &Chunk, into: &mut [u8]) -> Result<()> {
+        let Image { file, path, .. } = self.image;
+        let read = |stored: &mut [u8]| -> Result<()> {
+            file.read_exact_at(stored, chunk.offset)
+                .map_err(|e| ImageError::io("read", path, e))?;
+            match crc32fast::hash(stored) == chunk.crc {
+                true => Ok(()),
+                false => Err(self.image.damaged(Damage::ChunkChecksum {
+                    index: self.image.index_of(chunk),
+                    address: chunk.address,
+                    offset: chunk.offset,
+                })),
+            }
         };
         match chunk.encoding {
             Encoding::Zero => into.fill(0),
-            Encoding::Raw => {
-                self.file.read_exact_at(into, chunk.offset).map_err(io)?;
-                if crc32fast::hash(into) != chunk.crc {
-                    return Err(fault(bad_checksum));
-                }
-            }
+            Encoding::Raw => read(into)?,
             Encoding::Zstd => {
-                let mut stored = vec![0; chunk.stored as usize];
-                self.file
-                    .read_exact_at(&mut stored, chunk.offset)
-                    .map_err(io)?;
-                if crc32fast::hash(&stored) != chunk.crc {
-                    return Err(fault(bad_checksum));
-                }
-                let len = zstd::bulk::decompress_to_buffer(&stored, into);
+                let stored = &mut self.stored[..chunk.stored as usize];
+                read(stored)?;
+                let len = self.zstd.decompress_to_buffer(stored, into);
                 if len.ok() != Some(chunk.len as usize) {
-                    return Err(fault(|index, address, offset| Damage::ChunkEncoding {
-                        index,
-                        address,
-                        offset,
+                    return Err(self.image.damaged(Damage::ChunkEncoding {
+                        index: self.image.index_of(chunk),
+                        address: chunk.address,
+                        offset: chunk.offset,
                     }));
                 }
             }

@@ -32,7 +32,7 @@ pub use environment::Environment;
 pub use error::{Damage, ImageError, Result};
 pub use header::{Header, SetId, FORMAT_VERSION, PAGE};
 pub use identity::{Identity, IdentityCache};
-pub use image::{Expect, Image};
+pub use image::{Expect, Image, Loader};
 pub use list::{
     explain, list_sets, newest_whole, newest_whole_before, next_number, SetInfo, SetState,
 };

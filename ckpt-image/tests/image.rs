@@ -35,9 +35,10 @@ fn small() -> (tempfile::TempDir, PathBuf, Expect) {
 fn content(image: &Image, index: usize) -> Vec<u8> {
     let region = &image.regions()[index];
     let mut memory = vec![0; region.len as usize];
+    let mut loader = image.loader().unwrap();
     for chunk in image.chunks_of(index) {
         let at = (chunk.address - region.start) as usize;
-        image
+        loader
             .load(chunk, &mut memory[at..at + chunk.len as usize])
             .unwrap();
     }
@@ -202,6 +203,8 @@ fn damage_after_opening_is_found_when_loading() {
     write_over(&path, &[0], PAGE as usize + 5000);
     let chunk = image.chunks()[0];
     assert!(image
+        .loader()
+        .unwrap()
         .load(&chunk, &mut vec![0; chunk.len as usize])
         .is_err());
 }
@@ -419,7 +422,7 @@ proptest! {
                 for chunk in image.chunks_of(index) {
                     prop_assert!(chunk.address >= region.start);
                     prop_assert!(chunk.address + u64::from(chunk.len) <= region.end());
-                    let _ = image.load(chunk, &mut vec![0; chunk.len as usize]);
+                    let _ = image.loader().unwrap().load(chunk, &mut vec![0; chunk.len as usize]);
                 }
             }
         }

@@ -1,1 +1,97 @@
-//! Brings an upper half back into a fresh lower half.
+//! Brings an upper half back into a fresh lower half: finds the set, verifies this rank's image,
+//! checks that this machine suits it, and maps its memory. What is in the sections (threads, files,
+//! signals) belongs to those who wrote them.
+//!
+//! One rank calls [`choose`] and tells the others the name, so that all restart from the same set;
+//! each then calls [`open`], which changes nothing; when all have succeeded, [`Opened::map`].
+
+mod error;
+mod memory;
+mod suit;
+
+use std::path::Path;
+
+use ckpt_image::{explain, newest_whole, Header, Image, Manifest, Section, Set};
+
+pub use error::{RestartError, Result};
+pub use memory::{map, MappedUpper};
+
+/// Finds the set `set` in `dir`, or the newest whole one, and checks that all images of it are
+/// there and that it was taken with `size` ranks. Returns its name.
+pub fn choose(dir: &Path, set: Option<&str>, size: u32) -> Result<String> {
+    let set = match set {
+        None => newest_whole(dir)?,
+        Some(name) => {
+            let checked = Set::open(dir, name).and_then(|set| set.check_images().map(|()| set));
+            checked.map_err(|reason| explain(dir, name, reason))?
+        }
+    };
+    set.check_world_size(size)?;
+    Ok(set.name().to_owned())
+}
+
+/// Opens the image of `rank` in a job of `size` ranks: verified to the last byte and found to suit
+/// this machine. Without `set`, the newest whole one is taken.
+pub fn open(dir: &Path, set: Option<&str>, rank: u32, size: u32) -> Result<Opened> {
+    let name = match set {
+        Some(name) => name.to_owned(),
+        None => newest_whole(dir)?.name().to_owned(),
+    };
+    let unusable = |reason| explain(dir, &name, reason);
+    let set = Set::open(dir, &name).map_err(unusable)?;
+    set.check_world_size(size)?;
+    let image = set.image(rank, Some(contract::VERSION)).map_err(unusable)?;
+    let reasons = suit::refusals(&image)?;
+    if !reasons.is_empty() {
+        return Err(RestartError::Unsuitable {
+            set: name,
+            rank,
+            reasons,
+        });
+    }
+    Ok(Opened { set, image })
+}
+
+/// A rank's image that can be brought back here.
+#[derive(Debug)]
+pub struct Opened {
+    set: Set,
+    image: Image,
+}
+
+impl Opened {
+    /// Name of the set.
+    pub fn set(&self) -> &str {
+        self.set.name()
+    }
+
+    /// The set's manifest.
+    pub fn manifest(&self) -> &Manifest {
+        self.set.manifest()
+    }
+
+    /// The image's header.
+    pub fn header(&self) -> &Header {
+        self.image.header()
+    }
+
+    /// The image.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// The sections that were saved with the memory.
+    pub fn sections(&self) -> &[Section] {
+        self.image.sections()
+    }
+
+    /// The section of one of [`ckpt_image::kind`].
+    pub fn section(&self, kind: u32) -> Option<&Section> {
+        self.image.section(kind)
+    }
+
+    /// Maps the upper half; see [`map`].
+    pub fn map(&self) -> Result<MappedUpper> {
+        map(&self.image)
+    }
+}

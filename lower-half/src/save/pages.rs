@@ -1,0 +1,197 @@
+//! Which pages of a mapping hold something that is not in its file: those that were written.
+//!
+//! # Safety
+//! The only unsafe operation is the ioctl that asks the kernel; its argument points to local
+//! buffers that outlive the call, with their true lengths.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+const PAGE: u64 = 4096;
+
+const FILE: u64 = 1 << 2;
+const PRESENT: u64 = 1 << 3;
+const SWAPPED: u64 = 1 << 4;
+const ZERO_PAGE: u64 = 1 << 5;
+/// Guard markers look like swapped pages and may not be read. Kernels that do not know this
+/// category have no guard markers, or cannot tell.
+const GUARD: u64 = 1 << 8;
+
+/// `struct pm_scan_arg` of the kernel.
+#[repr(C)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+const _: () = assert!(size_of::<ScanArgument>() == 96 && size_of::<PageRegion>() == 24);
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | 96 << 16 | (b'f' as libc::c_ulong) << 8 | 16;
+
+/// The way to ask that this kernel understands.
+#[derive(Clone, Copy)]
+enum Way {
+    /// PAGEMAP_SCAN without pages of these categories.
+    Scan(u64),
+    /// One word per page (kernels before 6.7).
+    Words,
+}
+
+/// Asks the kernel about pages of this process.
+pub struct Pages {
+    pagemap: File,
+    way: Way,
+}
+
+impl Pages {
+    pub fn open() -> io::Result<Pages> {
+        let pagemap = File::open("/proc/self/pagemap")?;
+        let mut pages = Pages {
+            pagemap,
+            way: Way::Words,
+        };
+        for without in [FILE | ZERO_PAGE | GUARD, FILE | ZERO_PAGE] {
+            if pages.scan(0..PAGE, without).is_ok() {
+                pages.way = Way::Scan(without);
+                break;
+            }
+        }
+        Ok(pages)
+    }
+
+    /// The runs of pages in `range` that belong to the process alone: touched anonymous memory,
+    /// and the modified pages of a private file mapping.
+    pub fn own(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        match self.way {
+            Way::Scan(without) => self.scan(range, without),
+            Way::Words => self.words(range),
+        }
+    }
+
+    fn scan(&self, range: Range<u64>, without: u64) -> io::Result<Vec<Range<u64>>> {
+        let mut found = [PageRegion::default(); 512];
+        let mut runs = Vec::new();
+        let mut start = range.start;
+        loop {
+            let argument = ScanArgument {
+                size: size_of::<ScanArgument>() as u64,
+                flags: 0,
+                start,
+                end: range.end,
+                walk_end: 0,
+                vec: found.as_mut_ptr() as u64,
+                vec_len: found.len() as u64,
+                max_pages: 0,
+                category_inverted: without,
+                category_mask: without,
+                category_anyof_mask: PRESENT | SWAPPED,
+                // Nothing more is asked about them, so that neighbours come as one.
+                return_mask: 0,
+            };
+            // SAFETY: `argument` and `found` live across the call and `vec_len` is the length of
+            // `found`, which the kernel fills.
+            let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, &argument) };
+            let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+            runs.extend(found[..count].iter().map(|region| region.start..region.end));
+            // `walk_end` is not to be trusted where there are many regions: a full answer goes on
+            // behind its last region, any other is the end.
+            match runs.last() {
+                Some(last) if count == found.len() && last.end < range.end => start = last.end,
+                _ => return Ok(merged(runs)),
+            }
+        }
+    }
+
+    fn words(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        const PRESENT: u64 = 1 << 63;
+        const SWAPPED: u64 = 1 << 62;
+        const FILE: u64 = 1 << 61;
+        const GUARD: u64 = 1 << 58;
+        let mut runs = Vec::new();
+        let mut words = vec![0u8; 8 << 14];
+        let mut page = range.start / PAGE;
+        let end = range.end / PAGE;
+        while page < end {
+            let count = (end - page).min(words.len() as u64 / 8) as usize;
+            let words = &mut words[..8 * count];
+            self.pagemap.read_exact_at(words, page * 8)?;
+            for word in words.chunks_exact(8) {
+                let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
+                if word & (PRESENT | SWAPPED) != 0 && word & (FILE | GUARD) == 0 {
+                    runs.push(page * PAGE..(page + 1) * PAGE);
+                }
+                page += 1;
+            }
+        }
+        Ok(merged(runs))
+    }
+}
+
+/// Ascending runs, with neighbours joined.
+fn merged(runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut out: Vec<Range<u64>> = Vec::new();
+    for run in runs {
+        match out.last_mut() {
+            Some(last) if last.end == run.start => last.end = run.end,
+            _ => out.push(run),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_see_the_same_pages() {
+        let pages = Pages::open().unwrap();
+        let len = 5000 * PAGE as usize;
+        // SAFETY: a fresh mapping at a place of the kernel's choice; only its own bytes are
+        // written, and it is left to the end of the process.
+        let base = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let base = libc::mmap(std::ptr::null_mut(), len, 3, flags, -1, 0);
+            assert_ne!(base, libc::MAP_FAILED);
+            libc::madvise(base, len, libc::MADV_NOHUGEPAGE);
+            // Every third page, so that there are more runs than one answer holds.
+            for page in (0..4000).step_by(3).chain(4500..4600) {
+                *base.cast::<u8>().add(page * PAGE as usize) = 1;
+            }
+            base as u64
+        };
+        let expected: Vec<Range<u64>> = (0..4000)
+            .step_by(3)
+            .map(|page| page..page + 1)
+            .chain(std::iter::once(4500..4600))
+            .map(|run| base + run.start * PAGE..base + run.end * PAGE)
+            .collect();
+        let range = base..base + len as u64;
+        assert!(pages.words(range.clone()).unwrap() == expected);
+        assert!(pages.own(range).unwrap() == expected);
+    }
+}

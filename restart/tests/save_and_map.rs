@@ -1,0 +1,532 @@
+//! An upper half of every kind of memory is saved by one process and brought back by another.
+//!
+//! Saving and mapping take the whole upper half of a process, so each step runs in a process of its
+//! own: this program again, told by the environment which role to play.
+//!
+//! # Safety
+//! A playing process maps memory in the arena, where nothing else is, and is its only user.
+#![allow(unsafe_code)]
+
+#[path = "../../lower-half/src/save.rs"]
+mod save;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ckpt_image::{Compression, Manifest, RankEntry, SetWriter};
+use save::{save, HeaderInfo};
+
+const PAGE: usize = 4096;
+const BASE: usize = contract::ARENA_START;
+const NON_PIE: usize = 0x40_0000;
+
+/// A place for each kind of memory, 1 GiB apart.
+fn place(index: usize) -> usize {
+    BASE + (index << 30)
+}
+
+fn byte(address: usize) -> u8 {
+    let mixed = (address as u64).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((mixed ^ mixed >> 29).wrapping_mul(0x94d0_49bb_1331_11eb) >> 56) as u8
+}
+
+fn map(at: usize, len: usize, prot: i32, flags: i32, file: Option<(&File, usize)>) {
+    let flags = flags
+        | libc::MAP_FIXED_NOREPLACE
+        | if file.is_none() {
+            libc::MAP_ANONYMOUS
+        } else {
+            0
+        };
+    let (fd, offset) = file.map_or((-1, 0), |(file, offset)| (file.as_raw_fd(), offset));
+    // SAFETY: replaces nothing.
+    let got = unsafe { libc::mmap(at as *mut _, len, prot, flags, fd, offset as i64) };
+    assert_eq!(got as usize, at, "{}", std::io::Error::last_os_error());
+}
+
+fn protect(at: usize, len: usize, prot: i32) {
+    // SAFETY: memory of this test.
+    assert_eq!(unsafe { libc::mprotect(at as *mut _, len, prot) }, 0);
+}
+
+fn bytes(at: usize, len: usize) -> &'static mut [u8] {
+    // SAFETY: memory of this test, mapped by the caller, and used by one caller at a time.
+    unsafe { std::slice::from_raw_parts_mut(at as *mut u8, len) }
+}
+
+fn fill(at: usize, len: usize) {
+    for (index, b) in bytes(at, len).iter_mut().enumerate() {
+        *b = byte(at + index);
+    }
+}
+
+fn expect(at: usize, len: usize) {
+    for (index, b) in bytes(at, len).iter().enumerate() {
+        assert_eq!(*b, byte(at + index), "at {:#x}", at + index);
+    }
+}
+
+fn expect_zero(at: usize, len: usize) {
+    assert!(bytes(at, len).iter().all(|b| *b == 0), "at {at:#x}");
+}
+
+fn text(page: usize) -> Vec<u8> {
+    (0..PAGE)
+        .map(|index| (page * 31 + index) as u8 | 1)
+        .collect()
+}
+
+const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
+const RX: i32 = libc::PROT_READ | libc::PROT_EXEC;
+
+/// Makes memory of every kind.
+fn build(dir: &Path) {
+    let private = libc::MAP_PRIVATE;
+    // Anonymous: noise, a table, single pages, nothing.
+    map(place(0), 64 << 20, RW, private, None);
+    fill(place(0), 3 << 20);
+    for index in 0..1 << 20 {
+        bytes(place(0) + (4 << 20), 1 << 20)[index] = (index % 100) as u8;
+    }
+    for page in 0..2000 {
+        fill(place(0) + (8 << 20) + 3 * page * PAGE, PAGE);
+    }
+    // Touched and zero again; and a sealed page with content; and reserved space.
+    map(place(1), 1 << 20, RW, private, None);
+    fill(place(1), 1 << 20);
+    bytes(place(1), 1 << 20).fill(0);
+    map(place(2), 16 * PAGE, RW, private, None);
+    fill(place(2), 4 * PAGE);
+    protect(place(2), 16 * PAGE, libc::PROT_NONE);
+    map(
+        place(3),
+        4 << 30,
+        libc::PROT_NONE,
+        private | libc::MAP_NORESERVE,
+        None,
+    );
+    // Code of a file as it is; data of a file with one page changed, one overwritten with zeros.
+    let library = dir.join("library");
+    let content: Vec<u8> = (0..8).flat_map(text).chain([7; 100]).collect();
+    fs::write(&library, &content).unwrap();
+    let library = File::open(&library).unwrap();
+    map(place(8), 4 * PAGE, RX, private, Some((&library, PAGE)));
+    map(place(9), 9 * PAGE, RW, private, Some((&library, 0)));
+    fill(place(9) + 2 * PAGE, PAGE);
+    bytes(place(9) + 5 * PAGE, PAGE).fill(0);
+    assert_eq!(bytes(place(8), PAGE), text(1));
+    // A file that is deleted, one that is replaced by another: kept in the image.
+    for (index, name) in [(10, "deleted"), (11, "replaced")] {
+        let path = dir.join(name);
+        fs::write(&path, &content).unwrap();
+        let file = File::open(&path).unwrap();
+        map(
+            place(index),
+            12 * PAGE,
+            libc::PROT_READ,
+            private,
+            Some((&file, 0)),
+        );
+        fs::remove_file(&path).unwrap();
+        if index == 11 {
+            fs::write(&path, "another").unwrap();
+        }
+    }
+    // A file that is shared with others.
+    let path = dir.join("shared");
+    let shared = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)
+        .unwrap();
+    shared.set_len(4 * PAGE as u64).unwrap();
+    map(
+        place(12),
+        4 * PAGE,
+        RW,
+        libc::MAP_SHARED,
+        Some((&shared, 0)),
+    );
+    fill(place(12), PAGE);
+    // Read-only data, code made at run time, huge pages, a stack, a non-PIE program's place.
+    map(place(13), 4 * PAGE, RW, private, None);
+    fill(place(13), 4 * PAGE);
+    protect(place(13), 2 * PAGE, libc::PROT_READ);
+    protect(place(13) + 2 * PAGE, 2 * PAGE, RX);
+    map(place(14), 8 << 20, RW, private, None);
+    // SAFETY: memory of this test.
+    unsafe { libc::madvise(place(14) as *mut _, 8 << 20, libc::MADV_HUGEPAGE) };
+    // SAFETY: memory of this test.
+    unsafe { libc::madvise(place(14) as *mut _, 8 << 20, libc::MADV_DONTFORK) };
+    fill(place(14), 8 << 20);
+    map(
+        place(15),
+        32 * PAGE,
+        RW,
+        private | libc::MAP_GROWSDOWN,
+        None,
+    );
+    fill(place(15) + 16 * PAGE, 16 * PAGE);
+    map(NON_PIE, 4 * PAGE, RW, private, None);
+    fill(NON_PIE, 4 * PAGE);
+}
+
+/// Checks that memory is as `build` left it.
+fn check() {
+    expect(place(0), 3 << 20);
+    for index in 0..1 << 20 {
+        assert_eq!(
+            bytes(place(0) + (4 << 20), 1 << 20)[index],
+            (index % 100) as u8
+        );
+    }
+    for page in 0..2000 {
+        let at = place(0) + (8 << 20) + 3 * page * PAGE;
+        expect(at, PAGE);
+        expect_zero(at + PAGE, 2 * PAGE);
+    }
+    expect_zero(place(1), 1 << 20);
+    protect(place(2), 16 * PAGE, libc::PROT_READ);
+    expect(place(2), 4 * PAGE);
+    expect_zero(place(2) + 4 * PAGE, 12 * PAGE);
+    for page in 0..4 {
+        assert_eq!(bytes(place(8) + page * PAGE, PAGE), text(1 + page));
+    }
+    for page in 0..8 {
+        match page {
+            2 => expect(place(9) + 2 * PAGE, PAGE),
+            5 => expect_zero(place(9) + 5 * PAGE, PAGE),
+            _ => assert_eq!(bytes(place(9) + page * PAGE, PAGE), text(page)),
+        }
+    }
+    for index in [10, 11] {
+        for page in 0..8 {
+            assert_eq!(bytes(place(index) + page * PAGE, PAGE), text(page));
+        }
+        assert_eq!(bytes(place(index) + 8 * PAGE, 100), [7; 100]);
+        expect_zero(place(index) + 8 * PAGE + 100, PAGE - 100);
+    }
+    expect(place(12), PAGE);
+    expect(place(13), 4 * PAGE);
+    expect(place(14), 8 << 20);
+    expect_zero(place(15), 16 * PAGE);
+    expect(place(15) + 16 * PAGE, 16 * PAGE);
+    expect(NON_PIE, 4 * PAGE);
+    // The memory is the program's own again: it can be written, and the shared file with it.
+    bytes(place(12) + 2 * PAGE, 1)[0] = 42;
+    bytes(place(9), 1)[0] = 42;
+}
+
+/// Addresses, permissions and flags of all upper-half mappings, one line each. Names and offsets
+/// only where the file is mapped again.
+fn ledger() -> String {
+    let mut out = String::new();
+    let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
+    for line in smaps.lines() {
+        if let Some((start, rest)) = line
+            .split_once('-')
+            .filter(|(s, _)| s.len() >= 5 && !s.contains(' '))
+        {
+            if u64::from_str_radix(start, 16).unwrap() >= contract::ARENA_END as u64 {
+                break;
+            }
+            let mut fields = rest.split_ascii_whitespace();
+            let (end, permissions, offset) = (
+                fields.next().unwrap(),
+                fields.next().unwrap(),
+                fields.next().unwrap(),
+            );
+            let file = fields
+                .nth(2)
+                .filter(|name| name.ends_with("library") || name.ends_with("shared"));
+            out += &format!(
+                "{start}-{end} {permissions} {} {}\n",
+                file.map_or("-", |_| offset),
+                file.unwrap_or("-")
+            );
+        } else if let Some(flags) = line.strip_prefix("VmFlags: ") {
+            let flags: Vec<&str> = flags
+                .split_ascii_whitespace()
+                .filter(|flag| ["hg", "nh", "nr", "gd", "dc", "wf", "sh", "mw"].contains(flag))
+                .collect();
+            out += &format!("  {}\n", flags.join(" "));
+        }
+    }
+    out
+}
+
+fn save_set(ck: &Path, number: u64) -> ckpt_image::Result<PathBuf> {
+    let set = SetWriter::begin(ck, number)?;
+    let info = HeaderInfo {
+        set_id: set.set_id(),
+        epoch: 3,
+        rank: 0,
+        world_size: 1,
+        abi: "none".into(),
+        compression: Compression::Probe,
+    };
+    let sections = [(ckpt_image::kind::PROCESS, 1, b"threads".to_vec())];
+    let image = save(set.path(), &info, &sections)?;
+    set.commit(&Manifest {
+        schema_version: 1,
+        set_id: info.set_id,
+        created: 0,
+        epoch: 3,
+        world_size: 1,
+        abi: info.abi,
+        library: "none".into(),
+        contract_version: contract::VERSION,
+        command: Vec::new(),
+        ranks: vec![RankEntry {
+            rank: 0,
+            host: String::new(),
+            image,
+        }],
+    })
+}
+
+/// Runs this program in a role, in a directory.
+fn play(role: &str, dir: &Path) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "played", "--ignored", "--nocapture"])
+        .env("STASIS_TEST_ROLE", role)
+        .env("STASIS_TEST_DIR", dir)
+        .output()
+        .unwrap()
+}
+
+/// Runs a role that must succeed.
+fn played_well(role: &str, dir: &Path) {
+    let output = play(role, dir);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{role}: {} {said}", output.status);
+}
+
+/// Runs a role that prints an error on purpose, and returns it.
+fn error(role: &str, dir: &Path) -> String {
+    let output = play(role, dir);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = said.lines().find_map(|line| line.strip_prefix("ERROR "));
+    error
+        .unwrap_or_else(|| panic!("{role} gave no error: {output:?}"))
+        .to_owned()
+}
+
+#[test]
+#[ignore = "a role that the other tests play in a process of its own"]
+fn played() {
+    let dir = PathBuf::from(std::env::var_os("STASIS_TEST_DIR").unwrap());
+    let ck = dir.join("ck");
+    let say = |error: &dyn std::fmt::Display| {
+        println!("\nERROR {}", error.to_string().replace('\n', " "))
+    };
+    match std::env::var("STASIS_TEST_ROLE").unwrap().as_str() {
+        "save" => {
+            build(&dir);
+            let set = save_set(&ck, 1).unwrap();
+            check_size(&set);
+            fs::write(dir.join("ledger"), ledger()).unwrap();
+            // Saving has changed nothing, and can be done again.
+            assert_eq!(fs::read_to_string(dir.join("ledger")).unwrap(), ledger());
+            save_set(&ck, 2).unwrap();
+            check();
+        }
+        "restore" => {
+            let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
+            assert_eq!(opened.set(), "ckpt-2");
+            assert_eq!(opened.header().epoch, 3);
+            assert_eq!(
+                opened.section(ckpt_image::kind::PROCESS).unwrap().bytes,
+                b"threads"
+            );
+            assert_eq!(ledger(), "", "nothing is mapped before");
+            opened.map().unwrap();
+            assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
+            check();
+        }
+        "chain" => {
+            // What was brought back is saved, and that is brought back.
+            stasis_restart::open(&ck, None, 0, 1)
+                .unwrap()
+                .map()
+                .unwrap();
+            save_set(&ck, ckpt_image::next_number(&ck).unwrap()).unwrap();
+        }
+        "open" => match stasis_restart::open(&ck, None, 0, 1) {
+            Ok(_) => println!("\nOPENED"),
+            Err(e) => say(&e),
+        },
+        "occupied" => {
+            map(place(0) + (5 << 20), PAGE, RW, libc::MAP_PRIVATE, None);
+            say(&stasis_restart::open(&ck, None, 0, 1)
+                .unwrap()
+                .map()
+                .unwrap_err());
+        }
+        "shared-memory" => {
+            map(place(0), 4 * PAGE, RW, libc::MAP_SHARED, None);
+            say(&save_set(&ck, 1).unwrap_err());
+            assert_eq!(fs::read_dir(&ck).unwrap().count(), 0, "nothing is left");
+        }
+        "shm-file" => {
+            let file = tempfile::tempfile_in("/dev/shm").unwrap();
+            file.set_len(PAGE as u64).unwrap();
+            map(place(0), PAGE, RW, libc::MAP_SHARED, Some((&file, 0)));
+            say(&save_set(&ck, 1).unwrap_err());
+        }
+        "full" => {
+            map(place(0), 64 << 20, RW, libc::MAP_PRIVATE, None);
+            fill(place(0), 64 << 20);
+            say(&save_set(&ck, 1).unwrap_err());
+        }
+        role => panic!("no role {role}"),
+    }
+}
+
+/// What need not be stored is not.
+fn check_size(set: &Path) {
+    let bytes = fs::metadata(set.join("rank-0.img")).unwrap().len() as usize;
+    let noise = (3 << 20)
+        + 2000 * PAGE
+        + (8 << 20)
+        + 4 * PAGE
+        + PAGE
+        + 2 * 12 * PAGE
+        + 4 * PAGE
+        + 16 * PAGE
+        + 4 * PAGE;
+    assert!(bytes < noise + noise / 20, "{bytes} bytes for {noise}");
+}
+
+#[test]
+fn everything_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("save", dir.path());
+    played_well("restore", dir.path());
+}
+
+#[test]
+fn what_came_back_can_be_saved_again() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("save", dir.path());
+    for _ in 0..3 {
+        played_well("chain", dir.path());
+    }
+    fs::rename(dir.path().join("ck/ckpt-5"), dir.path().join("last")).unwrap();
+    fs::remove_dir_all(dir.path().join("ck")).unwrap();
+    fs::create_dir(dir.path().join("ck")).unwrap();
+    fs::rename(dir.path().join("last"), dir.path().join("ck/ckpt-2")).unwrap();
+    played_well("restore", dir.path());
+}
+
+#[test]
+fn another_library_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("save", dir.path());
+    let library = dir.path().join("library");
+    OpenOptions::new()
+        .append(true)
+        .open(&library)
+        .unwrap()
+        .write_all_at(b"x", 0)
+        .unwrap();
+    let said = error("open", dir.path());
+    assert!(
+        said.contains("library is not the file that the program had mapped"),
+        "{said}"
+    );
+    fs::remove_file(&library).unwrap();
+    let said = error("open", dir.path());
+    assert!(said.contains("library is missing"), "{said}");
+}
+
+#[test]
+fn a_shared_file_may_change_but_not_shrink() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("save", dir.path());
+    let shared = OpenOptions::new()
+        .write(true)
+        .open(dir.path().join("shared"))
+        .unwrap();
+    shared.write_all_at(b"later", 9000).unwrap();
+    played_well("restore", dir.path());
+    shared.set_len(PAGE as u64).unwrap();
+    let said = error("open", dir.path());
+    assert!(
+        said.contains("shared") && said.contains("4096 bytes, 16384 are mapped"),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_occupied_place_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("save", dir.path());
+    let said = error("occupied", dir.path());
+    assert!(
+        said.contains("is taken by: 10000500000-10000501000 rw-p"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_flipped_byte_falls_back_to_the_older_set() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("save", dir.path());
+    let image = dir.path().join("ck/ckpt-2/rank-0.img");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(image)
+        .unwrap();
+    let mut b = [0];
+    file.read_exact_at(&mut b, 1 << 20).unwrap();
+    file.write_all_at(&[b[0] ^ 1], 1 << 20).unwrap();
+    let said = error("open", dir.path());
+    assert!(
+        said.contains("ckpt-2/rank-0.img (rank 0): memory chunk"),
+        "{said}"
+    );
+    assert!(
+        said.contains("restart that one with --set ckpt-1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn memory_shared_with_others_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = error("shared-memory", dir.path());
+    assert!(
+        said.contains("0x10000000000-0x10000004000 cannot be saved: /dev/zero"),
+        "{said}"
+    );
+    let said = error("shm-file", dir.path());
+    assert!(said.contains("shared with other processes"), "{said}");
+}
+
+#[test]
+fn a_full_disk_leaves_the_job_and_the_last_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=8m,mode=700", "stasis-test"])
+        .arg(dir.path())
+        .status();
+    // Only root may mount; elsewhere there is nothing to test.
+    if !mounted.is_ok_and(|status| status.success()) {
+        return;
+    }
+    let said = error("full", dir.path());
+    let left = fs::read_dir(dir.path().join("ck")).unwrap().count();
+    Command::new("umount").arg(dir.path()).status().unwrap();
+    assert!(
+        said.contains("No space left on device") && said.contains("Free space there"),
+        "{said}"
+    );
+    assert_eq!(left, 0);
+}
