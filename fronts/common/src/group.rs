@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 
 use contract::abi::SUCCESS;
-use upper_half::object::{Comm, Group};
 use upper_half::lower;
+use upper_half::object::{Comm, Group};
 
 /// A lower group, freed on drop.
 pub struct LowerGroup {

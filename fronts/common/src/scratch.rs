@@ -55,7 +55,10 @@ mod tests {
             let entries = scratch.fill(len, |index| index * 3);
             // SAFETY: `fill` wrote `len` entries there.
             let entries = unsafe { core::slice::from_raw_parts(entries, len) };
-            assert!(entries.iter().enumerate().all(|(index, &entry)| entry == index * 3));
+            assert!(entries
+                .iter()
+                .enumerate()
+                .all(|(index, &entry)| entry == index * 3));
         }
     }
 }

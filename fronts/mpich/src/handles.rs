@@ -236,7 +236,11 @@ fn constant(kind: HandleKind, index: usize) -> u32 {
 /// The application's value for an object.
 pub fn handle_of(kind: HandleKind, index: u32, object: *const ()) -> usize {
     if kind == HandleKind::File {
-        return if index == standard::file::FILE_NULL as u32 { 0 } else { object as usize };
+        return if index == standard::file::FILE_NULL as u32 {
+            0
+        } else {
+            object as usize
+        };
     }
     let handle = if index < FIRST_DYNAMIC {
         constant(kind, index as usize)

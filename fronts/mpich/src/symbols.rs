@@ -10,18 +10,15 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 
-/// Memory of a data symbol, of ints.
-#[repr(C, align(16))]
-pub struct Ints<const COUNT: usize>(UnsafeCell<[c_int; COUNT]>);
+/// Memory of a data symbol.
+#[repr(transparent)]
+pub struct Place<T>(UnsafeCell<T>);
 
 // SAFETY: see the module's head.
-unsafe impl<const COUNT: usize> Sync for Ints<COUNT> {}
+unsafe impl<T> Sync for Place<T> {}
 
-impl<const COUNT: usize> Ints<COUNT> {
-    const fn new() -> Self {
-        Ints(UnsafeCell::new([0; COUNT]))
-    }
-}
+/// Memory of so many ints.
+type Ints<const COUNT: usize> = Place<[c_int; COUNT]>;
 
 /// A data symbol that holds an address.
 #[repr(transparent)]
@@ -30,11 +27,11 @@ pub struct Address(*const c_int);
 // SAFETY: see the module's head.
 unsafe impl Sync for Address {}
 
-static UNWEIGHTED: Ints<1> = Ints::new();
-static WEIGHTS_EMPTY: Ints<1> = Ints::new();
-static ALL_HANDLES: Ints<1> = Ints::new();
-static F_STATUS_IGNORE: Ints<5> = Ints::new();
-static F_STATUSES_IGNORE: Ints<5> = Ints::new();
+static UNWEIGHTED: Ints<1> = Place(UnsafeCell::new([0]));
+static WEIGHTS_EMPTY: Ints<1> = Place(UnsafeCell::new([0]));
+static ALL_HANDLES: Ints<1> = Place(UnsafeCell::new([0]));
+static F_STATUS_IGNORE: Ints<5> = Place(UnsafeCell::new([0; 5]));
+static F_STATUSES_IGNORE: Ints<5> = Place(UnsafeCell::new([0; 5]));
 
 /// The value of MPI_UNWEIGHTED.
 #[inline(always)]
@@ -67,20 +64,20 @@ addresses! {
 }
 
 macro_rules! places {
-    ($($symbol:ident, $ints:literal;)*) => {$(
+    ($($symbol:ident: $of:ty = $zero:expr;)*) => {$(
         #[doc = concat!("MPICH's `", stringify!($symbol), "`.")]
         #[no_mangle]
-        pub static $symbol: Ints<$ints> = Ints::new();
+        pub static $symbol: Place<$of> = Place(UnsafeCell::new($zero));
     )*};
 }
 
 places! {
-    MPIR_F08_MPI_BOTTOM, 1;
-    MPIR_F08_MPI_IN_PLACE, 1;
-    MPIR_F08_MPI_STATUS_IGNORE_OBJ, 5;
-    MPIR_F08_MPI_STATUSES_IGNORE_OBJ, 5;
-    MPIR_C_MPI_UNWEIGHTED, 2;
-    MPIR_C_MPI_WEIGHTS_EMPTY, 2;
+    MPIR_F08_MPI_BOTTOM: c_int = 0;
+    MPIR_F08_MPI_IN_PLACE: c_int = 0;
+    MPIR_F08_MPI_STATUS_IGNORE_OBJ: [c_int; 5] = [0; 5];
+    MPIR_F08_MPI_STATUSES_IGNORE_OBJ: [c_int; 5] = [0; 5];
+    MPIR_C_MPI_UNWEIGHTED: usize = 0;
+    MPIR_C_MPI_WEIGHTS_EMPTY: usize = 0;
 }
 
 /// MPI_COMM_DUP_FN, MPI_TYPE_DUP_FN and MPI_WIN_DUP_FN: copies the attribute's value as it is.

@@ -358,7 +358,9 @@ fn class_out(code: i32) -> i32 {
         standard::ERR_ERRHANDLER => standard::ERR_ARG,
         code => code,
     };
-    place(code).or_else(|| place(standard::ERR_OTHER)).map_or(INVALID, |class| class as i32)
+    place(code)
+        .or_else(|| place(standard::ERR_OTHER))
+        .map_or(INVALID, |class| class as i32)
 }
 
 translate_in! {

@@ -193,29 +193,36 @@ handles! {
     }
 }
 
-macro_rules! others {
-    ($($symbol:ident, $bytes:literal;)*) => {$(
+/// Memory of any other data symbol.
+#[repr(transparent)]
+pub struct Place<T>(UnsafeCell<T>);
+
+// SAFETY: see the module's head.
+unsafe impl<T> Sync for Place<T> {}
+
+macro_rules! places {
+    ($($symbol:ident: $of:ty = $zero:expr;)*) => {$(
         #[doc = concat!("Open MPI's `", stringify!($symbol), "`.")]
         #[no_mangle]
-        pub static $symbol: Symbol<{ ($bytes + 7) / 8 }> = Symbol::new();
+        pub static $symbol: Place<$of> = Place(UnsafeCell::new($zero));
     )*};
 }
 
 // Addresses by which Fortran programs mean MPI_BOTTOM, MPI_IN_PLACE ..., and two tables that
 // Open MPI's C++ bindings refer to (empty here: no data representation, no internal error code).
-others! {
-    mpi_fortran_argv_null_, 1;
-    mpi_fortran_argvs_null_, 1;
-    mpi_fortran_bottom_, 4;
-    mpi_fortran_errcodes_ignore_, 4;
-    mpi_fortran_in_place_, 4;
-    mpi_fortran_status_ignore_, 8;
-    mpi_fortran_statuses_ignore_, 8;
-    mpi_fortran_unweighted_, 4;
-    mpi_fortran_weights_empty_, 4;
-    ompi_registered_datareps, 64;
-    ompi_errcodes_intern, 120;
-    ompi_errcode_intern_lastused, 4;
+places! {
+    mpi_fortran_argv_null_: u8 = 0;
+    mpi_fortran_argvs_null_: u8 = 0;
+    mpi_fortran_bottom_: u32 = 0;
+    mpi_fortran_errcodes_ignore_: u32 = 0;
+    mpi_fortran_in_place_: u32 = 0;
+    mpi_fortran_status_ignore_: u64 = 0;
+    mpi_fortran_statuses_ignore_: u64 = 0;
+    mpi_fortran_unweighted_: u32 = 0;
+    mpi_fortran_weights_empty_: u32 = 0;
+    ompi_registered_datareps: [u64; 8] = [0; 8];
+    ompi_errcodes_intern: [u64; 15] = [0; 15];
+    ompi_errcode_intern_lastused: u32 = 0;
 }
 
 /// A data symbol that holds the address of another.

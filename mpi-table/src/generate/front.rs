@@ -93,7 +93,10 @@ fn write_function(text: &mut String, function: &Function) -> std::fmt::Result {
     for line in body {
         writeln!(text, "    {line}")?;
     }
-    writeln!(text, "}}\n\n/// `{name}`: one jump, whatever the arguments.")?;
+    writeln!(
+        text,
+        "}}\n\n/// `{name}`: one jump, whatever the arguments."
+    )?;
     writeln!(text, "#[no_mangle]\n#[unsafe(naked)]")?;
     writeln!(text, "pub unsafe extern \"C\" fn {name}() {{")?;
     writeln!(
@@ -116,11 +119,7 @@ const GUARD: &str = "let _guard = Wrapper::enter();";
 fn core(function: &Function) -> Vec<String> {
     let mut body = Body::for_core(function);
     special::outputs(function, &mut body);
-    let call = format!(
-        "{}({})",
-        special::core_path(function),
-        body.args.join(", ")
-    );
+    let call = format!("{}({})", special::core_path(function), body.args.join(", "));
     let mut lines = vec![GUARD.to_owned()];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
@@ -171,7 +170,7 @@ fn crossing(function: &Function) -> Vec<String> {
 fn finish(function: &Function, mut body: Body, mut lines: Vec<String>) -> Vec<String> {
     lines.append(&mut body.always);
     lines.push(format!(
-        "if code != contract::abi::SUCCESS {{ {} }}",
+        "if code != contract::abi::SUCCESS {{ return {}; }}",
         failure(function, "code")
     ));
     lines.append(&mut body.success);
@@ -231,20 +230,20 @@ fn error_object(function: &Function) -> Option<(String, Kind)> {
     })
 }
 
-/// The statement that raises `code` on the right object and returns.
+/// The expression that raises `code` on the right object, and is what the function then returns.
 fn failure(function: &Function, code: &str) -> String {
     let name = &function.name;
     if function.class == Class::Tool {
-        return format!("return abi::error_out({code});");
+        return format!("abi::error_out({code})");
     }
     match error_object(function) {
-        Some((object, Kind::Win)) => format!("return failed_win({object}_, {code}, \"{name}\");"),
-        Some((object, Kind::File)) => format!("return failed_file({object}_, {code}, \"{name}\");"),
-        Some((object, _)) => format!("return failed_comm({object}_, {code}, \"{name}\");"),
+        Some((object, Kind::Win)) => format!("failed_win({object}_, {code}, \"{name}\")"),
+        Some((object, Kind::File)) => format!("failed_file({object}_, {code}, \"{name}\")"),
+        Some((object, _)) => format!("failed_comm({object}_, {code}, \"{name}\")"),
         None if function.class == Class::File => {
-            format!("return failed_file(File::null(), {code}, \"{name}\");")
+            format!("failed_file(File::null(), {code}, \"{name}\")")
         }
-        None => format!("return failed_comm(world(), {code}, \"{name}\");"),
+        None => format!("failed_comm(world(), {code}, \"{name}\")"),
     }
 }
 

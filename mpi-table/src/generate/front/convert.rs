@@ -142,7 +142,7 @@ impl Body {
                     .push(format!("let {name}_ = abi::{decode}({name});"));
                 self.words.push(format!(
                     "let {name}_group = match common::LowerGroup::of({name}_) {{ \
-                     Ok(group) => group, Err(code) => {{ {} }} }};",
+                     Ok(group) => group, Err(code) => return {} }};",
                     super::failure(function, "code")
                 ));
                 self.args.push(format!("{name}_group.word()"));

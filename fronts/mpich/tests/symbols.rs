@@ -1,0 +1,80 @@
+//! The front exports what a program compiled against MPICH may refer to.
+
+#[path = "../../common/testing/exports.rs"]
+mod exports;
+
+const FRONT: &str = "libstasis_front_mpich.so";
+const REAL: &str = "libmpich.so.12";
+
+/// Of MPI 4.0, which MPICH exports and the table does not have yet.
+fn is_newer_than_the_table(name: &str) -> bool {
+    let parts = [
+        "_Session_",
+        "_session_",
+        "_T_event_",
+        "_T_source_",
+        "_Isendrecv",
+        "_Pready",
+        "_Parrived",
+        "_Psend_init",
+        "_Precv_init",
+        "_events",
+        "_from_group",
+        "_create_env",
+        "_get_string",
+        "_idup_with_info",
+        "_num_events",
+    ];
+    let persistent_collective = name.ends_with("_init")
+        && !["Send_init", "Recv_init"]
+            .iter()
+            .any(|known| name.ends_with(known))
+        && !["send_init"].iter().any(|known| name.ends_with(known));
+    name.ends_with("_c") || persistent_collective || parts.iter().any(|part| name.contains(part))
+}
+
+#[test]
+fn every_function_of_the_table() {
+    let front = exports::of(&exports::front(FRONT));
+    assert_eq!(front.soname, REAL);
+    for function in mpi_table::functions() {
+        for name in [function.name.clone(), format!("P{}", function.name)] {
+            assert!(front.functions.contains(&name), "{name} is not exported");
+        }
+    }
+}
+
+#[test]
+fn every_function_of_the_real_library() {
+    let Some(real) = exports::installed(REAL) else {
+        return;
+    };
+    let front = exports::of(&exports::front(FRONT));
+    let missing: Vec<String> = exports::of(&real)
+        .functions
+        .into_iter()
+        .filter(|name| name.starts_with("MPI_") || name.starts_with("PMPI_"))
+        .filter(|name| !is_newer_than_the_table(name) && !front.functions.contains(name))
+        .collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+}
+
+#[test]
+fn data_symbols_have_the_sizes_that_programs_were_linked_with() {
+    let Some(real) = exports::installed(REAL) else {
+        return;
+    };
+    let real = exports::of(&real).data;
+    let front = exports::of(&exports::front(FRONT)).data;
+    for (name, size) in &front {
+        let stasis_own = !real.contains_key(name) && name.starts_with("rust");
+        assert!(
+            stasis_own || real.get(name) == Some(size),
+            "{name}: {size} bytes here"
+        );
+    }
+    let version = |name: &str| name.starts_with("MPII_Version_");
+    for (name, size) in real.iter().filter(|(name, _)| !version(name)) {
+        assert_eq!(front.get(name), Some(size), "{name}");
+    }
+}

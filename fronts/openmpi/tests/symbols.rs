@@ -1,0 +1,79 @@
+//! The front exports what a program compiled against Open MPI may refer to.
+
+#[path = "../../common/testing/exports.rs"]
+mod exports;
+
+const FRONT: &str = "libstasis_front_openmpi.so";
+const REAL: &str = "libmpi.so.40";
+
+/// Exported by the real library for its Fortran bindings, whose front is another.
+fn belongs_to_fortran(name: &str) -> bool {
+    let name = name.trim_start_matches('P');
+    name.chars().all(|c| !c.is_ascii_lowercase()) || name.ends_with("_F90")
+}
+
+#[test]
+fn every_function_of_the_table() {
+    let front = exports::of(&exports::front(FRONT));
+    assert_eq!(front.soname, REAL);
+    for function in mpi_table::functions() {
+        for name in [function.name.clone(), format!("P{}", function.name)] {
+            assert!(front.functions.contains(&name), "{name} is not exported");
+        }
+    }
+}
+
+#[test]
+fn every_function_of_the_real_library() {
+    let Some(real) = exports::installed(REAL) else {
+        return;
+    };
+    let front = exports::of(&exports::front(FRONT));
+    let missing: Vec<String> = exports::of(&real)
+        .functions
+        .into_iter()
+        .filter(|name| name.starts_with("MPI_") || name.starts_with("PMPI_"))
+        .filter(|name| !belongs_to_fortran(name) && !front.functions.contains(name))
+        .collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+}
+
+#[test]
+fn every_attribute_function() {
+    let Some(real) = exports::installed(REAL) else {
+        return;
+    };
+    let front = exports::of(&exports::front(FRONT));
+    for name in exports::of(&real).functions {
+        let wanted = name.starts_with("OMPI_C_");
+        assert!(
+            !wanted || front.functions.contains(&name),
+            "{name} is not exported"
+        );
+    }
+}
+
+#[test]
+fn handles_have_the_sizes_that_programs_were_linked_with() {
+    let Some(real) = exports::installed(REAL) else {
+        return;
+    };
+    let real = exports::of(&real).data;
+    let front = exports::of(&exports::front(FRONT)).data;
+    for (name, size) in &front {
+        let stasis_own = !real.contains_key(name) && name.starts_with("rust");
+        assert!(
+            stasis_own || real.get(name) == Some(size),
+            "{name}: {size} bytes here"
+        );
+    }
+    // What stands for a handle is padded to one of these sizes, and is nothing else.
+    let padded = [256, 512, 1024, 1536, 2048];
+    let is_handle = |name: &str, size: &u64| {
+        let predefined = ["ompi_mpi_", "ompi_request_", "ompi_message_"];
+        padded.contains(size) && predefined.iter().any(|prefix| name.starts_with(prefix))
+    };
+    for (name, size) in real.iter().filter(|(name, size)| is_handle(name, size)) {
+        assert_eq!(front.get(name), Some(size), "{name}");
+    }
+}
