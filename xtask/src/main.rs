@@ -1,3 +1,51 @@
-//! Set-up, demo, tests and benchmarks.
+//! Set-up, demo, tests and benchmarks: `cargo xtask setup | demo | test | bench`.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `setup.rs` | packages, builds, the layout under `target/stasis` |
+//! | `mpi.rs` | the two MPI libraries: their launchers, compilers and environment |
+//! | `job.rs` | a running job: start, wait, find all its processes, kill, say where it hangs |
+//! | `stasis.rs` | the product's commands as the harness uses them |
+//! | `test/` | the cases: style and unit tests, real programs, programs without MPI, bad input |
+//! | `demo.rs`, `bench.rs` | the demo of the README, the figures of design §9 |
 
-fn main() {}
+mod bench;
+mod demo;
+mod job;
+mod mpi;
+mod paths;
+mod random;
+mod setup;
+mod signal;
+mod stasis;
+mod test;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Set-up, demo, tests and benchmarks of Stasis")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what is missing and build everything into target/stasis
+    Setup,
+    /// Freeze LAMMPS under one MPI library and continue it under the other, both ways
+    Demo(demo::Options),
+    /// Style, unit tests and the real-program cases
+    Test(test::Options),
+    /// Compare native runs with runs under Stasis
+    Bench(bench::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().task {
+        Task::Setup => setup::run(),
+        Task::Demo(options) => demo::run(&options),
+        Task::Test(options) => test::run(&options),
+        Task::Bench(options) => bench::run(&options),
+    }
+}

@@ -1,0 +1,255 @@
+//! A running job: started with a mark in its environment by which every process of it is found
+//! again, whatever sessions and groups the launcher's daemons make.
+
+use crate::signal;
+use anyhow::{bail, Context, Result};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const MARK: &str = "STASIS_TEST_MARK";
+const POLL: Duration = Duration::from_millis(3);
+
+/// One launched command with all that descends from it. Dropping it kills what is left of it.
+pub struct Job {
+    child: Child,
+    mark: String,
+    /// File with its standard output.
+    pub stdout: PathBuf,
+    /// File with its standard error.
+    pub stderr: PathBuf,
+    status: Option<ExitStatus>,
+}
+
+impl Job {
+    /// Start `command`; its output goes to `<dir>/<name>.out` and `.err`.
+    pub fn start(mut command: Command, dir: &Path, name: &str) -> Result<Job> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let mark = format!(
+            "{}.{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let stdout = dir.join(format!("{name}.out"));
+        let stderr = dir.join(format!("{name}.err"));
+        let create = |path: &Path| {
+            fs::File::create(path).with_context(|| format!("creating {}", path.display()))
+        };
+        command
+            .env(MARK, &mark)
+            .stdin(Stdio::null())
+            .stdout(create(&stdout)?)
+            .stderr(create(&stderr)?)
+            .process_group(0);
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {:?}", command.get_program()))?;
+        Ok(Job {
+            child,
+            mark,
+            stdout,
+            stderr,
+            status: None,
+        })
+    }
+
+    /// The exit status, if it has ended.
+    pub fn poll(&mut self) -> Result<Option<ExitStatus>> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait()?;
+        }
+        Ok(self.status)
+    }
+
+    /// Wait for the end; `None` when the deadline comes first.
+    pub fn wait(&mut self, deadline: Instant) -> Result<Option<ExitStatus>> {
+        loop {
+            let status = self.poll()?;
+            if status.is_some() || Instant::now() > deadline {
+                return Ok(status);
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Wait until `event` says so; fails when the job ends or the deadline comes first.
+    pub fn until(
+        &mut self,
+        what: &str,
+        deadline: Instant,
+        mut event: impl FnMut() -> bool,
+    ) -> Result<()> {
+        loop {
+            if event() {
+                return Ok(());
+            }
+            if let Some(status) = self.poll()? {
+                bail!("the job ended ({status}) before {what}");
+            }
+            if Instant::now() > deadline {
+                bail!("timeout while waiting for {what}");
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// All processes of the job, the launcher first.
+    pub fn pids(&self) -> Vec<i32> {
+        let wanted = format!("{MARK}={}", self.mark);
+        let mut pids = vec![self.child.id() as i32];
+        for pid in all_pids() {
+            let marked = fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|bytes| bytes.split(|b| *b == 0).any(|v| v == wanted.as_bytes()));
+            if marked && pid != pids[0] {
+                pids.push(pid);
+            }
+        }
+        pids
+    }
+
+    /// `kill -9` of every process of the job, until none is left.
+    pub fn kill(&mut self) -> Result<()> {
+        let mut shared = BTreeSet::new();
+        for attempt in 0.. {
+            let pids = self.pids();
+            // The launcher's own id is its child handle's until it is reaped.
+            let alive = if self.poll()?.is_some() {
+                &pids[1..]
+            } else {
+                &pids[..]
+            };
+            if alive.is_empty() {
+                break;
+            }
+            if attempt > 2000 {
+                bail!("processes {alive:?} survive SIGKILL");
+            }
+            for pid in alive {
+                shared.extend(shared_files(*pid));
+            }
+            for pid in alive {
+                signal::kill_now(*pid);
+            }
+            std::thread::sleep(POLL);
+        }
+        // Killed ranks cannot remove their shared memory, and it is bounded on most machines.
+        for file in shared {
+            let _ = fs::remove_file(file);
+        }
+        Ok(())
+    }
+
+    /// Where its processes stand: what the kernel says, and the stacks as gdb sees them.
+    pub fn diagnose(&self) -> String {
+        let mut text = String::new();
+        for pid in self.pids() {
+            let read = |what: &str| fs::read_to_string(format!("/proc/{pid}/{what}"));
+            let command = read("cmdline").unwrap_or_default().replace('\0', " ");
+            text += &format!("== {pid}: {command}\n");
+            if !command.contains("stasis") || command.contains("mpirun") {
+                continue;
+            }
+            let gdb = Command::new("timeout")
+                .args(["20", "gdb", "-batch", "-nx", "-ex", "set pagination off"])
+                .args(["-ex", "thread apply all bt 14", "-p", &pid.to_string()])
+                .stdin(Stdio::null())
+                .output();
+            match gdb {
+                Ok(output) => text += &String::from_utf8_lossy(&output.stdout),
+                Err(error) => text += &format!("(gdb: {error})\n"),
+            }
+        }
+        text
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// Run a short command to its end within `limit`, with its output captured in `<dir>/<name>.*`.
+pub fn run(command: Command, dir: &Path, name: &str, limit: Duration) -> Result<Finished> {
+    let start = Instant::now();
+    let mut job = Job::start(command, dir, name)?;
+    let Some(status) = job.wait(start + limit)? else {
+        let found = job.diagnose();
+        let _ = fs::write(dir.join("diagnostics.txt"), found);
+        bail!("{name}: still running after {limit:?}; see diagnostics.txt");
+    };
+    Ok(Finished {
+        status,
+        stdout: read_text(&job.stdout),
+        stderr: read_text(&job.stderr),
+        took: start.elapsed(),
+    })
+}
+
+/// A command that has ended.
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// How long it ran.
+    pub took: Duration,
+}
+
+impl Finished {
+    /// Fails, with the end of its standard error, unless it ended with 0.
+    pub fn expect_success(self, what: &str) -> Result<Finished> {
+        if !self.status.success() {
+            bail!(
+                "{what}: {}\n{}{}",
+                self.status,
+                tail(&self.stdout, 5),
+                tail(&self.stderr, 15)
+            );
+        }
+        Ok(self)
+    }
+}
+
+/// A file's contents as text, empty if it is not there.
+pub fn read_text(path: &Path) -> String {
+    fs::read(path).map_or_else(
+        |_| String::new(),
+        |b| String::from_utf8_lossy(&b).into_owned(),
+    )
+}
+
+/// The last lines of a text, indented.
+pub fn tail(text: &str, lines: usize) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..]
+        .iter()
+        .map(|line| format!("    | {line}\n"))
+        .collect()
+}
+
+fn all_pids() -> Vec<i32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The files in /dev/shm that a process has mapped.
+fn shared_files(pid: i32) -> Vec<PathBuf> {
+    fs::read_to_string(format!("/proc/{pid}/maps"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.find("/dev/shm/").map(|at| &line[at..]))
+        .filter(|path| !path.ends_with("(deleted)"))
+        .map(PathBuf::from)
+        .collect()
+}

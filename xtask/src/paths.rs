@@ -1,0 +1,35 @@
+//! Where things are in the repository.
+
+use std::path::{Path, PathBuf};
+
+/// The repository's root.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the repository")
+}
+
+/// Cargo's target directory, whatever CARGO_TARGET_DIR says: the product is always found here.
+pub fn target() -> PathBuf {
+    root().join("target")
+}
+
+/// The installed product.
+pub fn product() -> PathBuf {
+    target().join("stasis")
+}
+
+/// The `stasis` command.
+pub fn stasis() -> PathBuf {
+    product().join("bin/stasis")
+}
+
+/// The example programs' sources.
+pub fn examples() -> PathBuf {
+    root().join("examples")
+}
+
+/// The example programs, compiled.
+pub fn compiled() -> PathBuf {
+    target().join("examples")
+}

@@ -1,0 +1,171 @@
+//! `cargo xtask setup`: packages, builds, and the installed layout:
+//!
+//! ```text
+//! target/stasis/bin/stasis
+//! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, front-openmpi.so, front-mpich.so}
+//! ```
+
+use crate::mpi::Mpi;
+use crate::{paths, signal};
+use anyhow::{bail, ensure, Context, Result};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Debian packages, each with what it is for.
+const PACKAGES: &[(&str, &str)] = &[
+    ("openmpi-bin", "mpirun.openmpi"),
+    (
+        "libopenmpi-dev",
+        "mpicc.openmpi, Open MPI's headers for the lower half",
+    ),
+    ("mpich", "mpirun.mpich"),
+    (
+        "libmpich-dev",
+        "mpicc.mpich, MPICH's headers for the lower half",
+    ),
+    ("libclang-dev", "mpi-sys reads mpi.h with it"),
+    ("gcc", "examples, linking"),
+    ("g++", "C++ examples"),
+    ("gfortran", "Fortran examples"),
+    ("libc6-dev", "examples, linking"),
+    ("lammps", "demo, tests, benchmark"),
+    ("python3", "tests"),
+    ("python3-mpi4py", "tests"),
+    ("netpipe-openmpi", "tests"),
+    ("netpipe-mpich2", "tests"),
+    ("gdb", "says where a test hangs"),
+];
+
+/// Install what is missing, build, lay out.
+pub fn run() -> Result<()> {
+    packages()?;
+    build()?;
+    println!("stasis is at {}", paths::stasis().display());
+    Ok(())
+}
+
+fn packages() -> Result<()> {
+    let missing: Vec<_> = PACKAGES
+        .iter()
+        .filter(|(name, _)| !is_installed(name))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("To be installed with apt-get:");
+    for (name, purpose) in &missing {
+        println!("  {name:18} {purpose}");
+    }
+    apt(&["update", "-q"])?;
+    let mut install = vec!["install", "-y", "-q", "--no-install-recommends"];
+    install.extend(missing.iter().map(|(name, _)| *name));
+    apt(&install)
+}
+
+fn is_installed(package: &str) -> bool {
+    Command::new("dpkg-query")
+        .args(["-W", "-f", "${db:Status-Status}", package])
+        .stderr(Stdio::null())
+        .output()
+        .is_ok_and(|output| output.stdout == b"installed")
+}
+
+fn apt(arguments: &[&str]) -> Result<()> {
+    let mut command = if signal::is_root() {
+        Command::new("apt-get")
+    } else {
+        let mut sudo = Command::new("sudo");
+        sudo.arg("apt-get");
+        sudo
+    };
+    command
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    let status = command.status().with_context(|| {
+        format!("apt-get could not be run; install by hand: apt-get {arguments:?}")
+    })?;
+    ensure!(status.success(), "apt-get {arguments:?} failed ({status})");
+    Ok(())
+}
+
+/// Build everything and lay it out. Quick when nothing changed: cargo decides.
+pub fn build() -> Result<()> {
+    let release = paths::target().join("release");
+    cargo(
+        "the stasis command and the fronts",
+        None,
+        &[
+            "build",
+            "--release",
+            "-p",
+            "stasis-cli",
+            "-p",
+            "stasis-front-openmpi",
+            "-p",
+            "stasis-front-mpich",
+        ],
+    )?;
+    install(&release.join("stasis"), "bin/stasis")?;
+    for mpi in Mpi::ALL {
+        cargo(
+            &format!("the lower half for {mpi}"),
+            Some(mpi),
+            &["build", "--release", "-p", "stasis-lower-half"],
+        )?;
+        let lower = lower_target(mpi).join("release/stasis-lower");
+        install(&lower, &format!("lib/stasis/lower-{mpi}"))?;
+        let front = release.join(format!("libstasis_front_{mpi}.so"));
+        install(&front, &format!("lib/stasis/front-{mpi}.so"))?;
+    }
+    Ok(())
+}
+
+/// The target directory of one build of the lower half: the two must not overwrite each other.
+fn lower_target(mpi: Mpi) -> std::path::PathBuf {
+    paths::target().join(format!("lower-{mpi}"))
+}
+
+/// A cargo command on the workspace; `lower` picks the MPI library that mpi-sys is to bind.
+pub fn cargo_command(lower: Option<Mpi>, arguments: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    let target = match lower {
+        Some(mpi) => {
+            command.env("MPICC", mpi.compiler("c"));
+            lower_target(mpi)
+        }
+        None => paths::target(),
+    };
+    command
+        .args(arguments)
+        .env("CARGO_TARGET_DIR", target)
+        .current_dir(paths::root());
+    command
+}
+
+fn cargo(what: &str, lower: Option<Mpi>, arguments: &[&str]) -> Result<()> {
+    let mut arguments = arguments.to_vec();
+    arguments.push("--quiet");
+    let status = cargo_command(lower, &arguments).status()?;
+    if !status.success() {
+        bail!("building {what} failed ({status}); the messages are above");
+    }
+    Ok(())
+}
+
+/// Put a file into the layout unless it is there already. Renamed into place, so that a running
+/// job keeps what it started with.
+fn install(from: &Path, to: &str) -> Result<()> {
+    let to = paths::product().join(to);
+    let content = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
+    if fs::read(&to).is_ok_and(|present| present == content) {
+        return Ok(());
+    }
+    let dir = to.parent().expect("a path inside the layout");
+    fs::create_dir_all(dir)?;
+    let new = to.with_extension("new");
+    fs::copy(from, &new).with_context(|| format!("writing {}", new.display()))?;
+    fs::rename(&new, &to).with_context(|| format!("writing {}", to.display()))?;
+    Ok(())
+}

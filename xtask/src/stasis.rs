@@ -1,0 +1,46 @@
+//! The product's commands as the harness uses them.
+
+use crate::job::{self, Finished};
+use crate::mpi::Mpi;
+use crate::paths;
+use anyhow::Result;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// `mpirun -n RANKS stasis launch --ckpt-dir DIR`, to which the application is to be appended.
+pub fn launch(lower: Mpi, ranks: usize, ckpt: &Path, scratch: &Path) -> Command {
+    let mut command = lower.mpirun(ranks, scratch);
+    command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
+    command.arg(ckpt);
+    command
+}
+
+/// `mpirun -n RANKS stasis restart DIR`.
+pub fn restart(lower: Mpi, ranks: usize, ckpt: &Path, scratch: &Path) -> Command {
+    let mut command = lower.mpirun(ranks, scratch);
+    command.arg(paths::stasis()).arg("restart").arg(ckpt);
+    command
+}
+
+/// Any command that runs outside of MPI.
+pub fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(paths::stasis());
+    command.args(arguments);
+    command
+}
+
+/// `stasis checkpoint DIR`: returns when the set is committed.
+pub fn checkpoint(ckpt: &Path) -> Command {
+    let mut command = command(["checkpoint"]);
+    command.arg(ckpt);
+    command
+}
+
+/// `stasis verify DIR`.
+pub fn verify(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Finished> {
+    let mut command = command(["verify"]);
+    command.arg(ckpt);
+    job::run(command, dir, "verify", limit)
+}

@@ -1,0 +1,174 @@
+//! What must agree between an uninterrupted native run and a run that was cut.
+
+use crate::job;
+use anyhow::{bail, Result};
+use std::path::Path;
+use std::str::FromStr;
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Compare {
+    /// Standard output, byte by byte.
+    Stdout,
+    /// Nothing but the exit status: the program prints times.
+    Nothing,
+    /// Files that the program writes.
+    Files(Vec<FilePart>),
+}
+
+/// A file, or part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FilePart {
+    /// All of it.
+    Bytes(String),
+    /// The lines that hold nothing but numbers.
+    Numbers(String),
+}
+
+impl FromStr for Compare {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text {
+            "stdout" => Compare::Stdout,
+            "none" => Compare::Nothing,
+            _ => Compare::Files(text.split(',').map(part).collect::<Result<_>>()?),
+        })
+    }
+}
+
+fn part(text: &str) -> Result<FilePart> {
+    let text = text.trim();
+    if let Some(file) = text.strip_prefix("bytes of ") {
+        Ok(FilePart::Bytes(file.to_owned()))
+    } else if let Some(file) = text.strip_prefix("numbers of ") {
+        Ok(FilePart::Numbers(file.to_owned()))
+    } else {
+        bail!("'{text}' is neither 'bytes of FILE' nor 'numbers of FILE'")
+    }
+}
+
+/// The lines of a text that hold only numbers, at least two.
+pub fn number_lines(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter(|line| {
+            let mut words = line.split_whitespace().peekable();
+            words.peek().is_some()
+                && line.split_whitespace().count() > 1
+                && words.all(|word| word.parse::<f64>().is_ok())
+        })
+        .collect()
+}
+
+impl Compare {
+    /// Compare what lies in the folder of the native run with what lies in the other.
+    pub fn files(&self, native: &Path, ours: &Path) -> Result<()> {
+        let Compare::Files(parts) = self else {
+            return Ok(());
+        };
+        for part in parts {
+            let (name, FilePart::Bytes(_) | FilePart::Numbers(_)) = (part.name(), part);
+            let (expected, got) = (
+                job::read_text(&native.join(name)),
+                job::read_text(&ours.join(name)),
+            );
+            let (expected, got) = match part {
+                FilePart::Bytes(_) => (
+                    expected.lines().collect::<Vec<_>>(),
+                    got.lines().collect::<Vec<_>>(),
+                ),
+                FilePart::Numbers(_) => (number_lines(&expected), number_lines(&got)),
+            };
+            if expected.is_empty() {
+                bail!("{name}: the native run wrote nothing to compare");
+            }
+            if let Some(at) = (0..expected.len().max(got.len())).find(|i| expected.get(*i) != got.get(*i)) {
+                bail!(
+                    "{name} differs from the native run, first in line {} of {}:\n    native: {}\n    stasis: {}",
+                    at + 1,
+                    expected.len(),
+                    expected.get(at).unwrap_or(&"(no such line)"),
+                    got.get(at).unwrap_or(&"(no such line)")
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FilePart {
+    fn name(&self) -> &str {
+        match self {
+            FilePart::Bytes(name) | FilePart::Numbers(name) => name,
+        }
+    }
+}
+
+/// The pieces that a killed and restarted job printed must make up the uninterrupted output: the
+/// first a beginning of it, the last an end, nothing missing between. (A piece may repeat what was
+/// printed after the checkpoint and before the kill.)
+pub fn pieces(expected: &str, pieces: &[String]) -> Result<()> {
+    let mut covered = 0;
+    for (i, piece) in pieces.iter().enumerate() {
+        let last = i + 1 == pieces.len();
+        let start = if last {
+            expected.len().checked_sub(piece.len())
+        } else if i == 0 {
+            Some(0)
+        } else {
+            // A piece in the middle starts somewhere in what is already there.
+            (0..=covered).rev().find(|at| {
+                expected.is_char_boundary(*at) && expected[*at..].starts_with(piece.as_str())
+            })
+        };
+        let fits = start.is_some_and(|at| {
+            at <= covered && expected.is_char_boundary(at) && expected[at..].starts_with(piece.as_str())
+        });
+        if !fits {
+            bail!(
+                "part {} of the output does not fit the native run's:\n  native:\n{}  part {}:\n{}",
+                i + 1,
+                job::tail(expected, 12),
+                i + 1,
+                job::tail(piece, 12)
+            );
+        }
+        covered = covered.max(start.unwrap_or(0) + piece.len());
+    }
+    if covered < expected.len() {
+        bail!(
+            "output is missing: {} of {} bytes, the native run's ends with\n{}",
+            covered,
+            expected.len(),
+            job::tail(expected, 5)
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(list: &[&str]) -> Vec<String> {
+        list.iter().map(|s| (*s).to_owned()).collect()
+    }
+
+    #[test]
+    fn pieces_must_cover_and_fit() {
+        assert!(pieces("abcdef", &owned(&["abcdef"])).is_ok());
+        assert!(pieces("abcdef", &owned(&["abc", "cdef"])).is_ok());
+        assert!(pieces("abcdef", &owned(&["", "abcdef"])).is_ok());
+        assert!(pieces("abcdef", &owned(&["ab", "bcd", "def"])).is_ok());
+        assert!(pieces("abcdef", &owned(&["ab", "def"])).is_err());
+        assert!(pieces("abcdef", &owned(&["abx", "def"])).is_err());
+        assert!(pieces("abcdef", &owned(&["abc", "defg"])).is_err());
+        assert!(pieces("abcdef", &owned(&["abcde"])).is_err());
+    }
+
+    #[test]
+    fn number_lines_are_numbers_only() {
+        let text = "Step Temp\n 0 1.5 -2e3\nrun 5\n7\n250 nan 3\n";
+        assert_eq!(number_lines(text), [" 0 1.5 -2e3", "250 nan 3"]);
+    }
+}

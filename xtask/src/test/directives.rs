@@ -1,0 +1,219 @@
+//! The directives with which an example says how it is run and where it is cut.
+//!
+//! Lines `//#Key: value` (`!#` in Fortran, `##` in scripts) at the head of the file:
+//!
+//! | key | value |
+//! |---|---|
+//! | `Shows` | one sentence: what is covered |
+//! | `Ranks` | how many (2) |
+//! | `Mpi` | which libraries' ABI the program is built for: `openmpi, mpich` (both) |
+//! | `Modes` | `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `stop` |
+//! | `Cut` | where the checkpoint falls, see [`Cut`] |
+//! | `Matrix` | `full`: more combinations in the default run |
+//! | `Flags` | for the compiler |
+//! | `Command` | instead of a compiled program; `{source}` and `{examples}` are replaced |
+//! | `Compare` | what must agree with the native run: `stdout` (default), `none`, or a list of `bytes of FILE`, `numbers of FILE` |
+//! | `Timeout` | seconds for one case (60) |
+//! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
+//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout` |
+
+use super::compare::Compare;
+use crate::mpi::Mpi;
+use anyhow::{anyhow, bail, Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where the checkpoint falls.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cut {
+    /// Nowhere: the program is only run.
+    None,
+    /// All ranks announce and stay where they are until the checkpoint is committed.
+    Hold,
+    /// All ranks announce and run on; the checkpoint is asked for a random moment later.
+    Loop,
+    /// The checkpoint can only be taken if the ranks go on while it is pending.
+    Pending,
+    /// Outside of MPI_Init .. MPI_Finalize: taken, or refused with a reason.
+    Outside,
+    /// A random number of seconds after the start (of the job, or the announcement).
+    Timed(f64, f64),
+}
+
+/// What is done to the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Run to the end.
+    Plain,
+    /// Checkpoint, go on to the end.
+    Continue,
+    /// Checkpoint, kill -9, restart under the same MPI library.
+    Restart,
+    /// Checkpoint, kill -9, restart under the other MPI library.
+    Migrate,
+    /// Checkpoint, kill, restart under the other, checkpoint, kill, restart under the first.
+    Cycle,
+    /// `stasis checkpoint --stop`, restart under the other.
+    Stop,
+}
+
+impl Mode {
+    const NAMED: [(&'static str, Mode); 6] = [
+        ("plain", Mode::Plain),
+        ("continue", Mode::Continue),
+        ("restart", Mode::Restart),
+        ("migrate", Mode::Migrate),
+        ("cycle", Mode::Cycle),
+        ("stop", Mode::Stop),
+    ];
+
+    /// The name in directives and case names.
+    pub fn name(self) -> &'static str {
+        Mode::NAMED
+            .iter()
+            .find(|(_, mode)| *mode == self)
+            .map_or("?", |(name, _)| name)
+    }
+}
+
+/// One program in one variant.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// `folder/stem` or `folder/stem.variant`.
+    pub name: String,
+    /// The source file.
+    pub source: PathBuf,
+    /// Argument for the program.
+    pub variant: Option<String>,
+    pub ranks: usize,
+    pub fronts: Vec<Mpi>,
+    pub modes: Vec<Mode>,
+    pub cut: Cut,
+    pub full: bool,
+    pub flags: Vec<String>,
+    pub command: Option<String>,
+    pub compare: Compare,
+    pub timeout: Duration,
+    pub pending: Option<String>,
+}
+
+/// All examples in the given folders, in order of name.
+pub fn collect(examples: &Path, folders: &[&str]) -> Result<Vec<Example>> {
+    let mut found = Vec::new();
+    for folder in folders {
+        let mut files: Vec<PathBuf> = fs::read_dir(examples.join(folder))?
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<_>>()?;
+        files.sort();
+        for file in files {
+            let read = parse(folder, &file).with_context(|| format!("in {}", file.display()))?;
+            found.extend(read);
+        }
+    }
+    Ok(found)
+}
+
+fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
+    let text = fs::read_to_string(file)?;
+    let stem = file.file_stem().and_then(|s| s.to_str()).unwrap_or("?");
+    let mut base = Example {
+        name: format!("{folder}/{stem}"),
+        source: file.to_owned(),
+        variant: None,
+        ranks: 2,
+        fronts: Mpi::ALL.to_vec(),
+        modes: vec![Mode::Plain, Mode::Continue, Mode::Restart, Mode::Migrate],
+        cut: Cut::None,
+        full: false,
+        flags: Vec::new(),
+        command: None,
+        compare: Compare::Stdout,
+        timeout: Duration::from_secs(60),
+        pending: None,
+    };
+    let mut variants = Vec::new();
+    for line in text.lines() {
+        let Some(directive) = ["//#", "!#", "##"]
+            .iter()
+            .find_map(|lead| line.strip_prefix(lead))
+        else {
+            break;
+        };
+        let (key, value) = directive
+            .split_once(':')
+            .ok_or_else(|| anyhow!("'{line}' is no directive"))?;
+        let value = value.trim();
+        match key {
+            "Shows" => {}
+            "Flags" => base.flags = value.split_whitespace().map(str::to_owned).collect(),
+            "Command" => base.command = Some(value.to_owned()),
+            "Compare" => base.compare = value.parse()?,
+            "Pending" => base.pending = Some(value.to_owned()),
+            "Variant" => variants.push(value.to_owned()),
+            _ => base.set(&key.to_lowercase(), value)?,
+        }
+    }
+    if variants.is_empty() {
+        return Ok(vec![base]);
+    }
+    variants.iter().map(|line| base.variant(line)).collect()
+}
+
+impl Example {
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "ranks" => self.ranks = value.parse()?,
+            "mpi" => self.fronts = list(value).map(Mpi::named).collect::<Result<_>>()?,
+            "modes" => self.modes = list(value).map(mode).collect::<Result<_>>()?,
+            "cut" => self.cut = cut(value)?,
+            "matrix" => self.full = value == "full",
+            "timeout" => self.timeout = Duration::from_secs(value.parse()?),
+            _ => bail!("there is no directive '{key}'"),
+        }
+        Ok(())
+    }
+
+    fn variant(&self, line: &str) -> Result<Example> {
+        let mut parts = line.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let mut example = self.clone();
+        example.name = format!("{}.{name}", self.name);
+        example.variant = Some(name.to_owned());
+        for part in parts {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| anyhow!("'{part}' is not key=value"))?;
+            example.set(key, value)?;
+        }
+        Ok(example)
+    }
+}
+
+fn list(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim)
+}
+
+fn mode(name: &str) -> Result<Mode> {
+    Mode::NAMED
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, mode)| *mode)
+        .ok_or_else(|| anyhow!("there is no mode '{name}'"))
+}
+
+fn cut(value: &str) -> Result<Cut> {
+    let mut words = value.split_whitespace();
+    Ok(match words.next().unwrap_or_default() {
+        "none" => Cut::None,
+        "hold" => Cut::Hold,
+        "loop" => Cut::Loop,
+        "pending" => Cut::Pending,
+        "outside" => Cut::Outside,
+        "timed" => {
+            let mut number = || words.next().map(str::parse::<f64>).transpose();
+            Cut::Timed(number()?.unwrap_or(1.0), number()?.unwrap_or(20.0))
+        }
+        other => bail!("there is no cut '{other}'"),
+    })
+}

@@ -1,0 +1,117 @@
+//! Compiling the example programs and naming the command that runs one.
+
+use super::directives::Example;
+use crate::job;
+use crate::mpi::Mpi;
+use crate::paths;
+use anyhow::{Context, Result};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+const COMPILE_LIMIT: Duration = Duration::from_secs(120);
+
+type Cell = Arc<OnceLock<std::result::Result<(), String>>>;
+
+/// The program and arguments of an example, compiled if need be. `front` is the MPI library that
+/// it is built for, `None` for a program without MPI.
+pub fn command_line(example: &Example, front: Option<Mpi>) -> Result<Vec<String>> {
+    let source = example.source.to_string_lossy().into_owned();
+    let extension = extension(&example.source);
+    let mut line = match (&example.command, extension) {
+        (Some(command), _) => words(
+            &command
+                .replace("{source}", &source)
+                .replace("{examples}", &paths::examples().to_string_lossy()),
+        ),
+        (None, "py") => vec!["/usr/bin/python3".into(), source],
+        (None, _) => vec![compiled(example, front)?.to_string_lossy().into_owned()],
+    };
+    line.extend(example.variant.clone());
+    Ok(line)
+}
+
+fn extension(path: &Path) -> &str {
+    path.extension().and_then(|e| e.to_str()).unwrap_or("")
+}
+
+/// Split at blanks, keeping what is in single quotes together.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, part) in text.split('\'').enumerate() {
+        if i % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+/// Compile once per run of the harness, and only if a source is newer.
+fn compiled(example: &Example, front: Option<Mpi>) -> Result<PathBuf> {
+    static DONE: OnceLock<Mutex<HashMap<PathBuf, Cell>>> = OnceLock::new();
+    let folder = front.map_or("native", Mpi::name);
+    let base = example.name.split('.').next().unwrap_or(&example.name);
+    let binary = paths::compiled().join(folder).join(base);
+    let cell = DONE
+        .get_or_init(Mutex::default)
+        .lock()
+        .expect("nothing panics under it")
+        .entry(binary.clone())
+        .or_default()
+        .clone();
+    cell.get_or_init(|| compile(example, front, &binary).map_err(|e| format!("{e:#}")))
+        .clone()
+        .map_err(anyhow::Error::msg)?;
+    Ok(binary)
+}
+
+fn compile(example: &Example, front: Option<Mpi>, binary: &Path) -> Result<()> {
+    let header = paths::examples().join("stasis_test.h");
+    if is_newer(binary, &[&example.source, &header]) {
+        return Ok(());
+    }
+    let extension = extension(&example.source);
+    let compiler = match (front, extension) {
+        (Some(mpi), _) => mpi.compiler(extension),
+        (None, "cpp") => "g++".into(),
+        (None, "f90") => "gfortran".into(),
+        (None, _) => "gcc".into(),
+    };
+    let dir = binary.parent().context("a binary lies in a folder")?;
+    fs::create_dir_all(dir)?;
+    let mut command = Command::new(&compiler);
+    command.args(["-O1", "-g", "-Wall"]);
+    // MPICH's headers declare MPI_STATUSES_IGNORE as an array of no statuses.
+    command.args(["-Wno-stringop-overflow", "-Wno-stringop-overread"]);
+    command.args(&example.flags).arg("-o").arg(binary);
+    command.arg(&example.source).arg("-lm");
+    let name = format!("{}.compile", binary.file_name().unwrap_or_default().to_string_lossy());
+    job::run(command, dir, &name, COMPILE_LIMIT)?
+        .expect_success(&format!("{compiler} {}", example.source.display()))?;
+    Ok(())
+}
+
+fn is_newer(binary: &Path, sources: &[&Path]) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
+    let Some(made) = time(binary) else {
+        return false;
+    };
+    sources
+        .iter()
+        .all(|source| time(source).is_some_and(|changed| changed < made))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn quotes_keep_words_together() {
+        assert_eq!(words("a -c 'b c' d"), ["a", "-c", "b c", "d"]);
+    }
+}

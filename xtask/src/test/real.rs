@@ -1,0 +1,402 @@
+//! Real programs under real launchers: run, cut, killed, restarted, compared with an
+//! uninterrupted native run.
+//!
+//! A case is called `example:mode:front@lower` or `...>restart`: the program was built for
+//! `front`, started over `lower` and restarted over `restart`.
+
+use super::compare;
+use super::directives::{collect, Cut, Example, Mode};
+use super::programs::command_line;
+use super::{Case, Outcome, Session};
+use crate::job::{self, Job};
+use crate::mpi::Mpi;
+use crate::random::{hash, Random};
+use crate::{paths, stasis};
+use anyhow::{bail, ensure, Context, Result};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+const FOLDERS: [&str; 6] = ["probes", "p2p", "coll", "comm", "run", "programs"];
+
+/// How long after asking for a checkpoint the ranks are let go on, where it can only complete if
+/// they do. Nothing outside of the job tells when the request has arrived at all ranks; if this is
+/// too short the case is merely easier.
+const REQUEST_UNDER_WAY: Duration = Duration::from_millis(300);
+
+/// How long a checkpoint outside of MPI may take before the program is let go on regardless.
+const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The cases of all examples: a spread of the combinations, or all of them.
+pub fn cases(full: bool) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for example in collect(&paths::examples(), &FOLDERS)? {
+        let example = Arc::new(example);
+        for plan in plans(&example, full) {
+            let example = example.clone();
+            cases.push(Case::new(plan.name(&example), move |session, dir| {
+                if let Some(why) = &example.pending {
+                    return Outcome::Skipped(why.clone());
+                }
+                run(&example, &plan, session, dir).into()
+            }));
+        }
+    }
+    Ok(cases)
+}
+
+/// One combination.
+#[derive(Clone, Copy)]
+struct Plan {
+    mode: Mode,
+    front: Mpi,
+    lower: Mpi,
+}
+
+impl Plan {
+    fn restart(&self) -> Option<Mpi> {
+        match self.mode {
+            Mode::Plain | Mode::Continue => None,
+            Mode::Restart => Some(self.lower),
+            Mode::Migrate | Mode::Cycle | Mode::Stop => Some(self.lower.other()),
+        }
+    }
+
+    fn name(&self, example: &Example) -> String {
+        let to = self.restart().map_or(String::new(), |mpi| format!(">{mpi}"));
+        format!(
+            "{}:{}:{}@{}{to}",
+            example.name,
+            self.mode.name(),
+            self.front,
+            self.lower
+        )
+    }
+}
+
+/// All of an example's combinations when `full`; otherwise one per mode, or two where the example
+/// asks for more, in such a rotation that the examples together cover them all.
+fn plans(example: &Example, full: bool) -> Vec<Plan> {
+    let pairs: Vec<(Mpi, Mpi)> = example
+        .fronts
+        .iter()
+        .flat_map(|front| [(*front, *front), (*front, front.other())])
+        .collect();
+    let offset = (hash(&example.name) % 4) as usize;
+    let mut plans = Vec::new();
+    for (m, mode) in example.modes.iter().enumerate() {
+        let count = match (full, example.full) {
+            (true, _) => pairs.len(),
+            (false, true) => 2,
+            (false, false) => 1,
+        };
+        for i in 0..count {
+            // Neighbours in the list share a front; stepping by two changes it.
+            let (front, lower) = pairs[if full { i } else { (offset + m + 2 * i + i / 2) % pairs.len() }];
+            plans.push(Plan {
+                mode: *mode,
+                front,
+                lower,
+            });
+        }
+    }
+    plans
+}
+
+fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<()> {
+    let native = reference(example, plan.front)?;
+    let mut case = RunningCase {
+        example,
+        plan,
+        dir,
+        ckpt: dir.join("ck"),
+        random: Random::new(session.seed, &plan.name(example)),
+        deadline: Instant::now() + example.timeout,
+        starts: Vec::new(),
+    };
+    let result = case
+        .drive()
+        .and_then(|()| case.compare(&native))
+        .with_context(|| format!("in {} (seed {})", dir.display(), session.seed));
+    if result.is_ok() {
+        // The images of a thousand passed cases would fill the disk.
+        let _ = fs::remove_dir_all(&case.ckpt);
+    }
+    result
+}
+
+/// The folder of the uninterrupted native run of this example, made once per run of the harness.
+fn reference(example: &Example, front: Mpi) -> Result<PathBuf> {
+    type Cell = Arc<OnceLock<std::result::Result<PathBuf, String>>>;
+    static DONE: OnceLock<Mutex<HashMap<(String, Mpi), Cell>>> = OnceLock::new();
+    let cell = DONE
+        .get_or_init(Mutex::default)
+        .lock()
+        .expect("nothing panics under it")
+        .entry((example.name.clone(), front))
+        .or_default()
+        .clone();
+    cell.get_or_init(|| native_run(example, front).map_err(|error| format!("{error:#}")))
+        .clone()
+        .map_err(anyhow::Error::msg)
+}
+
+fn native_run(example: &Example, front: Mpi) -> Result<PathBuf> {
+    let dir = super::folder(&format!("{}:native:{front}", example.name))?;
+    let work = dir.join("work");
+    fs::create_dir(&work)?;
+    let mut command = front.mpirun(example.ranks, &dir);
+    command
+        .args(command_line(example, Some(front))?)
+        .current_dir(&work);
+    job::run(command, &dir, "run", example.timeout)?
+        .expect_success(&format!("the native run of {} under {front}", example.name))?;
+    Ok(dir)
+}
+
+/// A case while it runs.
+struct RunningCase<'a> {
+    example: &'a Example,
+    plan: &'a Plan,
+    dir: &'a Path,
+    ckpt: PathBuf,
+    random: Random,
+    deadline: Instant,
+    /// Standard output of each start, in order.
+    starts: Vec<PathBuf>,
+}
+
+impl RunningCase<'_> {
+    fn drive(&mut self) -> Result<()> {
+        fs::create_dir(self.dir.join("work"))?;
+        let plan = *self.plan;
+        let mode = plan.mode;
+        if mode == Mode::Plain {
+            self.open_gate()?;
+        }
+        let mut launch = stasis::launch(plan.lower, self.example.ranks, &self.ckpt, self.dir);
+        launch
+            .args(command_line(self.example, Some(plan.front))?)
+            .current_dir(self.dir.join("work"));
+        let mut job = self.start(launch, "launch")?;
+        if mode == Mode::Plain {
+            return self.finish(job);
+        }
+        let result = self.reach_cut(&mut job).and_then(|()| self.cut(&mut job));
+        self.explain(result, &job)?;
+        if mode == Mode::Continue {
+            self.open_gate()?;
+            self.finish(job)?;
+            return self.verify();
+        }
+        self.end(job)?;
+        let mut lower = plan.lower;
+        if mode == Mode::Cycle {
+            lower = lower.other();
+            job = self.restart(lower, "restart-1")?;
+            let result = self
+                .new_coordinator(&mut job)
+                .and_then(|()| self.checkpoint(&mut job));
+            self.explain(result, &job)?;
+            self.end(job)?;
+            lower = lower.other();
+        } else if let Some(next) = plan.restart() {
+            lower = next;
+        }
+        self.open_gate()?;
+        let job = self.restart(lower, "restart")?;
+        self.finish(job)
+    }
+
+    fn start(&mut self, mut command: Command, name: &str) -> Result<Job> {
+        command
+            .env("STASIS_TEST_READY", self.dir.join("ready"))
+            .env("STASIS_TEST_GO", self.gate());
+        let job = Job::start(command, self.dir, name)?;
+        self.starts.push(job.stdout.clone());
+        Ok(job)
+    }
+
+    fn restart(&mut self, lower: Mpi, name: &str) -> Result<Job> {
+        // From another directory: the job's own is in the image.
+        let elsewhere = self.dir.join(name);
+        fs::create_dir(&elsewhere)?;
+        let mut command = stasis::restart(lower, self.example.ranks, &self.ckpt, self.dir);
+        command.current_dir(elsewhere);
+        self.start(command, name)
+    }
+
+    fn gate(&self) -> PathBuf {
+        self.dir.join("go")
+    }
+
+    fn open_gate(&self) -> Result<()> {
+        fs::write(self.gate(), "")?;
+        Ok(())
+    }
+
+    fn ready_ranks(&self) -> usize {
+        let Ok(entries) = fs::read_dir(self.dir) else {
+            return 0;
+        };
+        entries
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("ready."))
+            .count()
+    }
+
+    /// Wait until the program stands, or runs, where it is to be cut.
+    fn reach_cut(&mut self, job: &mut Job) -> Result<()> {
+        let ranks = self.example.ranks;
+        if self.example.command.is_some() {
+            // Not our program: it announces nothing, but Stasis tells when the job can be reached.
+            let file = self.ckpt.join("job.json");
+            job.until("the job could be reached (job.json)", self.deadline, || file.exists())?;
+        } else {
+            job.until("all ranks reached the cut", self.deadline, || {
+                self.ready_ranks() >= ranks
+            })?;
+        }
+        let wait = match self.example.cut {
+            Cut::Loop => self.random.seconds(0.0, 0.4),
+            Cut::Timed(from, to) => self.random.seconds(from, to),
+            _ => Duration::ZERO,
+        };
+        std::thread::sleep(wait);
+        Ok(())
+    }
+
+    /// Ask for the checkpoint, in the way that the example's cut needs.
+    fn cut(&mut self, job: &mut Job) -> Result<()> {
+        let open_after = match self.example.cut {
+            Cut::Pending => Some(REQUEST_UNDER_WAY),
+            Cut::Outside => Some(OUTSIDE_PATIENCE),
+            Cut::None => bail!("the example says 'Cut: none' but has modes with a checkpoint"),
+            _ => None,
+        };
+        let Some(patience) = open_after else {
+            return self.checkpoint(job);
+        };
+        let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
+        request.wait((Instant::now() + patience).min(self.deadline))?;
+        self.open_gate()?;
+        let status = self.answered(&mut request, job)?;
+        if self.example.cut == Cut::Outside && !status.success() {
+            let reason = job::read_text(&request.stderr);
+            ensure!(
+                reason.trim().len() > 20,
+                "the refusal says too little: '{}'",
+                reason.trim()
+            );
+            return Ok(());
+        }
+        self.committed(status, &request)
+    }
+
+    fn checkpoint(&mut self, job: &mut Job) -> Result<()> {
+        let mut command = stasis::checkpoint(&self.ckpt);
+        if self.plan.mode == Mode::Stop {
+            command.arg("--stop");
+        }
+        let mut request = Job::start(command, self.dir, "checkpoint")?;
+        let status = self.answered(&mut request, job)?;
+        self.committed(status, &request)
+    }
+
+    fn answered(&self, request: &mut Job, job: &mut Job) -> Result<ExitStatus> {
+        loop {
+            let soon = Instant::now() + Duration::from_millis(50);
+            if let Some(status) = request.wait(soon.min(self.deadline))? {
+                return Ok(status);
+            }
+            // A job that has ended has nobody left to answer.
+            let ended = job.poll()?;
+            if let (Some(ended), true) = (ended, Instant::now() > self.deadline) {
+                bail!("the job ended ({ended}) and the checkpoint command still waits");
+            }
+            if Instant::now() > self.deadline {
+                bail!("timeout while waiting for the checkpoint");
+            }
+        }
+    }
+
+    fn committed(&self, status: ExitStatus, request: &Job) -> Result<()> {
+        ensure!(
+            status.success(),
+            "stasis checkpoint: {status}\n{}",
+            job::tail(&job::read_text(&request.stderr), 10)
+        );
+        Ok(())
+    }
+
+    /// After a restart: wait until the new coordinator has left its address, then a little more.
+    fn new_coordinator(&mut self, job: &mut Job) -> Result<()> {
+        let file = self.ckpt.join("job.json");
+        let before = self.dir.join("job.before");
+        let old = job::read_text(&before);
+        job.until("the restarted job could be reached", self.deadline, || {
+            let now = job::read_text(&file);
+            !now.is_empty() && now != old
+        })?;
+        std::thread::sleep(self.random.seconds(0.0, 0.4));
+        Ok(())
+    }
+
+    /// Kill the whole job, or, after `--stop`, wait for its end.
+    fn end(&mut self, mut job: Job) -> Result<()> {
+        let _ = fs::copy(self.ckpt.join("job.json"), self.dir.join("job.before"));
+        if self.plan.mode == Mode::Stop {
+            let ended = job.wait(self.deadline)?;
+            let result = ended.map(|_| ()).context("the job did not stop");
+            return self.explain(result, &job);
+        }
+        job.kill()
+    }
+
+    fn finish(&self, mut job: Job) -> Result<()> {
+        let status = job.wait(self.deadline)?;
+        let result = match status {
+            None => Err(anyhow::anyhow!("timeout: the job does not end")),
+            Some(status) if !status.success() => Err(anyhow::anyhow!("the job failed: {status}")),
+            Some(_) => Ok(()),
+        };
+        self.explain(result, &job)
+    }
+
+    /// To an error, add what the job printed and where it stands.
+    fn explain(&self, result: Result<()>, job: &Job) -> Result<()> {
+        let Err(error) = result else {
+            return Ok(());
+        };
+        let _ = fs::write(self.dir.join("diagnostics.txt"), job.diagnose());
+        let mut text = String::new();
+        for path in [&job.stdout, &job.stderr] {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            text += &format!("  {name}:\n{}", job::tail(&job::read_text(path), 12));
+        }
+        Err(anyhow::anyhow!("{error:#}; stacks are in diagnostics.txt\n{text}"))
+    }
+
+    fn verify(&self) -> Result<()> {
+        if self.example.cut == Cut::Outside {
+            return Ok(());
+        }
+        let limit = self.deadline.saturating_duration_since(Instant::now());
+        stasis::verify(&self.ckpt, self.dir, limit)?.expect_success("stasis verify")?;
+        Ok(())
+    }
+
+    fn compare(&self, native: &Path) -> Result<()> {
+        let example = self.example;
+        if example.compare == compare::Compare::Stdout {
+            let printed: Vec<String> = self.starts.iter().map(|path| job::read_text(path)).collect();
+            compare::pieces(&job::read_text(&native.join("run.out")), &printed)?;
+        }
+        example
+            .compare
+            .files(&native.join("work"), &self.dir.join("work"))
+    }
+}

@@ -1,0 +1,116 @@
+//! Formatting, lints and unit tests.
+
+use super::{Case, Outcome};
+use crate::job;
+use crate::mpi::Mpi;
+use crate::setup::cargo_command;
+use anyhow::Result;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(600);
+/// The lower half is built per MPI library, all else once.
+const WITHOUT_LOWER: [&str; 3] = ["--workspace", "--exclude", "stasis-lower-half"];
+const LOWER: [&str; 2] = ["-p", "stasis-lower-half"];
+
+/// All of them.
+pub fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        check("style/fmt", None, &["fmt", "--all", "--check"]),
+        check("style/clippy", None, &clippy(&WITHOUT_LOWER)),
+        suite("unit/workspace", None, &WITHOUT_LOWER),
+    ];
+    for mpi in Mpi::ALL {
+        let lint = format!("style/clippy-lower-{mpi}");
+        cases.push(check(&lint, Some(mpi), &clippy(&LOWER)));
+        cases.push(suite(&format!("unit/lower-{mpi}"), Some(mpi), &LOWER));
+    }
+    cases
+}
+
+fn clippy(packages: &[&'static str]) -> Vec<&'static str> {
+    let mut arguments = vec!["clippy", "--quiet", "--all-targets"];
+    arguments.extend(packages);
+    arguments.extend(["--", "-D", "warnings"]);
+    arguments
+}
+
+fn check(name: &str, lower: Option<Mpi>, arguments: &[&str]) -> Case {
+    let command = cargo_command(lower, arguments);
+    Case::new(name, move |_, dir| {
+        job::run(command, dir, "cargo", LIMIT)
+            .and_then(|finished| finished.expect_success("cargo"))
+            .map(|_| ())
+            .into()
+    })
+}
+
+/// A test suite, whose tests are counted one by one.
+fn suite(name: &str, lower: Option<Mpi>, packages: &'static [&'static str]) -> Case {
+    Case::new(name, move |_, dir| {
+        run_suite(lower, packages, dir).unwrap_or_else(|error| Err(error).into())
+    })
+}
+
+fn run_suite(lower: Option<Mpi>, packages: &[&str], dir: &Path) -> Result<Outcome> {
+    let mut arguments = if has_nextest() {
+        vec!["nextest", "run", "--no-fail-fast", "--no-tests=pass", "--color=never"]
+    } else {
+        vec!["test", "--no-fail-fast"]
+    };
+    arguments.extend(packages);
+    let finished = job::run(cargo_command(lower, &arguments), dir, "cargo", LIMIT)?;
+    let text = format!("{}\n{}", finished.stdout, finished.stderr);
+    let (passed, failed) = counts(&text);
+    if finished.status.success() && failed == 0 {
+        return Ok(Outcome::Passed(passed));
+    }
+    Ok(Outcome::Failed(
+        passed,
+        failed.max(1),
+        format!("cargo {}\n{}", arguments.join(" "), job::tail(&text, 40)),
+    ))
+}
+
+fn has_nextest() -> bool {
+    Command::new("cargo")
+        .args(["nextest", "--version"])
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// Sums "N passed" and "N failed" over the summary lines of `cargo test` or nextest.
+fn counts(text: &str) -> (usize, usize) {
+    let mut sums = (0, 0);
+    for line in text.lines() {
+        let line = line.trim_start();
+        if !line.starts_with("test result:") && !line.starts_with("Summary [") {
+            continue;
+        }
+        let words: Vec<&str> = line.split([' ', ';', ',']).filter(|w| !w.is_empty()).collect();
+        for pair in words.windows(2) {
+            if let Ok(n) = pair[0].parse::<usize>() {
+                match pair[1] {
+                    "passed" => sums.0 += n,
+                    "failed" => sums.1 += n,
+                    _ => {}
+                }
+            }
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counts;
+
+    #[test]
+    fn both_summaries_are_read() {
+        let cargo = "test result: ok. 3 passed; 0 failed; 0 ignored\ntest result: FAILED. 1 passed; 2 failed; 0 ignored";
+        assert_eq!(counts(cargo), (4, 2));
+        let nextest = "     Summary [   0.012s] 12 tests run: 11 passed, 1 failed, 0 skipped";
+        assert_eq!(counts(nextest), (11, 1));
+    }
+}
