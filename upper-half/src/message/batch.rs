@@ -1,0 +1,266 @@
+//! Several requests at once, as MPI_Waitall and its relatives have them: which of them are finished,
+//! which are in the lower half, and what becomes of them when the lower half answers.
+//!
+//! # Safety
+//! Arrays come from the application with the length that it says; scratch arrays are on the stack,
+//! or on the heap when they are long, and are written before they are read.
+#![allow(unsafe_code)]
+
+use super::activity::WaitSet;
+use super::counts::NOBODY;
+use super::park::Look;
+use super::request::{Kind, State};
+use crate::object::{Comm, Request};
+use contract::abi::{Status, ERR_IN_STATUS, ERR_PENDING, SUCCESS};
+use core::mem::MaybeUninit;
+
+/// Calls `f` with scratch space for `n` words and `n` statuses, neither initialised.
+#[inline(always)]
+pub(super) fn with_arrays<R>(n: usize, f: impl FnOnce(*mut usize, *mut Status) -> R) -> R {
+    const SMALL: usize = 32;
+    if n <= SMALL {
+        let mut words = [const { MaybeUninit::<usize>::uninit() }; SMALL];
+        let mut statuses = [const { MaybeUninit::<Status>::uninit() }; SMALL];
+        f(words.as_mut_ptr().cast(), statuses.as_mut_ptr().cast())
+    } else {
+        let mut words = Vec::<usize>::with_capacity(n);
+        let mut statuses = Vec::<Status>::with_capacity(n);
+        f(words.as_mut_ptr(), statuses.as_mut_ptr())
+    }
+}
+
+/// The application's array of requests.
+///
+/// # Safety
+/// `requests` points to `n` of them (or to anything if there are none).
+#[inline(always)]
+pub(super) unsafe fn handles<'a>(
+    requests: *mut &'static Request,
+    n: usize,
+) -> &'a mut [&'static Request] {
+    if n == 0 {
+        return &mut [];
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { core::slice::from_raw_parts_mut(requests, n) }
+}
+
+/// What there is in an array of requests.
+pub(super) struct Found {
+    /// Some are under way in the lower half.
+    pub(super) below: bool,
+    /// Some must be looked for in the upper half.
+    pub(super) here: bool,
+    /// Some are done and wait to be collected.
+    pub(super) done: bool,
+}
+
+impl Found {
+    /// What a wait for any one of them sees.
+    pub(super) fn any(&self) -> Look {
+        if self.done || !(self.below || self.here) {
+            Look::Ready
+        } else if self.here {
+            Look::Here
+        } else {
+            Look::Below
+        }
+    }
+
+    /// What a wait for all of them sees.
+    pub(super) fn all(&self) -> Look {
+        if self.here {
+            Look::Here
+        } else if self.below {
+            Look::Below
+        } else {
+            Look::Ready
+        }
+    }
+}
+
+/// Looks at the requests' states.
+pub(super) fn look(requests: &[&'static Request]) -> Found {
+    let mut found = Found {
+        below: false,
+        here: false,
+        done: false,
+    };
+    for request in requests {
+        match request.body.state.get() {
+            State::Active => found.below = true,
+            State::Upper => found.here = true,
+            State::Done => found.done = true,
+            State::Inactive | State::Free => {}
+        }
+    }
+    found
+}
+
+/// Looks at the requests' states and writes the words for a call of the lower half: the null word
+/// for whatever is not under way there.
+///
+/// # Safety
+/// `words` has room for as many as there are requests.
+#[inline(always)]
+pub(super) unsafe fn gather(requests: &[&'static Request], words: *mut usize) -> Found {
+    let mut found = Found {
+        below: false,
+        here: false,
+        done: false,
+    };
+    for (i, request) in requests.iter().enumerate() {
+        let word = match request.body.state.get() {
+            State::Active => {
+                found.below = true;
+                request.lower()
+            }
+            state => {
+                found.here |= state == State::Upper;
+                found.done |= state == State::Done;
+                Request::null().lower()
+            }
+        };
+        // SAFETY: within the room that the caller promises.
+        unsafe { words.add(i).write(word) };
+    }
+    found
+}
+
+/// One request for which the lower half has answered with `status`: its handle is given up.
+#[inline(always)]
+pub(super) fn answered(handle: &mut &'static Request, status: &Status) {
+    let request = *handle;
+    request.ended(status);
+    request.collect(handle);
+}
+
+/// All requests are finished, by an answer `error` of the lower half for those that were there:
+/// gives up the handles and fills the statuses.
+///
+/// # Safety
+/// There is a status for each request, written by the lower half for those that were there.
+pub(super) unsafe fn finish(
+    requests: &mut [&'static Request],
+    statuses: *mut Status,
+    error: i32,
+) -> i32 {
+    let mut failed = false;
+    for (i, handle) in requests.iter_mut().enumerate() {
+        // SAFETY: as the caller promises.
+        let status = unsafe { &mut *statuses.add(i) };
+        if handle.body.state.get() == State::Active {
+            match error {
+                SUCCESS => status.error = SUCCESS,
+                ERR_IN_STATUS if status.error == ERR_PENDING => continue,
+                ERR_IN_STATUS => {}
+                other => status.error = other,
+            }
+            answered(handle, status);
+        } else if let Some(own) = handle.result(status) {
+            status.error = own;
+            failed |= own != SUCCESS;
+            let request = *handle;
+            request.collect(handle);
+        }
+    }
+    match error {
+        SUCCESS if failed => ERR_IN_STATUS,
+        other => other,
+    }
+}
+
+/// Collects the first request that is done: its index and error.
+pub(super) fn first_done(
+    requests: &mut [&'static Request],
+    status: &mut Status,
+) -> Option<(usize, i32)> {
+    let (i, handle) = requests
+        .iter_mut()
+        .enumerate()
+        .find(|(_, request)| request.body.state.get() == State::Done)?;
+    let request = *handle;
+    let error = request.result(status)?;
+    request.collect(handle);
+    Some((i, error))
+}
+
+/// Collects all requests that are done, in the manner of MPI_Waitsome: `(count, error)`.
+///
+/// # Safety
+/// Indices and statuses have an entry for each request.
+pub(super) unsafe fn all_done(
+    requests: &mut [&'static Request],
+    indices: *mut i32,
+    statuses: *mut Status,
+) -> (usize, i32) {
+    let mut count = 0;
+    let mut failed = false;
+    for (i, handle) in requests.iter_mut().enumerate() {
+        if handle.body.state.get() != State::Done {
+            continue;
+        }
+        // SAFETY: `count` does not exceed `i`.
+        let (index, status) = unsafe { (&mut *indices.add(count), &mut *statuses.add(count)) };
+        let request = *handle;
+        if let Some(error) = request.result(status) {
+            status.error = error;
+            failed |= error != SUCCESS;
+            *index = i as i32;
+            count += 1;
+            request.collect(handle);
+        }
+    }
+    (count, if failed { ERR_IN_STATUS } else { SUCCESS })
+}
+
+/// The lower half completed some of the requests: gives up their handles.
+///
+/// # Safety
+/// `indices` and `statuses` have `count` entries written by the lower half.
+pub(super) unsafe fn some_answered(
+    requests: &mut [&'static Request],
+    count: i32,
+    indices: *const i32,
+    statuses: *mut Status,
+    error: i32,
+) {
+    for i in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: as the caller promises.
+        let (index, status) = unsafe { (*indices.add(i), &mut *statuses.add(i)) };
+        if error != ERR_IN_STATUS {
+            status.error = error;
+        }
+        let handle = usize::try_from(index)
+            .ok()
+            .and_then(|index| requests.get_mut(index));
+        if let Some(handle) = handle {
+            answered(handle, status);
+        }
+    }
+}
+
+/// The ranks whose message would help requests that are not finished.
+pub(super) fn waits_for(requests: &[&'static Request], set: &mut WaitSet) {
+    for request in requests {
+        let body = &request.body;
+        let receives = matches!(body.kind.get(), Kind::Receive | Kind::PersistentReceive);
+        if receives && body.state.get() == State::Active {
+            match body.peer.get() {
+                NOBODY => {
+                    let args = body.args.get();
+                    receive_waits_for(args.comm, args.peer, set);
+                }
+                peer => set.add(peer),
+            }
+        }
+    }
+}
+
+/// The ranks whose message would help a receive or probe from `source`.
+pub(super) fn receive_waits_for(comm: &'static Comm, source: i32, set: &mut WaitSet) {
+    match source {
+        contract::abi::ANY_SOURCE => comm.body.peers().iter().for_each(|&peer| set.add(peer)),
+        rank => set.add(super::counts::peer_of(comm, rank)),
+    }
+}

@@ -1,0 +1,114 @@
+//! The collective clocks (design §5; Xu & Cooperman, Algorithms 1 and 2, with the clock of each
+//! communicator instead of its group's). Every collective operation counts before it starts. While a
+//! checkpoint is pending an operation past its target is not started: the rank parks before it, and
+//! the clock stays where it was.
+//!
+//! That the count and the look at the phase need no locked instruction is the agent's doing: it sets
+//! the phase, makes every thread of the process pass a memory barrier, and only then reads the
+//! clocks. A rank whose look still saw "run" has its count read by the agent; any other looks here.
+//!
+//! # Safety
+//! Everything shared is atomic; crossings are calls of services without further conditions.
+#![allow(unsafe_code)]
+
+use super::request::{self, Kind, Scratch};
+use super::sweep::phase;
+use super::{activity, counts, park};
+use crate::lower::service;
+use crate::object::{Comm, Request};
+use contract::{gate, Clock, Phase};
+use core::sync::atomic::{compiler_fence, Ordering};
+
+/// A collective operation that was counted and is to be ended.
+#[must_use]
+pub struct Token {
+    clock: Option<&'static Clock>,
+    seq: u64,
+}
+
+/// Counts a collective operation over `comm` and holds it back if it must not start yet.
+#[inline]
+pub fn collective_begin(comm: &'static Comm) -> Token {
+    let clock = comm.body.clock();
+    let seq = match clock {
+        Some(clock) => begin(clock),
+        None => 0,
+    };
+    Token { clock, seq }
+}
+
+#[inline(always)]
+fn begin(clock: &'static Clock) -> u64 {
+    let seq = clock.seq.load(Ordering::Relaxed) + 1;
+    clock.seq.store(seq, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
+        hold_back(clock, seq);
+    }
+    activity::collective(clock.id.load(Ordering::Relaxed));
+    seq
+}
+
+#[cold]
+fn hold_back(clock: &'static Clock, seq: u64) {
+    loop {
+        if phase() == Phase::Run {
+            return;
+        }
+        if phase() == Phase::Approach {
+            // SAFETY: a service without further conditions; it comes back once the targets stand.
+            unsafe { service::clock_target(0) };
+            if seq <= clock.target.load(Ordering::Acquire) {
+                return;
+            }
+        }
+        clock.seq.store(seq - 1, Ordering::Release);
+        // SAFETY: crossings without further conditions; no lock is held.
+        unsafe { park::before(clock, seq) };
+        if phase() == Phase::Stop {
+            park::stop_here();
+        }
+        // SAFETY: as above.
+        unsafe { park::moving() };
+        clock.seq.store(seq, Ordering::SeqCst);
+    }
+}
+
+/// The operation is over on this rank (whether or not it succeeded).
+#[inline]
+pub fn collective_end(token: Token) {
+    if let Some(clock) = token.clock {
+        clock.left.store(token.seq, Ordering::Release);
+        activity::collective_over();
+        compiler_fence(Ordering::SeqCst);
+        if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
+            // SAFETY: a service without arguments.
+            unsafe { service::notify() };
+        }
+    }
+}
+
+/// Makes the request of a non-blocking collective operation that was started in the lower half under
+/// `word`, and ends `token`: once it is initiated it goes on by itself. `scratch` is kept until it
+/// is complete.
+pub fn collective_request(
+    token: Token,
+    word: usize,
+    scratch: Scratch,
+) -> Result<&'static Request, i32> {
+    collective_end(token);
+    make(Kind::Collective, word, scratch)
+}
+
+/// Makes the request of an operation on a window or a file, started in the lower half under `word`.
+/// While it is under way no checkpoint is taken.
+pub fn latched_request(word: usize, scratch: Scratch) -> Result<&'static Request, i32> {
+    make(Kind::Latched, word, scratch)
+}
+
+fn make(kind: Kind, word: usize, scratch: Scratch) -> Result<&'static Request, i32> {
+    let request = request::acquire(kind, counts::NOBODY)?;
+    request.set_lower(word);
+    request.keep_scratch(scratch);
+    Ok(request)
+}

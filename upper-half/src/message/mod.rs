@@ -1,0 +1,79 @@
+//! Messages: sends and receives, requests and their completion, the collective clocks, and the safe
+//! state of all these.
+//!
+//! While no checkpoint is pending the functions here count, and call the lower half. What a
+//! checkpoint needs beside the counts stands in the request objects. The waiting calls never leave a
+//! frame in the lower half: the services they use come back when a checkpoint is asked for, and the
+//! wait goes on here (`park.rs`), where this rank pulls messages that nobody has asked for yet
+//! (`unexpected.rs`), tells on whom it waits (`activity.rs`), and stops when all do.
+//! At the cut `drain.rs` leaves nothing under way; `rebuild.rs` posts the unmatched receives again.
+
+mod activity;
+mod batch;
+mod buffer;
+mod collective;
+mod counts;
+mod drain;
+#[cfg(test)]
+mod fake;
+mod grequest;
+mod matched;
+mod park;
+mod persistent;
+mod probe;
+mod rebuild;
+mod receive;
+mod request;
+mod send;
+mod status;
+mod sweep;
+mod test;
+#[cfg(test)]
+mod tests;
+mod unexpected;
+mod wait;
+mod words;
+
+pub use buffer::{buffer_attach, buffer_detach};
+pub use collective::{
+    collective_begin, collective_end, collective_request, latched_request, Token,
+};
+pub use drain::drain;
+pub use grequest::{grequest_complete, grequest_start};
+pub use matched::{improbe, imrecv, mprobe, mrecv, MessageBody};
+pub use persistent::{recv_init, start, startall};
+pub use probe::{iprobe, probe};
+pub(crate) use rebuild::rebuild;
+pub use receive::{irecv, recv, sendrecv, sendrecv_replace};
+pub use request::{RequestBody, Scratch};
+pub use send::{
+    bsend, bsend_init, ibsend, irsend, isend, issend, rsend, rsend_init, send, send_init, ssend,
+    ssend_init,
+};
+pub use status::{
+    get_count, get_elements, get_elements_x, status_set_cancelled, status_set_elements,
+    status_set_elements_x, test_cancelled,
+};
+pub use test::{request_get_status, test, testall, testany, testsome};
+pub use wait::{cancel, request_free, wait, waitall, waitany, waitsome};
+
+/// To be called when MPI is initialised and the size of the world is known.
+pub(crate) fn init(world_size: usize) {
+    counts::init(world_size);
+}
+
+/// Why no checkpoint may be taken now, if that is so.
+pub(crate) fn refusal() -> Option<&'static str> {
+    if drain::has_failed() {
+        return Some(
+            "an earlier checkpoint of this job was given up while its messages were being drained; \
+             restart the job from its last good checkpoint to take new ones",
+        );
+    }
+    request::pending()
+        .any(|request| request.body.kind.get() == request::Kind::Latched)
+        .then_some(
+            "a non-blocking operation on a file or a window is under way; \
+             ask again when it is complete",
+        )
+}

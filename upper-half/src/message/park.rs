@@ -1,0 +1,149 @@
+//! Waiting while a checkpoint is pending. A thread that cannot go on looks at everything under way,
+//! says on whom it waits, and gives the processor away; when all ranks are to stop, it stops here.
+//! After a stop the lower half may be another one: nothing that was read before is used again.
+//!
+//! # Safety
+//! As for `sweep.rs`; and a stop happens with no lock held and nothing of the lower half in hand.
+#![allow(unsafe_code)]
+
+use super::activity::{self, WaitSet};
+use super::sweep::{self, phase};
+use crate::lower::service;
+use contract::{gate, Clock, Phase};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Parks the thread until the checkpoint is over, here or in another process.
+///
+/// The caller holds no lock, and reads every word again.
+pub(super) fn stop_here() {
+    #[cfg(not(test))]
+    crate::wrapper::stop();
+    #[cfg(test)]
+    super::fake::stopped();
+}
+
+/// What a thread that waits finds when it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// What it waits for is there.
+    Ready,
+    /// Only the lower half can bring it: a waiting service will do once no checkpoint is pending.
+    Below,
+    /// It must be looked for here.
+    Here,
+}
+
+/// Waits until `look` says `Ready`, or `Below` with no checkpoint pending: the caller then goes
+/// back to the service. `waits_for` names the ranks whose message would help.
+///
+/// # Safety
+/// Crosses, and may stop: the caller must read every word again.
+pub(super) unsafe fn until(
+    mut look: impl FnMut() -> Look,
+    mut waits_for: impl FnMut(&mut WaitSet),
+) {
+    loop {
+        let phase = phase();
+        if phase == Phase::Stop {
+            stop_here();
+            continue;
+        }
+        match look() {
+            Look::Ready => break,
+            Look::Below if phase == Phase::Run => break,
+            Look::Below | Look::Here => {}
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { look_around(phase) };
+        if look() == Look::Ready {
+            break;
+        }
+        if phase != Phase::Run {
+            let mut set = WaitSet::new();
+            waits_for(&mut set);
+            if set.show(&gate().activity) {
+                // SAFETY: a service without arguments.
+                unsafe { service::notify() };
+            }
+        }
+        // SAFETY: as above.
+        unsafe { service::yield_now() };
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { moving() };
+}
+
+/// One look at everything under way.
+///
+/// # Safety
+/// Crosses.
+pub(super) unsafe fn look_around(phase: Phase) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        sweep::requests();
+        if phase != Phase::Run {
+            // A message that cannot be pulled now (no memory) is tried again, and the drain says so.
+            let _ = sweep::messages();
+        }
+    }
+}
+
+/// The thread goes on: it waits for nobody now.
+///
+/// # Safety
+/// Crosses.
+pub(super) unsafe fn moving() {
+    if phase() == Phase::Run {
+        return;
+    }
+    POLLS.store(0, Ordering::Relaxed);
+    if activity::running() {
+        // SAFETY: a service without arguments.
+        unsafe { service::notify() };
+    }
+}
+
+/// Tests and probes in a row that found nothing while a checkpoint was pending.
+static POLLS: AtomicU32 = AtomicU32::new(0);
+/// So many make a program that does nothing but poll: it waits, in its own way.
+const POLLS_THAT_WAIT: u32 = 1000;
+
+/// A test or probe found nothing while a checkpoint is pending. A program that polls in a loop
+/// depends on others like one that waits, so it says so too, if it goes on like that.
+///
+/// # Safety
+/// Crosses.
+pub(super) unsafe fn polled(waits_for: impl FnOnce(&mut WaitSet)) {
+    let polls = POLLS.load(Ordering::Relaxed).saturating_add(1);
+    POLLS.store(polls, Ordering::Relaxed);
+    if polls < POLLS_THAT_WAIT {
+        return;
+    }
+    let mut set = WaitSet::new();
+    waits_for(&mut set);
+    // SAFETY: services without arguments.
+    unsafe {
+        if set.show(&gate().activity) {
+            service::notify();
+        }
+        service::yield_now();
+    }
+}
+
+/// Parks before operation `seq` of `clock`, which passes its target: until the target is raised, the
+/// checkpoint is over, or it is time to stop (which the caller sees by the phase).
+///
+/// # Safety
+/// Crosses.
+pub(super) unsafe fn before(clock: &'static Clock, seq: u64) {
+    while phase() == Phase::Approach && seq > clock.target.load(Ordering::Acquire) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            look_around(Phase::Approach);
+            if activity::show_parked(&gate().activity, clock.id.load(Ordering::Relaxed), seq) {
+                service::notify();
+            }
+            service::yield_now();
+        }
+    }
+}

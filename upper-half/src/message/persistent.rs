@@ -1,0 +1,161 @@
+//! Persistent requests: made once, started many times. Their arguments are kept, so that a restart
+//! makes them again; a start counts like the operation that it starts.
+//!
+//! # Safety
+//! Buffers are the application's, under the promises that MPI asks of it; handles are descriptors.
+#![allow(unsafe_code)]
+#![allow(clippy::missing_safety_doc)] // the same for all: see above
+
+use super::receive::{self, peer_for};
+use super::request::{self, Args, Kind, Mode, State};
+use super::send::Starting;
+use super::{batch, counts, unexpected};
+use crate::lower;
+use crate::object::{Comm, Datatype, Request};
+use crate::sync::multiple;
+use contract::abi::{ERR_COUNT, ERR_REQUEST, SUCCESS};
+use core::ffi::c_void;
+
+/// Makes the lower half's persistent request for `request`, whose arguments stand in it.
+pub(super) unsafe fn make_below(kind: Kind, mode: Mode, args: &Args, word: *mut usize) -> i32 {
+    let send: Starting = match mode {
+        Mode::Standard => lower::MPI_Send_init,
+        Mode::Synchronous => lower::MPI_Ssend_init,
+        Mode::Buffered => lower::MPI_Bsend_init,
+    };
+    let (datatype, comm) = (args.datatype.lower(), args.comm.lower());
+    // SAFETY: the application's arguments, and the caller's place for a word.
+    unsafe {
+        if kind == Kind::PersistentReceive {
+            lower::MPI_Recv_init(
+                args.buffer as *mut c_void,
+                args.count,
+                datatype,
+                args.peer,
+                args.tag,
+                comm,
+                word,
+            )
+        } else {
+            let buffer = args.buffer as *const c_void;
+            send(
+                buffer, args.count, datatype, args.peer, args.tag, comm, word,
+            )
+        }
+    }
+}
+
+/// Makes a persistent request.
+pub(super) unsafe fn make(
+    kind: Kind,
+    mode: Mode,
+    args: Args,
+    request: *mut &'static Request,
+) -> i32 {
+    let new = match request::acquire(kind, peer_for(args.comm, args.peer)) {
+        Ok(new) => new,
+        Err(error) => return error,
+    };
+    // SAFETY: the application's arguments, and the place of the new request's word.
+    let error = unsafe { make_below(kind, mode, &args, new.lower_ptr()) };
+    if error != SUCCESS {
+        new.abandon();
+        return error;
+    }
+    new.keep(args);
+    new.body.mode.set(mode);
+    new.body.state.set(State::Inactive);
+    // SAFETY: the caller's place for a request.
+    unsafe { request.write(new) };
+    SUCCESS
+}
+
+/// MPI_Recv_init
+pub unsafe fn recv_init(
+    buf: *mut c_void,
+    count: i32,
+    datatype: &'static Datatype,
+    source: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: *mut &'static Request,
+) -> i32 {
+    let args = Args {
+        buffer: buf as usize,
+        count,
+        peer: source,
+        tag,
+        datatype,
+        comm,
+    };
+    // SAFETY: as promised by the caller.
+    unsafe { make(Kind::PersistentReceive, Mode::Standard, args, request) }
+}
+
+/// MPI_Start
+pub unsafe fn start(request: *mut &'static Request) -> i32 {
+    // SAFETY: the caller's request.
+    unsafe { start_one(*request) }
+}
+
+/// MPI_Startall
+pub unsafe fn startall(count: i32, requests: *mut &'static Request) -> i32 {
+    let Ok(n) = usize::try_from(count) else {
+        return ERR_COUNT;
+    };
+    // SAFETY: the caller's requests.
+    for request in unsafe { batch::handles(requests, n) } {
+        // SAFETY: as above.
+        let error = unsafe { start_one(request) };
+        if error != SUCCESS {
+            return error;
+        }
+    }
+    SUCCESS
+}
+
+unsafe fn start_one(request: &'static Request) -> i32 {
+    let body = &request.body;
+    if body.state.get() != State::Inactive || request.is_null() {
+        return ERR_REQUEST;
+    }
+    match body.kind.get() {
+        Kind::PersistentSend => {
+            counts::sent(body.peer.get());
+            // SAFETY: the place of an inactive persistent request's word.
+            let error = unsafe { start_below(request) };
+            if error != SUCCESS {
+                counts::unsent(body.peer.get());
+            }
+            error
+        }
+        Kind::PersistentReceive if unexpected::any() || multiple() => {
+            let args = body.args.get();
+            let mut queue = unexpected::queue();
+            match queue.take(args.comm, args.peer, args.tag) {
+                Some(entry) => {
+                    drop(queue);
+                    // SAFETY: the application's buffer is the receive's from now on.
+                    unsafe { receive::give(request, entry) };
+                    SUCCESS
+                }
+                // SAFETY: as for a send; the queue stays locked meanwhile.
+                None => unsafe { start_below(request) },
+            }
+        }
+        // SAFETY: as for a send.
+        Kind::PersistentReceive => unsafe { start_below(request) },
+        _ => ERR_REQUEST,
+    }
+}
+
+/// Starts the lower half's persistent request.
+pub(super) unsafe fn start_below(request: &'static Request) -> i32 {
+    // SAFETY: the place of an inactive persistent request's word.
+    let error = unsafe { lower::MPI_Start(request.lower_ptr()) };
+    if error == SUCCESS {
+        request.posted();
+        request.body.state.set(State::Active);
+    }
+    error
+}

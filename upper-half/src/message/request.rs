@@ -1,0 +1,446 @@
+//! What a virtual request holds, and how it passes through its states.
+//!
+//! A request is made without an allocation: finished ones wait on a list for their next use, with
+//! their place in the table and their handle. While it is *active* its operation lives in the lower
+//! half under the request's word. It becomes *done* without the application's doing when the drain,
+//! or a sweep while a checkpoint is pending, finds it finished: status and error wait here then, and
+//! nothing is left below. What a restart needs to post a receive again stands in [`Args`].
+//!
+//! # Safety
+//! Bodies are changed through `Cell`s. MPI forbids two threads to complete one request at a time;
+//! what sweeps do beside that goes through the lock of `sweep.rs`, which also keeps off requests
+//! that a thread has claimed. Entry pointers come from `Box::into_raw` and are owned by one request.
+#![allow(unsafe_code)]
+
+use super::counts::{self, NOBODY};
+use super::grequest::{self, Generalized};
+use super::unexpected::Entry;
+use crate::lower;
+use crate::object::{Body, Comm, Datatype, Request};
+use crate::sync::{multiple, Lock};
+use contract::abi::{self, Status, SUCCESS};
+use contract::HandleKind;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+
+/// What kind of operation a request stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// MPI_Isend and its modes.
+    Send,
+    /// MPI_Irecv, and a blocking receive that a checkpoint interrupted.
+    Receive,
+    /// MPI_Imrecv: matched and counted already, so it is finished at the cut like a send.
+    Matched,
+    /// A non-blocking collective operation.
+    Collective,
+    /// An operation on a window or a file: no checkpoint is taken while it is under way.
+    Latched,
+    /// MPI_Grequest_start; nothing lies below.
+    Generalized,
+    /// MPI_Send_init and its modes.
+    PersistentSend,
+    /// MPI_Recv_init.
+    PersistentReceive,
+}
+
+impl Kind {
+    /// Whether the request outlives its operation.
+    #[inline(always)]
+    pub(super) fn is_persistent(self) -> bool {
+        matches!(self, Kind::PersistentSend | Kind::PersistentReceive)
+    }
+
+    /// Whether it is a receive that matches a message when it is posted or later.
+    #[inline(always)]
+    pub(super) fn is_receive(self) -> bool {
+        matches!(self, Kind::Receive | Kind::PersistentReceive)
+    }
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    /// On the list of entries for the next use.
+    Free,
+    /// A persistent request that is not started, and the null request: complete with the empty
+    /// status whenever asked.
+    Inactive,
+    /// Under way in the lower half, under the request's word.
+    Active,
+    /// A receive that has an early message which is still arriving, or a generalized request.
+    Upper,
+    /// Finished, not yet collected by the application.
+    Done,
+}
+
+/// A state that another thread may change: MPI_Grequest_complete, or a sweep.
+pub(super) struct StateCell(AtomicU8);
+
+impl StateCell {
+    const fn new(state: State) -> Self {
+        StateCell(AtomicU8::new(state as u8))
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> State {
+        match self.0.load(Ordering::Acquire) {
+            0 => State::Free,
+            1 => State::Inactive,
+            2 => State::Active,
+            3 => State::Upper,
+            _ => State::Done,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&self, state: State) {
+        self.0.store(state as u8, Ordering::Release);
+    }
+}
+
+/// How a persistent send sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Standard,
+    Synchronous,
+    Buffered,
+}
+
+/// Arguments of a receive or a persistent request, kept to post it again after a restart.
+#[derive(Clone, Copy)]
+pub(super) struct Args {
+    pub(super) buffer: usize,
+    pub(super) count: i32,
+    pub(super) peer: i32,
+    pub(super) tag: i32,
+    pub(super) datatype: &'static Datatype,
+    pub(super) comm: &'static Comm,
+}
+
+impl Args {
+    fn none() -> Args {
+        Args {
+            buffer: 0,
+            count: 0,
+            peer: abi::PROC_NULL,
+            tag: 0,
+            datatype: Datatype::null(),
+            comm: Comm::null(),
+        }
+    }
+}
+
+/// Memory that the lower half uses until the operation ends (converted argument arrays).
+pub type Scratch = Option<Box<[usize]>>;
+
+/// What a request adds to an object.
+pub struct RequestBody {
+    pub(super) kind: Cell<Kind>,
+    pub(super) state: StateCell,
+    pub(super) mode: Cell<Mode>,
+    /// MPI_Cancel was called: the status must be asked whether it came in time.
+    pub(super) cancelling: Cell<bool>,
+    /// Freed by the application while active; nobody will collect it.
+    pub(super) orphan: Cell<bool>,
+    /// A thread is in a call of the lower half with this request's word (MPI_THREAD_MULTIPLE).
+    pub(super) claimed: Cell<bool>,
+    /// World rank of the peer; [`NOBODY`] for a wildcard or MPI_PROC_NULL.
+    pub(super) peer: Cell<u32>,
+    /// Error class of a done operation.
+    pub(super) error: Cell<i32>,
+    /// Order in which receives were posted.
+    pub(super) serial: Cell<u64>,
+    pub(super) args: Cell<Args>,
+    /// Status of a done operation.
+    pub(super) status: Cell<Status>,
+    /// The early message of a receive in state `Upper`.
+    pub(super) entry: Cell<Option<*mut Entry>>,
+    pub(super) generalized: Cell<Option<Box<Generalized>>>,
+    scratch: Cell<Scratch>,
+    /// Next in the list of free entries, or of orphans.
+    next: Cell<Option<&'static Request>>,
+}
+
+impl Body for RequestBody {
+    const KIND: HandleKind = HandleKind::Request;
+    const CAPACITY: u32 = 1 << 22;
+    const NULL: usize = abi::request::REQUEST_NULL;
+    const PREDEFINED: &'static [(&'static str, usize)] = abi::request::ALL;
+
+    crate::object_table!(RequestBody);
+
+    fn predefined(_index: u32) -> Self {
+        let body = RequestBody::new();
+        body.state.set(State::Inactive);
+        body
+    }
+}
+
+impl RequestBody {
+    fn new() -> Self {
+        RequestBody {
+            kind: Cell::new(Kind::Send),
+            state: StateCell::new(State::Free),
+            mode: Cell::new(Mode::Standard),
+            cancelling: Cell::new(false),
+            orphan: Cell::new(false),
+            claimed: Cell::new(false),
+            peer: Cell::new(NOBODY),
+            error: Cell::new(SUCCESS),
+            serial: Cell::new(0),
+            args: Cell::new(Args::none()),
+            status: Cell::new(Status::EMPTY),
+            entry: Cell::new(None),
+            generalized: Cell::new(None),
+            scratch: Cell::new(None),
+            next: Cell::new(None),
+        }
+    }
+}
+
+/// A stack of requests, linked through themselves.
+struct Stack(Option<&'static Request>);
+
+static FREE: Lock<Stack> = Lock::new(Stack(None));
+static ORPHANS: Lock<Stack> = Lock::new(Stack(None));
+static SERIAL: AtomicU64 = AtomicU64::new(1);
+
+impl Stack {
+    #[inline(always)]
+    fn push(&mut self, request: &'static Request) {
+        request.body.next.set(self.0);
+        self.0 = Some(request);
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<&'static Request> {
+        let request = self.0?;
+        self.0 = request.body.next.get();
+        Some(request)
+    }
+}
+
+/// A request in state `Active` without a word, whose remaining fields are those of a fresh one
+/// except for the arguments, which only kinds that have some look at.
+#[inline]
+pub(super) fn acquire(kind: Kind, peer: u32) -> Result<&'static Request, i32> {
+    let reused = FREE.lock().pop();
+    let request = match reused {
+        Some(request) => request,
+        None => fresh()?,
+    };
+    let body = &request.body;
+    body.kind.set(kind);
+    body.state.set(State::Active);
+    body.peer.set(peer);
+    Ok(request)
+}
+
+#[cold]
+fn fresh() -> Result<&'static Request, i32> {
+    Request::make(Request::null().lower(), RequestBody::new())
+}
+
+/// The next serial number of a posted receive.
+#[inline(always)]
+fn next_serial() -> u64 {
+    if multiple() {
+        return SERIAL.fetch_add(1, Ordering::Relaxed);
+    }
+    let serial = SERIAL.load(Ordering::Relaxed);
+    SERIAL.store(serial + 1, Ordering::Relaxed);
+    serial
+}
+
+impl Request {
+    /// Keeps the arguments, and with them the communicator and the datatype: the application may
+    /// free both before the operation ends.
+    #[inline(always)]
+    pub(super) fn keep(&'static self, args: Args) {
+        args.comm.retain();
+        args.datatype.retain();
+        self.body.args.set(args);
+    }
+
+    /// Marks the moment at which a receive is posted.
+    #[inline(always)]
+    pub(super) fn posted(&'static self) {
+        self.body.serial.set(next_serial());
+    }
+
+    /// Keeps memory until the operation ends.
+    pub(super) fn keep_scratch(&'static self, scratch: Scratch) {
+        self.body.scratch.set(scratch);
+    }
+
+    /// The operation ended in the lower half: bookkeeping that is due in any case.
+    #[inline]
+    pub(super) fn ended(&'static self, status: &Status) {
+        let body = &self.body;
+        let cancelled = body.cancelling.get() && status.cancelled != 0;
+        match body.kind.get() {
+            Kind::Receive | Kind::PersistentReceive => {
+                if !cancelled {
+                    match body.peer.get() {
+                        NOBODY => {
+                            let args = body.args.get();
+                            counts::received_by(args.comm, args.peer, status);
+                        }
+                        peer => counts::received(peer),
+                    }
+                }
+            }
+            Kind::Send | Kind::PersistentSend => {
+                if cancelled {
+                    counts::unsent(body.peer.get());
+                }
+            }
+            Kind::Collective | Kind::Latched => drop(body.scratch.take()),
+            Kind::Matched | Kind::Generalized => {}
+        }
+    }
+
+    /// The operation is finished, and nobody has asked for its result yet.
+    pub(super) fn settle(&'static self, status: &Status, error: i32) {
+        let body = &self.body;
+        body.status.set(*status);
+        body.error.set(error);
+        body.state.set(State::Done);
+        if !body.kind.get().is_persistent() {
+            self.set_lower(Request::null().lower());
+        }
+    }
+
+    /// Status and error of a request of which nothing is under way, `None` while something is.
+    #[inline]
+    pub(super) fn result(&'static self, status: &mut Status) -> Option<i32> {
+        let body = &self.body;
+        match body.state.get() {
+            State::Active | State::Upper => None,
+            State::Inactive => {
+                *status = Status::EMPTY;
+                Some(SUCCESS)
+            }
+            State::Done if body.kind.get() == Kind::Generalized => {
+                Some(grequest::query(self, status))
+            }
+            State::Done => {
+                *status = body.status.get();
+                Some(body.error.get())
+            }
+            State::Free => Some(abi::ERR_REQUEST),
+        }
+    }
+
+    /// The application has the result: the request becomes inactive, or its entry free and the
+    /// application's handle null.
+    #[inline(always)]
+    pub(super) fn collect(&'static self, handle: &mut &'static Request) {
+        let body = &self.body;
+        if body.state.get() == State::Inactive {
+            return;
+        }
+        if body.kind.get().is_persistent() {
+            body.state.set(State::Inactive);
+            body.cancelling.set(false);
+        } else {
+            self.recycle();
+            *handle = Request::null();
+        }
+    }
+
+    /// Gives the entry back for its next use, and what the request kept alive.
+    #[inline(always)]
+    pub(super) fn recycle(&'static self) {
+        let body = &self.body;
+        match body.kind.get() {
+            Kind::Send | Kind::Collective | Kind::Latched | Kind::Matched => {}
+            Kind::Generalized => grequest::free(self),
+            Kind::Receive | Kind::PersistentSend | Kind::PersistentReceive => {
+                let args = body.args.get();
+                args.comm.release();
+                args.datatype.release();
+            }
+        }
+        body.cancelling.set(false);
+        body.orphan.set(false);
+        body.state.set(State::Free);
+        FREE.lock().push(self);
+    }
+
+    /// Takes a request back whose operation never started; nothing was kept yet.
+    #[cold]
+    pub(super) fn abandon(&'static self) {
+        self.body.kind.set(Kind::Send);
+        self.recycle();
+    }
+}
+
+/// Whom the application freed while it was active: its operation goes on, and its entry is given
+/// back when that ends.
+pub(super) fn orphan(request: &'static Request) {
+    request.body.orphan.set(true);
+    ORPHANS.lock().push(request);
+}
+
+/// Gives back the entries of orphans that are done.
+///
+/// # Safety
+/// Crosses (frees persistent requests below).
+pub(super) unsafe fn reap() {
+    let mut waiting = core::mem::replace(&mut *ORPHANS.lock(), Stack(None));
+    while let Some(request) = waiting.pop() {
+        if request.body.state.get() != State::Done {
+            ORPHANS.lock().push(request);
+            continue;
+        }
+        // SAFETY: the request is done, so its word is inactive.
+        unsafe { release_below(request) };
+        request.recycle();
+    }
+}
+
+/// Frees what an inactive persistent request has in the lower half.
+///
+/// # Safety
+/// Crosses; the word must be inactive.
+pub(super) unsafe fn release_below(request: &'static Request) {
+    if request.body.kind.get().is_persistent() {
+        let mut word = request.lower();
+        // SAFETY: an inactive persistent request of ours; a failure would leak its entry below.
+        unsafe { lower::MPI_Request_free(&raw mut word) };
+        request.set_lower(Request::null().lower());
+    }
+}
+
+/// Up to `most` orphans that are still active, for a look at them now and then.
+pub(super) fn some_orphans(most: usize) -> impl Iterator<Item = &'static Request> {
+    let mut next = ORPHANS.lock().0;
+    core::iter::from_fn(move || {
+        let request = next?;
+        next = request.body.next.get();
+        Some(request)
+    })
+    .take(most)
+}
+
+/// All entries, for a restart that takes their words away.
+pub(super) fn all() -> impl Iterator<Item = &'static Request> {
+    RequestBody::table().dynamic()
+}
+
+/// All requests whose operation is not yet known to be finished.
+pub(super) fn pending() -> impl Iterator<Item = &'static Request> {
+    RequestBody::table()
+        .dynamic()
+        .filter(|request| matches!(request.body.state.get(), State::Active | State::Upper))
+}
+
+/// All persistent requests.
+pub(super) fn persistent() -> impl Iterator<Item = &'static Request> {
+    RequestBody::table().dynamic().filter(|request| {
+        request.body.kind.get().is_persistent() && request.body.state.get() != State::Free
+    })
+}

@@ -1,0 +1,165 @@
+//! Looking at everything that is under way: what ranks that wait do while a checkpoint is pending,
+//! and what the drain does until nothing is left. Operations that are found finished are settled in
+//! their requests, where waits and tests find them without a crossing.
+//!
+//! Receives are looked at even if nobody waits for them, because the counts must tell the
+//! coordinator truly whether a message is under way.
+//!
+//! # Safety
+//! One sweep runs at a time, under a lock, and leaves out requests that a thread has claimed for a
+//! call of its own; so no word is in two calls at once.
+#![allow(unsafe_code)]
+
+use super::request::{self, State};
+use super::unexpected;
+use crate::lower;
+use crate::object::{live_comms, Request};
+use crate::sync::{multiple, Lock};
+use contract::abi::{Status, SUCCESS};
+use contract::{gate, Phase};
+use core::sync::atomic::Ordering;
+
+static SWEEP: Lock<()> = Lock::new(());
+
+/// What the agent wants.
+#[inline(always)]
+pub(super) fn phase() -> Phase {
+    match gate().phase.load(Ordering::Relaxed) {
+        0 => Phase::Run,
+        1 => Phase::Approach,
+        _ => Phase::Stop,
+    }
+}
+
+/// Requests whose words a thread takes into a call of the lower half that completes them.
+pub(super) struct Claim<'a>(&'a [&'static Request]);
+
+impl<'a> Claim<'a> {
+    /// Keeps sweeps off the requests. What a sweep did before shows in their states from now on.
+    #[inline(always)]
+    pub(super) fn new(requests: &'a [&'static Request]) -> Self {
+        let claim = Claim(requests);
+        if multiple() {
+            claim.set(true);
+        }
+        claim
+    }
+
+    #[cold]
+    fn set(&self, claimed: bool) {
+        let _alone = SWEEP.lock();
+        for request in self.0.iter().filter(|request| !request.is_predefined()) {
+            request.body.claimed.set(claimed);
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if multiple() {
+            self.set(false);
+        }
+    }
+}
+
+/// Looks at every operation under way.
+///
+/// # Safety
+/// Crosses.
+pub(super) unsafe fn requests() {
+    let alone = SWEEP.lock();
+    for request in request::pending() {
+        // SAFETY: passed on to the caller; the lock is held.
+        unsafe { one(request) };
+    }
+    drop(alone);
+    // SAFETY: passed on to the caller.
+    unsafe { request::reap() };
+}
+
+/// Looks at a few orphans, so that they do not pile up in a program that makes many.
+///
+/// # Safety
+/// Crosses.
+pub(super) unsafe fn orphans() {
+    const AT_A_TIME: usize = 4;
+    let alone = SWEEP.lock();
+    for request in request::some_orphans(AT_A_TIME) {
+        // SAFETY: as above.
+        unsafe { one(request) };
+    }
+    drop(alone);
+    // SAFETY: passed on to the caller.
+    unsafe { request::reap() };
+}
+
+/// Looks at one operation; the caller holds the lock.
+///
+/// # Safety
+/// Crosses.
+unsafe fn one(request: &'static Request) {
+    let body = &request.body;
+    if body.claimed.get() {
+        return;
+    }
+    match body.state.get() {
+        State::Active => {
+            let (mut word, mut flag, mut status) = (request.lower(), 0, Status::EMPTY);
+            // SAFETY: an active request's word, in no other call.
+            let error = unsafe { lower::MPI_Test(&raw mut word, &raw mut flag, &raw mut status) };
+            if flag != 0 || error != SUCCESS {
+                request.ended(&status);
+                request.settle(&status, error);
+            }
+        }
+        State::Upper => match body.entry.get() {
+            // SAFETY: the entry is the request's own, and crossing is the caller's promise.
+            Some(entry) => unsafe {
+                if (*entry).look() {
+                    deliver(request);
+                }
+            },
+            // A generalized request: the application says when it is done.
+            None => {}
+        },
+        State::Free | State::Inactive | State::Done => {}
+    }
+}
+
+/// Puts the early message of a receive, which has arrived, into its buffer.
+///
+/// # Safety
+/// Crosses. The request has an entry, and the application's buffer for it is valid.
+pub(super) unsafe fn deliver(request: &'static Request) {
+    let Some(entry) = request.body.entry.take() else {
+        return;
+    };
+    let args = request.body.args.get();
+    let mut status = Status::EMPTY;
+    // SAFETY: the entry came from `Box::into_raw` and was taken out of its only place.
+    let error = unsafe {
+        Box::from_raw(entry).deliver(
+            args.buffer as *mut _,
+            args.count,
+            args.datatype,
+            &mut status,
+        )
+    };
+    request.settle(&status, error);
+}
+
+/// Pulls messages for which no receive is posted, so that whoever sends them gets free; whether all
+/// that were pulled have arrived.
+///
+/// # Safety
+/// Crosses.
+pub(super) unsafe fn messages() -> Result<bool, i32> {
+    let mut queue = unexpected::queue();
+    for comm in live_comms() {
+        // SAFETY: passed on to the caller.
+        unsafe { queue.pull(comm)? };
+    }
+    // SAFETY: passed on to the caller.
+    Ok(unsafe { queue.look() })
+}
