@@ -23,7 +23,10 @@ fn main() -> anyhow::Result<()> {
     let out = PathBuf::from(std::env::var("OUT_DIR").context("OUT_DIR is not set")?);
 
     let macros = preprocess(&mpicc, &out, &["-dM"])?;
-    println!("cargo::rustc-cfg=native_mpi=\"{}\"", flavour(&mpicc, &macros)?);
+    println!(
+        "cargo::rustc-cfg=native_mpi=\"{}\"",
+        flavour(&mpicc, &macros)?
+    );
 
     let declared = declared_functions(&preprocess(&mpicc, &out, &[])?);
     let adapter = mpi_table::generate::adapter(|name| declared.contains(name));
@@ -32,7 +35,10 @@ fn main() -> anyhow::Result<()> {
 
     let tables = out.join("tables.c");
     write(&tables, &c_tables())?;
-    cc::Build::new().compiler(&mpicc).file(&tables).try_compile("stasis_tables")?;
+    cc::Build::new()
+        .compiler(&mpicc)
+        .file(&tables)
+        .try_compile("stasis_tables")?;
     Ok(())
 }
 
@@ -59,7 +65,11 @@ fn preprocess(mpicc: &str, out: &Path, flags: &[&str]) -> anyhow::Result<String>
 
 /// Which of the two native ABIs the header describes.
 fn flavour(mpicc: &str, macros: &str) -> anyhow::Result<&'static str> {
-    let defines = |name| macros.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
+    let defines = |name| {
+        macros
+            .lines()
+            .any(|line| line.split_whitespace().nth(1) == Some(name))
+    };
     if defines("OPEN_MPI") {
         Ok("openmpi")
     } else if defines("MPICH_VERSION") || defines("I_MPI_VERSION") {
@@ -81,8 +91,9 @@ fn declared_functions(header: &str) -> HashSet<String> {
 
 /// An array expression of all instances of the generic trampoline.
 fn trampolines() -> String {
-    let all: Vec<String> =
-        (0..TRAMPOLINES).map(|number| format!("trampoline::<{number}>")).collect();
+    let all: Vec<String> = (0..TRAMPOLINES)
+        .map(|number| format!("trampoline::<{number}>"))
+        .collect();
     format!("[{}]", all.join(",\n"))
 }
 
@@ -116,12 +127,28 @@ const GROUPS: &[(&str, bool, &[(&str, i32)])] = &[
         false,
         named! { THREAD_SINGLE THREAD_FUNNELED THREAD_SERIALIZED THREAD_MULTIPLE },
     ),
-    ("comparisons", false, named! { IDENT CONGRUENT SIMILAR UNEQUAL }),
-    ("topologies", false, named! { CART GRAPH DIST_GRAPH UNDEFINED }),
+    (
+        "comparisons",
+        false,
+        named! { IDENT CONGRUENT SIMILAR UNEQUAL },
+    ),
+    (
+        "topologies",
+        false,
+        named! { CART GRAPH DIST_GRAPH UNDEFINED },
+    ),
     ("split types", false, named! { COMM_TYPE_SHARED UNDEFINED }),
     ("orders", false, named! { ORDER_C ORDER_FORTRAN }),
-    ("distributions", false, named! { DISTRIBUTE_NONE DISTRIBUTE_BLOCK DISTRIBUTE_CYCLIC }),
-    ("distribution arguments", false, named! { DISTRIBUTE_DFLT_DARG }),
+    (
+        "distributions",
+        false,
+        named! { DISTRIBUTE_NONE DISTRIBUTE_BLOCK DISTRIBUTE_CYCLIC },
+    ),
+    (
+        "distribution arguments",
+        false,
+        named! { DISTRIBUTE_DFLT_DARG },
+    ),
     (
         "combiners",
         false,
@@ -132,7 +159,11 @@ const GROUPS: &[(&str, bool, &[(&str, i32)])] = &[
             COMBINER_F90_COMPLEX COMBINER_F90_INTEGER COMBINER_RESIZED
         },
     ),
-    ("type classes", false, named! { TYPECLASS_INTEGER TYPECLASS_REAL TYPECLASS_COMPLEX }),
+    (
+        "type classes",
+        false,
+        named! { TYPECLASS_INTEGER TYPECLASS_REAL TYPECLASS_COMPLEX },
+    ),
     ("lock types", false, named! { LOCK_EXCLUSIVE LOCK_SHARED }),
     (
         "window assertions",
@@ -182,7 +213,10 @@ fn c_tables() -> String {
 }
 
 fn write_c_tables(text: &mut String) -> std::fmt::Result {
-    writeln!(text, "const struct {{ int group, standard, native; }} stasis_values[] = {{")?;
+    writeln!(
+        text,
+        "const struct {{ int group, standard, native; }} stasis_values[] = {{"
+    )?;
     for (number, (title, optional, values)) in GROUPS.iter().enumerate() {
         writeln!(text, "/* {title} */")?;
         for (name, standard) in *values {
@@ -191,7 +225,10 @@ fn write_c_tables(text: &mut String) -> std::fmt::Result {
         }
     }
     writeln!(text, "{{-1, 0, 0}}}};\n")?;
-    writeln!(text, "const struct {{ uint32_t kind; uint64_t standard; uintptr_t native; }}")?;
+    writeln!(
+        text,
+        "const struct {{ uint32_t kind; uint64_t standard; uintptr_t native; }}"
+    )?;
     writeln!(text, "    stasis_handles[] = {{")?;
     for (kind, handles) in HANDLES {
         for (name, standard) in *handles {
@@ -201,8 +238,14 @@ fn write_c_tables(text: &mut String) -> std::fmt::Result {
         }
     }
     writeln!(text, "{{UINT32_MAX, 0, 0}}}};\n")?;
-    writeln!(text, "int *stasis_unweighted(void) {{ return MPI_UNWEIGHTED; }}")?;
-    writeln!(text, "int *stasis_weights_empty(void) {{ return MPI_WEIGHTS_EMPTY; }}")
+    writeln!(
+        text,
+        "int *stasis_unweighted(void) {{ return MPI_UNWEIGHTED; }}"
+    )?;
+    writeln!(
+        text,
+        "int *stasis_weights_empty(void) {{ return MPI_WEIGHTS_EMPTY; }}"
+    )
 }
 
 fn write_line(text: &mut String, name: &str, optional: bool, line: &str) -> std::fmt::Result {

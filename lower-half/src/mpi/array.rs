@@ -39,7 +39,10 @@ impl<T> Room<T> {
         if n > SHORT {
             long.resize_with(n, MaybeUninit::uninit);
         }
-        Room { short: [const { MaybeUninit::uninit() }; SHORT], long }
+        Room {
+            short: [const { MaybeUninit::uninit() }; SHORT],
+            long,
+        }
     }
 
     #[inline(always)]
@@ -184,7 +187,9 @@ impl Statuses {
 pub unsafe fn ints(values: *const i32, n: usize, translate: fn(i32) -> i32) -> Vec<i32> {
     let n = if values.is_null() { 0 } else { n };
     // SAFETY: i < n.
-    (0..n).map(|i| translate(unsafe { *values.add(i) })).collect()
+    (0..n)
+        .map(|i| translate(unsafe { *values.add(i) }))
+        .collect()
 }
 
 /// Translates `n` integers where they are.
@@ -221,11 +226,17 @@ impl Text {
     /// # Safety
     /// `buffer` must be valid for writes of `size` bytes.
     pub unsafe fn write_back(&self, buffer: *mut c_char, size: usize) -> i32 {
-        let length = self.0.iter().position(|byte| *byte == 0).unwrap_or(LONGEST_TEXT);
+        let length = self
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(LONGEST_TEXT);
         let length = length.min(size.saturating_sub(1));
         // SAFETY: `length + 1 <= size` bytes are written.
         unsafe {
-            self.0.as_ptr().copy_to_nonoverlapping(buffer.cast(), length);
+            self.0
+                .as_ptr()
+                .copy_to_nonoverlapping(buffer.cast(), length);
             buffer.add(length).write(0);
         }
         length as i32

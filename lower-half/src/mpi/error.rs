@@ -59,10 +59,13 @@ pub fn last_text() -> Vec<u8> {
     let mut text = vec![0_u8; abi::MAX_ERROR_STRING];
     let mut length = 0;
     // SAFETY: no library's MPI_MAX_ERROR_STRING exceeds the standard ABI's.
-    let code = unsafe {
-        mpi_sys::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut length)
+    let code =
+        unsafe { mpi_sys::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &mut length) };
+    let length = if code == NATIVE_SUCCESS {
+        usize::try_from(length).unwrap_or(0)
+    } else {
+        0
     };
-    let length = if code == NATIVE_SUCCESS { usize::try_from(length).unwrap_or(0) } else { 0 };
     text.truncate(length);
     text
 }
@@ -84,8 +87,7 @@ pub fn upper_half_only<T>(name: &str) -> T {
 /// Makes the library return errors of a new communicator.
 pub fn return_errors_of_comm(comm: mpi_sys::MPI_Comm) {
     // SAFETY: the library's own constants.
-    let (null, errors_return) =
-        unsafe { (mpi_sys::RSMPI_COMM_NULL, mpi_sys::RSMPI_ERRORS_RETURN) };
+    let (null, errors_return) = unsafe { (mpi_sys::RSMPI_COMM_NULL, mpi_sys::RSMPI_ERRORS_RETURN) };
     if word(comm) != null.word() {
         // SAFETY: a live communicator. A failure leaves the inherited handler, which is the same.
         unsafe { mpi_sys::MPI_Comm_set_errhandler(comm, errors_return) };

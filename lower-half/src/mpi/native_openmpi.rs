@@ -43,8 +43,13 @@ impl Handle for mpi_sys::MPI_File {
 }
 
 /// A status without content.
-pub const EMPTY_STATUS: MPI_Status =
-    MPI_Status { MPI_SOURCE: 0, MPI_TAG: 0, MPI_ERROR: 0, _cancelled: 0, _ucount: 0 };
+pub const EMPTY_STATUS: MPI_Status = MPI_Status {
+    MPI_SOURCE: 0,
+    MPI_TAG: 0,
+    MPI_ERROR: 0,
+    _cancelled: 0,
+    _ucount: 0,
+};
 
 /// The standard's form of a native status; `error` still is the native code.
 #[inline(always)]

@@ -22,9 +22,8 @@ pub unsafe extern "C" fn MPI_Aint_diff(addr1: isize, addr2: isize) -> isize {
 unsafe fn extent(datatype: usize) -> Result<(isize, isize), i32> {
     let (mut lower_bound, mut extent) = (0, 0);
     // SAFETY: locals; the library checks the datatype.
-    let code = unsafe {
-        mpi_sys::MPI_Type_get_extent(handle(datatype), &mut lower_bound, &mut extent)
-    };
+    let code =
+        unsafe { mpi_sys::MPI_Type_get_extent(handle(datatype), &mut lower_bound, &mut extent) };
     match error::result(code) {
         abi::SUCCESS => Ok((lower_bound as isize, extent as isize)),
         class => Err(class),

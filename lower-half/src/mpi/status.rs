@@ -12,18 +12,27 @@ use super::{error, native};
 /// The standard's form of a native status.
 #[inline(always)]
 pub fn standard(status: &MPI_Status) -> Status {
-    Status { error: abi::SUCCESS, ..native::standard_status(status) }
+    Status {
+        error: abi::SUCCESS,
+        ..native::standard_status(status)
+    }
 }
 
 /// The standard's form of a status whose error field is meant (after MPI_ERR_IN_STATUS).
 pub fn standard_with_error(status: &MPI_Status) -> Status {
     let status = native::standard_status(status);
-    Status { error: error::class(status.error), ..status }
+    Status {
+        error: error::class(status.error),
+        ..status
+    }
 }
 
 /// The native form of a status.
 pub fn native(status: &Status) -> MPI_Status {
-    native::native_status(&Status { error: abi::SUCCESS, ..*status })
+    native::native_status(&Status {
+        error: abi::SUCCESS,
+        ..*status
+    })
 }
 
 /// A status that one call fills, or ignores if the caller passed null.
@@ -36,7 +45,10 @@ impl Out {
     /// For the caller's `wanted`.
     #[inline(always)]
     pub fn new(wanted: *mut Status) -> Self {
-        Out { filled: native::EMPTY_STATUS, wanted }
+        Out {
+            filled: native::EMPTY_STATUS,
+            wanted,
+        }
     }
 
     /// What the native function gets.

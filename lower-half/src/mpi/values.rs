@@ -73,11 +73,15 @@ fn entries(group: Group) -> impl Iterator<Item = &'static Entry> {
 }
 
 fn to_native(group: Group, standard: i32) -> Option<i32> {
-    entries(group).find(|entry| entry.standard == standard).map(|entry| entry.native)
+    entries(group)
+        .find(|entry| entry.standard == standard)
+        .map(|entry| entry.native)
 }
 
 fn to_standard(group: Group, native: i32) -> Option<i32> {
-    entries(group).find(|entry| entry.native == native).map(|entry| entry.standard)
+    entries(group)
+        .find(|entry| entry.native == native)
+        .map(|entry| entry.standard)
 }
 
 /// Functions that translate by the table; values that it does not have stay as they are, so that
@@ -131,7 +135,10 @@ pub fn error_standard(native: i32) -> i32 {
 }
 
 fn bits(group: Group, from: i32, pair: fn(&Entry) -> (i32, i32)) -> i32 {
-    entries(group).map(pair).filter(|(have, _)| from & have != 0).fold(0, |to, (_, bit)| to | bit)
+    entries(group)
+        .map(pair)
+        .filter(|(have, _)| from & have != 0)
+        .fold(0, |to, (_, bit)| to | bit)
 }
 
 fn forward(entry: &Entry) -> (i32, i32) {
@@ -248,7 +255,14 @@ mod tests {
 
     #[test]
     fn special_ranks_and_tags_map_both_ways() {
-        for rank in [abi::ANY_SOURCE, abi::PROC_NULL, abi::ROOT, abi::UNDEFINED, 0, 7] {
+        for rank in [
+            abi::ANY_SOURCE,
+            abi::PROC_NULL,
+            abi::ROOT,
+            abi::UNDEFINED,
+            0,
+            7,
+        ] {
             assert_eq!(rank_standard(rank_native(rank)), rank);
         }
         for tag in [abi::ANY_TAG, 0, 32767] {
@@ -259,7 +273,11 @@ mod tests {
 
     #[test]
     fn constants_map_both_ways() {
-        for level in [abi::THREAD_SINGLE, abi::THREAD_SERIALIZED, abi::THREAD_MULTIPLE] {
+        for level in [
+            abi::THREAD_SINGLE,
+            abi::THREAD_SERIALIZED,
+            abi::THREAD_MULTIPLE,
+        ] {
             assert_eq!(thread_level_standard(thread_level_native(level)), level);
         }
         let there_and_back =
@@ -270,7 +288,12 @@ mod tests {
         for combiner in abi::COMBINER_NAMED..=abi::COMBINER_RESIZED {
             assert_eq!(there_and_back(Group::Combiner, combiner), Some(combiner));
         }
-        for class in [abi::SUCCESS, abi::ERR_TRUNCATE, abi::ERR_IN_STATUS, abi::ERR_WIN] {
+        for class in [
+            abi::SUCCESS,
+            abi::ERR_TRUNCATE,
+            abi::ERR_IN_STATUS,
+            abi::ERR_WIN,
+        ] {
             assert_eq!(error_standard(error_native(class)), class);
         }
         assert_eq!(comparison_standard(0), abi::IDENT);
@@ -287,9 +310,15 @@ mod tests {
 
     #[test]
     fn special_addresses() {
-        assert_eq!(buffer(abi::IN_PLACE as *mut c_void) as usize, native::IN_PLACE);
+        assert_eq!(
+            buffer(abi::IN_PLACE as *mut c_void) as usize,
+            native::IN_PLACE
+        );
         assert!(buffer(std::ptr::null_mut()).is_null());
         assert_eq!(weights(4096 as *mut c_int) as usize, 4096);
-        assert_ne!(weights(abi::UNWEIGHTED as *mut c_int) as usize, abi::UNWEIGHTED);
+        assert_ne!(
+            weights(abi::UNWEIGHTED as *mut c_int) as usize,
+            abi::UNWEIGHTED
+        );
     }
 }

@@ -48,6 +48,8 @@ fn write_function(text: &mut String, function: &Function, body: &str) -> std::fm
 }
 
 fn write_fill(text: &mut String) -> std::fmt::Result {
+    writeln!(text, "/// Hash of the table that this was generated from.")?;
+    writeln!(text, "pub const TABLE_HASH: u64 = {:#x};\n", crate::hash())?;
     writeln!(
         text,
         "/// Writes the address of every adapter into its slot."

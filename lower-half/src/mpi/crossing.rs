@@ -1,0 +1,221 @@
+//! The two ways between the halves that the lower half is to provide: calling a function of the
+//! upper half (user-defined operations, drain, rebuild), and the crossing downwards where
+//! `wrfsbase` may not be used.
+//!
+//! # Safety
+//! Both routines switch the thread pointer and nothing else; offsets are those that `contract`
+//! asserts of the thread block at GS base. No code that uses thread-local storage runs between the
+//! switch and the call. Number 158 is `arch_prctl`, 0x1002 is ARCH_SET_FS; the kernel changes rax,
+//! rcx and r11, so arguments are kept on the stack around it. The stack is 16-byte aligned at each
+//! call.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::Ordering;
+
+use contract::{Gate, ThreadBlock};
+
+core::arch::global_asm!(
+    // (five arguments of the callee, any, the callee): its rax.
+    ".pushsection .text.stasis_upcall,\"ax\",@progbits",
+    ".p2align 4",
+    ".globl stasis_upcall",
+    ".hidden stasis_upcall",
+    ".type stasis_upcall,@function",
+    "stasis_upcall:",
+    "push rbx",
+    "mov rbx, gs:[8]",
+    "mov r11, gs:[16]",
+    "cmp dword ptr gs:[40], 0",
+    "je 2f",
+    "wrfsbase r11",
+    "call r9",
+    "wrfsbase rbx",
+    "pop rbx",
+    "ret",
+    "2:",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push rcx",
+    "push r8",
+    "push r9",
+    "mov edi, 0x1002",
+    "mov rsi, r11",
+    "mov eax, 158",
+    "syscall",
+    "pop r9",
+    "pop r8",
+    "pop rcx",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "call r9",
+    "push rax",
+    "mov edi, 0x1002",
+    "mov rsi, rbx",
+    "mov eax, 158",
+    "syscall",
+    "pop rax",
+    "pop rbx",
+    "ret",
+    ".size stasis_upcall, . - stasis_upcall",
+    // As the end of upper-half's `stasis_cross`: rax is the function, the return address is on the
+    // stack, and it is to return there with the upper thread pointer.
+    ".p2align 4",
+    ".globl stasis_cross_slow",
+    ".hidden stasis_cross_slow",
+    ".type stasis_cross_slow,@function",
+    "stasis_cross_slow:",
+    "pop r11",
+    "mov r10, gs:[24]",
+    "add qword ptr gs:[24], 8",
+    "mov [r10], r11",
+    "push rax",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push rcx",
+    "push r8",
+    "push r9",
+    "mov edi, 0x1002",
+    "mov rsi, gs:[8]",
+    "mov eax, 158",
+    "syscall",
+    "pop r9",
+    "pop r8",
+    "pop rcx",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "pop rax",
+    "call rax",
+    "push rax",
+    "mov edi, 0x1002",
+    "mov rsi, gs:[16]",
+    "mov eax, 158",
+    "syscall",
+    "pop rax",
+    "mov r10, gs:[24]",
+    "push qword ptr [r10 - 8]",
+    "sub qword ptr gs:[24], 8",
+    "ret",
+    ".size stasis_cross_slow, . - stasis_cross_slow",
+    ".popsection",
+);
+
+extern "C" {
+    fn stasis_upcall(a: usize, b: usize, c: usize, d: usize, e: usize, callee: usize) -> usize;
+    fn stasis_cross_slow();
+}
+
+/// Tells the upper half where its slow crossing is.
+pub fn fill(gate: &Gate) {
+    let routine = stasis_cross_slow as *const () as usize;
+    gate.lower.cross_slow.store(routine, Ordering::Relaxed);
+}
+
+/// Whether this thread has a thread block, that is, an upper half.
+fn has_thread_block() -> bool {
+    const ARCH_GET_GS: libc::c_int = 0x1004;
+    let mut block: usize = 0;
+    // SAFETY: stores GS base, which is 0 on threads of the lower half alone, in a local.
+    let result = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_GS, &mut block) };
+    if result != 0 || block == 0 {
+        return false;
+    }
+    // SAFETY: only the loader sets GS base, to the address of a thread block.
+    unsafe { (*(block as *const ThreadBlock)).this == block }
+}
+
+/// Calls a function of the upper half with that half's thread pointer; on a thread without an
+/// upper half, just calls it.
+///
+/// # Safety
+/// `callee` must be an `extern "C"` function of up to five integer or pointer arguments, which are
+/// what it expects.
+pub unsafe fn call_upper(callee: usize, arguments: [usize; 5]) -> usize {
+    type Callee = unsafe extern "C" fn(usize, usize, usize, usize, usize) -> usize;
+    let [a, b, c, d, e] = arguments;
+    if has_thread_block() {
+        // SAFETY: the thread block holds both thread pointers; the rest is this function's
+        // contract.
+        return unsafe { stasis_upcall(a, b, c, d, e, callee) };
+    }
+    // SAFETY: this function's contract.
+    unsafe { core::mem::transmute::<usize, Callee>(callee)(a, b, c, d, e) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn digits(a: usize, b: usize, c: usize, d: usize, e: usize) -> usize {
+        a * 10_000 + b * 1000 + c * 100 + d * 10 + e
+    }
+
+    #[test]
+    fn a_thread_without_upper_half_calls_directly() {
+        // SAFETY: a function of five integers.
+        let result = unsafe { call_upper(digits as *const () as usize, [1, 2, 3, 4, 5]) };
+        assert_eq!(result, 12345);
+    }
+
+    /// Runs `test` with a thread block whose two thread pointers are the thread's own.
+    fn with_thread_block(fsgsbase: u32, test: fn()) {
+        const ARCH_SET_GS: libc::c_int = 0x1001;
+        const ARCH_GET_FS: libc::c_int = 0x1003;
+        let mut fs = 0_usize;
+        // SAFETY: all zero is a valid block.
+        let mut block: Box<ThreadBlock> = Box::new(unsafe { core::mem::zeroed() });
+        // SAFETY: stores FS base in a local.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_FS, &mut fs) };
+        block.this = &raw const *block as usize;
+        block.lower_fs = fs;
+        block.upper_fs = fs;
+        block.side_top = block.side.as_ptr() as usize;
+        block.fsgsbase = fsgsbase;
+        // SAFETY: nothing else uses GS; it is reset before the block goes.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, block.this) };
+        test();
+        assert_eq!(block.side_top, block.side.as_ptr() as usize);
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, 0) };
+    }
+
+    fn upcall() {
+        assert!(has_thread_block());
+        // SAFETY: a function of five integers.
+        let result = unsafe { call_upper(digits as *const () as usize, [9, 8, 7, 6, 5]) };
+        assert_eq!(result, 98765);
+    }
+
+    fn slow_crossing() {
+        let result: usize;
+        // SAFETY: called as `stasis_cross` jumps to it: rax is the function.
+        unsafe {
+            core::arch::asm!(
+                "call {slow}",
+                slow = sym stasis_cross_slow,
+                inlateout("rax") digits as *const () as usize => result,
+                in("rdi") 1, in("rsi") 2, in("rdx") 3, in("rcx") 4, in("r8") 5,
+                clobber_abi("C"),
+            );
+        }
+        assert_eq!(result, 12345);
+    }
+
+    #[test]
+    fn an_upcall_passes_arguments_and_result() {
+        with_thread_block(0, upcall);
+        const HWCAP2_FSGSBASE: u64 = 2;
+        // SAFETY: reads the auxiliary vector.
+        if unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE != 0 {
+            with_thread_block(1, upcall);
+        }
+    }
+
+    #[test]
+    fn the_slow_crossing_passes_arguments_and_result() {
+        with_thread_block(0, slow_crossing);
+    }
+}

@@ -1,0 +1,34 @@
+//! Where the services meet the checkpoint agent, which is not part of this folder.
+
+use std::sync::OnceLock;
+
+/// What the agent does when a service asks for it. Until hooks are set, nothing happens.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// MPI is initialised: connect this rank (rank, number of ranks) to the coordinator.
+    pub connected: fn(u32, u32),
+    /// MPI is about to be finalised.
+    pub finalizing: fn(),
+    /// Clocks or activity changed.
+    pub notify: fn(),
+    /// The target of a clock, as `contract::service::ClockTarget` says.
+    pub clock_target: fn(u64) -> u64,
+}
+
+static HOOKS: OnceLock<Hooks> = OnceLock::new();
+
+/// Sets the hooks, once for the process.
+pub fn set_hooks(hooks: Hooks) {
+    HOOKS.get_or_init(|| hooks);
+}
+
+/// The hooks in force.
+pub(super) fn hooks() -> &'static Hooks {
+    const NONE: Hooks = Hooks {
+        connected: |_, _| {},
+        finalizing: || {},
+        notify: || {},
+        clock_target: |_| 0,
+    };
+    HOOKS.get().unwrap_or(&NONE)
+}

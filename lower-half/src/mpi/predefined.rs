@@ -1,0 +1,95 @@
+//! Words for predefined objects, from the table that the library's C compiler made.
+//!
+//! # Safety
+//! The C table is constant and ends with an entry of kind `u32::MAX`.
+#![allow(unsafe_code)]
+
+use contract::{abi, HandleKind};
+
+/// What [`word`] answers for objects that the library does not have.
+pub const NONE: usize = usize::MAX;
+
+#[repr(C)]
+struct Entry {
+    kind: u32,
+    standard: u64,
+    native: usize,
+}
+
+extern "C" {
+    static stasis_handles: [Entry; 0];
+}
+
+fn find(kind: u32, standard: usize) -> Option<usize> {
+    let mut next = (&raw const stasis_handles).cast::<Entry>();
+    loop {
+        // SAFETY: the loop ends at the table's last entry.
+        let entry = unsafe { &*next };
+        if entry.kind == u32::MAX {
+            return None;
+        }
+        if (entry.kind, entry.standard) == (kind, standard as u64) {
+            return Some(widen(kind, entry.native));
+        }
+        // SAFETY: not the last entry, so there is another.
+        next = unsafe { next.add(1) };
+    }
+}
+
+/// A 32-bit handle that C converted with its sign is made the word that stands for it.
+fn widen(kind: u32, native: usize) -> usize {
+    let is_narrow = size_of::<mpi_sys::MPI_Comm>() == size_of::<u32>();
+    match is_narrow && kind != HandleKind::File as u32 {
+        true => native as u32 as usize,
+        false => native,
+    }
+}
+
+/// The library's handle for a predefined object of the standard ABI, or [`NONE`].
+pub fn word(kind: u32, standard: usize) -> usize {
+    let Some(found) = find(kind, standard) else {
+        return NONE;
+    };
+    // A type that the library was built without may be its null type.
+    let is_datatype = kind == HandleKind::Datatype as u32;
+    let null = abi::datatype::DATATYPE_NULL;
+    match is_datatype && standard != null && Some(found) == find(kind, null) {
+        true => NONE,
+        false => found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::handle::Handle;
+    use super::*;
+
+    #[test]
+    fn knows_the_librarys_objects() {
+        // SAFETY: constants of the library.
+        let (world, int8, max) = unsafe {
+            (
+                mpi_sys::RSMPI_COMM_WORLD,
+                mpi_sys::RSMPI_INT8_T,
+                mpi_sys::RSMPI_MAX,
+            )
+        };
+        assert_eq!(
+            word(HandleKind::Comm as u32, abi::comm::COMM_WORLD),
+            world.word()
+        );
+        assert_eq!(
+            word(HandleKind::Datatype as u32, abi::datatype::INT8_T),
+            int8.word()
+        );
+        assert_eq!(word(HandleKind::Op as u32, abi::op::MAX), max.word());
+        assert_eq!(word(HandleKind::Op as u32, 0x3ff), NONE);
+        for (name, datatype) in abi::datatype::ALL {
+            let known = word(HandleKind::Datatype as u32, *datatype) != NONE;
+            let optional = ["2", "4", "16", "32"]
+                .iter()
+                .any(|size| name.ends_with(size));
+            assert!(known || optional, "{name}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The services of `contract::service`, except those that wait (`wait.rs`).
+//!
+//! # Safety
+//! Called by their stubs alone, with pointers that the upper half vouches for.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::Ordering;
+use std::io::Write;
+
+use contract::service::{self, OpCallback, Service};
+use contract::{abi, gate, Gate};
+
+use super::hooks::hooks;
+use super::{error, op, predefined, wait, world};
+
+/// Writes the address of every service into the gate.
+pub fn fill(gate: &Gate) {
+    // Each is checked against its type in the contract.
+    macro_rules! slot {
+        ($service:ident, $function:path) => {
+            let function: service::$service = $function;
+            let slot = &gate.slots[Service::$service as usize];
+            slot.store(function as *const () as usize, Ordering::Relaxed);
+        };
+    }
+    slot!(Predefined, word_of_predefined);
+    slot!(Init, init);
+    slot!(Finalize, finalize);
+    slot!(Recv, wait::recv);
+    slot!(Probe, wait::probe);
+    slot!(Mprobe, wait::mprobe);
+    slot!(WaitOne, wait::wait_one);
+    slot!(WaitAll, wait::wait_all);
+    slot!(WaitAny, wait::wait_any);
+    slot!(WaitSome, wait::wait_some);
+    slot!(Notify, notify);
+    slot!(ClockTarget, clock_target);
+    slot!(Fatal, fatal);
+    slot!(OpCreate, op_create);
+    slot!(OpRelease, op_release);
+    slot!(Yield, yield_now);
+    slot!(Message, message);
+    slot!(ErrorString, error_string);
+}
+
+unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
+    predefined::word(kind, standard)
+}
+
+unsafe extern "C" fn init(required: i32, provided: *mut i32, tag_ub: *mut i32) -> i32 {
+    let world = match world::initialise(required) {
+        Ok(world) => world,
+        Err(error) => {
+            say(format!("{error:#}").as_bytes());
+            return abi::ERR_OTHER;
+        }
+    };
+    // SAFETY: the caller's, valid for writes.
+    unsafe {
+        *provided = world.thread_level;
+        *tag_ub = world.tag_ub;
+    }
+    world.publish(gate());
+    (hooks().connected)(world.rank, world.size);
+    abi::SUCCESS
+}
+
+unsafe extern "C" fn finalize() -> i32 {
+    (hooks().finalizing)();
+    world::finalize()
+}
+
+unsafe extern "C" fn notify() {
+    (hooks().notify)();
+}
+
+unsafe extern "C" fn clock_target(clock_id: u64) -> u64 {
+    (hooks().clock_target)(clock_id)
+}
+
+unsafe extern "C" fn fatal(text: *const u8, length: usize, exit_code: i32) -> ! {
+    // SAFETY: the caller's text.
+    say(unsafe { std::slice::from_raw_parts(text, length) });
+    world::abort(exit_code)
+}
+
+unsafe extern "C" fn op_create(callback: OpCallback, data: usize, commute: i32) -> usize {
+    op::create(callback, data, commute)
+}
+
+unsafe extern "C" fn op_release(word: usize) {
+    op::release(word);
+}
+
+unsafe extern "C" fn yield_now() {
+    std::thread::yield_now();
+}
+
+unsafe extern "C" fn message(text: *const u8, length: usize) {
+    // SAFETY: the caller's text.
+    say(unsafe { std::slice::from_raw_parts(text, length) });
+}
+
+unsafe extern "C" fn error_string(buf: *mut u8, len: usize) -> usize {
+    let text = error::last_text();
+    let length = text.len().min(len);
+    // SAFETY: `length` bytes of a buffer of `len`.
+    unsafe { text.as_ptr().copy_to_nonoverlapping(buf, length) };
+    length
+}
+
+/// Prints a line on stderr, in one piece so that lines of several ranks do not mix.
+fn say(text: &[u8]) {
+    let mut line = b"stasis: ".to_vec();
+    if let Some(rank) = world::rank() {
+        line.extend_from_slice(format!("rank {rank}: ").as_bytes());
+    }
+    line.extend_from_slice(text.strip_suffix(b"\n").unwrap_or(text));
+    line.push(b'\n');
+    // Nothing can be done, nor said, about a stderr that does not take it.
+    let _ = std::io::stderr().write_all(&line);
+}

@@ -1,0 +1,168 @@
+//! MPI for the lower half's own use: initialising it, and agreeing among all ranks.
+//!
+//! # Safety
+//! Plain calls of MPI functions with locals and slices that live as long as the call.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::ptr::null_mut;
+
+use anyhow::{bail, Context};
+use contract::{abi, Gate};
+
+use super::values::{self, NATIVE_SUCCESS};
+use super::{error, wait};
+
+/// The job, as MPI describes it after initialisation.
+#[derive(Clone, Copy, Debug)]
+pub struct World {
+    /// This process's rank in MPI_COMM_WORLD.
+    pub rank: u32,
+    /// Number of ranks.
+    pub size: u32,
+    /// Thread level that the library provides, as a standard value.
+    pub thread_level: i32,
+    /// The largest tag.
+    pub tag_ub: i32,
+}
+
+impl World {
+    /// Tells the upper half.
+    pub fn publish(&self, gate: &Gate) {
+        gate.lower.rank.store(self.rank, Ordering::Relaxed);
+        gate.lower.size.store(self.size, Ordering::Release);
+    }
+}
+
+/// The rank, for messages; `u32::MAX` before initialisation.
+static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// This process's rank, once MPI is initialised.
+pub fn rank() -> Option<u32> {
+    Some(RANK.load(Ordering::Relaxed)).filter(|rank| *rank != u32::MAX)
+}
+
+fn check(code: c_int, what: &str) -> anyhow::Result<()> {
+    if code == NATIVE_SUCCESS {
+        return Ok(());
+    }
+    let class = error::standard(code);
+    let text = error::last_text();
+    bail!(
+        "{what} failed with error class {class}: {}",
+        String::from_utf8_lossy(&text)
+    )
+}
+
+/// MPI_Init_thread with a standard thread level. Errors on the predefined communicators are
+/// returned from then on.
+pub fn initialise(required: i32) -> anyhow::Result<World> {
+    let (mut provided, mut rank, mut size) = (0, 0, 0);
+    // SAFETY: locals and the library's constants; the error handler is set as soon as can be.
+    unsafe {
+        let required = values::thread_level_native(required);
+        let code = mpi_sys::MPI_Init_thread(null_mut(), null_mut(), required, &mut provided);
+        check(code, "MPI_Init_thread")?;
+        let world = mpi_sys::RSMPI_COMM_WORLD;
+        error::return_errors_of_comm(world);
+        error::return_errors_of_comm(mpi_sys::RSMPI_COMM_SELF);
+        check(mpi_sys::MPI_Comm_rank(world, &mut rank), "MPI_Comm_rank")?;
+        check(mpi_sys::MPI_Comm_size(world, &mut size), "MPI_Comm_size")?;
+    }
+    let rank = u32::try_from(rank).context("MPI gave this process a negative rank")?;
+    RANK.store(rank, Ordering::Relaxed);
+    let size = u32::try_from(size).context("MPI gave the job a negative size")?;
+    wait::set_ranks_here(ranks_here().unwrap_or(size as usize));
+    let thread_level = values::thread_level_standard(provided);
+    Ok(World {
+        rank,
+        size,
+        thread_level,
+        tag_ub: tag_ub(),
+    })
+}
+
+/// Number of ranks on this machine, where the launcher says so (Open MPI, Hydra, Slurm).
+fn ranks_here() -> Option<usize> {
+    [
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "MPI_LOCALNRANKS",
+        "SLURM_NTASKS_PER_NODE",
+    ]
+    .iter()
+    .find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// The largest tag; what the standard guarantees where the library does not tell.
+fn tag_ub() -> i32 {
+    const GUARANTEED: i32 = 32767;
+    let mut value: *mut c_int = null_mut();
+    let mut flag = 0;
+    // SAFETY: the attribute's value is a pointer to an int that lives as long as MPI.
+    unsafe {
+        let key = values::keyval_native(abi::TAG_UB);
+        let to: *mut c_void = (&raw mut value).cast();
+        let world = mpi_sys::RSMPI_COMM_WORLD;
+        let code = mpi_sys::MPI_Comm_get_attr(world, key, to, &mut flag);
+        match code == NATIVE_SUCCESS && flag != 0 && !value.is_null() {
+            true => *value,
+            false => GUARANTEED,
+        }
+    }
+}
+
+/// Sends `bytes` of rank `root` to all ranks.
+pub fn broadcast(bytes: &mut [u8], root: u32) -> anyhow::Result<()> {
+    let count = c_int::try_from(bytes.len()).context("a broadcast of over 2 GiB")?;
+    let root = c_int::try_from(root).context("a rank above the largest int")?;
+    // SAFETY: a buffer of `count` bytes.
+    let code = unsafe {
+        mpi_sys::MPI_Bcast(
+            bytes.as_mut_ptr().cast(),
+            count,
+            mpi_sys::RSMPI_UINT8_T,
+            root,
+            mpi_sys::RSMPI_COMM_WORLD,
+        )
+    };
+    check(code, "MPI_Bcast")
+}
+
+/// The smallest of all ranks' values: ranks agree on something by it.
+pub fn minimum(value: i64) -> anyhow::Result<i64> {
+    let mut smallest = value;
+    // SAFETY: one integer to read and one to write.
+    let code = unsafe {
+        mpi_sys::MPI_Allreduce(
+            (&raw const value).cast(),
+            (&raw mut smallest).cast(),
+            1,
+            mpi_sys::RSMPI_INT64_T,
+            mpi_sys::RSMPI_MIN,
+            mpi_sys::RSMPI_COMM_WORLD,
+        )
+    };
+    check(code, "MPI_Allreduce")?;
+    Ok(smallest)
+}
+
+/// MPI_Finalize.
+pub fn finalize() -> i32 {
+    // SAFETY: called once, by the upper half's MPI_Finalize.
+    error::result(unsafe { mpi_sys::MPI_Finalize() })
+}
+
+/// Ends the job with MPI_Abort if MPI is up, and this process in any case.
+pub fn abort(exit_code: i32) -> ! {
+    let (mut up, mut down) = (0, 0);
+    // SAFETY: allowed at any time; MPI_Abort only where MPI is up.
+    unsafe {
+        mpi_sys::MPI_Initialized(&mut up);
+        mpi_sys::MPI_Finalized(&mut down);
+        if up != 0 && down == 0 {
+            mpi_sys::MPI_Abort(mpi_sys::RSMPI_COMM_WORLD, exit_code);
+        }
+        libc::_exit(exit_code)
+    }
+}
