@@ -39,6 +39,9 @@ impl LowerGroup {
 
 impl Drop for LowerGroup {
     fn drop(&mut self) {
+        if self.word == Group::at(contract::abi::group::GROUP_EMPTY as u32).lower() {
+            return;
+        }
         // SAFETY: made by `of`, and MPI keeps a group alive that an operation still uses.
         unsafe {
             lower::MPI_Group_free(&mut self.word);

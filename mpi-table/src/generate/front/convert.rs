@@ -103,13 +103,18 @@ impl Body {
                     &initial,
                 );
                 self.args.push(format!("{name}_ as _"));
-                if direction != Direction::In {
-                    let write = format!(
+                match direction {
+                    Direction::In => {}
+                    // There may be fewer than there is room for; the rest stays as it is.
+                    Direction::Out => self.success.push(format!(
+                        "for entry in 0..{name}_len {{ let object = *{name}_.add(entry); \
+                         if !object.is_null() {{ \
+                         *{name}.add(entry) = abi::{decode}_out(object); }} }}"
+                    )),
+                    Direction::InOut => self.always.push(format!(
                         "for entry in 0..{name}_len {{ \
                          *{name}.add(entry) = abi::{decode}_out(*{name}_.add(entry)); }}"
-                    );
-                    let (object, success) = (function.class == Class::Local, &mut self.success);
-                    if object { success } else { &mut self.always }.push(write);
+                    )),
                 }
             }
         }
