@@ -18,10 +18,6 @@ use ckpt_image::{Backing, Chunk, Image, Loader, Region};
 
 use crate::error::{RestartError, Result};
 
-/// Memory that the kernel makes ready at once before it is filled: page faults one by one would
-/// cost more than the copying.
-const POPULATE: u64 = 4 << 20;
-
 /// What was mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappedUpper {
@@ -159,19 +155,7 @@ impl Place<'_> {
     }
 
     fn fill(&self, chunks: &[Chunk], loader: &mut Loader<'_>) -> Result<()> {
-        let mut ready = self.region.start;
-        for (index, chunk) in chunks.iter().enumerate() {
-            let end = chunk.address + u64::from(chunk.len);
-            if end > ready {
-                let run = run_end(&chunks[index..]).min(chunk.address + POPULATE);
-                // Older kernels (before 5.14) cannot: then the pages come one by one.
-                let _ = self.madvise(
-                    chunk.address,
-                    run - chunk.address,
-                    libc::MADV_POPULATE_WRITE,
-                );
-                ready = run;
-            }
+        for chunk in chunks {
             // SAFETY: see the head of this file. The slice ends with this iteration.
             let into = unsafe {
                 std::slice::from_raw_parts_mut(chunk.address as *mut u8, chunk.len as usize)
@@ -235,16 +219,4 @@ impl Place<'_> {
                 .to_owned(),
         }
     }
-}
-
-/// End of the memory that the chunks fill without a gap, from the first on.
-fn run_end(chunks: &[Chunk]) -> u64 {
-    let mut end = chunks.first().map_or(0, |chunk| chunk.address);
-    for chunk in chunks {
-        if chunk.address != end {
-            break;
-        }
-        end += u64::from(chunk.len);
-    }
-    end
 }
