@@ -49,7 +49,7 @@ impl Body {
         let name = identifier(param);
         match param.kind {
             kind if kind.is_handle() && crossing => self.word(function, param, &name),
-            kind if kind.is_handle() => self.object(function, param, &name),
+            kind if kind.is_handle() => self.object(param, &name),
             Kind::Status => self.status(function, param, &name),
             Kind::SendBuffer | Kind::RecvBuffer => {
                 self.args.push(format!("abi::buffer({name} as _) as _"));
@@ -70,7 +70,7 @@ impl Body {
     }
 
     /// A handle on its way to the core.
-    fn object(&mut self, function: &Function, param: &Param, name: &str) {
+    fn object(&mut self, param: &Param, name: &str) {
         let (decode, object) = (decoder(param.kind), type_name(param.kind));
         match (&param.array, param.direction) {
             (None, Direction::In) => {
