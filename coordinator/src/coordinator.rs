@@ -100,7 +100,7 @@ pub enum Event {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Send to a rank.
     Send(u32, ToRank),

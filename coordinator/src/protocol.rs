@@ -255,7 +255,7 @@ pub struct Report {
 }
 
 /// How one rank stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankStatus {
     /// Its rank.
     pub rank: u32,
@@ -268,7 +268,7 @@ pub struct RankStatus {
 }
 
 /// How the job stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Status {
     /// Number of ranks.
     pub size: u32,
@@ -285,7 +285,7 @@ pub struct Status {
 }
 
 /// From the coordinator to a tool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToTool {
     /// Something to tell people while they wait.
     Note(String),

@@ -17,6 +17,13 @@
 //! c.left = c.seq; activity = Running; notify if phase != Run
 //! ```
 //!
+//! The activity is the wrapper's alone, also when a checkpoint ends: the next one may begin before a
+//! parked thread has noticed. A clock that a constructor makes gets its target from
+//! `clock_target(id)` and is stored before the constructor's own clock is left. A blocking receive,
+//! probe or wait says `Waiting` while it cannot complete, and a test or probe that found nothing
+//! says so too, since the program may be polling. A constructor over a group that has no clock in
+//! common (MPI_Comm_create_group) makes a clock for itself on entry, with its target.
+//!
 //! A non-blocking collective is "the operation" in its initiation alone. The agent's membarrier
 //! between setting the phase and reading the clocks makes sure that either the agent sees the
 //! increment or the wrapper sees the phase.
@@ -264,13 +271,20 @@ impl Rank {
                 let at_target = |c: &ClockView| {
                     c.left == c.seq && c.left >= targets.get(&c.id).copied().unwrap_or(0)
                 };
+                // A collective that was entered before the intent has not told of itself.
+                let inside = view.clocks.iter().find(|c| c.left != c.seq);
+                let activity = match (&view.activity, inside) {
+                    (Activity::Running, Some(c)) => Activity::Collective { id: c.id },
+                    (activity, _) => activity.clone(),
+                };
                 let reached = view.clocks.iter().all(at_target)
-                    && !matches!(view.activity, Activity::Collective { .. });
+                    && !matches!(activity, Activity::Collective { .. });
+                let (epoch, version) = (self.epoch, *version);
                 let state = State {
-                    epoch: self.epoch,
-                    version: *version,
+                    epoch,
+                    version,
                     reached,
-                    activity: view.activity.clone(),
+                    activity,
                 };
                 // A change of activity alone is told when it has settled: a rank that exchanges
                 // messages all the time would otherwise flood the coordinator.

@@ -1,0 +1,232 @@
+//! The protocol reaches a safe state from anywhere, and no other state is ever cut: random programs
+//! under random interleavings, small programs under all of them, and the two holes of the
+//! published algorithm (design §5), which must hang as published and must not as built.
+
+mod simulator;
+
+use simulator::explore::{everything, random_path};
+use simulator::program::{random, Op, Program, Random};
+use simulator::Variant;
+use stasis_coordinator::coordinator::Parking;
+
+fn barrier(comm: usize) -> Op {
+    Op::Collective { comm, early: false }
+}
+fn send(to: u32) -> Op {
+    Op::Send {
+        to,
+        tag: 0,
+        rendezvous: false,
+    }
+}
+fn recv(from: u32) -> Op {
+    Op::Recv {
+        from: Some(from),
+        tag: 0,
+    }
+}
+
+/// Design §5, first hole: the order of initiations matters per communicator only.
+fn crossed_initiations() -> Program {
+    let start = |a, b| {
+        vec![
+            Op::Initiate {
+                comm: a,
+                request: a,
+            },
+            Op::Initiate {
+                comm: b,
+                request: b,
+            },
+            Op::Wait { request: a },
+            Op::Wait { request: b },
+        ]
+    };
+    Program::new(&[&[0, 1], &[0, 1]], vec![start(0, 1), start(1, 0)])
+}
+
+/// Design §5, second hole: A = 0, B = 1, C = 2; G = {A, C}; H = {B, D}, D = 3.
+fn crossed_message() -> Program {
+    Program::new(
+        &[&[0, 2], &[1, 3]],
+        vec![
+            vec![recv(1), barrier(0)],
+            vec![barrier(1), send(0)],
+            vec![barrier(0)],
+            vec![barrier(1)],
+        ],
+    )
+}
+
+/// The same through a rank that waits, and for a message from just anybody.
+fn crossed_message_through_others() -> Program {
+    Program::new(
+        &[&[0, 2], &[1]],
+        vec![
+            vec![Op::Recv { from: None, tag: 0 }, barrier(0)],
+            vec![barrier(1), barrier(1), send(3)],
+            vec![barrier(0)],
+            vec![recv(1), send(0)],
+        ],
+    )
+}
+
+const PER_GROUP: Variant = Variant {
+    clock_per_group: true,
+    ..Variant::OURS
+};
+const NO_RELEASE: Variant = Variant {
+    parking: Parking::Final,
+    ..Variant::OURS
+};
+const FAILING: Variant = Variant {
+    failures: true,
+    ..Variant::OURS
+};
+
+#[test]
+fn hole_1_a_clock_per_group_hangs() {
+    let found = everything(&crossed_initiations(), PER_GROUP, 1);
+    assert!(found.hang.is_some());
+}
+
+#[test]
+fn hole_1_a_clock_per_communicator_does_not() {
+    let found = everything(&crossed_initiations(), Variant::OURS, 1);
+    assert_eq!((found.hang, found.committed), (None, 1));
+}
+
+#[test]
+fn hole_2_parking_without_release_hangs() {
+    let found = everything(&crossed_message(), NO_RELEASE, 1);
+    assert!(found.hang.is_some());
+}
+
+#[test]
+fn hole_2_with_release_does_not() {
+    let mut seeds = Random(2);
+    for _ in 0..3000 {
+        let world = random_path(&crossed_message(), Variant::OURS, 1, &mut seeds).unwrap();
+        assert_eq!(world.committed, 1);
+    }
+}
+
+#[test]
+fn hole_2_through_other_ranks_and_any_source() {
+    let program = crossed_message_through_others();
+    let mut seeds = Random(3);
+    let mut hangs = 0;
+    for _ in 0..3000 {
+        let world = random_path(&program, Variant::OURS, 1, &mut seeds).unwrap();
+        assert_eq!(world.committed, 1);
+        hangs += u32::from(random_path(&program, NO_RELEASE, 1, &mut seeds).is_err());
+    }
+    assert!(hangs > 0, "the published form must hang on some path");
+}
+
+#[test]
+fn small_programs_under_every_interleaving() {
+    let programs = [
+        // an unreached rank passes a target on its way
+        Program::new(
+            &[&[0, 1]],
+            vec![vec![barrier(0), barrier(0)], vec![barrier(0), barrier(0)]],
+        ),
+        // a rendezvous across the cut
+        Program::new(
+            &[&[0, 1]],
+            vec![
+                vec![
+                    Op::Send {
+                        to: 1,
+                        tag: 0,
+                        rendezvous: true,
+                    },
+                    barrier(0),
+                ],
+                vec![recv(0), barrier(0)],
+            ],
+        ),
+        // a message that a posted receive has matched and that is not completed yet
+        Program::new(
+            &[&[0], &[1]],
+            vec![
+                vec![
+                    Op::Irecv {
+                        from: Some(1),
+                        tag: 5,
+                        request: 1,
+                    },
+                    recv(1),
+                    barrier(0),
+                    Op::Wait { request: 1 },
+                ],
+                vec![
+                    Op::Send {
+                        to: 0,
+                        tag: 5,
+                        rendezvous: false,
+                    },
+                    barrier(1),
+                    send(0),
+                ],
+            ],
+        ),
+    ];
+    for program in &programs {
+        let found = everything(program, Variant::OURS, 1);
+        assert_eq!((found.hang, found.committed), (None, 1));
+        assert!(found.states > 100, "only {} states", found.states);
+    }
+}
+
+fn random_programs(seed: u64, rounds: usize, variant: Variant) -> (u32, u32, u64) {
+    let mut seeds = Random(seed);
+    let (mut committed, mut failed, mut versions) = (0, 0, 0);
+    for round in 0..rounds {
+        let size = 1 + seeds.below(6) as u32;
+        let events = 5 + seeds.below(60);
+        let program = random(size, events, &mut seeds);
+        // The program must be right without checkpoints, or a hang says nothing.
+        random_path(&program, variant, 0, &mut seeds)
+            .unwrap_or_else(|hang| panic!("round {round}: the program itself hangs\n{hang}"));
+        let world = random_path(&program, variant, 3, &mut seeds)
+            .unwrap_or_else(|hang| panic!("round {round}: hangs\n{hang}\n{program:?}"));
+        assert_eq!(world.committed + world.failed, 3);
+        committed += world.committed;
+        failed += world.failed;
+        versions = versions.max(world.versions);
+    }
+    (committed, failed, versions)
+}
+
+#[test]
+fn random_programs_come_to_a_safe_state_and_to_their_end() {
+    let (committed, failed, versions) = random_programs(1, 1500, Variant::OURS);
+    assert_eq!((committed, failed), (4500, 0));
+    assert!(
+        versions > 1,
+        "no target was ever raised: the programs are too tame"
+    );
+}
+
+#[test]
+fn random_programs_go_on_when_checkpoints_fail() {
+    let (committed, failed, _) = random_programs(7, 1000, FAILING);
+    assert!(
+        committed > 0 && failed > 0,
+        "{committed} committed, {failed} failed"
+    );
+}
+
+#[test]
+fn random_programs_hang_with_the_published_variants() {
+    for variant in [PER_GROUP, NO_RELEASE] {
+        let mut seeds = Random(11);
+        let hangs = (0..1500).filter(|_| {
+            let program = random(4, 40, &mut seeds);
+            random_path(&program, variant, 3, &mut seeds).is_err()
+        });
+        assert!(hangs.count() > 0, "{variant:?} never hung");
+    }
+}
