@@ -42,10 +42,15 @@ fn begin(clock: &'static Clock) -> u64 {
     let seq = clock.seq.load(Ordering::Relaxed) + 1;
     clock.seq.store(seq, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
-    if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
+    let pending = gate().phase.load(Ordering::Relaxed) != Phase::Run as u32;
+    if pending {
         hold_back(clock, seq);
     }
     activity::collective(clock.id.load(Ordering::Relaxed));
+    if pending {
+        // SAFETY: a service without arguments.
+        unsafe { service::notify() };
+    }
     seq
 }
 

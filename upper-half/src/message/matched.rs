@@ -71,9 +71,6 @@ fn from_early(entry: Box<Entry>, comm: &'static Comm) -> Result<(&'static Messag
 
 /// Takes a message in hand that the lower half has matched under `word`.
 fn from_below(word: usize, comm: &'static Comm, status: &Status) -> Result<&'static Message, i32> {
-    if status.source == PROC_NULL {
-        return Ok(no_process());
-    }
     counts::received(peer_of(comm, status.source));
     comm.retain();
     let body = MessageBody {
@@ -91,6 +88,9 @@ unsafe fn find(
     tag: i32,
     comm: &'static Comm,
 ) -> Result<Option<(&'static Message, Status)>, i32> {
+    if source == PROC_NULL {
+        return Ok(Some((no_process(), Status::PROC_NULL)));
+    }
     let mut queue = None;
     if unexpected::any() || multiple() {
         let queue = queue.insert(unexpected::queue());
@@ -130,7 +130,7 @@ pub unsafe fn mprobe(
     // SAFETY: a place for a status if it is not null.
     let status = unsafe { status.as_mut() }.unwrap_or(&mut own);
     loop {
-        let found = if unexpected::any() || multiple() {
+        let found = if source == PROC_NULL || unexpected::any() || multiple() {
             // SAFETY: crosses.
             unsafe { find(source, tag, comm) }
         } else {

@@ -62,6 +62,12 @@ pub(crate) fn init(world_size: usize) {
     counts::init(world_size);
 }
 
+/// Whether a non-blocking collective operation is under way: it may use operations and datatypes
+/// that the application has freed.
+pub(crate) fn collectives_pending() -> bool {
+    request::pending().any(|request| request.body.kind.get() == request::Kind::Collective)
+}
+
 /// Why no checkpoint may be taken now, if that is so.
 pub(crate) fn refusal() -> Option<&'static str> {
     if drain::has_failed() {

@@ -9,6 +9,7 @@
 use super::activity::{self, WaitSet};
 use super::sweep::{self, phase};
 use crate::lower::service;
+use crate::sync::Lock;
 use contract::{gate, Clock, Phase};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,6 +43,7 @@ pub(super) unsafe fn until(
     mut look: impl FnMut() -> Look,
     mut waits_for: impl FnMut(&mut WaitSet),
 ) {
+    let mut told = sweep::found();
     loop {
         let phase = phase();
         if phase == Phase::Stop {
@@ -61,16 +63,26 @@ pub(super) unsafe fn until(
         if phase != Phase::Run {
             let mut set = WaitSet::new();
             waits_for(&mut set);
-            if set.show(&gate().activity) {
-                // SAFETY: a service without arguments.
-                unsafe { service::notify() };
-            }
+            let shown = set.show(&gate().activity);
+            // SAFETY: passed on to the caller.
+            unsafe { tell(shown, &mut told) };
         }
-        // SAFETY: as above.
+        // SAFETY: a service without arguments.
         unsafe { service::yield_now() };
     }
     // SAFETY: passed on to the caller.
     unsafe { moving() };
+}
+
+/// Tells the agent if the activity changed, or if counts may have since they were `told`: on them
+/// it depends whether the coordinator sees a message under way.
+unsafe fn tell(changed: bool, told: &mut u64) {
+    let found = sweep::found();
+    if changed || *told != found {
+        *told = found;
+        // SAFETY: a service without arguments.
+        unsafe { service::notify() };
+    }
 }
 
 /// One look at everything under way.
@@ -105,6 +117,8 @@ pub(super) unsafe fn moving() {
 
 /// Tests and probes in a row that found nothing while a checkpoint was pending.
 static POLLS: AtomicU32 = AtomicU32::new(0);
+/// What the agent was told by such polls.
+static TOLD: Lock<u64> = Lock::new(0);
 /// So many make a program that does nothing but poll: it waits, in its own way.
 const POLLS_THAT_WAIT: u32 = 1000;
 
@@ -121,11 +135,10 @@ pub(super) unsafe fn polled(waits_for: impl FnOnce(&mut WaitSet)) {
     }
     let mut set = WaitSet::new();
     waits_for(&mut set);
-    // SAFETY: services without arguments.
+    let shown = set.show(&gate().activity);
+    // SAFETY: passed on to the caller; a service without arguments.
     unsafe {
-        if set.show(&gate().activity) {
-            service::notify();
-        }
+        tell(shown, &mut *TOLD.lock());
         service::yield_now();
     }
 }
@@ -136,13 +149,14 @@ pub(super) unsafe fn polled(waits_for: impl FnOnce(&mut WaitSet)) {
 /// # Safety
 /// Crosses.
 pub(super) unsafe fn before(clock: &'static Clock, seq: u64) {
+    let mut told = sweep::found();
     while phase() == Phase::Approach && seq > clock.target.load(Ordering::Acquire) {
         // SAFETY: passed on to the caller.
         unsafe {
             look_around(Phase::Approach);
-            if activity::show_parked(&gate().activity, clock.id.load(Ordering::Relaxed), seq) {
-                service::notify();
-            }
+            let id = clock.id.load(Ordering::Relaxed);
+            let shown = activity::show_parked(&gate().activity, id, seq);
+            tell(shown, &mut told);
             service::yield_now();
         }
     }

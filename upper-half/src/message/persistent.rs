@@ -13,7 +13,7 @@ use super::{batch, counts, unexpected};
 use crate::lower;
 use crate::object::{Comm, Datatype, Request};
 use crate::sync::multiple;
-use contract::abi::{ERR_COUNT, ERR_REQUEST, SUCCESS};
+use contract::abi::{Status, ERR_COUNT, ERR_REQUEST, PROC_NULL, SUCCESS};
 use core::ffi::c_void;
 
 /// Makes the lower half's persistent request for `request`, whose arguments stand in it.
@@ -128,6 +128,10 @@ unsafe fn start_one(request: &'static Request) -> i32 {
                 counts::unsent(body.peer.get());
             }
             error
+        }
+        Kind::PersistentReceive if body.args.get().peer == PROC_NULL => {
+            request.settle(&Status::PROC_NULL, SUCCESS);
+            SUCCESS
         }
         Kind::PersistentReceive if unexpected::any() || multiple() => {
             let args = body.args.get();

@@ -11,11 +11,14 @@ use super::{batch, unexpected};
 use crate::lower::{self, service};
 use crate::object::Comm;
 use crate::sync::multiple;
-use contract::abi::{Status, SUCCESS};
+use contract::abi::{Status, PROC_NULL, SUCCESS};
 use contract::{Phase, INTERRUPTED};
 
-/// What a probe finds among the early messages.
+/// What a probe finds among the early messages, or of no process.
 fn early(source: i32, tag: i32, comm: &'static Comm) -> Option<Status> {
+    if source == PROC_NULL {
+        return Some(Status::PROC_NULL);
+    }
     if !unexpected::any() {
         return None;
     }

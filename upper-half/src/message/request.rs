@@ -159,6 +159,8 @@ pub struct RequestBody {
     pub(super) entry: Cell<Option<*mut Entry>>,
     pub(super) generalized: Cell<Option<Box<Generalized>>>,
     scratch: Cell<Scratch>,
+    /// Of MPI_Comm_idup: the duplicate, and the word that it gets when the operation is complete.
+    duplicate: Cell<Option<(&'static Comm, usize)>>,
     /// Next in the list of free entries, or of orphans.
     next: Cell<Option<&'static Request>>,
 }
@@ -195,6 +197,7 @@ impl RequestBody {
             entry: Cell::new(None),
             generalized: Cell::new(None),
             scratch: Cell::new(None),
+            duplicate: Cell::new(None),
             next: Cell::new(None),
         }
     }
@@ -275,6 +278,11 @@ impl Request {
         self.body.scratch.set(scratch);
     }
 
+    /// The operation makes a communicator, which may be used under `word` once it is complete.
+    pub(crate) fn completes_duplicate(&'static self, duplicate: &'static Comm, word: usize) {
+        self.body.duplicate.set(Some((duplicate, word)));
+    }
+
     /// The operation ended in the lower half: bookkeeping that is due in any case.
     #[inline]
     pub(super) fn ended(&'static self, status: &Status) {
@@ -297,7 +305,12 @@ impl Request {
                     counts::unsent(body.peer.get());
                 }
             }
-            Kind::Collective | Kind::Latched => drop(body.scratch.take()),
+            Kind::Collective | Kind::Latched => {
+                drop(body.scratch.take());
+                if let Some((duplicate, word)) = body.duplicate.take() {
+                    duplicate.set_lower(word);
+                }
+            }
             Kind::Matched | Kind::Generalized => {}
         }
     }

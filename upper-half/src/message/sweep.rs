@@ -17,9 +17,22 @@ use crate::object::{live_comms, Request};
 use crate::sync::{multiple, Lock};
 use contract::abi::{Status, SUCCESS};
 use contract::{gate, Phase};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 static SWEEP: Lock<()> = Lock::new(());
+
+/// What sweeps have found so far: messages pulled and operations finished.
+static NEWS: AtomicU64 = AtomicU64::new(0);
+
+/// Something was found; counts may have changed with it.
+pub(super) fn news() {
+    NEWS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How much was found so far.
+pub(super) fn found() -> u64 {
+    NEWS.load(Ordering::Relaxed)
+}
 
 /// What the agent wants.
 #[inline(always)]
@@ -109,6 +122,7 @@ unsafe fn one(request: &'static Request) {
             // SAFETY: an active request's word, in no other call.
             let error = unsafe { lower::MPI_Test(&raw mut word, &raw mut flag, &raw mut status) };
             if flag != 0 || error != SUCCESS {
+                news();
                 request.ended(&status);
                 request.settle(&status, error);
             }

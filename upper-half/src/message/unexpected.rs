@@ -4,14 +4,15 @@
 //! whatever a later receive could match there was sent after them.
 //!
 //! A pulled message may still be arriving: the drain waits for its bytes, others look now and then.
+//! To its sender it is received: a synchronous send completes a little earlier than the receiver
+//! asks for it, which only a program could tell that relies on being blocked.
 //!
 //! # Safety
 //! `Entry` owns the memory into which the lower half receives, and does not move it: entries are
 //! boxed, and one is dropped only when its bytes have arrived and were delivered.
 #![allow(unsafe_code)]
 
-use super::counts;
-use super::words;
+use super::{counts, sweep, words};
 use crate::lower;
 use crate::object::{Comm, Datatype};
 use crate::sync::{Guard, Lock};
@@ -48,6 +49,15 @@ pub(super) struct Entry {
     error: i32,
 }
 
+/// Where a message's bytes are. An empty vector's pointer is not null but 1, MPI_IN_PLACE.
+fn address(bytes: *mut u8, length: usize) -> *mut c_void {
+    if length == 0 {
+        core::ptr::null_mut()
+    } else {
+        bytes.cast()
+    }
+}
+
 impl Entry {
     /// Takes the message that the lower half's `message` stands for, of which `status` tells.
     ///
@@ -62,7 +72,7 @@ impl Entry {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(length).map_err(|_| ERR_NO_MEM)?;
         let mut word = 0;
-        let buffer = bytes.as_mut_ptr() as *mut c_void;
+        let buffer = address(bytes.as_mut_ptr(), length);
         // SAFETY: room for `length` bytes, which stays until the receive is finished.
         let error = unsafe {
             words::as_bytes(length, |count, datatype| {
@@ -160,7 +170,7 @@ impl Entry {
         let error = unsafe {
             words::as_bytes(length, |number, bytes| {
                 lower::MPI_Sendrecv(
-                    self.bytes.as_ptr().cast(),
+                    address(self.bytes.as_ptr().cast_mut(), length),
                     number,
                     bytes,
                     0,
@@ -268,6 +278,7 @@ impl Queue {
             // SAFETY: the message was matched just now.
             let entry = unsafe { Entry::pull(comm, &status, &mut message)? };
             counts::received(counts::peer_of(comm, status.source));
+            sweep::news();
             self.entries.push_back(entry);
             QUEUED.store(self.entries.len(), Ordering::Relaxed);
         }
