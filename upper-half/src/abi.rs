@@ -55,10 +55,7 @@ fn as_static(abi: *const Abi) -> &'static Abi {
 
 /// Chooses the application's ABI.
 pub fn set(abi: &'static Abi) {
-    ABI.store(
-        core::ptr::from_ref(abi).cast_mut(),
-        Ordering::Release,
-    );
+    ABI.store(core::ptr::from_ref(abi).cast_mut(), Ordering::Release);
 }
 
 /// Standard values throughout: what unit tests run with.

@@ -12,7 +12,10 @@
 pub mod abi;
 pub mod alloc;
 mod attribute;
+mod clock;
 mod comm;
+mod comm_create;
+mod comm_free;
 mod crossing;
 mod datatype;
 mod environment;
@@ -28,6 +31,7 @@ pub mod message;
 pub mod object;
 mod op;
 mod rebuild;
+mod slices;
 mod start;
 pub mod sync;
 pub mod system;
@@ -45,8 +49,13 @@ pub use wrapper::Wrapper;
 // The functions of MPI, under the names by which the fronts call them.
 pub use attribute::*;
 pub use comm::*;
+pub use comm_create::*;
+pub use comm_free::*;
 pub use datatype::*;
-pub use environment::*;
+pub use environment::{
+    abort, alloc_mem, finalize, finalized, free_mem, init, init_thread, initialized,
+    is_thread_main, pcontrol, query_thread,
+};
 pub use errhandler::*;
 pub use error::*;
 pub use file::*;

@@ -289,7 +289,9 @@ impl<B: Body> Table<B> {
         let entry = core::ptr::from_ref(object).cast_mut();
         // SAFETY: the last reference is gone; the entry came from `write`.
         unsafe {
-            (*entry).this.store(core::ptr::null_mut(), Ordering::Release);
+            (*entry)
+                .this
+                .store(core::ptr::null_mut(), Ordering::Release);
             core::ptr::drop_in_place(&raw mut (*entry).body);
         }
         let mut free = self.free.lock();
@@ -348,9 +350,10 @@ pub fn init() {
     }
 }
 
-/// Calls `f` with every communicator that can carry messages: WORLD, SELF and all dynamic ones,
-/// also those that the application has freed while operations on them are pending.
+/// Every communicator that can carry messages: WORLD, SELF and all dynamic ones, also those that
+/// the application has freed and others not yet, but none that is still being made.
 pub fn live_comms() -> impl Iterator<Item = &'static Comm> {
+    let null = Comm::null().lower();
     [
         contract::abi::comm::COMM_WORLD as u32,
         contract::abi::comm::COMM_SELF as u32,
@@ -358,6 +361,7 @@ pub fn live_comms() -> impl Iterator<Item = &'static Comm> {
     .into_iter()
     .map(Comm::at)
     .chain(CommBody::table().dynamic())
+    .filter(move |comm| comm.lower() != null)
 }
 
 /// Declares the table of a kind inside its `impl Body`.

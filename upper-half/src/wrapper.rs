@@ -75,6 +75,23 @@ fn set_depth(depth: u32) {
     }
 }
 
+/// The calling thread's id, as the application knows it.
+pub(crate) fn thread_id() -> u32 {
+    #[cfg(test)]
+    {
+        0
+    }
+    #[cfg(not(test))]
+    {
+        let id: u32;
+        // SAFETY: see the module's head.
+        unsafe {
+            asm!("mov {0:e}, dword ptr gs:[44]", out(reg) id, options(nostack, readonly));
+        }
+        id
+    }
+}
+
 /// Whether a stop signal came while the thread was in a wrapper.
 #[inline(always)]
 pub fn stop_wanted() -> bool {

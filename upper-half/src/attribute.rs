@@ -1,0 +1,601 @@
+//! Attributes: keyvals with the application's callbacks, and what is cached under them on
+//! communicators, datatypes and windows. All of it lives in the upper half.
+//!
+//! # Safety
+//! Callbacks are called as the C functions that they were registered as. Out parameters are the
+//! application's, as MPI prescribes them.
+#![allow(unsafe_code)]
+#![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
+
+use crate::abi::abi;
+use crate::error::LAST_USED;
+use crate::object::{Comm, Datatype, Win};
+use crate::sync::Lock;
+use crate::wrapper;
+use contract::abi::*;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicI32, Ordering};
+
+/// The first keyval that is not predefined. Fronts pass keyvals from here up as they are.
+pub const FIRST_KEYVAL: i32 = 0x1000;
+
+/// Kind of object that a keyval is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    Comm,
+    Type,
+    Win,
+}
+
+/// Addresses of the application's callbacks (0 where there is none to call).
+#[derive(Clone, Copy)]
+struct Keyval {
+    used_for: For,
+    copy: usize,
+    delete: usize,
+    extra: usize,
+    /// The application's handle, and every attribute cached under it.
+    references: u32,
+    freed: bool,
+}
+
+static KEYVALS: Lock<Vec<Option<Keyval>>> = Lock::new(Vec::new());
+
+/// What is cached on one object, in the order in which it was set.
+pub struct Attributes(Lock<Vec<(i32, usize)>>);
+
+type Copy = unsafe extern "C" fn(usize, i32, usize, usize, *mut usize, *mut i32) -> i32;
+type Delete = unsafe extern "C" fn(usize, i32, usize, usize) -> i32;
+
+fn index(keyval: i32) -> Option<usize> {
+    usize::try_from(keyval.checked_sub(FIRST_KEYVAL)?).ok()
+}
+
+fn look_up(keyval: i32) -> Option<Keyval> {
+    let all = KEYVALS.lock();
+    *all.get(index(keyval)?)?
+}
+
+/// Changes the number of references of a keyval, and drops it with the last.
+fn refer(keyval: i32, change: i32) {
+    let mut all = KEYVALS.lock();
+    let Some(entry) = index(keyval).and_then(|index| all.get_mut(index)) else {
+        return;
+    };
+    if let Some(found) = entry {
+        found.references = found.references.saturating_add_signed(change);
+        if found.references == 0 {
+            *entry = None;
+        }
+    }
+}
+
+fn create(used_for: For, copy: *const c_void, delete: *const c_void, extra: *const c_void) -> i32 {
+    let keyval = Keyval {
+        used_for,
+        copy: copy as usize,
+        delete: delete as usize,
+        extra: extra as usize,
+        references: 1,
+        freed: false,
+    };
+    let mut all = KEYVALS.lock();
+    let at = match all.iter().position(Option::is_none) {
+        Some(at) => at,
+        None => {
+            all.push(None);
+            all.len() - 1
+        }
+    };
+    all[at] = Some(keyval);
+    FIRST_KEYVAL + at as i32
+}
+
+unsafe fn free(used_for: For, keyval: *mut i32) -> i32 {
+    // SAFETY: MPI's contract for an inout parameter.
+    let given = unsafe { *keyval };
+    {
+        let mut all = KEYVALS.lock();
+        let entry = index(given).and_then(|index| all.get_mut(index));
+        match entry {
+            Some(Some(found)) if found.used_for == used_for && !found.freed => found.freed = true,
+            _ => return ERR_KEYVAL,
+        }
+    }
+    refer(given, -1);
+    // SAFETY: as above.
+    unsafe { *keyval = KEYVAL_INVALID };
+    SUCCESS
+}
+
+impl Attributes {
+    /// None cached.
+    pub const fn new() -> Attributes {
+        Attributes(Lock::new(Vec::new()))
+    }
+
+    fn get(&self, keyval: i32) -> Option<usize> {
+        let all = self.0.lock();
+        let found = all.iter().find(|entry| entry.0 == keyval)?;
+        Some(found.1)
+    }
+
+    fn set(&self, keyval: i32, value: usize) {
+        refer(keyval, 1);
+        self.0.lock().push((keyval, value));
+    }
+
+    fn remove(&self, keyval: i32) {
+        self.0.lock().retain(|entry| entry.0 != keyval);
+        refer(keyval, -1);
+    }
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn call_delete(handle: usize, keyval: i32, found: &Keyval, value: usize) -> i32 {
+    if found.delete == 0 {
+        return SUCCESS;
+    }
+    // SAFETY: the application registered it as the delete callback of a keyval.
+    let code = wrapper::outside(|| unsafe {
+        let delete: Delete = core::mem::transmute::<usize, Delete>(found.delete);
+        delete(handle, keyval, value, found.extra)
+    });
+    (abi().error_in)(code)
+}
+
+/// Deletes all attributes of an object that is freed, the last set first. Stops at the first
+/// callback that fails, with its error.
+pub(crate) fn delete(attributes: &Attributes, handle: usize) -> i32 {
+    loop {
+        let last = attributes.0.lock().last().copied();
+        let Some((keyval, value)) = last else {
+            return SUCCESS;
+        };
+        if let Some(found) = look_up(keyval) {
+            let code = call_delete(handle, keyval, &found, value);
+            if code != SUCCESS {
+                return code;
+            }
+        }
+        attributes.remove(keyval);
+    }
+}
+
+/// Copies attributes to a duplicate by their copy callbacks, in the order in which they were set.
+/// `handle` is the original's.
+pub(crate) fn copy(from: &Attributes, to: &Attributes, handle: usize) -> i32 {
+    let all = from.0.lock().clone();
+    for (keyval, value) in all {
+        let Some(found) = look_up(keyval) else {
+            continue;
+        };
+        if found.copy == 0 {
+            continue;
+        }
+        let (mut new, mut flag) = (0usize, 0);
+        // SAFETY: the application registered it as the copy callback of a keyval.
+        let code = wrapper::outside(|| unsafe {
+            let copy: Copy = core::mem::transmute::<usize, Copy>(found.copy);
+            copy(
+                handle,
+                keyval,
+                found.extra,
+                value,
+                &raw mut new,
+                &raw mut flag,
+            )
+        });
+        if code != SUCCESS {
+            return (abi().error_in)(code);
+        }
+        if flag != 0 {
+            to.set(keyval, new);
+        }
+    }
+    SUCCESS
+}
+
+fn set(attributes: &Attributes, used_for: For, handle: usize, keyval: i32, value: usize) -> i32 {
+    let Some(found) = look_up(keyval) else {
+        return ERR_KEYVAL;
+    };
+    if found.used_for != used_for || found.freed {
+        return ERR_KEYVAL;
+    }
+    if let Some(before) = attributes.get(keyval) {
+        let code = call_delete(handle, keyval, &found, before);
+        if code != SUCCESS {
+            return code;
+        }
+        attributes.remove(keyval);
+    }
+    attributes.set(keyval, value);
+    SUCCESS
+}
+
+unsafe fn get(
+    attributes: &Attributes,
+    used_for: For,
+    keyval: i32,
+    value: *mut c_void,
+    flag: *mut i32,
+) -> i32 {
+    match look_up(keyval) {
+        Some(found) if found.used_for == used_for => {}
+        _ => return ERR_KEYVAL,
+    }
+    // SAFETY: MPI's contract: `value` is a `void **`.
+    unsafe { answer(attributes.get(keyval), value, flag) };
+    SUCCESS
+}
+
+/// Stores what was found, as MPI_Comm_get_attr does.
+unsafe fn answer(found: Option<usize>, value: *mut c_void, flag: *mut i32) {
+    // SAFETY: the caller's promise: a `void **` and an `int *`.
+    unsafe {
+        *flag = i32::from(found.is_some());
+        if let Some(found) = found {
+            *value.cast::<usize>() = found;
+        }
+    }
+}
+
+fn delete_one(attributes: &Attributes, used_for: For, handle: usize, keyval: i32) -> i32 {
+    let Some(found) = look_up(keyval) else {
+        return ERR_KEYVAL;
+    };
+    let Some(value) = attributes
+        .get(keyval)
+        .filter(|_| found.used_for == used_for)
+    else {
+        return ERR_KEYVAL;
+    };
+    let code = call_delete(handle, keyval, &found, value);
+    if code == SUCCESS {
+        attributes.remove(keyval);
+    }
+    code
+}
+
+/// Standard values of the predefined attributes of MPI_COMM_WORLD; the application gets their
+/// addresses (fronts exchange those whose values are constants of an ABI).
+pub(crate) struct World {
+    /// MPI_TAG_UB: fixed, so that it never shrinks under another library.
+    pub(crate) tag_ub: AtomicI32,
+    /// MPI_HOST: no process is special.
+    host: AtomicI32,
+    /// MPI_IO: every process can do input and output.
+    io: AtomicI32,
+    /// MPI_WTIME_IS_GLOBAL: clocks are not synchronised.
+    wtime_is_global: AtomicI32,
+    /// MPI_APPNUM.
+    appnum: AtomicI32,
+    /// MPI_UNIVERSE_SIZE.
+    pub(crate) universe_size: AtomicI32,
+}
+
+/// The tag bound that applications see, also where the library below allows more: a restart may
+/// bring one that allows less, down to this.
+pub(crate) const TAG_UB_LIMIT: i32 = (1 << 20) - 1;
+
+pub(crate) static WORLD: World = World {
+    tag_ub: AtomicI32::new(TAG_UB_LIMIT),
+    host: AtomicI32::new(PROC_NULL),
+    io: AtomicI32::new(ANY_SOURCE),
+    wtime_is_global: AtomicI32::new(0),
+    appnum: AtomicI32::new(0),
+    universe_size: AtomicI32::new(0),
+};
+
+/// Address of the value of a predefined attribute.
+fn predefined(keyval: i32) -> Option<usize> {
+    let value = match keyval {
+        TAG_UB => &WORLD.tag_ub,
+        HOST => &WORLD.host,
+        IO => &WORLD.io,
+        WTIME_IS_GLOBAL => &WORLD.wtime_is_global,
+        APPNUM => &WORLD.appnum,
+        LASTUSEDCODE => &LAST_USED,
+        UNIVERSE_SIZE => &WORLD.universe_size,
+        _ => return None,
+    };
+    Some(value.as_ptr() as usize)
+}
+
+/// Settles what depends on the application's ABI and on the job.
+pub(crate) fn init(tag_ub: i32, size: i32) {
+    WORLD
+        .tag_ub
+        .store(tag_ub.min(TAG_UB_LIMIT), Ordering::Relaxed);
+    WORLD.universe_size.store(size, Ordering::Relaxed);
+    let last = (abi().error_out)(LAST_USED.load(Ordering::Relaxed));
+    LAST_USED.store(last, Ordering::Relaxed);
+}
+
+/// MPI_Comm_create_keyval.
+pub unsafe fn comm_create_keyval(
+    copy: *const c_void,
+    delete: *const c_void,
+    keyval: *mut i32,
+    extra: *const c_void,
+) -> i32 {
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { *keyval = create(For::Comm, copy, delete, extra) };
+    SUCCESS
+}
+
+/// MPI_Type_create_keyval.
+pub unsafe fn type_create_keyval(
+    copy: *const c_void,
+    delete: *const c_void,
+    keyval: *mut i32,
+    extra: *const c_void,
+) -> i32 {
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { *keyval = create(For::Type, copy, delete, extra) };
+    SUCCESS
+}
+
+/// MPI_Win_create_keyval.
+pub unsafe fn win_create_keyval(
+    copy: *const c_void,
+    delete: *const c_void,
+    keyval: *mut i32,
+    extra: *const c_void,
+) -> i32 {
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { *keyval = create(For::Win, copy, delete, extra) };
+    SUCCESS
+}
+
+/// MPI_Keyval_create, the deprecated form.
+pub unsafe fn keyval_create(
+    copy: *const c_void,
+    delete: *const c_void,
+    keyval: *mut i32,
+    extra: *const c_void,
+) -> i32 {
+    // SAFETY: passed on.
+    unsafe { comm_create_keyval(copy, delete, keyval, extra) }
+}
+
+/// MPI_Comm_free_keyval.
+pub unsafe fn comm_free_keyval(keyval: *mut i32) -> i32 {
+    // SAFETY: passed on.
+    unsafe { free(For::Comm, keyval) }
+}
+
+/// MPI_Type_free_keyval.
+pub unsafe fn type_free_keyval(keyval: *mut i32) -> i32 {
+    // SAFETY: passed on.
+    unsafe { free(For::Type, keyval) }
+}
+
+/// MPI_Win_free_keyval.
+pub unsafe fn win_free_keyval(keyval: *mut i32) -> i32 {
+    // SAFETY: passed on.
+    unsafe { free(For::Win, keyval) }
+}
+
+/// MPI_Keyval_free, the deprecated form.
+pub unsafe fn keyval_free(keyval: *mut i32) -> i32 {
+    // SAFETY: passed on.
+    unsafe { free(For::Comm, keyval) }
+}
+
+/// MPI_Comm_set_attr.
+pub fn comm_set_attr(comm: &'static Comm, keyval: i32, value: *const c_void) -> i32 {
+    if comm.body.size == 0 {
+        return ERR_COMM;
+    }
+    set(
+        &comm.body.attributes,
+        For::Comm,
+        comm.handle(),
+        keyval,
+        value as usize,
+    )
+}
+
+/// MPI_Comm_get_attr. Predefined attributes are found on every communicator.
+pub unsafe fn comm_get_attr(
+    comm: &'static Comm,
+    keyval: i32,
+    value: *mut c_void,
+    flag: *mut i32,
+) -> i32 {
+    if comm.body.size == 0 {
+        return ERR_COMM;
+    }
+    // SAFETY: passed on.
+    unsafe {
+        if let Some(address) = predefined(keyval) {
+            answer(Some(address), value, flag);
+            return SUCCESS;
+        }
+        get(&comm.body.attributes, For::Comm, keyval, value, flag)
+    }
+}
+
+/// MPI_Comm_delete_attr.
+pub fn comm_delete_attr(comm: &'static Comm, keyval: i32) -> i32 {
+    if comm.body.size == 0 {
+        return ERR_COMM;
+    }
+    delete_one(&comm.body.attributes, For::Comm, comm.handle(), keyval)
+}
+
+/// MPI_Attr_put, the deprecated form.
+pub fn attr_put(comm: &'static Comm, keyval: i32, value: *const c_void) -> i32 {
+    comm_set_attr(comm, keyval, value)
+}
+
+/// MPI_Attr_get, the deprecated form.
+pub unsafe fn attr_get(
+    comm: &'static Comm,
+    keyval: i32,
+    value: *mut c_void,
+    flag: *mut i32,
+) -> i32 {
+    // SAFETY: passed on.
+    unsafe { comm_get_attr(comm, keyval, value, flag) }
+}
+
+/// MPI_Attr_delete, the deprecated form.
+pub fn attr_delete(comm: &'static Comm, keyval: i32) -> i32 {
+    comm_delete_attr(comm, keyval)
+}
+
+/// MPI_Type_set_attr.
+pub fn type_set_attr(datatype: &'static Datatype, keyval: i32, value: *const c_void) -> i32 {
+    if datatype.is_null() {
+        return ERR_TYPE;
+    }
+    let attributes = &datatype.body.attributes;
+    set(
+        attributes,
+        For::Type,
+        datatype.handle(),
+        keyval,
+        value as usize,
+    )
+}
+
+/// MPI_Type_get_attr.
+pub unsafe fn type_get_attr(
+    datatype: &'static Datatype,
+    keyval: i32,
+    value: *mut c_void,
+    flag: *mut i32,
+) -> i32 {
+    if datatype.is_null() {
+        return ERR_TYPE;
+    }
+    // SAFETY: passed on.
+    unsafe { get(&datatype.body.attributes, For::Type, keyval, value, flag) }
+}
+
+/// MPI_Type_delete_attr.
+pub fn type_delete_attr(datatype: &'static Datatype, keyval: i32) -> i32 {
+    if datatype.is_null() {
+        return ERR_TYPE;
+    }
+    delete_one(
+        &datatype.body.attributes,
+        For::Type,
+        datatype.handle(),
+        keyval,
+    )
+}
+
+/// MPI_Win_set_attr.
+pub fn win_set_attr(win: &'static Win, keyval: i32, value: *const c_void) -> i32 {
+    if win.is_null() {
+        return ERR_WIN;
+    }
+    set(
+        &win.body.attributes,
+        For::Win,
+        win.handle(),
+        keyval,
+        value as usize,
+    )
+}
+
+/// MPI_Win_get_attr.
+pub unsafe fn win_get_attr(
+    win: &'static Win,
+    keyval: i32,
+    value: *mut c_void,
+    flag: *mut i32,
+) -> i32 {
+    if win.is_null() {
+        return ERR_WIN;
+    }
+    // SAFETY: passed on. The library below answers for the attributes that it sets itself.
+    unsafe {
+        if (WIN_BASE..=WIN_MODEL).contains(&keyval) {
+            return crate::window::own_attribute(win, keyval, value, flag);
+        }
+        get(&win.body.attributes, For::Win, keyval, value, flag)
+    }
+}
+
+/// MPI_Win_delete_attr.
+pub fn win_delete_attr(win: &'static Win, keyval: i32) -> i32 {
+    if win.is_null() {
+        return ERR_WIN;
+    }
+    delete_one(&win.body.attributes, For::Win, win.handle(), keyval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static DELETED: Lock<Vec<usize>> = Lock::new(Vec::new());
+
+    unsafe extern "C" fn plus_extra(
+        _: usize,
+        _: i32,
+        extra: usize,
+        value: usize,
+        new: *mut usize,
+        flag: *mut i32,
+    ) -> i32 {
+        // SAFETY: the caller's locals.
+        unsafe {
+            *new = value + extra;
+            *flag = 1;
+        }
+        SUCCESS
+    }
+
+    unsafe extern "C" fn note(_: usize, _: i32, value: usize, _: usize) -> i32 {
+        DELETED.lock().push(value);
+        SUCCESS
+    }
+
+    #[test]
+    fn copies_in_order_and_deletes_in_reverse() {
+        let (mut first, mut second, mut uncopied) = (0, 0, 0);
+        let copy = plus_extra as *const c_void;
+        let delete = note as *const c_void;
+        // SAFETY: all pointers are to locals.
+        unsafe {
+            comm_create_keyval(copy, delete, &mut first, 1000 as *const c_void);
+            comm_create_keyval(copy, delete, &mut second, 2000 as *const c_void);
+            comm_create_keyval(core::ptr::null(), delete, &mut uncopied, core::ptr::null());
+        }
+        let (from, to) = (Attributes::new(), Attributes::new());
+        assert_eq!(set(&from, For::Comm, 0, first, 1), SUCCESS);
+        assert_eq!(set(&from, For::Comm, 0, second, 2), SUCCESS);
+        assert_eq!(set(&from, For::Comm, 0, uncopied, 3), SUCCESS);
+        assert_eq!(set(&from, For::Type, 0, first, 4), ERR_KEYVAL);
+        assert_eq!(copy_all(&from, &to), SUCCESS);
+        assert_eq!(to.get(first), Some(1001));
+        assert_eq!(to.get(uncopied), None);
+        // SAFETY: a local. The keyval itself lives while attributes use it.
+        unsafe {
+            assert_eq!(comm_free_keyval(&mut first), SUCCESS);
+            assert_eq!(first, KEYVAL_INVALID);
+        }
+        assert_eq!(delete_all(&to), SUCCESS);
+        assert_eq!(delete_all(&from), SUCCESS);
+        assert_eq!(*DELETED.lock(), [2002, 1001, 3, 2, 1]);
+    }
+
+    fn copy_all(from: &Attributes, to: &Attributes) -> i32 {
+        super::copy(from, to, 0)
+    }
+
+    fn delete_all(attributes: &Attributes) -> i32 {
+        super::delete(attributes, 0)
+    }
+}

@@ -1,0 +1,641 @@
+//! Constructors of communicators. Each is a collective operation over its parent and counts in the
+//! parent's clock; the new communicator's clock is visible before the constructor is marked as left.
+//! MPI_Comm_create_group and MPI_Intercomm_create are collective over the *new* communicator's
+//! members only: they count in its own clock, and wait for each other by messages first, which a
+//! pending checkpoint can look into, so that nobody blocks below for a rank that has parked.
+//!
+//! # Safety
+//! Crossings pass words of live objects and pointers to locals; out parameters are the
+//! application's, as MPI prescribes them.
+#![allow(unsafe_code)]
+#![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
+
+use crate::comm::CommBody;
+use crate::environment::{sync_comm, world_group};
+use crate::id::{self, Hash};
+use crate::message::{collective_begin, collective_end, collective_request};
+use crate::object::{Comm, Datatype, Group, Info, Request};
+use crate::topology::Topology;
+use crate::{attribute, comm_free, group, info, lower, message};
+use contract::abi::*;
+use std::sync::Arc;
+
+/// World ranks of the local or remote group of a lower communicator.
+unsafe fn members_below(word: usize, remote: bool) -> Result<Arc<[u32]>, i32> {
+    let mut group = 0;
+    // SAFETY: see the module's head.
+    unsafe {
+        check(if remote {
+            lower::MPI_Comm_remote_group(word, &raw mut group)
+        } else {
+            lower::MPI_Comm_group(word, &raw mut group)
+        })?;
+        group_below(group)
+    }
+}
+
+/// World ranks of a lower group, which is freed.
+pub(crate) unsafe fn group_below(mut group: usize) -> Result<Arc<[u32]>, i32> {
+    let mut size = 0;
+    // SAFETY: see the module's head.
+    unsafe {
+        check(lower::MPI_Group_size(group, &raw mut size))?;
+        let ranks: Vec<i32> = (0..size).collect();
+        let mut world = vec![0; ranks.len()];
+        check(lower::MPI_Group_translate_ranks(
+            group,
+            size,
+            ranks.as_ptr(),
+            world_group(),
+            world.as_mut_ptr(),
+        ))?;
+        check(lower::MPI_Group_free(&raw mut group))?;
+        world
+            .into_iter()
+            .map(|rank| u32::try_from(rank).map_err(|_| ERR_INTERN))
+            .collect()
+    }
+}
+
+/// A code as a result.
+pub(crate) fn check(code: i32) -> Result<(), i32> {
+    if code == SUCCESS {
+        Ok(())
+    } else {
+        Err(code)
+    }
+}
+
+/// A lower group of world ranks, for one crossing.
+pub(crate) struct LowerGroup(usize);
+
+impl LowerGroup {
+    pub(crate) unsafe fn of(members: &[u32]) -> Result<LowerGroup, i32> {
+        let ranks: Vec<i32> = members.iter().map(|&rank| rank as i32).collect();
+        let mut word = 0;
+        // SAFETY: see the module's head.
+        unsafe {
+            check(lower::MPI_Group_incl(
+                world_group(),
+                ranks.len() as i32,
+                ranks.as_ptr(),
+                &raw mut word,
+            ))?;
+        }
+        Ok(LowerGroup(word))
+    }
+
+    pub(crate) fn word(&self) -> usize {
+        self.0
+    }
+}
+
+impl Drop for LowerGroup {
+    fn drop(&mut self) {
+        // SAFETY: made by `of`; the predefined empty group may not be freed.
+        unsafe {
+            if self.0 != Group::at(contract::abi::group::GROUP_EMPTY as u32).lower() {
+                lower::MPI_Group_free(&raw mut self.0);
+            }
+        }
+    }
+}
+
+/// The two groups of an inter-communicator in an order on which both sides agree: they are disjoint,
+/// so their first members differ.
+pub(crate) fn sides<'a>(local: &'a [u32], remote: &'a [u32]) -> (&'a [u32], &'a [u32]) {
+    if local.first() <= remote.first() {
+        (local, remote)
+    } else {
+        (remote, local)
+    }
+}
+
+fn derive(what: &str, parent: u64, members: &[u32], remote: Option<&[u32]>) -> u64 {
+    let hash = Hash::new(what).add(parent);
+    id::next(match remote {
+        None => hash.ranks(members),
+        Some(remote) => {
+            let (first, second) = sides(members, remote);
+            hash.ranks(first).ranks(second)
+        }
+    })
+}
+
+/// Makes the object of what a constructor over `parent` made below.
+pub(crate) unsafe fn adopt(
+    parent: &'static Comm,
+    what: &str,
+    word: usize,
+    inter: bool,
+    topology: impl FnOnce() -> Result<Option<Topology>, i32>,
+) -> Result<&'static Comm, i32> {
+    if word == Comm::null().lower() {
+        return Ok(Comm::null());
+    }
+    // SAFETY: passed on.
+    unsafe {
+        let members = members_below(word, false)?;
+        let remote = if inter {
+            Some(members_below(word, true)?)
+        } else {
+            None
+        };
+        let id = derive(what, parent.body.id, &members, remote.as_deref());
+        let mut body = CommBody::derived(id, members, remote, &parent.body)?;
+        body.topology = topology()?;
+        Comm::make(word, body)
+    }
+}
+
+/// Runs a constructor that is collective over `parent`: `call` makes the lower communicator.
+pub(crate) unsafe fn construct(
+    parent: &'static Comm,
+    what: &str,
+    inter: bool,
+    call: impl FnOnce(*mut usize) -> i32,
+    topology: impl FnOnce(usize) -> Result<Option<Topology>, i32>,
+) -> Result<&'static Comm, i32> {
+    if parent.body.size == 0 {
+        return Err(ERR_COMM);
+    }
+    // SAFETY: passed on.
+    unsafe { comm_free::sweep() };
+    let token = collective_begin(parent);
+    let mut word = Comm::null().lower();
+    // SAFETY: passed on.
+    let result = check(call(&raw mut word))
+        .and_then(|()| unsafe { adopt(parent, what, word, inter, || topology(word)) });
+    collective_end(token);
+    result
+}
+
+/// Ends a constructor: stores the new communicator or gives the error.
+pub(crate) unsafe fn give(result: Result<&'static Comm, i32>, out: *mut &'static Comm) -> i32 {
+    match result {
+        Ok(made) => {
+            // SAFETY: MPI's contract for an out parameter.
+            unsafe { *out = made };
+            SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// Copies the parent's attributes, by the callbacks of the application, to a duplicate. When one of
+/// them fails the duplicate is freed and the error given.
+unsafe fn with_attributes(
+    parent: &'static Comm,
+    made: &'static Comm,
+) -> Result<&'static Comm, i32> {
+    let handle = parent.handle();
+    match attribute::copy(&parent.body.attributes, &made.body.attributes, handle) {
+        SUCCESS => Ok(made),
+        code => {
+            // SAFETY: nobody but us has the duplicate.
+            unsafe { comm_free::farewell(made) };
+            Err(code)
+        }
+    }
+}
+
+/// MPI_Comm_dup.
+pub unsafe fn comm_dup(comm: &'static Comm, new: *mut &'static Comm) -> i32 {
+    // SAFETY: see the module's head.
+    unsafe {
+        let made = construct(
+            comm,
+            "dup",
+            comm.body.inter,
+            |word| lower::MPI_Comm_dup(comm.lower(), word),
+            |_| Ok(comm.body.topology.clone()),
+        );
+        let made = made.and_then(|made| {
+            made.body.copy_info(comm.body.info());
+            with_attributes(comm, made)
+        });
+        give(made, new)
+    }
+}
+
+/// MPI_Comm_dup_with_info.
+pub unsafe fn comm_dup_with_info(
+    comm: &'static Comm,
+    info: &'static Info,
+    new: *mut &'static Comm,
+) -> i32 {
+    // SAFETY: see the module's head.
+    unsafe {
+        let made = construct(
+            comm,
+            "dup",
+            comm.body.inter,
+            |word| {
+                let info = info::crossing_info(info);
+                lower::MPI_Comm_dup_with_info(comm.lower(), info.word(), word)
+            },
+            |_| Ok(comm.body.topology.clone()),
+        );
+        let made = made.and_then(|made| {
+            made.body.copy_info(info.body.entries());
+            with_attributes(comm, made)
+        });
+        give(made, new)
+    }
+}
+
+/// MPI_Comm_idup. The new communicator gets its word when the request is complete: before that
+/// neither the application nor a drain may use it.
+pub unsafe fn comm_idup(
+    comm: &'static Comm,
+    new: *mut &'static Comm,
+    request: *mut &'static Request,
+) -> i32 {
+    if comm.body.size == 0 {
+        return ERR_COMM;
+    }
+    // SAFETY: see the module's head.
+    unsafe {
+        let token = collective_begin(comm);
+        let (made, word, below) = match start_dup(comm) {
+            Ok(started) => started,
+            Err(code) => {
+                collective_end(token);
+                return code;
+            }
+        };
+        match collective_request(token, below, None) {
+            Ok(handle) => {
+                handle.completes_duplicate(made, word);
+                *request = handle;
+                give(with_attributes(comm, made), new)
+            }
+            Err(code) => code,
+        }
+    }
+}
+
+/// Starts a non-blocking duplication: the duplicate, its word to be, and the request's word.
+unsafe fn start_dup(comm: &'static Comm) -> Result<(&'static Comm, usize, usize), i32> {
+    let members = comm.body.members().clone();
+    let remote = comm.body.remote_members().cloned();
+    let id = derive("dup", comm.body.id, &members, remote.as_deref());
+    let mut body = CommBody::derived(id, members, remote, &comm.body)?;
+    body.topology = comm.body.topology.clone();
+    body.copy_info(comm.body.info());
+    let made = Comm::make(Comm::null().lower(), body)?;
+    let (mut word, mut request) = (Comm::null().lower(), Request::null().lower());
+    // SAFETY: see the module's head. Open MPI and MPICH both write the new handle before they
+    // return.
+    match unsafe { lower::MPI_Comm_idup(comm.lower(), &raw mut word, &raw mut request) } {
+        SUCCESS => Ok((made, word, request)),
+        code => {
+            made.release();
+            Err(code)
+        }
+    }
+}
+
+/// MPI_Comm_split.
+pub unsafe fn comm_split(
+    comm: &'static Comm,
+    color: i32,
+    key: i32,
+    new: *mut &'static Comm,
+) -> i32 {
+    // SAFETY: see the module's head.
+    unsafe {
+        let made = construct(
+            comm,
+            "split",
+            comm.body.inter,
+            |word| lower::MPI_Comm_split(comm.lower(), color, key, word),
+            |_| Ok(None),
+        );
+        give(made, new)
+    }
+}
+
+/// MPI_Comm_split_type. The members stay what they are now, also when a restart places them
+/// differently.
+pub unsafe fn comm_split_type(
+    comm: &'static Comm,
+    split_type: i32,
+    key: i32,
+    info: &'static Info,
+    new: *mut &'static Comm,
+) -> i32 {
+    // SAFETY: see the module's head.
+    unsafe {
+        let made = construct(
+            comm,
+            "split",
+            comm.body.inter,
+            |word| {
+                let info = info::crossing_info(info);
+                lower::MPI_Comm_split_type(comm.lower(), split_type, key, info.word(), word)
+            },
+            |_| Ok(None),
+        );
+        give(made, new)
+    }
+}
+
+/// MPI_Comm_create.
+pub unsafe fn comm_create(
+    comm: &'static Comm,
+    group: &'static Group,
+    new: *mut &'static Comm,
+) -> i32 {
+    if group.is_null() {
+        return ERR_GROUP;
+    }
+    // SAFETY: see the module's head.
+    unsafe {
+        let made = construct(
+            comm,
+            "create",
+            comm.body.inter,
+            |word| match LowerGroup::of(&group.body.ranks) {
+                Ok(group) => lower::MPI_Comm_create(comm.lower(), group.word(), word),
+                Err(code) => code,
+            },
+            |_| Ok(None),
+        );
+        give(made, new)
+    }
+}
+
+/// MPI_Comm_create_group.
+pub unsafe fn comm_create_group(
+    comm: &'static Comm,
+    group: &'static Group,
+    tag: i32,
+    new: *mut &'static Comm,
+) -> i32 {
+    if comm.body.size == 0 || comm.body.inter {
+        return ERR_COMM;
+    }
+    if group.is_null() {
+        return ERR_GROUP;
+    }
+    let members = group.body.ranks.clone();
+    if group::rank_in(&members, group::own_world_rank()).is_none() {
+        // SAFETY: MPI's contract for an out parameter.
+        unsafe { *new = Comm::null() };
+        return SUCCESS;
+    }
+    let id = id::next(
+        Hash::new("create_group")
+            .add(comm.body.id)
+            .add(tag as u64)
+            .ranks(&members),
+    );
+    // SAFETY: see the module's head.
+    unsafe {
+        let body = match CommBody::derived(id, members.clone(), None, &comm.body) {
+            Ok(body) => body,
+            Err(code) => return code,
+        };
+        let made = among(body, &members, |word| match LowerGroup::of(&members) {
+            Ok(group) => lower::MPI_Comm_create_group(comm.lower(), group.word(), tag, word),
+            Err(code) => code,
+        });
+        give(made, new)
+    }
+}
+
+/// Runs a constructor that is collective over the new communicator's members only.
+unsafe fn among(
+    body: CommBody,
+    everyone: &[u32],
+    call: impl FnOnce(*mut usize) -> i32,
+) -> Result<&'static Comm, i32> {
+    let made = Comm::make(Comm::null().lower(), body)?;
+    let token = collective_begin(made);
+    // SAFETY: see the module's head.
+    let result = unsafe {
+        meet(everyone, made.body.id).and_then(|()| {
+            let mut word = Comm::null().lower();
+            check(call(&raw mut word))?;
+            made.set_lower(word);
+            Ok(())
+        })
+    };
+    collective_end(token);
+    match result {
+        Ok(()) => Ok(made),
+        Err(code) => {
+            made.release();
+            Err(code)
+        }
+    }
+}
+
+/// Returns when all of `everyone` (world ranks, the same order for all) have come here for `id`.
+unsafe fn meet(everyone: &[u32], id: u64) -> Result<(), i32> {
+    let own = group::own_world_rank();
+    let Some((&first, rest)) = everyone.split_first() else {
+        return Ok(());
+    };
+    let tag = (id & 0x7fff) as i32;
+    let byte = Datatype::at(datatype::BYTE as u32);
+    let tell = |rank: u32| {
+        // SAFETY: an empty message.
+        check(unsafe { message::send(core::ptr::null(), 0, byte, rank as i32, tag, sync_comm()) })
+    };
+    let hear = |rank: u32| {
+        let mut status = Status::EMPTY;
+        // SAFETY: an empty message.
+        check(unsafe {
+            message::recv(
+                core::ptr::null_mut(),
+                0,
+                byte,
+                rank as i32,
+                tag,
+                sync_comm(),
+                &raw mut status,
+            )
+        })
+    };
+    if own == first {
+        rest.iter().try_for_each(|&rank| hear(rank))?;
+        rest.iter().try_for_each(|&rank| tell(rank))
+    } else {
+        tell(first)?;
+        hear(first)
+    }
+}
+
+/// MPI_Intercomm_create. The leaders exchange their groups over the peer communicator, as the
+/// standard's tag is for, and tell their groups; then all members of both know each other.
+pub unsafe fn intercomm_create(
+    local_comm: &'static Comm,
+    local_leader: i32,
+    peer_comm: &'static Comm,
+    remote_leader: i32,
+    tag: i32,
+    new: *mut &'static Comm,
+) -> i32 {
+    if local_comm.body.size == 0 || local_comm.body.inter {
+        return ERR_COMM;
+    }
+    if local_leader < 0 || local_leader >= local_comm.body.size {
+        return ERR_RANK;
+    }
+    // SAFETY: see the module's head.
+    unsafe {
+        let members = local_comm.body.members();
+        let mut remote = Err(ERR_COMM);
+        if local_comm.body.rank == local_leader {
+            remote = exchange(members, peer_comm, remote_leader, tag);
+        }
+        let token = collective_begin(local_comm);
+        let remote = tell_group(local_comm, local_leader, remote);
+        collective_end(token);
+        give(
+            remote.and_then(|remote| connect(local_comm, remote, tag)),
+            new,
+        )
+    }
+}
+
+/// Makes the inter-communicator once both groups are known to all.
+unsafe fn connect(
+    local_comm: &'static Comm,
+    remote: Vec<u32>,
+    tag: i32,
+) -> Result<&'static Comm, i32> {
+    let members = local_comm.body.members().clone();
+    let (first, second) = sides(&members, &remote);
+    let id = id::next(
+        Hash::new("intercomm")
+            .add(tag as u64)
+            .ranks(first)
+            .ranks(second),
+    );
+    let everyone = [first, second].concat();
+    let &remote_leader = remote.first().ok_or(ERR_COMM)?;
+    let body = CommBody::derived(id, members, Some(Arc::from(remote)), &local_comm.body)?;
+    let below_tag = (id & 0x7fff) as i32;
+    // SAFETY: see the module's head. Below, any member may lead; the first ones do.
+    unsafe {
+        among(body, &everyone, |word| {
+            lower::MPI_Intercomm_create(
+                local_comm.lower(),
+                0,
+                sync_comm().lower(),
+                remote_leader as i32,
+                below_tag,
+                word,
+            )
+        })
+    }
+}
+
+/// Between leaders: gives our group for theirs.
+unsafe fn exchange(
+    members: &[u32],
+    peer_comm: &'static Comm,
+    remote_leader: i32,
+    tag: i32,
+) -> Result<Vec<u32>, i32> {
+    let uint = Datatype::at(datatype::UINT32_T as u32);
+    let swap = |out: &[u32], into: &mut [u32]| {
+        let mut status = Status::EMPTY;
+        // SAFETY: both slices are passed with their lengths.
+        check(unsafe {
+            message::sendrecv(
+                out.as_ptr().cast(),
+                out.len() as i32,
+                uint,
+                remote_leader,
+                tag,
+                into.as_mut_ptr().cast(),
+                into.len() as i32,
+                uint,
+                remote_leader,
+                tag,
+                peer_comm,
+                &raw mut status,
+            )
+        })
+    };
+    let mut length = [0];
+    swap(&[members.len() as u32], &mut length)?;
+    let mut remote = vec![0; length[0] as usize];
+    swap(members, &mut remote)?;
+    Ok(remote)
+}
+
+/// From the leader to its group: the remote group, or the error that kept the leader from it.
+unsafe fn tell_group(
+    comm: &'static Comm,
+    leader: i32,
+    remote: Result<Vec<u32>, i32>,
+) -> Result<Vec<u32>, i32> {
+    let uint = Datatype::at(datatype::UINT32_T as u32);
+    let leads = comm.body.rank == leader;
+    let mut head = match &remote {
+        Ok(remote) => [0, remote.len() as u32],
+        Err(code) => [*code as u32, 0],
+    };
+    // SAFETY: both arrays are passed with their lengths; all members do the same.
+    unsafe {
+        let buffer = head.as_mut_ptr().cast();
+        check(lower::MPI_Bcast(
+            buffer,
+            2,
+            uint.lower(),
+            leader,
+            comm.lower(),
+        ))?;
+        if head[0] != 0 {
+            return Err(head[0] as i32);
+        }
+        let mut all = match remote {
+            Ok(remote) if leads => remote,
+            _ => vec![0; head[1] as usize],
+        };
+        let buffer = all.as_mut_ptr().cast();
+        let length = all.len() as i32;
+        check(lower::MPI_Bcast(
+            buffer,
+            length,
+            uint.lower(),
+            leader,
+            comm.lower(),
+        ))?;
+        Ok(all)
+    }
+}
+
+/// MPI_Intercomm_merge.
+pub unsafe fn intercomm_merge(intercomm: &'static Comm, high: i32, new: *mut &'static Comm) -> i32 {
+    if !intercomm.body.inter {
+        return ERR_COMM;
+    }
+    // SAFETY: see the module's head.
+    unsafe {
+        let made = construct(
+            intercomm,
+            "merge",
+            false,
+            |word| lower::MPI_Intercomm_merge(intercomm.lower(), high, word),
+            |_| Ok(None),
+        );
+        give(made, new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_derive_the_same_id() {
+        let (a, b) = ([4, 1], [2, 3]);
+        assert_eq!(sides(&a, &b), sides(&b, &a));
+    }
+}

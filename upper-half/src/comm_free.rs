@@ -1,0 +1,125 @@
+//! Freeing communicators. The application's MPI_Comm_free is local in practice, and programs rely on
+//! that, so nothing may wait here; but a communicator that one member has freed and another still
+//! uses must survive a restart on both. So a freed one stays until a barrier that every member
+//! starts when it frees, and that nobody waits for, says that all have.
+//!
+//! # Safety
+//! Crossings pass words of live objects and pointers to locals.
+#![allow(unsafe_code)]
+#![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
+
+use crate::object::{Comm, Request};
+use crate::sync::Lock;
+use crate::{attribute, lower};
+use contract::abi::*;
+use core::sync::atomic::Ordering;
+
+/// Communicators that this process has freed and others perhaps not yet.
+static CLOSING: Lock<Vec<&'static Comm>> = Lock::new(Vec::new());
+
+/// How often MPI_Finalize looks whether the last members have freed: programs that never do on some
+/// rank are wrong, but should not hang here.
+const LAST_LOOKS: u32 = 1000;
+
+/// MPI_Comm_free.
+pub unsafe fn comm_free(comm: *mut &'static Comm) -> i32 {
+    // SAFETY: MPI's contract for an inout parameter.
+    let given = unsafe { *comm };
+    if given.is_predefined() {
+        return ERR_COMM;
+    }
+    let code = attribute::delete(&given.body.attributes, given.handle());
+    if code != SUCCESS {
+        return code;
+    }
+    // SAFETY: the application gives its handle up.
+    unsafe {
+        farewell(given);
+        *comm = Comm::null();
+        sweep();
+    }
+    SUCCESS
+}
+
+/// MPI_Comm_disconnect: what it would wait for below is never left to the library there, so it is
+/// the same as MPI_Comm_free.
+pub unsafe fn comm_disconnect(comm: *mut &'static Comm) -> i32 {
+    // SAFETY: passed on.
+    unsafe { comm_free(comm) }
+}
+
+/// Gives up the handle's reference, now or when all members have.
+///
+/// # Safety
+/// Crosses; the handle must not be used any more.
+pub(crate) unsafe fn farewell(comm: &'static Comm) {
+    let body = &comm.body;
+    body.freed.store(true, Ordering::Relaxed);
+    if body.size == 1 && !body.inter {
+        comm.release();
+        return;
+    }
+    // SAFETY: passed on.
+    unsafe { wave(comm) };
+    CLOSING.lock().push(comm);
+}
+
+/// Starts the barrier, also again after a restart.
+///
+/// # Safety
+/// Crosses.
+pub(crate) unsafe fn wave(comm: &'static Comm) {
+    let mut request = Request::null().lower();
+    // SAFETY: a live communicator. If the barrier cannot start, the null request stays: it is
+    // complete, and the communicator goes at once.
+    unsafe { lower::MPI_Ibarrier(comm.lower(), &raw mut request) };
+    comm.body.farewell.store(request, Ordering::Relaxed);
+}
+
+/// Ends the communicators that all members have freed and on which nothing is pending here.
+///
+/// # Safety
+/// Crosses.
+pub(crate) unsafe fn sweep() {
+    let closing = core::mem::take(&mut *CLOSING.lock());
+    for comm in closing {
+        // SAFETY: passed on.
+        if comm.references() == 1 && unsafe { all_have_freed(comm) } {
+            comm.release();
+        } else {
+            CLOSING.lock().push(comm);
+        }
+    }
+}
+
+unsafe fn all_have_freed(comm: &'static Comm) -> bool {
+    let mut request = comm.body.farewell.load(Ordering::Relaxed);
+    let (mut flag, mut status) = (0, Status::EMPTY);
+    // SAFETY: the word is that of the barrier, or null.
+    let code = unsafe { lower::MPI_Test(&raw mut request, &raw mut flag, &raw mut status) };
+    comm.body.farewell.store(request, Ordering::Relaxed);
+    code != SUCCESS || flag != 0
+}
+
+/// Before MPI_Finalize: ends what can be ended.
+///
+/// # Safety
+/// Crosses.
+pub(crate) unsafe fn last_sweeps() {
+    for _ in 0..LAST_LOOKS {
+        // SAFETY: passed on.
+        unsafe { sweep() };
+        if CLOSING.lock().is_empty() {
+            return;
+        }
+        // SAFETY: a service without arguments.
+        unsafe { lower::service::yield_now() };
+    }
+}
+
+/// Forgets communicators that all members have freed, as a restart found out.
+pub(crate) fn forget(gone: &[&'static Comm]) {
+    CLOSING
+        .lock()
+        .retain(|comm| !gone.iter().any(|other| other.index() == comm.index()));
+}

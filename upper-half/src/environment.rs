@@ -1,0 +1,316 @@
+//! Start and end of MPI, and what the process is asked about itself.
+//!
+//! # Safety
+//! Out parameters are the application's, as MPI prescribes them. Bodies of predefined
+//! communicators are replaced while MPI is not initialised yet, when nobody may use them.
+#![allow(unsafe_code)]
+#![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
+
+use crate::comm::CommBody;
+use crate::comm_create::check;
+use crate::lower::{self, service};
+use crate::object::{
+    Body, Comm, Datatype, DatatypeBody, ErrhandlerBody, FileBody, GroupBody, Info, InfoBody,
+    MessageBody, Object, OpBody, RequestBody, WinBody,
+};
+use crate::{attribute, comm_free, datatype, error, id, message, start, sync, wrapper};
+use contract::abi::*;
+use contract::gate;
+use core::ffi::{c_void, CStr};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::alloc::Layout;
+use std::sync::Arc;
+
+/// `gate.mpi_state` before MPI_Init.
+pub(crate) const BEFORE: u32 = 0;
+/// `gate.mpi_state` between MPI_Init and MPI_Finalize.
+pub(crate) const INITIALISED: u32 = 1;
+/// `gate.mpi_state` after MPI_Finalize.
+pub(crate) const FINALISED: u32 = 2;
+
+static PROVIDED: AtomicI32 = AtomicI32::new(THREAD_SINGLE);
+static MAIN_THREAD: AtomicU32 = AtomicU32::new(0);
+
+static INTERNAL_WORLD: AtomicUsize = AtomicUsize::new(0);
+static INTERNAL_SELF: AtomicUsize = AtomicUsize::new(0);
+static WORLD_GROUP: AtomicUsize = AtomicUsize::new(0);
+static SYNC: AtomicPtr<Comm> = AtomicPtr::new(core::ptr::null_mut());
+
+fn state() -> u32 {
+    gate().mpi_state.load(Ordering::Acquire)
+}
+
+/// Word of the duplicate of MPI_COMM_WORLD that the drain uses.
+pub(crate) fn internal_world() -> usize {
+    INTERNAL_WORLD.load(Ordering::Relaxed)
+}
+
+/// Word of the duplicate of MPI_COMM_SELF that the drain uses.
+pub(crate) fn internal_self() -> usize {
+    INTERNAL_SELF.load(Ordering::Relaxed)
+}
+
+/// Word of the group of MPI_COMM_WORLD.
+pub(crate) fn world_group() -> usize {
+    WORLD_GROUP.load(Ordering::Relaxed)
+}
+
+/// A duplicate of MPI_COMM_WORLD whose messages are drained like the application's: constructors
+/// that must wait for each other by messages use it.
+pub(crate) fn sync_comm() -> &'static Comm {
+    // SAFETY: set in MPI_Init to an object that lives for ever.
+    unsafe { &*SYNC.load(Ordering::Acquire) }
+}
+
+/// Asks the lower half for its words of a kind's predefined objects. Those that its library lacks
+/// get the null object's: using one is then an error there.
+fn learn<B: Body>() {
+    let word = |value: usize| {
+        // SAFETY: a service without further conditions.
+        unsafe { service::predefined(B::KIND as u32, value) }
+    };
+    let null = word(B::NULL);
+    for &(_, value) in B::PREDEFINED {
+        let known = word(value);
+        let object = Object::<B>::at(value as u32);
+        object.set_lower(if known == usize::MAX { null } else { known });
+    }
+}
+
+/// Learns the lower words of all predefined objects, in MPI_Init and at every restart.
+///
+/// # Safety
+/// Crosses; MPI must be initialised below.
+pub(crate) unsafe fn learn_predefined() {
+    learn::<CommBody>();
+    learn::<GroupBody>();
+    learn::<DatatypeBody>();
+    learn::<OpBody>();
+    learn::<ErrhandlerBody>();
+    learn::<InfoBody>();
+    learn::<RequestBody>();
+    learn::<MessageBody>();
+    learn::<WinBody>();
+    learn::<FileBody>();
+    let null = Datatype::null().lower();
+    for &(_, value) in DatatypeBody::PREDEFINED {
+        let known = Datatype::at(value as u32);
+        if known.lower() != null {
+            // SAFETY: the datatype has its word.
+            unsafe { datatype::learn_size(known) };
+        }
+    }
+}
+
+/// Makes the communicators that this library uses itself, and gives the word of [`sync_comm`].
+///
+/// # Safety
+/// Crosses; collective over the world.
+pub(crate) unsafe fn make_internal() -> Result<usize, i32> {
+    let world = Comm::at(comm::COMM_WORLD as u32).lower();
+    let own = Comm::at(comm::COMM_SELF as u32).lower();
+    let mut sync = 0;
+    // SAFETY: pointers to a local and to words that nobody else uses now.
+    unsafe {
+        check(lower::MPI_Comm_dup(world, INTERNAL_WORLD.as_ptr()))?;
+        check(lower::MPI_Comm_dup(world, &raw mut sync))?;
+        check(lower::MPI_Comm_dup(own, INTERNAL_SELF.as_ptr()))?;
+        check(lower::MPI_Comm_group(world, WORLD_GROUP.as_ptr()))?;
+    }
+    Ok(sync)
+}
+
+/// Settles all that depends on the world, after the lower half has initialised MPI.
+unsafe fn settle(tag_ub: i32) -> Result<(), i32> {
+    let rank = gate().lower.rank.load(Ordering::Acquire);
+    let size = gate().lower.size.load(Ordering::Acquire);
+    let everyone: Arc<[u32]> = (0..size).collect();
+    let initial = |value: usize, id: u64, members: Arc<[u32]>, name: &CStr| {
+        let body = CommBody::initial(id, members, name)?;
+        // SAFETY: MPI is not initialised yet as far as the application knows.
+        unsafe { CommBody::table().replace(value as u32, body) };
+        Ok::<(), i32>(())
+    };
+    // SAFETY: MPI is initialised below, and every rank is here.
+    unsafe {
+        learn_predefined();
+        initial(
+            comm::COMM_WORLD,
+            id::WORLD,
+            everyone.clone(),
+            c"MPI_COMM_WORLD",
+        )?;
+        initial(
+            comm::COMM_SELF,
+            id::of_self(rank),
+            Arc::from([rank]),
+            c"MPI_COMM_SELF",
+        )?;
+        let word = make_internal()?;
+        let body = CommBody::initial(id::INTERNAL_WORLD, everyone, c"a communicator of Stasis")?;
+        let sync = Comm::make(word, body)?;
+        SYNC.store(core::ptr::from_ref(sync).cast_mut(), Ordering::Release);
+    }
+    attribute::init(tag_ub, size as i32);
+    message::init(size as usize);
+    Ok(())
+}
+
+fn initialise(required: i32) -> Result<i32, i32> {
+    start::require_lower_half();
+    if state() != BEFORE {
+        return Err(ERR_OTHER);
+    }
+    let (mut provided, mut tag_ub) = (THREAD_SINGLE, attribute::TAG_UB_LIMIT);
+    // SAFETY: pointers to locals.
+    unsafe {
+        check(service::init(required, &raw mut provided, &raw mut tag_ub))?;
+        sync::set_multiple(provided == THREAD_MULTIPLE);
+        settle(tag_ub)?;
+    }
+    PROVIDED.store(provided, Ordering::Relaxed);
+    MAIN_THREAD.store(wrapper::thread_id(), Ordering::Relaxed);
+    gate().mpi_state.store(INITIALISED, Ordering::Release);
+    Ok(provided)
+}
+
+/// What a failed initialisation means: there is no communicator yet to raise it on.
+fn cannot_start(code: i32, function: &str) -> i32 {
+    if state() != BEFORE {
+        return code;
+    }
+    let text = error::text_of(code).unwrap_or_default();
+    error::fatal(&format!("{function} failed: {text}"), 1)
+}
+
+/// MPI_Init.
+pub unsafe fn init(_argc: *mut c_void, _argv: *mut c_void) -> i32 {
+    match initialise(THREAD_SINGLE) {
+        Ok(_) => SUCCESS,
+        Err(code) => cannot_start(code, "MPI_Init"),
+    }
+}
+
+/// MPI_Init_thread.
+pub unsafe fn init_thread(
+    _argc: *mut c_void,
+    _argv: *mut c_void,
+    required: i32,
+    provided: *mut i32,
+) -> i32 {
+    match initialise(required) {
+        Ok(level) => {
+            // SAFETY: MPI's contract for an out parameter.
+            unsafe { *provided = level };
+            SUCCESS
+        }
+        Err(code) => cannot_start(code, "MPI_Init_thread"),
+    }
+}
+
+/// MPI_Finalize: like any collective operation, it is not started past a checkpoint's targets.
+pub unsafe fn finalize() -> i32 {
+    if state() != INITIALISED {
+        return ERR_OTHER;
+    }
+    let own = Comm::at(comm::COMM_SELF as u32);
+    let code = attribute::delete(&own.body.attributes, own.handle());
+    if code != SUCCESS {
+        return code;
+    }
+    // SAFETY: crossings; the application makes no MPI call any more.
+    unsafe {
+        comm_free::last_sweeps();
+        let token = message::collective_begin(Comm::at(comm::COMM_WORLD as u32));
+        let code = service::finalize();
+        gate().mpi_state.store(FINALISED, Ordering::Release);
+        message::collective_end(token);
+        code
+    }
+}
+
+/// MPI_Initialized.
+pub unsafe fn initialized(flag: *mut i32) -> i32 {
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { *flag = i32::from(state() != BEFORE) };
+    SUCCESS
+}
+
+/// MPI_Finalized.
+pub unsafe fn finalized(flag: *mut i32) -> i32 {
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { *flag = i32::from(state() == FINALISED) };
+    SUCCESS
+}
+
+/// MPI_Abort.
+pub fn abort(comm: &'static Comm, code: i32) -> i32 {
+    if state() == INITIALISED && comm.body.size != 0 {
+        // SAFETY: a live communicator's word.
+        unsafe { lower::MPI_Abort(comm.lower(), code) };
+    }
+    error::fatal("MPI_Abort was called", if code == 0 { 1 } else { code })
+}
+
+/// MPI_Query_thread.
+pub unsafe fn query_thread(provided: *mut i32) -> i32 {
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { *provided = PROVIDED.load(Ordering::Relaxed) };
+    SUCCESS
+}
+
+/// MPI_Is_thread_main.
+pub unsafe fn is_thread_main(flag: *mut i32) -> i32 {
+    let main = MAIN_THREAD.load(Ordering::Relaxed);
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { *flag = i32::from(main == wrapper::thread_id()) };
+    SUCCESS
+}
+
+/// MPI_Pcontrol: there is no profiling layer to control.
+pub fn pcontrol(_level: i32) -> i32 {
+    SUCCESS
+}
+
+/// Bytes before memory of MPI_Alloc_mem, which hold its size; also its alignment.
+const HEAD: usize = 64;
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.checked_add(HEAD)?, HEAD).ok()
+}
+
+/// MPI_Alloc_mem: memory of the upper half, so that it is saved.
+pub unsafe fn alloc_mem(size: isize, _info: &'static Info, baseptr: *mut c_void) -> i32 {
+    let Ok(bytes) = usize::try_from(size) else {
+        return ERR_ARG;
+    };
+    let Some(layout) = layout(bytes) else {
+        return ERR_NO_MEM;
+    };
+    // SAFETY: the layout is not empty; the head is inside; `baseptr` is a `void **`.
+    unsafe {
+        let start = std::alloc::alloc(layout);
+        if start.is_null() {
+            return ERR_NO_MEM;
+        }
+        start.cast::<usize>().write(bytes);
+        baseptr.cast::<*mut u8>().write(start.add(HEAD));
+    }
+    SUCCESS
+}
+
+/// MPI_Free_mem.
+pub unsafe fn free_mem(base: *const c_void) -> i32 {
+    if base.is_null() {
+        return SUCCESS;
+    }
+    // SAFETY: MPI's contract: memory of MPI_Alloc_mem.
+    unsafe {
+        let start = base.cast_mut().cast::<u8>().sub(HEAD);
+        let Some(layout) = layout(start.cast::<usize>().read()) else {
+            return ERR_BASE;
+        };
+        std::alloc::dealloc(start, layout);
+    }
+    SUCCESS
+}

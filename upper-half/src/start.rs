@@ -1,0 +1,126 @@
+//! Start of the library, when ld.so has loaded a front: the tables, and what the lower half must
+//! know of the upper. A process without a lower half (a program that was linked with the front but
+//! not started by Stasis) is told so at its first call that needs MPI.
+//!
+//! # Safety
+//! The gate is read only where it is mapped. In a process without a lower half nothing else lies
+//! there, so a page run of our own takes its place, and a thread block that is never freed.
+#![allow(unsafe_code)]
+
+use crate::abi::{self, Abi};
+use crate::{error, latch, message, object, rebuild, system};
+use contract::{gate, ThreadBlock, CLOCKS_ADDRESS, CLOCKS_BYTES, GATE_ADDRESS, GATE_BYTES};
+use core::sync::atomic::{AtomicBool, Ordering};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"STASIS\0\0");
+
+static HAS_LOWER_HALF: AtomicBool = AtomicBool::new(false);
+
+/// Whether there is a lower half in this process.
+pub(crate) fn has_lower_half() -> bool {
+    HAS_LOWER_HALF.load(Ordering::Relaxed)
+}
+
+/// Ends the program with an explanation if there is no lower half.
+pub(crate) fn require_lower_half() {
+    if !has_lower_half() {
+        outside();
+    }
+}
+
+/// Where all crossings lead in a process without a lower half.
+extern "C" fn outside() -> ! {
+    error::fatal(
+        "this program was loaded with the MPI library of Stasis, but not started by it; \
+         start it with: mpirun -n RANKS stasis launch PROGRAM",
+        2,
+    )
+}
+
+/// Starts the library for an application of this ABI. To be called by the front's constructor.
+pub fn start(abi: &'static Abi) {
+    let found = system::is_mapped(GATE_ADDRESS) && gate().magic.load(Ordering::Acquire) == MAGIC;
+    if found {
+        HAS_LOWER_HALF.store(true, Ordering::Relaxed);
+        check_versions(abi);
+    } else {
+        stand_alone();
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        error::fatal(&format!("a defect in Stasis's upper half: {panic}"), 3)
+    }));
+    abi::set(abi);
+    object::init();
+    if found {
+        register(abi);
+    }
+}
+
+fn check_versions(abi: &Abi) {
+    let version = gate().version.load(Ordering::Relaxed);
+    if version != contract::VERSION {
+        error::fatal(
+            &format!(
+                "the lower half speaks version {version} of the contract, this library {}: they are \
+                 of different builds; run `cargo xtask setup` again",
+                contract::VERSION
+            ),
+            2,
+        );
+    }
+    let below = gate().lower.table_hash.load(Ordering::Relaxed);
+    if below != abi.table_hash {
+        error::fatal(
+            &format!(
+                "the front for {} and the lower half were generated from different tables of MPI \
+                 functions; run `cargo xtask setup` again",
+                abi.name
+            ),
+            2,
+        );
+    }
+}
+
+fn register(abi: &Abi) {
+    let upper = &gate().upper;
+    upper.table_hash.store(abi.table_hash, Ordering::Relaxed);
+    upper
+        .drain
+        .store(message::drain as *const () as usize, Ordering::Release);
+    upper
+        .rebuild
+        .store(rebuild::rebuild as *const () as usize, Ordering::Release);
+    upper
+        .refusal
+        .store(refusal as *const () as usize, Ordering::Release);
+}
+
+/// The entry point `refusal` of the gate.
+extern "C" fn refusal(buffer: *mut u8, length: usize) -> usize {
+    let Some(text) = latch::refusal() else {
+        return 0;
+    };
+    let n = text.len().min(length);
+    // SAFETY: the lower half passes a buffer of that length.
+    unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), buffer, n) };
+    n
+}
+
+/// Lets the wrappers run far enough to say what is wrong.
+fn stand_alone() {
+    let mapped =
+        system::map_at(GATE_ADDRESS, GATE_BYTES) && system::map_at(CLOCKS_ADDRESS, CLOCKS_BYTES);
+    if !mapped {
+        outside();
+    }
+    gate()
+        .lower
+        .cross_slow
+        .store(outside as *const () as usize, Ordering::Relaxed);
+    // Zero is valid for every field; `fsgsbase` = 0 sends crossings to `cross_slow`.
+    let Some(block) = system::map(size_of::<ThreadBlock>()) else {
+        outside();
+    };
+    // SAFETY: a block of its own, which is never freed.
+    unsafe { system::set_gs(block as usize) };
+}
