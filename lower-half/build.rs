@@ -104,9 +104,12 @@ macro_rules! named {
     };
 }
 
+/// A group of constants: its title, whether it is optional, and the standard's values.
+type Group = (&'static str, bool, &'static [(&'static str, i32)]);
+
 /// Groups of constants, in the order of `values::Group`. Of the optional ones not every library has
 /// every name; their names are macros in all of them, so that the preprocessor can tell.
-const GROUPS: &[(&str, bool, &[(&str, i32)])] = &[
+const GROUPS: &[Group] = &[
     (
         "error classes",
         true,

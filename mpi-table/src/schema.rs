@@ -324,3 +324,11 @@ pub(crate) fn spelled<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
         .find(|(known, _)| *known == name)
         .map(|(_, value)| *value)
 }
+
+/// How `table` spells `value`.
+pub(crate) fn spelled_as<T: PartialEq>(table: &[(&'static str, T)], value: T) -> &'static str {
+    table
+        .iter()
+        .find(|(_, known)| *known == value)
+        .map_or("", |(name, _)| name)
+}

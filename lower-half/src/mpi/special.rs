@@ -25,7 +25,7 @@ unsafe fn extent(datatype: usize) -> Result<(isize, isize), i32> {
     let code =
         unsafe { mpi_sys::MPI_Type_get_extent(handle(datatype), &mut lower_bound, &mut extent) };
     match error::result(code) {
-        abi::SUCCESS => Ok((lower_bound as isize, extent as isize)),
+        abi::SUCCESS => Ok((lower_bound as _, extent as _)),
         class => Err(class),
     }
 }

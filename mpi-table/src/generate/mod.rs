@@ -2,10 +2,12 @@
 //! include it.
 
 mod adapter;
+mod coverage;
 mod front;
 mod lower_type;
 mod stubs;
 
 pub use adapter::adapter;
+pub use coverage::coverage;
 pub use front::front;
 pub use stubs::stubs;
