@@ -3,6 +3,7 @@
 //! outputs need more than a translation of their own type.
 
 mod attribute;
+mod contents;
 mod convert;
 mod group;
 mod length;
@@ -10,6 +11,7 @@ mod scratch;
 mod translate;
 
 pub use attribute::{attribute_out, AttributeValues};
+pub use contents::contents_out;
 pub use convert::{f2c, keep_error, map_in_place};
 pub use group::LowerGroup;
 pub use length::{collective_size, entries, neighbours};

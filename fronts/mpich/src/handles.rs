@@ -266,20 +266,3 @@ pub fn index_of(kind: HandleKind, handle: usize) -> u32 {
         HandleKind::File => crate::abi::file(handle).index(),
     }
 }
-
-/// The Fortran INTEGER of an object: the handle itself, but for files.
-pub fn fint_of(kind: HandleKind, index: u32) -> i32 {
-    match kind {
-        HandleKind::File => index as i32,
-        kind => handle_of(kind, index, core::ptr::null()) as i32,
-    }
-}
-
-/// The index of the object that a Fortran INTEGER names.
-pub fn index_of_fint(kind: HandleKind, fortran: i32) -> u32 {
-    let handle = match kind {
-        HandleKind::File => crate::abi::file_f2c(fortran),
-        _ => fortran as usize,
-    };
-    index_of(kind, handle)
-}

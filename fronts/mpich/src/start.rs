@@ -21,12 +21,6 @@ static ABI: Abi = Abi {
     status_out: abi::write_status,
     status_in: abi::read_status,
     keyval_out: abi::keyval_out,
-    rank_out: abi::rank_out,
-    order_out: abi::order_out,
-    distribution_out: abi::distribution_out,
-    distribution_arg_out: abi::distribution_arg_out,
-    fint_of: handles::fint_of,
-    index_of_fint: handles::index_of_fint,
 };
 
 extern "C" fn start() {

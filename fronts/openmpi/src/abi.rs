@@ -245,6 +245,8 @@ pub fn keyval_out(keyval: i32) -> i32 {
 
 /// What predefined attributes point to.
 pub static ATTRIBUTE_VALUES: AttributeValues = AttributeValues {
+    proc_null: PROC_NULL,
+    any_source: ANY_SOURCE,
     flavors: [1, 2, 3, 4],
     models: [0, 1],
 };

@@ -7,7 +7,6 @@
 #![allow(unsafe_code)]
 
 use contract::HandleKind;
-use stasis_front_common as common;
 use upper_half::object::{
     Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Win,
 };
@@ -28,12 +27,6 @@ static ABI: Abi = Abi {
     status_out: abi::write_status,
     status_in: abi::read_status,
     keyval_out: abi::keyval_out,
-    rank_out: abi::rank_out,
-    order_out: abi::order_out,
-    distribution_out: abi::distribution_out,
-    distribution_arg_out: abi::distribution_arg_out,
-    fint_of: |_, index| index as i32,
-    index_of_fint,
 };
 
 /// The symbol of a predefined object; any other object's own address.
@@ -67,16 +60,6 @@ fn index_of(kind: HandleKind, handle: usize) -> u32 {
         ($object:ident, $decode:ident) => {
             abi::$decode(handle).index()
         };
-    }
-    of_kind!(kind, index)
-}
-
-fn index_of_fint(kind: HandleKind, fortran: i32) -> u32 {
-    macro_rules! index {
-        ($object:ident, $decode:ident) => {{
-            let object: &'static $object = common::f2c(fortran);
-            object.index()
-        }};
     }
     of_kind!(kind, index)
 }

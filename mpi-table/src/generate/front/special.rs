@@ -2,7 +2,7 @@
 
 use super::convert::{decoder, Body};
 use crate::generate::lower_type::identifier;
-use crate::{Function, Returns};
+use crate::{Function, Kind, Returns};
 
 /// The whole body of a function that is served by neither the core nor a crossing.
 pub fn body(function: &Function) -> Option<Vec<String>> {
@@ -42,12 +42,24 @@ pub fn body(function: &Function) -> Option<Vec<String>> {
 
 /// Adds outputs that need more than a translation of their own type.
 pub fn outputs(function: &Function, body: &mut Body) {
-    if function.name == "MPI_Win_get_attr" {
-        body.success.push(
-            "if *flag != 0 { common::attribute_out(abi::keyval_in(win_keyval), \
-             attribute_val.cast(), &abi::ATTRIBUTE_VALUES); }"
+    match function.name.as_str() {
+        "MPI_Type_get_contents" => body.success.push(
+            "common::contents_out(datatype_, array_of_integers, abi::order_out, \
+             abi::distribution_out, abi::distribution_arg_out);"
                 .to_owned(),
-        );
+        ),
+        "MPI_Comm_get_attr" | "MPI_Attr_get" | "MPI_Win_get_attr" => {
+            let keyval = function
+                .params
+                .iter()
+                .find(|param| param.kind == Kind::Keyval);
+            let keyval = keyval.map(identifier).unwrap_or_default();
+            body.success.push(format!(
+                "if *flag != 0 {{ common::attribute_out(abi::keyval_in({keyval}), \
+                 attribute_val.cast(), &abi::ATTRIBUTE_VALUES); }}"
+            ));
+        }
+        _ => {}
     }
 }
 
