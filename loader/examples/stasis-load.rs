@@ -1,0 +1,232 @@
+//! Loads and runs one program as an upper half, without any MPI: for the loader's tests.
+//!
+//! ```text
+//! stasis-load run [--stops N] [--every MS] [--dump FILE [--after MS] [--go-on]]
+//!                 [--redirect NAME=FILE] [--jobs] PROGRAM ARGS...
+//! stasis-load restore [--dump FILE ...] FILE
+//! ```
+//! `--stops` stops and resumes all threads that often; `--dump` writes the memory below 16 TiB and
+//! the process state to a plain file and ends, or goes on with `--go-on`; `restore` continues it.
+//! `--jobs` runs a job on the initial thread at each stop.
+//!
+//! # Safety
+//! Reads the whole upper half while it is stopped, and maps it in a fresh process where nothing
+//! else is.
+#![allow(unsafe_code)]
+
+use anyhow::{bail, ensure, Context, Result};
+use serde::{Deserialize, Serialize};
+use stasis_loader as loader;
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const ARENA_END: usize = 16 << 40;
+const PAGE: usize = 4096;
+
+#[derive(Default)]
+struct Options {
+    stops: u32,
+    every: Duration,
+    dump: Option<PathBuf>,
+    after: Duration,
+    go_on: bool,
+    jobs: bool,
+    redirects: Vec<(String, PathBuf)>,
+    rest: Vec<OsString>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    state: loader::ProcessState,
+    regions: Vec<Region>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Region {
+    start: usize,
+    end: usize,
+    perms: String,
+    /// Runs of pages that are not all zero: first page, number of pages.
+    runs: Vec<(usize, usize)>,
+}
+
+fn options(mut args: std::env::ArgsOs) -> Result<Options> {
+    let mut options = Options { every: Duration::from_millis(5), ..Options::default() };
+    let millis = |v: Option<OsString>| -> Result<Duration> {
+        let text = v.context("a number is missing")?.into_string().unwrap_or_default();
+        Ok(Duration::from_millis(text.parse()?))
+    };
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("--stops") => options.stops = millis(args.next())?.as_millis() as u32,
+            Some("--every") => options.every = millis(args.next())?,
+            Some("--after") => options.after = millis(args.next())?,
+            Some("--dump") => options.dump = Some(args.next().context("a file is missing")?.into()),
+            Some("--go-on") => options.go_on = true,
+            Some("--jobs") => options.jobs = true,
+            Some("--redirect") => {
+                let text = args.next().context("NAME=FILE is missing")?.into_string();
+                let text = text.unwrap_or_default();
+                let (name, file) = text.split_once('=').context("NAME=FILE is meant")?;
+                options.redirects.push((name.to_owned(), file.into()));
+            }
+            _ => {
+                options.rest.push(arg);
+                options.rest.extend(args);
+                break;
+            }
+        }
+    }
+    Ok(options)
+}
+
+fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
+    let state = loader::capture(stopped)?;
+    let mut regions = Vec::new();
+    for m in loader::read_maps()?.into_iter().filter(|m| m.end <= ARENA_END) {
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        if m.perms.starts_with('r') {
+            for page in (m.start..m.end).step_by(PAGE) {
+                // SAFETY: a readable page of the stopped upper half.
+                let bytes = unsafe { std::slice::from_raw_parts(page as *const u64, PAGE / 8) };
+                if bytes.iter().all(|&w| w == 0) {
+                    continue;
+                }
+                match runs.last_mut() {
+                    Some((first, n)) if *first + *n * PAGE == page => *n += 1,
+                    _ => runs.push((page, 1)),
+                }
+            }
+        }
+        regions.push(Region { start: m.start, end: m.end, perms: m.perms, runs });
+    }
+    let header = serde_json::to_vec(&Header { state, regions })?;
+    let mut out = BufWriter::new(File::create(path)?);
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    let header: Header = serde_json::from_slice(&header)?;
+    for (start, pages) in header.regions.iter().flat_map(|r| &r.runs) {
+        // SAFETY: as above.
+        out.write_all(unsafe { std::slice::from_raw_parts(*start as *const u8, pages * PAGE) })?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn agent(options: Options) {
+    std::thread::sleep(options.after);
+    let mut times = Vec::new();
+    for n in 0..options.stops {
+        std::thread::sleep(options.every);
+        let begun = Instant::now();
+        match loader::stop_all() {
+            Ok(stopped) => {
+                times.push(begun.elapsed());
+                if options.jobs {
+                    let done = stopped.run_on_main(|| n + 1);
+                    assert_eq!(done, n + 1);
+                }
+                stopped.resume();
+            }
+            Err(error) => {
+                eprintln!("stasis-load: {error}");
+                std::process::exit(3);
+            }
+        }
+    }
+    if options.stops > 0 {
+        times.sort();
+        eprintln!(
+            "stasis-load: {} stops, median {:?}, max {:?}",
+            times.len(),
+            times[times.len() / 2],
+            times[times.len() - 1]
+        );
+    }
+    if let Some(path) = &options.dump {
+        let written = loader::stop_all().map_err(anyhow::Error::from).and_then(|stopped| {
+            dump(path, &stopped)?;
+            if options.go_on {
+                stopped.resume();
+            } else {
+                std::process::exit(0);
+            }
+            Ok(())
+        });
+        if let Err(error) = written {
+            eprintln!("stasis-load: {error:#}");
+            std::process::exit(4);
+        }
+    }
+}
+
+fn run(mut options: Options) -> Result<()> {
+    ensure!(!options.rest.is_empty(), "no program given");
+    let program = options.rest.remove(0);
+    let args = std::mem::take(&mut options.rest);
+    let redirects: Vec<(&str, &Path)> =
+        options.redirects.iter().map(|(n, p)| (n.as_str(), p.as_path())).collect();
+    loader::set_redirects(&redirects);
+    let own = std::env::current_exe()?.into_os_string().into_vec();
+    loader::set_exec_hook(vec![CString::new(own)?, c"run".to_owned()]);
+    let env: Vec<_> = std::env::vars_os().collect();
+    let program = loader::prepare(&program, &args, &env)?;
+    if options.stops > 0 || options.dump.is_some() {
+        loader::spawn_lower("agent", move || agent(options))?;
+    }
+    program.run()
+}
+
+fn restore(options: Options) -> Result<()> {
+    let path = options.rest.first().context("no file given")?.clone();
+    let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let mut len = [0; 8];
+    file.read_exact(&mut len)?;
+    let mut header = vec![0; u64::from_le_bytes(len) as usize];
+    file.read_exact(&mut header)?;
+    let header: Header = serde_json::from_slice(&header)?;
+    loader::reserve_fds(&header.state)?;
+    let bit = |perms: &str, c: char, flag| if perms.contains(c) { flag } else { 0 };
+    for region in &header.regions {
+        let len = region.end - region.start;
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: NOREPLACE; the memory read into was mapped just now.
+        unsafe {
+            let at = libc::mmap(region.start as *mut _, len, prot, flags, -1, 0);
+            if at as usize != region.start {
+                bail!("cannot map {:#x}: {}", region.start, std::io::Error::last_os_error());
+            }
+            for (start, pages) in &region.runs {
+                let bytes = std::slice::from_raw_parts_mut(*start as *mut u8, pages * PAGE);
+                file.read_exact(bytes)?;
+            }
+            let prot = bit(&region.perms, 'r', libc::PROT_READ)
+                | bit(&region.perms, 'w', libc::PROT_WRITE)
+                | bit(&region.perms, 'x', libc::PROT_EXEC);
+            libc::mprotect(region.start as *mut _, len, prot);
+        }
+    }
+    let restored = loader::restore(header.state)?;
+    if options.stops > 0 || options.dump.is_some() {
+        loader::spawn_lower("agent", move || agent(options))?;
+    }
+    restored.go(|| ())
+}
+
+fn main() -> Result<()> {
+    loader::check_address_space()?;
+    let mut args = std::env::args_os();
+    args.next();
+    let command = args.next().unwrap_or_default();
+    let options = options(args)?;
+    match command.to_str() {
+        Some("run") => run(options),
+        Some("restore") => restore(options),
+        _ => bail!("usage: stasis-load run|restore ..."),
+    }
+}

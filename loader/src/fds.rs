@@ -1,0 +1,72 @@
+//! Which file descriptors belong to the upper half.
+//!
+//! Both halves share one table of descriptors. The application may only close or replace its own;
+//! for it the lower half's do not exist (EBADF), so `closefrom` and the like do not cut the MPI
+//! library off.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+const LIMIT: usize = 1 << 20;
+static OWNED: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];
+
+fn place(fd: i32) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok().filter(|&fd| fd < LIMIT)?;
+    Some((&OWNED[fd / 64], 1 << (fd % 64)))
+}
+
+/// Whether the application owns it. Numbers beyond the table count as the application's.
+pub fn is_owned(fd: i32) -> bool {
+    place(fd).is_none_or(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+}
+
+/// The application owns it from now on.
+pub fn own(fd: i32) {
+    if let Some((word, bit)) = place(fd) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// The application owns it no longer.
+pub fn disown(fd: i32) {
+    if let Some((word, bit)) = place(fd) {
+        word.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+/// All owned numbers from `first` to `last`.
+pub fn owned(first: i32, last: i32) -> impl Iterator<Item = i32> {
+    let last = last.min(LIMIT as i32 - 1);
+    let mut at = first.max(0);
+    core::iter::from_fn(move || {
+        while at <= last {
+            let fd = at as usize;
+            let word = OWNED[fd / 64].load(Ordering::Relaxed) >> (fd % 64);
+            if word == 0 {
+                at = ((fd / 64 + 1) * 64) as i32;
+                continue;
+            }
+            at = at.saturating_add(word.trailing_zeros() as i32);
+            if at > last {
+                return None;
+            }
+            let found = at;
+            at += 1;
+            return Some(found);
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn iterates_over_words() {
+        for fd in [70, 71, 200, 640] {
+            super::own(fd);
+        }
+        assert_eq!(super::owned(71, 640).collect::<Vec<_>>(), [71, 200, 640]);
+        assert_eq!(super::owned(72, 639).collect::<Vec<_>>(), [200]);
+        super::disown(200);
+        assert!(!super::is_owned(200));
+    }
+}

@@ -1,0 +1,76 @@
+//! What the lower half tells the loader to do at certain points.
+//!
+//! All is set before the program starts and only read afterwards.
+
+use crate::raw;
+use crate::thread::Thread;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+static REDIRECTS: OnceLock<Vec<(CString, CString)>> = OnceLock::new();
+static EXEC_PREFIX: OnceLock<Vec<CString>> = OnceLock::new();
+static EXIT: OnceLock<fn(i32)> = OnceLock::new();
+
+/// When the program's dynamic linker opens a file with one of these base names, it gets the file
+/// given here instead. Only the first call counts.
+pub fn set_redirects(redirects: &[(&str, &Path)]) {
+    let pairs = redirects.iter().filter_map(|(name, path)| {
+        Some((
+            CString::new(*name).ok()?,
+            CString::new(path.as_os_str().as_bytes()).ok()?,
+        ))
+    });
+    let _ = REDIRECTS.set(pairs.collect());
+}
+
+/// The file to open instead of `path`, if its base name is redirected.
+pub fn redirect(path: &CStr) -> Option<&'static CStr> {
+    let bytes = path.to_bytes();
+    let base = bytes.rsplit(|&b| b == b'/').next().unwrap_or(bytes);
+    let found = REDIRECTS
+        .get()?
+        .iter()
+        .find(|(name, _)| name.to_bytes() == base)?;
+    Some(found.1.as_c_str())
+}
+
+/// The command to execute in front of `program args...` when the rank's own process calls
+/// `execve`, so that the new program is an upper half again: the lower half's path and its options.
+/// Without it the new program runs outside of Stasis. Only the first call counts.
+pub fn set_exec_hook(prefix: Vec<CString>) {
+    let _ = EXEC_PREFIX.set(prefix);
+}
+
+/// See [`set_exec_hook`].
+pub fn exec_prefix() -> Option<&'static [CString]> {
+    EXEC_PREFIX
+        .get()
+        .map(Vec::as_slice)
+        .filter(|p| !p.is_empty())
+}
+
+/// Called with the exit status when the program ends itself, with the lower half's FS and all
+/// signals held, on whichever thread asked for it. Only the first call counts.
+pub fn set_exit_hook(hook: fn(i32)) {
+    let _ = EXIT.set(hook);
+}
+
+/// Ends the process.
+pub fn exit_process(thread: &Thread, status: i32) -> ! {
+    if !crate::thread::is_forked_child() {
+        if let Some(hook) = EXIT.get() {
+            thread.on_lower(|| hook(status));
+        }
+    }
+    raw::exit_group(status)
+}
+
+/// Ends the process, from a thread that is in the lower half already.
+pub fn exit_process_from_lower(status: i32) -> ! {
+    if let Some(hook) = EXIT.get() {
+        hook(status);
+    }
+    raw::exit_group(status)
+}

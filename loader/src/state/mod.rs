@@ -1,0 +1,113 @@
+//! The process's own state: what an image needs beside memory.
+
+mod capture;
+mod files;
+mod restore;
+
+use crate::signals::Action;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+pub use capture::capture;
+pub use files::{note_standard_files, reserve_fds};
+pub use restore::{restore, Restored};
+
+/// Everything about the process that is not in its memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessState {
+    /// `contract::VERSION` of the halves that were running.
+    pub contract_version: u32,
+    /// The program's absolute path.
+    pub program: PathBuf,
+    /// Kernel release on which it was saved.
+    pub kernel: String,
+    /// Processor model on which it was saved.
+    pub cpu_model: String,
+    /// Its feature flags.
+    pub cpu_flags: Vec<String>,
+    /// Process id as the application knows it.
+    pub pid: u32,
+    /// All threads, the initial one first.
+    pub threads: Vec<ThreadState>,
+    /// End of the heap that `brk` moves.
+    pub brk_end: usize,
+    /// Where the program's dynamic linker is mapped.
+    pub interpreter: [usize; 2],
+    /// Signal actions other than the default.
+    pub actions: Vec<(i32, Action)>,
+    /// The three interval timers: interval and value, in seconds and microseconds.
+    pub timers: [[i64; 4]; 3],
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// Open files.
+    pub files: Vec<FileState>,
+    /// Registrations made with `membarrier`.
+    pub membarriers: u32,
+    /// Where the parts that have fixed addresses were: gate, clocks, vDSO, vDSO slots.
+    pub fixed: [usize; 4],
+}
+
+/// One thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadState {
+    /// Id as the application knows it.
+    pub tid: u32,
+    /// The initial thread.
+    pub main: bool,
+    /// Address of its signal frame.
+    pub frame: usize,
+    /// FS base.
+    pub fs: usize,
+    /// Address to clear at its end.
+    pub clear_tid: usize,
+    /// Head of its robust futex list.
+    pub robust: usize,
+    /// Depth of wrappers it is in.
+    pub in_wrapper: u32,
+    /// It asked to be stopped: its STOP_SYSCALL is to return 1.
+    pub by_request: bool,
+    /// Its name.
+    pub name: String,
+}
+
+/// One open file descriptor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Its number.
+    pub fd: i32,
+    /// Closed on exec.
+    pub cloexec: bool,
+    /// What it refers to.
+    pub kind: FileKind,
+}
+
+/// What a descriptor refers to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileKind {
+    /// The standard file of this number that the launcher gave: the new job's takes its place.
+    Standard(i32),
+    /// The same open file (offset and all) as that descriptor.
+    Same(i32),
+    /// A regular file.
+    Regular {
+        /// Path.
+        path: PathBuf,
+        /// Flags of `open`.
+        flags: i32,
+        /// File offset.
+        offset: u64,
+        /// Size; what was written after the checkpoint is cut off.
+        size: u64,
+    },
+    /// A directory or a device: opened again by its path.
+    ByPath {
+        /// Path.
+        path: PathBuf,
+        /// Flags of `open`.
+        flags: i32,
+        /// File offset.
+        offset: u64,
+    },
+}

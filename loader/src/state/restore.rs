@@ -1,0 +1,257 @@
+//! Brings a saved process back in a fresh one.
+//!
+//! # Safety
+//! The caller has mapped the image's memory. Frames named in the state are then frames; they are
+//! resumed by threads made for them, and by the initial thread in [`Restored::go`], which leaves
+//! Rust for good.
+#![allow(unsafe_code)]
+
+use super::{files, ProcessState, ThreadState};
+use crate::arena::{STACK_BOTTOM, STACK_TOP};
+use crate::context::Context;
+use crate::error::{LoadError, RestoreError};
+use crate::program::{leave_rust, start_loader, take_name};
+use crate::stop::{self, Stopped};
+use crate::thread::{self, Birth};
+use crate::{arena, cpu, dispatch, facts, gate, map, maps, raw, signals, syscalls, vdso};
+use contract::{CLOCKS_ADDRESS, GATE_ADDRESS, VDSO_ADDRESS, VDSO_SLOTS_ADDRESS};
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+
+/// The parts at fixed addresses.
+pub const FIXED: [usize; 4] = [
+    GATE_ADDRESS,
+    CLOCKS_ADDRESS,
+    VDSO_ADDRESS,
+    VDSO_SLOTS_ADDRESS,
+];
+
+/// Instruction sets (by the start of their names in `/proc/cpuinfo`) that a program may have
+/// chosen at its start because they were there.
+const INSTRUCTION_SETS: &[&str] = &[
+    "sse",
+    "ssse",
+    "avx",
+    "fma",
+    "bmi",
+    "abm",
+    "popcnt",
+    "aes",
+    "vaes",
+    "pclmul",
+    "vpclmul",
+    "gfni",
+    "sha",
+    "f16c",
+    "movbe",
+    "adx",
+    "amx",
+    "rdrand",
+    "rdseed",
+    "clflushopt",
+    "clwb",
+    "erms",
+    "fsrm",
+    "xsave",
+    "lahf",
+    "cx16",
+    "movdir",
+    "rdtscp",
+    "rtm",
+    "hle",
+];
+
+/// A process that is restored but for its memory's owners: nobody runs yet.
+#[derive(Debug)]
+pub struct Restored {
+    main: ThreadState,
+    timers: [[i64; 4]; 3],
+    requested: Vec<usize>,
+    stopped: Stopped,
+}
+
+fn system(what: &str) -> impl Fn(io::Error) -> RestoreError + '_ {
+    move |source| RestoreError::System {
+        what: what.to_owned(),
+        source,
+    }
+}
+
+fn check_cpu(state: &ProcessState) -> Result<(), RestoreError> {
+    let (_, ours) = cpu::description();
+    let missing: Vec<&str> = state
+        .cpu_flags
+        .iter()
+        .map(String::as_str)
+        .filter(|flag| INSTRUCTION_SETS.iter().any(|set| flag.starts_with(set)))
+        .filter(|flag| !ours.iter().any(|our| our == flag))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (missing, saved_model) = (missing.join(" "), state.cpu_model.clone());
+    Err(RestoreError::Cpu {
+        missing,
+        saved_model,
+    })
+}
+
+fn check_memory(state: &ProcessState) -> Result<(), RestoreError> {
+    let ours = contract::VERSION;
+    if state.contract_version != ours || state.fixed != FIXED {
+        return Err(RestoreError::Version {
+            saved: state.contract_version,
+            ours,
+        });
+    }
+    let maps = maps::read().map_err(system("reading /proc/self/maps"))?;
+    let frames = state.threads.iter().map(|t| ("a thread's frame", t.frame));
+    let fixed = FIXED.iter().map(|&address| ("a fixed part", address));
+    for (what, address) in fixed.chain(frames) {
+        if !maps.iter().any(|m| (m.start..m.end).contains(&address)) {
+            return Err(RestoreError::NotMapped { what, address });
+        }
+    }
+    if contract::gate().magic.load(Ordering::Relaxed) != gate::MAGIC {
+        return Err(RestoreError::NotMapped {
+            what: "the gate",
+            address: GATE_ADDRESS,
+        });
+    }
+    Ok(())
+}
+
+/// The initial stack may grow again. The saved part is an ordinary mapping now; a growing one is
+/// put right below it.
+fn let_stack_grow() -> Result<(), RestoreError> {
+    const INITIAL: usize = 128 * 1024;
+    let maps = maps::read().map_err(system("reading /proc/self/maps"))?;
+    let mut low = STACK_TOP;
+    for m in maps.iter().rev() {
+        if m.end == low && low > STACK_BOTTOM {
+            low = m.start;
+        }
+    }
+    if low - INITIAL > STACK_BOTTOM {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_GROWSDOWN | libc::MAP_STACK;
+        map::anonymous("the stack", low - INITIAL, INITIAL, prot, flags)?;
+    }
+    Ok(())
+}
+
+fn make_thread(saved: &ThreadState) -> Result<(), RestoreError> {
+    let birth = Birth {
+        frame: saved.frame as *mut Context,
+        upper_fs: saved.fs,
+        tid: saved.tid,
+        set_parent: 0,
+        set_child: 0,
+        clear: saved.clear_tid,
+        parked: true,
+    };
+    thread::create(&birth)
+        .map_err(|errno| system("creating a thread")(io::Error::from_raw_os_error(errno)))?;
+    if let Some(made) = thread::all().find(|t| t.tid() == saved.tid) {
+        made.robust.store(saved.robust, Ordering::Relaxed);
+        made.set_in_wrapper(saved.in_wrapper);
+        let task = made.real_tid.load(Ordering::Relaxed);
+        // A name is a convenience: without it the thread runs as well.
+        let _ = std::fs::write(format!("/proc/self/task/{task}/comm"), &saved.name);
+    }
+    Ok(())
+}
+
+/// Makes everything but the memory, which must be mapped. To be called on the process's initial
+/// thread. Signals are held back in it from now on.
+pub fn restore(state: ProcessState) -> Result<Restored, RestoreError> {
+    check_cpu(&state)?;
+    check_memory(&state)?;
+    start_loader()?;
+    raw::set_mask(signals::ALL_HELD);
+    arena::take_mapped()?;
+    let_stack_grow()?;
+    gate::fill();
+    vdso::fill_slots()?;
+    syscalls::set_brk_end(state.brk_end);
+    syscalls::restore_membarriers(state.membarriers);
+    facts::set_interpreter(state.interpreter[0], state.interpreter[1]);
+    let program = CString::new(state.program.as_os_str().as_bytes()).map_err(|_| LoadError::Nul)?;
+    facts::set_program(program);
+    thread::set_virtual_pid(state.pid);
+    std::env::set_current_dir(&state.cwd)
+        .map_err(|source| system(&format!("going to {}", state.cwd.display()))(source))?;
+    files::restore(&state.files)?;
+    // SAFETY: sets a number.
+    unsafe { libc::umask(state.umask) };
+    signals::start();
+    for (signal, action) in &state.actions {
+        signals::set(*signal, action);
+    }
+    leave_rust();
+    let stopped = stop::begin_parked();
+    let Some(main) = state.threads.iter().find(|t| t.main).cloned() else {
+        return Err(RestoreError::NotMapped {
+            what: "the initial thread",
+            address: 0,
+        });
+    };
+    for thread in state.threads.iter().filter(|t| !t.main) {
+        make_thread(thread)?;
+    }
+    take_name();
+    let requested = state
+        .threads
+        .iter()
+        .filter(|t| t.by_request)
+        .map(|t| t.frame)
+        .collect();
+    Ok(Restored {
+        main,
+        timers: state.timers,
+        requested,
+        stopped,
+    })
+}
+
+fn start_timers(timers: &[[i64; 4]; 3]) {
+    for (which, timer) in [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF]
+        .iter()
+        .zip(timers)
+    {
+        if timer[2] != 0 || timer[3] != 0 {
+            let args = [*which as usize, timer.as_ptr() as usize, 0, 0, 0, 0];
+            // SAFETY: four words are the layout of itimerval, which is only read.
+            unsafe { raw::syscall(libc::SYS_setitimer as usize, args) };
+        }
+    }
+}
+
+impl Restored {
+    /// The calling thread becomes the program's initial thread. It first runs `before`, with the
+    /// upper half's FS (so `before` is bound by the rules of [`Stopped::run_on_main`]) and can
+    /// call into the upper half; then everybody goes on.
+    pub fn go(self, before: impl FnOnce()) -> ! {
+        let thread = thread::adopt_main(self.main.tid, self.main.fs);
+        thread
+            .clear_tid
+            .store(self.main.clear_tid, Ordering::Relaxed);
+        thread.robust.store(self.main.robust, Ordering::Relaxed);
+        thread.set_in_wrapper(self.main.in_wrapper);
+        let frame = self.main.frame as *mut Context;
+        let timers = self.timers;
+        // SAFETY: see the module's head.
+        unsafe {
+            for &frame in &self.requested {
+                (*(frame as *mut Context)).regs.rax = 1;
+            }
+            cpu::set_fs(thread.upper_fs());
+            before();
+            start_timers(&timers);
+            self.stopped.resume();
+            dispatch::resume(frame)
+        }
+    }
+}

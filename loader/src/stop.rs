@@ -1,0 +1,334 @@
+//! Stopping all threads of the upper half, and letting them go on.
+//!
+//! The agent, a plain thread of the lower half, sends the stop signal to every thread and again
+//! every millisecond until all are parked. What a thread does when the signal finds it:
+//!
+//! - in upper-half code: it parks on the signal's frame;
+//! - in a system call that it waits in, or is about to make: the frame is first turned into the
+//!   state before the call (`dispatch::leave_window`), so the call is made again later;
+//! - elsewhere in the handler of trapped calls: `stop_wanted`; it parks on its SIGSYS frame when
+//!   the handler is done;
+//! - in a wrapper or a crossing: `stop_wanted`; the wrapper executes STOP_SYSCALL on leaving;
+//! - in the kernel's vDSO, whose addresses do not survive: it is single-stepped out of it;
+//! - anywhere else in lower code (a few instructions): the next signal finds it elsewhere.
+//!
+//! A parked thread can only continue by `rt_sigreturn` on its frame: alive or after a restart,
+//! that is the same.
+//!
+//! # Safety
+//! Handlers run with the upper FS (or the lower one in a crossing, where they only set a flag): no
+//! libc, no TLS, no allocation. `Thread` fields are used as `thread.rs` says.
+#![allow(unsafe_code)]
+
+use crate::context::{Context, SigInfo, TRAP_FLAG};
+use crate::error::StopError;
+use crate::signals::{self, STOP_SIGNAL};
+use crate::thread::{self, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING};
+use crate::{cpu, dispatch, facts, raw};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A stop is wanted or in effect.
+static STOPPING: AtomicBool = AtomicBool::new(false);
+/// Changes whenever a thread parks or a job ends; the agent waits on it.
+static EVENTS: AtomicU32 = AtomicU32::new(0);
+/// The job for the initial thread: a function and its argument.
+static JOB_CODE: AtomicUsize = AtomicUsize::new(0);
+static JOB_DATA: AtomicUsize = AtomicUsize::new(0);
+
+/// How long [`stop_all`] tries.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
+const RESEND: Duration = Duration::from_millis(1);
+
+/// Makes the stop signal ours.
+pub fn install() -> isize {
+    let flags = (libc::SA_SIGINFO | libc::SA_RESTART) as u64;
+    signals::kernel_action(
+        STOP_SIGNAL,
+        on_stop as *const () as usize,
+        flags,
+        signals::ALL_HELD,
+    )
+}
+
+fn event() {
+    EVENTS.fetch_add(1, Ordering::AcqRel);
+    raw::futex_wake(&EVENTS);
+}
+
+/// The stop signal's handler.
+unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Context) {
+    let Some(thread) = Thread::current() else {
+        return;
+    };
+    // SAFETY: the kernel's frame, on top of this thread's stack, ours to change.
+    let context = unsafe { &mut *frame };
+    // Whatever follows, a call that this signal has interrupted is made again.
+    // SAFETY: as above.
+    let left = unsafe { dispatch::leave_window(thread, context, false) };
+    if !STOPPING.load(Ordering::Acquire) || thread.state.load(Ordering::Acquire) != RUNNING {
+        return;
+    }
+    let rip = context.regs.rip;
+    if thread.in_lower() {
+        thread.want_stop(true);
+    } else if left || dispatch::is_upper(rip) {
+        park(thread, frame, false);
+    } else if thread.in_dispatch.load(Ordering::Relaxed) != 0 || dispatch::in_stub(rip) {
+        thread.want_stop(true);
+        thread.attention.store(1, Ordering::Relaxed);
+    } else if facts::in_real_vdso(rip) && !thread.stepping.swap(true, Ordering::Relaxed) {
+        thread.step_mask.store(context.mask, Ordering::Relaxed);
+        context.mask = signals::ALL_HELD;
+        context.regs.eflags |= TRAP_FLAG;
+    }
+}
+
+/// SIGTRAP while a stop is under way: one more instruction of the vDSO was executed.
+unsafe extern "C" fn on_step(_signal: i32, _info: *mut SigInfo, frame: *mut Context) {
+    let Some(thread) = Thread::current() else {
+        return;
+    };
+    // SAFETY: the kernel's frame, ours to change.
+    let context = unsafe { &mut *frame };
+    if !thread.stepping.load(Ordering::Relaxed) || facts::in_real_vdso(context.regs.rip) {
+        return;
+    }
+    thread.stepping.store(false, Ordering::Relaxed);
+    context.regs.eflags &= !TRAP_FLAG;
+    context.mask = thread.step_mask.load(Ordering::Relaxed);
+    if STOPPING.load(Ordering::Acquire) && dispatch::is_upper(context.regs.rip) {
+        park(thread, frame, false);
+    }
+}
+
+/// Parks if a stop is under way; returns if not.
+pub fn park_if_wanted(thread: &'static Thread, frame: *mut Context) {
+    thread.want_stop(false);
+    if STOPPING.load(Ordering::Acquire) {
+        park(thread, frame, false);
+    }
+}
+
+/// STOP_SYSCALL: parks if a stop is under way; its result is in the frame (0).
+pub fn park_by_request(thread: &'static Thread, frame: *mut Context) {
+    thread.want_stop(false);
+    if STOPPING.load(Ordering::Acquire) {
+        park(thread, frame, true);
+    }
+}
+
+/// The frame is this thread's state from now on.
+fn park(thread: &'static Thread, frame: *mut Context, by_request: bool) -> ! {
+    raw::set_mask(signals::ALL_HELD);
+    thread.want_stop(false);
+    thread.attention.store(0, Ordering::Relaxed);
+    thread.in_dispatch.store(0, Ordering::Relaxed);
+    thread.by_request.store(by_request, Ordering::Relaxed);
+    thread.set_upper_fs(cpu::fs());
+    thread.frame.store(frame as usize, Ordering::Relaxed);
+    thread.state.store(PARKED, Ordering::SeqCst);
+    event();
+    wait_parked(thread);
+    // SAFETY: no lock is held; FS is the upper one.
+    unsafe { dispatch::resume(frame) }
+}
+
+/// Waits until the thread is to go on; runs jobs meanwhile. FS is not touched.
+pub fn wait_parked(thread: &Thread) {
+    loop {
+        match thread.state.load(Ordering::Acquire) {
+            // A stop that was given up in the very moment in which we parked: nobody wakes us.
+            PARKED if !STOPPING.load(Ordering::SeqCst) => {
+                thread.state.store(RUNNING, Ordering::Release);
+            }
+            PARKED => raw::futex_wait(&thread.state, PARKED, 0),
+            JOB => {
+                let code = JOB_CODE.load(Ordering::Acquire);
+                // SAFETY: `run_on_main` stored a function of this type and waits for it to end.
+                unsafe {
+                    let code: unsafe fn(usize) = core::mem::transmute(code);
+                    code(JOB_DATA.load(Ordering::Acquire));
+                }
+                thread.state.store(PARKED, Ordering::Release);
+                event();
+            }
+            _ => return,
+        }
+    }
+}
+
+/// In a forked child nobody is stopping anybody.
+pub fn after_fork(thread: &Thread) {
+    STOPPING.store(false, Ordering::Relaxed);
+    thread.want_stop(false);
+    thread.attention.store(0, Ordering::Relaxed);
+    thread.stepping.store(false, Ordering::Relaxed);
+}
+
+/// All threads of the upper half are parked for as long as this exists.
+#[derive(Debug)]
+pub struct Stopped(());
+
+/// Stops all threads, trying for [`DEFAULT_PATIENCE`].
+pub fn stop_all() -> Result<Stopped, StopError> {
+    stop_all_within(DEFAULT_PATIENCE)
+}
+
+/// Stops all threads. When that fails, all go on. Must be called on a thread of the lower half.
+pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
+    if STOPPING.swap(true, Ordering::AcqRel) {
+        return Err(StopError::Busy);
+    }
+    signals::kernel_action(
+        libc::SIGTRAP,
+        on_step as *const () as usize,
+        libc::SA_SIGINFO as u64,
+        signals::ALL_HELD,
+    );
+    let begun = Instant::now();
+    loop {
+        let seen = EVENTS.load(Ordering::Acquire);
+        let mut waiting = None;
+        for thread in thread::all() {
+            match thread.state.load(Ordering::Acquire) {
+                FREE | PARKED => {}
+                ENDED => {
+                    let_go();
+                    return Err(StopError::NoMainThread);
+                }
+                RUNNING => {
+                    waiting = Some(thread);
+                    // A thread in a wrapper that has been told will stop by itself; more signals
+                    // would only disturb the MPI library's system calls.
+                    if !(thread.in_wrapper() != 0 && thread.stop_wanted()) {
+                        let tid = thread.real_tid.load(Ordering::Acquire);
+                        raw::tgkill(thread::real_pid(), tid, STOP_SIGNAL);
+                    }
+                }
+                _ => waiting = Some(thread),
+            }
+        }
+        let Some(thread) = waiting else {
+            return Ok(Stopped(()));
+        };
+        let waited = begun.elapsed();
+        if waited > patience {
+            let error = describe(thread, waited);
+            let_go();
+            return Err(error);
+        }
+        raw::futex_wait(&EVENTS, seen, RESEND.as_nanos() as u64);
+    }
+}
+
+/// Used at restart: the threads that are being made are parked from their birth.
+pub(crate) fn begin_parked() -> Stopped {
+    STOPPING.store(true, Ordering::Release);
+    Stopped(())
+}
+
+fn let_go() {
+    STOPPING.store(false, Ordering::SeqCst);
+    for thread in thread::all() {
+        thread.want_stop(false);
+        if thread.state.load(Ordering::SeqCst) == PARKED {
+            thread.state.store(RUNNING, Ordering::Release);
+            raw::futex_wake(&thread.state);
+        }
+    }
+    while thread::all().any(|t| t.stepping.load(Ordering::Acquire)) {
+        std::thread::sleep(RESEND);
+    }
+    signals::reinstall(libc::SIGTRAP);
+}
+
+fn describe(thread: &Thread, waited: Duration) -> StopError {
+    let task = format!(
+        "/proc/self/task/{}",
+        thread.real_tid.load(Ordering::Acquire)
+    );
+    let read = |file: &str| {
+        std::fs::read_to_string(format!("{task}/{file}"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let place = if thread.state.load(Ordering::Acquire) == STARTING {
+        "being created"
+    } else if thread.vforked.load(Ordering::Relaxed) {
+        "waiting for a vfork child"
+    } else if thread.in_lower() {
+        "inside the MPI library"
+    } else if thread.in_dispatch.load(Ordering::Relaxed) != 0 {
+        "inside a system call"
+    } else {
+        "in the application's code"
+    };
+    let call = read("syscall");
+    let call = call.split_whitespace().next().unwrap_or("unknown");
+    StopError::Timeout {
+        tid: thread.tid(),
+        name: read("comm"),
+        doing: format!(
+            "{place} (kernel: system call {call}, waiting in {})",
+            read("wchan")
+        ),
+        waited_ms: waited.as_millis() as u64,
+    }
+}
+
+impl Stopped {
+    /// Runs `job` on the program's initial thread, inside its handler, below its frame, with the
+    /// *upper* half's FS, so that the job may call into the upper half. The job itself must use
+    /// nothing that needs the lower half's thread-local state: no allocation, no output, no std
+    /// synchronisation.
+    pub fn run_on_main<R>(&self, job: impl FnOnce() -> R) -> R {
+        struct Task<F, R>(Option<F>, Option<R>);
+        unsafe fn run<F: FnOnce() -> R, R>(data: usize) {
+            // SAFETY: `data` is the task of the `run_on_main` that is waiting for us.
+            let task = unsafe { &mut *(data as *mut Task<F, R>) };
+            if let Some(job) = task.0.take() {
+                task.1 = Some(job());
+            }
+        }
+        fn code_of<F: FnOnce() -> R, R>(_: &Task<F, R>) -> usize {
+            run::<F, R> as *const () as usize
+        }
+        let mut task = Task(Some(job), None);
+        let Some(main) = thread::main() else {
+            unreachable!("stopped without an initial thread")
+        };
+        JOB_CODE.store(code_of(&task), Ordering::Release);
+        JOB_DATA.store(&raw mut task as usize, Ordering::Release);
+        main.state.store(JOB, Ordering::Release);
+        raw::futex_wake(&main.state);
+        loop {
+            let seen = EVENTS.load(Ordering::Acquire);
+            if main.state.load(Ordering::Acquire) == PARKED {
+                break;
+            }
+            raw::futex_wait(&EVENTS, seen, 0);
+        }
+        match task.1 {
+            Some(result) => result,
+            None => unreachable!("the job has run"),
+        }
+    }
+
+    /// Lets all threads go on.
+    pub fn resume(self) {
+        drop(self);
+    }
+
+    /// The threads, each with its frame.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = &'static Thread> {
+        thread::all().filter(|t| t.state.load(Ordering::Acquire) == PARKED)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let_go();
+    }
+}

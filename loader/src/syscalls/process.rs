@@ -1,0 +1,271 @@
+//! Process and thread ids, ends, and settings that are the loader's.
+
+use super::{fail, Call, Handler, Outcome};
+use crate::signals::STOP_SIGNAL;
+use crate::{cpu, hooks, raw, stop, thread};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+pub const HANDLERS: &[(i64, Handler)] = &[
+    (libc::SYS_getpid, getpid),
+    (libc::SYS_gettid, gettid),
+    (libc::SYS_kill, kill),
+    (libc::SYS_tkill, kill),
+    (libc::SYS_tgkill, tgkill),
+    (libc::SYS_rt_sigqueueinfo, kill),
+    (libc::SYS_rt_tgsigqueueinfo, tgkill),
+    (libc::SYS_set_tid_address, set_tid_address),
+    (libc::SYS_set_robust_list, set_robust_list),
+    (libc::SYS_get_robust_list, get_robust_list),
+    (libc::SYS_rseq, rseq),
+    (libc::SYS_arch_prctl, arch_prctl),
+    (libc::SYS_prctl, prctl),
+    (libc::SYS_exit, exit),
+    (libc::SYS_exit_group, exit_group),
+    (libc::SYS_membarrier, membarrier),
+    (libc::SYS_timer_create, timer_create),
+    (libc::SYS_timer_delete, timer_delete),
+    (libc::SYS_sched_setaffinity, id_first),
+    (libc::SYS_sched_getaffinity, id_first),
+    (libc::SYS_sched_setscheduler, id_first),
+    (libc::SYS_sched_getscheduler, id_first),
+    (libc::SYS_sched_setparam, id_first),
+    (libc::SYS_sched_getparam, id_first),
+    (libc::SYS_sched_setattr, id_first),
+    (libc::SYS_sched_getattr, id_first),
+    (libc::SYS_sched_rr_get_interval, id_first),
+    (libc::SYS_getpgid, id_first),
+    (libc::SYS_setpgid, id_first),
+    (libc::SYS_getsid, id_first),
+    (libc::SYS_prlimit64, id_first),
+    (libc::SYS_process_vm_readv, id_first),
+    (libc::SYS_process_vm_writev, id_first),
+    (libc::SYS_migrate_pages, id_first),
+    (libc::SYS_move_pages, id_first),
+    (libc::SYS_pidfd_open, pidfd_open),
+    (libc::SYS_getpriority, id_second),
+    (libc::SYS_setpriority, id_second),
+    (libc::SYS_ioprio_get, id_second),
+    (libc::SYS_ioprio_set, id_second),
+];
+
+/// Parks on request (see `contract::STOP_SYSCALL`).
+pub fn stop_here(call: &mut Call) -> Outcome {
+    call.frame().regs.rax = 0;
+    stop::park_by_request(call.thread, call.context);
+    Outcome::Done
+}
+
+fn getpid(call: &mut Call) -> Outcome {
+    if call.vforked() {
+        return call.pass();
+    }
+    Outcome::Value(thread::virtual_pid() as isize)
+}
+
+fn gettid(call: &mut Call) -> Outcome {
+    if call.vforked() {
+        return call.pass();
+    }
+    Outcome::Value(call.thread.tid() as isize)
+}
+
+/// Replaces one argument, an id as the application knows it, by the kernel's.
+fn with_id(call: &mut Call, position: usize) -> [usize; 6] {
+    let mut args = call.args();
+    let id = args[position] as i32;
+    if id > 0 {
+        args[position] = thread::real_id(id as u32) as usize;
+    }
+    args
+}
+
+fn id_first(call: &mut Call) -> Outcome {
+    let (nr, args) = (call.nr(), with_id(call, 0));
+    call.pass_with(nr, args)
+}
+
+fn id_second(call: &mut Call) -> Outcome {
+    let (nr, args) = (call.nr(), with_id(call, 1));
+    call.pass_with(nr, args)
+}
+
+fn pidfd_open(call: &mut Call) -> Outcome {
+    let outcome = id_first(call);
+    super::files::returned(call, outcome)
+}
+
+fn kill(call: &mut Call) -> Outcome {
+    if call.int(1) == STOP_SIGNAL {
+        return fail(libc::EINVAL);
+    }
+    id_first(call)
+}
+
+fn tgkill(call: &mut Call) -> Outcome {
+    if call.int(2) == STOP_SIGNAL {
+        return fail(libc::EINVAL);
+    }
+    let (nr, mut args) = (call.nr(), with_id(call, 0));
+    args[1] = with_id(call, 1)[1];
+    call.pass_with(nr, args)
+}
+
+fn set_tid_address(call: &mut Call) -> Outcome {
+    if !call.vforked() {
+        let address = call.args()[0];
+        call.thread.clear_tid.store(address, Ordering::Relaxed);
+    }
+    Outcome::Value(call.thread.tid() as isize)
+}
+
+const ROBUST_HEAD_SIZE: usize = 24;
+
+fn set_robust_list(call: &mut Call) -> Outcome {
+    let [head, size, ..] = call.args();
+    if size != ROBUST_HEAD_SIZE {
+        return fail(libc::EINVAL);
+    }
+    if !call.vforked() {
+        call.thread.robust.store(head, Ordering::Relaxed);
+    }
+    Outcome::Value(0)
+}
+
+fn get_robust_list(call: &mut Call) -> Outcome {
+    let [id, head, size, ..] = call.args();
+    let id = if id == 0 {
+        call.thread.tid()
+    } else {
+        id as u32
+    };
+    match thread::all().find(|t| t.tid() == id && t.state.load(Ordering::Relaxed) != thread::FREE) {
+        Some(found) => {
+            call.write(head, found.robust.load(Ordering::Relaxed));
+            call.write(size, ROBUST_HEAD_SIZE);
+            Outcome::Value(0)
+        }
+        None => fail(libc::ESRCH),
+    }
+}
+
+/// The kernel's registration belongs to the lower half's C library; one thread can have one only.
+fn rseq(_: &mut Call) -> Outcome {
+    fail(libc::ENOSYS)
+}
+
+fn arch_prctl(call: &mut Call) -> Outcome {
+    const SET_GS: i32 = 0x1001;
+    const SET_FS: i32 = 0x1002;
+    const GET_FS: i32 = 0x1003;
+    const GET_GS: i32 = 0x1004;
+    let value = call.args()[1];
+    match call.int(0) {
+        SET_FS if value >= contract::ARENA_END => fail(libc::EPERM),
+        SET_FS => {
+            call.thread.set_upper_fs(value);
+            set_upper_fs(value);
+            Outcome::Value(0)
+        }
+        GET_FS => {
+            call.write(value, cpu::fs());
+            Outcome::Value(0)
+        }
+        SET_GS => fail(libc::EPERM),
+        GET_GS => {
+            call.write(value, 0usize);
+            Outcome::Value(0)
+        }
+        _ => call.pass(),
+    }
+}
+
+#[allow(unsafe_code)]
+fn set_upper_fs(value: usize) {
+    // SAFETY: we run on behalf of upper-half code and return to it; the handler uses no TLS.
+    unsafe { cpu::set_fs(value) };
+}
+
+fn prctl(call: &mut Call) -> Outcome {
+    const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
+    match call.int(0) {
+        PR_SET_SYSCALL_USER_DISPATCH => fail(libc::EINVAL),
+        libc::PR_SET_MM => fail(libc::EPERM),
+        _ => call.pass(),
+    }
+}
+
+fn exit(call: &mut Call) -> Outcome {
+    if call.vforked() {
+        return call.pass();
+    }
+    let status = call.int(0);
+    thread::exit(call.thread, status)
+}
+
+fn exit_group(call: &mut Call) -> Outcome {
+    if call.vforked() {
+        return call.pass();
+    }
+    let status = call.int(0);
+    hooks::exit_process(call.thread, status)
+}
+
+/// Bit n: the registration command 1 << n has been made.
+static MEMBARRIERS: AtomicU32 = AtomicU32::new(0);
+
+/// Registers again what the application had registered.
+pub fn restore_membarriers(commands: u32) {
+    MEMBARRIERS.store(commands, Ordering::Relaxed);
+    for n in (0..32).filter(|n| commands & (1 << n) != 0) {
+        raw::plain(libc::SYS_membarrier, [1 << n, 0, 0, 0, 0, 0]);
+    }
+}
+
+/// Registrations made so far.
+pub fn membarriers() -> u32 {
+    MEMBARRIERS.load(Ordering::Relaxed)
+}
+
+fn membarrier(call: &mut Call) -> Outcome {
+    const REGISTRATIONS: u32 = (1 << 2) | (1 << 4) | (1 << 6) | (1 << 8);
+    let command = call.int(0) as u32;
+    let outcome = call.pass();
+    if command & REGISTRATIONS != 0 && matches!(outcome, Outcome::Value(0)) {
+        MEMBARRIERS.fetch_or(command & REGISTRATIONS, Ordering::Relaxed);
+    }
+    outcome
+}
+
+static TIMERS: AtomicI32 = AtomicI32::new(0);
+
+/// POSIX timers that exist.
+pub fn posix_timers() -> i32 {
+    TIMERS.load(Ordering::Relaxed)
+}
+
+fn timer_create(call: &mut Call) -> Outcome {
+    const THREAD_ID: usize = 4; // in units of 32 bits: value, value, signo, notify, thread id
+    let mut args = call.args();
+    let mut event = [0i32; 16];
+    if args[1] != 0 {
+        event = call.read(args[1]);
+        if event[3] & libc::SIGEV_THREAD_ID != 0 {
+            event[THREAD_ID] = thread::real_id(event[THREAD_ID] as u32) as i32;
+        }
+        args[1] = event.as_ptr() as usize;
+    }
+    let result = call.kernel(libc::SYS_timer_create, args);
+    if result == 0 {
+        TIMERS.fetch_add(1, Ordering::Relaxed);
+    }
+    Outcome::Value(result)
+}
+
+fn timer_delete(call: &mut Call) -> Outcome {
+    let args = call.args();
+    let result = call.kernel(libc::SYS_timer_delete, args);
+    if result == 0 {
+        TIMERS.fetch_sub(1, Ordering::Relaxed);
+    }
+    Outcome::Value(result)
+}
