@@ -543,3 +543,56 @@ pub fn displacement_in(displacement: i64) -> i64 {
 
 /// The standard's MPI_DISPLACEMENT_CURRENT.
 const DISPLACEMENT_CURRENT: i64 = -1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_values_go_in_and_out() {
+        for rank in [ANY_SOURCE, PROC_NULL, ROOT, UNDEFINED, 0, 5] {
+            assert_eq!(rank_out(rank_in(rank)), rank);
+        }
+        assert_eq!(rank_in(-77), INVALID);
+        assert_eq!(tag_out(tag_in(ANY_TAG)), ANY_TAG);
+        assert_eq!(tag_in(-2), INVALID);
+        assert_eq!(keyval_out(keyval_in(KEYVAL_INVALID)), KEYVAL_INVALID);
+        assert_eq!(keyval_in(0x1000), 0x1000);
+        assert_eq!(keyval_in(standard::TAG_UB), INVALID);
+    }
+
+    #[test]
+    fn every_error_class_goes_in_and_out() {
+        for (class, &standard) in ERRORS.iter().enumerate().filter(|(_, &s)| s != INVALID) {
+            assert_eq!(error_in(class as i32), standard);
+            assert_eq!(error_out(standard), class as i32);
+        }
+        let user_defined = standard::ERR_LASTCODE + 3;
+        assert_eq!(error_in(error_out(user_defined)), user_defined);
+        let newer = error_out(standard::ERR_ABI);
+        assert_eq!(error_in(newer), standard::ERR_OTHER);
+    }
+
+    #[test]
+    fn statuses_go_out_and_in() {
+        let status = standard::Status {
+            source: standard::ANY_SOURCE,
+            tag: standard::ANY_TAG,
+            error: standard::ERR_TRUNCATE,
+            cancelled: 1,
+            count: 0x1_2345_6789_abcd,
+            reserved: 0,
+        };
+        let mut out = core::mem::MaybeUninit::uninit();
+        // SAFETY: `status_out` writes it all.
+        let out: Status = unsafe {
+            status_out(&status, out.as_mut_ptr());
+            out.assume_init()
+        };
+        assert_eq!(
+            (out.source, out.tag, out.error),
+            (ANY_SOURCE, ANY_TAG, error_out(status.error))
+        );
+        assert_eq!(status_in(&out), status);
+    }
+}

@@ -266,3 +266,88 @@ pub fn index_of(kind: HandleKind, handle: usize) -> u32 {
         HandleKind::File => crate::abi::file(handle).index(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! The library's constructor has run before a test: the objects are there.
+
+    use super::*;
+    use upper_half::object::{Body, CommBody, DatatypeBody, OpBody};
+
+    #[test]
+    fn constants_lead_to_their_objects_and_back() {
+        for &(handle, index) in DATATYPES {
+            let object = datatype(handle as i32);
+            assert_eq!(object.index() as usize, index, "{handle:#x}");
+            assert_eq!(object.handle() as u32, handle, "{index:#x}");
+        }
+        for (place, &index) in OPS.iter().enumerate() {
+            assert_eq!(op(0x5800_0000 | place as i32).index() as usize, index);
+        }
+        assert_eq!(comm(0x4400_0001).handle(), 0x4400_0001);
+        assert_eq!(message(0x6c00_0000).handle(), 0x6c00_0000);
+    }
+
+    #[test]
+    fn every_predefined_handle_is_decoded_to_its_own_object() {
+        let without = [
+            // What MPICH has no constant for.
+            standard::datatype::LOGICAL1,
+            standard::datatype::LOGICAL2,
+            standard::datatype::LOGICAL4,
+            standard::datatype::LOGICAL8,
+            standard::datatype::LOGICAL16,
+            standard::datatype::INTEGER16,
+            standard::datatype::REAL2,
+            standard::datatype::COMPLEX4,
+        ];
+        let both = DatatypeBody::PREDEFINED
+            .iter()
+            .chain(OpBody::PREDEFINED)
+            .chain(CommBody::PREDEFINED);
+        for &(name, index) in both.filter(|(_, index)| !without.contains(index)) {
+            let decoded = match index {
+                ..0x100 => {
+                    op(handle_of(HandleKind::Op, index as u32, core::ptr::null()) as i32).index()
+                }
+                0x100..0x200 => {
+                    comm(handle_of(HandleKind::Comm, index as u32, core::ptr::null()) as i32)
+                        .index()
+                }
+                _ => {
+                    let handle = handle_of(HandleKind::Datatype, index as u32, core::ptr::null());
+                    datatype(handle as i32).index()
+                }
+            };
+            assert_eq!(decoded as usize, index, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_object_is_null() {
+        for handle in [
+            0,
+            -1,
+            7,
+            0x4c00_0000,
+            0x4c00_00ff,
+            0x8c00_0007_u32 as i32,
+            0x5800_000f,
+        ] {
+            assert!(datatype(handle).is_null(), "{handle:#x}");
+            assert!(comm(handle).is_null(), "{handle:#x}");
+            assert!(op(handle).is_null(), "{handle:#x}");
+            assert!(request(handle).is_null(), "{handle:#x}");
+        }
+    }
+
+    #[test]
+    fn dynamic_objects_carry_their_index() {
+        let handle = handle_of(HandleKind::Comm, FIRST_DYNAMIC + 5, core::ptr::null());
+        assert_eq!(handle, 0x8400_0405);
+        assert_eq!(
+            comm(handle as i32) as *const Comm,
+            Comm::at(FIRST_DYNAMIC + 5) as *const Comm
+        );
+    }
+}

@@ -84,3 +84,35 @@ extern "C" fn start() {
 #[used]
 #[link_section = ".init_array"]
 static START: extern "C" fn() = start;
+
+#[cfg(test)]
+mod tests {
+    //! The library's constructor has run before a test: the symbols lead to their objects.
+
+    use super::*;
+
+    #[test]
+    fn symbols_lead_to_their_objects() {
+        for handle in HANDLES {
+            assert_eq!(index_of(handle.kind, handle.symbol as usize), handle.index);
+        }
+    }
+
+    #[test]
+    fn predefined_objects_have_a_symbol() {
+        let symbol = |name: &str| {
+            HANDLES
+                .iter()
+                .any(|handle| handle.symbol as usize == abi_handle(name))
+        };
+        assert!(symbol("MPI_INT") && symbol("MPI_DOUBLE_COMPLEX"));
+        assert_eq!(abi::comm_out(Comm::null()), abi::comm_out(abi::comm(0)));
+    }
+
+    fn abi_handle(name: &str) -> usize {
+        let known = contract::abi::datatype::ALL
+            .iter()
+            .find(|(known, _)| *known == name);
+        known.map_or(0, |&(_, index)| Datatype::at(index as u32).handle())
+    }
+}
