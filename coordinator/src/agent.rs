@@ -1,1 +1,349 @@
-//! stub
+//! A rank's agent: the threads around a [`Rank`] machine. One owns the machine, one reads the
+//! socket, one does what takes long (stop, save), so that the end of a checkpoint is heard meanwhile.
+//! What touches the process is behind [`Process`].
+//!
+//! All threads inherit the signal mask of the thread that calls [`Agent::connect`].
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::addresses;
+use crate::frame::{self, MAX_FRAME};
+use crate::job::Address;
+use crate::protocol::{First, FromRank, Hello, Outcome, Summary, ToRank, PROTOCOL};
+use crate::rank::{Effect, Input, Rank, View};
+
+/// How long activity must stay the same before it is told.
+const SETTLE: Duration = Duration::from_millis(2);
+/// While a checkpoint is pending the agent also looks without being notified.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Where and as what a rank is to save.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaveOrder {
+    /// Name that the set will have.
+    pub set: String,
+    /// Id that its images carry.
+    pub id: Vec<u8>,
+    /// Directory to write into.
+    pub directory: String,
+}
+
+/// What the agent does to its process. `stop` and `save` are called on one thread of the agent,
+/// everything else on another, possibly at the same time as these two.
+pub trait Process: Send + Sync + 'static {
+    /// Sets the phase to Approach and makes sure that every thread sees it.
+    fn approach(&self);
+    /// Looks at the clocks and the activity.
+    fn look(&self) -> View;
+    /// Stores the targets in the clocks. Called again and again, for clocks made meanwhile.
+    fn set_targets(&self, targets: &BTreeMap<u64, u64>);
+    /// Sets the phase to Stop, stops all threads, drains. Where the rank must refuse although its
+    /// threads could be stopped, it drains first all the same: the others wait for it.
+    fn stop(&self) -> Result<(), String>;
+    /// Writes the image. `times` is filled by the agent.
+    fn save(&self, order: &SaveOrder) -> Result<Summary, String>;
+    /// The checkpoint is over while `stop` or `save` runs: sets the phase to Run, on which a drain
+    /// gives up.
+    fn hurry(&self);
+    /// Sets the phase to Run and lets the threads go.
+    fn resume(&self, outcome: &Outcome);
+    /// The checkpoint is committed and the process is to end.
+    fn exit(&self, set: &str);
+    /// Tells people.
+    fn say(&self, text: &str);
+}
+
+/// Why an agent could not connect.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody answers.
+    #[error(
+        "the coordinator (rank 0, port {1} on {0}) cannot be reached: {2}; the job cannot be \
+         checkpointed. Do firewalls let ranks connect to each other?"
+    )]
+    Unreachable(String, u16, frame::Error),
+    /// A thread could not be started.
+    #[error("the checkpoint agent could not start a thread: {0}; the job cannot be checkpointed")]
+    Thread(io::Error),
+}
+
+/// A running agent, as the rank's own threads see it.
+pub struct Agent {
+    said: Sender<Said>,
+    notified: Arc<AtomicBool>,
+    pending: Arc<Pending>,
+    stream: Mutex<TcpStream>,
+}
+
+enum Said {
+    Notify,
+    Message(ToRank),
+    Gone,
+    Stopped(Result<(), String>),
+    Saved(Result<Summary, String>),
+}
+
+enum Work {
+    Stop,
+    Save(SaveOrder),
+}
+
+/// What threads that wait for targets need to know.
+#[derive(Default)]
+struct Pending {
+    known: Mutex<Known>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum Known {
+    /// No checkpoint is pending.
+    #[default]
+    Nothing,
+    /// One is, but its targets are not known yet.
+    Intent,
+    Targets(BTreeMap<u64, u64>),
+}
+
+impl Pending {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, known: Known) {
+        *self.lock() = known;
+        self.changed.notify_all();
+    }
+}
+
+impl Agent {
+    /// Connects this rank to the coordinator and starts the agent's threads.
+    pub fn connect(
+        address: &Address,
+        rank: u32,
+        size: u32,
+        process: Arc<dyn Process>,
+    ) -> Result<Agent, Error> {
+        let hello = Hello {
+            protocol: PROTOCOL,
+            token: address.token.clone(),
+            rank,
+            size,
+            host: addresses::host(),
+            pid: std::process::id(),
+        };
+        let first = First::Rank(hello);
+        let open = || -> Result<[TcpStream; 3], frame::Error> {
+            let mut stream = address.connect()?;
+            frame::send(&mut stream, &first)?;
+            Ok([stream.try_clone()?, stream.try_clone()?, stream])
+        };
+        let [to_read, to_write, stream] = open().map_err(|e| {
+            let addresses: Vec<_> = address.addresses.iter().map(ToString::to_string).collect();
+            Error::Unreachable(addresses.join(" or "), address.port, e)
+        })?;
+        let (said, hear) = mpsc::channel();
+        let (work, orders) = mpsc::channel();
+        let notified = Arc::new(AtomicBool::new(false));
+        let pending = Arc::new(Pending::default());
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            thread::Builder::new()
+                .name(name.into())
+                .spawn(body)
+                .map(drop)
+                .map_err(Error::Thread)
+        };
+        let back = said.clone();
+        spawn("ckpt-read", Box::new(move || read(to_read, &back)))?;
+        let (back, worker) = (said.clone(), process.clone());
+        spawn(
+            "ckpt-work",
+            Box::new(move || work_on(worker.as_ref(), &orders, &back)),
+        )?;
+        let main = Main {
+            machine: Rank::new(),
+            process,
+            stream: to_write,
+            work,
+            notified: notified.clone(),
+            pending: pending.clone(),
+            gone: false,
+        };
+        spawn("ckpt-agent", Box::new(move || main.run(&hear)))?;
+        Ok(Agent {
+            said,
+            notified,
+            pending,
+            stream: Mutex::new(stream),
+        })
+    }
+
+    /// Clocks or activity changed.
+    pub fn notify(&self) {
+        if !self.notified.swap(true, Ordering::AcqRel) {
+            let _ = self.said.send(Said::Notify);
+        }
+    }
+
+    /// The target of a clock in the pending checkpoint (0 if it has none); waits until the targets
+    /// are known. Returns 0 at once when no checkpoint is pending.
+    pub fn clock_target(&self, id: u64) -> u64 {
+        let mut known = self.pending.lock();
+        loop {
+            match &*known {
+                Known::Nothing => return 0,
+                Known::Targets(targets) => return targets.get(&id).copied().unwrap_or(0),
+                Known::Intent => {
+                    known = self
+                        .pending
+                        .changed
+                        .wait(known)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+
+    /// The process is about to end as it should.
+    pub fn finished(&self) {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = frame::send(&mut *stream, &FromRank::Finished);
+    }
+}
+
+fn read(mut stream: TcpStream, said: &Sender<Said>) {
+    while let Ok(message) = frame::receive(&mut stream, MAX_FRAME) {
+        if said.send(Said::Message(message)).is_err() {
+            return;
+        }
+    }
+    let _ = said.send(Said::Gone);
+}
+
+fn work_on(process: &dyn Process, orders: &Receiver<Work>, said: &Sender<Said>) {
+    let micros = |since: Instant| since.elapsed().as_micros() as u64;
+    let mut drain = 0;
+    for order in orders {
+        let begun = Instant::now();
+        let done = match order {
+            Work::Stop => {
+                let result = process.stop();
+                drain = micros(begun);
+                Said::Stopped(result)
+            }
+            Work::Save(order) => Said::Saved(process.save(&order).map(|mut summary| {
+                summary.times.drain = drain;
+                summary.times.save = micros(begun);
+                summary
+            })),
+        };
+        if said.send(done).is_err() {
+            return;
+        }
+    }
+}
+
+struct Main {
+    machine: Rank,
+    process: Arc<dyn Process>,
+    stream: TcpStream,
+    work: Sender<Work>,
+    notified: Arc<AtomicBool>,
+    pending: Arc<Pending>,
+    gone: bool,
+}
+
+impl Main {
+    fn run(mut self, hear: &Receiver<Said>) {
+        while !(self.gone && self.machine.idle()) {
+            let wait = match (self.machine.unsettled(), self.machine.watching()) {
+                (true, _) => Some(SETTLE),
+                (false, true) => Some(LOOK),
+                (false, false) => None,
+            };
+            let said = match wait {
+                Some(time) => hear.recv_timeout(time),
+                None => hear.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match said {
+                Ok(Said::Notify) => {
+                    self.notified.store(false, Ordering::Release);
+                    self.look();
+                }
+                Ok(Said::Message(message)) => self.on(Input::Message(message)),
+                Ok(Said::Gone) => {
+                    self.gone = true;
+                    self.on(Input::Gone);
+                }
+                Ok(Said::Stopped(result)) => self.on(Input::Stopped(result)),
+                Ok(Said::Saved(result)) => self.on(Input::Saved(result)),
+                Err(RecvTimeoutError::Timeout) if self.machine.unsettled() => {
+                    self.on(Input::Settled)
+                }
+                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        if self.machine.watching() {
+            // Also for communicators made since.
+            self.process.set_targets(self.machine.targets());
+            self.on(Input::Look(self.process.look()));
+        }
+    }
+
+    fn on(&mut self, input: Input) {
+        for effect in self.machine.on(input) {
+            self.do_it(effect);
+        }
+    }
+
+    fn do_it(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send(message) => {
+                // If it cannot be sent the reading thread finds out, too.
+                let _ = frame::send(&mut self.stream, &message);
+            }
+            Effect::Approach => {
+                self.pending.set(Known::Intent);
+                self.process.approach();
+                self.on(Input::Look(self.process.look()));
+            }
+            Effect::Targets(targets) => {
+                // First the clocks: who waits reads them when the wait is over.
+                self.process.set_targets(&targets);
+                self.pending.set(Known::Targets(targets));
+                self.on(Input::Look(self.process.look()));
+            }
+            Effect::Stop => self.order(Work::Stop),
+            Effect::Save(order) => self.order(Work::Save(order)),
+            Effect::Hurry => {
+                self.pending.set(Known::Nothing);
+                self.process.hurry();
+            }
+            Effect::Resume(outcome) => {
+                self.pending.set(Known::Nothing);
+                self.process.resume(&outcome);
+            }
+            Effect::Exit { set } => self.process.exit(&set),
+            Effect::Rejected(reason) => {
+                self.process
+                    .say(&format!("the coordinator refused this rank: {reason}"));
+            }
+        }
+    }
+
+    fn order(&self, work: Work) {
+        // The worker ends only after this thread.
+        let _ = self.work.send(work);
+    }
+}

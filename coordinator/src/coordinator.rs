@@ -60,6 +60,8 @@ impl Config {
 pub struct PartialSet {
     /// Name that the set will have.
     pub set: String,
+    /// Id that its images carry.
+    pub id: Vec<u8>,
     /// Directory to write into.
     pub directory: String,
 }
@@ -112,8 +114,8 @@ pub enum Action {
     Commit(u64, PartialSet, Vec<Summary>),
     /// Throw away what was written.
     Discard(PartialSet),
-    /// The job ends: every rank was told.
-    Ending,
+    /// A checkpoint has ended so.
+    Over(Result<Report, String>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -399,12 +401,13 @@ impl Coordinator {
                     attempt.stage = Stage::Saving {
                         saved: BTreeMap::new(),
                     };
-                    if let Some(PartialSet { set, directory }) = attempt.partial.clone() {
+                    if let Some(PartialSet { set, id, directory }) = attempt.partial.clone() {
                         self.everyone(
                             out,
                             ToRank::Save {
                                 epoch,
                                 set,
+                                id,
                                 directory,
                             },
                         );
@@ -527,11 +530,11 @@ impl Coordinator {
         self.committed += 1;
         self.last = Some(report.clone());
         // The tools first: with `Exit` this process ends too.
-        self.answer(ToTool::Committed(report), out);
+        self.answer(ToTool::Committed(report.clone()), out);
+        out.push(Action::Over(Ok(report)));
         self.everyone(out, ToRank::Resume { epoch, outcome });
         if stop {
             self.ending = true;
-            out.push(Action::Ending);
         }
     }
 
@@ -554,7 +557,8 @@ impl Coordinator {
         }
         out.extend(attempt.partial.map(Action::Discard));
         self.failure = Some(reason.clone());
-        self.answer(ToTool::Failed(reason), out);
+        self.answer(ToTool::Failed(reason.clone()), out);
+        out.push(Action::Over(Err(reason)));
     }
 
     fn answer(&mut self, message: ToTool, out: &mut Vec<Action>) {

@@ -1,1 +1,318 @@
-//! stub
+//! The job file: how commands find a running job. Rank 0 leaves it in the checkpoint directory and
+//! takes it away at the end; one that a killed job left behind is told by nobody answering there.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Name of the job file in the checkpoint directory.
+pub const JOB_FILE: &str = "job.json";
+
+const FORMAT: u32 = 1;
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Where the coordinator listens, and the word that opens it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    /// Addresses of its machine.
+    pub addresses: Vec<IpAddr>,
+    /// Its port.
+    pub port: u16,
+    /// Random; who knows it belongs to the job or to its owner.
+    pub token: String,
+}
+
+impl Address {
+    /// For the broadcast through MPI.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// The other way.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Address> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    /// Connects to the first address that answers.
+    pub fn connect(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for ip in &self.addresses {
+            match TcpStream::connect_timeout(&SocketAddr::new(*ip, self.port), CONNECT_LIMIT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    return Ok(stream);
+                }
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// What the job file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFile {
+    format: u32,
+    /// The job's id.
+    pub id: String,
+    /// Rank 0's host.
+    pub host: String,
+    /// Rank 0's process id.
+    pub pid: u32,
+    /// Where the coordinator listens.
+    #[serde(flatten)]
+    pub address: Address,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// The program and its arguments.
+    pub program: Vec<String>,
+    /// The MPI library below.
+    pub mpi: String,
+    /// When the job started or was restarted, in seconds since 1970.
+    pub started: u64,
+}
+
+/// Why there is no job to talk to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no job file.
+    #[error(
+        "no job runs in {} (there is no {JOB_FILE}); start one with `mpirun -n RANKS stasis launch \
+         --ckpt-dir {} PROGRAM`",
+        .0.display(), .0.display()
+    )]
+    None(PathBuf),
+    /// The job file cannot be used.
+    #[error("{} {}; remove it if no job runs in that directory", .0.display(), .1)]
+    Bad(PathBuf, String),
+    /// Reading or writing failed.
+    #[error("cannot {} {}: {}", .1, .0.display(), .2)]
+    Io(PathBuf, &'static str, io::Error),
+    /// The job does not answer.
+    #[error(
+        "the job in {} does not answer any more: {program} was process {pid} on {host}, and was \
+         probably killed ({source}). Continue it from its last checkpoint with `mpirun -n {ranks} \
+         stasis restart {}`",
+        directory.display(), directory.display()
+    )]
+    Dead {
+        /// Checkpoint directory.
+        directory: PathBuf,
+        /// What it ran.
+        program: String,
+        /// Rank 0's process id.
+        pid: u32,
+        /// Rank 0's host.
+        host: String,
+        /// Number of ranks.
+        ranks: u32,
+        /// What happened.
+        source: io::Error,
+    },
+    /// Another job uses the directory.
+    #[error(
+        "{} is used by a job that runs already ({program}, process {pid} on {host}); give another \
+         --ckpt-dir",
+        directory.display()
+    )]
+    Taken {
+        /// Checkpoint directory.
+        directory: PathBuf,
+        /// What it runs.
+        program: String,
+        /// Rank 0's process id.
+        pid: u32,
+        /// Rank 0's host.
+        host: String,
+    },
+}
+
+impl JobFile {
+    /// Describes a job.
+    pub fn new(address: Address, ranks: u32, program: Vec<String>, mpi: String) -> JobFile {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        JobFile {
+            format: FORMAT,
+            id: random_word().unwrap_or_default()[..8].to_string(),
+            host: crate::addresses::host(),
+            pid: std::process::id(),
+            address,
+            ranks,
+            program,
+            mpi,
+            started: since.map_or(0, |s| s.as_secs()),
+        }
+    }
+
+    /// Leaves the file in `directory`, readable for its owner alone.
+    pub fn write(&self, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(JOB_FILE);
+        let fail = |e| Error::Io(path.clone(), "write", e);
+        let text = serde_json::to_string_pretty(self).map_err(|e| fail(e.into()))?;
+        let new = directory.join(format!(".{JOB_FILE}.{}", self.id));
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)
+            .map_err(fail)?;
+        let written = file
+            .write_all(text.as_bytes())
+            .and_then(|()| fs::rename(&new, &path));
+        written.map_err(|e| {
+            let _ = fs::remove_file(&new);
+            fail(e)
+        })
+    }
+
+    /// Reads the file in `directory`.
+    pub fn read(directory: &Path) -> Result<JobFile, Error> {
+        const LONGEST: u64 = 16 << 20;
+        let path = directory.join(JOB_FILE);
+        let bad = |why: &str| Error::Bad(path.clone(), why.into());
+        let file = match fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(&path)
+        {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::None(directory.to_owned()));
+            }
+            Err(e) => return Err(Error::Io(path, "read", e)),
+        };
+        let meta = file
+            .metadata()
+            .map_err(|e| Error::Io(path.clone(), "read", e))?;
+        if !meta.is_file() || meta.mode() & 0o022 != 0 {
+            return Err(bad("can be written by others, so it is not believed"));
+        }
+        let mut text = String::new();
+        file.take(LONGEST)
+            .read_to_string(&mut text)
+            .map_err(|e| Error::Io(path.clone(), "read", e))?;
+        let job: JobFile =
+            serde_json::from_str(&text).map_err(|e| bad(&format!("cannot be understood ({e})")))?;
+        match job.format {
+            FORMAT => Ok(job),
+            other => Err(bad(&format!(
+                "was written by another version of Stasis (format {other})"
+            ))),
+        }
+    }
+
+    /// Takes the file away, if it is still this job's.
+    pub fn remove(&self, directory: &Path) {
+        if Self::read(directory).is_ok_and(|job| job.id == self.id) {
+            let _ = fs::remove_file(directory.join(JOB_FILE));
+        }
+    }
+
+    /// Connects to the job that the file names.
+    pub fn connect(&self, directory: &Path) -> Result<TcpStream, Error> {
+        self.address.connect().map_err(|source| Error::Dead {
+            directory: directory.to_owned(),
+            program: self.command(),
+            pid: self.pid,
+            host: self.host.clone(),
+            ranks: self.ranks,
+            source,
+        })
+    }
+
+    /// The program and its arguments, for people.
+    pub fn command(&self) -> String {
+        self.program.join(" ")
+    }
+
+    /// Makes sure that no other job runs in `directory`.
+    pub fn check_free(directory: &Path) -> Result<(), Error> {
+        match Self::read(directory) {
+            Ok(job) if job.connect(directory).is_ok() => Err(Error::Taken {
+                directory: directory.to_owned(),
+                program: job.command(),
+                pid: job.pid,
+                host: job.host,
+            }),
+            // A job that nobody answers for any more, or something that will be replaced.
+            Ok(_) | Err(Error::None(_) | Error::Bad(..)) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// 128 random bits in hexadecimal.
+pub fn random_word() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(port: u16) -> JobFile {
+        let address = Address {
+            addresses: vec![[127, 0, 0, 1].into()],
+            port,
+            token: random_word().unwrap(),
+        };
+        JobFile::new(address, 2, vec!["./a".into(), "x".into()], "mpich".into())
+    }
+
+    fn directory(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("stasis-job-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn goes_through_the_disk_in_private() {
+        let dir = directory("disk");
+        let job = job(1);
+        job.write(&dir).unwrap();
+        assert_eq!(JobFile::read(&dir).unwrap(), job);
+        let mode = fs::metadata(dir.join(JOB_FILE)).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let other = JobFile {
+            id: "other".into(),
+            ..job.clone()
+        };
+        other.remove(&dir);
+        assert!(JobFile::read(&dir).is_ok(), "another job's file stays");
+        job.remove(&dir);
+        assert!(matches!(JobFile::read(&dir), Err(Error::None(_))));
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_live_job_keeps_its_directory_and_a_dead_one_does_not() {
+        let dir = directory("live");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let job = job(listener.local_addr().unwrap().port());
+        job.write(&dir).unwrap();
+        assert!(matches!(
+            JobFile::check_free(&dir),
+            Err(Error::Taken { .. })
+        ));
+        drop(listener);
+        JobFile::check_free(&dir).unwrap();
+        let text = job.connect(&dir).unwrap_err().to_string();
+        assert!(text.contains("stasis restart"), "{text}");
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_job_file_is_named() {
+        let dir = directory("bad");
+        fs::write(dir.join(JOB_FILE), "{").unwrap();
+        assert!(matches!(JobFile::read(&dir), Err(Error::Bad(..))));
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

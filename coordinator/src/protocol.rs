@@ -119,18 +119,16 @@ pub struct Times {
 /// What a rank saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Summary {
-    /// File name of the image within the set.
-    pub file: String,
     /// Bytes of the image on disk.
     pub bytes: u64,
     /// Bytes of memory that the image holds.
     pub memory: u64,
-    /// Digest of the image.
-    pub digest: Vec<u8>,
+    /// Digest of the image, in hexadecimal.
+    pub digest: String,
+    /// Machine that wrote it.
+    pub host: String,
     /// How long it took.
     pub times: Times,
-    /// Whatever else the manifest is to hold of this rank; passed on unread.
-    pub detail: Vec<u8>,
 }
 
 /// From a rank's agent to the coordinator.
@@ -221,6 +219,8 @@ pub enum ToRank {
         epoch: u64,
         /// Name that the set will have.
         set: String,
+        /// Id that its images carry.
+        id: Vec<u8>,
         /// Directory to write into.
         directory: String,
     },

@@ -30,6 +30,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::agent::SaveOrder;
 use crate::protocol::{Activity, FromRank, Outcome, State, Summary, ToRank};
 
 /// One collective clock, as the agent read it.
@@ -81,12 +82,7 @@ pub enum Effect {
     /// Stop all threads and drain, in the background.
     Stop,
     /// Write the image, in the background.
-    Save {
-        /// Name that the set will have.
-        set: String,
-        /// Directory to write into.
-        directory: String,
-    },
+    Save(SaveOrder),
     /// The checkpoint is over while background work goes on: let it end as soon as it can.
     Hurry,
     /// Set the phase to Run and let all threads go.
@@ -157,6 +153,16 @@ impl Rank {
         }
     }
 
+    /// All targets of the pending checkpoint.
+    pub fn targets(&self) -> &BTreeMap<u64, u64> {
+        &self.targets
+    }
+
+    /// No checkpoint is pending here.
+    pub fn idle(&self) -> bool {
+        self.stage == Stage::Idle
+    }
+
     /// The agent should look when notified, and give [`Input::Settled`] when it is quiet.
     pub fn watching(&self) -> bool {
         matches!(self.stage, Stage::Approaching { .. })
@@ -223,10 +229,11 @@ impl Rank {
             ToRank::Save {
                 epoch,
                 set,
+                id,
                 directory,
             } if epoch == self.epoch && self.stage == Stage::Drained => {
                 self.stage = Stage::Saving;
-                vec![Effect::Save { set, directory }]
+                vec![Effect::Save(SaveOrder { set, id, directory })]
             }
             ToRank::Resume { epoch, outcome } if epoch == self.epoch => self.over(outcome),
             // The end of an attempt that this rank has not begun, as it was still leaving the

@@ -20,6 +20,7 @@ fn connect(c: &mut Coordinator, rank: u32) -> Vec<Action> {
 fn partial() -> PartialSet {
     PartialSet {
         set: "ckpt-1".into(),
+        id: vec![],
         directory: "d".into(),
     }
 }
@@ -114,7 +115,7 @@ fn requests_are_joined_and_any_of_them_can_stop_the_job() {
     );
     assert!(matches!(a[1], Action::Reply(2, ToTool::Committed(_))));
     assert!(matches!(
-        &a[2],
+        &a[3],
         Action::Send(
             0,
             ToRank::Resume {
@@ -123,7 +124,6 @@ fn requests_are_joined_and_any_of_them_can_stop_the_job() {
             }
         )
     ));
-    assert_eq!(a[3], Action::Ending);
     let a = c.on(
         0,
         Event::Request {
@@ -145,7 +145,11 @@ fn a_directory_that_cannot_be_made_does_not_disturb_the_ranks() {
         },
     );
     let a = c.on(0, Event::Prepared(1, Err("disk full".into())));
-    assert_eq!(a, [Action::Reply(1, ToTool::Failed("disk full".into()))]);
+    let over = Action::Over(Err("disk full".into()));
+    assert_eq!(
+        a,
+        [Action::Reply(1, ToTool::Failed("disk full".into())), over]
+    );
     assert!(!c.busy());
 }
 

@@ -258,6 +258,7 @@ impl World {
                         let partial = PartialSet {
                             set: "s".into(),
                             directory: "d".into(),
+                            id: vec![],
                         };
                         let event = Event::Prepared(epoch, result(partial));
                         self.event(program, event);
@@ -269,6 +270,7 @@ impl World {
                             result(PartialSet {
                                 set: String::new(),
                                 directory: String::new(),
+                                id: vec![],
                             })
                             .map(|_| ()),
                         );
@@ -361,7 +363,7 @@ impl World {
                 Action::Prepare(_) | Action::Commit(..) => self.store.push_back(action),
                 Action::Reply(_, ToTool::Committed(_)) => self.committed += 1,
                 Action::Reply(_, ToTool::Failed(_)) => self.failed += 1,
-                Action::Reply(..) | Action::Discard(_) | Action::Ending => {}
+                Action::Reply(..) | Action::Discard(_) | Action::Over(_) => {}
             }
         }
     }
@@ -389,7 +391,7 @@ impl World {
                     p.phase = Phase::Stop;
                     p.job = Some(Job::Stop);
                 }
-                Effect::Save { .. } => p.job = Some(Job::Save),
+                Effect::Save(_) => p.job = Some(Job::Save),
                 Effect::Hurry => {}
                 Effect::Resume(outcome) => {
                     assert!(p.job.is_none(), "resumed while work goes on");

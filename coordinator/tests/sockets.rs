@@ -1,0 +1,348 @@
+//! The control plane over real sockets and threads, with pretended processes: what the pure machines
+//! are proven to do reaches the ranks, the disk and the people who wait.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use stasis_coordinator::agent::{Agent, Process, SaveOrder};
+use stasis_coordinator::client::{Client, Error};
+use stasis_coordinator::coordinator::{Config, PartialSet};
+use stasis_coordinator::job::{self, JobFile};
+use stasis_coordinator::protocol::{Activity, Outcome, Summary};
+use stasis_coordinator::rank::{ClockView, View};
+use stasis_coordinator::server::{Options, Server, Store};
+
+/// A rank with one communicator, which comes to its target on its own as soon as it knows it.
+#[derive(Default)]
+struct Fake {
+    rank: u32,
+    seq: AtomicU64,
+    refuses: AtomicBool,
+    slow: AtomicBool,
+    stopped: AtomicBool,
+    hurried: AtomicBool,
+    outcomes: Mutex<Vec<Outcome>>,
+    exits: Mutex<Vec<String>>,
+}
+
+impl Process for Fake {
+    fn approach(&self) {}
+    fn look(&self) -> View {
+        let seq = self.seq.load(Ordering::SeqCst);
+        View {
+            clocks: vec![ClockView {
+                id: 1,
+                seq,
+                left: seq,
+            }],
+            activity: Activity::Running,
+        }
+    }
+    fn set_targets(&self, targets: &BTreeMap<u64, u64>) {
+        self.seq.fetch_max(targets[&1], Ordering::SeqCst);
+    }
+    fn stop(&self) -> Result<(), String> {
+        self.stopped.store(true, Ordering::SeqCst);
+        match self.refuses.load(Ordering::SeqCst) {
+            true => Err("a window is open".into()),
+            false => Ok(()),
+        }
+    }
+    fn save(&self, order: &SaveOrder) -> Result<Summary, String> {
+        assert_eq!(
+            (order.set.as_str(), order.id.as_slice()),
+            ("ckpt-1", &[7][..])
+        );
+        let begun = Instant::now();
+        while self.slow.load(Ordering::SeqCst) && !self.hurried.load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "nobody hurried");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Summary {
+            bytes: 10 + u64::from(self.rank),
+            ..Summary::default()
+        })
+    }
+    fn hurry(&self) {
+        self.hurried.store(true, Ordering::SeqCst);
+    }
+    fn resume(&self, outcome: &Outcome) {
+        self.stopped.store(false, Ordering::SeqCst);
+        self.outcomes.lock().unwrap().push(outcome.clone());
+    }
+    fn exit(&self, set: &str) {
+        self.exits.lock().unwrap().push(set.into());
+    }
+    fn say(&self, text: &str) {
+        panic!("{text}");
+    }
+}
+
+#[derive(Default)]
+struct Disk {
+    full: bool,
+    commits: Arc<AtomicU64>,
+}
+
+impl Store for Disk {
+    fn prepare(&mut self) -> Result<PartialSet, String> {
+        match self.full {
+            true => Err("no space left in d".into()),
+            false => Ok(PartialSet {
+                set: "ckpt-1".into(),
+                id: vec![7],
+                directory: "d".into(),
+            }),
+        }
+    }
+    fn commit(&mut self, images: &[Summary]) -> Result<(), String> {
+        let sizes: Vec<u64> = images.iter().map(|i| i.bytes).collect();
+        assert_eq!(sizes, (10..10 + images.len() as u64).collect::<Vec<_>>());
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn discard(&mut self) {}
+}
+
+struct Job {
+    directory: PathBuf,
+    server: Server,
+    fakes: Vec<Arc<Fake>>,
+    agents: Vec<Agent>,
+}
+
+impl Job {
+    fn start(name: &str, size: u32, disk: Disk, interval: Option<Duration>) -> Job {
+        let directory =
+            std::env::temp_dir().join(format!("stasis-sockets-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let options = Options {
+            config: Config::new(size),
+            directory: directory.clone(),
+            local: true,
+            interval,
+            program: vec!["./app".into()],
+            mpi: "none".into(),
+        };
+        let server = Server::start(options, disk).unwrap();
+        let fake = |rank| {
+            let seq = AtomicU64::new(u64::from(rank));
+            Arc::new(Fake {
+                rank,
+                seq,
+                ..Fake::default()
+            })
+        };
+        Job {
+            directory,
+            server,
+            fakes: (0..size).map(fake).collect(),
+            agents: vec![],
+        }
+    }
+
+    fn connect(&mut self) {
+        for fake in &self.fakes[self.agents.len()..] {
+            let size = self.fakes.len() as u32;
+            let agent = Agent::connect(self.server.address(), fake.rank, size, fake.clone());
+            self.agents.push(agent.unwrap());
+        }
+    }
+
+    fn all(name: &str, size: u32) -> Job {
+        let mut job = Job::start(name, size, Disk::default(), None);
+        job.connect();
+        job
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.server.close();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "{what} did not come"
+        );
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn client(directory: &Path) -> Client {
+    Client::connect(directory).unwrap()
+}
+
+#[test]
+fn a_checkpoint_is_committed_and_everyone_goes_on() {
+    let job = Job::all("commit", 5);
+    let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
+    assert_eq!((report.set.as_str(), report.bytes), ("ckpt-1", 60));
+    for fake in &job.fakes {
+        assert_eq!(
+            fake.seq.load(Ordering::SeqCst),
+            4,
+            "rank {} is at the target",
+            fake.rank
+        );
+        until("resume", || !fake.outcomes.lock().unwrap().is_empty());
+        let committed = Outcome::Committed {
+            set: "ckpt-1".into(),
+        };
+        assert_eq!(*fake.outcomes.lock().unwrap(), [committed]);
+    }
+    let status = client(&job.directory).status().unwrap();
+    assert_eq!((status.stage.as_str(), status.committed), ("idle", 1));
+    assert_eq!(job.agents[0].clock_target(1), 0, "nothing is pending");
+}
+
+#[test]
+fn before_mpi_init_people_are_told_what_is_waited_for() {
+    let mut job = Job::start("early", 3, Disk::default(), None);
+    let early = client(&job.directory);
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiting = std::thread::spawn(move || {
+        early.checkpoint(false, |note| tell.send(note.to_owned()).unwrap())
+    });
+    assert!(told
+        .recv_timeout(Duration::from_secs(20))
+        .unwrap()
+        .contains("MPI_Init"));
+    job.connect();
+    assert_eq!(waiting.join().unwrap().unwrap().set, "ckpt-1");
+}
+
+#[test]
+fn a_refusal_is_told_with_rank_and_reason_and_everyone_goes_on() {
+    let job = Job::all("refuse", 3);
+    job.fakes[1].refuses.store(true, Ordering::SeqCst);
+    let error = client(&job.directory)
+        .checkpoint(false, |_| {})
+        .unwrap_err();
+    assert!(
+        matches!(&error, Error::Failed(r) if r == "rank 1: a window is open"),
+        "{error}"
+    );
+    for fake in &job.fakes {
+        until("resume", || {
+            !fake.stopped.load(Ordering::SeqCst) && !fake.outcomes.lock().unwrap().is_empty()
+        });
+    }
+    job.fakes[1].refuses.store(false, Ordering::SeqCst);
+    client(&job.directory).checkpoint(false, |_| {}).unwrap();
+}
+
+#[test]
+fn a_full_disk_stops_nobody() {
+    let mut job = Job::start(
+        "full",
+        2,
+        Disk {
+            full: true,
+            ..Disk::default()
+        },
+        None,
+    );
+    job.connect();
+    let error = client(&job.directory)
+        .checkpoint(false, |_| {})
+        .unwrap_err();
+    assert!(error.to_string().contains("no space left in d"), "{error}");
+    assert!(job
+        .fakes
+        .iter()
+        .all(|f| f.outcomes.lock().unwrap().is_empty()));
+}
+
+#[test]
+fn a_rank_that_dies_while_saving_costs_the_checkpoint_only() {
+    let mut job = Job::all("die", 3);
+    for fake in &job.fakes {
+        fake.slow.store(true, Ordering::SeqCst);
+    }
+    let asking = client(&job.directory);
+    let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
+    until("saving", || {
+        client(&job.directory).status().unwrap().stage == "writing images"
+    });
+    // Its agent's sockets stay open as long as its threads: end it as a process would.
+    job.agents.pop().unwrap().finished();
+    let error = waiting.join().unwrap().unwrap_err();
+    assert!(error.to_string().contains("rank 2 ended"), "{error}");
+    for fake in &job.fakes[..2] {
+        until("resume", || !fake.outcomes.lock().unwrap().is_empty());
+        assert!(
+            fake.hurried.load(Ordering::SeqCst),
+            "a long save is told that it is over"
+        );
+    }
+    let error = client(&job.directory)
+        .checkpoint(false, |_| {})
+        .unwrap_err();
+    assert!(error.to_string().contains("rank 2"), "{error}");
+}
+
+#[test]
+fn stop_ends_every_rank_after_the_commit() {
+    let job = Job::all("stop", 3);
+    let report = client(&job.directory).checkpoint(true, |_| {}).unwrap();
+    assert!(report.stop);
+    for fake in &job.fakes {
+        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
+    }
+}
+
+#[test]
+fn the_interval_takes_checkpoints_unasked() {
+    let commits = Arc::new(AtomicU64::new(0));
+    let disk = Disk {
+        commits: commits.clone(),
+        ..Disk::default()
+    };
+    let mut job = Job::start("interval", 2, disk, Some(Duration::from_millis(30)));
+    job.connect();
+    until("three checkpoints", || commits.load(Ordering::SeqCst) >= 3);
+}
+
+#[test]
+fn strangers_are_turned_away() {
+    let job = Job::all("stranger", 2);
+    let mut file = JobFile::read(&job.directory).unwrap();
+    let right = file.clone();
+    file.address.token.replace_range(..1, "x");
+    file.write(&job.directory).unwrap();
+    let error = client(&job.directory).status().unwrap_err();
+    assert!(matches!(error, Error::Rejected(_)), "{error}");
+    right.write(&job.directory).unwrap();
+    assert!(matches!(
+        Server::start(
+            Options {
+                config: Config::new(1),
+                directory: job.directory.clone(),
+                local: true,
+                interval: None,
+                program: vec![],
+                mpi: String::new(),
+            },
+            Disk::default(),
+        ),
+        Err(stasis_coordinator::server::Error::Job(
+            job::Error::Taken { .. }
+        ))
+    ));
+}
+
+#[test]
+fn a_hundred_ranks() {
+    let job = Job::all("hundred", 100);
+    let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
+    assert_eq!(report.bytes, (0..100).map(|r| 10 + r).sum::<u64>());
+}
