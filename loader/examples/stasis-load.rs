@@ -181,15 +181,21 @@ fn run(mut options: Options) -> Result<()> {
     program.run()
 }
 
-fn restore(options: Options) -> Result<()> {
-    let path = options.rest.first().context("no file given")?.clone();
+fn read_header(path: &OsString) -> Result<(Header, BufReader<File>)> {
     let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
     let mut len = [0; 8];
     file.read_exact(&mut len)?;
     let mut header = vec![0; u64::from_le_bytes(len) as usize];
     file.read_exact(&mut header)?;
-    let header: Header = serde_json::from_slice(&header)?;
+    Ok((serde_json::from_slice(&header)?, file))
+}
+
+fn restore(options: Options) -> Result<()> {
+    let path = options.rest.first().context("no file given")?.clone();
+    // Twice: the number of the file that the state is read from may be one to be reserved.
+    let (header, _) = read_header(&path)?;
     loader::reserve_fds(&header.state)?;
+    let (header, mut file) = read_header(&path)?;
     let bit = |perms: &str, c: char, flag| if perms.contains(c) { flag } else { 0 };
     for region in &header.regions {
         let len = region.end - region.start;
