@@ -1,0 +1,139 @@
+//! The checkpoint agent of this rank and, in rank 0, the job's coordinator: what the `coordinator`
+//! crate does over sockets, on threads of the lower half, applied to this process.
+//!
+//! In order: [`setup`] once, [`serve`] in rank 0, [`connect`] in every rank; then [`notify`] and
+//! [`clock_target`] for the upper half, and [`finished`] at the end. A process that is a job by itself
+//! does all three at its start; others connect when the application has called MPI_Init.
+
+mod process;
+mod store;
+
+use std::path::PathBuf;
+use std::sync::{mpsc, Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use anyhow::{anyhow, Context, Result};
+use coordinator::agent::Agent;
+use coordinator::coordinator::Config;
+use coordinator::job::Address;
+use coordinator::server::{Options, Server};
+
+use process::ThisProcess;
+use store::Sets;
+
+/// What the agent must be told.
+pub struct Setup {
+    /// The checkpoint directory.
+    pub ckpt_dir: PathBuf,
+    /// Seconds between checkpoints that nobody asked for.
+    pub interval: Option<u64>,
+    /// The program and its arguments, for people.
+    pub command: Vec<String>,
+    /// Name and version of the MPI library below, for people.
+    pub library: String,
+    /// Sections `(kind, version, content)` that the image is to hold beside memory and the loader's
+    /// state of the process. Called while all threads stand still.
+    pub sections: fn() -> Vec<(u32, u32, Vec<u8>)>,
+    /// MPI_Finalize, for a job that ends with a checkpoint: its launcher would call it a crash
+    /// otherwise. Called while all threads stand still, on a thread of the lower half.
+    pub finalize: fn(),
+}
+
+static SETUP: OnceLock<Setup> = OnceLock::new();
+static SERVER: OnceLock<Server> = OnceLock::new();
+static AGENT: OnceLock<Agent> = OnceLock::new();
+/// Serving and connecting happen once, whoever asks first.
+static STARTING: Mutex<()> = Mutex::new(());
+
+fn starting() -> MutexGuard<'static, ()> {
+    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the agent what it must know. Only the first call counts.
+pub fn setup(setup: Setup) {
+    SETUP.get_or_init(|| setup);
+}
+
+fn known() -> Result<&'static Setup> {
+    SETUP.get().context("the checkpoint agent was not set up (a defect in Stasis)")
+}
+
+/// Starts the coordinator of a job of `size` ranks in this process, if it does not run here already.
+/// Returns what the other ranks need for [`connect`]. Leaves the job file.
+pub fn serve(size: u32) -> Result<Vec<u8>> {
+    let _one = starting();
+    let setup = known()?;
+    if SERVER.get().is_none() {
+        let options = Options {
+            config: Config::new(size),
+            directory: setup.ckpt_dir.clone(),
+            local: all_here(size),
+            interval: setup.interval.filter(|s| *s > 0).map(Duration::from_secs),
+            program: setup.command.clone(),
+            mpi: setup.library.clone(),
+        };
+        let sets = Sets::new(setup, size);
+        let server = on_lower_thread(move || Server::start(options, sets))?;
+        SERVER.get_or_init(|| server);
+    }
+    let server = SERVER.get().context("the coordinator does not run")?;
+    Ok(server.address().to_bytes())
+}
+
+/// Connects this rank to the coordinator, if it is not yet.
+pub fn connect(address: &[u8], rank: u32, size: u32) -> Result<()> {
+    let _one = starting();
+    if AGENT.get().is_some() {
+        return Ok(());
+    }
+    let address = Address::from_bytes(address)
+        .ok_or_else(|| anyhow!("rank 0 sent no address of the coordinator: see its message"))?;
+    let process = Arc::new(ThisProcess::new(known()?, rank, size)?);
+    let agent = on_lower_thread(move || Agent::connect(&address, rank, size, process))?;
+    AGENT.get_or_init(|| agent);
+    Ok(())
+}
+
+/// Clocks or activity changed.
+pub fn notify() {
+    if let Some(agent) = AGENT.get() {
+        agent.notify();
+    }
+}
+
+/// As `contract::service::ClockTarget` says.
+pub fn clock_target(id: u64) -> u64 {
+    AGENT.get().map_or(0, |agent| agent.clock_target(id))
+}
+
+/// The process is about to end as it should: no checkpoint can be taken from now on.
+pub fn finished() {
+    if let Some(agent) = AGENT.get() {
+        agent.finished();
+    }
+    if let Some(server) = SERVER.get() {
+        server.close();
+    }
+}
+
+/// Whether the launcher says that all ranks are on this machine.
+fn all_here(size: u32) -> bool {
+    const LOCAL_SIZE: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
+    let here = LOCAL_SIZE.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+    here.unwrap_or(1) >= size
+}
+
+/// Runs `job` on a thread of the lower half and waits for it: threads that it starts inherit that
+/// all signals are blocked, because signals are meant for the application.
+fn on_lower_thread<T, E>(job: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T>
+where
+    T: Send + 'static,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let (tell, told) = mpsc::channel();
+    loader::spawn_lower("ckpt-start", move || {
+        let _ = tell.send(job());
+    })
+    .context("a thread of the checkpoint agent cannot be started; the job cannot be checkpointed")?;
+    Ok(told.recv().context("a thread of the checkpoint agent ended early")??)
+}

@@ -1,0 +1,265 @@
+//! What the agent does to this process.
+//!
+//! # Safety
+//! Clocks and counters are arrays of atomics in upper-half memory that stay mapped: the clock table
+//! by the loader, the counters by the upper half, which stores their addresses only when they are
+//! made and never frees them. Entry points of the upper half are called as `contract::UpperEntry`
+//! says, on the initial thread with the upper thread pointer, while all threads stand still; their
+//! closures use nothing but their captures.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use ckpt_image::{kind, SetId};
+use contract::{gate, ActivityKind, Clock, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS};
+use coordinator::agent::{Process, SaveOrder};
+use coordinator::protocol::{Activity, Counts, On, Outcome, Summary, Times};
+use coordinator::rank::{ClockView, View};
+use loader::Stopped;
+
+use super::{Setup, AGENT, SERVER};
+use crate::save::{save, HeaderInfo};
+
+/// `gate.mpi_state` between MPI_Init and MPI_Finalize.
+const INITIALISED: u32 = 1;
+/// Version of the PROCESS section, which is the loader's `ProcessState` in postcard.
+const PROCESS_VERSION: u32 = 1;
+/// How long an orderly end may take before the process just ends.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+const PRIVATE_EXPEDITED: i32 = 1 << 3;
+
+/// This process, as the agent sees it.
+pub struct ThisProcess {
+    setup: &'static Setup,
+    rank: u32,
+    size: u32,
+    stopped: Mutex<Option<Stopped>>,
+}
+
+impl ThisProcess {
+    /// Makes sure that the process can be served.
+    pub fn new(setup: &'static Setup, rank: u32, size: u32) -> Result<Self> {
+        if !membarrier(REGISTER_PRIVATE_EXPEDITED) {
+            bail!(
+                "this kernel does not offer membarrier(PRIVATE_EXPEDITED) ({}); the job cannot be \
+                 checkpointed. Linux 4.14 has it; does a container's seccomp policy forbid it?",
+                std::io::Error::last_os_error()
+            );
+        }
+        Ok(ThisProcess { setup, rank, size, stopped: Mutex::new(None) })
+    }
+
+    fn stopped(&self) -> MutexGuard<'_, Option<Stopped>> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Per-peer counts of the upper half; none before it has any.
+    fn counts(&self, array: &AtomicUsize) -> Counts {
+        let array = array.load(Ordering::Acquire) as *const AtomicU64;
+        if array.is_null() {
+            return vec![];
+        }
+        // SAFETY: one counter per world rank, see the head of this file.
+        let counters = unsafe { std::slice::from_raw_parts(array, self.size as usize) };
+        let counts = counters.iter().map(|c| c.load(Ordering::Relaxed));
+        (0..).zip(counts).filter(|(_, n)| *n > 0).collect()
+    }
+
+    fn activity(&self) -> Activity {
+        let gate = gate();
+        let shown = &gate.activity;
+        let sent = || self.counts(&gate.upper.sent);
+        let id = || shown.clock_id.load(Ordering::Relaxed);
+        // Parts of two activities may be mixed here: every change is followed by a notification,
+        // upon which the agent looks again.
+        let kind = shown.kind.load(Ordering::Acquire);
+        if kind == ActivityKind::Collective as u32 {
+            Activity::Collective { id: id() }
+        } else if kind == ActivityKind::Parked as u32 {
+            Activity::Parked { id: id(), seq: shown.clock_seq.load(Ordering::Relaxed), sent: sent() }
+        } else if kind == ActivityKind::Waiting as u32 {
+            let on = match usize::try_from(shown.nranks.load(Ordering::Relaxed)) {
+                Ok(n) if n <= ACTIVITY_RANKS => {
+                    On::Ranks(shown.ranks[..n].iter().map(|r| r.load(Ordering::Relaxed)).collect())
+                }
+                _ => On::Any,
+            };
+            Activity::Waiting { on, sent: sent(), received: self.counts(&gate.upper.received) }
+        } else {
+            Activity::Running
+        }
+    }
+
+    /// Has the upper half leave nothing in the lower half; why not, if so.
+    fn drain(&self, stopped: &Stopped) -> Result<()> {
+        let gate = gate();
+        if gate.mpi_state.load(Ordering::Acquire) != INITIALISED {
+            return Ok(());
+        }
+        let refusal = gate.upper.refusal.load(Ordering::Acquire);
+        let drain = gate.upper.drain.load(Ordering::Acquire);
+        let mut text = [0_u8; 1024];
+        let (mut length, mut failed) = (0, 0);
+        stopped.run_on_main(|| {
+            // SAFETY: the upper half's own entry points, where they are not null.
+            unsafe {
+                if refusal != 0 {
+                    let refusal: extern "C" fn(*mut u8, usize) -> usize =
+                        std::mem::transmute(refusal);
+                    length = refusal(text.as_mut_ptr(), text.len());
+                }
+                // Also when this rank refuses: the others wait for it in theirs.
+                if drain != 0 {
+                    let drain: extern "C" fn() -> i32 = std::mem::transmute(drain);
+                    failed = drain();
+                }
+            }
+        });
+        if length > 0 {
+            bail!("{}", String::from_utf8_lossy(&text[..length.min(text.len())]));
+        }
+        if failed != 0 {
+            bail!("messages under way could not all be taken in (MPI error class {failed})");
+        }
+        Ok(())
+    }
+
+    fn write(&self, order: &SaveOrder) -> Result<Summary> {
+        let guard = self.stopped();
+        let stopped = guard.as_ref().context("the application's threads do not stand still")?;
+        let state = loader::capture(stopped)?;
+        let state = postcard::to_stdvec(&state).context("the state of the process cannot be encoded")?;
+        let mut sections = vec![(kind::PROCESS, PROCESS_VERSION, state)];
+        sections.extend((self.setup.sections)());
+        let id = order.id.as_slice().try_into().context("the coordinator sent no set id")?;
+        let info = HeaderInfo {
+            set_id: SetId(id),
+            epoch: u64::from(gate().lower.epoch.load(Ordering::Relaxed)),
+            rank: self.rank,
+            world_size: self.size,
+            abi: abi_name(),
+            compression: ckpt_image::Compression::default(),
+        };
+        let image = save(Path::new(&order.directory), &info, &sections)?;
+        Ok(Summary {
+            bytes: image.bytes,
+            memory: image.memory_bytes,
+            digest: image.digest,
+            host: coordinator::addresses::host(),
+            times: Times::default(),
+        })
+    }
+}
+
+impl Process for ThisProcess {
+    fn approach(&self) {
+        gate().phase.store(Phase::Approach as u32, Ordering::SeqCst);
+        // From here on every wrapper either has its count visible to us or sees the phase. It was
+        // registered, so it cannot fail.
+        membarrier(PRIVATE_EXPEDITED);
+    }
+
+    fn look(&self) -> View {
+        let view = |clock: &Clock| {
+            let id = clock.id.load(Ordering::Acquire);
+            // `left` first: it follows `seq`, so the two are equal only outside of a collective.
+            let left = clock.left.load(Ordering::Acquire);
+            let seq = clock.seq.load(Ordering::Acquire);
+            (id != 0).then_some(ClockView { id, seq, left })
+        };
+        View { clocks: clocks().iter().filter_map(view).collect(), activity: self.activity() }
+    }
+
+    fn set_targets(&self, targets: &BTreeMap<u64, u64>) {
+        for clock in clocks() {
+            if let Some(target) = targets.get(&clock.id.load(Ordering::Acquire)) {
+                clock.target.store(*target, Ordering::Release);
+            }
+        }
+    }
+
+    fn stop(&self) -> Result<(), String> {
+        gate().phase.store(Phase::Stop as u32, Ordering::SeqCst);
+        let stopped = loader::stop_all().map_err(|e| e.to_string())?;
+        let drained = self.drain(&stopped);
+        *self.stopped() = Some(stopped);
+        drained.map_err(|e| format!("{e:#}"))
+    }
+
+    fn save(&self, order: &SaveOrder) -> Result<Summary, String> {
+        self.write(order).map_err(|e| format!("{e:#}"))
+    }
+
+    fn hurry(&self) {
+        gate().phase.store(Phase::Run as u32, Ordering::SeqCst);
+    }
+
+    fn resume(&self, _outcome: &Outcome) {
+        gate().phase.store(Phase::Run as u32, Ordering::SeqCst);
+        if let Some(stopped) = self.stopped().take() {
+            stopped.resume();
+        }
+    }
+
+    fn exit(&self, set: &str) {
+        if self.rank == 0 {
+            eprintln!("stasis: the job ends with the checkpoint {set}, as was asked");
+        }
+        let watch = std::thread::Builder::new().spawn(|| {
+            std::thread::sleep(2 * END_LIMIT);
+            end();
+        });
+        // A library that cannot finalise with receives posted must not keep the job alive.
+        if watch.is_ok() && gate().mpi_state.load(Ordering::Acquire) == INITIALISED {
+            (self.setup.finalize)();
+        }
+        if let Some(agent) = AGENT.get() {
+            agent.finished();
+        }
+        if let Some(server) = SERVER.get() {
+            // All ranks were told from here: this process goes last.
+            server.wait_alone(END_LIMIT);
+            server.close();
+        }
+        end()
+    }
+
+    fn say(&self, text: &str) {
+        eprintln!("stasis: rank {}: {text}", self.rank);
+    }
+}
+
+/// Ends the process as a success, running nothing of the application.
+fn end() -> ! {
+    // SAFETY: no conditions.
+    unsafe { libc::_exit(0) }
+}
+
+fn clocks() -> &'static [Clock] {
+    let used = gate().clocks_used.load(Ordering::Acquire) as usize;
+    // SAFETY: the table has CLOCKS entries, all valid, see the head of this file.
+    unsafe { std::slice::from_raw_parts(CLOCKS_ADDRESS as *const Clock, used.min(CLOCKS)) }
+}
+
+fn membarrier(command: i32) -> bool {
+    // SAFETY: touches no memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+/// The MPI ABI that the application was compiled against: that of the front which it has loaded.
+pub fn abi_name() -> String {
+    let front = |name: &str| {
+        let file = name.rsplit('/').next()?;
+        Some(file.strip_prefix("front-")?.strip_suffix(".so")?.to_owned())
+    };
+    let upper = loader::read_maps().unwrap_or_default().into_iter();
+    let mut fronts = upper.filter(|m| m.end <= contract::ARENA_END).filter_map(|m| front(&m.name));
+    fronts.next().unwrap_or_else(|| "none".to_owned())
+}
