@@ -4,7 +4,7 @@ use crate::bytes::{all_zero, put, u32_at, u64_at};
 
 /// Most memory that one chunk holds. Small enough to stay in a core's cache between being copied,
 /// checked and written; large enough that the table of chunks is nothing beside them.
-pub const CHUNK_BYTES: usize = 256 << 10;
+pub const CHUNK_BYTES: usize = 64 << 10;
 
 pub(crate) const ENTRY_BYTES: usize = 32;
 

@@ -12,7 +12,7 @@ const PIECE: usize = 2048;
 /// Store compressed only what shrinks at least to this share (in percent).
 const WORTH: usize = 65;
 /// After refusals in a row, most chunks are not even sampled: at most this many are skipped.
-const MAX_SKIP: u32 = 7;
+const MAX_SKIP: u32 = 31;
 
 /// Whether memory chunks are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
