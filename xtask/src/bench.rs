@@ -1,3 +1,359 @@
+//! `cargo xtask bench`: native runs and runs under Stasis, alternating, as ratios. Prints Markdown.
+
+use crate::job::{self, Finished, Job};
+use crate::mpi::Mpi;
+use crate::stasis;
+use crate::{paths, setup};
+use anyhow::{bail, ensure, Context, Result};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const RANKS: usize = 2;
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
-pub struct Options {}
-pub fn run(_: &Options) -> anyhow::Result<()> { Ok(()) }
+pub struct Options {
+    /// Pairs of runs (native, Stasis) of the call benchmark per MPI library
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Pairs of runs of LAMMPS
+    #[arg(long, default_value_t = 3)]
+    lammps_rounds: usize,
+    /// Time steps of LAMMPS
+    #[arg(long, default_value_t = 1000)]
+    steps: usize,
+    /// Use target/stasis as it is
+    #[arg(long)]
+    no_setup: bool,
+}
+
+/// What design §9 allows for a row of the call benchmark.
+enum Budget {
+    /// A ratio to the native time.
+    Ratio(f64),
+    /// Nanoseconds in all.
+    Nanoseconds(f64),
+}
+
+/// Rows of the call benchmark: its name for it, ours, the budget.
+const CALLS: &[(&str, &str, Budget)] = &[
+    ("pingpong_8", "ping-pong 8 B", Budget::Ratio(1.05)),
+    ("pingpong_4k", "ping-pong 4 KiB", Budget::Ratio(1.02)),
+    ("pingpong_64k", "ping-pong 64 KiB", Budget::Ratio(1.00)),
+    ("pingpong_1m", "ping-pong 1 MiB", Budget::Ratio(1.00)),
+    ("allreduce_8", "Allreduce 8 B", Budget::Ratio(1.05)),
+    ("barrier", "Barrier", Budget::Ratio(1.05)),
+    ("bcast_8", "Bcast 8 B", Budget::Ratio(1.05)),
+    (
+        "isend_irecv_waitall_8",
+        "Isend+Irecv+Waitall 8 B",
+        Budget::Ratio(1.08),
+    ),
+    ("ibcast_wait_8", "Ibcast+Wait 8 B", Budget::Ratio(1.08)),
+    ("comm_rank", "Comm_rank", Budget::Nanoseconds(15.0)),
+];
+
+/// Everything, in order.
+pub fn run(options: &Options) -> Result<()> {
+    if !options.no_setup {
+        setup::run()?;
+    }
+    let dir = paths::target().join("bench");
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(&dir)?;
+    println!("{}\n", machine());
+    for mpi in Mpi::ALL {
+        calls(options, mpi, &dir)?;
+    }
+    lammps(options, &dir)?;
+    Ok(())
+}
+
+fn machine() -> String {
+    let model = job::read_text(Path::new("/proc/cpuinfo"));
+    let model = model
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map_or("unknown processor", |rest| {
+            rest.trim_start_matches([' ', '\t', ':'])
+        });
+    let kernel = job::read_text(Path::new("/proc/sys/kernel/osrelease"));
+    let load = job::read_text(Path::new("/proc/loadavg"));
+    format!(
+        "{model}, {} processors, Linux {}, load at start {}",
+        crate::mpi::cores(),
+        kernel.trim(),
+        load.split(' ').next().unwrap_or("?")
+    )
+}
+
+/// A launcher as a user would call it: bound as the library binds by default.
+fn mpirun(mpi: Mpi, dir: &Path) -> Command {
+    let mut command = Command::new(mpi.launcher());
+    mpi.set_environment(&mut command);
+    command.args(["-n", &RANKS.to_string()]).current_dir(dir);
+    command
+}
+
+fn under_stasis(mpi: Mpi, dir: &Path, ckpt: &Path) -> Command {
+    let mut command = mpirun(mpi, dir);
+    command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
+    command.arg(ckpt);
+    command
+}
+
+/// One run's figures: name to (fastest, median) in nanoseconds.
+type Figures = BTreeMap<String, (f64, f64)>;
+
+fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
+    let program = compile(mpi)?;
+    let (mut native, mut ours): (Vec<Figures>, Vec<Figures>) = Default::default();
+    for round in 0..options.rounds {
+        let name = format!("calls-{mpi}-{round}");
+        let mut command = mpirun(mpi, dir);
+        command.arg(&program);
+        native.push(figures(&finished(
+            command,
+            dir,
+            &format!("{name}-native"),
+        )?)?);
+        let mut command = under_stasis(mpi, dir, &dir.join(format!("{name}-ck")));
+        command.arg(&program);
+        ours.push(figures(&finished(
+            command,
+            dir,
+            &format!("{name}-stasis"),
+        )?)?);
+    }
+    println!("| {mpi}: {} rounds | native, ns | Stasis, ns | ratio of medians | ratio of minima | budget | |", options.rounds);
+    println!("|---|---|---|---|---|---|---|");
+    for (key, title, budget) in CALLS {
+        let column = |runs: &[Figures], pick: fn(&(f64, f64)) -> f64| -> Result<Vec<f64>> {
+            runs.iter()
+                .map(|run| {
+                    run.get(*key)
+                        .map(pick)
+                        .with_context(|| format!("no figure for {key}"))
+                })
+                .collect()
+        };
+        let ratio = |pick: fn(&(f64, f64)) -> f64| -> Result<f64> {
+            let (a, b) = (column(&native, pick)?, column(&ours, pick)?);
+            Ok(median(a.iter().zip(&b).map(|(a, b)| b / a).collect()))
+        };
+        let (of_medians, of_minima) = (ratio(|f| f.1)?, ratio(|f| f.0)?);
+        let time = median(column(&ours, |f| f.1)?);
+        let (limit, within) = match budget {
+            Budget::Ratio(limit) => (format!("≤ {limit:.2}"), of_medians <= limit + 0.005),
+            Budget::Nanoseconds(limit) => (format!("≤ {limit} ns"), time <= *limit),
+        };
+        println!(
+            "| {title} | {:.1} | {time:.1} | {of_medians:.3} | {of_minima:.3} | {limit} | {} |",
+            median(column(&native, |f| f.1)?),
+            if within { "" } else { "**over**" }
+        );
+    }
+    println!();
+    Ok(())
+}
+
+fn compile(mpi: Mpi) -> Result<PathBuf> {
+    let dir = paths::compiled().join(mpi.name()).join("bench");
+    fs::create_dir_all(&dir)?;
+    let binary = dir.join("calls");
+    let mut command = Command::new(mpi.compiler("c"));
+    command.args(["-O2", "-Wno-stringop-overflow", "-o"]);
+    command
+        .arg(&binary)
+        .arg(paths::examples().join("bench/calls.c"));
+    job::run(command, &dir, "compile", LIMIT)?.expect_success("compiling the benchmark")?;
+    Ok(binary)
+}
+
+fn finished(command: Command, dir: &Path, name: &str) -> Result<Finished> {
+    job::run(command, dir, name, LIMIT)?.expect_success(name)
+}
+
+fn figures(finished: &Finished) -> Result<Figures> {
+    let mut figures = Figures::new();
+    for line in finished.stdout.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [name, fastest, median] = words[..] {
+            figures.insert(name.to_owned(), (fastest.parse()?, median.parse()?));
+        }
+    }
+    ensure!(!figures.is_empty(), "the benchmark printed nothing");
+    Ok(figures)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => values[n / 2],
+        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    }
+}
+
+/// Run time, checkpoint and restart of Debian's LAMMPS.
+fn lammps(options: &Options, dir: &Path) -> Result<()> {
+    println!(
+        "| LAMMPS, {} steps, {RANKS} ranks | native, s | Stasis, s | ratio | budget |",
+        options.steps
+    );
+    println!("|---|---|---|---|---|");
+    let input = crate::demo::lammps_arguments(options.steps);
+    let mpi = Mpi::OpenMpi;
+    let (mut native, mut ours) = (Vec::new(), Vec::new());
+    for round in 0..options.lammps_rounds {
+        let name = format!("lammps-{round}");
+        let mut command = mpirun(mpi, dir);
+        command.args(&input);
+        native.push(loop_seconds(&finished(
+            command,
+            dir,
+            &format!("{name}-native"),
+        )?)?);
+        let mut command = under_stasis(mpi, dir, &dir.join(format!("{name}-ck")));
+        command.args(&input);
+        ours.push(loop_seconds(&finished(
+            command,
+            dir,
+            &format!("{name}-stasis"),
+        )?)?);
+    }
+    let ratio = median(native.iter().zip(&ours).map(|(a, b)| b / a).collect());
+    println!(
+        "| loop time over Open MPI | {:.2} | {:.2} | {ratio:.3} | ≤ 1.01{} |\n",
+        median(native),
+        median(ours),
+        if ratio <= 1.015 { "" } else { ", **over**" }
+    );
+    checkpoints(options, dir)
+}
+
+fn loop_seconds(finished: &Finished) -> Result<f64> {
+    finished
+        .stdout
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("Loop time of ")?
+                .split(' ')
+                .next()?
+                .parse()
+                .ok()
+        })
+        .context("LAMMPS printed no 'Loop time of'")
+}
+
+/// Checkpoints of a running LAMMPS, and a restart from the last.
+fn checkpoints(options: &Options, dir: &Path) -> Result<()> {
+    println!("| | checkpoint, s (command to commit) | pause, ms | image set, MiB | restart, s (to the job answering) |");
+    println!("|---|---|---|---|---|");
+    for mpi in Mpi::ALL {
+        let ckpt = dir.join(format!("pause-{mpi}"));
+        let mut command = under_stasis(mpi, dir, &ckpt);
+        command.args(crate::demo::lammps_arguments(options.steps.max(1000)));
+        let mut job = Job::start(command, dir, &format!("pause-{mpi}"))?;
+        let deadline = Instant::now() + LIMIT;
+        job.until("the job could be reached", deadline, || {
+            ckpt.join("job.json").exists()
+        })?;
+        std::thread::sleep(Duration::from_secs(1));
+        let (mut seconds, mut pauses) = (Vec::new(), Vec::new());
+        for n in 0..3 {
+            let answer = job::run(
+                stasis::checkpoint(&ckpt),
+                dir,
+                &format!("checkpoint-{mpi}-{n}"),
+                LIMIT,
+            )?
+            .expect_success("stasis checkpoint")?;
+            seconds.push(answer.took.as_secs_f64());
+            pauses.extend(pause_ms(&format!("{}\n{}", answer.stdout, answer.stderr)));
+        }
+        let before = job::read_text(&ckpt.join("job.json"));
+        job.kill()?;
+        let start = Instant::now();
+        let mut command = mpirun(mpi, dir);
+        command.arg(paths::stasis()).arg("restart").arg(&ckpt);
+        let mut again = Job::start(command, dir, &format!("restart-{mpi}"))?;
+        again.until("the restarted job answered", deadline, || {
+            let now = job::read_text(&ckpt.join("job.json"));
+            !now.is_empty() && now != before
+        })?;
+        let back = start.elapsed().as_secs_f64();
+        again.kill()?;
+        let pause = if pauses.is_empty() {
+            "not reported".to_owned()
+        } else {
+            format!("{:.1}", median(pauses))
+        };
+        println!(
+            "| {mpi} | {:.2} | {pause} | {:.1} | {back:.2} |",
+            median(seconds),
+            newest_set(&ckpt)?.1 as f64 / (1 << 20) as f64
+        );
+    }
+    Ok(())
+}
+
+/// The job's pause, if the command says `pause N ms` or `paused for N ms`.
+fn pause_ms(text: &str) -> Option<f64> {
+    let at = text.find("paus")?;
+    let words: Vec<&str> = text[at..].split_whitespace().take(6).collect();
+    words.windows(2).find_map(|pair| {
+        pair[1]
+            .starts_with("ms")
+            .then(|| pair[0].parse().ok())
+            .flatten()
+    })
+}
+
+/// The newest set in a checkpoint directory, and the bytes in it.
+pub fn newest_set(ckpt: &Path) -> Result<(PathBuf, u64)> {
+    let mut sets: Vec<(u64, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(ckpt)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("");
+        if let Some(number) = name.strip_prefix("ckpt-").and_then(|n| n.parse().ok()) {
+            sets.push((number, path));
+        }
+    }
+    sets.sort();
+    let Some((_, newest)) = sets.pop() else {
+        bail!("there is no set in {}", ckpt.display());
+    };
+    let mut bytes = 0;
+    for entry in fs::read_dir(&newest)? {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok((newest, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{median, pause_ms};
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn pauses_are_found() {
+        assert_eq!(
+            pause_ms("ckpt-1 committed, pause 12.5 ms, 30 MiB"),
+            Some(12.5)
+        );
+        assert_eq!(pause_ms("the job paused for 7 ms"), Some(7.0));
+        assert_eq!(pause_ms("nothing"), None);
+    }
+}

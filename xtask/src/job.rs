@@ -45,6 +45,7 @@ impl Job {
             .stdout(create(&stdout)?)
             .stderr(create(&stderr)?)
             .process_group(0);
+        signal::die_with_parent(&mut command);
         let child = command
             .spawn()
             .with_context(|| format!("starting {:?}", command.get_program()))?;

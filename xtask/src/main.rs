@@ -23,7 +23,10 @@ mod test;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Set-up, demo, tests and benchmarks of Stasis")]
+#[command(
+    name = "cargo xtask",
+    about = "Set-up, demo, tests and benchmarks of Stasis"
+)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,

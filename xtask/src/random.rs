@@ -31,11 +31,6 @@ impl Random {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         Duration::from_secs_f64(from + (to - from) * unit)
     }
-
-    /// A number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
 }
 
 /// A seed that differs from run to run.

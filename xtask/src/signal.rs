@@ -1,9 +1,13 @@
 //! Signals to processes that the harness started.
 //!
 //! # Safety
-//! The only call is `kill(2)`: it takes two integers, touches no memory of this process, and is
-//! only given ids that were just read from `/proc` of processes carrying this run's mark.
+//! `kill(2)` takes two integers, touches no memory of this process, and is only given ids that were
+//! just read from `/proc` of processes carrying this run's mark. Between fork and exec only
+//! `prctl(2)` is called, which is async-signal-safe and allocates nothing.
 #![allow(unsafe_code)]
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// Send SIGKILL to one process.
 pub fn kill_now(pid: i32) {
@@ -19,4 +23,16 @@ pub fn kill_now(pid: i32) {
 pub fn is_root() -> bool {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// Let the command be killed when the thread that starts it ends: an interrupted harness must not
+/// leave spinning ranks behind (their launcher's death ends them).
+pub fn die_with_parent(command: &mut Command) {
+    // SAFETY: see the module's head.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        });
+    }
 }

@@ -1,3 +1,485 @@
-//! Bad input: a clear message, an exit code that is not 0, and nothing restored or started.
-use super::Case;
-pub fn cases() -> Vec<Case> { Vec::new() }
+//! Bad input: a clear message, an exit code that is not 0, and nothing started or restored.
+
+use super::directives::{collect, Example};
+use super::loader::NOBODY;
+use super::programs::command_line;
+use super::{Case, Outcome};
+use crate::job::{self, Finished, Job};
+use crate::mpi::Mpi;
+use crate::{paths, signal, stasis};
+use anyhow::{bail, ensure, Context, Result};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{chown, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const RANKS: usize = 2;
+
+/// The cases.
+pub fn cases() -> Vec<Case> {
+    let mut cases = programs();
+    cases.extend(directories());
+    cases.extend(commands());
+    cases.extend(images());
+    cases
+}
+
+fn case(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) -> Case {
+    Case::new(format!("bad-input/{name}"), move |_, dir| body(dir).into())
+}
+
+fn as_root(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) -> Case {
+    Case::new(format!("bad-input/{name}"), move |_, dir| {
+        if signal::is_root() {
+            body(dir).into()
+        } else {
+            Outcome::Skipped("needs root to set the scene".into())
+        }
+    })
+}
+
+/// It must have failed by itself, and its message must hold one of each group of words.
+fn refused(finished: &Finished, words: &[&[&str]]) -> Result<()> {
+    let text = format!("{}{}", finished.stdout, finished.stderr);
+    let lower = text.to_lowercase();
+    let code = finished.status.code();
+    ensure!(
+        code.is_some_and(|code| code != 0),
+        "ends with {} instead of an error code\n{}",
+        finished.status,
+        job::tail(&text, 10)
+    );
+    ensure!(
+        !lower.contains("panicked"),
+        "it panicked\n{}",
+        job::tail(&text, 10)
+    );
+    for group in words {
+        ensure!(
+            group
+                .iter()
+                .any(|word| lower.contains(&word.to_lowercase())),
+            "the message says none of {group:?}:\n{}",
+            job::tail(&text, 10)
+        );
+    }
+    Ok(())
+}
+
+fn launch_alone(ckpt: &Path, program: &[&str]) -> Command {
+    let mut command = stasis::command(["launch", "--ckpt-dir"]);
+    command.arg(ckpt).args(program);
+    command
+}
+
+fn refuse_program(dir: &Path, program: &Path, words: &[&[&str]]) -> Result<()> {
+    let command = launch_alone(&dir.join("ck"), &[&program.to_string_lossy()]);
+    refused(&job::run(command, dir, "launch", LIMIT)?, words)
+}
+
+fn executable(path: &Path, content: &[u8]) -> Result<()> {
+    fs::write(path, content)?;
+    fs::set_permissions(path, Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+fn compile(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
+    let binary = dir.join(source.trim_end_matches(".c"));
+    let mut command = Command::new(compiler);
+    command.args(flags).arg("-o").arg(&binary);
+    command.arg(paths::examples().join("tools").join(source));
+    job::run(command, dir, "compile", LIMIT)?.expect_success(compiler)?;
+    Ok(binary)
+}
+
+fn programs() -> Vec<Case> {
+    let mut cases = vec![
+        case("no-such-program", |dir| {
+            refuse_program(
+                dir,
+                &dir.join("nowhere"),
+                &[&["nowhere"], &["no such file", "not found"]],
+            )
+        }),
+        case("not-an-elf", |dir| {
+            let file = dir.join("text");
+            executable(&file, b"just a text\n")?;
+            refuse_program(dir, &file, &[&["text"], &["ELF"]])
+        }),
+        case("truncated-elf", |dir| {
+            let file = dir.join("stump");
+            executable(&file, &fs::read("/bin/ls")?[..100])?;
+            refuse_program(dir, &file, &[&["stump"]])
+        }),
+        case("32-bit", |dir| {
+            let file = dir.join("small");
+            // An ELF header of a 32-bit x86 executable; nobody may look any further.
+            let mut header = b"\x7fELF\x01\x01\x01".to_vec();
+            header.resize(16, 0);
+            header.extend([2, 0, 3, 0, 1, 0, 0, 0]);
+            header.resize(84, 0);
+            executable(&file, &header)?;
+            refuse_program(dir, &file, &[&["32-bit", "32 bit"]])
+        }),
+        case("static-mpi", |dir| {
+            let program = compile(dir, "gcc", "static_mpi.c", &["-static"])?;
+            refuse_program(dir, &program, &[&["static"], &["MPI"]])
+        }),
+        case("no-syscall-user-dispatch", |dir| {
+            let tool = compile(dir, "gcc", "without_sud.c", &[])?;
+            let mut command = Command::new(tool);
+            command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
+            command.arg(dir.join("ck")).arg("/bin/true");
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(
+                &finished,
+                &[&["Syscall User Dispatch"], &["5.11", "kernel"]],
+            )
+        }),
+    ];
+    for (mpi, function) in [
+        (Mpi::OpenMpi, "MPIX_Query_cuda_support"),
+        (Mpi::Mpich, "MPIX_Comm_failure_ack"),
+    ] {
+        cases.push(case(&format!("unsupported-function-{mpi}"), move |dir| {
+            let program = compile(dir, &mpi.compiler("c"), "unsupported.c", &[])?;
+            let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+            command.arg(program);
+            refused(&job::run(command, dir, "launch", LIMIT)?, &[&[function]])
+        }));
+    }
+    cases
+}
+
+fn directories() -> Vec<Case> {
+    vec![
+        as_root("directory-not-writable", |dir| {
+            let closed = dir.join("closed");
+            fs::create_dir(&closed)?;
+            let mut command = launch_alone(&closed.join("ck"), &["/bin/true"]);
+            command.uid(NOBODY).gid(NOBODY).current_dir("/");
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(
+                &finished,
+                &[&["closed"], &["permission", "writable", "write"]],
+            )
+        }),
+        as_root("directory-of-someone-else", |dir| {
+            let theirs = dir.join("theirs");
+            fs::create_dir(&theirs)?;
+            fs::set_permissions(&theirs, Permissions::from_mode(0o700))?;
+            chown(&theirs, Some(NOBODY), Some(NOBODY))?;
+            let command = launch_alone(&theirs, &["/bin/true"]);
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(&finished, &[&["theirs"], &["own", "belong"]])
+        }),
+        case("directory-open-to-others", |dir| {
+            let open = dir.join("open");
+            fs::create_dir(&open)?;
+            fs::set_permissions(&open, Permissions::from_mode(0o777))?;
+            let command = launch_alone(&open, &["/bin/true"]);
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(&finished, &[&["open"], &["write", "writable", "others"]])
+        }),
+        Case::new("bad-input/directory-full", |_, dir| {
+            full_directory(dir).unwrap_or_else(|error| Err(error).into())
+        }),
+    ]
+}
+
+/// A checkpoint into a full file system fails and says so; the job goes on to its right end.
+fn full_directory(dir: &Path) -> Result<Outcome> {
+    let ckpt = dir.join("ck");
+    fs::create_dir(&ckpt)?;
+    fs::set_permissions(&ckpt, Permissions::from_mode(0o700))?;
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs"])
+        .arg(&ckpt)
+        .output()?;
+    if !mount.status.success() {
+        return Ok(Outcome::Skipped(
+            "cannot mount a small file system here".into(),
+        ));
+    }
+    let result = checkpoint_into_full(dir, &ckpt);
+    Command::new("umount").arg("-l").arg(&ckpt).output()?;
+    Ok(result.into())
+}
+
+fn checkpoint_into_full(dir: &Path, ckpt: &Path) -> Result<()> {
+    let mut job = start_held(dir, ckpt, Mpi::OpenMpi)?;
+    let finished = job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
+    refused(&finished, &[&["space", "full"]])?;
+    fs::write(dir.join("go"), "")?;
+    let status = job.wait(Instant::now() + LIMIT)?;
+    ensure!(
+        status.is_some_and(|status| status.success()),
+        "the job did not survive the failed checkpoint: {status:?}\n{}",
+        job::tail(&job::read_text(&job.stderr), 10)
+    );
+    Ok(())
+}
+
+fn commands() -> Vec<Case> {
+    vec![
+        case("checkpoint-without-job", |dir| {
+            let finished = job::run(
+                stasis::checkpoint(&dir.join("ck")),
+                dir,
+                "checkpoint",
+                LIMIT,
+            )?;
+            refused(&finished, &[&["ck"], &["job", "no such"]])
+        }),
+        case("checkpoint-of-dead-job", |dir| {
+            let ckpt = copy_of_set(dir)?;
+            let finished = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
+            refused(&finished, &[&["job", "coordinator"]])
+        }),
+        case("restart-from-nothing", |dir| {
+            let finished = restart(dir, &dir.join("ck"), RANKS)?;
+            refused(&finished, &[&["ck"]])
+        }),
+        case("restart-with-1-rank", |dir| {
+            let finished = restart(dir, &copy_of_set(dir)?, 1)?;
+            refused(&finished, &[&["2 ranks", "2 processes", "-n 2"]])
+        }),
+        case("restart-with-3-ranks", |dir| {
+            let finished = restart(dir, &copy_of_set(dir)?, 3)?;
+            refused(&finished, &[&["2 ranks", "2 processes", "-n 2"]])
+        }),
+    ]
+}
+
+fn restart(dir: &Path, ckpt: &Path, ranks: usize) -> Result<Finished> {
+    job::run(
+        stasis::restart(Mpi::OpenMpi, ranks, ckpt, dir),
+        dir,
+        "restart",
+        LIMIT,
+    )
+}
+
+/// What is done to a whole set, and the words that must name it.
+type Damage = (
+    &'static str,
+    fn(&Path) -> Result<()>,
+    &'static [&'static [&'static str]],
+);
+
+const DAMAGES: &[Damage] = &[
+    (
+        "missing-rank",
+        |set| Ok(fs::remove_file(set.join("rank-1.img"))?),
+        &[&["rank 1"], &["missing"]],
+    ),
+    (
+        "truncated",
+        truncate,
+        &[&["rank 1", "rank-1"], &["bytes long", "truncated"]],
+    ),
+    (
+        "flipped-byte-in-memory",
+        |set| flip(set, 0.6),
+        &[&["rank 1", "rank-1"], &["checksum", "digest"]],
+    ),
+    (
+        "flipped-byte-in-header",
+        |set| flip(set, 0.0),
+        &[
+            &["rank 1", "rank-1"],
+            &["checksum", "not a Stasis image", "digest"],
+        ],
+    ),
+    (
+        "flipped-byte-at-end",
+        |set| flip(set, 1.0),
+        &[&["rank 1", "rank-1"], &["checksum", "digest", "trailer"]],
+    ),
+    (
+        "empty-image",
+        |set| Ok(fs::write(set.join("rank-1.img"), "")?),
+        &[&["rank 1", "rank-1"]],
+    ),
+    (
+        "swapped-ranks",
+        swap,
+        &[&["rank"], &["swapped", "holds", "digest"]],
+    ),
+    ("no-manifest", no_manifest, &[&["manifest", "whole"]]),
+    ("damaged-manifest", damage_manifest, &[&["manifest"]]),
+    (
+        "readable-by-others-to-write",
+        open_image,
+        &[&["rank-1"], &["write", "safe"]],
+    ),
+];
+
+fn images() -> Vec<Case> {
+    let mut cases: Vec<Case> = DAMAGES
+        .iter()
+        .map(|(name, damage, words)| {
+            case(&format!("image-{name}"), move |dir| {
+                let ckpt = copy_of_set(dir)?;
+                damage(&newest_set(&ckpt)?)?;
+                refused(&restart(dir, &ckpt, RANKS)?, words).context("restart")?;
+                refused(&stasis::verify(&ckpt, dir, LIMIT)?, words).context("verify")
+            })
+        })
+        .collect();
+    cases.push(case("image-of-another-set", |dir| {
+        let ckpt = copy_of_set(dir)?;
+        let other = dir.join("other");
+        fs::create_dir(&other)?;
+        let mut job = start_held(&other, &other.join("ck"), Mpi::OpenMpi)?;
+        take_checkpoint(&mut job, &other, &other.join("ck"))?;
+        let from = newest_set(&other.join("ck"))?.join("rank-1.img");
+        fs::copy(from, newest_set(&ckpt)?.join("rank-1.img"))?;
+        let words: &[&[&str]] = &[&["rank 1", "rank-1"], &["another set", "set id", "digest"]];
+        refused(&restart(dir, &ckpt, RANKS)?, words).context("restart")?;
+        refused(&stasis::verify(&ckpt, dir, LIMIT)?, words).context("verify")
+    }));
+    cases
+}
+
+fn truncate(set: &Path) -> Result<()> {
+    let path = set.join("rank-1.img");
+    let length = fs::metadata(&path)?.len();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)?
+        .set_len(length * 2 / 3)?;
+    Ok(())
+}
+
+fn flip(set: &Path, place: f64) -> Result<()> {
+    let path = set.join("rank-1.img");
+    let mut bytes = fs::read(&path)?;
+    let at = ((bytes.len() - 1) as f64 * place) as usize;
+    bytes[at] ^= 0x10;
+    fs::write(&path, bytes)?;
+    Ok(())
+}
+
+fn swap(set: &Path) -> Result<()> {
+    fs::rename(set.join("rank-0.img"), set.join("rank-x"))?;
+    fs::rename(set.join("rank-1.img"), set.join("rank-0.img"))?;
+    fs::rename(set.join("rank-x"), set.join("rank-1.img"))?;
+    Ok(())
+}
+
+/// The files of a set that are no images: its manifest.
+fn manifests(set: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(set)? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "img") {
+            found.push(path);
+        }
+    }
+    ensure!(!found.is_empty(), "{} has no manifest", set.display());
+    Ok(found)
+}
+
+fn no_manifest(set: &Path) -> Result<()> {
+    for path in manifests(set)? {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+fn damage_manifest(set: &Path) -> Result<()> {
+    for path in manifests(set)? {
+        let text = fs::read_to_string(&path)?;
+        // A digit of some number: still well-formed, no longer true.
+        let at = text.rfind(|c: char| c.is_ascii_digit()).unwrap_or(0);
+        let mut bytes = text.into_bytes();
+        bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
+        fs::write(&path, bytes)?;
+    }
+    Ok(())
+}
+
+fn open_image(set: &Path) -> Result<()> {
+    fs::set_permissions(set.join("rank-1.img"), Permissions::from_mode(0o666))?;
+    Ok(())
+}
+
+/// The one set in a checkpoint directory.
+fn newest_set(ckpt: &Path) -> Result<PathBuf> {
+    let mut sets: Vec<PathBuf> = fs::read_dir(ckpt)?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
+    sets.sort();
+    sets.pop()
+        .with_context(|| format!("there is no set in {}", ckpt.display()))
+}
+
+/// A copy, in this case's folder, of a whole set of a job of two ranks that was then killed.
+fn copy_of_set(dir: &Path) -> Result<PathBuf> {
+    static MADE: OnceLock<std::result::Result<PathBuf, String>> = OnceLock::new();
+    let original = MADE
+        .get_or_init(|| make_set().map_err(|error| format!("{error:#}")))
+        .clone()
+        .map_err(anyhow::Error::msg)?;
+    let copy = dir.join("ck");
+    let output = Command::new("cp")
+        .arg("-a")
+        .args([&original, &copy])
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "cp: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(copy)
+}
+
+fn make_set() -> Result<PathBuf> {
+    let dir = super::folder("bad-input/set")?;
+    let ckpt = dir.join("ck");
+    let mut job = start_held(&dir, &ckpt, Mpi::OpenMpi)?;
+    take_checkpoint(&mut job, &dir, &ckpt)?;
+    Ok(ckpt)
+}
+
+/// A job of two ranks that stand at their cut.
+fn start_held(dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
+    let example = held_example()?;
+    let mut command = stasis::launch(mpi, RANKS, ckpt, dir);
+    command
+        .args(command_line(&example, Some(mpi))?)
+        .current_dir(dir)
+        .env("STASIS_TEST_READY", dir.join("ready"))
+        .env("STASIS_TEST_GO", dir.join("go"));
+    let mut job = Job::start(command, dir, "launch")?;
+    let ready = |rank: usize| dir.join(format!("ready.{rank}")).exists();
+    job.until("all ranks reached the cut", Instant::now() + LIMIT, || {
+        (0..RANKS).all(ready)
+    })
+    .with_context(|| job::tail(&job::read_text(&job.stderr), 10))?;
+    Ok(job)
+}
+
+fn held_example() -> Result<Example> {
+    let name = "probes/peers.p10_pending_irecv";
+    match collect(&paths::examples(), &["probes"])?
+        .into_iter()
+        .find(|example| example.name == name)
+    {
+        Some(example) => Ok(example),
+        None => bail!("there is no example {name}"),
+    }
+}
+
+fn take_checkpoint(job: &mut Job, dir: &Path, ckpt: &Path) -> Result<()> {
+    job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?
+        .expect_success("stasis checkpoint")?;
+    job.kill()
+}

@@ -82,7 +82,9 @@ impl Compare {
             if expected.is_empty() {
                 bail!("{name}: the native run wrote nothing to compare");
             }
-            if let Some(at) = (0..expected.len().max(got.len())).find(|i| expected.get(*i) != got.get(*i)) {
+            if let Some(at) =
+                (0..expected.len().max(got.len())).find(|i| expected.get(*i) != got.get(*i))
+            {
                 bail!(
                     "{name} differs from the native run, first in line {} of {}:\n    native: {}\n    stasis: {}",
                     at + 1,
@@ -122,7 +124,9 @@ pub fn pieces(expected: &str, pieces: &[String]) -> Result<()> {
             })
         };
         let fits = start.is_some_and(|at| {
-            at <= covered && expected.is_char_boundary(at) && expected[at..].starts_with(piece.as_str())
+            at <= covered
+                && expected.is_char_boundary(at)
+                && expected[at..].starts_with(piece.as_str())
         });
         if !fits {
             bail!(

@@ -95,7 +95,12 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(loader::cases()?);
     cases.extend(real::cases(options.full)?);
     if !options.filter.is_empty() {
-        cases.retain(|case| options.filter.iter().any(|f| case.name.contains(f.as_str())));
+        cases.retain(|case| {
+            options
+                .filter
+                .iter()
+                .any(|f| case.name.contains(f.as_str()))
+        });
     }
     if options.list {
         for case in &cases {
@@ -139,7 +144,11 @@ pub fn run(options: &Options) -> Result<()> {
     for (name, why) in &tally.failures {
         println!("\n---- {name}\n{why}");
     }
-    println!("\n{:.0} s, seed {}", start.elapsed().as_secs_f64(), context.seed);
+    println!(
+        "\n{:.0} s, seed {}",
+        start.elapsed().as_secs_f64(),
+        context.seed
+    );
     let skipped = match tally.skipped {
         0 => String::new(),
         n => format!(", {n} skipped"),

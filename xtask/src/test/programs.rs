@@ -90,7 +90,10 @@ fn compile(example: &Example, front: Option<Mpi>, binary: &Path) -> Result<()> {
     command.args(["-Wno-stringop-overflow", "-Wno-stringop-overread"]);
     command.args(&example.flags).arg("-o").arg(binary);
     command.arg(&example.source).arg("-lm");
-    let name = format!("{}.compile", binary.file_name().unwrap_or_default().to_string_lossy());
+    let name = format!(
+        "{}.compile",
+        binary.file_name().unwrap_or_default().to_string_lossy()
+    );
     job::run(command, dir, &name, COMPILE_LIMIT)?
         .expect_success(&format!("{compiler} {}", example.source.display()))?;
     Ok(())

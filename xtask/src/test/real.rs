@@ -66,7 +66,9 @@ impl Plan {
     }
 
     fn name(&self, example: &Example) -> String {
-        let to = self.restart().map_or(String::new(), |mpi| format!(">{mpi}"));
+        let to = self
+            .restart()
+            .map_or(String::new(), |mpi| format!(">{mpi}"));
         format!(
             "{}:{}:{}@{}{to}",
             example.name,
@@ -95,7 +97,11 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
         };
         for i in 0..count {
             // Neighbours in the list share a front; stepping by two changes it.
-            let (front, lower) = pairs[if full { i } else { (offset + m + 2 * i + i / 2) % pairs.len() }];
+            let (front, lower) = pairs[if full {
+                i
+            } else {
+                (offset + m + 2 * i + i / 2) % pairs.len()
+            }];
             plans.push(Plan {
                 mode: *mode,
                 front,
@@ -254,7 +260,9 @@ impl RunningCase<'_> {
         if self.example.command.is_some() {
             // Not our program: it announces nothing, but Stasis tells when the job can be reached.
             let file = self.ckpt.join("job.json");
-            job.until("the job could be reached (job.json)", self.deadline, || file.exists())?;
+            job.until("the job could be reached (job.json)", self.deadline, || {
+                file.exists()
+            })?;
         } else {
             job.until("all ranks reached the cut", self.deadline, || {
                 self.ready_ranks() >= ranks
@@ -377,7 +385,9 @@ impl RunningCase<'_> {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             text += &format!("  {name}:\n{}", job::tail(&job::read_text(path), 12));
         }
-        Err(anyhow::anyhow!("{error:#}; stacks are in diagnostics.txt\n{text}"))
+        Err(anyhow::anyhow!(
+            "{error:#}; stacks are in diagnostics.txt\n{text}"
+        ))
     }
 
     fn verify(&self) -> Result<()> {
@@ -392,7 +402,11 @@ impl RunningCase<'_> {
     fn compare(&self, native: &Path) -> Result<()> {
         let example = self.example;
         if example.compare == compare::Compare::Stdout {
-            let printed: Vec<String> = self.starts.iter().map(|path| job::read_text(path)).collect();
+            let printed: Vec<String> = self
+                .starts
+                .iter()
+                .map(|path| job::read_text(path))
+                .collect();
             compare::pieces(&job::read_text(&native.join("run.out")), &printed)?;
         }
         example

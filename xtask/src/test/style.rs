@@ -55,7 +55,13 @@ fn suite(name: &str, lower: Option<Mpi>, packages: &'static [&'static str]) -> C
 
 fn run_suite(lower: Option<Mpi>, packages: &[&str], dir: &Path) -> Result<Outcome> {
     let mut arguments = if has_nextest() {
-        vec!["nextest", "run", "--no-fail-fast", "--no-tests=pass", "--color=never"]
+        vec![
+            "nextest",
+            "run",
+            "--no-fail-fast",
+            "--no-tests=pass",
+            "--color=never",
+        ]
     } else {
         vec!["test", "--no-fail-fast"]
     };
@@ -88,7 +94,10 @@ fn counts(text: &str) -> (usize, usize) {
         if !line.starts_with("test result:") && !line.starts_with("Summary [") {
             continue;
         }
-        let words: Vec<&str> = line.split([' ', ';', ',']).filter(|w| !w.is_empty()).collect();
+        let words: Vec<&str> = line
+            .split([' ', ';', ','])
+            .filter(|w| !w.is_empty())
+            .collect();
         for pair in words.windows(2) {
             if let Ok(n) = pair[0].parse::<usize>() {
                 match pair[1] {

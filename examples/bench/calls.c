@@ -1,0 +1,115 @@
+/* How long MPI calls take: many short windows, of which the fastest and the median are printed
+ * (nanoseconds a call), so that a busy machine does little harm. Two ranks. */
+#include <mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOWS = 120, BIG = 1 << 20 };
+static char *out, *in;
+static int rank;
+static volatile int sink;
+
+static void ping_pong(int i, int n)
+{
+    (void)i;
+    if (rank == 0) {
+        MPI_Send(out, n, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+        MPI_Recv(in, n, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Recv(in, n, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(out, n, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+    }
+}
+
+static void allreduce(int i, int n)
+{
+    (void)i;
+    MPI_Allreduce(out, in, n / 8, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void barrier(int i, int n)
+{
+    (void)i;
+    (void)n;
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* The root changes, or it would only measure how fast a root can run ahead. */
+static void bcast(int i, int n) { MPI_Bcast(out, n, MPI_BYTE, i & 1, MPI_COMM_WORLD); }
+
+static void ibcast(int i, int n)
+{
+    MPI_Request request;
+    MPI_Ibcast(out, n, MPI_BYTE, i & 1, MPI_COMM_WORLD, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void isend_irecv(int i, int n)
+{
+    (void)i;
+    MPI_Request requests[2];
+    MPI_Irecv(in, n, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(out, n, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+static void comm_rank(int i, int n)
+{
+    (void)i;
+    (void)n;
+    int r;
+    MPI_Comm_rank(MPI_COMM_WORLD, &r);
+    sink = r;
+}
+
+static const struct {
+    const char *name;
+    void (*call)(int, int);
+    int bytes, times;
+} calls[] = {
+    {"pingpong_8", ping_pong, 8, 1000},
+    {"pingpong_4k", ping_pong, 4096, 400},
+    {"pingpong_64k", ping_pong, 65536, 60},
+    {"pingpong_1m", ping_pong, BIG, 8},
+    {"allreduce_8", allreduce, 8, 1000},
+    {"barrier", barrier, 0, 1000},
+    {"bcast_8", bcast, 8, 1000},
+    {"isend_irecv_waitall_8", isend_irecv, 8, 1000},
+    {"ibcast_wait_8", ibcast, 8, 1000},
+    {"comm_rank", comm_rank, 0, 100000},
+};
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    out = calloc(BIG, 1);
+    in = calloc(BIG, 1);
+    memset(out, 1, BIG);
+    memset(in, 1, BIG);
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++) {
+        double ns[WINDOWS];
+        for (int w = -5; w < WINDOWS; w++) {
+            MPI_Barrier(MPI_COMM_WORLD);
+            double start = MPI_Wtime();
+            for (int i = 0; i < calls[c].times; i++)
+                calls[c].call(i, calls[c].bytes);
+            double took = (MPI_Wtime() - start) / calls[c].times * 1e9;
+            if (w >= 0)
+                ns[w] = took;
+        }
+        qsort(ns, WINDOWS, sizeof *ns, ascending);
+        if (rank == 0)
+            printf("%s %.2f %.2f\n", calls[c].name, ns[0], ns[WINDOWS / 2]);
+    }
+    MPI_Finalize();
+    return 0;
+}
