@@ -15,16 +15,18 @@
 #![allow(unsafe_code)]
 
 use anyhow::{bail, ensure, Context, Result};
+use contract::{gate, Phase, ARENA_END};
 use serde::{Deserialize, Serialize};
 use stasis_loader as loader;
+use std::cell::RefCell;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-const ARENA_END: usize = 16 << 40;
 const PAGE: usize = 4096;
 
 #[derive(Default)]
@@ -55,9 +57,15 @@ struct Region {
 }
 
 fn options(mut args: std::env::ArgsOs) -> Result<Options> {
-    let mut options = Options { every: Duration::from_millis(5), ..Options::default() };
+    let mut options = Options {
+        every: Duration::from_millis(5),
+        ..Options::default()
+    };
     let millis = |v: Option<OsString>| -> Result<Duration> {
-        let text = v.context("a number is missing")?.into_string().unwrap_or_default();
+        let text = v
+            .context("a number is missing")?
+            .into_string()
+            .unwrap_or_default();
         Ok(Duration::from_millis(text.parse()?))
     };
     while let Some(arg) = args.next() {
@@ -87,7 +95,10 @@ fn options(mut args: std::env::ArgsOs) -> Result<Options> {
 fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
     let state = loader::capture(stopped)?;
     let mut regions = Vec::new();
-    for m in loader::read_maps()?.into_iter().filter(|m| m.end <= ARENA_END) {
+    for m in loader::read_maps()?
+        .into_iter()
+        .filter(|m| m.end <= ARENA_END)
+    {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         if m.perms.starts_with('r') {
             for page in (m.start..m.end).step_by(PAGE) {
@@ -102,7 +113,12 @@ fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
                 }
             }
         }
-        regions.push(Region { start: m.start, end: m.end, perms: m.perms, runs });
+        regions.push(Region {
+            start: m.start,
+            end: m.end,
+            perms: m.perms,
+            runs,
+        });
     }
     let header = serde_json::to_vec(&Header { state, regions })?;
     let mut out = BufWriter::new(File::create(path)?);
@@ -122,14 +138,17 @@ fn agent(options: Options) {
     let mut times = Vec::new();
     for n in 0..options.stops {
         std::thread::sleep(options.every);
+        gate().phase.store(Phase::Stop as u32, Ordering::Release);
         let begun = Instant::now();
         match loader::stop_all() {
             Ok(stopped) => {
                 times.push(begun.elapsed());
                 if options.jobs {
-                    let done = stopped.run_on_main(|| n + 1);
-                    assert_eq!(done, n + 1);
+                    let drain = gate().upper.drain.load(Ordering::Acquire);
+                    let done = stopped.run_on_main(|| call_upper(drain));
+                    assert_eq!(done, 0, "drain at stop {n}");
                 }
+                gate().phase.store(Phase::Run as u32, Ordering::Release);
                 stopped.resume();
             }
             Err(error) => {
@@ -148,15 +167,19 @@ fn agent(options: Options) {
         );
     }
     if let Some(path) = &options.dump {
-        let written = loader::stop_all().map_err(anyhow::Error::from).and_then(|stopped| {
-            dump(path, &stopped)?;
-            if options.go_on {
-                stopped.resume();
-            } else {
-                std::process::exit(0);
-            }
-            Ok(())
-        });
+        gate().phase.store(Phase::Stop as u32, Ordering::Release);
+        let written = loader::stop_all()
+            .map_err(anyhow::Error::from)
+            .and_then(|stopped| {
+                dump(path, &stopped)?;
+                if options.go_on {
+                    gate().phase.store(Phase::Run as u32, Ordering::Release);
+                    stopped.resume();
+                } else {
+                    std::process::exit(0);
+                }
+                Ok(())
+            });
         if let Err(error) = written {
             eprintln!("stasis-load: {error:#}");
             std::process::exit(4);
@@ -168,17 +191,89 @@ fn run(mut options: Options) -> Result<()> {
     ensure!(!options.rest.is_empty(), "no program given");
     let program = options.rest.remove(0);
     let args = std::mem::take(&mut options.rest);
-    let redirects: Vec<(&str, &Path)> =
-        options.redirects.iter().map(|(n, p)| (n.as_str(), p.as_path())).collect();
+    let redirects: Vec<(&str, &Path)> = options
+        .redirects
+        .iter()
+        .map(|(n, p)| (n.as_str(), p.as_path()))
+        .collect();
     loader::set_redirects(&redirects);
     let own = std::env::current_exe()?.into_os_string().into_vec();
     loader::set_exec_hook(vec![CString::new(own)?, c"run".to_owned()]);
     let env: Vec<_> = std::env::vars_os().collect();
     let program = loader::prepare(&program, &args, &env)?;
+    fill_slots();
     if options.stops > 0 || options.dump.is_some() {
         loader::spawn_lower("agent", move || agent(options))?;
     }
     program.run()
+}
+
+thread_local! {
+    static CALLS: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Sums its arguments, weighted, and uses the lower half's thread-local state and heap.
+#[allow(clippy::too_many_arguments)]
+extern "C" fn twelve(
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+    g: usize,
+    h: usize,
+    i: usize,
+    j: usize,
+    k: usize,
+    l: usize,
+) -> usize {
+    CALLS.with_borrow_mut(|calls| {
+        if calls.last().is_some_and(|&last| last + 1 != l) {
+            calls.clear();
+        }
+        calls.push(l);
+    });
+    [a, b, c, d, e, f, g, h, i, j, k, l]
+        .iter()
+        .zip(1..)
+        .map(|(value, weight)| value * weight)
+        .sum()
+}
+
+/// Waits a little, or until a stop is wanted, as a receive does.
+extern "C" fn wait() -> usize {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(3)
+        && gate().phase.load(Ordering::Acquire) != Phase::Stop as u32
+    {
+        std::thread::yield_now();
+    }
+    5
+}
+
+/// Calls back into the upper half, as a user-defined reduction is called.
+extern "C" fn call(back: extern "C" fn(usize) -> usize, value: usize) -> usize {
+    back(value) + 1
+}
+
+fn fill_slots() {
+    for (slot, function) in [
+        (1000, twelve as *const ()),
+        (1001, wait as *const ()),
+        (1002, call as *const ()),
+    ] {
+        gate().slots[slot].store(function as usize, Ordering::Release);
+    }
+}
+
+fn call_upper(function: usize) -> i32 {
+    if function == 0 {
+        return 0;
+    }
+    // SAFETY: the test program stored a function of this type.
+    let function: extern "C" fn() -> i32 = unsafe { std::mem::transmute(function) };
+    function()
 }
 
 fn read_header(path: &OsString) -> Result<(Header, BufReader<File>)> {
@@ -205,7 +300,11 @@ fn restore(options: Options) -> Result<()> {
         unsafe {
             let at = libc::mmap(region.start as *mut _, len, prot, flags, -1, 0);
             if at as usize != region.start {
-                bail!("cannot map {:#x}: {}", region.start, std::io::Error::last_os_error());
+                bail!(
+                    "cannot map {:#x}: {}",
+                    region.start,
+                    std::io::Error::last_os_error()
+                );
             }
             for (start, pages) in &region.runs {
                 let bytes = std::slice::from_raw_parts_mut(*start as *mut u8, pages * PAGE);
@@ -221,7 +320,12 @@ fn restore(options: Options) -> Result<()> {
     if options.stops > 0 || options.dump.is_some() {
         loader::spawn_lower("agent", move || agent(options))?;
     }
-    restored.go(|| ())
+    fill_slots();
+    gate().phase.store(Phase::Run as u32, Ordering::Release);
+    restored.go(|| {
+        let rebuild = gate().upper.rebuild.load(Ordering::Acquire);
+        assert_eq!(call_upper(rebuild), 0);
+    })
 }
 
 fn main() -> Result<()> {

@@ -246,7 +246,7 @@ pub fn posix_timers() -> i32 {
 fn timer_create(call: &mut Call) -> Outcome {
     const THREAD_ID: usize = 4; // in units of 32 bits: value, value, signo, notify, thread id
     let mut args = call.args();
-    let mut event = [0i32; 16];
+    let mut event: [i32; 16];
     if args[1] != 0 {
         event = call.read(args[1]);
         if event[3] & libc::SIGEV_THREAD_ID != 0 {

@@ -1,0 +1,60 @@
+//! Threads stopped at arbitrary moments, hundreds of times, and let go on.
+
+mod common;
+
+use common::{crossing, expect, stasis_load, system, threads};
+use std::path::Path;
+
+fn run(options: &[&str], program: &Path, args: &[&str], expected: &str) {
+    let program = program.to_str().expect("UTF-8");
+    expect(
+        stasis_load(&[&["run"], options, &[program], args].concat()),
+        expected,
+    );
+}
+
+#[test]
+fn twelve_threads() {
+    run(
+        &["--stops", "300", "--every", "2"],
+        &threads(),
+        &["1.5"],
+        "threads ok",
+    );
+}
+
+#[test]
+fn twelve_threads_with_signals_and_a_pipe() {
+    run(
+        &["--stops", "300", "--every", "2"],
+        &threads(),
+        &["1.5", "pipe"],
+        "threads ok",
+    );
+}
+
+#[test]
+fn wrappers_and_jobs_on_the_initial_thread() {
+    let stops = ["--stops", "150", "--every", "2", "--jobs"];
+    run(&stops, &crossing(), &["900"], "crossing ok, rebuilt 0");
+    let program = crossing();
+    let args = [
+        &["run"],
+        &stops[..],
+        &[program.to_str().expect("UTF-8"), "900"],
+    ]
+    .concat();
+    let mut command = stasis_load(&args);
+    command.env("STASIS_NO_FSGSBASE", "1");
+    expect(command, "crossing ok, rebuilt 0");
+}
+
+#[test]
+fn in_the_midst_of_everything_that_is_emulated() {
+    run(
+        &["--stops", "100", "--every", "1"],
+        &system(),
+        &[],
+        "other-name again, executed",
+    );
+}
