@@ -7,10 +7,12 @@
 //! | `job.rs` | a running job: start, wait, find all its processes, kill, say where it hangs |
 //! | `stasis.rs` | the product's commands as the harness uses them |
 //! | `test/` | the cases: style and unit tests, real programs, programs without MPI, bad input |
+//! | `docs.rs` | the generated page of `docs/` |
 //! | `demo.rs`, `bench.rs` | the demo of the README, the figures of design §9 |
 
 mod bench;
 mod demo;
+mod docs;
 mod job;
 mod mpi;
 mod paths;
@@ -42,6 +44,8 @@ enum Task {
     Test(test::Options),
     /// Compare native runs with runs under Stasis
     Bench(bench::Options),
+    /// Write the generated page docs/mpi-functions.md
+    Docs,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -50,5 +54,6 @@ fn main() -> anyhow::Result<()> {
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Docs => docs::write(),
     }
 }

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where the checkpoint falls.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Cut {
     /// Nowhere: the program is only run.
     None,
@@ -37,6 +37,8 @@ pub enum Cut {
     Pending,
     /// Outside of MPI_Init .. MPI_Finalize: taken, or refused with a reason.
     Outside,
+    /// All ranks hold, and the checkpoint must be refused with a reason that says this word.
+    Refused(String),
     /// A random number of seconds after the start (of the job, or the announcement).
     Timed(f64, f64),
 }
@@ -210,6 +212,7 @@ fn cut(value: &str) -> Result<Cut> {
         "loop" => Cut::Loop,
         "pending" => Cut::Pending,
         "outside" => Cut::Outside,
+        "refused" => Cut::Refused(words.next().unwrap_or_default().to_owned()),
         "timed" => {
             let mut number = || words.next().map(str::parse::<f64>).transpose();
             Cut::Timed(number()?.unwrap_or(1.0), number()?.unwrap_or(20.0))

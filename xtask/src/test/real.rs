@@ -268,9 +268,9 @@ impl RunningCase<'_> {
                 self.ready_ranks() >= ranks
             })?;
         }
-        let wait = match self.example.cut {
+        let wait = match &self.example.cut {
             Cut::Loop => self.random.seconds(0.0, 0.4),
-            Cut::Timed(from, to) => self.random.seconds(from, to),
+            Cut::Timed(from, to) => self.random.seconds(*from, *to),
             _ => Duration::ZERO,
         };
         std::thread::sleep(wait);
@@ -282,6 +282,7 @@ impl RunningCase<'_> {
         let open_after = match self.example.cut {
             Cut::Pending => Some(REQUEST_UNDER_WAY),
             Cut::Outside => Some(OUTSIDE_PATIENCE),
+            Cut::Refused(ref word) => return self.refused(job, word),
             Cut::None => bail!("the example says 'Cut: none' but has modes with a checkpoint"),
             _ => None,
         };
@@ -302,6 +303,20 @@ impl RunningCase<'_> {
             return Ok(());
         }
         self.committed(status, &request)
+    }
+
+    /// The checkpoint must be refused, naming what stands in its way.
+    fn refused(&self, job: &mut Job, word: &str) -> Result<()> {
+        let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
+        let status = self.answered(&mut request, job)?;
+        let reason = job::read_text(&request.stderr);
+        ensure!(!status.success(), "a checkpoint was taken");
+        ensure!(
+            reason.contains(word),
+            "the refusal does not name the {word}: '{}'",
+            reason.trim()
+        );
+        Ok(())
     }
 
     fn checkpoint(&mut self, job: &mut Job) -> Result<()> {
@@ -391,7 +406,7 @@ impl RunningCase<'_> {
     }
 
     fn verify(&self) -> Result<()> {
-        if self.example.cut == Cut::Outside {
+        if matches!(self.example.cut, Cut::Outside | Cut::Refused(_)) {
             return Ok(());
         }
         let limit = self.deadline.saturating_duration_since(Instant::now());

@@ -1,6 +1,7 @@
 //! Formatting, lints and unit tests.
 
 use super::{Case, Outcome};
+use crate::docs;
 use crate::job;
 use crate::mpi::Mpi;
 use crate::setup::cargo_command;
@@ -19,6 +20,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = vec![
         check("style/fmt", None, &["fmt", "--all", "--check"]),
         check("style/clippy", None, &clippy(&WITHOUT_LOWER)),
+        Case::new("style/function-page", |_, _| docs::check().into()),
         suite("unit/workspace", None, &WITHOUT_LOWER),
     ];
     for mpi in Mpi::ALL {
