@@ -17,21 +17,23 @@ fn entry(index: u32) -> &'static Clock {
     unsafe { &*(CLOCKS_ADDRESS as *const Clock).add(index as usize) }
 }
 
+fn take_entry() -> Result<u32, i32> {
+    let mut free = FREE.lock();
+    if let Some(index) = free.pop() {
+        return Ok(index);
+    }
+    let used = gate().clocks_used.load(Ordering::Relaxed);
+    if used as usize >= CLOCKS {
+        return Err(contract::abi::ERR_NO_MEM);
+    }
+    gate().clocks_used.store(used + 1, Ordering::Release);
+    Ok(used)
+}
+
 /// A clock for the communicator `id`, visible to the agent from now on. If a checkpoint is pending
 /// it has the target that other members have given it.
 pub(crate) fn make(id: u64) -> Result<&'static Clock, i32> {
-    let reused = FREE.lock().pop();
-    let index = match reused {
-        Some(index) => index,
-        None => {
-            let used = gate().clocks_used.load(Ordering::Relaxed);
-            if used as usize >= CLOCKS {
-                return Err(contract::abi::ERR_NO_MEM);
-            }
-            gate().clocks_used.store(used + 1, Ordering::Release);
-            used
-        }
-    };
+    let index = take_entry()?;
     let clock = entry(index);
     clock.seq.store(0, Ordering::Relaxed);
     clock.left.store(0, Ordering::Relaxed);

@@ -268,7 +268,7 @@ pub unsafe fn comm_idup(
             Ok(handle) => {
                 handle.completes_duplicate(made, word);
                 *request = handle;
-                give(with_attributes(comm, made), new)
+                give(Ok(made), new)
             }
             Err(code) => code,
         }
@@ -283,6 +283,12 @@ unsafe fn start_dup(comm: &'static Comm) -> Result<(&'static Comm, usize, usize)
     let mut body = CommBody::derived(id, members, remote, &comm.body)?;
     body.topology = comm.body.topology.clone();
     body.copy_info(comm.body.info());
+    // A copy callback that fails keeps the duplication from being started at all.
+    check(attribute::copy(
+        &comm.body.attributes,
+        &body.attributes,
+        comm.handle(),
+    ))?;
     let made = Comm::make(Comm::null().lower(), body)?;
     let (mut word, mut request) = (Comm::null().lower(), Request::null().lower());
     // SAFETY: see the module's head. Open MPI and MPICH both write the new handle before they
@@ -397,12 +403,27 @@ pub unsafe fn comm_create_group(
             Ok(body) => body,
             Err(code) => return code,
         };
-        let made = among(body, &members, |word| match LowerGroup::of(&members) {
-            Ok(group) => lower::MPI_Comm_create_group(comm.lower(), group.word(), tag, word),
-            Err(code) => code,
-        });
+        let made = among(body, &members, |word| from_group(&members, id, word));
         give(made, new)
     }
+}
+
+/// Makes the lower communicator of `members`, who all call this. It is made over MPI_COMM_WORLD,
+/// whatever the application's parent was: MPICH 4.0 crashes when it is made over a duplicate.
+pub(crate) unsafe fn from_group(members: &[u32], id: u64, word: *mut usize) -> i32 {
+    let world = Comm::at(comm::COMM_WORLD as u32).lower();
+    // SAFETY: see the module's head.
+    unsafe {
+        match LowerGroup::of(members) {
+            Ok(group) => lower::MPI_Comm_create_group(world, group.word(), below_tag(id), word),
+            Err(code) => code,
+        }
+    }
+}
+
+/// A tag for what members of the communicator `id` agree on below while they make it.
+pub(crate) fn below_tag(id: u64) -> i32 {
+    (id & 0x7fff) as i32
 }
 
 /// Runs a constructor that is collective over the new communicator's members only.
@@ -438,7 +459,7 @@ unsafe fn meet(everyone: &[u32], id: u64) -> Result<(), i32> {
     let Some((&first, rest)) = everyone.split_first() else {
         return Ok(());
     };
-    let tag = (id & 0x7fff) as i32;
+    let tag = below_tag(id);
     let byte = Datatype::at(datatype::BYTE as u32);
     let tell = |rank: u32| {
         // SAFETY: an empty message.
@@ -518,7 +539,7 @@ unsafe fn connect(
     let everyone = [first, second].concat();
     let &remote_leader = remote.first().ok_or(ERR_COMM)?;
     let body = CommBody::derived(id, members, Some(Arc::from(remote)), &local_comm.body)?;
-    let below_tag = (id & 0x7fff) as i32;
+    let tag = below_tag(id);
     // SAFETY: see the module's head. Below, any member may lead; the first ones do.
     unsafe {
         among(body, &everyone, |word| {
@@ -527,7 +548,7 @@ unsafe fn connect(
                 0,
                 sync_comm().lower(),
                 remote_leader as i32,
-                below_tag,
+                tag,
                 word,
             )
         })

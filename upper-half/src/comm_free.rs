@@ -19,7 +19,7 @@ static CLOSING: Lock<Vec<&'static Comm>> = Lock::new(Vec::new());
 
 /// How often MPI_Finalize looks whether the last members have freed: programs that never do on some
 /// rank are wrong, but should not hang here.
-const LAST_LOOKS: u32 = 1000;
+const LAST_LOOKS: u32 = 20_000;
 
 /// MPI_Comm_free.
 pub unsafe fn comm_free(comm: *mut &'static Comm) -> i32 {

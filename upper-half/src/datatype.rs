@@ -7,6 +7,7 @@
 //! live objects and arrays of the lengths beside them.
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
+#![allow(clippy::too_many_arguments)] // MPI's own signatures
 
 use crate::attribute::{self, Attributes};
 use crate::comm::NAME_BYTES;

@@ -10,7 +10,7 @@
 //! objects have are void until they are set here.
 #![allow(unsafe_code)]
 
-use crate::comm_create::{check, LowerGroup};
+use crate::comm_create::{below_tag, check, from_group};
 use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm, INITIALISED};
 use crate::object::{Body, Comm, CommBody, Datatype, DatatypeBody, OpBody};
 use crate::topology::{DistGraph, Topology};
@@ -221,26 +221,20 @@ unsafe fn exchange_ids(own: &[u64]) -> Result<Ids, i32> {
 /// Makes a communicator with the members, the order and the topology that it had.
 unsafe fn make_comm(comm: &'static Comm) -> Result<usize, i32> {
     let body = &comm.body;
-    let tag = (body.id & 0x7fff) as i32;
-    let world = sync_comm().lower();
     let mut plain = Comm::null().lower();
     // SAFETY: words that were just made, and pointers to locals.
     unsafe {
-        let group = LowerGroup::of(body.members())?;
-        check(lower::MPI_Comm_create_group(
-            world,
-            group.word(),
-            tag,
-            &raw mut plain,
-        ))?;
+        check(from_group(body.members(), body.id, &raw mut plain))?;
         let mut word = Comm::null().lower();
         match (&body.topology, body.remote_members()) {
             (_, Some(remote)) => {
                 let leader = remote.first().map_or(PROC_NULL, |&rank| rank as i32);
+                let peers = sync_comm().lower();
+                let tag = below_tag(body.id);
                 check(lower::MPI_Intercomm_create(
                     plain,
                     0,
-                    world,
+                    peers,
                     leader,
                     tag,
                     &raw mut word,

@@ -6,6 +6,7 @@
 //! live objects.
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
+#![allow(clippy::too_many_arguments)] // MPI's own signatures
 
 use crate::comm_create::{check, construct, give};
 use crate::object::{Comm, Info};
