@@ -114,3 +114,27 @@ unsafe impl GlobalAlloc for Global {
         self.with(|heap| unsafe { heap.realloc(pointer, layout.size(), layout.align(), new_size) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_aligned_kept_and_used_again() {
+        let heap = Global::new();
+        let small = Layout::from_size_align(24, 8).expect("a layout");
+        let aligned = Layout::from_size_align(100, 256).expect("a layout");
+        // SAFETY: blocks are used within their layouts and freed once.
+        unsafe {
+            let a = heap.alloc(aligned);
+            assert_eq!(a as usize % 256, 0);
+            let b = heap.alloc(small);
+            b.write_bytes(7, 24);
+            let b = heap.realloc(b, small, 1 << 22);
+            assert_eq!(core::slice::from_raw_parts(b, 24), [7; 24]);
+            heap.dealloc(b, Layout::from_size_align(1 << 22, 8).expect("a layout"));
+            heap.dealloc(a, aligned);
+            assert_eq!(heap.alloc(aligned), a);
+        }
+    }
+}

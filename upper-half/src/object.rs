@@ -374,3 +374,35 @@ macro_rules! object_table {
         }
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predefined_objects_have_the_standards_values() {
+        init();
+        for &(name, value) in DatatypeBody::PREDEFINED {
+            let datatype = Datatype::at(value as u32);
+            assert_eq!(datatype.handle(), value, "{name}");
+            assert!(datatype.is_predefined());
+        }
+        assert!(
+            Comm::null().is_null() && !Comm::at(contract::abi::comm::COMM_WORLD as u32).is_null()
+        );
+        assert!(Request::null().is_null());
+    }
+
+    #[test]
+    fn an_object_lives_until_its_last_reference_is_given_back() {
+        init();
+        let info = Info::make(7, InfoBody::predefined(0)).expect("an object");
+        let index = info.index();
+        assert!(index >= FIRST_DYNAMIC);
+        info.retain();
+        info.release();
+        assert_eq!(InfoBody::table().get(index).map(Object::lower), Some(7));
+        info.release();
+        assert!(InfoBody::table().get(index).map(Object::lower) != Some(7));
+    }
+}

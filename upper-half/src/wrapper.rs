@@ -50,21 +50,15 @@ impl Drop for Wrapper {
 }
 
 /// How many wrappers the thread is in.
+#[cfg(not(test))]
 #[inline(always)]
 fn depth() -> u32 {
-    #[cfg(test)]
-    {
-        0
+    let depth: u32;
+    // SAFETY: see the module's head.
+    unsafe {
+        asm!("mov {0:e}, dword ptr gs:[32]", out(reg) depth, options(nostack, readonly));
     }
-    #[cfg(not(test))]
-    {
-        let depth: u32;
-        // SAFETY: see the module's head.
-        unsafe {
-            asm!("mov {0:e}, dword ptr gs:[32]", out(reg) depth, options(nostack, readonly));
-        }
-        depth
-    }
+    depth
 }
 
 #[cfg(not(test))]
