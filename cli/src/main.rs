@@ -1,3 +1,39 @@
-//! The stasis command.
+//! The `stasis` command: starts programs as upper halves, asks running jobs for checkpoints, and
+//! tells about the sets on disk.
 
-fn main() {}
+mod arguments;
+mod checkpoint;
+mod doctor;
+mod elf;
+mod exit;
+mod kernel;
+mod launch;
+mod launcher;
+mod layout;
+mod program;
+mod restart;
+mod search;
+mod sets;
+mod status;
+mod text;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+
+fn main() {
+    // clap ends with code 2 on wrong usage.
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Launch(options) => launch::run(&options),
+        Command::Restart(options) => restart::run(&options),
+        Command::Checkpoint(options) => checkpoint::run(&options),
+        Command::Status(options) => status::run(&options),
+        Command::List(options) => sets::list(&options),
+        Command::Verify(options) => sets::verify(&options),
+        Command::Doctor(options) => doctor::run(&options),
+    };
+    if let Err(failure) = result {
+        eprintln!("stasis: {}{:#}", launcher::rank_label(), failure.error);
+        std::process::exit(failure.code as i32);
+    }
+}

@@ -39,9 +39,9 @@ pub fn raises(states: &States, quiet: Quiet, turn: &mut u32) -> BTreeMap<u64, u6
         }
     }
     if released.is_empty() {
-        let runs = |s: &&State| s.activity == Activity::Running;
-        let all_stand = !states.values().any(|s| runs(&s));
-        let unreached_stand = !states.values().any(|s| !s.reached && runs(&s));
+        let runs = |s: &State| s.activity == Activity::Running;
+        let all_stand = !states.values().any(|s| runs(s));
+        let unreached_stand = !states.values().any(|s| !s.reached && runs(s));
         // Any rank might send what is waited for: when nothing else can move, let the parked ones
         // go in turn. And when nothing has moved for a while although nobody who should is
         // computing, whatever the reason (a dependence that no report tells, such as another

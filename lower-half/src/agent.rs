@@ -21,6 +21,9 @@ use coordinator::server::{Options, Server};
 use process::ThisProcess;
 use store::Sets;
 
+/// A section of an image: kind, version, content.
+pub type Section = (u32, u32, Vec<u8>);
+
 /// What the agent must be told.
 pub struct Setup {
     /// The checkpoint directory.
@@ -31,9 +34,9 @@ pub struct Setup {
     pub command: Vec<String>,
     /// Name and version of the MPI library below, for people.
     pub library: String,
-    /// Sections `(kind, version, content)` that the image is to hold beside memory and the loader's
+    /// What the image is to hold beside memory and the loader's
     /// state of the process. Called while all threads stand still.
-    pub sections: fn() -> Vec<(u32, u32, Vec<u8>)>,
+    pub sections: fn() -> Vec<Section>,
     /// MPI_Finalize, for a job that ends with a checkpoint: its launcher would call it a crash
     /// otherwise. Called while all threads stand still, on a thread of the lower half.
     pub finalize: fn(),
@@ -55,7 +58,9 @@ pub fn setup(setup: Setup) {
 }
 
 fn known() -> Result<&'static Setup> {
-    SETUP.get().context("the checkpoint agent was not set up (a defect in Stasis)")
+    SETUP
+        .get()
+        .context("the checkpoint agent was not set up (a defect in Stasis)")
 }
 
 /// Starts the coordinator of a job of `size` ranks in this process, if it does not run here already.
@@ -119,7 +124,9 @@ pub fn finished() {
 /// Whether the launcher says that all ranks are on this machine.
 fn all_here(size: u32) -> bool {
     const LOCAL_SIZE: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
-    let here = LOCAL_SIZE.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+    let here = LOCAL_SIZE
+        .iter()
+        .find_map(|name| std::env::var(name).ok()?.parse().ok());
     here.unwrap_or(1) >= size
 }
 
@@ -134,6 +141,10 @@ where
     loader::spawn_lower("ckpt-start", move || {
         let _ = tell.send(job());
     })
-    .context("a thread of the checkpoint agent cannot be started; the job cannot be checkpointed")?;
-    Ok(told.recv().context("a thread of the checkpoint agent ended early")??)
+    .context(
+        "a thread of the checkpoint agent cannot be started; the job cannot be checkpointed",
+    )?;
+    Ok(told
+        .recv()
+        .context("a thread of the checkpoint agent ended early")??)
 }

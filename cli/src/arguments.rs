@@ -1,0 +1,196 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Freezes a running MPI job to disk and brings it back, under any MPI library.
+#[derive(Parser)]
+#[command(version, after_help = crate::exit::HELP)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program so that it can be checkpointed: mpirun -n N stasis launch ./app ...
+    Launch(Launch),
+    /// Take a checkpoint of the job that runs with this directory; returns when it is committed
+    Checkpoint(Checkpoint),
+    /// Continue a job from a checkpoint: mpirun -n N stasis restart DIR
+    Restart(Restart),
+    /// Tell how the job that runs with this directory stands
+    Status(Inspect),
+    /// List the checkpoints in a directory
+    List(Inspect),
+    /// Read checkpoints to the last byte and tell whether they are sound
+    Verify(Inspect),
+    /// Tell whether Stasis can work here, and with this program
+    Doctor(Doctor),
+}
+
+/// An MPI library below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mpi {
+    /// Open MPI
+    Openmpi,
+    /// MPICH
+    Mpich,
+}
+
+impl Mpi {
+    /// All of them.
+    pub const ALL: [Mpi; 2] = [Mpi::Openmpi, Mpi::Mpich];
+
+    /// As in the names of files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Mpi::Openmpi => "openmpi",
+            Mpi::Mpich => "mpich",
+        }
+    }
+}
+
+/// Options of `launch`.
+#[derive(Args)]
+pub struct Launch {
+    /// Directory for checkpoints, the same for all ranks and of this job alone
+    #[arg(long, value_name = "DIR", default_value = "./ckpt")]
+    pub ckpt_dir: PathBuf,
+    /// Take a checkpoint every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub interval: Option<u64>,
+    /// MPI library to run over [default: the launcher's]
+    #[arg(long)]
+    pub mpi: Option<Mpi>,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "APP"
+    )]
+    pub app: Vec<OsString>,
+}
+
+/// Options of `restart`.
+#[derive(Args)]
+pub struct Restart {
+    /// The checkpoint directory (its newest whole checkpoint is taken), or one checkpoint in it
+    #[arg(value_name = "DIR[/ckpt-N]")]
+    pub directory: PathBuf,
+    /// Take this checkpoint of the directory
+    #[arg(long, value_name = "NAME")]
+    pub set: Option<String>,
+    /// Take a checkpoint every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub interval: Option<u64>,
+    /// MPI library to run over [default: the launcher's]
+    #[arg(long)]
+    pub mpi: Option<Mpi>,
+}
+
+/// Options of `checkpoint`.
+#[derive(Args)]
+pub struct Checkpoint {
+    /// The job's checkpoint directory
+    #[arg(value_name = "DIR", default_value = "./ckpt")]
+    pub directory: PathBuf,
+    /// End the job once the checkpoint is committed
+    #[arg(long)]
+    pub stop: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of the commands that only look.
+#[derive(Args)]
+pub struct Inspect {
+    /// The checkpoint directory, or one checkpoint in it
+    #[arg(value_name = "DIR[/ckpt-N]", default_value = "./ckpt")]
+    pub directory: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `doctor`.
+#[derive(Args)]
+pub struct Doctor {
+    /// A program to look at
+    pub app: Option<PathBuf>,
+}
+
+/// Splits `DIR/ckpt-N` into the directory and the set; without a set, `DIR` may end in anything.
+pub fn directory_and_set(path: &std::path::Path) -> (PathBuf, Option<String>) {
+    let is_set = |name: &str| {
+        name.strip_prefix("ckpt-")
+            .is_some_and(|n| n.parse::<u64>().is_ok())
+    };
+    match (path.file_name().and_then(|n| n.to_str()), path.parent()) {
+        // A checkpoint directory may itself have such a name: then it has no manifest, but sets.
+        (Some(name), Some(parent)) if is_set(name) && !holds_sets(path) => {
+            let parent = if parent.as_os_str().is_empty() {
+                ".".as_ref()
+            } else {
+                parent
+            };
+            (parent.to_owned(), Some(name.to_owned()))
+        }
+        _ => (path.to_owned(), None),
+    }
+}
+
+fn holds_sets(path: &std::path::Path) -> bool {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names = entries.map(|e| e.file_name());
+    names.any(|n| n.to_str().is_some_and(|n| n.starts_with("ckpt-")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_program_keeps_its_options() {
+        let line = [
+            "stasis",
+            "launch",
+            "-i",
+            "5",
+            "./app",
+            "-i",
+            "--ckpt-dir",
+            "x",
+            "--",
+            "y",
+        ];
+        let Command::Launch(launch) = Arguments::parse_from(line).command else {
+            panic!()
+        };
+        assert_eq!(launch.app, ["./app", "-i", "--ckpt-dir", "x", "--", "y"]);
+        assert_eq!(
+            (launch.interval, launch.ckpt_dir),
+            (Some(5), PathBuf::from("./ckpt"))
+        );
+    }
+
+    #[test]
+    fn sets_are_told_from_directories() {
+        let split = |p: &str| directory_and_set(p.as_ref());
+        assert_eq!(split("a/ckpt-3"), ("a".into(), Some("ckpt-3".into())));
+        assert_eq!(split("ckpt-3/"), (".".into(), Some("ckpt-3".into())));
+        assert_eq!(split("a/ckpt"), ("a/ckpt".into(), None));
+    }
+}

@@ -1,0 +1,65 @@
+//! `stasis checkpoint`: asks the running job and waits until the set is whole.
+
+use coordinator::client::{Client, Error};
+use coordinator::protocol::Report;
+use serde_json::json;
+
+use crate::arguments::Checkpoint;
+use crate::exit::{self, Code};
+use crate::text;
+
+/// Runs the command.
+pub fn run(options: &Checkpoint) -> exit::Result<()> {
+    let client = connect(&options.directory)?;
+    let (ranks, command) = (client.job.ranks, client.job.command());
+    let result = client.checkpoint(options.stop, |note| eprintln!("stasis: {note}"));
+    let report = result.map_err(failure)?;
+    if options.json {
+        println!("{}", to_json(&report));
+    } else {
+        println!(
+            "{}: {} on disk, {} of memory in {ranks} ranks ({command}); the job stood still for {}, \
+             all took {}{}",
+            report.set,
+            text::bytes(report.bytes),
+            text::bytes(report.memory),
+            text::duration(report.pause),
+            text::duration(report.total),
+            if report.stop { "; the job ends" } else { "" }
+        );
+    }
+    Ok(())
+}
+
+/// Connects to the job of a directory.
+pub fn connect(directory: &std::path::Path) -> exit::Result<Client> {
+    Client::connect(directory).map_err(failure)
+}
+
+/// The exit code that belongs to what went wrong.
+pub fn failure(error: Error) -> exit::Failure {
+    let code = match &error {
+        Error::Job(_) | Error::Lost(_) => Code::NoJob,
+        Error::Rejected(_) | Error::Failed(_) => Code::Checkpoint,
+    };
+    exit::Failure {
+        error: error.into(),
+        code,
+    }
+}
+
+/// A checkpoint, for programs. Times in seconds.
+pub fn to_json(report: &Report) -> serde_json::Value {
+    let seconds = |micros: u64| micros as f64 / 1e6;
+    json!({
+        "set": report.set,
+        "bytes": report.bytes,
+        "memory_bytes": report.memory,
+        "total_seconds": seconds(report.total),
+        "approach_seconds": seconds(report.approach),
+        "pause_seconds": seconds(report.pause),
+        "drain_seconds": seconds(report.slowest.drain),
+        "save_seconds": seconds(report.slowest.save),
+        "stop": report.stop,
+    })
+}

@@ -1,0 +1,73 @@
+//! `stasis launch`: finds the lower half and becomes it, after everything that can be found wrong
+//! before the run.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use coordinator::job::JobFile;
+
+use crate::arguments::Launch;
+use crate::exit::{self, Code, WithCode};
+use crate::layout::Layout;
+use crate::{kernel, launcher, program};
+
+/// Runs the command; returns only if the program cannot be started.
+pub fn run(options: &Launch) -> exit::Result<()> {
+    kernel::check_dispatch().code(Code::CannotServe)?;
+    let layout = Layout::find().code(Code::CannotServe)?;
+    let [app, arguments @ ..] = options.app.as_slice() else {
+        return Err(anyhow::anyhow!("no program was named")).code(Code::Usage);
+    };
+    let (path, findings) = program::inspect(app, &layout).code(Code::CannotServe)?;
+    findings.accept(&path).code(Code::CannotServe)?;
+    let (_, lower) = layout
+        .choose(options.mpi, findings.front)
+        .code(Code::CannotServe)?;
+    let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
+
+    let mut command = Command::new(&lower);
+    command.arg("launch").arg("--ckpt-dir").arg(directory);
+    if let Some(seconds) = options.interval {
+        command.arg("--interval").arg(seconds.to_string());
+    }
+    command.arg("--").arg(&path).args(arguments);
+    become_it(command, &lower).code(Code::CannotServe)
+}
+
+/// Replaces this process by the lower half.
+pub fn become_it(mut command: Command, lower: &Path) -> Result<()> {
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot start the lower half {}", lower.display()))
+}
+
+/// Makes sure that checkpoints can be written to the directory and that no other job does so.
+/// Returns its absolute path, since the program may change its working directory.
+pub fn prepare(directory: &Path) -> Result<PathBuf> {
+    ckpt_image::create_checkpoint_dir(directory)?;
+    let directory = directory
+        .canonicalize()
+        .with_context(|| format!("the checkpoint directory {}", directory.display()))?;
+    // Each rank tries for itself: it may be on another machine.
+    let trial = directory.join(format!(
+        ".trial-{}-{}",
+        launcher::rank().unwrap_or(0),
+        std::process::id()
+    ));
+    let written = fs::File::create_new(&trial).and_then(|mut file| file.write_all(&[0; 4096]));
+    let _ = fs::remove_file(&trial);
+    written.with_context(|| {
+        format!(
+            "nothing can be written to the checkpoint directory {}: free space there, make it \
+             writable, or give another --ckpt-dir",
+            directory.display()
+        )
+    })?;
+    if launcher::is_first() {
+        JobFile::check_free(&directory)?;
+    }
+    Ok(directory)
+}

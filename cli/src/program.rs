@@ -1,0 +1,192 @@
+//! Whether a program can be served, found out before it is run: it must be a dynamic 64-bit program,
+//! and every function that it or its libraries want from MPI must be one that the front has.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context, Result};
+
+use crate::arguments::Mpi;
+use crate::elf::{self, Elf, Kind};
+use crate::layout::Layout;
+use crate::search::{self, Libraries};
+
+/// Names of MPI libraries and the front that stands for each.
+const FRONTS: [(&str, Mpi); 3] = [
+    ("libmpi.so.40", Mpi::Openmpi),
+    ("libmpich.so.12", Mpi::Mpich),
+    ("libmpi.so.12", Mpi::Mpich),
+];
+
+/// MPI libraries that Stasis does not stand in for, by how their names begin.
+const OTHERS: [&str; 3] = ["libmpi.so.", "libmpich.so.", "libmpi_abi.so."];
+
+/// How names begin that only an MPI library can offer.
+const MPI_NAMES: [&str; 9] = [
+    "MPI_", "PMPI_", "MPIX_", "PMPIX_", "mpi_", "pmpi_", "ompi_", "MPIR_", "MPII_",
+];
+
+/// Deepest chain of scripts that is followed, as in the kernel.
+const SCRIPTS: usize = 4;
+
+/// What was found out about a program.
+#[derive(Default)]
+pub struct Findings {
+    /// The MPI library that it was linked with.
+    pub front: Option<Mpi>,
+    /// Functions that it wants from MPI and that the front has not, each with the file that wants it.
+    pub missing: BTreeMap<String, PathBuf>,
+    /// MPI libraries that it wants and for which there is no front.
+    pub unknown: BTreeSet<String>,
+    /// Files that were looked at.
+    pub files: usize,
+}
+
+impl Findings {
+    /// Refuses a program that would not run to its end.
+    pub fn accept(&self, program: &Path) -> Result<()> {
+        if let Some(name) = self.unknown.first() {
+            let known: Vec<&str> = FRONTS.iter().map(|(name, _)| *name).collect();
+            bail!(
+                "{} cannot be served: it was linked with {name}, and Stasis stands in for {} only; \
+                 build it against one of these",
+                program.display(),
+                known.join(", ")
+            );
+        }
+        let Some((name, file)) = self.missing.first_key_value() else {
+            return Ok(());
+        };
+        let names: Vec<&str> = self.missing.keys().take(12).map(String::as_str).collect();
+        let more = self.missing.len() - names.len();
+        bail!(
+            "{} cannot be served: Stasis does not support {}{}, which {} wants{}; without a \
+             replacement for {} run it without Stasis",
+            program.display(),
+            names.join(", "),
+            if more > 0 {
+                format!(" and {more} other functions of MPI")
+            } else {
+                String::new()
+            },
+            file.display(),
+            if self.missing.len() > 1 {
+                " (or libraries of it do)"
+            } else {
+                ""
+            },
+            if self.missing.len() > 1 { "them" } else { name }
+        )
+    }
+}
+
+/// Finds the program and finds out about it.
+pub fn inspect(name: &OsStr, layout: &Layout) -> Result<(PathBuf, Findings)> {
+    let named = search::program(name)?;
+    let (binary, elf) = binary_of(&named)?;
+    if !elf.interpreted {
+        bail!(
+            "{} is statically linked and cannot be served, because Stasis cannot replace the MPI \
+             library inside it: link it dynamically (without -static)",
+            binary.display()
+        );
+    }
+    let findings = look_through(&binary, elf, layout)?;
+    Ok((named, findings))
+}
+
+fn is_mpi_name(name: &str) -> bool {
+    MPI_NAMES.iter().any(|start| name.starts_with(start))
+}
+
+/// The program itself, or the interpreter of a script.
+fn binary_of(named: &Path) -> Result<(PathBuf, Elf)> {
+    let mut path = named.to_owned();
+    for _ in 0..SCRIPTS {
+        let kind = elf::read(&path, is_mpi_name);
+        let kind = kind.with_context(|| format!("{} cannot be started", path.display()))?;
+        match kind {
+            Kind::Elf(elf) => return Ok((path, elf)),
+            Kind::Foreign(what) => bail!("{} cannot be served: it is {what}", path.display()),
+            Kind::Other => bail!(
+                "{} cannot be started: it is neither an ELF program nor a script that begins with #!",
+                path.display()
+            ),
+            Kind::Script(line) => {
+                let mut words = line.split_whitespace();
+                let interpreter = words.next().unwrap_or_default();
+                let mut of_env = || words.find(|w| !w.starts_with('-') && !w.contains('='));
+                let next = match Path::new(interpreter).file_name() {
+                    Some(name) if name == "env" => of_env().unwrap_or(interpreter),
+                    _ => interpreter,
+                };
+                path = search::program(OsStr::new(next))
+                    .with_context(|| format!("the interpreter of {}", path.display()))?;
+            }
+        }
+    }
+    bail!(
+        "{} is a script of a script of a script: name its interpreter",
+        named.display()
+    )
+}
+
+/// Looks through the program and all libraries that it needs.
+fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
+    let libraries = Libraries::here();
+    let mut findings = Findings::default();
+    let mut seen = HashSet::new();
+    let mut wanted: HashMap<String, PathBuf> = HashMap::new();
+    let mut offered: HashSet<String> = HashSet::new();
+    let mut todo = vec![(binary.to_owned(), elf)];
+    while let Some((path, elf)) = todo.pop() {
+        findings.files += 1;
+        for name in elf.wants {
+            wanted.entry(name).or_insert_with(|| path.clone());
+        }
+        offered.extend(elf.offers);
+        let origin = path.canonicalize().unwrap_or(path.clone());
+        let origin = origin.parent().unwrap_or(Path::new("/"));
+        for name in elf.needed {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            if let Some((_, front)) = FRONTS.iter().find(|(soname, _)| *soname == name) {
+                findings.front.get_or_insert(*front);
+                continue;
+            }
+            if OTHERS.iter().any(|start| name.starts_with(start)) {
+                findings.unknown.insert(name);
+                continue;
+            }
+            // One that cannot be found or read is the dynamic linker's to complain about.
+            let found = libraries.find(&name, &elf.paths, origin);
+            if let Some((path, Ok(Kind::Elf(library)))) =
+                found.map(|p| (p.clone(), elf::read(&p, is_mpi_name)))
+            {
+                todo.push((path, library));
+            }
+        }
+    }
+    if let Some(front) = findings.front {
+        let path = layout.front(front);
+        let kind = elf::read(&path, |_| true);
+        let Kind::Elf(front) = kind.with_context(|| {
+            format!(
+                "{} cannot be read: build it with `cargo xtask setup`",
+                path.display()
+            )
+        })?
+        else {
+            bail!(
+                "{} is no library: build it again with `cargo xtask setup`",
+                path.display()
+            )
+        };
+        offered.extend(front.offers);
+        wanted.retain(|name, _| !offered.contains(name));
+        findings.missing = wanted.into_iter().collect();
+    }
+    Ok(findings)
+}

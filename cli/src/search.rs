@@ -1,0 +1,125 @@
+//! Finding programs and libraries as the system would.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Result};
+
+/// The program that `name` stands for: a path, or a name to look for in PATH.
+pub fn program(name: &OsStr) -> Result<PathBuf> {
+    let executable = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
+    let path = Path::new(name);
+    if name.as_encoded_bytes().contains(&b'/') {
+        if let Err(error) = path.metadata() {
+            bail!(
+                "cannot find the program {}: {}",
+                path.display(),
+                words(&error)
+            );
+        }
+        if !executable(path) {
+            bail!(
+                "{} is not an executable file: name a program, or make it executable with chmod +x",
+                path.display()
+            );
+        }
+        return Ok(path.to_owned());
+    }
+    let list = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&list)
+        .map(|dir| dir.join(path))
+        .filter(|p| executable(p));
+    match found.next() {
+        Some(path) => Ok(path),
+        None => bail!(
+            "the program {} was not found in any directory of PATH; write ./{} if it is in this one",
+            path.display(),
+            path.display()
+        ),
+    }
+}
+
+fn words(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "no such file".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// Where the dynamic linker looks for libraries.
+pub struct Libraries {
+    before: Vec<PathBuf>,
+    after: Vec<PathBuf>,
+}
+
+impl Libraries {
+    /// As this environment and this system say.
+    pub fn here() -> Libraries {
+        let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let mut after = Vec::new();
+        configured(
+            Path::new("/etc/ld.so.conf"),
+            &mut after,
+            &mut HashSet::new(),
+        );
+        let usual = [
+            "/lib/x86_64-linux-gnu",
+            "/usr/lib/x86_64-linux-gnu",
+            "/lib64",
+            "/usr/lib64",
+        ];
+        after.extend(usual.iter().chain(&["/lib", "/usr/lib"]).map(PathBuf::from));
+        Libraries {
+            before: std::env::split_paths(&before).collect(),
+            after,
+        }
+    }
+
+    /// The file of a library that a file in `origin` with these own search paths needs.
+    pub fn find(&self, name: &str, paths: &[String], origin: &Path) -> Option<PathBuf> {
+        if name.contains('/') {
+            return Some(PathBuf::from(name)).filter(|path| path.exists());
+        }
+        let origin = origin.to_string_lossy();
+        let own = paths.iter().filter(|p| !p.is_empty());
+        let own = own.map(|p| p.replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin));
+        let all = own
+            .map(PathBuf::from)
+            .chain(self.before.iter().cloned())
+            .chain(self.after.iter().cloned());
+        all.map(|dir| dir.join(name)).find(|path| path.exists())
+    }
+}
+
+/// Directories that ld.so.conf names, with what it includes.
+fn configured(file: &Path, found: &mut Vec<PathBuf>, seen: &mut HashSet<PathBuf>) {
+    if !seen.insert(file.to_owned()) {
+        return;
+    }
+    for line in fs::read_to_string(file).unwrap_or_default().lines() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        match line.strip_prefix("include ") {
+            // Only `directory/*.conf` occurs.
+            Some(pattern) => {
+                let directory = Path::new(pattern.trim()).parent().unwrap_or(Path::new("/"));
+                let mut files: Vec<PathBuf> = fs::read_dir(directory)
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|e| e.path())
+                    .collect();
+                files.retain(|f| f.extension() == Some(OsStr::new("conf")));
+                files.sort();
+                files.iter().for_each(|f| configured(f, found, seen));
+            }
+            None if line.starts_with('/') => found.push(PathBuf::from(line)),
+            None => {}
+        }
+    }
+}

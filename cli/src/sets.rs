@@ -1,0 +1,126 @@
+//! `stasis list` and `stasis verify`: what is on disk.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use ckpt_image::{list_sets, ImageError, Set, SetInfo, SetState};
+use serde_json::json;
+
+use crate::arguments::{directory_and_set, Inspect};
+use crate::exit::{self, Code, WithCode};
+use crate::text;
+
+/// The sets of a directory, or the one that was named.
+fn find(options: &Inspect) -> exit::Result<(std::path::PathBuf, Vec<SetInfo>)> {
+    let (directory, named) = directory_and_set(&options.directory);
+    let mut sets = list_sets(&directory).code(Code::Image)?;
+    if let Some(name) = named {
+        sets.retain(|set| set.name == name);
+        if sets.is_empty() {
+            return Err(ImageError::NoSuchSet {
+                dir: directory,
+                name,
+            })
+            .code(Code::Image);
+        }
+    }
+    Ok((directory, sets))
+}
+
+fn state(set: &SetInfo) -> (&'static str, Option<&str>) {
+    match &set.state {
+        SetState::Whole => ("whole", None),
+        SetState::Unfinished => ("unfinished", None),
+        SetState::Unusable(why) => ("unusable", Some(why)),
+    }
+}
+
+/// Runs `stasis list`.
+pub fn list(options: &Inspect) -> exit::Result<()> {
+    let (directory, sets) = find(options)?;
+    if options.json {
+        let rows: Vec<_> = sets.iter().map(to_json).collect();
+        println!("{:#}", json!(rows));
+        return Ok(());
+    }
+    if sets.is_empty() {
+        println!("there is no checkpoint in {}", directory.display());
+    }
+    for set in &sets {
+        let (word, why) = state(set);
+        match &set.manifest {
+            Some(m) => println!(
+                "{:10} {word:10} {:>10}  {} ranks  {}  {}  {}",
+                set.name,
+                text::bytes(set.bytes()),
+                m.world_size,
+                text::ago(m.created),
+                m.library,
+                m.command.join(" ")
+            ),
+            None => println!("{:10} {word}", set.name),
+        }
+        if let Some(why) = why {
+            println!("           {why}");
+        }
+    }
+    Ok(())
+}
+
+fn to_json(set: &SetInfo) -> serde_json::Value {
+    let (word, why) = state(set);
+    let manifest = set.manifest.as_ref();
+    json!({
+        "name": set.name,
+        "number": set.number,
+        "state": word,
+        "why": why,
+        "bytes": set.bytes(),
+        "ranks": manifest.map(|m| m.world_size),
+        "created": manifest.map(|m| m.created),
+        "restarts": manifest.map(|m| m.epoch),
+        "abi": manifest.map(|m| &m.abi),
+        "library": manifest.map(|m| &m.library),
+        "command": manifest.map(|m| &m.command),
+    })
+}
+
+/// Runs `stasis verify`: every image of every set that claims to be finished.
+pub fn verify(options: &Inspect) -> exit::Result<()> {
+    let (directory, sets) = find(options)?;
+    let finished = sets.iter().filter(|set| set.state != SetState::Unfinished);
+    let results: Vec<(&str, u64, Result<(), ImageError>)> = finished
+        .map(|set| (set.name.as_str(), set.bytes(), sound(&directory, &set.name)))
+        .collect();
+    if options.json {
+        let row = |(name, bytes, result): &(&str, u64, Result<(), ImageError>)| {
+            let why = result.as_ref().err().map(ToString::to_string);
+            json!({ "name": name, "bytes": bytes, "sound": result.is_ok(), "why": why })
+        };
+        println!("{:#}", json!(results.iter().map(row).collect::<Vec<_>>()));
+    }
+    let mut bad = Vec::new();
+    for (name, bytes, result) in results {
+        match result {
+            Ok(()) if options.json => {}
+            Ok(()) => println!("{name}: sound ({})", text::bytes(bytes)),
+            Err(why) => bad.push(format!("{name}: {why}")),
+        }
+    }
+    if !bad.is_empty() {
+        return Err(anyhow!("{}", bad.join("\n        "))).code(Code::Image);
+    }
+    if !sets.iter().any(|set| set.state != SetState::Unfinished) {
+        let why = anyhow!(
+            "there is no checkpoint to verify in {}",
+            directory.display()
+        );
+        return Err(why).code(Code::Image);
+    }
+    Ok(())
+}
+
+fn sound(directory: &Path, name: &str) -> Result<(), ImageError> {
+    let set = Set::open(directory, name)?;
+    (0..set.manifest().world_size).try_for_each(|rank| set.image(rank, None).map(drop))
+}

@@ -1,0 +1,67 @@
+//! `stasis status`: how the running job stands.
+
+use serde_json::json;
+
+use crate::arguments::Inspect;
+use crate::{checkpoint, exit, text};
+
+/// Runs the command.
+pub fn run(options: &Inspect) -> exit::Result<()> {
+    let client = checkpoint::connect(&options.directory)?;
+    let job = client.job.clone();
+    let status = client.status().map_err(checkpoint::failure)?;
+    if options.json {
+        let ranks: Vec<_> = status
+            .ranks
+            .iter()
+            .map(|r| json!({ "rank": r.rank, "host": r.host, "pid": r.pid, "state": r.state }))
+            .collect();
+        let all = json!({
+            "job": job.id,
+            "program": job.program,
+            "mpi": job.mpi,
+            "host": job.host,
+            "pid": job.pid,
+            "started": job.started,
+            "size": status.size,
+            "stage": status.stage,
+            "committed": status.committed,
+            "last": status.last.as_ref().map(checkpoint::to_json),
+            "failure": status.failure,
+            "ranks": ranks,
+        });
+        println!("{all:#}");
+        return Ok(());
+    }
+    println!("job {}: {}", job.id, job.command());
+    println!(
+        "  {} ranks under {}, started {}",
+        status.size,
+        job.mpi,
+        text::ago(job.started)
+    );
+    println!(
+        "  now: {}; checkpoints committed: {}",
+        status.stage, status.committed
+    );
+    if let Some(last) = &status.last {
+        let (size, pause) = (text::bytes(last.bytes), text::duration(last.pause));
+        println!(
+            "  last: {} ({size}, the job stood still for {pause})",
+            last.set
+        );
+    }
+    if let Some(reason) = &status.failure {
+        println!("  last one that was given up: {reason}");
+    }
+    for rank in &status.ranks {
+        match rank.host.as_str() {
+            "" => println!("  rank {}: has not called MPI_Init", rank.rank),
+            host => println!(
+                "  rank {}: {} (process {} on {host})",
+                rank.rank, rank.state, rank.pid
+            ),
+        }
+    }
+    Ok(())
+}

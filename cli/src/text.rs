@@ -1,0 +1,58 @@
+//! Numbers as people read them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// `1.4 GiB`.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{n} B"),
+        _ => format!("{value:.1} {}", UNITS[unit]),
+    }
+}
+
+/// `350 ms`, `2.4 s`, from microseconds.
+pub fn duration(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} us"),
+        1_000..1_000_000 => format!("{} ms", micros / 1000),
+        _ => format!("{:.1} s", micros as f64 / 1e6),
+    }
+}
+
+/// `3 min ago`, from seconds since 1970.
+pub fn ago(then: u64) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
+    match now.saturating_sub(then) {
+        s @ 0..60 => format!("{s} s ago"),
+        s @ 60..3_600 => format!("{} min ago", s / 60),
+        s @ 3_600..86_400 => format!("{} h ago", s / 3_600),
+        s => format!("{} days ago", s / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn are_short() {
+        assert_eq!(
+            (bytes(17), bytes(1536), bytes(3 << 40)),
+            ("17 B".into(), "1.5 KiB".into(), "3.0 TiB".into())
+        );
+        assert_eq!(
+            (duration(900), duration(350_000), duration(2_400_000)),
+            ("900 us".into(), "350 ms".into(), "2.4 s".into())
+        );
+        assert!(ago(0).ends_with("days ago"));
+    }
+}
