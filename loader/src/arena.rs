@@ -198,7 +198,7 @@ pub fn find(len: usize, align: usize) -> Option<usize> {
 
 /// The alignment with which the kernel would place an anonymous mapping of this size.
 pub fn natural_align(len: usize) -> usize {
-    if len >= HUGE && len % HUGE == 0 {
+    if len >= HUGE && len & (HUGE - 1) == 0 {
         HUGE
     } else {
         PAGE

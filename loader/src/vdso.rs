@@ -64,7 +64,7 @@ struct Image(Vec<u8>);
 
 impl Image {
     fn align(&mut self, to: usize) -> usize {
-        while self.0.len() % to != 0 {
+        while self.0.len() & (to - 1) != 0 {
             self.0.push(0);
         }
         self.0.len()
