@@ -1,3 +1,31 @@
 //! The proxy MPI program: the real MPI library, the checkpoint agent, and the upper half's host.
+//!
+//! Started by `stasis launch` and `stasis restart` in each rank's process, in the place of the
+//! application; one build per MPI library. A fresh one replaces it at every restart.
 
-fn main() {}
+mod agent;
+mod job;
+mod launch;
+mod mpi;
+mod options;
+mod resume;
+mod save;
+mod wire_up;
+
+use options::Command;
+
+/// The rank's program or its image cannot be served (also used by `stasis` itself).
+const CANNOT_SERVE: i32 = 3;
+/// An image set is missing, damaged, or does not fit this job.
+const BAD_IMAGE: i32 = 5;
+
+fn main() {
+    let (code, error) = match options::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Launch(options)) => (CANNOT_SERVE, launch::launch(options)),
+        Ok(Command::Restart(options)) => (BAD_IMAGE, resume::resume(options)),
+        Err(usage) => (2, Err(usage)),
+    };
+    let Err(error) = error;
+    eprintln!("stasis: {}{error:#}", wire_up::rank_label());
+    std::process::exit(code);
+}

@@ -53,7 +53,12 @@ impl ThisProcess {
                 std::io::Error::last_os_error()
             );
         }
-        Ok(ThisProcess { setup, rank, size, stopped: Mutex::new(None) })
+        Ok(ThisProcess {
+            setup,
+            rank,
+            size,
+            stopped: Mutex::new(None),
+        })
     }
 
     fn stopped(&self) -> MutexGuard<'_, Option<Stopped>> {
@@ -83,15 +88,26 @@ impl ThisProcess {
         if kind == ActivityKind::Collective as u32 {
             Activity::Collective { id: id() }
         } else if kind == ActivityKind::Parked as u32 {
-            Activity::Parked { id: id(), seq: shown.clock_seq.load(Ordering::Relaxed), sent: sent() }
+            Activity::Parked {
+                id: id(),
+                seq: shown.clock_seq.load(Ordering::Relaxed),
+                sent: sent(),
+            }
         } else if kind == ActivityKind::Waiting as u32 {
             let on = match usize::try_from(shown.nranks.load(Ordering::Relaxed)) {
-                Ok(n) if n <= ACTIVITY_RANKS => {
-                    On::Ranks(shown.ranks[..n].iter().map(|r| r.load(Ordering::Relaxed)).collect())
-                }
+                Ok(n) if n <= ACTIVITY_RANKS => On::Ranks(
+                    shown.ranks[..n]
+                        .iter()
+                        .map(|r| r.load(Ordering::Relaxed))
+                        .collect(),
+                ),
                 _ => On::Any,
             };
-            Activity::Waiting { on, sent: sent(), received: self.counts(&gate.upper.received) }
+            Activity::Waiting {
+                on,
+                sent: sent(),
+                received: self.counts(&gate.upper.received),
+            }
         } else {
             Activity::Running
         }
@@ -123,7 +139,10 @@ impl ThisProcess {
             }
         });
         if length > 0 {
-            bail!("{}", String::from_utf8_lossy(&text[..length.min(text.len())]));
+            bail!(
+                "{}",
+                String::from_utf8_lossy(&text[..length.min(text.len())])
+            );
         }
         if failed != 0 {
             bail!("messages under way could not all be taken in (MPI error class {failed})");
@@ -133,12 +152,19 @@ impl ThisProcess {
 
     fn write(&self, order: &SaveOrder) -> Result<Summary> {
         let guard = self.stopped();
-        let stopped = guard.as_ref().context("the application's threads do not stand still")?;
+        let stopped = guard
+            .as_ref()
+            .context("the application's threads do not stand still")?;
         let state = loader::capture(stopped)?;
-        let state = postcard::to_stdvec(&state).context("the state of the process cannot be encoded")?;
+        let state =
+            postcard::to_stdvec(&state).context("the state of the process cannot be encoded")?;
         let mut sections = vec![(kind::PROCESS, PROCESS_VERSION, state)];
         sections.extend((self.setup.sections)());
-        let id = order.id.as_slice().try_into().context("the coordinator sent no set id")?;
+        let id = order
+            .id
+            .as_slice()
+            .try_into()
+            .context("the coordinator sent no set id")?;
         let info = HeaderInfo {
             set_id: SetId(id),
             epoch: u64::from(gate().lower.epoch.load(Ordering::Relaxed)),
@@ -174,7 +200,10 @@ impl Process for ThisProcess {
             let seq = clock.seq.load(Ordering::Acquire);
             (id != 0).then_some(ClockView { id, seq, left })
         };
-        View { clocks: clocks().iter().filter_map(view).collect(), activity: self.activity() }
+        View {
+            clocks: clocks().iter().filter_map(view).collect(),
+            activity: self.activity(),
+        }
     }
 
     fn set_targets(&self, targets: &BTreeMap<u64, u64>) {
@@ -260,6 +289,8 @@ pub fn abi_name() -> String {
         Some(file.strip_prefix("front-")?.strip_suffix(".so")?.to_owned())
     };
     let upper = loader::read_maps().unwrap_or_default().into_iter();
-    let mut fronts = upper.filter(|m| m.end <= contract::ARENA_END).filter_map(|m| front(&m.name));
+    let mut fronts = upper
+        .filter(|m| m.end <= contract::ARENA_END)
+        .filter_map(|m| front(&m.name));
     fronts.next().unwrap_or_else(|| "none".to_owned())
 }

@@ -21,7 +21,11 @@ pub struct Sets {
 impl Sets {
     /// For a job of `size` ranks.
     pub fn new(setup: &'static Setup, size: u32) -> Self {
-        Sets { setup, size, writing: None }
+        Sets {
+            setup,
+            size,
+            writing: None,
+        }
     }
 }
 
@@ -67,7 +71,10 @@ impl Store for Sets {
             command: self.setup.command.clone(),
             ranks: (0..).zip(images).map(entry).collect(),
         };
-        writer.commit(&manifest).map(drop).map_err(|e| e.to_string())
+        writer
+            .commit(&manifest)
+            .map(drop)
+            .map_err(|e| e.to_string())
     }
 
     fn discard(&mut self) {

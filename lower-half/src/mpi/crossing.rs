@@ -1,18 +1,14 @@
-//! The two ways between the halves that the lower half is to provide: calling a function of the
-//! upper half (user-defined operations, drain, rebuild), and the crossing downwards where
-//! `wrfsbase` may not be used.
+//! The way up: calling a function of the upper half (user-defined operations).
 //!
 //! # Safety
-//! Both routines switch the thread pointer and nothing else; offsets are those that `contract`
+//! The routine switches the thread pointer and nothing else; offsets are those that `contract`
 //! asserts of the thread block at GS base. No code that uses thread-local storage runs between the
 //! switch and the call. Number 158 is `arch_prctl`, 0x1002 is ARCH_SET_FS; the kernel changes rax,
 //! rcx and r11, so arguments are kept on the stack around it. The stack is 16-byte aligned at each
 //! call.
 #![allow(unsafe_code)]
 
-use core::sync::atomic::Ordering;
-
-use contract::{Gate, ThreadBlock};
+use contract::ThreadBlock;
 
 core::arch::global_asm!(
     // (five arguments of the callee, any, the callee): its rax.
@@ -59,59 +55,11 @@ core::arch::global_asm!(
     "pop rbx",
     "ret",
     ".size stasis_upcall, . - stasis_upcall",
-    // As the end of upper-half's `stasis_cross`: rax is the function, the return address is on the
-    // stack, and it is to return there with the upper thread pointer.
-    ".p2align 4",
-    ".globl stasis_cross_slow",
-    ".hidden stasis_cross_slow",
-    ".type stasis_cross_slow,@function",
-    "stasis_cross_slow:",
-    "pop r11",
-    "mov r10, gs:[24]",
-    "add qword ptr gs:[24], 8",
-    "mov [r10], r11",
-    "push rax",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push rcx",
-    "push r8",
-    "push r9",
-    "mov edi, 0x1002",
-    "mov rsi, gs:[8]",
-    "mov eax, 158",
-    "syscall",
-    "pop r9",
-    "pop r8",
-    "pop rcx",
-    "pop rdx",
-    "pop rsi",
-    "pop rdi",
-    "pop rax",
-    "call rax",
-    "push rax",
-    "mov edi, 0x1002",
-    "mov rsi, gs:[16]",
-    "mov eax, 158",
-    "syscall",
-    "pop rax",
-    "mov r10, gs:[24]",
-    "push qword ptr [r10 - 8]",
-    "sub qword ptr gs:[24], 8",
-    "ret",
-    ".size stasis_cross_slow, . - stasis_cross_slow",
     ".popsection",
 );
 
 extern "C" {
     fn stasis_upcall(a: usize, b: usize, c: usize, d: usize, e: usize, callee: usize) -> usize;
-    fn stasis_cross_slow();
-}
-
-/// Tells the upper half where its slow crossing is.
-pub fn fill(gate: &Gate) {
-    let routine = stasis_cross_slow as *const () as usize;
-    gate.lower.cross_slow.store(routine, Ordering::Relaxed);
 }
 
 /// Whether this thread has a thread block, that is, an upper half.
@@ -189,21 +137,6 @@ mod tests {
         assert_eq!(result, 98765);
     }
 
-    fn slow_crossing() {
-        let result: usize;
-        // SAFETY: called as `stasis_cross` jumps to it: rax is the function.
-        unsafe {
-            core::arch::asm!(
-                "call {slow}",
-                slow = sym stasis_cross_slow,
-                inlateout("rax") digits as *const () as usize => result,
-                in("rdi") 1, in("rsi") 2, in("rdx") 3, in("rcx") 4, in("r8") 5,
-                clobber_abi("C"),
-            );
-        }
-        assert_eq!(result, 12345);
-    }
-
     #[test]
     fn an_upcall_passes_arguments_and_result() {
         with_thread_block(0, upcall);
@@ -212,10 +145,5 @@ mod tests {
         if unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE != 0 {
             with_thread_block(1, upcall);
         }
-    }
-
-    #[test]
-    fn the_slow_crossing_passes_arguments_and_result() {
-        with_thread_block(0, slow_crossing);
     }
 }

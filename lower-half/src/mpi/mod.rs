@@ -27,15 +27,13 @@ mod native;
 
 use std::sync::atomic::Ordering;
 
-pub use crossing::call_upper;
 pub use hooks::{set_hooks, Hooks};
 
-/// Writes all that the upper half may call into the gate: services, MPI functions, the slow
-/// crossing; and the hash of the table that they were generated from.
+/// Writes all that the upper half may call into the gate: services and MPI functions; and
+/// the hash of the table that they were generated from.
 pub fn fill(gate: &contract::Gate) {
     service::fill(gate);
     adapter::fill(gate);
-    crossing::fill(gate);
     gate.lower
         .table_hash
         .store(adapter::TABLE_HASH, Ordering::Release);

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::ptr::null_mut;
 
 use anyhow::{bail, Context};
@@ -43,6 +43,29 @@ pub fn rank() -> Option<u32> {
     Some(RANK.load(Ordering::Relaxed)).filter(|rank| *rank != u32::MAX)
 }
 
+/// The thread level that the library provides, as a standard value.
+static THREAD_LEVEL: AtomicI32 = AtomicI32::new(abi::THREAD_SINGLE);
+
+/// The thread level that the library provides, once MPI is initialised.
+pub fn thread_level() -> i32 {
+    THREAD_LEVEL.load(Ordering::Relaxed)
+}
+
+/// Name and version of the library, for people: the first line of what it says of itself.
+pub fn library() -> String {
+    let mut text = [0_u8; mpi_sys::MPI_MAX_LIBRARY_VERSION_STRING as usize];
+    let mut length = 0;
+    // SAFETY: allowed before MPI_Init; a buffer of the size that the library asks for.
+    unsafe { mpi_sys::MPI_Get_library_version(text.as_mut_ptr().cast(), &mut length) };
+    let text =
+        String::from_utf8_lossy(&text[..usize::try_from(length).unwrap_or(0).min(text.len())]);
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_end_matches('\0')
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 fn check(code: c_int, what: &str) -> anyhow::Result<()> {
     if code == NATIVE_SUCCESS {
         return Ok(());
@@ -75,6 +98,7 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
     let size = u32::try_from(size).context("MPI gave the job a negative size")?;
     wait::set_ranks_here(ranks_here().unwrap_or(size as usize));
     let thread_level = values::thread_level_standard(provided);
+    THREAD_LEVEL.store(thread_level, Ordering::Relaxed);
     Ok(World {
         rank,
         size,

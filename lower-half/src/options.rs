@@ -1,0 +1,90 @@
+//! The lower half's command line. Only `stasis` writes it, so it is plain words in a fixed order
+//! of options, then `--`, then the program.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{bail, Context, Result};
+
+/// What this process is to do.
+pub enum Command {
+    /// Start a program as the upper half.
+    Launch(Launch),
+    /// Bring an upper half back from its image.
+    Restart(Restart),
+}
+
+/// Options of `launch`.
+pub struct Launch {
+    /// Where image sets and the job file go.
+    pub ckpt_dir: PathBuf,
+    /// Seconds between checkpoints that nobody asked for; none if absent.
+    pub interval: Option<u64>,
+    /// The program as the user named it.
+    pub program: OsString,
+    /// Its arguments, without its name.
+    pub args: Vec<OsString>,
+}
+
+/// Options of `restart`.
+pub struct Restart {
+    /// Where image sets and the job file are.
+    pub ckpt_dir: PathBuf,
+    /// Name of the set (`ckpt-3`); the newest whole one if absent.
+    pub set: Option<String>,
+    /// As for `launch`.
+    pub interval: Option<u64>,
+}
+
+/// Parses the words after the program's name.
+pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
+    let verb = words
+        .next()
+        .context("this program is started by `stasis launch` or `stasis restart`")?;
+    let mut ckpt_dir = None;
+    let mut interval = None;
+    let mut set = None;
+    let mut rest = Vec::new();
+    while let Some(word) = words.next() {
+        let mut value = || {
+            words
+                .next()
+                .with_context(|| format!("{} wants a value", word.display()))
+        };
+        match word.to_str() {
+            Some("--ckpt-dir") => ckpt_dir = Some(PathBuf::from(value()?)),
+            Some("--interval") => interval = Some(number(&value()?)?),
+            Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
+            Some("--") => {
+                rest = words.collect();
+                break;
+            }
+            _ => bail!("unknown option {}", word.display()),
+        }
+    }
+    let ckpt_dir = ckpt_dir.context("--ckpt-dir is missing")?;
+    match verb.to_str() {
+        Some("launch") => {
+            let mut rest = rest.into_iter();
+            let program = rest.next().context("no program was named")?;
+            Ok(Command::Launch(Launch {
+                ckpt_dir,
+                interval,
+                program,
+                args: rest.collect(),
+            }))
+        }
+        Some("restart") => Ok(Command::Restart(Restart {
+            ckpt_dir,
+            set,
+            interval,
+        })),
+        _ => bail!("unknown command {}", verb.display()),
+    }
+}
+
+fn number(word: &OsString) -> Result<u64> {
+    word.to_str()
+        .and_then(|w| w.parse().ok())
+        .with_context(|| format!("{} is not a number of seconds", word.display()))
+}

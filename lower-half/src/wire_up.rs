@@ -1,0 +1,103 @@
+//! Who this process is among the ranks: first by what the launcher says in the environment, then,
+//! once MPI is initialised, by MPI itself, which also carries the coordinator's address.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::agent::{self, Setup};
+use crate::job;
+use crate::mpi::{self, world, Hooks};
+
+/// Variables in which launchers tell a process its rank: Open MPI, PMIx, Hydra and Slurm.
+const RANK_VARIABLES: [&str; 4] = [
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+];
+
+/// Variables that tell the number of ranks.
+const SIZE_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+
+/// The rank that the launcher gave this process; 0 where there is no launcher.
+pub fn launcher_rank() -> u32 {
+    first_number(&RANK_VARIABLES).unwrap_or(0)
+}
+
+/// The number of ranks that the launcher started; 1 where there is no launcher.
+pub fn launcher_size() -> u32 {
+    first_number(&SIZE_VARIABLES).unwrap_or(1)
+}
+
+/// `"rank 3: "` under a launcher, for messages; nothing without one.
+pub fn rank_label() -> String {
+    first_number(&RANK_VARIABLES).map_or_else(String::new, |rank| format!("rank {rank}: "))
+}
+
+fn first_number(variables: &[&str]) -> Option<u32> {
+    variables
+        .iter()
+        .find_map(|name| std::env::var(name).ok()?.parse().ok())
+}
+
+/// Bytes in which rank 0 broadcasts the coordinator's address, zero-padded behind its length.
+const ADDRESS_BYTES: usize = 4096;
+
+/// Sets the agent up. A process that is a job by itself can be checkpointed from now on, whether
+/// it calls MPI_Init or not; the ranks of a larger job find each other in [`connected`].
+pub fn start(ckpt_dir: &Path, interval: Option<u64>) {
+    agent::setup(Setup {
+        ckpt_dir: ckpt_dir.to_owned(),
+        interval,
+        command: job::command().to_vec(),
+        library: world::library(),
+        sections: job::sections,
+        finalize: || {
+            world::finalize();
+        },
+    });
+    mpi::set_hooks(Hooks {
+        connected,
+        finalizing: || {},
+        notify: agent::notify,
+        clock_target: agent::clock_target,
+    });
+    loader::set_exit_hook(|_| agent::finished());
+    if launcher_size() == 1 {
+        report(agent::serve(1).and_then(|address| agent::connect(&address, 0, 1)));
+    }
+}
+
+/// MPI is initialised: connects this rank to the coordinator in rank 0.
+pub fn connected(rank: u32, size: u32) {
+    report(connect(rank, size));
+}
+
+fn connect(rank: u32, size: u32) -> Result<()> {
+    let mut buffer = vec![0; ADDRESS_BYTES];
+    let served = if rank == 0 {
+        agent::serve(size)
+    } else {
+        Ok(vec![])
+    };
+    if let Ok(address) = &served {
+        let length = u32::try_from(address.len()).unwrap_or(u32::MAX);
+        if address.len() <= ADDRESS_BYTES - 4 {
+            buffer[..4].copy_from_slice(&length.to_le_bytes());
+            buffer[4..4 + address.len()].copy_from_slice(address);
+        }
+    }
+    // Also when rank 0 has failed: the others wait for it here.
+    world::broadcast(&mut buffer, 0)?;
+    served?;
+    let length = u32::from_le_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]) as usize;
+    agent::connect(&buffer[4..4 + length.min(ADDRESS_BYTES - 4)], rank, size)
+}
+
+/// A job that cannot be checkpointed runs on all the same.
+fn report(result: Result<()>) {
+    if let Err(error) = result {
+        eprintln!("stasis: {}{error:#}", rank_label());
+    }
+}
