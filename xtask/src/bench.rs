@@ -268,15 +268,13 @@ fn checkpoints(options: &Options, dir: &Path) -> Result<()> {
         std::thread::sleep(Duration::from_secs(1));
         let (mut seconds, mut pauses) = (Vec::new(), Vec::new());
         for n in 0..3 {
-            let answer = job::run(
-                stasis::checkpoint(&ckpt),
-                dir,
-                &format!("checkpoint-{mpi}-{n}"),
-                LIMIT,
-            )?
-            .expect_success("stasis checkpoint")?;
+            let mut command = stasis::checkpoint(&ckpt);
+            command.arg("--json");
+            let answer = job::run(command, dir, &format!("checkpoint-{mpi}-{n}"), LIMIT)?
+                .expect_success("stasis checkpoint")?;
             seconds.push(answer.took.as_secs_f64());
-            pauses.extend(pause_ms(&format!("{}\n{}", answer.stdout, answer.stderr)));
+            let report: serde_json::Value = serde_json::from_str(&answer.stdout)?;
+            pauses.push(report["pause_seconds"].as_f64().unwrap_or(f64::NAN) * 1e3);
         }
         let before = job::read_text(&ckpt.join("job.json"));
         job.kill()?;
@@ -290,30 +288,14 @@ fn checkpoints(options: &Options, dir: &Path) -> Result<()> {
         })?;
         let back = start.elapsed().as_secs_f64();
         again.kill()?;
-        let pause = if pauses.is_empty() {
-            "not reported".to_owned()
-        } else {
-            format!("{:.1}", median(pauses))
-        };
         println!(
-            "| {mpi} | {:.2} | {pause} | {:.1} | {back:.2} |",
+            "| {mpi} | {:.2} | {:.1} | {:.1} | {back:.2} |",
             median(seconds),
+            median(pauses),
             newest_set(&ckpt)?.1 as f64 / (1 << 20) as f64
         );
     }
     Ok(())
-}
-
-/// The job's pause, if the command says `pause N ms` or `paused for N ms`.
-fn pause_ms(text: &str) -> Option<f64> {
-    let at = text.find("paus")?;
-    let words: Vec<&str> = text[at..].split_whitespace().take(6).collect();
-    words.windows(2).find_map(|pair| {
-        pair[1]
-            .starts_with("ms")
-            .then(|| pair[0].parse().ok())
-            .flatten()
-    })
 }
 
 /// The newest set in a checkpoint directory, and the bytes in it.
@@ -339,21 +321,11 @@ pub fn newest_set(ckpt: &Path) -> Result<(PathBuf, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{median, pause_ms};
+    use super::median;
 
     #[test]
     fn medians() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-    }
-
-    #[test]
-    fn pauses_are_found() {
-        assert_eq!(
-            pause_ms("ckpt-1 committed, pause 12.5 ms, 30 MiB"),
-            Some(12.5)
-        );
-        assert_eq!(pause_ms("the job paused for 7 ms"), Some(7.0));
-        assert_eq!(pause_ms("nothing"), None);
     }
 }

@@ -42,14 +42,21 @@ fn as_root(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) 
     })
 }
 
-/// It must have failed by itself, and its message must hold one of each group of words.
-fn refused(finished: &Finished, words: &[&[&str]]) -> Result<()> {
+/// The command line's exit codes (`stasis --help`).
+const DIRECTORY: i32 = 1;
+const CANNOT_SERVE: i32 = 3;
+const CHECKPOINT: i32 = 4;
+const IMAGE: i32 = 5;
+const NO_JOB: i32 = 6;
+
+/// It must have failed with this code, and its message must hold one of each group of words.
+fn refused(finished: &Finished, expected: i32, words: &[&[&str]]) -> Result<()> {
     let text = format!("{}{}", finished.stdout, finished.stderr);
     let lower = text.to_lowercase();
     let code = finished.status.code();
     ensure!(
-        code.is_some_and(|code| code != 0),
-        "ends with {} instead of an error code\n{}",
+        code == Some(expected),
+        "ends with {}, should end with code {expected}\n{}",
         finished.status,
         job::tail(&text, 10)
     );
@@ -78,7 +85,11 @@ fn launch_alone(ckpt: &Path, program: &[&str]) -> Command {
 
 fn refuse_program(dir: &Path, program: &Path, words: &[&[&str]]) -> Result<()> {
     let command = launch_alone(&dir.join("ck"), &[&program.to_string_lossy()]);
-    refused(&job::run(command, dir, "launch", LIMIT)?, words)
+    refused(
+        &job::run(command, dir, "launch", LIMIT)?,
+        CANNOT_SERVE,
+        words,
+    )
 }
 
 fn executable(path: &Path, content: &[u8]) -> Result<()> {
@@ -137,6 +148,7 @@ fn programs() -> Vec<Case> {
             let finished = job::run(command, dir, "launch", LIMIT)?;
             refused(
                 &finished,
+                CANNOT_SERVE,
                 &[&["Syscall User Dispatch"], &["5.11", "kernel"]],
             )
         }),
@@ -149,7 +161,11 @@ fn programs() -> Vec<Case> {
             let program = compile(dir, &mpi.compiler("c"), "unsupported.c", &[])?;
             let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
             command.arg(program);
-            refused(&job::run(command, dir, "launch", LIMIT)?, &[&[function]])
+            refused(
+                &job::run(command, dir, "launch", LIMIT)?,
+                CANNOT_SERVE,
+                &[&[function]],
+            )
         }));
     }
     cases
@@ -165,6 +181,7 @@ fn directories() -> Vec<Case> {
             let finished = job::run(command, dir, "launch", LIMIT)?;
             refused(
                 &finished,
+                DIRECTORY,
                 &[&["closed"], &["permission", "writable", "write"]],
             )
         }),
@@ -175,7 +192,7 @@ fn directories() -> Vec<Case> {
             chown(&theirs, Some(NOBODY), Some(NOBODY))?;
             let command = launch_alone(&theirs, &["/bin/true"]);
             let finished = job::run(command, dir, "launch", LIMIT)?;
-            refused(&finished, &[&["theirs"], &["own", "belong"]])
+            refused(&finished, DIRECTORY, &[&["theirs"], &["own", "belong"]])
         }),
         case("directory-open-to-others", |dir| {
             let open = dir.join("open");
@@ -183,7 +200,11 @@ fn directories() -> Vec<Case> {
             fs::set_permissions(&open, Permissions::from_mode(0o777))?;
             let command = launch_alone(&open, &["/bin/true"]);
             let finished = job::run(command, dir, "launch", LIMIT)?;
-            refused(&finished, &[&["open"], &["write", "writable", "others"]])
+            refused(
+                &finished,
+                DIRECTORY,
+                &[&["open"], &["write", "writable", "others"]],
+            )
         }),
         Case::new("bad-input/directory-full", |_, dir| {
             full_directory(dir).unwrap_or_else(|error| Err(error).into())
@@ -213,7 +234,7 @@ fn full_directory(dir: &Path) -> Result<Outcome> {
 fn checkpoint_into_full(dir: &Path, ckpt: &Path) -> Result<()> {
     let mut job = start_held(dir, ckpt, Mpi::OpenMpi)?;
     let finished = job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
-    refused(&finished, &[&["space", "full"]])?;
+    refused(&finished, CHECKPOINT, &[&["space", "full"]])?;
     fs::write(dir.join("go"), "")?;
     let status = job.wait(Instant::now() + LIMIT)?;
     ensure!(
@@ -233,24 +254,24 @@ fn commands() -> Vec<Case> {
                 "checkpoint",
                 LIMIT,
             )?;
-            refused(&finished, &[&["ck"], &["job", "no such"]])
+            refused(&finished, NO_JOB, &[&["ck"], &["job", "no such"]])
         }),
         case("checkpoint-of-dead-job", |dir| {
             let ckpt = copy_of_set(dir)?;
             let finished = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
-            refused(&finished, &[&["job", "coordinator"]])
+            refused(&finished, NO_JOB, &[&["job", "coordinator"]])
         }),
         case("restart-from-nothing", |dir| {
             let finished = restart(dir, &dir.join("ck"), RANKS)?;
-            refused(&finished, &[&["ck"]])
+            refused(&finished, IMAGE, &[&["ck"]])
         }),
         case("restart-with-1-rank", |dir| {
             let finished = restart(dir, &copy_of_set(dir)?, 1)?;
-            refused(&finished, &[&["2 ranks", "2 processes", "-n 2"]])
+            refused(&finished, IMAGE, &[&["2 ranks", "2 processes", "-n 2"]])
         }),
         case("restart-with-3-ranks", |dir| {
             let finished = restart(dir, &copy_of_set(dir)?, 3)?;
-            refused(&finished, &[&["2 ranks", "2 processes", "-n 2"]])
+            refused(&finished, IMAGE, &[&["2 ranks", "2 processes", "-n 2"]])
         }),
     ]
 }
@@ -326,8 +347,8 @@ fn images() -> Vec<Case> {
             case(&format!("image-{name}"), move |dir| {
                 let ckpt = copy_of_set(dir)?;
                 damage(&newest_set(&ckpt)?)?;
-                refused(&restart(dir, &ckpt, RANKS)?, words).context("restart")?;
-                refused(&stasis::verify(&ckpt, dir, LIMIT)?, words).context("verify")
+                refused(&restart(dir, &ckpt, RANKS)?, IMAGE, words).context("restart")?;
+                refused(&stasis::verify(&ckpt, dir, LIMIT)?, IMAGE, words).context("verify")
             })
         })
         .collect();
@@ -340,8 +361,8 @@ fn images() -> Vec<Case> {
         let from = newest_set(&other.join("ck"))?.join("rank-1.img");
         fs::copy(from, newest_set(&ckpt)?.join("rank-1.img"))?;
         let words: &[&[&str]] = &[&["rank 1", "rank-1"], &["another set", "set id", "digest"]];
-        refused(&restart(dir, &ckpt, RANKS)?, words).context("restart")?;
-        refused(&stasis::verify(&ckpt, dir, LIMIT)?, words).context("verify")
+        refused(&restart(dir, &ckpt, RANKS)?, IMAGE, words).context("restart")?;
+        refused(&stasis::verify(&ckpt, dir, LIMIT)?, IMAGE, words).context("verify")
     }));
     cases
 }
