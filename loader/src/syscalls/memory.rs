@@ -70,12 +70,12 @@ fn mmap(call: &mut Call) -> Outcome {
     } else {
         PAGE
     };
-    let len = (len + align - 1)
-        & !(if flags & libc::MAP_HUGETLB != 0 {
-            align - 1
-        } else {
-            0
-        });
+    let huge = flags & libc::MAP_HUGETLB != 0;
+    let len = if huge {
+        (len + align - 1) & !(align - 1)
+    } else {
+        len
+    };
     Outcome::Value(place(len, align, |at| {
         args[0] = at;
         call.kernel(libc::SYS_mmap, args)
