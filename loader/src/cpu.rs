@@ -3,7 +3,8 @@
 //! # Safety
 //! Changing FS swaps the C library whose thread-local state is current. Every caller does so
 //! only around code that uses no TLS, or to enter the half whose FS it sets. GS is used by neither
-//! C library; in threads of the upper half it always points to their `Thread`, elsewhere it is 0.
+//! C library; in threads of the upper half it always points to their `Thread`, elsewhere it is 0, or
+//! (in threads that the MPI library makes) it is that of the creator and must not be trusted.
 #![allow(unsafe_code)]
 
 use crate::raw;
@@ -75,7 +76,7 @@ pub unsafe fn set_fs(value: usize) {
     }
 }
 
-/// The GS base (0 in threads that are not of the upper half).
+/// The GS base; see the module's head.
 #[inline(always)]
 pub fn gs() -> usize {
     if fsgsbase() {

@@ -145,7 +145,7 @@ unsafe extern "C" fn classify(signal: i32, info: *mut SigInfo, frame: *mut Conte
     let entry = &TABLE[(signal - 1) as usize & (SIGNALS - 1)];
     let handler = entry.handler.load(Ordering::Acquire);
     let fault = dispatch::is_fault(signal, facts);
-    let Some(thread) = Thread::current() else {
+    let Some(thread) = Thread::interrupted() else {
         pass_on(signal, info, frame, fault);
         return NOTHING;
     };

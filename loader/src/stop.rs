@@ -58,7 +58,7 @@ fn event() {
 
 /// The stop signal's handler.
 unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Context) {
-    let Some(thread) = Thread::current() else {
+    let Some(thread) = Thread::interrupted() else {
         return;
     };
     // SAFETY: the kernel's frame, on top of this thread's stack, ours to change.
@@ -86,7 +86,7 @@ unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Cont
 
 /// SIGTRAP while a stop is under way: one more instruction of the vDSO was executed.
 unsafe extern "C" fn on_step(_signal: i32, _info: *mut SigInfo, frame: *mut Context) {
-    let Some(thread) = Thread::current() else {
+    let Some(thread) = Thread::interrupted() else {
         return;
     };
     // SAFETY: the kernel's frame, ours to change.
@@ -187,7 +187,13 @@ pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
         signals::ALL_HELD,
     );
     let begun = Instant::now();
+    let mut next_send = begun;
     loop {
+        let now = Instant::now();
+        let send = now >= next_send;
+        if send {
+            next_send = now + RESEND;
+        }
         let seen = EVENTS.load(Ordering::Acquire);
         let mut waiting = None;
         for thread in thread::all() {
@@ -201,7 +207,7 @@ pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
                     waiting = Some(thread);
                     // A thread in a wrapper that has been told will stop by itself; more signals
                     // would only disturb the MPI library's system calls.
-                    if !(thread.in_wrapper() != 0 && thread.stop_wanted()) {
+                    if send && !(thread.in_wrapper() != 0 && thread.stop_wanted()) {
                         let tid = thread.real_tid.load(Ordering::Acquire);
                         raw::tgkill(thread::real_pid(), tid, STOP_SIGNAL);
                     }

@@ -143,12 +143,21 @@ extern "C" {
 }
 
 impl Thread {
-    /// The calling thread, if it is of the upper half.
+    /// The calling thread, which is of the upper half; for code that only such threads reach.
     #[inline(always)]
     pub fn current() -> Option<&'static Thread> {
         let gs = cpu::gs();
         // SAFETY: GS is 0 or the address of a slot (see cpu.rs).
         (gs != 0).then(|| unsafe { &*(gs as *const Thread) })
+    }
+
+    /// The thread that a signal has interrupted, if it is of the upper half. Threads that the MPI
+    /// library makes inherit their creator's GS, so here the kernel's id has to agree.
+    pub fn interrupted() -> Option<&'static Thread> {
+        let is_own = |t: &&Thread| {
+            t.real_tid.load(Ordering::Relaxed) == raw::gettid() || t.vforked.load(Ordering::Relaxed)
+        };
+        Thread::current().filter(is_own)
     }
 
     fn block(&self) -> *mut ThreadBlock {

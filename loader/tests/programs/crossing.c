@@ -40,9 +40,10 @@ __asm__("cross:\n"
         "jmp *(%r11)\n"
         "low_twelve: movabs $0x10000000180+8*1000, %rax\n mov (%rax), %rax\n jmp cross\n"
         "low_wait: movabs $0x10000000180+8*1001, %rax\n mov (%rax), %rax\n jmp cross\n"
+        "low_thread: movabs $0x10000000180+8*1003, %rax\n mov (%rax), %rax\n jmp cross\n"
         "low_call: movabs $0x10000000180+8*1002, %rax\n mov (%rax), %rax\n jmp cross\n");
 twelve_t low_twelve;
-long low_wait(void);
+long low_wait(void), low_thread(void);
 long low_call(long (*)(long), long);
 
 static __thread long mine, depth;
@@ -112,12 +113,22 @@ int main(int argc, char **argv) {
     sigaction(SIGALRM, &act, NULL);
     struct itimerval often = {{0, 300}, {0, 300}};
     setitimer(ITIMER_REAL, &often, NULL);
+    // The initial thread leaves the signals to the others, of which two are the lower half's.
+    sigset_t alarm;
+    sigemptyset(&alarm);
+    sigaddset(&alarm, SIGALRM);
+    for (int i = 0; i < 2; i++) {
+        enter();
+        CHECK(low_thread() == 6);
+        leave();
+    }
     pthread_t t[4];
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&t[i], NULL, thread, NULL) == 0);
     for (int i = 0; i < ms; i++) {
         struct timespec left = {0, 1000000};
         while (nanosleep(&left, &left) != 0) CHECK(errno == EINTR);
         one_round();
+        if (i == ms / 3) pthread_sigmask(SIG_BLOCK, &alarm, NULL);
         if (i % 16 == 0) {
             enter();
             CHECK(low_wait() == 5);
