@@ -164,7 +164,7 @@ fn install(from: &Path, to: &str) -> Result<()> {
     }
     let dir = to.parent().expect("a path inside the layout");
     fs::create_dir_all(dir)?;
-    let new = to.with_extension("new");
+    let new = dir.join(format!("new.{}", std::process::id()));
     fs::copy(from, &new).with_context(|| format!("writing {}", new.display()))?;
     fs::rename(&new, &to).with_context(|| format!("writing {}", to.display()))?;
     Ok(())
