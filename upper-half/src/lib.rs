@@ -38,6 +38,7 @@ pub mod system;
 mod topology;
 mod window;
 pub mod wrapper;
+mod wtime;
 
 pub use abi::Abi;
 pub use object::{
@@ -66,6 +67,7 @@ pub use message::*;
 pub use op::*;
 pub use topology::*;
 pub use window::*;
+pub use wtime::wtime;
 
 #[cfg(not(test))]
 #[global_allocator]

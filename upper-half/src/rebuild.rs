@@ -14,7 +14,7 @@ use crate::comm_create::{below_tag, check, from_group};
 use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm, INITIALISED};
 use crate::object::{Body, Comm, CommBody, Datatype, DatatypeBody, OpBody};
 use crate::topology::{DistGraph, Topology};
-use crate::{comm_free, datatype, error, lower, message, op};
+use crate::{comm_free, datatype, error, lower, message, op, wtime};
 use contract::abi::*;
 use contract::gate;
 use core::sync::atomic::Ordering;
@@ -44,6 +44,7 @@ pub(crate) extern "C" fn rebuild() -> i32 {
 type Failure = (i32, String);
 
 unsafe fn run() -> Result<(), Failure> {
+    wtime::continue_from_cut();
     // SAFETY: passed on.
     unsafe {
         learn_predefined();

@@ -123,6 +123,10 @@ fn core(function: &Function) -> Vec<String> {
     let mut lines = vec![GUARD.to_owned()];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
+    if function.returns != Returns::Error {
+        lines.push(call);
+        return lines;
+    }
     lines.push(format!("let code = {call};"));
     finish(function, body, lines)
 }

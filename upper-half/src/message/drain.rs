@@ -21,6 +21,7 @@ use super::request::{self, Kind, State};
 use super::sweep::{self, phase};
 use super::{counts, matched, words};
 use crate::lower::{self, service};
+use crate::wtime;
 use contract::abi::{Status, ERR_OTHER, SUCCESS};
 use contract::{gate, Phase};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -44,6 +45,7 @@ pub extern "C" fn drain() -> i32 {
     if has_failed() {
         return ERR_OTHER;
     }
+    wtime::note_cut();
     // SAFETY: the lower half calls this as the module's head says.
     match unsafe { run() } {
         Ok(()) => SUCCESS,
