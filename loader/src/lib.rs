@@ -7,6 +7,18 @@
 //! thread ([`Stopped::run_on_main`]), [`capture`] the process's state, and let it go on. A fresh
 //! process brings it back with [`reserve_fds`], the mapping of the memory, [`restore`] and
 //! [`Restored::go`].
+//!
+//! Known limits, each with what happens:
+//! - A relative sleep or timeout that a stop interrupts starts again in full.
+//! - A wrong pointer in an emulated call faults instead of yielding EFAULT.
+//! - A process made with CLONE_VM alone (neither thread nor vfork), `io_uring` and `io_setup` get
+//!   ENOSYS; `dup2` onto a descriptor of the lower half gets EBUSY; `ARCH_SET_GS` gets EPERM.
+//! - An application handler that interrupted the kernel's vDSO and is still running at a
+//!   checkpoint cannot return after a restart.
+//! - Held priority-inheritance mutexes name kernel thread ids, which a restart changes.
+//! - Child processes are not saved; they run natively once they execute a program.
+//! - Pending signals are not saved. Pipes, sockets, deleted files, epoll and POSIX timers are
+//!   refused by [`capture`], by name.
 
 mod arena;
 mod context;
