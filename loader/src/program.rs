@@ -86,7 +86,7 @@ fn c_string(text: &OsStr) -> Result<CString, LoadError> {
 
 /// Finds the program, checks it and maps it, its dynamic linker, the gate and the stack.
 ///
-/// `args` are those after argv[0], which is `program` itself; `env` is the whole environment.
+/// `args` are those after `argv[0]`, which is `program` itself; `env` is the whole environment.
 pub fn prepare(
     program: &OsStr,
     args: &[OsString],
