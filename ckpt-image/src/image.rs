@@ -195,7 +195,17 @@ impl Loader<'_> {
     }
 }
 
+/// The file is kept under a high number: a restart gives the low ones to the application's files
+/// while it still reads its image.
 fn open_file(path: &Path, rank: Option<u32>) -> Result<File> {
+    const HIGH: i32 = 512;
+    let low = open_low(path, rank)?;
+    rustix::io::fcntl_dupfd_cloexec(&low, HIGH)
+        .map(File::from)
+        .map_err(|e| ImageError::io("hold", path, e))
+}
+
+fn open_low(path: &Path, rank: Option<u32>) -> Result<File> {
     access::open(path).map_err(|e| match (e, rank) {
         (ImageError::Io { source, .. }, Some(rank)) if source.kind() == io::ErrorKind::NotFound => {
             ImageError::MissingImage {
