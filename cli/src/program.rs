@@ -22,6 +22,14 @@ const FRONTS: [(&str, Mpi); 3] = [
 /// MPI libraries that Stasis does not stand in for, by how their names begin.
 const OTHERS: [&str; 3] = ["libmpi.so.", "libmpich.so.", "libmpi_abi.so."];
 
+/// Open MPI's and MPICH's Fortran layers, which reach into the library that they belong to.
+const FORTRAN: [&str; 4] = [
+    "libmpi_mpifh.so.",
+    "libmpi_usempi",
+    "libmpichfort.so.",
+    "libmpifort.so.",
+];
+
 /// How names begin that only an MPI library can offer.
 const MPI_NAMES: [&str; 9] = [
     "MPI_", "PMPI_", "MPIX_", "PMPIX_", "mpi_", "pmpi_", "ompi_", "MPIR_", "MPII_",
@@ -39,6 +47,8 @@ pub struct Findings {
     pub missing: BTreeMap<String, PathBuf>,
     /// MPI libraries that it wants and for which there is no front.
     pub unknown: BTreeSet<String>,
+    /// Fortran layers that it wants: there is no front for these either.
+    pub fortran: BTreeSet<String>,
     /// Files that were looked at.
     pub files: usize,
 }
@@ -53,6 +63,13 @@ impl Findings {
                  build it against one of these",
                 program.display(),
                 known.join(", ")
+            );
+        }
+        if let Some(name) = self.fortran.first() {
+            bail!(
+                "{} cannot be served yet: it calls MPI from Fortran (through {name}), and Stasis \
+                 serves the C functions of MPI only; run it without Stasis",
+                program.display()
             );
         }
         let Some((name, file)) = self.missing.first_key_value() else {
@@ -154,6 +171,10 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
             }
             if let Some((_, front)) = FRONTS.iter().find(|(soname, _)| *soname == name) {
                 findings.front.get_or_insert(*front);
+                continue;
+            }
+            if FORTRAN.iter().any(|start| name.starts_with(start)) {
+                findings.fortran.insert(name);
                 continue;
             }
             if OTHERS.iter().any(|start| name.starts_with(start)) {

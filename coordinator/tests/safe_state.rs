@@ -98,14 +98,16 @@ fn hole_1_a_clock_per_communicator_does_not() {
 
 #[test]
 fn hole_2_parking_without_release_hangs() {
-    let found = everything(&crossed_message(), NO_RELEASE, 1);
-    assert!(found.hang.is_some());
+    let mut seeds = Random(5);
+    let hangs =
+        (0..100).filter(|_| random_path(&crossed_message(), NO_RELEASE, 1, &mut seeds).is_err());
+    assert!(hangs.count() > 0);
 }
 
 #[test]
 fn hole_2_with_release_does_not() {
     let mut seeds = Random(2);
-    for _ in 0..3000 {
+    for _ in 0..500 {
         let world = random_path(&crossed_message(), Variant::OURS, 1, &mut seeds).unwrap();
         assert_eq!(world.committed, 1);
     }
@@ -116,7 +118,7 @@ fn hole_2_through_other_ranks_and_any_source() {
     let program = crossed_message_through_others();
     let mut seeds = Random(3);
     let mut hangs = 0;
-    for _ in 0..3000 {
+    for _ in 0..500 {
         let world = random_path(&program, Variant::OURS, 1, &mut seeds).unwrap();
         assert_eq!(world.committed, 1);
         hangs += u32::from(random_path(&program, NO_RELEASE, 1, &mut seeds).is_err());
@@ -202,8 +204,8 @@ fn random_programs(seed: u64, rounds: usize, variant: Variant) -> (u32, u32, u64
 
 #[test]
 fn random_programs_come_to_a_safe_state_and_to_their_end() {
-    let (committed, failed, versions) = random_programs(1, 1500, Variant::OURS);
-    assert_eq!((committed, failed), (4500, 0));
+    let (committed, failed, versions) = random_programs(1, 300, Variant::OURS);
+    assert_eq!((committed, failed), (900, 0));
     assert!(
         versions > 1,
         "no target was ever raised: the programs are too tame"
@@ -212,7 +214,7 @@ fn random_programs_come_to_a_safe_state_and_to_their_end() {
 
 #[test]
 fn random_programs_go_on_when_checkpoints_fail() {
-    let (committed, failed, _) = random_programs(7, 1000, FAILING);
+    let (committed, failed, _) = random_programs(7, 200, FAILING);
     assert!(
         committed > 0 && failed > 0,
         "{committed} committed, {failed} failed"
@@ -223,7 +225,7 @@ fn random_programs_go_on_when_checkpoints_fail() {
 fn random_programs_hang_with_the_published_variants() {
     for variant in [PER_GROUP, NO_RELEASE] {
         let mut seeds = Random(11);
-        let hangs = (0..1500).filter(|_| {
+        let hangs = (0..100).filter(|_| {
             let program = random(4, 40, &mut seeds);
             random_path(&program, variant, 3, &mut seeds).is_err()
         });

@@ -57,7 +57,7 @@ pub struct Explored {
     pub committed: u32,
 }
 
-/// Visits every state that can be reached, except that time passes only where nothing else can
+/// Visits every state that can be reached until one hangs, except that time passes only where nothing else can
 /// move, and that what nobody can see the order of is done at once ([`World::urgent`]).
 pub fn everything(program: &Program, variant: Variant, requests: u32) -> Explored {
     let start = World::new(program, variant, requests);
@@ -98,7 +98,8 @@ pub fn everything(program: &Program, variant: Variant, requests: u32) -> Explore
             next.make(program, Move::Tick);
         }
         if digest(&next) == digest(&world) || !able(program, &next) {
-            found.hang.get_or_insert_with(|| world.describe(program));
+            found.hang = Some(world.describe(program));
+            return found;
         } else if seen.insert(digest(&next)) {
             todo.push(next);
         }
