@@ -67,7 +67,7 @@ pub use message::*;
 pub use op::*;
 pub use topology::*;
 pub use window::*;
-pub use wtime::wtime;
+pub use wtime::{wtick, wtime};
 
 #[cfg(not(test))]
 #[global_allocator]
