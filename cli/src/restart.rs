@@ -31,7 +31,7 @@ pub fn run(options: &Restart) -> exit::Result<()> {
             set.name(),
             manifest.world_size,
             text::ago(manifest.created),
-            manifest.library,
+            text::library(&manifest.library),
             mpi.word(),
         );
     }

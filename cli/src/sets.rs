@@ -55,7 +55,7 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
                 text::bytes(set.bytes()),
                 m.world_size,
                 text::ago(m.created),
-                m.library,
+                text::library(&m.library),
                 m.command.join(" ")
             ),
             None => println!("{:10} {word}", set.name),

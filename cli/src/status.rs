@@ -37,7 +37,7 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     println!(
         "  {} ranks under {}, started {}",
         status.size,
-        job.mpi,
+        text::library(&job.mpi),
         text::ago(job.started)
     );
     println!(

@@ -26,6 +26,11 @@ pub fn duration(micros: u64) -> String {
     }
 }
 
+/// The name and version of an MPI library, without all that some say of themselves.
+pub fn library(name: &str) -> &str {
+    name.split([',', '\n']).next().unwrap_or_default().trim()
+}
+
 /// `3 min ago`, from seconds since 1970.
 pub fn ago(then: u64) -> String {
     let now = SystemTime::now()

@@ -96,7 +96,7 @@ pub enum Error {
     /// The job does not answer.
     #[error(
         "the job in {} does not answer any more: {program} was process {pid} on {host}, and was \
-         probably killed ({source}). Continue it from its last checkpoint with `mpirun -n {ranks} \
+         probably killed ({why}). If it has a checkpoint, continue it with `mpirun -n {ranks} \
          stasis restart {}`",
         directory.display(), directory.display()
     )]
@@ -112,7 +112,7 @@ pub enum Error {
         /// Number of ranks.
         ranks: u32,
         /// What happened.
-        source: io::Error,
+        why: io::Error,
     },
     /// Another job uses the directory.
     #[error(
@@ -215,13 +215,13 @@ impl JobFile {
 
     /// Connects to the job that the file names.
     pub fn connect(&self, directory: &Path) -> Result<TcpStream, Error> {
-        self.address.connect().map_err(|source| Error::Dead {
+        self.address.connect().map_err(|why| Error::Dead {
             directory: directory.to_owned(),
             program: self.command(),
             pid: self.pid,
             host: self.host.clone(),
             ranks: self.ranks,
-            source,
+            why,
         })
     }
 
