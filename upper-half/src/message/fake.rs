@@ -790,7 +790,10 @@ pub(super) fn start() -> MutexGuard<'static, ()> {
         }
         Comm::at(comm::COMM_WORLD as u32).set_lower(WORLD_WORD);
         Comm::at(comm::COMM_SELF as u32).set_lower(SELF_WORD);
-        Datatype::at(datatype::BYTE as u32).set_lower(BYTE_WORD);
+        let byte = Datatype::at(datatype::BYTE as u32);
+        byte.set_lower(BYTE_WORD);
+        // SAFETY: the slots lead here.
+        unsafe { crate::datatype::learn_size(byte) };
         Request::null().set_lower(NULL_WORD);
         Message::null().set_lower(NULL_WORD);
         super::init(2);

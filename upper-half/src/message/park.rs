@@ -138,7 +138,7 @@ pub(super) unsafe fn polled(waits_for: impl FnOnce(&mut WaitSet)) {
     let shown = set.show(&gate().activity);
     // SAFETY: passed on to the caller; a service without arguments.
     unsafe {
-        tell(shown, &mut *TOLD.lock());
+        tell(shown, &mut TOLD.lock());
         service::yield_now();
     }
 }

@@ -217,6 +217,7 @@ pub(super) unsafe fn give(request: &'static Request, mut entry: Box<Entry>) {
 ///
 /// The receive is posted first and waited for last, so that the send in between is one that the
 /// peer's own MPI_Sendrecv is ready for.
+#[allow(clippy::too_many_arguments)] // those of MPI_Sendrecv
 pub unsafe fn sendrecv(
     sendbuf: *const c_void,
     sendcount: i32,
@@ -263,6 +264,7 @@ pub unsafe fn sendrecv(
 }
 
 /// MPI_Sendrecv_replace
+#[allow(clippy::too_many_arguments)] // those of MPI_Sendrecv_replace
 pub unsafe fn sendrecv_replace(
     buf: *mut c_void,
     count: i32,

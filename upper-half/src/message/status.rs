@@ -7,13 +7,14 @@
 
 use crate::lower;
 use crate::object::Datatype;
-use contract::abi::{Status, SUCCESS, UNDEFINED};
+use contract::abi::{Status, ERR_TYPE, SUCCESS, UNDEFINED};
 
 /// Entries of `size` bytes that `bytes` bytes make, `None` if they do not come out even.
 fn entries(bytes: u64, size: u64) -> Option<u64> {
-    match size {
-        0 => (bytes == 0).then_some(0),
-        size => (bytes % size == 0).then_some(bytes / size),
+    match bytes.checked_rem(size) {
+        None => (bytes == 0).then_some(0),
+        Some(0) => Some(bytes / size),
+        Some(_) => None,
     }
 }
 
@@ -23,16 +24,12 @@ pub unsafe fn get_count(
     datatype: &'static Datatype,
     count: *mut i32,
 ) -> i32 {
-    let mut size = 0;
+    let Ok(size) = u64::try_from(datatype.body.size()) else {
+        return ERR_TYPE;
+    };
     // SAFETY: the caller's status and place for a count.
     unsafe {
-        let error = lower::MPI_Type_size_x(datatype.lower(), &raw mut size);
-        if error != SUCCESS {
-            return error;
-        }
-        *count = u64::try_from(size)
-            .ok()
-            .and_then(|size| entries((*status).count, size))
+        *count = entries((*status).count, size)
             .and_then(|entries| i32::try_from(entries).ok())
             .unwrap_or(UNDEFINED);
     }

@@ -127,16 +127,17 @@ unsafe fn one(request: &'static Request) {
                 request.settle(&status, error);
             }
         }
-        State::Upper => match body.entry.get() {
-            // SAFETY: the entry is the request's own, and crossing is the caller's promise.
-            Some(entry) => unsafe {
-                if (*entry).look() {
-                    deliver(request);
+        State::Upper => {
+            // A generalized request has no entry: the application says when it is done.
+            if let Some(entry) = body.entry.get() {
+                // SAFETY: the entry is the request's own, and crossing is the caller's promise.
+                unsafe {
+                    if (*entry).look() {
+                        deliver(request);
+                    }
                 }
-            },
-            // A generalized request: the application says when it is done.
-            None => {}
-        },
+            }
+        }
         State::Free | State::Inactive | State::Done => {}
     }
 }

@@ -16,7 +16,7 @@ use super::{counts, sweep, words};
 use crate::lower;
 use crate::object::{Comm, Datatype};
 use crate::sync::{Guard, Lock};
-use contract::abi::{Status, ANY_SOURCE, ANY_TAG, ERR_NO_MEM, ERR_TRUNCATE, SUCCESS};
+use contract::abi::{Status, ANY_SOURCE, ANY_TAG, ERR_NO_MEM, ERR_TRUNCATE, ERR_TYPE, SUCCESS};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
@@ -144,7 +144,7 @@ impl Entry {
     /// # Safety
     /// The buffer is one that MPI may receive `count` of `datatype` into. Crosses.
     pub(super) unsafe fn deliver(
-        self: Box<Self>,
+        &self,
         buffer: *mut c_void,
         count: i32,
         datatype: &'static Datatype,
@@ -155,13 +155,9 @@ impl Entry {
         if self.error != SUCCESS {
             return self.error;
         }
-        let mut size = 0;
-        // SAFETY: writes one count.
-        let error = unsafe { lower::MPI_Type_size_x(datatype.lower(), &raw mut size) };
-        if error != SUCCESS {
-            return error;
-        }
-        let size = usize::try_from(size).unwrap_or(0);
+        let Ok(size) = usize::try_from(datatype.body.size()) else {
+            return ERR_TYPE;
+        };
         let room = usize::try_from(count).unwrap_or(0).saturating_mul(size);
         let length = self.bytes.len().min(room);
         let mut below = Status::EMPTY;
