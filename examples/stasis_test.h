@@ -131,11 +131,25 @@ SHARED void cut_hold(void)
         nanosleep(&pause, NULL);
 }
 
-/* Announce, and stay right here until the checkpoint is taken. */
+/* Announce, and stay right here until the checkpoint is taken. No other rank may need this one to
+ * reach its own cut: not even a standard send has to return before it is received. */
 SHARED void cut(void)
 {
     cut_announce();
     cut_hold();
+}
+
+/* The same for a rank on whose progress another still depends to reach its cut: a message that was
+ * only started may need its sender to enter MPI again before anybody sees it. */
+SHARED void cut_progressing(void)
+{
+    struct timespec pause = {0, 200000};
+    int flag;
+    cut_announce();
+    while (!cut_open()) {
+        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE));
+        nanosleep(&pause, NULL);
+    }
 }
 
 /* For programs that are cut while they run (`Cut: loop`): whether to do step number `step`. At

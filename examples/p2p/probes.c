@@ -20,7 +20,10 @@ int main(int argc, char **argv)
         MPI_Request request;
         test_fill(buffer, n, 5);
         MPI_OK(MPI_Isend(buffer, n, MPI_BYTE, 0, 42, MPI_COMM_WORLD, &request));
-        cut();
+        if (!strncmp(how, "held", 4) || !strcmp(how, "probed_before"))
+            cut_progressing();
+        else
+            cut();
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     } else {
         MPI_Status status;

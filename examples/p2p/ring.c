@@ -12,8 +12,7 @@ static const size_t rendezvous_sizes[MESSAGES] = {100000, 8, 1000000, 300001, 64
 int main(int argc, char **argv)
 {
     test_start(&argc, &argv);
-    int eager = test_is(argc, argv, "eager");
-    const size_t *sizes = eager ? eager_sizes : rendezvous_sizes;
+    const size_t *sizes = test_is(argc, argv, "eager") ? eager_sizes : rendezvous_sizes;
     int right = (test_rank + 1) % test_size, left = (test_rank + test_size - 1) % test_size;
     char *out[MESSAGES];
     MPI_Request requests[MESSAGES];
@@ -21,10 +20,7 @@ int main(int argc, char **argv)
     for (int m = 0; m < MESSAGES; m++) {
         out[m] = malloc(sizes[m] + 1);
         test_fill(out[m], sizes[m], (uint32_t)(test_rank * 100 + m));
-        if (eager)
-            MPI_OK(MPI_Send(out[m], (int)sizes[m], MPI_BYTE, right, m, MPI_COMM_WORLD));
-        else
-            MPI_OK(MPI_Isend(out[m], (int)sizes[m], MPI_BYTE, right, m, MPI_COMM_WORLD, &requests[m]));
+        MPI_OK(MPI_Isend(out[m], (int)sizes[m], MPI_BYTE, right, m, MPI_COMM_WORLD, &requests[m]));
     }
     cut();
     for (int m = MESSAGES - 1; m >= 0; m--) {
@@ -41,8 +37,7 @@ int main(int argc, char **argv)
         test_verify(in, sizes[m], (uint32_t)(left * 100 + m));
         free(in);
     }
-    if (!eager)
-        MPI_OK(MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE));
+    MPI_OK(MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE));
     for (int m = 0; m < MESSAGES; m++) {
         test_verify(out[m], sizes[m], (uint32_t)(test_rank * 100 + m));
         free(out[m]);

@@ -17,7 +17,7 @@ int main(int argc, char **argv)
     MPI_OK(MPI_Buffer_attach(attached, space));
     for (int m = 0; m < 6; m++)
         test_fill(out[m], N, (uint32_t)(10 * test_rank + m));
-    MPI_Request requests[4], ready;
+    MPI_Request requests[5], ready;
 
     /* The receive for the ready send is posted on both sides before either sends. */
     MPI_OK(MPI_Irecv(in[4], N, MPI_BYTE, other, 4, MPI_COMM_WORLD, &ready));
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     int position = 0, number = 77 + test_rank;
     MPI_OK(MPI_Pack(&number, 1, MPI_INT, packed, sizeof packed, &position, MPI_COMM_WORLD));
     MPI_OK(MPI_Pack(out[5], N, MPI_BYTE, packed, sizeof packed, &position, MPI_COMM_WORLD));
-    MPI_OK(MPI_Send(packed, position, MPI_PACKED, other, 5, MPI_COMM_WORLD));
+    MPI_OK(MPI_Isend(packed, position, MPI_PACKED, other, 5, MPI_COMM_WORLD, &requests[4]));
     cut();
     MPI_Status status;
     int count;
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
     for (int m = 3; m >= 0; m--)
         MPI_OK(MPI_Recv(in[m], N, MPI_BYTE, other, m, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Wait(&ready, MPI_STATUS_IGNORE));
-    MPI_OK(MPI_Waitall(4, requests, MPI_STATUSES_IGNORE));
+    MPI_OK(MPI_Waitall(5, requests, MPI_STATUSES_IGNORE));
     for (int m = 0; m < 6; m++)
         test_verify(in[m], N, (uint32_t)(10 * other + m));
     /* The attached buffer is still attached, and works. */

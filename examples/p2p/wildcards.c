@@ -9,14 +9,18 @@ enum { EACH = 12 };
 int main(int argc, char **argv)
 {
     test_start(&argc, &argv);
+    MPI_Request early[EACH / 2];
+    int values[EACH / 2][2];
     if (test_rank != 0) {
         for (int i = 0; i < EACH / 2; i++) {
-            int value[2] = {test_rank, i};
-            MPI_OK(MPI_Send(value, 2, MPI_INT, 0, 10 * test_rank + i % 3, MPI_COMM_WORLD));
+            values[i][0] = test_rank;
+            values[i][1] = i;
+            MPI_OK(MPI_Isend(values[i], 2, MPI_INT, 0, 10 * test_rank + i % 3, MPI_COMM_WORLD, &early[i]));
         }
     }
     cut();
     if (test_rank != 0) {
+        MPI_OK(MPI_Waitall(EACH / 2, early, MPI_STATUSES_IGNORE));
         for (int i = EACH / 2; i < EACH; i++) {
             int value[2] = {test_rank, i};
             MPI_OK(MPI_Send(value, 2, MPI_INT, 0, 10 * test_rank + i % 3, MPI_COMM_WORLD));

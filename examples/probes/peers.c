@@ -20,10 +20,12 @@
 static void p01(void)
 {
     char bytes[64];
+    MPI_Request request;
     if (test_rank == 0) {
         test_fill(bytes, sizeof bytes, 1);
-        MPI_OK(MPI_Send(bytes, sizeof bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD));
+        MPI_OK(MPI_Isend(bytes, sizeof bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request));
         cut();
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     } else {
         cut();
         MPI_OK(MPI_Recv(bytes, sizeof bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
@@ -36,13 +38,15 @@ static void p02(void)
 {
     int field[40];
     MPI_Datatype vector;
+    MPI_Request request = MPI_REQUEST_NULL;
     MPI_OK(MPI_Type_vector(10, 2, 4, MPI_INT, &vector));
     MPI_OK(MPI_Type_commit(&vector));
     for (int i = 0; i < 40; i++)
         field[i] = test_rank == 0 ? i : -i;
     if (test_rank == 0)
-        MPI_OK(MPI_Send(field, 1, vector, 1, 0, MPI_COMM_WORLD));
+        MPI_OK(MPI_Isend(field, 1, vector, 1, 0, MPI_COMM_WORLD, &request));
     cut();
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     if (test_rank == 1) {
         MPI_OK(MPI_Recv(field, 1, vector, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         for (int i = 0; i < 40; i++)
@@ -56,9 +60,11 @@ static void p03(void)
 {
     int value = 99, count;
     MPI_Status status;
+    MPI_Request request = MPI_REQUEST_NULL;
     if (test_rank == 0)
-        MPI_OK(MPI_Send(&value, 1, MPI_INT, 1, 7, MPI_COMM_WORLD));
+        MPI_OK(MPI_Isend(&value, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, &request));
     cut();
+    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     if (test_rank == 1) {
         value = 0;
         MPI_OK(MPI_Probe(0, 7, MPI_COMM_WORLD, &status));

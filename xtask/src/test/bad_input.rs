@@ -305,12 +305,17 @@ const DAMAGES: &[Damage] = &[
     ),
     (
         "flipped-byte-in-memory",
-        |set| flip(set, 0.6),
+        |set| flip_at(set, 4096 + 8),
         &[&["rank 1", "rank-1"], &["checksum", "digest"]],
     ),
     (
+        "flipped-byte-in-the-middle",
+        |set| flip(set, 0.6),
+        &[&["rank 1", "rank-1"]],
+    ),
+    (
         "flipped-byte-in-header",
-        |set| flip(set, 0.0),
+        |set| flip_at(set, 0),
         &[
             &["rank 1", "rank-1"],
             &["checksum", "not a Stasis image", "digest"],
@@ -377,13 +382,18 @@ fn truncate(set: &Path) -> Result<()> {
     Ok(())
 }
 
-fn flip(set: &Path, place: f64) -> Result<()> {
+/// Memory starts at 4096 in an image (docs/image-format.md).
+fn flip_at(set: &Path, at: usize) -> Result<()> {
     let path = set.join("rank-1.img");
     let mut bytes = fs::read(&path)?;
-    let at = ((bytes.len() - 1) as f64 * place) as usize;
     bytes[at] ^= 0x10;
     fs::write(&path, bytes)?;
     Ok(())
+}
+
+fn flip(set: &Path, place: f64) -> Result<()> {
+    let length = fs::metadata(set.join("rank-1.img"))?.len();
+    flip_at(set, ((length - 1) as f64 * place) as usize)
 }
 
 fn swap(set: &Path) -> Result<()> {
