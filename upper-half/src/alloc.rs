@@ -134,7 +134,17 @@ mod tests {
             assert_eq!(core::slice::from_raw_parts(b, 24), [7; 24]);
             heap.dealloc(b, Layout::from_size_align(1 << 22, 8).expect("a layout"));
             heap.dealloc(a, aligned);
-            assert_eq!(heap.alloc(aligned), a);
+            // Which block comes next is the allocator's affair; that there are few of them is not.
+            let mut places: Vec<_> = (0..1000)
+                .map(|_| {
+                    let again = heap.alloc(aligned);
+                    heap.dealloc(again, aligned);
+                    again
+                })
+                .collect();
+            places.sort_unstable();
+            places.dedup();
+            assert!(places.len() <= 2, "{} blocks for one", places.len());
         }
     }
 }
