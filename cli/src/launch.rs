@@ -35,6 +35,8 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         command.arg("--interval").arg(seconds.to_string());
     }
     command.arg("--").arg(&path).args(arguments);
+    // The program sees the name by which it was called.
+    command.env("STASIS_ARGV0", app);
     become_it(command, &lower).code(Code::CannotServe)
 }
 

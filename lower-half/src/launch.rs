@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::options::Launch;
-use crate::{job, mpi, wire_up};
+use crate::{environment, job, mpi, wire_up};
 
 /// The SONAMEs under which applications ask for their MPI library, and the front that each gets.
 /// To add a front: its crate under `fronts/`, a line here, and `xtask setup` to build it.
@@ -20,9 +20,10 @@ const FRONTS: [(&str, &str); 3] = [
 
 /// Runs the program; returns only if it cannot be started.
 pub fn launch(options: Launch) -> Result<Infallible> {
+    environment::settle()?;
     loader::check_address_space()?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
-    let env: Vec<_> = std::env::vars_os().collect();
+    let env = environment::of_application();
     let program = loader::prepare(&options.program, &options.args, &env)?;
     mpi::fill(contract::gate());
     redirect(&own);

@@ -4,6 +4,7 @@
 //! application; one build per MPI library. A fresh one replaces it at every restart.
 
 mod agent;
+mod environment;
 mod job;
 mod launch;
 mod mpi;

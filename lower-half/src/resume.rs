@@ -17,10 +17,11 @@ use loader::ProcessState;
 use crate::job::{self, JobState};
 use crate::mpi::{self, world};
 use crate::options::Restart;
-use crate::{launch, wire_up};
+use crate::{environment, launch, wire_up};
 
 /// Brings the rank back; returns only if that cannot be done.
 pub fn resume(options: Restart) -> Result<Infallible> {
+    environment::settle()?;
     loader::check_address_space()?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (wire_up::launcher_rank(), wire_up::launcher_size());

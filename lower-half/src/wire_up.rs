@@ -44,8 +44,9 @@ fn first_number(variables: &[&str]) -> Option<u32> {
 /// Bytes in which rank 0 broadcasts the coordinator's address, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
 
-/// Sets the agent up. A process that is a job by itself can be checkpointed from now on, whether
-/// it calls MPI_Init or not; the ranks of a larger job find each other in [`connected`].
+/// Sets the agent up, and the coordinator in rank 0. A process that is a job by itself can be
+/// checkpointed from now on, whether it calls MPI_Init or not; the ranks of a larger job find each
+/// other in [`connected`].
 pub fn start(ckpt_dir: &Path, interval: Option<u64>) {
     agent::setup(Setup {
         ckpt_dir: ckpt_dir.to_owned(),
@@ -64,8 +65,17 @@ pub fn start(ckpt_dir: &Path, interval: Option<u64>) {
         clock_target: agent::clock_target,
     });
     loader::set_exit_hook(|_| agent::finished());
-    if launcher_size() == 1 {
-        report(agent::serve(1).and_then(|address| agent::connect(&address, 0, 1)));
+    // From now on a checkpoint can be asked for; in a larger job it waits for MPI_Init.
+    if launcher_rank() == 0 {
+        let size = launcher_size();
+        let alone = |address: Vec<u8>| {
+            if size == 1 {
+                agent::connect(&address, 0, 1)
+            } else {
+                Ok(())
+            }
+        };
+        report(agent::serve(size).and_then(alone));
     }
 }
 
