@@ -42,6 +42,8 @@ pub enum Backing {
         /// The file had been opened for writing: it may change between checkpoint and restart.
         writable: bool,
     },
+    /// Memory without a file that processes forked later share. Pages without a chunk are zero.
+    SharedAnonymous,
 }
 
 /// One mapping of the upper half.

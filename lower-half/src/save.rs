@@ -89,6 +89,7 @@ pub fn save(
             plan(mapping, &mut files).map(|(region, content)| (mapping, region, content))
         })
         .collect::<Result<Vec<_>>>()?;
+    refuse_aliases(&planned)?;
     let pages = Pages::open().map_err(failed("open /proc/self/pagemap for"))?;
     let mut memory = OwnMemory {
         mem: File::open("/proc/self/mem").map_err(failed("open /proc/self/mem for"))?,
@@ -117,6 +118,30 @@ pub fn save(
         writer.section(*kind, *version, bytes.clone());
     }
     writer.finish()
+}
+
+/// Refuses shared memory that is mapped at several places: a restart would make copies of it.
+fn refuse_aliases(planned: &[(&Mapping, Region, Content)]) -> Result<()> {
+    let shared = planned
+        .iter()
+        .filter(|(_, region, _)| region.backing == Backing::SharedAnonymous);
+    let mut parts: Vec<_> = shared.map(|(mapping, ..)| *mapping).collect();
+    parts.sort_unstable_by_key(|mapping| (mapping.inode, mapping.offset));
+    let alias = parts.windows(2).find(|pair| {
+        pair[0].inode == pair[1].inode
+            && pair[1].offset < pair[0].offset + (pair[0].end - pair[0].start)
+    });
+    match alias {
+        None => Ok(()),
+        Some(pair) => Err(ImageError::Unsaveable {
+            start: pair[1].start,
+            end: pair[1].end,
+            why: format!(
+                "is shared memory that is also mapped at {:#x}, which Stasis cannot save yet",
+                pair[0].start
+            ),
+        }),
+    }
 }
 
 /// Which part of a mapping goes into the image.
@@ -196,10 +221,7 @@ fn shared(
 ) -> std::result::Result<(Backing, Content), &'static str> {
     let named = |prefix: &str| mapping.path.starts_with(prefix.as_bytes());
     if named("/dev/zero") || named("[anon_shmem") {
-        return Err(
-            "is anonymous memory shared with other processes (MAP_SHARED), which Stasis \
-                    cannot save yet",
-        );
+        return Ok((Backing::SharedAnonymous, Content::All));
     }
     if named("/memfd:") || named("/SYSV") || named("/dev/shm/") {
         return Err("is memory shared with other processes, which Stasis cannot save yet");

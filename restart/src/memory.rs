@@ -76,6 +76,10 @@ impl Place<'_> {
                 flags |= libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
                 (None, 0)
             }
+            Backing::SharedAnonymous => {
+                flags |= libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+                (None, 0)
+            }
             Backing::PrivateFile { offset, .. } => {
                 flags |= libc::MAP_PRIVATE;
                 (Some(self.open(false)?), *offset)
@@ -182,7 +186,7 @@ impl Place<'_> {
 
     fn file(&self) -> Option<PathBuf> {
         match &self.region.backing {
-            Backing::Anonymous => None,
+            Backing::Anonymous | Backing::SharedAnonymous => None,
             Backing::PrivateFile { path, .. } | Backing::SharedFile { path, .. } => {
                 Some(PathBuf::from(OsStr::from_bytes(path)))
             }

@@ -137,8 +137,8 @@ fn classify(fd: i32, facts: &libc::stat) -> Result<FileKind, CaptureError> {
 }
 
 /// Holds the numbers of the saved open files, so that the lower half's libraries do not take them.
-/// To be called first of all in a process that is going to restore. A descriptor that MPICH's
-/// launcher left at one of these numbers is moved, and PMI_FD with it.
+/// To be called first of all in a process that is going to restore. A descriptor that the launcher
+/// left at one of these numbers is moved, and the variable that names it with it.
 pub fn reserve_fds(state: &ProcessState) -> Result<(), RestoreError> {
     const HIGH: i32 = 400;
     let failed = |what: &str| RestoreError::System {
@@ -162,16 +162,11 @@ pub fn reserve_fds(state: &ProcessState) -> Result<(), RestoreError> {
     let mut reserved = lock(&RESERVED);
     for fd in state.files.iter().map(|f| f.fd).filter(|&fd| fd > 2) {
         if fcntl(fd, libc::F_GETFD, 0) >= 0 {
-            let pmi = std::env::var("PMI_FD").ok().and_then(|v| v.parse().ok()) == Some(fd);
-            let moved = if pmi {
-                fcntl(fd, libc::F_DUPFD, HIGH)
-            } else {
-                -1
-            };
+            let moved = fcntl(fd, libc::F_DUPFD, HIGH);
             if moved < 0 {
                 return Err(RestoreError::DescriptorTaken { fd });
             }
-            std::env::set_var("PMI_FD", moved.to_string());
+            tell_where(fd, moved);
         }
         // SAFETY: the number is free, or its file was moved.
         if unsafe { libc::dup3(null, fd, libc::O_CLOEXEC) } < 0 {
@@ -182,6 +177,17 @@ pub fn reserve_fds(state: &ProcessState) -> Result<(), RestoreError> {
     // SAFETY: opened above.
     unsafe { libc::close(null) };
     Ok(())
+}
+
+/// Launchers name descriptors that they hand over in the environment (PMI_FD, HYDI_CONTROL_FD ...).
+fn tell_where(fd: i32, moved: i32) {
+    let number = fd.to_string();
+    for (name, value) in std::env::vars_os() {
+        let names_one = name.to_str().is_some_and(|name| name.ends_with("_FD"));
+        if names_one && value.to_str() == Some(&number) {
+            std::env::set_var(name, moved.to_string());
+        }
+    }
 }
 
 fn open(
