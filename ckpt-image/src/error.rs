@@ -126,7 +126,7 @@ pub enum ImageError {
     Unusable {
         set: String,
         reason: Box<ImageError>,
-        older: Option<String>,
+        older: Option<PathBuf>,
     },
 }
 
@@ -159,10 +159,11 @@ fn of_rank(rank: Option<u32>) -> String {
     rank.map_or(String::new(), |rank| format!(" (rank {rank})"))
 }
 
-fn older_set(older: Option<&str>) -> String {
+fn older_set(older: Option<&Path>) -> String {
     match older {
-        Some(name) => format!(
-            " The newest whole checkpoint before it is {name}: restart that one with --set {name}"
+        Some(path) => format!(
+            " Go back to the newest whole checkpoint before it: stasis restart {}",
+            path.display()
         ),
         None => " There is no older whole checkpoint beside it".to_owned(),
     }

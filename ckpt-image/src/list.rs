@@ -158,6 +158,6 @@ pub fn explain(dir: &Path, name: &str, reason: ImageError) -> ImageError {
     ImageError::Unusable {
         set: name.to_owned(),
         reason: Box::new(reason),
-        older: newest_whole_before(dir, name).map(|set| set.name().to_owned()),
+        older: newest_whole_before(dir, name).map(|set| set.path().to_owned()),
     }
 }

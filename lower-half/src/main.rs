@@ -18,7 +18,7 @@ use options::Command;
 /// The rank's program or its image cannot be served (also used by `stasis` itself).
 const CANNOT_SERVE: i32 = 3;
 /// An image set is missing, damaged, or does not fit this job.
-const BAD_IMAGE: i32 = 5;
+pub const BAD_IMAGE: i32 = 5;
 
 fn main() {
     let (code, error) = match options::parse(std::env::args_os().skip(1)) {

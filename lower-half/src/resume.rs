@@ -6,18 +6,31 @@
 #![allow(unsafe_code)]
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use ::restart::Opened;
 use anyhow::{anyhow, bail, Context, Result};
 use ckpt_image::kind;
-use contract::gate;
+use contract::{abi, gate};
 use loader::ProcessState;
 
 use crate::job::{self, JobState};
-use crate::mpi::{self, world};
+use crate::mpi::world::{self, World};
 use crate::options::Restart;
-use crate::{environment, launch, wire_up};
+use crate::{environment, launch, mpi, wire_up, BAD_IMAGE};
+
+/// `contract::Gate::mpi_state` before MPI_Init, after it, and after MPI_Finalize.
+const NOT_INITIALISED: u32 = 0;
+const INITIALISED: u32 = 1;
+const FINALISED: u32 = 2;
+
+/// This rank's part of the set: verified, and nothing of it used yet.
+struct Part {
+    opened: Opened,
+    process: ProcessState,
+    job: JobState,
+}
 
 /// Brings the rank back; returns only if that cannot be done.
 pub fn resume(options: Restart) -> Result<Infallible> {
@@ -26,18 +39,19 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (wire_up::launcher_rank(), wire_up::launcher_size());
     let dir = &options.ckpt_dir;
-    let set = ::restart::choose(dir, options.set.as_deref(), size)?;
-    let opened = ::restart::open(dir, Some(&set), rank, size)?;
-    let process: ProcessState = section(&opened, kind::PROCESS)?;
-    let job: JobState = section(&opened, kind::JOB)?;
-
-    // The fresh MPI library must not take numbers that the application's files have.
-    loader::reserve_fds(&process)?;
-    let world = if job.mpi_state == 0 {
-        None
-    } else {
-        Some(join(&job, rank, size, &set)?)
+    let part = part(dir, options.set.as_deref(), rank, size);
+    let needs_mpi = part
+        .as_ref()
+        .map_or(size > 1, |part| part.job.mpi_state != NOT_INITIALISED);
+    let world = match needs_mpi {
+        true => Some(join(&part, rank, size)?),
+        false => None,
     };
+    let Part {
+        opened,
+        process,
+        job,
+    } = part?;
     opened.map()?;
     let restored = loader::restore(process)?;
     fill_gate(world.as_ref());
@@ -47,30 +61,57 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     if world.is_some() {
         wire_up::connected(rank, size);
     }
-    if job.mpi_state == 2 {
-        // The application has finalised MPI; it only was needed for the ranks to find each other.
+    if job.mpi_state == FINALISED {
+        // It was only needed for the ranks to find each other.
         world::finalize();
     }
     restored.go(move || {
-        if job.mpi_state == 1 {
+        if job.mpi_state == INITIALISED {
             rebuild();
         }
     })
 }
 
-/// Initialises MPI and makes sure that it is what the image needs, on every rank.
-fn join(job: &JobState, rank: u32, size: u32, set: &str) -> Result<world::World> {
-    let world = world::initialise(job.thread_level)?;
+/// Verifies the rank's image and keeps the numbers of its files from the fresh MPI library.
+fn part(dir: &Path, set: Option<&str>, rank: u32, size: u32) -> Result<Part> {
+    let set = ::restart::choose(dir, set, size)?;
+    let opened = ::restart::open(dir, Some(&set), rank, size)?;
+    let process: ProcessState = section(&opened, kind::PROCESS)?;
+    let job = section(&opened, kind::JOB)?;
+    loader::reserve_fds(&process)?;
+    Ok(Part {
+        opened,
+        process,
+        job,
+    })
+}
+
+/// Initialises MPI, and makes sure that every rank can be brought back before any is: one that
+/// just ended here would leave the others waiting for it.
+fn join(part: &Result<Part>, rank: u32, size: u32) -> Result<World> {
+    let level = part
+        .as_ref()
+        .map_or(abi::THREAD_SINGLE, |part| part.job.thread_level);
+    let world = world::initialise(level)?;
+    let able = world::minimum(i64::from(part.is_ok()))? == 1;
     // The image was chosen by the launcher's word; MPI has the last.
-    let agrees = (world.rank, world.size) == (rank, size);
-    if world::minimum(i64::from(agrees))? == 0 {
+    let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
+    if able && agreed {
+        return Ok(world);
+    }
+    world::finalize();
+    if !agreed {
         bail!(
-            "MPI says rank {} of {}, the launcher's environment rank {rank} of {size}: {set} was \
-             not touched; start the restart with the mpirun that belongs to this MPI library \
+            "MPI says rank {} of {}, the launcher's environment rank {rank} of {size}; nothing was \
+             restored. Start the restart with the mpirun that belongs to this MPI library \
              (`stasis restart --mpi` names another)",
             world.rank,
             world.size
         );
+    }
+    if part.is_ok() {
+        // The rank that cannot says why.
+        std::process::exit(BAD_IMAGE);
     }
     Ok(world)
 }
@@ -90,7 +131,7 @@ fn section<T: serde::de::DeserializeOwned>(opened: &Opened, kind: u32) -> Result
         })
 }
 
-fn fill_gate(world: Option<&world::World>) {
+fn fill_gate(world: Option<&World>) {
     let gate = gate();
     mpi::fill(gate);
     gate.phase

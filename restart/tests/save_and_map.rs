@@ -504,7 +504,7 @@ fn a_flipped_byte_falls_back_to_the_older_set() {
         "{said}"
     );
     assert!(
-        said.contains("restart that one with --set ckpt-1"),
+        said.contains("stasis restart ") && said.contains("ckpt-1"),
         "{said}"
     );
 }
