@@ -1,6 +1,7 @@
 //#Ranks: 2
-//#Cut: hold
-//#Shows: heap, brk, mmap, mremap, shared and read-only mappings, stack and thread-local data after the cut
+//#Shows: heap, brk, mmap, mremap, read-only mappings, stack and thread-local data after the cut; memory that may be shared with other processes is refused by name
+//#Variant: private; cut=hold; matrix=full
+//#Variant: shared; cut=refused MAP_SHARED; modes=plain, continue
 #include "../stasis_test.h"
 
 #include <sys/mman.h>
@@ -33,7 +34,8 @@ int main(int argc, char **argv)
     grown = realloc(grown, 24 * MB);
     test_verify(grown, 1000, 50);
     test_fill(grown, 24 * MB, 51);
-    shared = mmap(NULL, MB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int sharing = test_is(argc, argv, "shared") ? MAP_SHARED : MAP_PRIVATE;
+    shared = mmap(NULL, MB, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED, "mmap");
     test_fill(shared, MB, 52);
     moved = mmap(NULL, MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -65,5 +67,5 @@ int main(int argc, char **argv)
     CHECK_EQ(strcmp(text, "read only"), 0);
     CHECK_EQ(mprotect(hole, MB, PROT_READ | PROT_WRITE), 0);
     hole[5] = 1;
-    return test_finish("memory");
+    return test_finish(argv[1]);
 }
