@@ -190,7 +190,7 @@ fn both_halves(
     let same = side_by_side(reference, &number_lines(&until_kill), &ours);
     let (set, bytes) = newest_set(&ckpt)?;
     println!(
-        "\n{first} until {:.1} s, then {second}: checkpoint {:.2} s, {} = {:.1} MiB, restart {:.2} s (until the job answers), the rest {:.1} s\n",
+        "\n{first} until {:.1} s, then {second}: checkpoint {:.2} s, {} = {:.1} MiB, restart {:.2} s (until the job answers), the rest {:.1} s of {whole:.1} s\n",
         moment.as_secs_f64(),
         answer.took.as_secs_f64(),
         set.file_name().unwrap_or_default().to_string_lossy(),
@@ -204,6 +204,8 @@ fn both_halves(
 /// Both runs' thermo lines next to each other, and whether all agree.
 fn side_by_side(reference: &Melt, before: &[&str], after: &Melt) -> bool {
     // The restarted job prints on from the checkpoint; what came before was printed by the first.
+    // (Where the launcher makes a pipe of standard output, LAMMPS holds its lines back in a buffer,
+    // and that is in the image: then all lines are printed after the restart.)
     let split = reference.thermo.len().saturating_sub(after.thermo.len());
     let width = reference
         .thermo
@@ -221,7 +223,10 @@ fn side_by_side(reference: &Melt, before: &[&str], after: &Melt) -> bool {
             after.thermo.get(i - split).map(String::as_str)
         };
         if i == split {
-            println!("  {:-<width$}   | ---- here it was frozen ----", "");
+            println!(
+                "  {:-<width$}   | ---- from here on printed after the restart ----",
+                ""
+            );
         }
         let equal = ours == Some(line.as_str());
         equal_lines += usize::from(equal);
