@@ -145,7 +145,7 @@ pub struct RequestBody {
     /// Freed by the application while active; nobody will collect it.
     pub(super) orphan: Cell<bool>,
     /// A thread is in a call of the lower half with this request's word (MPI_THREAD_MULTIPLE).
-    pub(super) claimed: Cell<bool>,
+    pub(super) claimed: Cell<u32>,
     /// World rank of the peer; [`NOBODY`] for a wildcard or MPI_PROC_NULL.
     pub(super) peer: Cell<u32>,
     /// Error class of a done operation.
@@ -188,7 +188,7 @@ impl RequestBody {
             mode: Cell::new(Mode::Standard),
             cancelling: Cell::new(false),
             orphan: Cell::new(false),
-            claimed: Cell::new(false),
+            claimed: Cell::new(0),
             peer: Cell::new(NOBODY),
             error: Cell::new(SUCCESS),
             serial: Cell::new(0),
@@ -379,6 +379,7 @@ impl Request {
         }
         body.cancelling.set(false);
         body.orphan.set(false);
+        body.claimed.set(0);
         body.state.set(State::Free);
         FREE.lock().push(self);
     }

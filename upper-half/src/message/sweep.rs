@@ -15,6 +15,7 @@ use super::unexpected;
 use crate::lower;
 use crate::object::{live_comms, Request};
 use crate::sync::{multiple, Lock};
+use crate::wrapper;
 use contract::abi::{Status, SUCCESS};
 use contract::{gate, Phase};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -44,36 +45,57 @@ pub(super) fn phase() -> Phase {
     }
 }
 
-/// Requests whose words a thread takes into a call of the lower half that completes them.
-pub(super) struct Claim<'a>(&'a [&'static Request]);
+/// Requests whose words a thread takes into a call of the lower half that completes them. To be
+/// dropped only when their states say what that call did: a sweep before would ask for a word that
+/// is no more.
+pub(super) struct Claim {
+    requests: *const &'static Request,
+    n: usize,
+}
 
-impl<'a> Claim<'a> {
+impl Claim {
     /// Keeps sweeps off the requests. What a sweep did before shows in their states from now on.
+    ///
+    /// # Safety
+    /// The array outlives the claim.
     #[inline(always)]
-    pub(super) fn new(requests: &'a [&'static Request]) -> Self {
-        let claim = Claim(requests);
+    pub(super) unsafe fn new(requests: &[&'static Request]) -> Self {
+        let (n, requests) = (requests.len(), requests.as_ptr());
+        let claim = Claim { requests, n };
         if multiple() {
-            claim.set(true);
+            claim.set(0, claimer());
         }
         claim
     }
 
+    /// Changes the mark where it is `from`. A request that was given back meanwhile has none, or
+    /// that of another thread.
     #[cold]
-    fn set(&self, claimed: bool) {
+    fn set(&self, from: u32, to: u32) {
         let _alone = SWEEP.lock();
-        for request in self.0.iter().filter(|request| !request.is_predefined()) {
-            request.body.claimed.set(claimed);
+        // SAFETY: the promise given to `new`; the array's owner is the thread that we are on.
+        let requests = unsafe { core::slice::from_raw_parts(self.requests, self.n) };
+        for request in requests.iter().filter(|request| !request.is_predefined()) {
+            let mark = &request.body.claimed;
+            if mark.get() == from {
+                mark.set(to);
+            }
         }
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for Claim {
     #[inline(always)]
     fn drop(&mut self) {
         if multiple() {
-            self.set(false);
+            self.set(claimer(), 0);
         }
     }
+}
+
+/// The calling thread's mark.
+fn claimer() -> u32 {
+    wrapper::thread_id().max(1)
 }
 
 /// Looks at every operation under way.
@@ -113,7 +135,7 @@ pub(super) unsafe fn orphans() {
 /// Crosses.
 unsafe fn one(request: &'static Request) {
     let body = &request.body;
-    if body.claimed.get() {
+    if body.claimed.get() != 0 {
         return;
     }
     match body.state.get() {

@@ -48,12 +48,12 @@ pub unsafe fn test(request: *mut &'static Request, flag: *mut i32, status: *mut 
     let request = *handle;
     *flag = 0;
     let claimed = [request];
-    let claim = Claim::new(&claimed);
+    // SAFETY: the array is there until the end of this function.
+    let claim = unsafe { Claim::new(&claimed) };
     if request.body.state.get() == State::Active && phase() == Phase::Run {
         let mut word = request.lower();
         // SAFETY: the word of an active request, which is in no other call.
         let error = unsafe { lower::MPI_Test(&raw mut word, flag, status) };
-        drop(claim);
         if *flag != 0 || error != SUCCESS {
             *flag = 1;
             batch::answered(handle, status);
@@ -90,7 +90,8 @@ pub unsafe fn testall(
     *flag = 0;
     batch::with_arrays(n, |words, own| {
         let statuses = if statuses.is_null() { own } else { statuses };
-        let claim = Claim::new(requests);
+        // SAFETY: the array is there until the end of this function.
+        let claim = unsafe { Claim::new(requests) };
         // SAFETY: room for the words of all.
         let found = unsafe { batch::gather(requests, words) };
         let mut error = SUCCESS;
@@ -103,12 +104,9 @@ pub unsafe fn testall(
         } else if found.below {
             // SAFETY: words of active requests, and room for their statuses.
             error = unsafe { lower::MPI_Testall(count, words, flag, statuses) };
-            drop(claim);
             if *flag == 0 && error == SUCCESS {
                 return SUCCESS;
             }
-        } else {
-            drop(claim);
         }
         *flag = 1;
         // SAFETY: the statuses of active requests were written.
@@ -139,13 +137,13 @@ pub unsafe fn testany(
     };
     (*flag, *index) = (0, UNDEFINED);
     batch::with_arrays(n, |words, _| {
-        let claim = Claim::new(requests);
+        // SAFETY: the array is there until the end of this function.
+        let claim = unsafe { Claim::new(requests) };
         // SAFETY: room for the words of all.
         let look = unsafe { batch::gather(requests, words) }.any();
         if look == Look::Below && phase() == Phase::Run {
             // SAFETY: words of active requests.
             let error = unsafe { lower::MPI_Testany(count, words, index, flag, status) };
-            drop(claim);
             if *flag != 0 || error != SUCCESS {
                 *flag = 1;
                 wait::one_answered(requests, *index, status);
@@ -178,14 +176,14 @@ pub unsafe fn testsome(
     *outcount = 0;
     batch::with_arrays(n, |words, own| {
         let statuses = if statuses.is_null() { own } else { statuses };
-        let claim = Claim::new(requests);
+        // SAFETY: the array is there until the end of this function.
+        let claim = unsafe { Claim::new(requests) };
         // SAFETY: room for the words of all.
         let mut found = unsafe { batch::gather(requests, words) };
         if found.any() == Look::Below && phase() == Phase::Run {
             // SAFETY: words of active requests; arrays of `n` entries.
             unsafe {
                 let error = lower::MPI_Testsome(incount, words, outcount, indices, statuses);
-                drop(claim);
                 batch::some_answered(requests, *outcount, indices, statuses, error);
                 return error;
             }

@@ -33,16 +33,17 @@ pub(super) unsafe fn one(handle: &mut &'static Request, status: &mut Status) -> 
     let request = *handle;
     loop {
         let claimed = [request];
-        let claim = Claim::new(&claimed);
+        // SAFETY: the array is there until the end of this function.
+        let claim = unsafe { Claim::new(&claimed) };
         if request.body.state.get() == State::Active {
             let mut word = request.lower();
             // SAFETY: the word of an active request, which is in no other call.
             let error = unsafe { service::wait_one(&raw mut word, status) };
-            drop(claim);
             if error != INTERRUPTED {
                 batch::answered(handle, status);
                 return error;
             }
+            drop(claim);
         } else {
             drop(claim);
             if let Some(error) = request.result(status) {
@@ -84,7 +85,8 @@ pub unsafe fn waitall(count: i32, requests: *mut &'static Request, statuses: *mu
 #[inline(always)]
 unsafe fn all(requests: &mut [&'static Request], words: *mut usize, statuses: *mut Status) -> i32 {
     loop {
-        let claim = Claim::new(requests);
+        // SAFETY: the array is there until the end of this function.
+        let claim = unsafe { Claim::new(requests) };
         // SAFETY: room for the words of all.
         let found = unsafe { batch::gather(requests, words) };
         if !found.here {
@@ -94,14 +96,12 @@ unsafe fn all(requests: &mut [&'static Request], words: *mut usize, statuses: *m
             } else {
                 SUCCESS
             };
-            drop(claim);
             if error != INTERRUPTED {
                 // SAFETY: the statuses of active requests were written.
                 return unsafe { batch::finish(requests, statuses, error) };
             }
-        } else {
-            drop(claim);
         }
+        drop(claim);
         // SAFETY: the words are gathered again.
         unsafe { go_on_later(requests, |found| found.all()) };
     }
@@ -127,18 +127,19 @@ pub unsafe fn waitany(
         )
     };
     batch::with_arrays(n, |words, _| loop {
-        let claim = Claim::new(requests);
+        // SAFETY: the array is there until the end of this function.
+        let claim = unsafe { Claim::new(requests) };
         // SAFETY: room for the words of all.
         let found = unsafe { batch::gather(requests, words) };
         match found.any() {
             Look::Below => {
                 // SAFETY: words of active requests.
                 let error = unsafe { service::wait_any(count, words, index, status) };
-                drop(claim);
                 if error != INTERRUPTED {
                     one_answered(requests, *index, status);
                     return error;
                 }
+                drop(claim);
             }
             Look::Ready => {
                 drop(claim);
@@ -195,7 +196,8 @@ pub unsafe fn waitsome(
     let (outcount, requests) = unsafe { (&mut *outcount, batch::handles(requests, n)) };
     batch::with_arrays(n, |words, own| loop {
         let statuses = if statuses.is_null() { own } else { statuses };
-        let claim = Claim::new(requests);
+        // SAFETY: the array is there until the end of this function.
+        let claim = unsafe { Claim::new(requests) };
         // SAFETY: room for the words of all.
         let found = unsafe { batch::gather(requests, words) };
         match found.any() {
@@ -203,11 +205,11 @@ pub unsafe fn waitsome(
                 // SAFETY: words of active requests; arrays of `n` entries.
                 unsafe {
                     let error = service::wait_some(incount, words, outcount, indices, statuses);
-                    drop(claim);
                     if error != INTERRUPTED {
                         batch::some_answered(requests, *outcount, indices, statuses, error);
                         return error;
                     }
+                    drop(claim);
                 }
             }
             Look::Ready => {
