@@ -174,7 +174,10 @@ fn what_is_wrong_is_named_with_the_older_set() {
         break_it();
         let message = complaint(1);
         assert!(message.contains(expected), "{expected}: {message}");
-        assert!(message.contains("stasis restart ") && message.contains("/ckpt-1"), "{message}");
+        assert!(
+            message.contains("stasis restart ") && message.contains("/ckpt-1"),
+            "{message}"
+        );
     }
     fs::remove_dir_all(ck.join("ckpt-1")).unwrap();
     assert!(complaint(1).contains("no older whole checkpoint"));

@@ -1,7 +1,7 @@
 //#Ranks: 2
-//#Shows: heap, brk, mmap, mremap, read-only mappings, stack and thread-local data after the cut; memory that may be shared with other processes is refused by name
-//#Variant: private; cut=hold; matrix=full
-//#Variant: shared; cut=refused MAP_SHARED; modes=plain, continue
+//#Shows: heap, brk, mmap, mremap, shared and read-only mappings, stack and thread-local data after the cut
+//#Cut: hold
+//#Matrix: full
 #include "../stasis_test.h"
 
 #include <sys/mman.h>
@@ -34,8 +34,7 @@ int main(int argc, char **argv)
     grown = realloc(grown, 24 * MB);
     test_verify(grown, 1000, 50);
     test_fill(grown, 24 * MB, 51);
-    int sharing = test_is(argc, argv, "shared") ? MAP_SHARED : MAP_PRIVATE;
-    shared = mmap(NULL, MB, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
+    shared = mmap(NULL, MB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED, "mmap");
     test_fill(shared, MB, 52);
     moved = mmap(NULL, MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -67,5 +66,5 @@ int main(int argc, char **argv)
     CHECK_EQ(strcmp(text, "read only"), 0);
     CHECK_EQ(mprotect(hole, MB, PROT_READ | PROT_WRITE), 0);
     hole[5] = 1;
-    return test_finish(argv[1]);
+    return test_finish("memory");
 }

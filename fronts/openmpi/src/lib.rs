@@ -2,11 +2,12 @@
 //! data symbols or of objects of the upper half, which both begin with the object's address.
 //!
 //! What is written by hand here is the ABI itself: [`abi`] its types and values, [`symbols`] its
-//! data symbols, [`callbacks`] its predefined attribute functions. The functions are generated from
-//! the table of MPI functions.
+//! data symbols, [`callbacks`] its predefined attribute functions, [`cxx`] what its C++ bindings
+//! want. The functions are generated from the table of MPI functions.
 
 mod abi;
 mod callbacks;
+mod cxx;
 mod functions;
 mod start;
 mod symbols;
