@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use coordinator::job::JobFile;
+use coordinator::client::Client;
 
 use crate::arguments::Launch;
 use crate::exit::{self, Code, WithCode};
@@ -28,6 +28,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         .choose(options.mpi, findings.front)
         .code(Code::CannotServe)?;
     let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
+    keep_out_of_other_jobs(&directory).code(Code::Directory)?;
 
     let mut command = Command::new(&lower);
     command.arg("launch").arg("--ckpt-dir").arg(directory);
@@ -46,8 +47,7 @@ pub fn become_it(mut command: Command, lower: &Path) -> Result<()> {
     Err(error).with_context(|| format!("cannot start the lower half {}", lower.display()))
 }
 
-/// Makes sure that checkpoints can be written to the directory and that no other job does so.
-/// Returns its absolute path, since the program may change its working directory.
+/// Makes sure that checkpoints can be written to the directory. Returns its absolute path, since the program may change its working directory.
 pub fn prepare(directory: &Path) -> Result<PathBuf> {
     ckpt_image::create_checkpoint_dir(directory)?;
     let directory = directory
@@ -68,8 +68,20 @@ pub fn prepare(directory: &Path) -> Result<PathBuf> {
             directory.display()
         )
     })?;
-    if launcher::is_first() {
-        JobFile::check_free(&directory)?;
-    }
     Ok(directory)
+}
+
+/// Makes sure that no other job runs in the directory. Only the first rank can tell: for the others
+/// it may be their own. They are in MPI_Init soon, where an orderly end of this one would leave them
+/// waiting (Hydra), so where there are others it ends by a signal, which every launcher understands.
+fn keep_out_of_other_jobs(directory: &Path) -> Result<()> {
+    if !launcher::is_first() {
+        return Ok(());
+    }
+    let result = Client::check_free(directory);
+    if let (Err(error), Some(2..)) = (&result, launcher::size()) {
+        eprintln!("stasis: {}{error:#}", launcher::rank_label());
+        std::process::abort();
+    }
+    Ok(result?)
 }

@@ -2,6 +2,7 @@
 
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::frame::{self, MAX_FRAME};
 use crate::job::{self, JobFile};
@@ -40,6 +41,24 @@ impl Client {
         let job = JobFile::read(directory)?;
         let stream = job.connect(directory)?;
         Ok(Client { job, stream })
+    }
+
+    /// Makes sure that no other job runs in `directory`. A job that is just being killed still takes
+    /// connections but breaks them; one that is suspended keeps them and says nothing.
+    pub fn check_free(directory: &Path) -> Result<(), job::Error> {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let client = match Self::connect(directory) {
+            Ok(client) => client,
+            Err(Error::Job(error @ job::Error::Io(..))) => return Err(error),
+            // None, one that nobody answers for, or something that will be replaced.
+            Err(_) => return Ok(()),
+        };
+        let job = client.job.clone();
+        let _ = client.stream.set_read_timeout(Some(PATIENCE));
+        match client.status() {
+            Err(Error::Lost(why)) if !why.is_timeout() => Ok(()),
+            _ => Err(job.taken(directory)),
+        }
     }
 
     /// Takes a checkpoint; returns when it is committed. `note` is told what people who wait may
@@ -81,5 +100,34 @@ impl Client {
 
     fn answer(&mut self) -> Result<ToTool, Error> {
         frame::receive(&mut self.stream, MAX_FRAME).map_err(Error::Lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{random_word, Address};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn a_silent_job_keeps_its_directory_and_one_that_is_being_killed_does_not() {
+        let dir = std::env::temp_dir().join(format!("stasis-client-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = Address {
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            port: listener.local_addr().unwrap().port(),
+            token: random_word().unwrap(),
+        };
+        let job = JobFile::new(address, 2, vec!["./a".into()], "mpich".into());
+        job.write(&dir).unwrap();
+        let taken = Client::check_free(&dir);
+        assert!(matches!(taken, Err(job::Error::Taken { .. })), "suspended");
+        drop(listener.accept().unwrap());
+        let dying = std::thread::spawn(move || drop(listener.accept()));
+        Client::check_free(&dir).unwrap();
+        dying.join().unwrap();
+        Client::check_free(&dir).unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

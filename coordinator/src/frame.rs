@@ -27,6 +27,14 @@ pub enum Error {
     Malformed(postcard::Error),
 }
 
+impl Error {
+    /// The other side keeps the connection and says nothing.
+    pub fn is_timeout(&self) -> bool {
+        use io::ErrorKind::{TimedOut, WouldBlock};
+        matches!(self, Error::Io(e) if matches!(e.kind(), TimedOut | WouldBlock))
+    }
+}
+
 /// The frame for a message.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Error> {
     let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(Error::Malformed)?;

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::addresses;
+use crate::client::Client;
 use crate::coordinator::{Action, Config, Coordinator, Event, PartialSet, ToolId};
 use crate::frame::{self, MAX_FIRST, MAX_FRAME};
 use crate::job::{self, random_word, Address, JobFile};
@@ -114,7 +115,7 @@ enum Errand {
 impl Server {
     /// Starts listening and leaves the job file.
     pub fn start(options: Options, store: impl Store) -> Result<Server, Error> {
-        JobFile::check_free(&options.directory)?;
+        Client::check_free(&options.directory)?;
         let system = |what| move |e| Error::System(what, e);
         let bind = if options.local {
             Ipv4Addr::LOCALHOST

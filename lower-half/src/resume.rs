@@ -13,6 +13,7 @@ use ::restart::Opened;
 use anyhow::{anyhow, bail, Context, Result};
 use ckpt_image::kind;
 use contract::{abi, gate};
+use coordinator::client::Client;
 use loader::ProcessState;
 
 use crate::job::{self, JobState};
@@ -74,6 +75,9 @@ pub fn resume(options: Restart) -> Result<Infallible> {
 
 /// Verifies the rank's image and keeps the numbers of its files from the fresh MPI library.
 fn part(dir: &Path, set: Option<&str>, rank: u32, size: u32) -> Result<Part> {
+    if rank == 0 {
+        Client::check_free(dir)?;
+    }
     let set = ::restart::choose(dir, set, size)?;
     let opened = ::restart::open(dir, Some(&set), rank, size)?;
     let process: ProcessState = section(&opened, kind::PROCESS)?;
