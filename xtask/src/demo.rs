@@ -142,9 +142,18 @@ fn both_halves(
         ckpt.join("job.json").exists()
     })?;
 
+    // A random thermo line, and a random moment after it. Seconds alone would not do: on a busy
+    // machine this run may be much faster than the one that was timed.
+    let begun = Instant::now();
     let whole = reference.took.as_secs_f64();
-    let moment = random.seconds(0.15 * whole, 0.6 * whole);
-    std::thread::sleep(moment);
+    let lines = reference.thermo.len() as f64;
+    let line = (random.seconds(0.15, 0.6).as_secs_f64() * lines) as usize + 1;
+    let log = dir.join("log.lammps");
+    job.until("LAMMPS came to the line of the cut", deadline, || {
+        number_lines(&job::read_text(&log)).len() >= line
+    })?;
+    std::thread::sleep(random.seconds(0.0, 0.3 * whole / lines));
+    let moment = begun.elapsed();
     let command = stasis::checkpoint(&ckpt);
     show(&command);
     let answer =
