@@ -245,6 +245,10 @@ impl Process for ThisProcess {
             std::thread::sleep(2 * END_LIMIT);
             end();
         });
+        // Nothing more comes from the application: what it had not printed is in the image. What the
+        // library says about receives that stay posted must not end up in its output.
+        // SAFETY: descriptors of this process.
+        unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) };
         // A library that cannot finalise with receives posted must not keep the job alive.
         if watch.is_ok() && gate().mpi_state.load(Ordering::Acquire) == INITIALISED {
             (self.setup.finalize)();
