@@ -177,8 +177,13 @@ pub fn stop_all() -> Result<Stopped, StopError> {
 
 /// Stops all threads. When that fails, all go on. Must be called on a thread of the lower half.
 pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
-    if STOPPING.swap(true, Ordering::AcqRel) {
-        return Err(StopError::Busy);
+    let begun = Instant::now();
+    // At a restart all threads are parked from their birth until the last of them is there.
+    while STOPPING.swap(true, Ordering::AcqRel) {
+        if begun.elapsed() > patience {
+            return Err(StopError::Busy);
+        }
+        std::thread::sleep(RESEND);
     }
     signals::kernel_action(
         libc::SIGTRAP,
@@ -186,7 +191,6 @@ pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
         libc::SA_SIGINFO as u64,
         signals::ALL_HELD,
     );
-    let begun = Instant::now();
     let mut next_send = begun;
     loop {
         let now = Instant::now();

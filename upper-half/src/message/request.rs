@@ -380,6 +380,8 @@ impl Request {
         body.cancelling.set(false);
         body.orphan.set(false);
         body.claimed.set(0);
+        // The next use has no word until the lower half has made one: sweeps go by that.
+        self.set_lower(Request::null().lower());
         body.state.set(State::Free);
         FREE.lock().push(self);
     }

@@ -141,6 +141,10 @@ unsafe fn one(request: &'static Request) {
     match body.state.get() {
         State::Active => {
             let (mut word, mut flag, mut status) = (request.lower(), 0, Status::EMPTY);
+            if word == Request::null().lower() {
+                // Its thread is still in the call that starts it.
+                return;
+            }
             // SAFETY: an active request's word, in no other call.
             let error = unsafe { lower::MPI_Test(&raw mut word, &raw mut flag, &raw mut status) };
             if flag != 0 || error != SUCCESS {
