@@ -55,6 +55,15 @@ impl Mpi {
     }
 }
 
+impl From<launcher::Library> for Mpi {
+    fn from(library: launcher::Library) -> Mpi {
+        match library {
+            launcher::Library::OpenMpi => Mpi::Openmpi,
+            launcher::Library::Mpich => Mpi::Mpich,
+        }
+    }
+}
+
 /// Options of `launch`.
 #[derive(Args)]
 pub struct Launch {

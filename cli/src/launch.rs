@@ -13,7 +13,7 @@ use coordinator::client::Client;
 use crate::arguments::Launch;
 use crate::exit::{self, Code, WithCode};
 use crate::layout::Layout;
-use crate::{kernel, launcher, program};
+use crate::{kernel, program};
 
 /// Runs the command; returns only if the program cannot be started.
 pub fn run(options: &Launch) -> exit::Result<()> {

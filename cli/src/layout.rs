@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, Context, Result};
 
 use crate::arguments::Mpi;
-use crate::launcher;
 
 /// The installed parts.
 pub struct Layout {
@@ -44,7 +43,7 @@ impl Layout {
     /// The lower half to use: the wanted one, else the launcher's, else `preferred`, else any.
     pub fn choose(&self, wanted: Option<Mpi>, preferred: Option<Mpi>) -> Result<(Mpi, PathBuf)> {
         let built = self.built();
-        let asked = wanted.or_else(launcher::mpi);
+        let asked = wanted.or_else(|| launcher::library().map(Mpi::from));
         let usable = |mpi: &Mpi| built.contains(mpi);
         let mpi = match asked {
             Some(mpi) if usable(&mpi) => mpi,

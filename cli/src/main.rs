@@ -8,7 +8,6 @@ mod elf;
 mod exit;
 mod kernel;
 mod launch;
-mod launcher;
 mod layout;
 mod program;
 mod restart;

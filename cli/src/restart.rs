@@ -8,7 +8,7 @@ use ckpt_image::{explain, newest_whole, Set};
 use crate::arguments::{directory_and_set, Mpi, Restart};
 use crate::exit::{self, Code, WithCode};
 use crate::layout::Layout;
-use crate::{kernel, launch, launcher, text};
+use crate::{kernel, launch, text};
 
 /// Runs the command; returns only if the job cannot be continued.
 pub fn run(options: &Restart) -> exit::Result<()> {
@@ -61,7 +61,7 @@ fn check_size(set: &Set) -> Result<()> {
     let taken = set.manifest().world_size;
     match launcher::size() {
         Some(size) => Ok(set.check_world_size(size)?),
-        None if taken == 1 || launcher::mpi().is_some() => Ok(()),
+        None if taken == 1 || launcher::library().is_some() => Ok(()),
         None => bail!(
             "{} was taken with {taken} ranks: start it with `mpirun -n {taken} stasis restart {}`",
             set.name(),

@@ -72,7 +72,7 @@ pub fn serve(size: u32) -> Result<Vec<u8>> {
         let options = Options {
             config: Config::new(size),
             directory: setup.ckpt_dir.clone(),
-            local: all_here(size),
+            local: launcher::ranks_here().unwrap_or(1) >= size,
             interval: setup.interval.filter(|s| *s > 0).map(Duration::from_secs),
             program: setup.command.clone(),
             mpi: setup.library.clone(),
@@ -119,15 +119,6 @@ pub fn finished() {
     if let Some(server) = SERVER.get() {
         server.close();
     }
-}
-
-/// Whether the launcher says that all ranks are on this machine.
-fn all_here(size: u32) -> bool {
-    const LOCAL_SIZE: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
-    let here = LOCAL_SIZE
-        .iter()
-        .find_map(|name| std::env::var(name).ok()?.parse().ok());
-    here.unwrap_or(1) >= size
 }
 
 /// Runs `job` on a thread of the lower half and waits for it: threads that it starts inherit that

@@ -27,6 +27,6 @@ fn main() {
         Err(usage) => (2, Err(usage)),
     };
     let Err(error) = error;
-    eprintln!("stasis: {}{error:#}", wire_up::rank_label());
+    eprintln!("stasis: {}{error:#}", launcher::rank_label());
     std::process::exit(code);
 }

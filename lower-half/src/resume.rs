@@ -38,7 +38,7 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     environment::settle()?;
     loader::check_address_space()?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
-    let (rank, size) = (wire_up::launcher_rank(), wire_up::launcher_size());
+    let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
     let dir = &options.ckpt_dir;
     let part = part(dir, options.set.as_deref(), rank, size);
     let needs_mpi = part

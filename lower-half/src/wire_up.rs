@@ -9,38 +9,6 @@ use crate::agent::{self, Setup};
 use crate::job;
 use crate::mpi::{self, world, Hooks};
 
-/// Variables in which launchers tell a process its rank: Open MPI, PMIx, Hydra and Slurm.
-const RANK_VARIABLES: [&str; 4] = [
-    "OMPI_COMM_WORLD_RANK",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "SLURM_PROCID",
-];
-
-/// Variables that tell the number of ranks.
-const SIZE_VARIABLES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
-
-/// The rank that the launcher gave this process; 0 where there is no launcher.
-pub fn launcher_rank() -> u32 {
-    first_number(&RANK_VARIABLES).unwrap_or(0)
-}
-
-/// The number of ranks that the launcher started; 1 where there is no launcher.
-pub fn launcher_size() -> u32 {
-    first_number(&SIZE_VARIABLES).unwrap_or(1)
-}
-
-/// `"rank 3: "` under a launcher, for messages; nothing without one.
-pub fn rank_label() -> String {
-    first_number(&RANK_VARIABLES).map_or_else(String::new, |rank| format!("rank {rank}: "))
-}
-
-fn first_number(variables: &[&str]) -> Option<u32> {
-    variables
-        .iter()
-        .find_map(|name| std::env::var(name).ok()?.parse().ok())
-}
-
 /// Bytes in which rank 0 broadcasts the coordinator's address, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
 
@@ -66,8 +34,8 @@ pub fn start(ckpt_dir: &Path, interval: Option<u64>) {
     });
     loader::set_exit_hook(|_| agent::finished());
     // From now on a checkpoint can be asked for; in a larger job it waits for MPI_Init.
-    if launcher_rank() == 0 {
-        let size = launcher_size();
+    if launcher::is_first() {
+        let size = launcher::size().unwrap_or(1);
         let alone = |address: Vec<u8>| {
             if size == 1 {
                 agent::connect(&address, 0, 1)
@@ -108,6 +76,6 @@ fn connect(rank: u32, size: u32) -> Result<()> {
 /// A job that cannot be checkpointed runs on all the same.
 fn report(result: Result<()>) {
     if let Err(error) = result {
-        eprintln!("stasis: {}{error:#}", rank_label());
+        eprintln!("stasis: {}{error:#}", launcher::rank_label());
     }
 }

@@ -24,10 +24,10 @@ const PATIENT: u32 = 100_000;
 const IMPATIENT: u32 = 100;
 
 /// Tells how many ranks share this machine.
-pub fn set_ranks_here(ranks: usize) {
+pub fn set_ranks_here(ranks: u32) {
     // SAFETY: no memory is involved.
     let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    let crowded = usize::try_from(cores).is_ok_and(|cores| ranks > cores);
+    let crowded = u32::try_from(cores).is_ok_and(|cores| ranks > cores);
     PATIENCE.store(if crowded { IMPATIENT } else { PATIENT }, Ordering::Relaxed);
 }
 

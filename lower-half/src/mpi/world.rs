@@ -96,7 +96,7 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
     let rank = u32::try_from(rank).context("MPI gave this process a negative rank")?;
     RANK.store(rank, Ordering::Relaxed);
     let size = u32::try_from(size).context("MPI gave the job a negative size")?;
-    wait::set_ranks_here(ranks_here().unwrap_or(size as usize));
+    wait::set_ranks_here(launcher::ranks_here().unwrap_or(size));
     let thread_level = values::thread_level_standard(provided);
     THREAD_LEVEL.store(thread_level, Ordering::Relaxed);
     Ok(World {
@@ -105,17 +105,6 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
         thread_level,
         tag_ub: tag_ub(),
     })
-}
-
-/// Number of ranks on this machine, where the launcher says so (Open MPI, Hydra, Slurm).
-fn ranks_here() -> Option<usize> {
-    [
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-        "MPI_LOCALNRANKS",
-        "SLURM_NTASKS_PER_NODE",
-    ]
-    .iter()
-    .find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
 /// The largest tag; what the standard guarantees where the library does not tell.
