@@ -12,6 +12,10 @@ pub const CLOCKS: usize = 1 << 16;
 /// How many ranks [`Activity`] can name one by one.
 pub const ACTIVITY_RANKS: usize = 64;
 
+/// Bit of [`LowerInfo::features`]: communicators of one group share a clock, as in the published
+/// algorithm. Only to show that it hangs.
+pub const GROUP_CLOCKS: u32 = 1 << 1;
+
 /// What the rank is to do about a checkpoint. Written by the agent, read by every wrapper.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +100,7 @@ pub struct LowerInfo {
     pub rank: AtomicU32,
     /// Size of MPI_COMM_WORLD; valid once MPI is initialised.
     pub size: AtomicU32,
-    /// Bit 0: `wrfsbase` may be used. Mirrored in every thread block.
+    /// Bit 0: `wrfsbase` may be used. Mirrored in every thread block. [`GROUP_CLOCKS`].
     pub features: AtomicU32,
     /// How often this job has been restarted.
     pub epoch: AtomicU32,

@@ -7,6 +7,7 @@ use crate::protocol::{
     FromRank, Outcome, RankStatus, Report, State, Status, Summary, Times, ToRank, ToTool,
 };
 use crate::release::{raises, Quiet};
+use crate::words;
 
 /// A time in microseconds, from whatever start.
 pub type Time = u64;
@@ -16,6 +17,10 @@ pub type ToolId = u64;
 
 /// Ticks without any news after which the job counts as stalled on its way to the targets.
 const STALLED_TICKS: u32 = 4;
+
+/// How long a checkpoint stays in one stage before the tools that wait are told what it waits for,
+/// and from one such note to the next.
+const NOTE_AFTER: Time = 5_000_000;
 
 /// What happens to a rank that has reached its targets and comes to a further collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,6 +160,8 @@ struct Attempt {
     since: Time,
     asked: Time,
     stopped: Time,
+    /// What the tools were last told that it waits for, and when.
+    note: Option<(Time, String)>,
     partial: Option<PartialSet>,
     targets: BTreeMap<u64, u64>,
     stage: Stage,
@@ -311,6 +318,7 @@ impl Coordinator {
             since: now,
             asked: now,
             stopped: now,
+            note: None,
             partial: None,
             targets: BTreeMap::new(),
             stage: Stage::Preparing,
@@ -627,8 +635,9 @@ impl Coordinator {
         let waited = now.saturating_sub(attempt.since);
         let over = |limit: Time| limit != 0 && waited > limit;
         let seconds = waited / 1_000_000;
-        let missing =
-            |there: &dyn Fn(u32) -> bool| list((0..self.config.size).filter(|r| !there(*r)));
+        let missing = |there: &dyn Fn(u32) -> bool| {
+            words::ranks((0..self.config.size).filter(|r| !there(*r)))
+        };
         let reason = match &mut attempt.stage {
             Stage::Asking { heard } if over(self.config.drain_limit) => format!(
                 "no answer from {} for {seconds} s",
@@ -640,7 +649,7 @@ impl Coordinator {
                 if stalled {
                     self.judge(now, out);
                 }
-                return;
+                return self.note(now, out);
             }
             Stage::Approaching { states, .. } => format!(
                 "after {seconds} s {} had not come to where the checkpoint can be taken (in a \
@@ -655,9 +664,46 @@ impl Coordinator {
                 "{} had not written the image after {seconds} s",
                 missing(&|r| saved.contains_key(&r))
             ),
-            _ => return,
+            _ => return self.note(now, out),
         };
         self.abandon(reason, out);
+    }
+
+    /// Tells the tools what a checkpoint that takes long waits for.
+    fn note(&mut self, now: Time, out: &mut Vec<Action>) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        let begun = attempt.note.as_ref().map_or(0, |(when, _)| *when);
+        if now.saturating_sub(attempt.since.max(begun)) < NOTE_AFTER {
+            return;
+        }
+        let missing = |there: &dyn Fn(u32) -> bool| {
+            words::ranks((0..self.config.size).filter(|r| !there(*r)))
+        };
+        let text = match &attempt.stage {
+            Stage::Preparing | Stage::Committing { .. } => return,
+            Stage::Asking { heard } => {
+                format!("no answer yet from {}", missing(&|r| heard.contains(&r)))
+            }
+            Stage::Approaching { states, ticks, .. } => {
+                words::approach(states, *ticks >= STALLED_TICKS)
+            }
+            Stage::Draining { drained } => format!(
+                "{} must still stop or take in what is under way",
+                missing(&|r| drained.contains(&r))
+            ),
+            Stage::Saving { saved } => format!(
+                "{} must still write the image",
+                missing(&|r| saved.contains_key(&r))
+            ),
+        };
+        if attempt.note.as_ref().is_some_and(|(_, told)| *told == text) {
+            return;
+        }
+        attempt.note = Some((now, text.clone()));
+        let tools = self.tools.iter();
+        out.extend(tools.map(|tool| Action::Reply(*tool, ToTool::Note(text.clone()))));
     }
 
     fn status(&self) -> Status {
@@ -720,21 +766,6 @@ impl Coordinator {
             Some(Stage::Saving { .. }) => "saving",
             _ => "running",
         }
-    }
-}
-
-/// "rank 3", "ranks 3, 5 and 8", "ranks 1, 2, 3 and 509 others".
-fn list(ranks: impl Iterator<Item = u32>) -> String {
-    let all: Vec<String> = ranks.map(|r| r.to_string()).collect();
-    match all.as_slice() {
-        [] => "no rank".into(),
-        [one] => format!("rank {one}"),
-        [some @ .., last] if all.len() <= 8 => format!("ranks {} and {last}", some.join(", ")),
-        many => format!(
-            "ranks {} and {} others",
-            many[..3].join(", "),
-            many.len() - 3
-        ),
     }
 }
 

@@ -19,3 +19,4 @@ pub mod protocol;
 pub mod rank;
 mod release;
 pub mod server;
+mod words;

@@ -6,19 +6,23 @@
 //! does all three at its start; others connect when the application has called MPI_Init.
 
 mod process;
+mod published;
 mod store;
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
+use contract::{gate, GROUP_CLOCKS};
 use coordinator::agent::Agent;
-use coordinator::coordinator::Config;
+use coordinator::coordinator::{Config, Parking};
 use coordinator::job::Address;
 use coordinator::server::{Options, Server};
 
 use process::ThisProcess;
+use published::Published;
 use store::Sets;
 
 /// A section of an image: kind, version, content.
@@ -52,9 +56,16 @@ fn starting() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the agent what it must know. Only the first call counts.
-pub fn setup(setup: Setup) {
+/// Tells the agent what it must know, before any communicator is made. Only the first call counts.
+pub fn setup(setup: Setup) -> Result<()> {
+    if Published::from_environment()?.group_clocks {
+        gate()
+            .lower
+            .features
+            .fetch_or(GROUP_CLOCKS, Ordering::Relaxed);
+    }
     SETUP.get_or_init(|| setup);
+    Ok(())
 }
 
 fn known() -> Result<&'static Setup> {
@@ -69,8 +80,15 @@ pub fn serve(size: u32) -> Result<Vec<u8>> {
     let _one = starting();
     let setup = known()?;
     if SERVER.get().is_none() {
+        let parking = match Published::from_environment()?.final_parking {
+            true => Parking::Final,
+            false => Parking::Tentative,
+        };
         let options = Options {
-            config: Config::new(size),
+            config: Config {
+                parking,
+                ..Config::new(size)
+            },
             directory: setup.ckpt_dir.clone(),
             local: launcher::ranks_here().unwrap_or(1) >= size,
             interval: setup.interval.filter(|s| *s > 0).map(Duration::from_secs),

@@ -34,7 +34,7 @@ pub fn launch(options: Launch) -> Result<Infallible> {
             .map(|word| word.to_string_lossy().into_owned())
             .collect(),
     );
-    wire_up::start(&options.ckpt_dir, options.interval);
+    wire_up::start(&options.ckpt_dir, options.interval)?;
     program.run()
 }
 

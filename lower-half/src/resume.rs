@@ -58,7 +58,7 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     fill_gate(world.as_ref());
     launch::redirect(&own);
     job::set_command(job.command);
-    wire_up::start(dir, options.interval);
+    wire_up::start(dir, options.interval)?;
     if world.is_some() {
         wire_up::connected(rank, size);
     }

@@ -15,7 +15,7 @@ const ADDRESS_BYTES: usize = 4096;
 /// Sets the agent up, and the coordinator in rank 0. A process that is a job by itself can be
 /// checkpointed from now on, whether it calls MPI_Init or not; the ranks of a larger job find each
 /// other in [`connected`].
-pub fn start(ckpt_dir: &Path, interval: Option<u64>) {
+pub fn start(ckpt_dir: &Path, interval: Option<u64>) -> Result<()> {
     agent::setup(Setup {
         ckpt_dir: ckpt_dir.to_owned(),
         interval,
@@ -25,7 +25,7 @@ pub fn start(ckpt_dir: &Path, interval: Option<u64>) {
         finalize: || {
             world::finalize();
         },
-    });
+    })?;
     mpi::set_hooks(Hooks {
         connected,
         finalizing: || {},
@@ -45,6 +45,7 @@ pub fn start(ckpt_dir: &Path, interval: Option<u64>) {
         };
         report(agent::serve(size).and_then(alone));
     }
+    Ok(())
 }
 
 /// MPI is initialised: connects this rank to the coordinator in rank 0.

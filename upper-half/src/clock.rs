@@ -5,9 +5,10 @@
 //! are handed out and taken back under a lock.
 #![allow(unsafe_code)]
 
+use crate::id::Hash;
 use crate::lower::service;
 use crate::sync::Lock;
-use contract::{gate, Clock, Phase, CLOCKS, CLOCKS_ADDRESS};
+use contract::{gate, Clock, Phase, CLOCKS, CLOCKS_ADDRESS, GROUP_CLOCKS};
 use core::sync::atomic::{fence, Ordering};
 
 static FREE: Lock<Vec<u32>> = Lock::new(Vec::new());
@@ -30,9 +31,36 @@ fn take_entry() -> Result<u32, i32> {
     Ok(used)
 }
 
-/// A clock for the communicator `id`, visible to the agent from now on. If a checkpoint is pending
-/// it has the target that other members have given it.
-pub(crate) fn make(id: u64) -> Result<&'static Clock, i32> {
+/// A clock for the communicator `id` among `members`, visible to the agent from now on. If a
+/// checkpoint is pending it has the target that other members have given it.
+pub(crate) fn make(id: u64, members: &[u32]) -> Result<&'static Clock, i32> {
+    if by_group() {
+        of_group(members)
+    } else {
+        make_for(id)
+    }
+}
+
+fn by_group() -> bool {
+    gate().lower.features.load(Ordering::Relaxed) & GROUP_CLOCKS != 0
+}
+
+/// The one clock of all communicators among `members`, as published (see [`GROUP_CLOCKS`]).
+fn of_group(members: &[u32]) -> Result<&'static Clock, i32> {
+    static FINDING: Lock<()> = Lock::new(());
+    let mut group = members.to_vec();
+    group.sort_unstable();
+    let id = Hash::new("group").ranks(&group).finish();
+    let _alone = FINDING.lock();
+    let used = gate().clocks_used.load(Ordering::Relaxed);
+    let mut all = (0..used).map(entry);
+    match all.find(|clock| clock.id.load(Ordering::Relaxed) == id) {
+        Some(clock) => Ok(clock),
+        None => make_for(id),
+    }
+}
+
+fn make_for(id: u64) -> Result<&'static Clock, i32> {
     let index = take_entry()?;
     let clock = entry(index);
     clock.seq.store(0, Ordering::Relaxed);
@@ -50,6 +78,10 @@ pub(crate) fn make(id: u64) -> Result<&'static Clock, i32> {
 
 /// Takes a clock back: all members have left their last collective on the communicator.
 pub(crate) fn free(clock: &'static Clock) {
+    if by_group() {
+        // Others of the group go on with it.
+        return;
+    }
     clock.id.store(0, Ordering::Release);
     let offset = core::ptr::from_ref(clock) as usize - CLOCKS_ADDRESS;
     let index = offset / size_of::<Clock>();

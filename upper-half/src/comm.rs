@@ -102,7 +102,7 @@ impl CommBody {
 
     /// The body of a communicator that is made at start-up: WORLD, SELF, internal ones.
     pub(crate) fn initial(id: u64, members: Arc<[u32]>, name: &CStr) -> Result<CommBody, i32> {
-        let body = CommBody::bare(id, Some(clock::make(id)?), members, None);
+        let body = CommBody::bare(id, Some(clock::make(id, &members)?), members, None);
         *body.name.lock() = name.to_owned();
         Ok(body)
     }
@@ -114,7 +114,11 @@ impl CommBody {
         remote: Option<Arc<[u32]>>,
         parent: &CommBody,
     ) -> Result<CommBody, i32> {
-        let mut body = CommBody::bare(id, Some(clock::make(id)?), members, remote);
+        let clock = match &remote {
+            None => clock::make(id, &members)?,
+            Some(remote) => clock::make(id, &[&members[..], &remote[..]].concat())?,
+        };
+        let mut body = CommBody::bare(id, Some(clock), members, remote);
         body.errhandler = Current::same_as(&parent.errhandler);
         Ok(body)
     }

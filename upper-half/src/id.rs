@@ -47,7 +47,8 @@ impl Hash {
             })
     }
 
-    fn finish(self) -> u64 {
+    /// The id that this derivation gives.
+    pub fn finish(self) -> u64 {
         let mut x = self.0;
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

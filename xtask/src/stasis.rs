@@ -3,7 +3,7 @@
 use crate::job::{self, Finished};
 use crate::mpi::Mpi;
 use crate::paths;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
@@ -43,4 +43,15 @@ pub fn verify(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Finished> {
     let mut command = command(["verify"]);
     command.arg(ckpt);
     job::run(command, dir, "verify", limit)
+}
+
+/// The stage of the coordinator of the job in `ckpt`, as `stasis status` tells it.
+pub fn stage(ckpt: &Path, dir: &Path, limit: Duration) -> Result<String> {
+    let mut command = command(["status", "--json"]);
+    command.arg(ckpt);
+    let answer = job::run(command, dir, "status", limit)?.expect_success("stasis status")?;
+    let status: serde_json::Value =
+        serde_json::from_str(&answer.stdout).context("reading what stasis status printed")?;
+    let stage = status["stage"].as_str();
+    Ok(stage.context("stasis status tells no stage")?.to_owned())
 }

@@ -244,6 +244,37 @@ fn limits_name_the_ranks_that_were_waited_for() {
 }
 
 #[test]
+fn whoever_waits_long_is_told_for_whom_once() {
+    let mut c = job(2);
+    c.on(
+        0,
+        Event::Request {
+            tool: Some(7),
+            stop: false,
+        },
+    );
+    c.on(0, Event::Prepared(1, Ok(partial())));
+    let clocks = |epoch| FromRank::Clocks {
+        epoch,
+        clocks: vec![],
+    };
+    c.on(0, Event::Message(1, clocks(1)));
+    assert_eq!(c.on(NOTE_AFTER - 1, Event::Tick), []);
+    let note = Action::Reply(7, ToTool::Note("no answer yet from rank 0".into()));
+    assert_eq!(c.on(NOTE_AFTER, Event::Tick), [note]);
+    assert_eq!(c.on(3 * NOTE_AFTER, Event::Tick), []);
+    c.on(3 * NOTE_AFTER, Event::Message(0, clocks(1)));
+    let actions = c.on(4 * NOTE_AFTER, Event::Tick);
+    let [Action::Reply(7, ToTool::Note(text))] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert!(
+        text.starts_with("a safe state is not reached yet"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_rank_that_ended_is_named() {
     let mut c = job(2);
     c.on(0, Event::Message(1, FromRank::Finished));

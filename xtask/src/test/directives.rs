@@ -8,6 +8,7 @@
 //! | `Ranks` | how many (2) |
 //! | `Mpi` | which libraries' ABI the program is built for: `openmpi, mpich` (both) |
 //! | `Modes` | `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `stop` |
+//! | `Hangs` | `group-clocks` or `final-parking`: with the algorithm published so, the checkpoint must hang (mode `hang`) |
 //! | `Cut` | where the checkpoint falls, see [`Cut`] |
 //! | `Matrix` | `full`: more combinations in the default run |
 //! | `Flags` | for the compiler |
@@ -15,7 +16,7 @@
 //! | `Compare` | what must agree with the native run: `stdout` (default), `none`, or a list of `bytes of FILE`, `numbers of FILE` |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
-//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout` |
+//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs` |
 
 use super::compare::Compare;
 use crate::mpi::Mpi;
@@ -58,16 +59,19 @@ pub enum Mode {
     Cycle,
     /// `stasis checkpoint --stop`, restart under the other.
     Stop,
+    /// Checkpoint with the algorithm as published, which must never be whole; kill.
+    Hang,
 }
 
 impl Mode {
-    const NAMED: [(&'static str, Mode); 6] = [
+    const NAMED: [(&'static str, Mode); 7] = [
         ("plain", Mode::Plain),
         ("continue", Mode::Continue),
         ("restart", Mode::Restart),
         ("migrate", Mode::Migrate),
         ("cycle", Mode::Cycle),
         ("stop", Mode::Stop),
+        ("hang", Mode::Hang),
     ];
 
     /// The name in directives and case names.
@@ -98,6 +102,8 @@ pub struct Example {
     pub compare: Compare,
     pub timeout: Duration,
     pub pending: Option<String>,
+    /// What is as published in mode [`Mode::Hang`].
+    pub hangs: Option<String>,
 }
 
 /// All examples in the given folders, in order of name.
@@ -133,6 +139,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         compare: Compare::Stdout,
         timeout: Duration::from_secs(60),
         pending: None,
+        hangs: None,
     };
     let mut variants = Vec::new();
     for line in text.lines() {
@@ -169,6 +176,10 @@ impl Example {
             "mpi" => self.fronts = list(value).map(Mpi::named).collect::<Result<_>>()?,
             "modes" => self.modes = list(value).map(mode).collect::<Result<_>>()?,
             "cut" => self.cut = cut(value)?,
+            "hangs" => {
+                self.hangs = Some(value.to_owned());
+                self.modes.push(Mode::Hang);
+            }
             "matrix" => self.full = value == "full",
             "timeout" => self.timeout = Duration::from_secs(value.parse()?),
             _ => bail!("there is no directive '{key}'"),

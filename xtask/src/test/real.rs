@@ -22,11 +22,6 @@ use std::time::{Duration, Instant};
 
 const FOLDERS: [&str; 6] = ["probes", "p2p", "coll", "comm", "run", "programs"];
 
-/// How long after asking for a checkpoint the ranks are let go on, where it can only complete if
-/// they do. Nothing outside of the job tells when the request has arrived at all ranks; if this is
-/// too short the case is merely easier.
-const REQUEST_UNDER_WAY: Duration = Duration::from_millis(300);
-
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
 const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -59,7 +54,7 @@ struct Plan {
 impl Plan {
     fn restart(&self) -> Option<Mpi> {
         match self.mode {
-            Mode::Plain | Mode::Continue => None,
+            Mode::Plain | Mode::Continue | Mode::Hang => None,
             Mode::Restart => Some(self.lower),
             Mode::Migrate | Mode::Cycle | Mode::Stop => Some(self.lower.other()),
         }
@@ -113,7 +108,10 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
 }
 
 fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<()> {
-    let native = reference(example, plan.front)?;
+    let native = match plan.mode {
+        Mode::Hang => None,
+        _ => Some(reference(example, plan.front)?),
+    };
     let mut case = RunningCase {
         example,
         plan,
@@ -125,7 +123,7 @@ fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<
     };
     let result = case
         .drive()
-        .and_then(|()| case.compare(&native))
+        .and_then(|()| native.map_or(Ok(()), |native| case.compare(&native)))
         .with_context(|| format!("in {} (seed {})", dir.display(), session.seed));
     if result.is_ok() {
         // The images of a thousand passed cases would fill the disk.
@@ -187,12 +185,21 @@ impl RunningCase<'_> {
         launch
             .args(command_line(self.example, Some(plan.front))?)
             .current_dir(self.dir.join("work"));
+        if let (Mode::Hang, Some(published)) = (mode, &self.example.hangs) {
+            launch.env("STASIS_PUBLISHED", published);
+        }
         let mut job = self.start(launch, "launch")?;
         if mode == Mode::Plain {
             return self.finish(job);
         }
-        let result = self.reach_cut(&mut job).and_then(|()| self.cut(&mut job));
+        let result = self.reach_cut(&mut job).and_then(|()| match mode {
+            Mode::Hang => self.hang(&mut job),
+            _ => self.cut(&mut job),
+        });
         self.explain(result, &job)?;
+        if mode == Mode::Hang {
+            return job.kill();
+        }
         if mode == Mode::Continue {
             self.open_gate()?;
             self.finish(job)?;
@@ -279,18 +286,18 @@ impl RunningCase<'_> {
 
     /// Ask for the checkpoint, in the way that the example's cut needs.
     fn cut(&mut self, job: &mut Job) -> Result<()> {
-        let open_after = match self.example.cut {
-            Cut::Pending => Some(REQUEST_UNDER_WAY),
-            Cut::Outside => Some(OUTSIDE_PATIENCE),
+        match self.example.cut {
+            Cut::Pending | Cut::Outside => {}
             Cut::Refused(ref word) => return self.refused(job, word),
             Cut::None => bail!("the example says 'Cut: none' but has modes with a checkpoint"),
-            _ => None,
-        };
-        let Some(patience) = open_after else {
-            return self.checkpoint(job);
-        };
+            _ => return self.checkpoint(job),
+        }
         let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
-        request.wait((Instant::now() + patience).min(self.deadline))?;
+        if self.example.cut == Cut::Pending {
+            self.heard_by_all(&mut request)?;
+        } else {
+            request.wait((Instant::now() + OUTSIDE_PATIENCE).min(self.deadline))?;
+        }
         self.open_gate()?;
         let status = self.answered(&mut request, job)?;
         if self.example.cut == Cut::Outside && !status.success() {
@@ -303,6 +310,43 @@ impl RunningCase<'_> {
             return Ok(());
         }
         self.committed(status, &request)
+    }
+
+    /// Wait until all ranks have heard of the checkpoint that `request` asks for, or it is over.
+    fn heard_by_all(&self, request: &mut Job) -> Result<()> {
+        const NOT_YET: [&str; 4] = [
+            "idle",
+            "waiting for MPI_Init",
+            "making the directory",
+            "asking the ranks",
+        ];
+        while request.poll()?.is_none() {
+            let limit = self.deadline.saturating_duration_since(Instant::now());
+            let stage = stasis::stage(&self.ckpt, self.dir, limit)?;
+            if !NOT_YET.contains(&stage.as_str()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The checkpoint must not become whole: the coordinator says so itself, of a job in which
+    /// everything has happened that can.
+    fn hang(&mut self, job: &mut Job) -> Result<()> {
+        const SAYS: [&str; 2] = ["no rank can go on", "must still stop or take in"];
+        let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
+        self.heard_by_all(&mut request)?;
+        self.open_gate()?;
+        let stderr = request.stderr.clone();
+        request.until("the coordinator saw no way on", self.deadline, || {
+            let said = job::read_text(&stderr);
+            SAYS.iter().any(|words| said.contains(words))
+        })?;
+        ensure!(
+            job.poll()?.is_none() && request.poll()?.is_none(),
+            "it did not hang"
+        );
+        Ok(())
     }
 
     /// The checkpoint must be refused, naming what stands in its way.
