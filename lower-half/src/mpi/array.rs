@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int};
+use core::marker::PhantomData;
 use core::mem::{size_of, MaybeUninit};
 
 use contract::abi::{self, Status};
@@ -26,88 +27,95 @@ pub fn length(count: i32) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
-/// Room for `n` entries: on the stack, or on the heap if that is too short.
-struct Room<T> {
+/// Room for the copy of one array: on the stack, or on the heap if that is too short. It is made
+/// where it stays and filled there, since moving it would cost more than filling it.
+pub struct Room<T> {
     short: [MaybeUninit<T>; SHORT],
     long: Vec<MaybeUninit<T>>,
 }
 
 impl<T> Room<T> {
+    /// Room that nothing was written to.
     #[inline(always)]
-    fn new(n: usize) -> Self {
-        let mut long = Vec::new();
-        if n > SHORT {
-            long.resize_with(n, MaybeUninit::uninit);
-        }
+    pub fn new() -> Self {
         Room {
             short: [const { MaybeUninit::uninit() }; SHORT],
-            long,
+            long: Vec::new(),
         }
     }
 
+    /// Where `n` entries are, each `entry` of its place.
     #[inline(always)]
-    fn start(&mut self) -> *mut T {
-        match self.long.is_empty() {
-            true => self.short.as_mut_ptr().cast(),
-            false => self.long.as_mut_ptr().cast(),
+    fn fill(&mut self, n: usize, mut entry: impl FnMut(usize) -> T) -> *mut T {
+        let entries = match n > SHORT {
+            false => &mut self.short[..n],
+            true => {
+                self.long.resize_with(n, MaybeUninit::uninit);
+                &mut self.long[..]
+            }
+        };
+        for (i, place) in entries.iter_mut().enumerate() {
+            place.write(entry(i));
         }
+        entries.as_mut_ptr().cast()
     }
 }
 
 /// An array of handles.
-pub struct Handles<T> {
+pub struct Handles<'a, T> {
     words: *mut usize,
     n: usize,
-    room: Room<T>,
+    start: *mut T,
+    room: PhantomData<&'a mut Room<T>>,
 }
 
-impl<T: Handle> Handles<T> {
+impl<'a, T: Handle> Handles<'a, T> {
     /// Whether the words are native handles already.
     const SAME: bool = size_of::<T>() == size_of::<usize>();
 
     /// The native handles for `n` words.
     ///
     /// # Safety
-    /// `words` must be null or valid for reads of `n` words.
+    /// `words` must be null or valid for reads of `n` words, as long as this lives.
     #[inline(always)]
-    pub unsafe fn read(words: *mut usize, n: usize) -> Self {
-        // SAFETY: as for this function.
-        let mut handles = unsafe { Self::unset(words, n) };
-        if !Self::SAME {
-            let start = handles.room.start();
-            for i in 0..handles.n {
-                // SAFETY: i < n, for which the words are valid and the room was made.
-                unsafe { start.add(i).write(T::from_word(*words.add(i))) };
-            }
-        }
-        handles
+    pub unsafe fn read(room: &'a mut Room<T>, words: *mut usize, n: usize) -> Self {
+        // SAFETY: i < n, for which the words are valid.
+        Self::new(room, words, n, |i| unsafe { T::from_word(*words.add(i)) })
     }
 
     /// Room for `n` handles that the native function will write.
     ///
     /// # Safety
-    /// `words` must be null or valid for writes of `n` words.
+    /// `words` must be null or valid for writes of `n` words, as long as this lives.
     #[inline(always)]
-    pub unsafe fn unset(words: *mut usize, n: usize) -> Self {
-        let n = if words.is_null() { 0 } else { n };
-        let mut room = Room::new(if Self::SAME { 0 } else { n });
-        if !Self::SAME {
-            let start: *mut T = room.start();
-            for i in 0..n {
-                // SAFETY: the room has n entries. What the function does not set stays a handle.
-                unsafe { start.add(i).write(T::from_word(0)) };
-            }
+    pub unsafe fn unset(room: &'a mut Room<T>, words: *mut usize, n: usize) -> Self {
+        // What the function does not set stays a handle.
+        Self::new(room, words, n, |_| T::from_word(0))
+    }
+
+    #[inline(always)]
+    fn new(
+        room: &'a mut Room<T>,
+        words: *mut usize,
+        n: usize,
+        entry: impl FnMut(usize) -> T,
+    ) -> Self {
+        let start = match Self::SAME || words.is_null() {
+            true => words.cast(),
+            false => room.fill(n, entry),
+        };
+        Handles {
+            words,
+            n,
+            start,
+            room: PhantomData,
         }
-        Handles { words, n, room }
     }
 
     /// What the native function gets.
     #[inline(always)]
     pub fn pointer(&mut self) -> *mut T {
-        match Self::SAME || self.words.is_null() {
-            true => self.words.cast(),
-            false => self.room.start(),
-        }
+        self.start
     }
 
     /// Writes the handles back to the words.
@@ -116,43 +124,41 @@ impl<T: Handle> Handles<T> {
     /// The words must be valid for writes.
     #[inline(always)]
     pub unsafe fn write_back(&mut self) {
-        if !Self::SAME {
-            let start = self.room.start();
+        if !Self::SAME && !self.words.is_null() {
             for i in 0..self.n {
                 // SAFETY: i < n, for which the words are valid and the room is filled.
-                unsafe { self.words.add(i).write((*start.add(i)).word()) };
+                unsafe { self.words.add(i).write((*self.start.add(i)).word()) };
             }
         }
     }
 }
 
 /// An array of statuses that one call fills.
-pub struct Statuses {
+pub struct Statuses<'a> {
     wanted: *mut Status,
-    room: Room<MPI_Status>,
+    start: *mut MPI_Status,
+    room: PhantomData<&'a mut Room<MPI_Status>>,
 }
 
-impl Statuses {
+impl<'a> Statuses<'a> {
     /// Room for `n` statuses, for the caller's `wanted`.
     #[inline(always)]
-    pub fn new(wanted: *mut Status, n: usize) -> Self {
-        let n = if wanted.is_null() { 0 } else { n };
-        let mut room = Room::new(n);
-        let start: *mut MPI_Status = room.start();
-        for i in 0..n {
-            // SAFETY: the room has n entries.
-            unsafe { start.add(i).write(native::EMPTY_STATUS) };
+    pub fn new(room: &'a mut Room<MPI_Status>, wanted: *mut Status, n: usize) -> Self {
+        let start = match wanted.is_null() {
+            true => native::STATUS_IGNORE as *mut MPI_Status,
+            false => room.fill(n, |_| native::EMPTY_STATUS),
+        };
+        Statuses {
+            wanted,
+            start,
+            room: PhantomData,
         }
-        Statuses { wanted, room }
     }
 
     /// What the native function gets.
     #[inline(always)]
     pub fn pointer(&mut self) -> *mut MPI_Status {
-        match self.wanted.is_null() {
-            true => native::STATUS_IGNORE as *mut MPI_Status,
-            false => self.room.start(),
-        }
+        self.start
     }
 
     /// Hands `n` statuses to the caller, with their errors if the call returned that these say
@@ -166,11 +172,10 @@ impl Statuses {
             return;
         }
         let failed = code != values::NATIVE_SUCCESS && error::class(code) == abi::ERR_IN_STATUS;
-        let start = self.room.start();
         for i in 0..n {
             // SAFETY: i < n, see this function's contract.
             unsafe {
-                let filled = &*start.add(i);
+                let filled = &*self.start.add(i);
                 self.wanted.add(i).write(match failed {
                     false => status::standard(filled),
                     true => status::standard_with_error(filled),
@@ -301,8 +306,8 @@ mod tests {
             let expected = words.clone();
             // SAFETY: as many words as said.
             unsafe {
-                let mut handles =
-                    Handles::<mpi_sys::MPI_Request>::read(words.as_mut_ptr(), words.len());
+                let mut room = Room::<mpi_sys::MPI_Request>::new();
+                let mut handles = Handles::read(&mut room, words.as_mut_ptr(), words.len());
                 let pointer = handles.pointer();
                 for (i, word) in expected.iter().enumerate() {
                     assert_eq!((*pointer.add(i)).word(), *word);

@@ -164,9 +164,10 @@ pub unsafe extern "C" fn wait_one(request: *mut usize, status: *mut Status) -> i
 /// [`contract::service::WaitAll`]
 pub unsafe extern "C" fn wait_all(count: i32, requests: *mut usize, statuses: *mut Status) -> i32 {
     let n = array::length(count);
+    let (mut natives_room, mut filled_room) = (array::Room::new(), array::Room::new());
     // SAFETY: n requests of the caller's.
-    let mut natives = unsafe { array::Handles::<MPI_Request>::read(requests, n) };
-    let mut filled = array::Statuses::new(statuses, n);
+    let mut natives = unsafe { array::Handles::read(&mut natives_room, requests, n) };
+    let mut filled = array::Statuses::new(&mut filled_room, statuses, n);
     let result = poll(|| {
         let mut flag = 0;
         // SAFETY: n requests and room for n statuses.
@@ -191,9 +192,9 @@ pub unsafe extern "C" fn wait_any(
     index: *mut i32,
     status: *mut Status,
 ) -> i32 {
+    let mut room = array::Room::new();
     // SAFETY: `count` requests of the caller's.
-    let mut natives =
-        unsafe { array::Handles::<MPI_Request>::read(requests, array::length(count)) };
+    let mut natives = unsafe { array::Handles::read(&mut room, requests, array::length(count)) };
     let result = poll(|| {
         let mut flag = 0;
         let mut filled = status::Out::new(status);
@@ -222,9 +223,10 @@ pub unsafe extern "C" fn wait_some(
     statuses: *mut Status,
 ) -> i32 {
     let n = array::length(count);
+    let (mut natives_room, mut filled_room) = (array::Room::new(), array::Room::new());
     // SAFETY: n requests of the caller's.
-    let mut natives = unsafe { array::Handles::<MPI_Request>::read(requests, n) };
-    let mut filled = array::Statuses::new(statuses, n);
+    let mut natives = unsafe { array::Handles::read(&mut natives_room, requests, n) };
+    let mut filled = array::Statuses::new(&mut filled_room, statuses, n);
     let result = poll(|| {
         let mut done: c_int = 0;
         // SAFETY: n requests, room for n indices and n statuses.

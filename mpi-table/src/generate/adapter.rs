@@ -225,7 +225,10 @@ impl<'a> Call<'a> {
                 "read"
             };
             let cast = mutable(param);
-            *before += &format!("let mut {native} = array::Handles::{make}({cast}, {length});\n");
+            *before += &format!(
+                "let mut {name}_room = array::Room::new();\n\
+                 let mut {native} = array::Handles::{make}(&mut {name}_room, {cast}, {length});\n"
+            );
             arguments.push(format!("{native}.pointer()"));
             match param.direction {
                 Direction::In => {}
@@ -260,7 +263,10 @@ impl<'a> Call<'a> {
         } = self;
         if let Some(length) = &param.array {
             let room = capacity(self.function, length);
-            *before += &format!("let mut {native} = array::Statuses::new({name}, {room});\n");
+            *before += &format!(
+                "let mut {name}_room = array::Room::new();\n\
+                 let mut {native} = array::Statuses::new(&mut {name}_room, {name}, {room});\n"
+            );
             arguments.push(format!("{native}.pointer()"));
             let filled = filled(self.function, length);
             *after += &format!("{native}.write_back({filled}, code);\n");

@@ -53,6 +53,9 @@ pub(super) struct Found {
     pub(super) here: bool,
     /// Some are done and wait to be collected.
     pub(super) done: bool,
+    /// Of some that are under way the counts need the status, whether the application wants it or
+    /// not.
+    pub(super) told_by_status: bool,
 }
 
 impl Found {
@@ -77,6 +80,16 @@ impl Found {
             Look::Ready
         }
     }
+
+    /// Where the lower half is to put the statuses: where the application wants them, in `own` if
+    /// it wants none but we do, else nowhere.
+    #[inline(always)]
+    pub(super) fn statuses(&self, wanted: *mut Status, own: *mut Status) -> *mut Status {
+        match wanted.is_null() && self.told_by_status {
+            true => own,
+            false => wanted,
+        }
+    }
 }
 
 /// Looks at the requests' states.
@@ -85,6 +98,7 @@ pub(super) fn look(requests: &[&'static Request]) -> Found {
         below: false,
         here: false,
         done: false,
+        told_by_status: false,
     };
     for request in requests {
         match request.body.state.get() {
@@ -108,11 +122,13 @@ pub(super) unsafe fn gather(requests: &[&'static Request], words: *mut usize) ->
         below: false,
         here: false,
         done: false,
+        told_by_status: false,
     };
     for (i, request) in requests.iter().enumerate() {
         let word = match request.body.state.get() {
             State::Active => {
                 found.below = true;
+                found.told_by_status |= request.is_told_by_status();
                 request.lower()
             }
             state => {
@@ -135,24 +151,48 @@ pub(super) fn answered(handle: &mut &'static Request, status: &Status) {
     request.collect(handle);
 }
 
-/// All requests are finished, by an answer `error` of the lower half for those that were there:
-/// gives up the handles and fills the statuses.
+/// What the lower half answered for several requests.
+pub(super) struct Answer {
+    /// One for each request, or null: then nobody wants them.
+    pub(super) statuses: *mut Status,
+    /// The requests' words as it left them.
+    pub(super) words: *const usize,
+    pub(super) error: i32,
+}
+
+impl Answer {
+    /// Whether it says that request `i` goes on while others failed.
+    #[cold]
+    unsafe fn leaves(&self, i: usize) -> bool {
+        // SAFETY: a word for each request, and a status unless there are none.
+        unsafe {
+            match self.statuses.as_ref() {
+                Some(_) => (*self.statuses.add(i)).error == ERR_PENDING,
+                None => *self.words.add(i) != Request::null().lower(),
+            }
+        }
+    }
+}
+
+/// All requests are finished, those that were in the lower half by its `answer`: gives up the
+/// handles and fills the statuses.
 ///
 /// # Safety
-/// There is a status for each request, written by the lower half for those that were there.
-pub(super) unsafe fn finish(
-    requests: &mut [&'static Request],
-    statuses: *mut Status,
-    error: i32,
-) -> i32 {
+/// The answer has an entry for each request, written by the lower half for those that were there.
+pub(super) unsafe fn finish(requests: &mut [&'static Request], answer: &Answer) -> i32 {
     let mut failed = false;
     for (i, handle) in requests.iter_mut().enumerate() {
-        // SAFETY: as the caller promises.
-        let status = unsafe { &mut *statuses.add(i) };
+        let mut unwanted = Status::EMPTY;
+        let status = match answer.statuses.is_null() {
+            true => &mut unwanted,
+            // SAFETY: as the caller promises.
+            false => unsafe { &mut *answer.statuses.add(i) },
+        };
         if handle.body.state.get() == State::Active {
-            match error {
+            match answer.error {
                 SUCCESS => status.error = SUCCESS,
-                ERR_IN_STATUS if status.error == ERR_PENDING => continue,
+                // SAFETY: as the caller promises.
+                ERR_IN_STATUS if unsafe { answer.leaves(i) } => continue,
                 ERR_IN_STATUS => {}
                 other => status.error = other,
             }
@@ -164,7 +204,7 @@ pub(super) unsafe fn finish(
             request.collect(handle);
         }
     }
-    match error {
+    match answer.error {
         SUCCESS if failed => ERR_IN_STATUS,
         other => other,
     }

@@ -283,6 +283,14 @@ impl Request {
         self.body.duplicate.set(Some((duplicate, word)));
     }
 
+    /// Whether [`Request::ended`] learns from the status whom it has to count, or whether to count
+    /// at all.
+    #[inline(always)]
+    pub(super) fn is_told_by_status(&self) -> bool {
+        let body = &self.body;
+        body.cancelling.get() || (body.kind.get().is_receive() && body.peer.get() == NOBODY)
+    }
+
     /// The operation ended in the lower half: bookkeeping that is due in any case.
     #[inline]
     pub(super) fn ended(&'static self, status: &Status) {

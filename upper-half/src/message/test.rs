@@ -89,11 +89,11 @@ pub unsafe fn testall(
     let (requests, flag) = unsafe { (batch::handles(requests, n), &mut *flag) };
     *flag = 0;
     batch::with_arrays(n, |words, own| {
-        let statuses = if statuses.is_null() { own } else { statuses };
         // SAFETY: the array is there until the end of this function.
         let claim = unsafe { Claim::new(requests) };
         // SAFETY: room for the words of all.
         let found = unsafe { batch::gather(requests, words) };
+        let statuses = found.statuses(statuses, own);
         let mut error = SUCCESS;
         if found.here || (found.below && phase() != Phase::Run) {
             drop(claim);
@@ -109,8 +109,13 @@ pub unsafe fn testall(
             }
         }
         *flag = 1;
-        // SAFETY: the statuses of active requests were written.
-        unsafe { batch::finish(requests, statuses, error) }
+        let answer = batch::Answer {
+            statuses,
+            words,
+            error,
+        };
+        // SAFETY: the entries of active requests were written.
+        unsafe { batch::finish(requests, &answer) }
     })
 }
 

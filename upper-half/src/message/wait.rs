@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // the same for all: see above
 
-use super::batch;
+use super::batch::{self, Answer};
 use super::park::{self, Look};
 use super::request::{self, State};
 use super::sweep::{self, Claim};
@@ -76,20 +76,26 @@ pub unsafe fn waitall(count: i32, requests: *mut &'static Request, statuses: *mu
         return ERR_COUNT;
     };
     batch::with_arrays(n, |words, own| {
-        let statuses = if statuses.is_null() { own } else { statuses };
-        // SAFETY: arrays of `n` entries.
-        unsafe { all(batch::handles(requests, n), words, statuses) }
+        // SAFETY: arrays of `n` entries, or null for the wanted statuses.
+        unsafe { all(batch::handles(requests, n), words, statuses, own) }
     })
 }
 
+/// Waits for all, with room for the words and for statuses that the application does not want.
 #[inline(always)]
-unsafe fn all(requests: &mut [&'static Request], words: *mut usize, statuses: *mut Status) -> i32 {
+unsafe fn all(
+    requests: &mut [&'static Request],
+    words: *mut usize,
+    wanted: *mut Status,
+    own: *mut Status,
+) -> i32 {
     loop {
         // SAFETY: the array is there until the end of this function.
         let claim = unsafe { Claim::new(requests) };
         // SAFETY: room for the words of all.
         let found = unsafe { batch::gather(requests, words) };
         if !found.here {
+            let statuses = found.statuses(wanted, own);
             let error = if found.below {
                 // SAFETY: words of active requests, and room for their statuses.
                 unsafe { service::wait_all(requests.len() as i32, words, statuses) }
@@ -97,8 +103,13 @@ unsafe fn all(requests: &mut [&'static Request], words: *mut usize, statuses: *m
                 SUCCESS
             };
             if error != INTERRUPTED {
-                // SAFETY: the statuses of active requests were written.
-                return unsafe { batch::finish(requests, statuses, error) };
+                let answer = Answer {
+                    statuses,
+                    words,
+                    error,
+                };
+                // SAFETY: the entries of active requests were written.
+                return unsafe { batch::finish(requests, &answer) };
             }
         }
         drop(claim);
