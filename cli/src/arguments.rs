@@ -64,6 +64,29 @@ impl From<launcher::Library> for Mpi {
     }
 }
 
+/// What to do where a file that the job had open is not what it was at the checkpoint. That it has
+/// grown is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ChangedFiles {
+    /// Restore nothing
+    Refuse,
+    /// Say so and go on with the file as it is
+    Warn,
+    /// Do not look
+    Ignore,
+}
+
+impl ChangedFiles {
+    /// As the lower half is told.
+    pub fn word(self) -> &'static str {
+        match self {
+            ChangedFiles::Refuse => "refuse",
+            ChangedFiles::Warn => "warn",
+            ChangedFiles::Ignore => "ignore",
+        }
+    }
+}
+
 /// Options of `launch`.
 #[derive(Args)]
 pub struct Launch {
@@ -101,6 +124,9 @@ pub struct Restart {
     /// MPI library to run over [default: the launcher's]
     #[arg(long)]
     pub mpi: Option<Mpi>,
+    /// Where a file that was open has another content than at the checkpoint (it may have grown)
+    #[arg(long, value_name = "WHAT", default_value = "refuse")]
+    pub changed_files: ChangedFiles,
 }
 
 /// Options of `checkpoint`.

@@ -41,7 +41,9 @@ pub fn run(options: &Restart) -> exit::Result<()> {
         .arg("--ckpt-dir")
         .arg(directory)
         .arg("--set")
-        .arg(set.name());
+        .arg(set.name())
+        .arg("--changed-files")
+        .arg(options.changed_files.word());
     if let Some(seconds) = options.interval {
         command.arg("--interval").arg(seconds.to_string());
     }

@@ -298,7 +298,7 @@ fn restore(options: Options) -> Result<()> {
     let path = options.rest.first().context("no file given")?.clone();
     // Twice: the number of the file that the state is read from may be one to be reserved.
     let (header, _) = read_header(&path)?;
-    loader::reserve_fds(&header.state)?;
+    let files = loader::open_files(&header.state, loader::ChangedFiles::Refuse)?;
     let (header, mut file) = read_header(&path)?;
     let bit = |perms: &str, c: char, flag| if perms.contains(c) { flag } else { 0 };
     for region in &header.regions {
@@ -325,7 +325,7 @@ fn restore(options: Options) -> Result<()> {
             libc::mprotect(region.start as *mut _, len, prot);
         }
     }
-    let restored = loader::restore(header.state)?;
+    let restored = loader::restore(header.state, files)?;
     if options.stops > 0 || options.dump.is_some() {
         loader::spawn_lower("agent", move || agent(options))?;
     }

@@ -221,23 +221,37 @@ pub enum RestoreError {
         /// Why not.
         source: std::io::Error,
     },
-    /// A file is shorter than at the checkpoint.
+    /// A file is not what it was at the checkpoint.
     #[error(
-        "{path} has {now} bytes but had {then} at the checkpoint; bring back the file as it was"
+        "{path} (file descriptor {fd}) {how}; bring the file back as it was, or go on with it as \
+         it is: `stasis restart --changed-files warn`"
     )]
-    FileShorter {
+    FileChanged {
+        /// Descriptor number.
+        fd: i32,
         /// Path.
         path: PathBuf,
-        /// Size recorded.
-        then: u64,
-        /// Size now.
-        now: u64,
+        /// What is different.
+        how: String,
     },
-    /// A descriptor number is taken by the lower half.
+    /// A lock that was held cannot be taken.
     #[error(
-        "file descriptor {fd} is in use by the lower half; this is a defect of Stasis \
-         (reserve_fds must come before MPI is initialised)"
+        "the lock on {path} (file descriptor {fd}) cannot be taken again: {source}; end the \
+         process that holds it"
     )]
+    Locked {
+        /// Descriptor number.
+        fd: i32,
+        /// Path.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The table of open files contradicts itself.
+    #[error("the image's list of open files makes no sense; restart from another checkpoint")]
+    Table,
+    /// A descriptor number is taken by what the launcher left there.
+    #[error("file descriptor {fd} is in use and could not be moved; raise `ulimit -n`")]
     DescriptorTaken {
         /// Its number.
         fd: i32,

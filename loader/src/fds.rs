@@ -4,7 +4,20 @@
 //! for it the lower half's do not exist (EBADF), so `closefrom` and the like do not cut the MPI
 //! library off.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Other processes may have the application's open files, too.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// The application has forked, or was executed with files that were open before.
+pub fn note_shared() {
+    SHARED.store(true, Ordering::Relaxed);
+}
+
+/// Whether it ever has.
+pub fn may_be_shared() -> bool {
+    SHARED.load(Ordering::Relaxed)
+}
 
 const LIMIT: usize = 1 << 20;
 static OWNED: [AtomicU64; LIMIT / 64] = [const { AtomicU64::new(0) }; LIMIT / 64];

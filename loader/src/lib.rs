@@ -5,7 +5,7 @@
 //! what the lower half still does by itself, it does on threads made with [`spawn_lower`].
 //! Such a thread can stop the application ([`stop_all`]), call into its MPI library on the initial
 //! thread ([`Stopped::run_on_main`]), [`capture`] the process's state, and let it go on. A fresh
-//! process brings it back with [`reserve_fds`], the mapping of the memory, [`restore`] and
+//! process brings it back with [`open_files`], the mapping of the memory, [`restore`] and
 //! [`Restored::go`].
 //!
 //! Known limits, each with what happens:
@@ -17,8 +17,8 @@
 //!   checkpoint cannot return after a restart.
 //! - Held priority-inheritance mutexes name kernel thread ids, which a restart changes.
 //! - Child processes are not saved; they run natively once they execute a program.
-//! - Pending signals are not saved. Pipes, sockets, deleted files, epoll and POSIX timers are
-//!   refused by [`capture`], by name.
+//! - Pending signals are not saved. POSIX timers, sockets, and what other processes have open too,
+//!   are refused by [`capture`], by name.
 
 mod arena;
 mod context;
@@ -33,6 +33,7 @@ mod hooks;
 mod lock;
 mod map;
 mod maps;
+mod pairs;
 mod program;
 mod raw;
 mod signals;
@@ -51,6 +52,6 @@ pub use program::{check_address_space, prepare, spawn_lower, Program};
 pub use signals::Action;
 pub use signals::STOP_SIGNAL;
 pub use state::{
-    capture, reserve_fds, restore, FileKind, FileState, ProcessState, Restored, ThreadState,
+    capture, open_files, restore, ChangedFiles, OpenedFiles, ProcessState, Restored, ThreadState,
 };
 pub use stop::{stop_all, stop_all_within, Stopped, DEFAULT_PATIENCE};

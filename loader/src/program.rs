@@ -115,10 +115,10 @@ pub fn prepare(
     let inherited = variable(OWNED)
         .map(|v| v.to_string_lossy().into_owned())
         .unwrap_or_default();
-    inherited
-        .split(',')
-        .filter_map(|fd| fd.parse().ok())
-        .for_each(fds::own);
+    for fd in inherited.split(',').filter_map(|fd| fd.parse().ok()) {
+        fds::own(fd);
+        fds::note_shared();
+    }
 
     let mapped = map::elf(&resolved.elf)?;
     let linker = map::elf(&interpreter)?;

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{bail, Context, Result};
+use loader::ChangedFiles;
 
 /// What this process is to do.
 pub enum Command {
@@ -34,6 +35,8 @@ pub struct Restart {
     pub set: Option<String>,
     /// As for `launch`.
     pub interval: Option<u64>,
+    /// What to do where a file is not what it was at the checkpoint.
+    pub changed_files: ChangedFiles,
 }
 
 /// Parses the words after the program's name.
@@ -44,6 +47,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     let mut ckpt_dir = None;
     let mut interval = None;
     let mut set = None;
+    let mut changed_files = ChangedFiles::default();
     let mut rest = Vec::new();
     while let Some(word) = words.next() {
         let mut value = || {
@@ -55,6 +59,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--ckpt-dir") => ckpt_dir = Some(PathBuf::from(value()?)),
             Some("--interval") => interval = Some(number(&value()?)?),
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
+            Some("--changed-files") => changed_files = changed(&value()?)?,
             Some("--") => {
                 rest = words.collect();
                 break;
@@ -78,6 +83,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             ckpt_dir,
             set,
             interval,
+            changed_files,
         })),
         _ => bail!("unknown command {}", verb.display()),
     }
@@ -87,4 +93,13 @@ fn number(word: &OsString) -> Result<u64> {
     word.to_str()
         .and_then(|w| w.parse().ok())
         .with_context(|| format!("{} is not a number of seconds", word.display()))
+}
+
+fn changed(word: &OsString) -> Result<ChangedFiles> {
+    Ok(match word.to_str() {
+        Some("refuse") => ChangedFiles::Refuse,
+        Some("warn") => ChangedFiles::Warn,
+        Some("ignore") => ChangedFiles::Ignore,
+        _ => bail!("{} is not refuse, warn or ignore", word.display()),
+    })
 }

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 use std::convert::Infallible;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use ::restart::Opened;
@@ -14,7 +13,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use ckpt_image::kind;
 use contract::{abi, gate};
 use coordinator::client::Client;
-use loader::ProcessState;
+use loader::{OpenedFiles, ProcessState};
 
 use crate::job::{self, JobState};
 use crate::mpi::world::{self, World};
@@ -30,6 +29,7 @@ const FINALISED: u32 = 2;
 struct Part {
     opened: Opened,
     process: ProcessState,
+    files: OpenedFiles,
     job: JobState,
 }
 
@@ -40,7 +40,7 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
     let dir = &options.ckpt_dir;
-    let part = part(dir, options.set.as_deref(), rank, size);
+    let part = part(&options, rank, size);
     let needs_mpi = part
         .as_ref()
         .map_or(size > 1, |part| part.job.mpi_state != NOT_INITIALISED);
@@ -51,10 +51,15 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     let Part {
         opened,
         process,
+        files,
         job,
     } = part?;
     opened.map()?;
-    let restored = loader::restore(process)?;
+    let restored = loader::restore(process, files)?;
+    if world.is_some() {
+        // Output files are cut back now, in all ranks: none may write to them before.
+        world::minimum(0)?;
+    }
     fill_gate(world.as_ref());
     launch::redirect(&own);
     job::set_command(job.command);
@@ -73,19 +78,24 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     })
 }
 
-/// Verifies the rank's image and keeps the numbers of its files from the fresh MPI library.
-fn part(dir: &Path, set: Option<&str>, rank: u32, size: u32) -> Result<Part> {
+/// Verifies the rank's image and opens its files, whose numbers the fresh MPI library must not take.
+fn part(options: &Restart, rank: u32, size: u32) -> Result<Part> {
+    let dir = &options.ckpt_dir;
     if rank == 0 {
         Client::check_free(dir)?;
     }
-    let set = ::restart::choose(dir, set, size)?;
+    let set = ::restart::choose(dir, options.set.as_deref(), size)?;
     let opened = ::restart::open(dir, Some(&set), rank, size)?;
     let process: ProcessState = section(&opened, kind::PROCESS)?;
     let job = section(&opened, kind::JOB)?;
-    loader::reserve_fds(&process)?;
+    let files = loader::open_files(&process, options.changed_files)?;
+    for warning in &files.warnings {
+        eprintln!("stasis: rank {rank}: {warning}");
+    }
     Ok(Part {
         opened,
         process,
+        files,
         job,
     })
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 pub use capture::capture;
-pub use files::{note_standard_files, reserve_fds};
+pub use files::{note_standard_files, open_files, ChangedFiles, Files, OpenedFiles};
 pub use restore::{restore, Restored};
 
 /// Everything about the process that is not in its memory.
@@ -42,7 +42,7 @@ pub struct ProcessState {
     /// File mode creation mask.
     pub umask: u32,
     /// Open files.
-    pub files: Vec<FileState>,
+    pub files: Files,
     /// Registrations made with `membarrier`.
     pub membarriers: u32,
     /// Where the parts that have fixed addresses were: gate, clocks, vDSO, vDSO slots.
@@ -70,44 +70,4 @@ pub struct ThreadState {
     pub by_request: bool,
     /// Its name.
     pub name: String,
-}
-
-/// One open file descriptor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileState {
-    /// Its number.
-    pub fd: i32,
-    /// Closed on exec.
-    pub cloexec: bool,
-    /// What it refers to.
-    pub kind: FileKind,
-}
-
-/// What a descriptor refers to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FileKind {
-    /// The standard file of this number that the launcher gave: the new job's takes its place.
-    Standard(i32),
-    /// The same open file (offset and all) as that descriptor.
-    Same(i32),
-    /// A regular file.
-    Regular {
-        /// Path.
-        path: PathBuf,
-        /// Flags of `open`.
-        flags: i32,
-        /// File offset.
-        offset: u64,
-        /// Size; what was written after the checkpoint is cut off.
-        size: u64,
-    },
-    /// A directory or a device: opened again by its path.
-    ByPath {
-        /// Path.
-        path: PathBuf,
-        /// Flags of `open`.
-        flags: i32,
-        /// File offset.
-        offset: u64,
-    },
 }

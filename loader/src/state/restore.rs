@@ -6,7 +6,7 @@
 //! Rust for good.
 #![allow(unsafe_code)]
 
-use super::{files, ProcessState, ThreadState};
+use super::{OpenedFiles, ProcessState, ThreadState};
 use crate::arena::{STACK_BOTTOM, STACK_TOP};
 use crate::context::Context;
 use crate::error::{LoadError, RestoreError};
@@ -166,7 +166,9 @@ fn make_thread(saved: &ThreadState) -> Result<(), RestoreError> {
 
 /// Makes everything but the memory, which must be mapped. To be called on the process's initial
 /// thread. Signals are held back in it from now on.
-pub fn restore(state: ProcessState) -> Result<Restored, RestoreError> {
+///
+/// Output files are cut back here: no rank may go on before all have done this.
+pub fn restore(state: ProcessState, files: OpenedFiles) -> Result<Restored, RestoreError> {
     check_cpu(&state)?;
     check_memory(&state)?;
     start_loader()?;
@@ -183,7 +185,7 @@ pub fn restore(state: ProcessState) -> Result<Restored, RestoreError> {
     thread::set_virtual_pid(state.pid);
     std::env::set_current_dir(&state.cwd)
         .map_err(|source| system(&format!("going to {}", state.cwd.display()))(source))?;
-    files::restore(&state.files)?;
+    files.settle(&state.files)?;
     // SAFETY: sets a number.
     unsafe { libc::umask(state.umask) };
     signals::start();

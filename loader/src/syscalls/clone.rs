@@ -12,7 +12,7 @@
 use super::{fail, Call, Handler, Outcome};
 use crate::context::{self, AltStack, Context};
 use crate::thread::{self, Birth, Thread, IN_DISPATCH};
-use crate::{arena, cpu, dispatch, raw, signals, stop};
+use crate::{arena, cpu, dispatch, fds, raw, signals, stop};
 use contract::ARENA_END;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
@@ -116,6 +116,7 @@ fn make(call: &mut Call, args: [usize; 6]) -> Outcome {
     if flags & CLONE_THREAD != 0 && flags & CLONE_VM != 0 && args[1] != 0 {
         return make_thread(call, args);
     }
+    fds::note_shared();
     if flags & CLONE_VM == 0 {
         return make_process(call, args);
     }

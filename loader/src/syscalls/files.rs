@@ -1,7 +1,7 @@
 //! Descriptors: those that calls return are the application's; only those may it close.
 
 use super::{fail, Call, Handler, Outcome};
-use crate::{fds, raw};
+use crate::{fds, pairs, raw};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_creat, new_fd),
@@ -29,6 +29,7 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_pipe2, pipe),
     (libc::SYS_socketpair, socketpair),
     (libc::SYS_recvmsg, recvmsg),
+    (libc::SYS_recvmmsg, recvmmsg),
     (libc::SYS_dup, dup),
     (libc::SYS_dup2, dup_onto),
     (libc::SYS_dup3, dup_onto),
@@ -84,18 +85,48 @@ fn socketpair(call: &mut Call) -> Outcome {
     let result = call.kernel(libc::SYS_socketpair, args);
     if result == 0 {
         note_pair(call, args[3]);
+        if call.in_rank() {
+            let [first, second] = call.read::<[i32; 2]>(args[3]);
+            pairs::note(inode(call, first), inode(call, second));
+        }
     }
     Outcome::Value(result)
 }
 
+fn inode(call: &Call, fd: i32) -> u64 {
+    let mut facts = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let at = facts.as_mut_ptr() as usize;
+    call.kernel(libc::SYS_fstat, [fd as usize, at, 0, 0, 0, 0]);
+    call.read::<libc::stat>(at).st_ino
+}
+
 /// Descriptors may arrive in a message.
 fn recvmsg(call: &mut Call) -> Outcome {
-    const CONTROL: usize = 4; // words into struct msghdr: the control data, then its length
-    const HEADER: usize = 16;
     let message = call.args()[1];
     let outcome = call.pass();
-    if !matches!(outcome, Outcome::Value(n) if n >= 0) || call.vforked() {
-        return outcome;
+    if matches!(outcome, Outcome::Value(n) if n >= 0) {
+        note_received(call, message);
+    }
+    outcome
+}
+
+fn recvmmsg(call: &mut Call) -> Outcome {
+    const MESSAGE: usize = 64; // struct mmsghdr
+    let messages = call.args()[1];
+    let outcome = call.pass();
+    if let Outcome::Value(count @ 1..) = outcome {
+        for i in 0..count as usize {
+            note_received(call, messages + i * MESSAGE);
+        }
+    }
+    outcome
+}
+
+fn note_received(call: &Call, message: usize) {
+    const CONTROL: usize = 4; // words into struct msghdr: the control data, then its length
+    const HEADER: usize = 16;
+    if call.vforked() {
+        return;
     }
     let [control, len] = call.read::<[usize; 2]>(message + CONTROL * 8);
     let mut at = 0;
@@ -108,11 +139,11 @@ fn recvmsg(call: &mut Call) -> Outcome {
         if level == libc::SOL_SOCKET && kind == libc::SCM_RIGHTS {
             for i in 0..(size - HEADER) / 4 {
                 fds::own(call.read(control + at + HEADER + i * 4));
+                fds::note_shared();
             }
         }
         at += (size + 7) & !7;
     }
-    outcome
 }
 
 /// Whether a descriptor is the lower half's, as far as this caller is concerned.

@@ -7,9 +7,10 @@ use super::{Case, Outcome};
 use crate::job::{self, Finished, Job};
 use crate::mpi::Mpi;
 use crate::{paths, signal, stasis};
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{chown, PermissionsExt};
+use std::io;
+use std::os::unix::fs::{chown, FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -273,7 +274,45 @@ fn commands() -> Vec<Case> {
             let finished = restart(dir, &copy_of_set(dir)?, 3)?;
             refused(&finished, IMAGE, &[&["2 ranks", "2 processes", "-n 2"]])
         }),
+        case("restart-with-changed-file", |dir| {
+            with_changed_file(dir, |file| file.write_all_at(&[0], 5000))
+        }),
+        case("restart-with-shorter-file", |dir| {
+            with_changed_file(dir, |file| file.set_len(8191))
+        }),
     ]
+}
+
+/// A restart is refused, and touches no file, while one that was open has another content; it says
+/// so and goes on if that is asked for.
+fn with_changed_file(dir: &Path, change: fn(&fs::File) -> io::Result<()>) -> Result<()> {
+    let (ckpt, name) = (dir.join("ck"), "table.1");
+    let mut job = start(
+        &example("files", "files/changed")?,
+        dir,
+        &ckpt,
+        Mpi::OpenMpi,
+    )?;
+    take_checkpoint(&mut job, dir, &ckpt)?;
+    change(&fs::OpenOptions::new().write(true).open(dir.join(name))?)?;
+    let steps = || [0, 1].map(|rank| fs::read(dir.join(format!("steps.{rank}"))).ok());
+    let written = steps();
+    let named: &[&[&str]] = &[&[name], &["at the checkpoint"], &["--changed-files warn"]];
+    refused(&restart(dir, &ckpt, RANKS)?, IMAGE, named)?;
+    ensure!(steps() == written, "a refused restart has changed files");
+    fs::write(dir.join("go"), "")?;
+    for (word, says) in [("warn", true), ("ignore", false)] {
+        let mut command = stasis::restart(Mpi::OpenMpi, RANKS, &ckpt, dir);
+        command.args(["--changed-files", word]);
+        let finished = job::run(command, dir, word, LIMIT)?;
+        let finished = finished.expect_success(word)?;
+        ensure!(
+            finished.stderr.contains(name) == says,
+            "with {word} it says\n{}",
+            finished.stderr
+        );
+    }
+    Ok(())
 }
 
 fn restart(dir: &Path, ckpt: &Path, ranks: usize) -> Result<Finished> {
@@ -482,10 +521,15 @@ fn make_set() -> Result<PathBuf> {
 
 /// A job of two ranks that stand at their cut.
 fn start_held(dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
-    let example = held_example()?;
+    let held = example("probes", "probes/peers.p10_pending_irecv")?;
+    start(&held, dir, ckpt, mpi)
+}
+
+/// An example, until all its ranks have announced that they can be cut.
+fn start(example: &Example, dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
     let mut command = stasis::launch(mpi, RANKS, ckpt, dir);
     command
-        .args(command_line(&example, Some(mpi))?)
+        .args(command_line(example, Some(mpi))?)
         .current_dir(dir)
         .env("STASIS_TEST_READY", dir.join("ready"))
         .env("STASIS_TEST_GO", dir.join("go"));
@@ -498,15 +542,10 @@ fn start_held(dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
     Ok(job)
 }
 
-fn held_example() -> Result<Example> {
-    let name = "probes/peers.p10_pending_irecv";
-    match collect(&paths::examples(), &["probes"])?
-        .into_iter()
-        .find(|example| example.name == name)
-    {
-        Some(example) => Ok(example),
-        None => bail!("there is no example {name}"),
-    }
+fn example(folder: &str, name: &str) -> Result<Example> {
+    let mut all = collect(&paths::examples(), &[folder])?.into_iter();
+    all.find(|example| example.name == name)
+        .with_context(|| format!("there is no example {name}"))
 }
 
 fn take_checkpoint(job: &mut Job, dir: &Path, ckpt: &Path) -> Result<()> {

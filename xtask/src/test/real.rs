@@ -20,7 +20,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-const FOLDERS: [&str; 6] = ["probes", "p2p", "coll", "comm", "run", "programs"];
+const FOLDERS: [&str; 7] = ["probes", "p2p", "coll", "comm", "run", "files", "programs"];
 
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
 const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);

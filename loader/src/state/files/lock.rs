@@ -1,0 +1,173 @@
+//! Locks on files: `flock`, and those of fcntl that belong to a process or to an open file.
+//!
+//! # Safety
+//! System calls on descriptors, with locals for memory.
+#![allow(unsafe_code)]
+
+use super::descriptor::{checked, Look};
+use crate::error::{CaptureError, RestoreError};
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// Whose lock it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Owner {
+    /// The open file's, of the whole file (flock).
+    Flock,
+    /// The open file's (F_OFD_SETLK).
+    OpenFile,
+    /// The process's (F_SETLK); gone when it closes any descriptor of the file.
+    Process,
+}
+
+/// One lock that is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    owner: Owner,
+    exclusive: bool,
+    start: i64,
+    /// 0: to the end, wherever that is.
+    len: i64,
+}
+
+/// The locks on a file.
+pub fn capture(look: &Look) -> Result<Vec<Lock>, CaptureError> {
+    let lines = look.info.lines().filter_map(|l| l.strip_prefix("lock:"));
+    let mut locks = Vec::new();
+    for line in lines {
+        match parse(line) {
+            Some(lock) => locks.push(lock),
+            None => {
+                let what = format!("{} with a lease ({})", look.link.display(), line.trim());
+                return look.refuse(what);
+            }
+        }
+    }
+    Ok(locks)
+}
+
+/// `1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 7 11`: the last two are the first and the last byte.
+fn parse(line: &str) -> Option<Lock> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, owner, _, access, _, _, start, end] = words[..] else {
+        return None;
+    };
+    let start: i64 = start.parse().ok()?;
+    let len = match end {
+        "EOF" => 0,
+        last => last.parse::<i64>().ok()? - start + 1,
+    };
+    let owner = match owner {
+        "FLOCK" => Owner::Flock,
+        "OFDLCK" => Owner::OpenFile,
+        "POSIX" => Owner::Process,
+        _ => return None,
+    };
+    Some(Lock {
+        owner,
+        exclusive: access == "WRITE",
+        start,
+        len,
+    })
+}
+
+impl Lock {
+    fn region(&self) -> libc::flock {
+        libc::flock {
+            l_type: if self.exclusive {
+                libc::F_WRLCK
+            } else {
+                libc::F_RDLCK
+            } as i16,
+            l_whence: libc::SEEK_SET as i16,
+            l_start: self.start,
+            l_len: self.len,
+            l_pid: 0,
+        }
+    }
+
+    fn set(&self, fd: i32, command: i32) -> io::Result<libc::flock> {
+        let mut region = self.region();
+        // SAFETY: a local.
+        checked(unsafe { libc::fcntl(fd, command, &raw mut region) })?;
+        Ok(region)
+    }
+
+    /// Takes the lock of an open file; looks whether that of a process is free.
+    pub fn take(&self, fd: i32) -> io::Result<()> {
+        match self.owner {
+            Owner::Flock => {
+                let wanted = if self.exclusive {
+                    libc::LOCK_EX
+                } else {
+                    libc::LOCK_SH
+                };
+                // SAFETY: numbers.
+                checked(unsafe { libc::flock(fd, wanted | libc::LOCK_NB) }).map(drop)
+            }
+            Owner::OpenFile => self.set(fd, libc::F_OFD_SETLK).map(drop),
+            Owner::Process => match self.set(fd, libc::F_GETLK)? {
+                free if i32::from(free.l_type) == libc::F_UNLCK => Ok(()),
+                held => Err(io::Error::other(format!("process {} holds it", held.l_pid))),
+            },
+        }
+    }
+
+    /// Takes the lock of a process. The last of all steps, since closing any descriptor of the file
+    /// would drop it.
+    pub fn take_for_process(&self, fd: i32, writable: bool) -> io::Result<()> {
+        // fdinfo shows it for each descriptor of the file; one of them can set it.
+        if self.owner != Owner::Process || self.exclusive && !writable {
+            return Ok(());
+        }
+        self.set(fd, libc::F_SETLK).map(drop)
+    }
+}
+
+/// That a lock of the application's descriptor `fd`, which is open as `opened`, is another's.
+pub fn not_taken(fd: i32, opened: i32) -> impl Fn(io::Error) -> RestoreError {
+    move |source| RestoreError::Locked {
+        fd,
+        path: std::fs::read_link(format!("/proc/self/fd/{opened}")).unwrap_or_default(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn locks_are_found_and_taken_again() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let lock = |owner, exclusive, start, len| Lock {
+            owner,
+            exclusive,
+            start,
+            len,
+        };
+        let wanted = [
+            lock(Owner::Flock, true, 0, 0),
+            lock(Owner::OpenFile, false, 100, 0),
+            lock(Owner::Process, true, 7, 5),
+        ];
+        let fd = file.as_file().as_raw_fd();
+        for lock in &wanted {
+            lock.take(fd).unwrap();
+            lock.take_for_process(fd, true).unwrap();
+        }
+        let found = capture(&Look::at(fd).unwrap()).unwrap();
+        assert_eq!(found.len(), wanted.len());
+        assert!(wanted.iter().all(|lock| found.contains(lock)), "{found:?}");
+        let other = file.reopen().unwrap();
+        for lock in &found[..] {
+            let taken = lock.take(other.as_raw_fd());
+            // The last is this very process's own.
+            assert_eq!(
+                taken.is_ok(),
+                lock.owner == Owner::Process || !lock.exclusive
+            );
+        }
+    }
+}

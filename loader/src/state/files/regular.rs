@@ -1,0 +1,161 @@
+//! Files with content. They stay where they are: an image notes how long one was and what was in
+//! it, and a restart cuts off what was written later.
+
+use super::descriptor::{kept_flags, open, seek, stat, writable, Look};
+use super::ChangedFiles;
+use crate::error::{CaptureError, RestoreError};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+
+/// A file up to this length is looked at as a whole.
+const WHOLE: u64 = 1 << 20;
+/// Of a longer one, so many pieces of so many bytes: the first, the last, and some in between.
+const PIECES: u64 = 16;
+const PIECE: u64 = 16 << 10;
+
+/// A file with a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Regular {
+    path: PathBuf,
+    offset: u64,
+    size: u64,
+    /// Of its content; none where the application may not read it.
+    checksum: Option<u32>,
+}
+
+/// Whether the path leads to this very file.
+pub fn is_named(look: &Look) -> bool {
+    let named = std::fs::metadata(&look.link);
+    named.is_ok_and(|facts| (facts.dev(), facts.ino()) == look.identity())
+}
+
+/// Notes the file.
+pub fn capture(look: &Look) -> Result<Regular, CaptureError> {
+    let size = look.facts.st_size as u64;
+    let checksum = match look.reader() {
+        Ok(file) => Some(
+            checksum(&file, size).map_err(|source| CaptureError::System {
+                what: look.link.display().to_string(),
+                source,
+            })?,
+        ),
+        Err(_) => None,
+    };
+    Ok(Regular {
+        path: look.link.clone(),
+        offset: look.offset(),
+        size,
+        checksum,
+    })
+}
+
+/// Of the first `size` bytes.
+fn checksum(file: &File, size: u64) -> io::Result<u32> {
+    let mut hasher = crc32fast::Hasher::new();
+    let mut piece = vec![0; PIECE as usize];
+    let whole = size <= WHOLE;
+    let count = if whole { size.div_ceil(PIECE) } else { PIECES };
+    for n in 0..count {
+        let start = match whole {
+            true => n * PIECE,
+            false => n * (size - PIECE) / (PIECES - 1),
+        };
+        let bytes = &mut piece[..(size - start).min(PIECE) as usize];
+        file.read_exact_at(bytes, start)?;
+        hasher.update(bytes);
+    }
+    Ok(hasher.finalize())
+}
+
+impl Regular {
+    /// Opens it again and looks whether it is what it was. Nothing is changed yet.
+    pub fn open(
+        &self,
+        fd: i32,
+        flags: i32,
+        changed: ChangedFiles,
+        warnings: &mut Vec<String>,
+    ) -> Result<OwnedFd, RestoreError> {
+        let failed = |source| RestoreError::File {
+            fd,
+            path: self.path.clone(),
+            source,
+        };
+        let opened = open(&self.path, kept_flags(flags)).map_err(failed)?;
+        if changed != ChangedFiles::Ignore {
+            if let Some(how) = self.difference(&opened).map_err(failed)? {
+                let error = RestoreError::FileChanged {
+                    fd,
+                    path: self.path.clone(),
+                    how,
+                };
+                match changed {
+                    ChangedFiles::Refuse => return Err(error),
+                    _ => warnings.push(error.to_string()),
+                }
+            }
+        }
+        seek(&opened, self.offset);
+        Ok(opened)
+    }
+
+    fn difference(&self, opened: &OwnedFd) -> io::Result<Option<String>> {
+        let (then, now) = (self.size, stat(opened.as_raw_fd())?.st_size as u64);
+        if now < then {
+            return Ok(Some(format!(
+                "has {now} bytes but had {then} at the checkpoint"
+            )));
+        }
+        let Some(checksum_then) = self.checksum else {
+            return Ok(None);
+        };
+        let same = checksum(&File::open(&self.path)?, then)? == checksum_then;
+        Ok((!same).then(|| {
+            format!("does not begin with the {then} bytes that were in it at the checkpoint")
+        }))
+    }
+
+    /// Cuts off what was written after the checkpoint.
+    pub fn cut(&self, fd: i32, flags: i32, opened: &OwnedFd) -> Result<(), RestoreError> {
+        let cut = || {
+            let longer = stat(opened.as_raw_fd())?.st_size as u64 > self.size;
+            if longer && writable(flags) {
+                File::from(opened.try_clone()?).set_len(self.size)?;
+            }
+            Ok(())
+        };
+        cut().map_err(|source| RestoreError::File {
+            fd,
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_byte_is_seen_and_growth_is_not() {
+        for size in [0, 1, PIECE - 1, PIECE, WHOLE, WHOLE + 1, 9 * WHOLE] {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&vec![7; size as usize], 0).unwrap();
+            let before = checksum(&file, size).unwrap();
+            file.write_all_at(b"more", size).unwrap();
+            assert_eq!(checksum(&file, size).unwrap(), before);
+            for at in [0, size.saturating_sub(1)]
+                .into_iter()
+                .filter(|at| *at < size)
+            {
+                file.write_all_at(&[8], at).unwrap();
+                assert_ne!(checksum(&file, size).unwrap(), before, "{at} of {size}");
+                file.write_all_at(&[7], at).unwrap();
+            }
+        }
+    }
+}

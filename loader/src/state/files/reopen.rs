@@ -1,0 +1,215 @@
+//! The two steps of bringing files back.
+
+use super::descriptor::{duplicate, fcntl, not_made, open, open_again, set_flags, writable};
+use super::{epoll, event, lock, standard};
+use super::{ChangedFiles, Files, Kind, OpenFile, Shared};
+use crate::error::RestoreError;
+use crate::fds;
+use crate::state::ProcessState;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// Where descriptors that the launcher left at saved numbers are moved to.
+const HIGH: i32 = 400;
+
+/// Open files of an image, made anew but not in their places.
+#[derive(Debug)]
+pub struct OpenedFiles {
+    /// In the order of `Files::open`; none for the launcher's.
+    open: Vec<Option<OwnedFd>>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Takes the numbers of the saved descriptors, so that nobody else gets them, and opens all files.
+/// To be called first of all in a process that is going to restore: before MPI is initialised. No
+/// file is changed. Numbers at which the launcher left something are freed by moving that, and the
+/// variable that names it with it.
+pub fn open_files(
+    state: &ProcessState,
+    changed: ChangedFiles,
+) -> Result<OpenedFiles, RestoreError> {
+    let files = &state.files;
+    reserve(files)?;
+    let shared = files.shared.iter().map(make);
+    let shared = shared.collect::<Result<Vec<_>, _>>()?;
+    let mut warnings = Vec::new();
+    let mut opened = Vec::new();
+    for (index, file) in files.open.iter().enumerate() {
+        let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
+        opened.push(match &file.kind {
+            Kind::Standard(_) => None,
+            _ => Some(open_one(fd, file, &shared, changed, &mut warnings)?),
+        });
+    }
+    Ok(OpenedFiles {
+        open: opened,
+        warnings,
+    })
+}
+
+/// A shared object made anew: what its ends, or the whole of it, can be reached by.
+type Made = [Option<OwnedFd>; 2];
+
+fn make(object: &Shared) -> Result<Made, RestoreError> {
+    Ok(match object {
+        Shared::Unnamed(file) => [Some(file.make()?), None],
+        Shared::Pipe(pipe) => pipe.make()?.map(Some),
+        Shared::Pair(pair) => pair.make()?,
+    })
+}
+
+fn open_one(
+    fd: i32,
+    file: &OpenFile,
+    shared: &[Made],
+    changed: ChangedFiles,
+    warnings: &mut Vec<String>,
+) -> Result<OwnedFd, RestoreError> {
+    let flags = file.flags;
+    let made = |object: usize, end: usize| {
+        let made = shared.get(object).and_then(|made| made.get(end)?.as_ref());
+        made.ok_or(RestoreError::Table)
+    };
+    let what = format!("opening file descriptor {fd} again");
+    let failed = || not_made(&what);
+    let opened = match &file.kind {
+        Kind::Standard(n) => duplicate(*n).map_err(failed())?,
+        Kind::Regular(regular) => regular.open(fd, flags, changed, warnings)?,
+        Kind::Place(place) => place.open(fd, flags, warnings)?,
+        Kind::Unnamed { object, offset } => {
+            let opened = open_again(made(*object, 0)?, flags).map_err(failed())?;
+            super::descriptor::seek(&opened, *offset);
+            opened
+        }
+        // Packets cannot be asked for when a pipe is opened, but are set below.
+        Kind::PipeEnd { object } => {
+            open_again(made(*object, 0)?, flags & !libc::O_DIRECT).map_err(failed())?
+        }
+        Kind::PairEnd { object, end } => {
+            let end = made(*object, *end)?;
+            duplicate(end.as_raw_fd()).map_err(failed())?
+        }
+        Kind::Event(event) => event.make()?,
+        Kind::Timer(timer) => timer.make()?,
+        Kind::Signals(mask) => event::make_signals(*mask)?,
+        Kind::Epoll(_) => epoll::make()?,
+        Kind::Inotify => event::make_inotify()?,
+    };
+    if !matches!(file.kind, Kind::Regular(_) | Kind::Place(_)) {
+        set_flags(&opened, flags).map_err(failed())?;
+    }
+    for held in &file.locks {
+        let taken = held.take(opened.as_raw_fd());
+        taken.map_err(lock::not_taken(fd, opened.as_raw_fd()))?;
+    }
+    Ok(opened)
+}
+
+/// Holds the numbers.
+fn reserve(files: &Files) -> Result<(), RestoreError> {
+    standard::occupy().map_err(not_made("opening /dev/null"))?;
+    let highest = files.descriptors.last().map_or(0, |last| last.fd);
+    standard::raise_limit(highest.max(HIGH) + 1);
+    let null = open(Path::new("/dev/null"), libc::O_RDONLY)
+        .and_then(|null| {
+            fcntl(
+                null.as_raw_fd(),
+                libc::F_DUPFD_CLOEXEC,
+                highest.max(HIGH) + 1,
+            )
+        })
+        .map_err(not_made("opening /dev/null"))?;
+    let numbers = files.descriptors.iter().map(|descriptor| descriptor.fd);
+    for fd in numbers.filter(|&fd| fd > 2) {
+        if fcntl(fd, libc::F_GETFD, 0).is_ok() {
+            let moved = fcntl(fd, libc::F_DUPFD, HIGH);
+            let moved = moved.map_err(|_| RestoreError::DescriptorTaken { fd })?;
+            tell_where(fd, moved);
+        }
+        standard::place_at(null, fd, true).map_err(not_made("reserving a descriptor number"))?;
+    }
+    standard::close(null);
+    Ok(())
+}
+
+/// Launchers name descriptors that they hand over in the environment (PMI_FD, HYDI_CONTROL_FD ...).
+fn tell_where(fd: i32, moved: i32) {
+    let number = fd.to_string();
+    for (name, value) in std::env::vars_os() {
+        let names_one = name.to_str().is_some_and(|name| name.ends_with("_FD"));
+        if names_one && value.to_str() == Some(&number) {
+            std::env::set_var(name, moved.to_string());
+        }
+    }
+}
+
+impl OpenedFiles {
+    /// Cuts output files back, puts everything in its place, and lets timers run.
+    pub(in crate::state) fn settle(self, files: &Files) -> Result<(), RestoreError> {
+        standard::note();
+        let given = standard::keep().map_err(not_made("keeping the standard files"))?;
+        for (file, opened) in files.open.iter().zip(&self.open) {
+            if let (Kind::Regular(regular), Some(opened)) = (&file.kind, opened) {
+                regular.cut(opened.as_raw_fd(), file.flags, opened)?;
+            }
+        }
+        for descriptor in &files.descriptors {
+            let what = format!("placing file descriptor {}", descriptor.fd);
+            let file = files.open.get(descriptor.open);
+            let from = match file.map(|file| &file.kind) {
+                Some(Kind::Standard(n)) => usize::try_from(*n).ok().and_then(|n| given.get(n)),
+                _ => self.open.get(descriptor.open).and_then(Option::as_ref),
+            };
+            let from = from.ok_or(RestoreError::Table)?.as_raw_fd();
+            standard::place_at(from, descriptor.fd, descriptor.cloexec).map_err(not_made(&what))?;
+            fds::own(descriptor.fd);
+        }
+        let kept = |fd: i32| {
+            files
+                .descriptors
+                .iter()
+                .any(|descriptor| descriptor.fd == fd)
+        };
+        for fd in (0..=2).filter(|fd| !kept(*fd)) {
+            standard::close(fd);
+        }
+        drop((self, given));
+        // Nothing is closed from here on: that would drop locks.
+        for (index, file) in files.open.iter().enumerate() {
+            if let Some(fd) = files.first_descriptor(index) {
+                set_going(fd, file, files)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What can only be done to a file in its place.
+fn set_going(fd: i32, file: &OpenFile, files: &Files) -> Result<(), RestoreError> {
+    match &file.kind {
+        Kind::Timer(timer) => timer.start(fd)?,
+        Kind::Epoll(watches) => epoll::watch(fd, watches, |fd| files.is_standard(fd))?,
+        _ => {}
+    }
+    for held in &file.locks {
+        held.take_for_process(fd, writable(file.flags))
+            .map_err(lock::not_taken(fd, fd))?;
+    }
+    Ok(())
+}
+
+impl Files {
+    fn first_descriptor(&self, open: usize) -> Option<i32> {
+        let mut descriptors = self.descriptors.iter();
+        descriptors.find(|d| d.open == open).map(|d| d.fd)
+    }
+
+    fn is_standard(&self, fd: i32) -> bool {
+        let mut descriptors = self.descriptors.iter();
+        descriptors
+            .find(|descriptor| descriptor.fd == fd)
+            .and_then(|descriptor| self.open.get(descriptor.open))
+            .is_some_and(|file| matches!(file.kind, Kind::Standard(_)))
+    }
+}
