@@ -6,7 +6,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 use crate::object::{Body, Comm, File, Group, Win};
-use crate::{object_table, slices, window};
+use crate::{object_table, slices};
 use contract::abi::*;
 use contract::{gate, HandleKind};
 use core::sync::atomic::Ordering;
@@ -386,7 +386,7 @@ pub unsafe fn win_get_group(win: &'static Win, out: *mut &'static Group) -> i32 
         return ERR_WIN;
     }
     // SAFETY: passed on.
-    unsafe { give_shared(window::members(win), out) }
+    unsafe { give_shared(Ok(win.body.members().clone()), out) }
 }
 
 /// MPI_File_get_group.

@@ -1,5 +1,5 @@
 //! What a restart makes anew in the fresh lower half, from the descriptors: words of predefined
-//! objects, datatypes, operations, communicators, and then what messages need.
+//! objects, datatypes, operations, communicators, windows, and then what messages need.
 //!
 //! Every rank makes its communicators in the order of their ids. Two ranks that are both members of
 //! two communicators make them in the same order, so the smallest that is not yet made can always
@@ -14,7 +14,7 @@ use crate::comm_create::{below_tag, check, from_group};
 use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm, INITIALISED};
 use crate::object::{Body, Comm, CommBody, Datatype, DatatypeBody, OpBody};
 use crate::topology::{DistGraph, Topology};
-use crate::{comm_free, datatype, error, lower, message, op, wtime};
+use crate::{comm_free, datatype, error, lower, message, op, window, wtime};
 use contract::abi::*;
 use contract::gate;
 use core::sync::atomic::Ordering;
@@ -52,7 +52,8 @@ unsafe fn run() -> Result<(), Failure> {
         sync_comm().set_lower(sync);
         datatypes()?;
         operations()?;
-        communicators()
+        communicators()?;
+        window::create::rebuild()
     }
 }
 

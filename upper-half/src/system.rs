@@ -6,18 +6,28 @@
 #![allow(unsafe_code)]
 
 use core::arch::asm;
+use core::ffi::CStr;
 
 const SYS_WRITE: usize = 1;
+const SYS_OPEN: usize = 2;
+const SYS_CLOSE: usize = 3;
 const SYS_MMAP: usize = 9;
 const SYS_MUNMAP: usize = 11;
 const SYS_MINCORE: usize = 27;
+const SYS_GETPID: usize = 39;
+const SYS_FTRUNCATE: usize = 77;
+const SYS_UNLINK: usize = 87;
 const SYS_ARCH_PRCTL: usize = 158;
 const SYS_EXIT_GROUP: usize = 231;
 
 const PROT_READ_WRITE: usize = 3;
+const MAP_SHARED: usize = 1;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 const MAP_NORESERVE: usize = 0x4000;
 const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+const O_RDWR_CLOEXEC_NOFOLLOW: usize = 0x2 | 0x8_0000 | 0x2_0000;
+const O_CREAT_EXCL: usize = 0x40 | 0x80;
+const OWNER_ONLY: usize = 0o600;
 const ARCH_SET_GS: usize = 0x1001;
 
 /// A raw system call.
@@ -62,6 +72,37 @@ pub fn map(bytes: usize) -> Option<*mut u8> {
         )
     };
     (address > 0).then_some(address as *mut u8)
+}
+
+/// Memory of the file `path`, shared with whoever maps it; `create` makes the file, which must not
+/// exist yet, and gives it `bytes`.
+pub fn map_shared(path: &CStr, bytes: usize, create: bool) -> Option<*mut u8> {
+    let extra = if create { O_CREAT_EXCL } else { 0 };
+    let flags = O_RDWR_CLOEXEC_NOFOLLOW | extra;
+    // SAFETY: a path with its NUL, and a new mapping of a descriptor of our own at an address that
+    // the kernel chooses.
+    unsafe {
+        let path = path.as_ptr() as usize;
+        let fd = syscall(SYS_OPEN, [path, flags, OWNER_ONLY, 0, 0, 0]);
+        let fd = usize::try_from(fd).ok()?;
+        let sized = !create || syscall(SYS_FTRUNCATE, [fd, bytes, 0, 0, 0, 0]) == 0;
+        let protection = PROT_READ_WRITE;
+        let address = syscall(SYS_MMAP, [0, bytes, protection, MAP_SHARED, fd, 0]);
+        syscall(SYS_CLOSE, [fd, 0, 0, 0, 0, 0]);
+        (sized && address > 0).then_some(address as *mut u8)
+    }
+}
+
+/// Removes the name of a file.
+pub fn unlink(path: &CStr) {
+    // SAFETY: a path with its NUL. Whether it was there does not matter.
+    unsafe { syscall(SYS_UNLINK, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// The process id, as the application knows it.
+pub fn process_id() -> i32 {
+    // SAFETY: a system call without arguments.
+    unsafe { syscall(SYS_GETPID, [0; 6]) as i32 }
 }
 
 /// Zeroed memory at an address where nothing is mapped yet.

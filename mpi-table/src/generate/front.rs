@@ -203,13 +203,14 @@ fn clocked(function: &Function) -> Option<&str> {
         .iter()
         .find(|param| param.kind == Kind::Comm && param.direction == Direction::In)?;
     let makes_object = || {
-        function.params.iter().any(|param| {
-            matches!(param.kind, Kind::Win | Kind::File) && param.direction == Direction::Out
-        })
+        function
+            .params
+            .iter()
+            .any(|param| param.kind == Kind::File && param.direction == Direction::Out)
     };
     let counts = match function.class {
         Class::Collective | Class::CollectiveNonblocking | Class::ObjectCollective => true,
-        Class::Window | Class::File => makes_object(),
+        Class::File => makes_object(),
         _ => false,
     };
     counts.then_some(comm.name.as_str())

@@ -39,6 +39,11 @@ impl WaitSet {
         }
     }
 
+    /// Any rank may help.
+    pub(super) fn add_all(&mut self) {
+        self.any = true;
+    }
+
     /// The ranks, as far as they are named.
     pub(super) fn ranks(&self) -> &[u32] {
         self.ranks.get(..self.len).unwrap_or_default()

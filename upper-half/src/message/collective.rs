@@ -106,9 +106,8 @@ pub fn collective_request(
 }
 
 /// Makes the request of an operation on a window or a file, started in the lower half under `word`.
-/// While it is under way no checkpoint is taken.
-pub fn latched_request(word: usize, scratch: Scratch) -> Result<&'static Request, i32> {
-    make(Kind::Latched, word, scratch)
+pub fn access_request(word: usize, scratch: Scratch) -> Result<&'static Request, i32> {
+    make(Kind::Access, word, scratch)
 }
 
 fn make(kind: Kind, word: usize, scratch: Scratch) -> Result<&'static Request, i32> {

@@ -9,8 +9,8 @@
 //! still inside a blocking send comes here once its receiver has pulled the message, and meanwhile
 //! the exchange waits for it, pulling. Receives that match nothing stay posted: nothing can arrive.
 //!
-//! At the end a barrier keeps every rank looking until all are through, since a library may need
-//! this rank's help to move another's data.
+//! Then what was put into or got from windows is completed. At the end a barrier keeps every rank
+//! looking until all are through, since a library may need this rank's help to move another's data.
 //!
 //! # Safety
 //! Runs on one thread while all others are parked outside of MPI. Buffers of operations that may be
@@ -21,7 +21,7 @@ use super::request::{self, Kind, State};
 use super::sweep::{self, phase};
 use super::{counts, matched, words};
 use crate::lower::{self, service};
-use crate::wtime;
+use crate::{window, wtime};
 use contract::abi::{Status, ERR_OTHER, SUCCESS};
 use contract::{gate, Phase};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -68,6 +68,7 @@ unsafe fn run() -> Result<(), i32> {
         while !(step()? && all_received(&expected) && !anything_left()) {
             service::yield_now();
         }
+        window::create::flush()?;
         barrier()
     }
 }

@@ -35,12 +35,12 @@ mod wait;
 mod words;
 
 pub use buffer::{buffer_attach, buffer_detach};
-pub use collective::{
-    collective_begin, collective_end, collective_request, latched_request, Token,
-};
+pub use collective::{access_request, collective_begin, collective_end, collective_request, Token};
+
 pub use drain::drain;
 pub use grequest::{grequest_complete, grequest_start};
 pub use matched::{improbe, imrecv, mprobe, mrecv, MessageBody};
+pub(crate) use park::wait_until;
 pub use persistent::{recv_init, start, startall};
 pub use probe::{iprobe, probe};
 pub(crate) use rebuild::rebuild;
@@ -70,16 +70,8 @@ pub(crate) fn collectives_pending() -> bool {
 
 /// Why no checkpoint may be taken now, if that is so.
 pub(crate) fn refusal() -> Option<&'static str> {
-    if drain::has_failed() {
-        return Some(
-            "an earlier checkpoint of this job was given up while its messages were being drained; \
-             restart the job from its last good checkpoint to take new ones",
-        );
-    }
-    request::pending()
-        .any(|request| request.body.kind.get() == request::Kind::Latched)
-        .then_some(
-            "a non-blocking operation on a file or a window is under way; \
-             ask again when it is complete",
-        )
+    drain::has_failed().then_some(
+        "an earlier checkpoint of this job was given up while its messages were being drained; \
+         restart the job from its last good checkpoint to take new ones",
+    )
 }

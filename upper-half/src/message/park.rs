@@ -74,6 +74,16 @@ pub(super) unsafe fn until(
     unsafe { moving() };
 }
 
+/// Waits until `there`, which looks for what any other rank may bring about.
+///
+/// # Safety
+/// As for [`until`].
+pub(crate) unsafe fn wait_until(mut there: impl FnMut() -> bool) {
+    let look = || if there() { Look::Ready } else { Look::Here };
+    // SAFETY: passed on to the caller.
+    unsafe { until(look, WaitSet::add_all) };
+}
+
 /// Tells the agent if the activity changed, or if counts may have since they were `told`: on them
 /// it depends whether the coordinator sees a message under way.
 unsafe fn tell(changed: bool, told: &mut u64) {

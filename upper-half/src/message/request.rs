@@ -34,8 +34,8 @@ pub(super) enum Kind {
     Matched,
     /// A non-blocking collective operation.
     Collective,
-    /// An operation on a window or a file: no checkpoint is taken while it is under way.
-    Latched,
+    /// An operation on a window or a file: finished at the cut, like a send.
+    Access,
     /// MPI_Grequest_start; nothing lies below.
     Generalized,
     /// MPI_Send_init and its modes.
@@ -313,7 +313,7 @@ impl Request {
                     counts::unsent(body.peer.get());
                 }
             }
-            Kind::Collective | Kind::Latched => {
+            Kind::Collective | Kind::Access => {
                 drop(body.scratch.take());
                 if let Some((duplicate, word)) = body.duplicate.take() {
                     duplicate.set_lower(word);
@@ -377,7 +377,7 @@ impl Request {
     pub(super) fn recycle(&'static self) {
         let body = &self.body;
         match body.kind.get() {
-            Kind::Send | Kind::Collective | Kind::Latched | Kind::Matched => {}
+            Kind::Send | Kind::Collective | Kind::Access | Kind::Matched => {}
             Kind::Generalized => grequest::free(self),
             Kind::Receive | Kind::PersistentSend | Kind::PersistentReceive => {
                 let args = body.args.get();

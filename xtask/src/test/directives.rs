@@ -107,9 +107,9 @@ pub struct Example {
 }
 
 /// All examples in the given folders, in order of name.
-pub fn collect(examples: &Path, folders: &[&str]) -> Result<Vec<Example>> {
+pub fn collect(examples: &Path, folders: &[impl AsRef<str>]) -> Result<Vec<Example>> {
     let mut found = Vec::new();
-    for folder in folders {
+    for folder in folders.iter().map(AsRef::as_ref) {
         let mut files: Vec<PathBuf> = fs::read_dir(examples.join(folder))?
             .map(|entry| Ok(entry?.path()))
             .collect::<Result<_>>()?;

@@ -20,7 +20,8 @@ use std::process::{Command, ExitStatus};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-const FOLDERS: [&str; 7] = ["probes", "p2p", "coll", "comm", "run", "files", "programs"];
+/// Folders of examples that are not for this: other tests, the benchmark and the demo use them.
+const ELSEWHERE: &[&str] = &["bench", "lammps", "loader", "tools"];
 
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
 const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);
@@ -28,7 +29,7 @@ const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);
 /// The cases of all examples: a spread of the combinations, or all of them.
 pub fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for example in collect(&paths::examples(), &FOLDERS)? {
+    for example in collect(&paths::examples(), &folders()?)? {
         let example = Arc::new(example);
         for plan in plans(&example, full) {
             let example = example.clone();
@@ -41,6 +42,20 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
         }
     }
     Ok(cases)
+}
+
+/// The other folders of examples, by name.
+fn folders() -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(paths::examples())? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() && !ELSEWHERE.contains(&name.as_str()) {
+            found.push(name);
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// One combination.

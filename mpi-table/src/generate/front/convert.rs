@@ -158,14 +158,14 @@ impl Body {
                 self.args.push(format!("{name}_.lower()"));
             }
             (Kind::Request, None, Direction::Out) => self.request_word(function, name),
-            (Kind::Win | Kind::File, None, Direction::Out) if function.via == Via::Latch => {
+            (Kind::File, None, Direction::Out) if function.via == Via::Latch => {
                 self.words.push(format!("let mut {name}_word = 0usize;"));
                 self.args.push(format!("&raw mut {name}_word"));
                 self.success.push(format!(
                     "*{name} = abi::{decode}_out(upper_half::latch_created_{decode}({name}_word));"
                 ));
             }
-            (Kind::Win | Kind::File, None, Direction::InOut) if function.via == Via::Latch => {
+            (Kind::File, None, Direction::InOut) if function.via == Via::Latch => {
                 self.decode
                     .push(format!("let {name}_ = abi::{decode}(*{name});"));
                 self.words
@@ -187,8 +187,10 @@ impl Body {
     fn request_word(&mut self, function: &Function, name: &str) {
         self.words.push(format!("let mut {name}_word = 0usize;"));
         self.args.push(format!("&raw mut {name}_word"));
-        let make = match function.via {
-            Via::Latch => format!("upper_half::latched_request({name}_word, None)"),
+        let make = match function.class {
+            Class::Window | Class::File => {
+                format!("upper_half::access_request({name}_word, None)")
+            }
             _ if boxed_arrays(function).next().is_some() => {
                 format!("upper_half::collective_request(clock, {name}_word, Some(words))")
             }

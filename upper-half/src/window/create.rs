@@ -1,0 +1,349 @@
+//! Windows are made, freed, flushed at the cut, and made again by a restart.
+//!
+//! Making one is two collective operations: a duplicate of the application's communicator, and in
+//! its clock the rest. The object appears inside the second, so that at a cut all members have it or
+//! none. Hints are not passed on: one of them (`no_locks`) would forbid what every window does here.
+//!
+//! # Safety
+//! As for `window`.
+#![allow(unsafe_code)]
+#![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
+
+use super::shared::Segments;
+use super::WinBody;
+use crate::comm_create::{check, construct};
+use crate::environment::{alloc_mem, free_mem};
+use crate::message::{collective_begin, collective_end};
+use crate::object::{Body, Comm, Info, Win};
+use crate::{attribute, comm_free, lower};
+use contract::abi::*;
+use core::ffi::c_void;
+use core::sync::atomic::Ordering;
+
+/// To whom a window's memory belongs.
+pub(super) enum Memory {
+    /// The application, which keeps it.
+    Application,
+    /// The window: from MPI_Alloc_mem.
+    Allocated,
+    /// All members: from MPI_Win_allocate_shared.
+    Shared(Segments),
+}
+
+/// What a constructor is given.
+struct Wanted {
+    flavor: i32,
+    base: usize,
+    bytes: isize,
+    unit: i32,
+}
+
+/// MPI_Win_create.
+pub unsafe fn win_create(
+    base: *mut c_void,
+    size: isize,
+    disp_unit: i32,
+    info: &'static Info,
+    comm: &'static Comm,
+    win: *mut &'static Win,
+) -> i32 {
+    let wanted = Wanted {
+        flavor: WIN_FLAVOR_CREATE,
+        base: base as usize,
+        bytes: size,
+        unit: disp_unit,
+    };
+    // SAFETY: passed on.
+    unsafe { give(create(wanted, info, comm, |_| Ok(Memory::Application)), win) }
+}
+
+/// MPI_Win_allocate.
+pub unsafe fn win_allocate(
+    size: isize,
+    disp_unit: i32,
+    info: &'static Info,
+    comm: &'static Comm,
+    baseptr: *mut c_void,
+    win: *mut &'static Win,
+) -> i32 {
+    let mut base = 0;
+    // SAFETY: passed on; `baseptr` is a `void **`.
+    unsafe {
+        let code = alloc_mem(size, info, (&raw mut base).cast());
+        if code != SUCCESS {
+            return code;
+        }
+        let wanted = Wanted {
+            flavor: WIN_FLAVOR_ALLOCATE,
+            base,
+            bytes: size,
+            unit: disp_unit,
+        };
+        let made = create(wanted, info, comm, |_| Ok(Memory::Allocated));
+        match made {
+            Ok(_) => baseptr.cast::<usize>().write(base),
+            Err(_) => _ = free_mem(base as *const c_void),
+        }
+        give(made, win)
+    }
+}
+
+/// MPI_Win_allocate_shared.
+pub unsafe fn win_allocate_shared(
+    size: isize,
+    disp_unit: i32,
+    info: &'static Info,
+    comm: &'static Comm,
+    baseptr: *mut c_void,
+    win: *mut &'static Win,
+) -> i32 {
+    let wanted = Wanted {
+        flavor: WIN_FLAVOR_SHARED,
+        base: 0,
+        bytes: size,
+        unit: disp_unit,
+    };
+    // SAFETY: passed on; `baseptr` is a `void **`.
+    unsafe {
+        let made = create(wanted, info, comm, |comm| {
+            Segments::make(comm, size, disp_unit).map(Memory::Shared)
+        });
+        if let Ok(made) = &made {
+            baseptr.cast::<usize>().write(made.body.base);
+        }
+        give(made, win)
+    }
+}
+
+/// MPI_Win_create_dynamic. Displacements are addresses.
+pub unsafe fn win_create_dynamic(
+    info: &'static Info,
+    comm: &'static Comm,
+    win: *mut &'static Win,
+) -> i32 {
+    let wanted = Wanted {
+        flavor: WIN_FLAVOR_DYNAMIC,
+        base: 0,
+        bytes: 0,
+        unit: 1,
+    };
+    // SAFETY: passed on.
+    unsafe { give(create(wanted, info, comm, |_| Ok(Memory::Application)), win) }
+}
+
+unsafe fn give(made: Result<&'static Win, i32>, out: *mut &'static Win) -> i32 {
+    match made {
+        Ok(made) => {
+            // SAFETY: MPI's contract for an out parameter.
+            unsafe { *out = made };
+            SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// Makes a window; `memory` runs inside the collective operation.
+unsafe fn create(
+    wanted: Wanted,
+    info: &'static Info,
+    comm: &'static Comm,
+    memory: impl FnOnce(&'static Comm) -> Result<Memory, i32>,
+) -> Result<&'static Win, i32> {
+    if comm.body.size == 0 || comm.body.inter {
+        return Err(ERR_COMM);
+    }
+    if wanted.bytes < 0 {
+        return Err(ERR_SIZE);
+    }
+    if wanted.unit <= 0 {
+        return Err(ERR_DISP);
+    }
+    let entries = info.body.entries();
+    // SAFETY: see the module's head.
+    unsafe {
+        let duplicate = |word| lower::MPI_Comm_dup(comm.lower(), word);
+        let own = construct(comm, "window", false, duplicate, |_| Ok(None))?;
+        let token = collective_begin(own);
+        let made = memory(own).and_then(|memory| {
+            let base = match &memory {
+                Memory::Shared(segments) => segments.of(own.body.rank).start,
+                Memory::Application | Memory::Allocated => wanted.base,
+            };
+            let place = (base, wanted.bytes);
+            let body = WinBody::new(own, wanted.flavor, memory, place, wanted.unit, entries);
+            let made = Win::make(Win::null().lower(), body)?;
+            make_below(made).map(|()| made)
+        });
+        collective_end(token);
+        made
+    }
+}
+
+/// Makes the windows below, and the epoch on them that never ends.
+///
+/// # Safety
+/// Crosses; all members do the same.
+unsafe fn make_below(win: &'static Win) -> Result<(), i32> {
+    let body = &win.body;
+    let (comm, no_hints) = (body.comm.lower(), Info::null().lower());
+    let (mut data, mut locks) = (Win::null().lower(), Win::null().lower());
+    // SAFETY: memory that lives as long as the window.
+    unsafe {
+        check(match body.flavor {
+            WIN_FLAVOR_DYNAMIC => lower::MPI_Win_create_dynamic(no_hints, comm, &raw mut data),
+            _ => {
+                let base = body.base as *mut c_void;
+                let (bytes, unit) = (body.bytes, body.unit);
+                lower::MPI_Win_create(base, bytes, unit, no_hints, comm, &raw mut data)
+            }
+        })?;
+        check(lower::MPI_Win_lock_all(0, data))?;
+        let (words, bytes, unit) = body.locks.place();
+        check(lower::MPI_Win_create(
+            words,
+            bytes,
+            unit,
+            no_hints,
+            comm,
+            &raw mut locks,
+        ))?;
+        check(lower::MPI_Win_lock_all(0, locks))?;
+        for &(base, bytes) in body.attached.lock().iter() {
+            check(lower::MPI_Win_attach(data, base as *mut c_void, bytes))?;
+        }
+    }
+    win.set_lower(data);
+    body.locks_below.store(locks, Ordering::Relaxed);
+    Ok(())
+}
+
+/// MPI_Win_free.
+pub unsafe fn win_free(win: *mut &'static Win) -> i32 {
+    // SAFETY: MPI's contract for an inout parameter.
+    let given = unsafe { *win };
+    if given.is_null() {
+        return ERR_WIN;
+    }
+    let code = attribute::delete(&given.body.attributes, given.handle());
+    if code != SUCCESS {
+        return code;
+    }
+    let comm = given.body.comm;
+    // SAFETY: see the module's head; the application gives the window up on all ranks.
+    unsafe {
+        let token = collective_begin(comm);
+        let result = free_below(given);
+        collective_end(token);
+        if let Err(code) = result {
+            return code;
+        }
+        match &given.body.memory {
+            Memory::Application => {}
+            Memory::Allocated => _ = free_mem(given.body.base as *const c_void),
+            Memory::Shared(segments) => segments.unmap(),
+        }
+        given.release();
+        comm_free::farewell(comm);
+        *win = Win::null();
+    }
+    SUCCESS
+}
+
+unsafe fn free_below(win: &'static Win) -> Result<(), i32> {
+    let (mut data, mut locks) = (win.lower(), win.body.locks_below.load(Ordering::Relaxed));
+    // SAFETY: live windows; their epochs are ours.
+    unsafe {
+        check(lower::MPI_Win_flush_all(data))?;
+        check(lower::MPI_Barrier(win.body.comm.lower()))?;
+        check(lower::MPI_Win_unlock_all(data))?;
+        check(lower::MPI_Win_unlock_all(locks))?;
+        check(lower::MPI_Win_free(&raw mut data))?;
+        check(lower::MPI_Win_free(&raw mut locks))
+    }
+}
+
+/// MPI_Win_attach.
+pub unsafe fn win_attach(win: &'static Win, base: *mut c_void, size: isize) -> i32 {
+    if win.body.flavor != WIN_FLAVOR_DYNAMIC {
+        return ERR_RMA_FLAVOR;
+    }
+    // SAFETY: the application's memory.
+    let code = unsafe { lower::MPI_Win_attach(win.lower(), base, size) };
+    if code == SUCCESS {
+        win.body.attached.lock().push((base as usize, size));
+    }
+    code
+}
+
+/// MPI_Win_detach.
+pub unsafe fn win_detach(win: &'static Win, base: *const c_void) -> i32 {
+    if win.body.flavor != WIN_FLAVOR_DYNAMIC {
+        return ERR_RMA_FLAVOR;
+    }
+    // SAFETY: the application's memory.
+    let code = unsafe { lower::MPI_Win_detach(win.lower(), base) };
+    if code == SUCCESS {
+        let mut attached = win.body.attached.lock();
+        if let Some(place) = attached.iter().position(|(at, _)| *at == base as usize) {
+            attached.swap_remove(place);
+        }
+    }
+    code
+}
+
+/// MPI_Win_shared_query.
+pub unsafe fn win_shared_query(
+    win: &'static Win,
+    rank: i32,
+    size: *mut isize,
+    disp_unit: *mut i32,
+    baseptr: *mut c_void,
+) -> i32 {
+    let Memory::Shared(segments) = &win.body.memory else {
+        return ERR_RMA_FLAVOR;
+    };
+    let segment = match rank {
+        PROC_NULL => segments.first_used(),
+        rank if (0..win.body.comm.body.size).contains(&rank) => segments.of(rank),
+        _ => return ERR_RANK,
+    };
+    // SAFETY: MPI's contract for out parameters; `baseptr` is a `void **`.
+    unsafe {
+        *size = segment.bytes;
+        *disp_unit = segment.unit;
+        baseptr.cast::<usize>().write(segment.start);
+    }
+    SUCCESS
+}
+
+/// Completes, here and at their targets, all operations of this rank: part of the drain.
+///
+/// # Safety
+/// Crosses; all ranks are in the drain, or in calls that help others along.
+pub(crate) unsafe fn flush() -> Result<(), i32> {
+    for win in WinBody::table().dynamic() {
+        // SAFETY: a live window in an epoch.
+        check(unsafe { lower::MPI_Win_flush_all(win.lower()) })?;
+    }
+    Ok(())
+}
+
+/// Makes every window below anew, in the order of their communicators' ids, as those themselves are.
+///
+/// # Safety
+/// Crosses; every rank does the same, after its communicators.
+pub(crate) unsafe fn rebuild() -> Result<(), (i32, String)> {
+    let mut all: Vec<_> = WinBody::table().dynamic().collect();
+    all.sort_unstable_by_key(|win| win.body.comm.body.id);
+    for win in all {
+        // SAFETY: passed on.
+        unsafe { make_below(win) }.map_err(|code| {
+            let (bytes, size) = (win.body.bytes, win.body.comm.body.size);
+            (
+                code,
+                format!("a window of {bytes} bytes here, {size} processes"),
+            )
+        })?;
+    }
+    Ok(())
+}

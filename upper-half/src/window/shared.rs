@@ -1,0 +1,162 @@
+//! Memory of MPI_Win_allocate_shared: one file in /dev/shm, without a name once all have it, that
+//! every member maps as a whole. Segments lie one behind the other, in the order of ranks, as MPI
+//! asks for. A checkpoint treats it as any memory that ranks share.
+//!
+//! # Safety
+//! As for `window`; system calls are given local paths and addresses that are ours.
+#![allow(unsafe_code)]
+
+use crate::comm_create::check;
+use crate::object::{Comm, Datatype, Op};
+use crate::{lower, system};
+use contract::abi::*;
+use core::ffi::c_void;
+use std::ffi::CString;
+
+/// One member's part.
+#[derive(Clone, Copy)]
+pub(super) struct Segment {
+    /// Where it is mapped in this process.
+    pub(super) start: usize,
+    pub(super) bytes: isize,
+    pub(super) unit: i32,
+}
+
+/// The parts of all members, by rank.
+pub(super) struct Segments {
+    start: usize,
+    bytes: usize,
+    parts: Box<[Segment]>,
+}
+
+const PAGE: usize = 4096;
+
+impl Segments {
+    /// Makes the memory.
+    ///
+    /// # Safety
+    /// Crosses; all members do the same, inside a counted collective operation.
+    pub(super) unsafe fn make(
+        comm: &'static Comm,
+        bytes: isize,
+        unit: i32,
+    ) -> Result<Segments, i32> {
+        // SAFETY: passed on.
+        unsafe {
+            let sizes = gather(comm, [bytes as i64, i64::from(unit)])?;
+            let total: usize = sizes.iter().map(|[bytes, _]| *bytes as usize).sum();
+            let total = total.max(1).next_multiple_of(PAGE);
+            // The first member's process id makes the name one that no other job has.
+            let mut creator = [system::process_id()];
+            let (buffer, int) = (creator.as_mut_ptr().cast(), int().lower());
+            check(lower::MPI_Bcast(buffer, 1, int, 0, comm.lower()))?;
+            let name = name(creator[0], comm.body.id);
+            let mut start = None;
+            if comm.body.rank == 0 {
+                start = system::map_shared(&name, total, true);
+            }
+            check(lower::MPI_Barrier(comm.lower()))?;
+            if comm.body.rank != 0 {
+                start = system::map_shared(&name, total, false);
+            }
+            let all_have_it = everywhere(comm, start.is_some());
+            if comm.body.rank == 0 {
+                system::unlink(&name);
+            }
+            match (start, all_have_it?) {
+                (Some(start), true) => Ok(Segments::lay_out(start as usize, total, &sizes)),
+                (start, _) => {
+                    if let Some(start) = start {
+                        system::unmap(start, total);
+                    }
+                    Err(ERR_RMA_SHARED)
+                }
+            }
+        }
+    }
+
+    fn lay_out(start: usize, bytes: usize, sizes: &[[i64; 2]]) -> Segments {
+        let mut next = start;
+        let part = |&[bytes, unit]: &[i64; 2]| {
+            let start = next;
+            next += bytes as usize;
+            Segment {
+                start,
+                bytes: bytes as isize,
+                unit: unit as i32,
+            }
+        };
+        Segments {
+            start,
+            bytes,
+            parts: sizes.iter().map(part).collect(),
+        }
+    }
+
+    /// The part of a rank that exists.
+    pub(super) fn of(&self, rank: i32) -> Segment {
+        self.parts[rank as usize]
+    }
+
+    /// The part of the lowest rank that has memory: what MPI_PROC_NULL asks for.
+    pub(super) fn first_used(&self) -> Segment {
+        let used = self.parts.iter().find(|part| part.bytes > 0);
+        *used.unwrap_or(&Segment {
+            start: 0,
+            bytes: 0,
+            unit: 1,
+        })
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// Nobody may use it any more.
+    pub(super) unsafe fn unmap(&self) {
+        // SAFETY: passed on.
+        unsafe { system::unmap(self.start as *mut u8, self.bytes) };
+    }
+}
+
+fn name(creator: i32, id: u64) -> CString {
+    let name = format!("/dev/shm/stasis-{creator}-{id:016x}");
+    CString::new(name).unwrap_or_default()
+}
+
+fn int() -> &'static Datatype {
+    Datatype::at(datatype::INT as u32)
+}
+
+/// Everyone's numbers, by rank.
+unsafe fn gather(comm: &'static Comm, own: [i64; 2]) -> Result<Vec<[i64; 2]>, i32> {
+    let mut all = vec![[0; 2]; comm.body.size as usize];
+    let long = Datatype::at(datatype::INT64_T as u32).lower();
+    let (from, to): (*const c_void, *mut c_void) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
+    // SAFETY: two numbers of each.
+    check(unsafe { lower::MPI_Allgather(from, 2, long, to, 2, long, comm.lower()) })?;
+    Ok(all)
+}
+
+/// Whether all members say yes.
+unsafe fn everywhere(comm: &'static Comm, yes: bool) -> Result<bool, i32> {
+    let (own, mut all) = (i32::from(yes), 0_i32);
+    let and = Op::at(op::LAND as u32).lower();
+    let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
+    // SAFETY: one number of each.
+    check(unsafe { lower::MPI_Allreduce(from, to, 1, int().lower(), and, comm.lower()) })?;
+    Ok(all != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_one_behind_the_other() {
+        let segments = Segments::lay_out(0x1000, 4096, &[[0, 1], [24, 8], [8, 4]]);
+        let starts: Vec<_> = (0..3).map(|rank| segments.of(rank).start).collect();
+        assert_eq!(starts, [0x1000, 0x1000, 0x1018]);
+        assert_eq!(segments.first_used().start, 0x1000);
+        assert_eq!(segments.first_used().bytes, 24);
+    }
+}
