@@ -11,12 +11,34 @@
 //#Variant: waitany; cut=hold
 //#Variant: waitsome; cut=hold
 //#Variant: test; cut=hold
+//#Variant: testany; cut=hold
+//#Variant: testsome; cut=hold
+//#Variant: get_status; cut=hold
+//#Variant: wait_persistent; cut=hold
+//#Variant: wait_mixed; cut=hold
+//#Variant: sendrecv_replace; cut=hold
+//#Variant: iprobe; cut=hold
+//#Variant: improbe; cut=hold
 //#Variant: barrier; cut=pending
 //#Variant: allreduce; cut=pending
 #include "../stasis_test.h"
 
 enum { N = 500000, FEW = 4 };
 static char out[N], in[FEW][N];
+
+/* Whether the call is one that completes requests. */
+static int completes(const char *how)
+{
+    return !strncmp(how, "wait", 4) || !strncmp(how, "test", 4) || !strcmp(how, "get_status");
+}
+
+/* How many messages rank 0 gets. */
+static int expected(const char *how)
+{
+    if (!strcmp(how, "send") || !strcmp(how, "ssend") || !strcmp(how, "barrier") || !strcmp(how, "allreduce"))
+        return 0;
+    return completes(how) ? FEW : 1;
+}
 
 /* The side that blocks. */
 static void rank0(const char *how)
@@ -26,9 +48,13 @@ static void rank0(const char *how)
     int index, outcount, indices[FEW], seen = 0;
 
     test_fill(out, N, 1);
-    if (!strncmp(how, "wait", 4) || !strcmp(how, "test"))
-        for (int i = 0; i < FEW; i++)
+    for (int i = 0; i < expected(how); i++)
+        if (!strcmp(how, "wait_persistent")) {
+            MPI_OK(MPI_Recv_init(in[i], N, MPI_BYTE, MPI_ANY_SOURCE, i, MPI_COMM_WORLD, &requests[i]));
+            MPI_OK(MPI_Start(&requests[i]));
+        } else if (completes(how)) {
             MPI_OK(MPI_Irecv(in[i], N, MPI_BYTE, 1, i, MPI_COMM_WORLD, &requests[i]));
+        }
     cut_announce();
     if (!strcmp(how, "recv")) {
         MPI_OK(MPI_Recv(in[0], N, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &status));
@@ -81,6 +107,51 @@ static void rank0(const char *how)
     } else if (!strcmp(how, "test")) {
         for (int all = 0; !all;)
             MPI_OK(MPI_Testall(FEW, requests, &all, MPI_STATUSES_IGNORE));
+    } else if (!strcmp(how, "testany")) {
+        for (int flag = 0; seen != 15; flag = 0) {
+            while (!flag)
+                MPI_OK(MPI_Testany(FEW, requests, &index, &flag, &status));
+            CHECK_EQ(status.MPI_TAG, index);
+            seen |= 1 << index;
+        }
+    } else if (!strcmp(how, "testsome")) {
+        while (seen != 15) {
+            MPI_OK(MPI_Testsome(FEW, requests, &outcount, indices, MPI_STATUSES_IGNORE));
+            for (int i = 0; i < outcount; i++)
+                seen |= 1 << indices[i];
+        }
+    } else if (!strcmp(how, "get_status")) {
+        for (int i = 0; i < FEW; i++) {
+            for (int flag = 0; !flag;)
+                MPI_OK(MPI_Request_get_status(requests[i], &flag, &status));
+            CHECK_EQ(status.MPI_TAG, i);
+            MPI_OK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+        }
+    } else if (!strcmp(how, "wait_persistent")) {
+        for (int i = 0; i < FEW; i++) {
+            MPI_OK(MPI_Waitany(FEW, requests, &index, &status));
+            CHECK_EQ(status.MPI_TAG, index);
+            CHECK(requests[index] != MPI_REQUEST_NULL, "persistent request %d has gone", index);
+        }
+        for (int i = 0; i < FEW; i++)
+            MPI_OK(MPI_Request_free(&requests[i]));
+    } else if (!strcmp(how, "wait_mixed")) {
+        MPI_Request mixed[] = {MPI_REQUEST_NULL, requests[3], requests[0], requests[2], MPI_REQUEST_NULL, requests[1]};
+        MPI_OK(MPI_Isend(out, N, MPI_BYTE, 1, 9, MPI_COMM_WORLD, &mixed[4]));
+        MPI_OK(MPI_Waitall(6, mixed, MPI_STATUSES_IGNORE));
+    } else if (!strcmp(how, "sendrecv_replace")) {
+        memcpy(in[0], out, N);
+        MPI_OK(MPI_Sendrecv_replace(in[0], N, MPI_BYTE, 1, 9, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &status));
+        CHECK_EQ(status.MPI_SOURCE, 1);
+    } else if (!strcmp(how, "iprobe")) {
+        for (int flag = 0; !flag;)
+            MPI_OK(MPI_Iprobe(1, 0, MPI_COMM_WORLD, &flag, &status));
+        MPI_OK(MPI_Recv(in[0], N, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &status));
+    } else if (!strcmp(how, "improbe")) {
+        MPI_Message message;
+        for (int flag = 0; !flag;)
+            MPI_OK(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, &message, &status));
+        MPI_OK(MPI_Mrecv(in[0], N, MPI_BYTE, &message, &status));
     } else if (!strcmp(how, "barrier")) {
         MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     } else if (!strcmp(how, "allreduce")) {
@@ -96,7 +167,7 @@ static void rank0(const char *how)
 static void rank1(const char *how)
 {
     cut();
-    if (!strcmp(how, "send") || !strcmp(how, "ssend") || !strcmp(how, "sendrecv")) {
+    if (!strcmp(how, "send") || !strcmp(how, "ssend") || !strncmp(how, "sendrecv", 8) || !strcmp(how, "wait_mixed")) {
         int n = !strcmp(how, "ssend") ? 8 : N;
         MPI_OK(MPI_Recv(in[0], n, MPI_BYTE, 0, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         test_verify(in[0], n, 1);
@@ -108,12 +179,10 @@ static void rank1(const char *how)
         MPI_OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
         CHECK_EQ(sum, 2);
     }
-    int many = !strncmp(how, "wait", 4) || !strcmp(how, "test") ? FEW : 1;
-    if (strcmp(how, "send") && strcmp(how, "ssend") && strcmp(how, "barrier") && strcmp(how, "allreduce"))
-        for (int i = many - 1; i >= 0; i--) {
-            test_fill(out, N, (uint32_t)(50 + i));
-            MPI_OK(MPI_Send(out, N, MPI_BYTE, 0, i, MPI_COMM_WORLD));
-        }
+    for (int i = expected(how) - 1; i >= 0; i--) {
+        test_fill(out, N, (uint32_t)(50 + i));
+        MPI_OK(MPI_Send(out, N, MPI_BYTE, 0, i, MPI_COMM_WORLD));
+    }
 }
 
 int main(int argc, char **argv)
@@ -123,11 +192,8 @@ int main(int argc, char **argv)
     const char *how = argv[1];
     if (test_rank == 0) {
         rank0(how);
-        if (strcmp(how, "send") && strcmp(how, "ssend") && strcmp(how, "barrier") && strcmp(how, "allreduce")) {
-            int many = !strncmp(how, "wait", 4) || !strcmp(how, "test") ? FEW : 1;
-            for (int i = 0; i < many; i++)
-                test_verify(in[i], N, (uint32_t)(50 + i));
-        }
+        for (int i = 0; i < expected(how); i++)
+            test_verify(in[i], N, (uint32_t)(50 + i));
     } else {
         rank1(how);
     }

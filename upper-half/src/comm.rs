@@ -11,7 +11,7 @@ use crate::group;
 use crate::object::{Body, Comm, Info};
 use crate::sync::Lock;
 use crate::topology::Topology;
-use crate::{clock, info, lower, object_table};
+use crate::{clock, comm_free, info, lower, object_table};
 use contract::abi::*;
 use contract::{Clock, HandleKind};
 use core::ffi::{c_char, CStr};
@@ -39,7 +39,8 @@ pub struct CommBody {
     pub(crate) topology: Option<Topology>,
     /// The application has freed it; the others may not have.
     pub(crate) freed: AtomicBool,
-    /// Word of the barrier by which the members learn that all have freed it.
+    /// Word of the barrier by which the members learn that all have freed it, or
+    /// [`comm_free::NOT_STARTED`].
     pub(crate) farewell: AtomicUsize,
     errhandler: Current,
     pub(crate) attributes: Attributes,
@@ -92,7 +93,7 @@ impl CommBody {
             members,
             topology: None,
             freed: AtomicBool::new(false),
-            farewell: AtomicUsize::new(0),
+            farewell: AtomicUsize::new(comm_free::NOT_STARTED),
             errhandler: Current::predefined(errhandler::ERRORS_ARE_FATAL),
             attributes: Attributes::new(),
             name: Lock::new(CString::default()),

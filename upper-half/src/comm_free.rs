@@ -1,7 +1,9 @@
 //! Freeing communicators. The application's MPI_Comm_free is local in practice, and programs rely on
 //! that, so nothing may wait here; but a communicator that one member has freed and another still
 //! uses must survive a restart on both. So a freed one stays until a barrier that every member
-//! starts when it frees, and that nobody waits for, says that all have.
+//! starts, and that nobody waits for, says that all have. A member starts it when nothing of its own
+//! uses the communicator any more: a receive that is still posted, or a persistent request that may be
+//! started again, needs it on every member after a restart.
 //!
 //! # Safety
 //! Crossings pass words of live objects and pointers to locals.
@@ -16,6 +18,9 @@ use core::sync::atomic::Ordering;
 
 /// Communicators that this process has freed and others perhaps not yet.
 static CLOSING: Lock<Vec<&'static Comm>> = Lock::new(Vec::new());
+
+/// The word of a farewell's barrier that this process has not started.
+pub(crate) const NOT_STARTED: usize = usize::MAX;
 
 /// How often MPI_Finalize looks whether the last members have freed: programs that never do on some
 /// rank are wrong, but should not hang here.
@@ -59,16 +64,22 @@ pub(crate) unsafe fn farewell(comm: &'static Comm) {
         comm.release();
         return;
     }
-    // SAFETY: passed on.
-    unsafe { wave(comm) };
     CLOSING.lock().push(comm);
 }
 
-/// Starts the barrier, also again after a restart.
+/// Starts the barrier again after a restart, if it was under way before.
 ///
 /// # Safety
 /// Crosses.
-pub(crate) unsafe fn wave(comm: &'static Comm) {
+pub(crate) unsafe fn continue_farewell(comm: &'static Comm) {
+    if comm.body.farewell.load(Ordering::Relaxed) != NOT_STARTED {
+        // SAFETY: passed on.
+        unsafe { wave(comm) };
+    }
+}
+
+/// Starts the barrier.
+unsafe fn wave(comm: &'static Comm) {
     let mut request = Request::null().lower();
     // SAFETY: a live communicator. If the barrier cannot start, the null request stays: it is
     // complete, and the communicator goes at once.
@@ -93,6 +104,10 @@ pub(crate) unsafe fn sweep() {
 }
 
 unsafe fn all_have_freed(comm: &'static Comm) -> bool {
+    if comm.body.farewell.load(Ordering::Relaxed) == NOT_STARTED {
+        // SAFETY: passed on.
+        unsafe { wave(comm) };
+    }
     let mut request = comm.body.farewell.load(Ordering::Relaxed);
     let (mut flag, mut status) = (0, Status::EMPTY);
     // SAFETY: the word is that of the barrier, or null.

@@ -15,7 +15,7 @@ use crate::comm_create::check;
 use crate::object::{Body, Datatype};
 use crate::slices::{input, output};
 use crate::sync::Lock;
-use crate::{lower, object_table};
+use crate::{lingering, lower, object_table};
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::{c_char, c_void, CStr};
@@ -645,7 +645,7 @@ pub unsafe fn type_free(datatype: *mut &'static Datatype) -> i32 {
     if code != SUCCESS {
         return code;
     }
-    given.release();
+    lingering::free_datatype(given);
     // SAFETY: as above.
     unsafe { *datatype = Datatype::null() };
     SUCCESS

@@ -26,6 +26,7 @@ mod group;
 mod id;
 mod info;
 mod latch;
+mod lingering;
 pub mod lower;
 pub mod message;
 pub mod object;

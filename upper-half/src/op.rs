@@ -8,8 +8,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 use crate::object::{Body, Op};
-use crate::sync::Lock;
-use crate::{datatype, lower, message, object_table};
+use crate::{datatype, lingering, lower, object_table};
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::c_void;
@@ -95,7 +94,7 @@ pub(crate) unsafe fn make_below(op: &'static Op) -> i32 {
 
 /// MPI_Op_create.
 pub unsafe fn op_create(function: *const c_void, commute: i32, new: *mut &'static Op) -> i32 {
-    end_freed();
+    lingering::end();
     let body = OpBody {
         function: function as usize,
         commute: commute != 0,
@@ -120,24 +119,10 @@ pub unsafe fn op_free(op: *mut &'static Op) -> i32 {
     if given.is_predefined() {
         return ERR_OP;
     }
-    FREED.lock().push(given);
-    end_freed();
+    lingering::free_op(given);
     // SAFETY: as above.
     unsafe { *op = Op::null() };
     SUCCESS
-}
-
-/// Operations that the application has freed while non-blocking collectives were under way: one of
-/// them may still call the function.
-static FREED: Lock<Vec<&'static Op>> = Lock::new(Vec::new());
-
-fn end_freed() {
-    if message::collectives_pending() {
-        return;
-    }
-    for op in core::mem::take(&mut *FREED.lock()) {
-        op.release();
-    }
 }
 
 /// MPI_Op_commutative.

@@ -142,10 +142,8 @@ unsafe fn communicators() -> Result<(), Failure> {
         // SAFETY: passed on.
         let word = unsafe { make_comm(comm) }.map_err(|code| (code, comm.body.describe()))?;
         comm.set_lower(word);
-        if comm.body.freed.load(Ordering::Relaxed) {
-            // SAFETY: just made.
-            unsafe { comm_free::wave(comm) };
-        }
+        // SAFETY: just made.
+        unsafe { comm_free::continue_farewell(comm) };
     }
     comm_free::forget(&gone);
     for comm in gone {
