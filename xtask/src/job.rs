@@ -2,7 +2,7 @@
 //! again, whatever sessions and groups the launcher's daemons make.
 
 use crate::signal;
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -165,6 +165,19 @@ impl Job {
             }
         }
         text
+    }
+
+    /// To an error, add what the job printed; where it stands goes to `<dir>/diagnostics.txt`.
+    pub fn explain<T>(&self, result: Result<T>, dir: &Path) -> Result<T> {
+        result.map_err(|error| {
+            let _ = fs::write(dir.join("diagnostics.txt"), self.diagnose());
+            let mut text = String::new();
+            for path in [&self.stdout, &self.stderr] {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                text += &format!("  {name}:\n{}", tail(&read_text(path), 12));
+            }
+            anyhow!("{error:#}; stacks are in diagnostics.txt\n{text}")
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Set-up, demo, tests and benchmarks: `cargo xtask setup | demo | test | bench`.
+//! Set-up, demo, tests and benchmarks: `cargo xtask setup | demo | test | torture | bench`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | `job.rs` | a running job: start, wait, find all its processes, kill, say where it hangs |
 //! | `stasis.rs` | the product's commands as the harness uses them |
 //! | `test/` | the cases: style and unit tests, real programs, programs without MPI, bad input |
+//! | `torture/` | programs under a stream of random cuts |
 //! | `docs.rs` | the generated page of `docs/` |
 //! | `demo.rs`, `bench.rs` | the demo of the README, the figures of design §9 |
 
@@ -21,6 +22,7 @@ mod setup;
 mod signal;
 mod stasis;
 mod test;
+mod torture;
 
 use clap::{Parser, Subcommand};
 
@@ -42,6 +44,8 @@ enum Task {
     Demo(demo::Options),
     /// Style, unit tests and the real-program cases
     Test(test::Options),
+    /// Programs under a stream of checkpoints and kills at random moments
+    Torture(torture::Options),
     /// Compare native runs with runs under Stasis
     Bench(bench::Options),
     /// Write the generated page docs/mpi-functions.md
@@ -53,6 +57,7 @@ fn main() -> anyhow::Result<()> {
         Task::Setup => setup::run(),
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test::run(&options),
+        Task::Torture(options) => torture::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Docs => docs::write(),
     }

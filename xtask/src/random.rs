@@ -26,6 +26,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
     /// A duration between two numbers of seconds.
     pub fn seconds(&mut self, from: f64, to: f64) -> Duration {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;

@@ -2,16 +2,16 @@
 //! line of its own; the last line of all counts them.
 
 mod bad_input;
-mod compare;
-mod directives;
+pub mod compare;
+pub mod directives;
 mod loader;
-mod programs;
-mod real;
+pub mod programs;
+pub mod real;
 mod style;
 
 pub use compare::number_lines;
 
-use crate::{paths, random, setup};
+use crate::{paths, random, setup, torture};
 use anyhow::{bail, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -94,6 +94,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(bad_input::cases());
     cases.extend(loader::cases()?);
     cases.extend(real::cases(options.full)?);
+    cases.extend(torture::cases()?);
     if !options.filter.is_empty() {
         cases.retain(|case| {
             options
@@ -191,7 +192,7 @@ impl Tally {
 }
 
 /// An empty folder for a case.
-fn folder(name: &str) -> Result<PathBuf> {
+pub fn folder(name: &str) -> Result<PathBuf> {
     let plain: String = name
         .chars()
         .map(|c| if "/:@>".contains(c) { '_' } else { c })

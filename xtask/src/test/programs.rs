@@ -71,8 +71,15 @@ fn compiled(example: &Example, front: Option<Mpi>) -> Result<PathBuf> {
 }
 
 fn compile(example: &Example, front: Option<Mpi>, binary: &Path) -> Result<()> {
-    let header = paths::examples().join("stasis_test.h");
-    if is_newer(binary, &[&example.source, &header]) {
+    let mut sources = headers(&paths::examples())?;
+    sources.extend(headers(
+        example
+            .source
+            .parent()
+            .context("a source lies in a folder")?,
+    )?);
+    sources.push(example.source.clone());
+    if is_newer(binary, &sources) {
         return Ok(());
     }
     let extension = extension(&example.source);
@@ -99,7 +106,15 @@ fn compile(example: &Example, front: Option<Mpi>, binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn is_newer(binary: &Path, sources: &[&Path]) -> bool {
+/// What examples of a folder may include.
+fn headers(folder: &Path) -> Result<Vec<PathBuf>> {
+    let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut files = files.collect::<Result<Vec<_>>>()?;
+    files.retain(|file| extension(file) == "h");
+    Ok(files)
+}
+
+fn is_newer(binary: &Path, sources: &[PathBuf]) -> bool {
     let time = |path: &Path| fs::metadata(path).and_then(|m| m.modified()).ok();
     let Some(made) = time(binary) else {
         return false;

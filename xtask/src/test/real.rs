@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Folders of examples that are not for this: other tests, the benchmark and the demo use them.
-const ELSEWHERE: &[&str] = &["bench", "lammps", "loader", "tools"];
+const ELSEWHERE: &[&str] = &["bench", "lammps", "loader", "tools", "torture"];
 
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
 const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);
@@ -45,7 +45,7 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
 }
 
 /// The other folders of examples, by name.
-fn folders() -> Result<Vec<String>> {
+pub fn folders() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(paths::examples())? {
         let entry = entry?;
@@ -148,7 +148,7 @@ fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<
 }
 
 /// The folder of the uninterrupted native run of this example, made once per run of the harness.
-fn reference(example: &Example, front: Mpi) -> Result<PathBuf> {
+pub fn reference(example: &Example, front: Mpi) -> Result<PathBuf> {
     type Cell = Arc<OnceLock<std::result::Result<PathBuf, String>>>;
     static DONE: OnceLock<Mutex<HashMap<(String, Mpi), Cell>>> = OnceLock::new();
     let cell = DONE
@@ -211,7 +211,7 @@ impl RunningCase<'_> {
             Mode::Hang => self.hang(&mut job),
             _ => self.cut(&mut job),
         });
-        self.explain(result, &job)?;
+        job.explain(result, self.dir)?;
         if mode == Mode::Hang {
             return job.kill();
         }
@@ -228,7 +228,7 @@ impl RunningCase<'_> {
             let result = self
                 .new_coordinator(&mut job)
                 .and_then(|()| self.checkpoint(&mut job));
-            self.explain(result, &job)?;
+            job.explain(result, self.dir)?;
             self.end(job)?;
             lower = lower.other();
         } else if let Some(next) = plan.restart() {
@@ -433,7 +433,7 @@ impl RunningCase<'_> {
         if self.plan.mode == Mode::Stop {
             let ended = job.wait(self.deadline)?;
             let result = ended.map(|_| ()).context("the job did not stop");
-            return self.explain(result, &job);
+            return job.explain(result, self.dir);
         }
         job.kill()
     }
@@ -445,23 +445,7 @@ impl RunningCase<'_> {
             Some(status) if !status.success() => Err(anyhow::anyhow!("the job failed: {status}")),
             Some(_) => Ok(()),
         };
-        self.explain(result, &job)
-    }
-
-    /// To an error, add what the job printed and where it stands.
-    fn explain(&self, result: Result<()>, job: &Job) -> Result<()> {
-        let Err(error) = result else {
-            return Ok(());
-        };
-        let _ = fs::write(self.dir.join("diagnostics.txt"), job.diagnose());
-        let mut text = String::new();
-        for path in [&job.stdout, &job.stderr] {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            text += &format!("  {name}:\n{}", job::tail(&job::read_text(path), 12));
-        }
-        Err(anyhow::anyhow!(
-            "{error:#}; stacks are in diagnostics.txt\n{text}"
-        ))
+        job.explain(result, self.dir)
     }
 
     fn verify(&self) -> Result<()> {

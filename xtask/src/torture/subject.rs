@@ -1,0 +1,127 @@
+//! What is tortured: the generator of random programs, and the examples that loop until they are
+//! told to end or run long enough to be cut anywhere.
+
+use crate::mpi::Mpi;
+use crate::paths;
+use crate::random::Random;
+use crate::test::directives::{collect, Cut, Example, Mode};
+use crate::test::real::folders;
+use anyhow::{ensure, Context, Result};
+
+/// The generator's name.
+const GENERATOR: &str = "torture/random";
+/// Of four runs of all programs, so many are the generator's.
+const GENERATED_OF_FOUR: u64 = 3;
+/// Global steps of a generated program: several seconds' worth.
+const STEPS: u64 = 1500;
+
+/// A program, and the MPI library that it is built for.
+pub struct Subject {
+    /// The program, with its argument.
+    pub example: Example,
+    /// Whose ABI.
+    pub front: Mpi,
+}
+
+impl Subject {
+    /// What it is called in the output.
+    pub fn name(&self) -> String {
+        format!(
+            "{}, {} ranks, {}",
+            self.example.name, self.example.ranks, self.front
+        )
+    }
+
+    /// Short, for the name of a case.
+    pub fn label(&self) -> String {
+        let name = &self.example.name;
+        let name = name.strip_prefix("torture/").unwrap_or(name);
+        format!("{}:{}", name.replace('/', "-"), self.front)
+    }
+}
+
+/// All programs that can be tortured.
+pub struct Subjects {
+    generator: Option<Example>,
+    examples: Vec<Example>,
+}
+
+impl Subjects {
+    /// Those whose name contains one of `filters`; all, if there are none.
+    pub fn collect(filters: &[String]) -> Result<Subjects> {
+        let wanted = |example: &Example| {
+            filters.is_empty() || filters.iter().any(|f| example.name.contains(f.as_str()))
+        };
+        let endless = |example: &Example| {
+            matches!(example.cut, Cut::Loop | Cut::Timed(..))
+                && example.modes.contains(&Mode::Restart)
+                && example.pending.is_none()
+        };
+        let examples = collect(&paths::examples(), &folders()?)?
+            .into_iter()
+            .filter(|example| endless(example) && wanted(example))
+            .collect();
+        let generator = collect(&paths::examples(), &["torture".to_owned()])?
+            .into_iter()
+            .find(|example| example.name == GENERATOR && wanted(example));
+        Ok(Subjects {
+            generator,
+            examples,
+        })
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let all = self.generator.iter().chain(&self.examples);
+        all.map(|example| example.name.as_str())
+    }
+
+    /// One of them.
+    pub fn draw(&self, random: &mut Random) -> Result<Subject> {
+        ensure!(
+            self.names().next().is_some(),
+            "no program has a name like that; see --list"
+        );
+        let generate = random.below(4) < GENERATED_OF_FOUR || self.examples.is_empty();
+        if let (true, Some(generator)) = (generate, &self.generator) {
+            let ranks = 2 + random.below(3) as usize;
+            let threads = random.below(8).saturating_sub(5);
+            let seed = random.below(1_000_000);
+            let front = Mpi::ALL[random.below(2) as usize];
+            return Ok(generated(generator, seed, ranks, threads, front));
+        }
+        let example = &self.examples[random.below(self.examples.len() as u64) as usize];
+        let fronts = &example.fronts;
+        let front = fronts[random.below(fronts.len() as u64) as usize];
+        Ok(Subject {
+            example: example.clone(),
+            front,
+        })
+    }
+
+    /// What `cargo xtask test` runs.
+    pub fn for_the_short_form(&self) -> Result<Vec<Subject>> {
+        let looping = |name: &str, front| {
+            let found = self.examples.iter().find(|example| example.name == name);
+            let example = found.with_context(|| format!("there is no example {name}"))?;
+            Ok::<_, anyhow::Error>(Subject {
+                example: example.clone(),
+                front,
+            })
+        };
+        Ok(vec![
+            looping("p2p/ring_loop", Mpi::Mpich)?,
+            looping("coll/nonblocking_loop", Mpi::OpenMpi)?,
+        ])
+    }
+}
+
+/// The generator with everything that it needs to be told.
+fn generated(generator: &Example, seed: u64, ranks: usize, threads: u64, front: Mpi) -> Subject {
+    let mut example = generator.clone();
+    let argument = format!("{seed}-{STEPS}-{threads}");
+    example.name = format!("{GENERATOR}.{argument}");
+    example.variant = Some(argument);
+    example.ranks = ranks;
+    Subject { example, front }
+}
