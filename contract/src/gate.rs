@@ -9,6 +9,10 @@ pub const SLOTS: usize = 1024;
 /// Number of clocks, that is, of live communicators per rank.
 pub const CLOCKS: usize = 1 << 16;
 
+/// Id of the clock that counts the operations of drains. Its target says how many other ranks have
+/// begun: a rank begins those that it lacks in its next drain, not on its way to the targets.
+pub const DRAIN_CLOCK: u64 = 3;
+
 /// How many ranks [`Activity`] can name one by one.
 pub const ACTIVITY_RANKS: usize = 64;
 

@@ -11,7 +11,7 @@ mod thread;
 
 pub use gate::{
     gate, Activity, ActivityKind, Clock, Gate, LowerInfo, Phase, UpperEntry, ACTIVITY_RANKS,
-    CLOCKS, GROUP_CLOCKS, SLOTS,
+    CLOCKS, DRAIN_CLOCK, GROUP_CLOCKS, SLOTS,
 };
 pub use layout::{
     ARENA_END, ARENA_START, CLOCKS_ADDRESS, CLOCKS_BYTES, GATE_ADDRESS, GATE_BYTES, VDSO_ADDRESS,

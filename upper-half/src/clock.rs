@@ -60,7 +60,8 @@ fn of_group(members: &[u32]) -> Result<&'static Clock, i32> {
     }
 }
 
-fn make_for(id: u64) -> Result<&'static Clock, i32> {
+/// A clock for `id`, whatever the members.
+pub(crate) fn make_for(id: u64) -> Result<&'static Clock, i32> {
     let index = take_entry()?;
     let clock = entry(index);
     clock.seq.store(0, Ordering::Relaxed);

@@ -152,8 +152,7 @@ unsafe fn settle(tag_ub: i32) -> Result<(), i32> {
         SYNC.store(core::ptr::from_ref(sync).cast_mut(), Ordering::Release);
     }
     attribute::init(tag_ub, size as i32);
-    message::init(size as usize);
-    Ok(())
+    message::init(size as usize)
 }
 
 fn initialise(required: i32) -> Result<i32, i32> {

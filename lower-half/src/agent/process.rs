@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, SetId};
-use contract::{gate, ActivityKind, Clock, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS};
+use contract::{
+    gate, ActivityKind, Clock, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS, DRAIN_CLOCK,
+};
 use coordinator::agent::{Process, SaveOrder};
 use coordinator::protocol::{Activity, Counts, On, Outcome, Summary, Times};
 use coordinator::rank::{ClockView, View};
@@ -198,6 +200,11 @@ impl Process for ThisProcess {
             // `left` first: it follows `seq`, so the two are equal only outside of a collective.
             let left = clock.left.load(Ordering::Acquire);
             let seq = clock.seq.load(Ordering::Acquire);
+            if id == DRAIN_CLOCK {
+                // What it lacks it begins in the drain.
+                let seq = seq.max(clock.target.load(Ordering::Acquire));
+                return Some(ClockView { id, seq, left: seq });
+            }
             (id != 0).then_some(ClockView { id, seq, left })
         };
         View {

@@ -12,28 +12,68 @@
 //! Then what was put into or got from windows is completed. At the end a barrier keeps every rank
 //! looking until all are through, since a library may need this rank's help to move another's data.
 //!
+//! The exchange and the barrier are collective operations on a communicator of ours. A drain may be
+//! given up anywhere, on some ranks before they have begun them. So they are counted on a clock like
+//! the application's collectives, and the next checkpoint's target tells every rank how many others
+//! have begun: it first begins those that it has not, with nothing in them, and finishes all that are
+//! left, so that all ranks' exchanges match again.
+//!
 //! # Safety
-//! Runs on one thread while all others are parked outside of MPI. Buffers of operations that may be
-//! under way after a failure are leaked, not freed; no drain is tried again after one.
+//! Runs on one thread while all others are parked outside of MPI. Buffers of operations that are
+//! under way when a drain is given up are kept until the operations are complete.
 #![allow(unsafe_code)]
 
 use super::request::{self, Kind, State};
 use super::sweep::{self, phase};
 use super::{counts, matched, words};
 use crate::lower::{self, service};
-use crate::{window, wtime};
+use crate::sync::Lock;
+use crate::{clock, window, wtime};
 use contract::abi::{Status, ERR_OTHER, SUCCESS};
-use contract::{gate, Phase};
-use core::sync::atomic::{AtomicBool, Ordering};
+use contract::{gate, Clock, Phase, DRAIN_CLOCK};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// `gate.mpi_state` between MPI_Init and MPI_Finalize.
 const INITIALISED: u32 = 1;
 
+/// An exchange and a barrier.
+const OPERATIONS_OF_A_DRAIN: u64 = 2;
+
 static FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Whether an earlier drain was given up half-way: ranks may disagree about the exchange since.
+/// Whether an operation of a drain has failed below: ranks may disagree about them since.
 pub(super) fn has_failed() -> bool {
     FAILED.load(Ordering::Relaxed)
+}
+
+/// Counts the operations that drains have begun on this rank.
+static BEGUN: AtomicPtr<Clock> = AtomicPtr::new(null_mut());
+
+/// Makes the clock of drains, before any checkpoint.
+pub(super) fn init() -> Result<(), i32> {
+    let clock = clock::make_for(DRAIN_CLOCK)?;
+    BEGUN.store(core::ptr::from_ref(clock).cast_mut(), Ordering::Release);
+    Ok(())
+}
+
+pub(super) fn clock() -> &'static Clock {
+    // SAFETY: drains come after MPI_Init, which has made it for ever.
+    unsafe { &*BEGUN.load(Ordering::Acquire) }
+}
+
+fn begun() -> u64 {
+    clock().seq.load(Ordering::Relaxed)
+}
+
+/// What was begun and is not complete, in the order of its beginning.
+static LEFT: Lock<Vec<Operation>> = Lock::new(Vec::new());
+
+/// An operation of a drain, with the numbers that it gives to and takes from every rank.
+struct Operation {
+    word: usize,
+    sent: Box<[u64]>,
+    expected: Box<[u64]>,
 }
 
 /// Leaves nothing of this rank in the lower half but receives that match nothing. Returns 0, or an
@@ -49,10 +89,7 @@ pub extern "C" fn drain() -> i32 {
     // SAFETY: the lower half calls this as the module's head says.
     match unsafe { run() } {
         Ok(()) => SUCCESS,
-        Err(error) => {
-            FAILED.store(true, Ordering::Relaxed);
-            error
-        }
+        Err(error) => error,
     }
 }
 
@@ -64,12 +101,22 @@ unsafe fn run() -> Result<(), i32> {
             step()?;
             service::yield_now();
         }
-        let expected = exchange()?;
+        let begun_by_others = clock().target.load(Ordering::Acquire);
+        while begun() < begun_by_others || !begun().is_multiple_of(OPERATIONS_OF_A_DRAIN) {
+            begin()?;
+        }
+        while !LEFT.lock().is_empty() {
+            finish_first()?;
+        }
+        begin()?;
+        let expected = finish_first()?;
         while !(step()? && all_received(&expected) && !anything_left()) {
             service::yield_now();
         }
         window::create::flush()?;
-        barrier()
+        begin()?;
+        finish_first()?;
+        Ok(())
     }
 }
 
@@ -109,69 +156,80 @@ fn all_received(expected: &[u64]) -> bool {
         .all(|(received, expected)| received.load(Ordering::Relaxed) == *expected)
 }
 
-/// How many messages each rank has sent to this one.
-unsafe fn exchange() -> Result<Box<[u64]>, i32> {
+/// Begins the next operation in turn: an exchange of how many messages each rank has sent to each, or
+/// a barrier.
+unsafe fn begin() -> Result<(), i32> {
     let (sent, _) = counts::totals();
     let sent: Box<[u64]> = sent
         .iter()
         .map(|sent| sent.load(Ordering::Relaxed))
         .collect();
     let expected = vec![0_u64; sent.len()].into_boxed_slice();
-    let (sent, expected) = (Box::leak(sent), Box::leak(expected));
+    let mut left = LEFT.lock();
+    left.push(Operation {
+        word: 0,
+        sent,
+        expected,
+    });
+    let Some(operation) = left.last_mut() else {
+        return Err(ERR_OTHER);
+    };
+    let before = begun();
+    let exchange = before.is_multiple_of(OPERATIONS_OF_A_DRAIN);
     let bytes = size_of::<u64>() as i32;
-    let mut word = 0;
-    // SAFETY: one number to and from every rank; the buffers are leaked until the exchange is over.
-    unsafe {
-        let error = lower::MPI_Ialltoall(
-            sent.as_ptr().cast(),
-            bytes,
-            words::byte(),
-            expected.as_mut_ptr().cast(),
-            bytes,
-            words::byte(),
-            words::internal_world(),
-            &raw mut word,
-        );
-        check(error)?;
-        finish(word)?;
-        drop(Box::from_raw(sent));
-        Ok(Box::from_raw(expected))
-    }
+    // SAFETY: collective operations of all ranks, in the same order on each, on a communicator of
+    // ours; one number to and from every rank, in buffers that stay in the list, on the heap, until
+    // the operation is complete.
+    let error = unsafe {
+        match exchange {
+            true => lower::MPI_Ialltoall(
+                operation.sent.as_ptr().cast(),
+                bytes,
+                words::byte(),
+                operation.expected.as_mut_ptr().cast(),
+                bytes,
+                words::byte(),
+                words::internal_world(),
+                &raw mut operation.word,
+            ),
+            false => lower::MPI_Ibarrier(words::internal_world(), &raw mut operation.word),
+        }
+    };
+    drop(left);
+    check(error)?;
+    clock().seq.store(before + 1, Ordering::Release);
+    clock().left.store(before + 1, Ordering::Release);
+    Ok(())
 }
 
-unsafe fn barrier() -> Result<(), i32> {
-    let mut word = 0;
-    // SAFETY: a collective operation of all ranks, on a communicator of ours.
-    unsafe {
-        check(lower::MPI_Ibarrier(words::internal_world(), &raw mut word))?;
-        finish(word)
-    }
-}
-
-/// Goes on looking until an operation of the drain's own is complete.
-unsafe fn finish(mut word: usize) -> Result<(), i32> {
+/// Goes on looking until the first operation that is left is complete; what every rank said in it.
+unsafe fn finish_first() -> Result<Box<[u64]>, i32> {
     loop {
         let (mut flag, mut status) = (0, Status::EMPTY);
-        // SAFETY: the word of our own operation.
+        let mut left = LEFT.lock();
+        let Some(operation) = left.first_mut() else {
+            return Err(ERR_OTHER);
+        };
+        let word = &raw mut operation.word;
+        // SAFETY: the word of our own operation; crossings as described at the module's head.
         unsafe {
-            check(lower::MPI_Test(
-                &raw mut word,
-                &raw mut flag,
-                &raw mut status,
-            ))?;
+            check(lower::MPI_Test(word, &raw mut flag, &raw mut status))?;
             if flag != 0 {
-                return Ok(());
+                return Ok(left.remove(0).expected);
             }
+            drop(left);
             step()?;
             service::yield_now();
         }
     }
 }
 
+/// An operation of ours that fails leaves no way to agree with the other ranks again.
 fn check(error: i32) -> Result<(), i32> {
     if error == SUCCESS {
         Ok(())
     } else {
+        FAILED.store(true, Ordering::Relaxed);
         Err(error)
     }
 }

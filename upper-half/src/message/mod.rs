@@ -58,8 +58,9 @@ pub use test::{request_get_status, test, testall, testany, testsome};
 pub use wait::{cancel, request_free, wait, waitall, waitany, waitsome};
 
 /// To be called when MPI is initialised and the size of the world is known.
-pub(crate) fn init(world_size: usize) {
+pub(crate) fn init(world_size: usize) -> Result<(), i32> {
     counts::init(world_size);
+    drain::init()
 }
 
 /// Whether a non-blocking collective operation is under way: it may use operations and datatypes
@@ -71,7 +72,7 @@ pub(crate) fn collectives_pending() -> bool {
 /// Why no checkpoint may be taken now, if that is so.
 pub(crate) fn refusal() -> Option<&'static str> {
     drain::has_failed().then_some(
-        "an earlier checkpoint of this job was given up while its messages were being drained; \
-         restart the job from its last good checkpoint to take new ones",
+        "in an earlier checkpoint of this job an operation of Stasis's own failed in the MPI \
+         library; restart the job from its last good checkpoint to take new ones",
     )
 }

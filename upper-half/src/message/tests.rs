@@ -348,6 +348,41 @@ fn a_drain_leaves_unmatched_receives_alone_and_a_restart_posts_them_in_order() {
 }
 
 #[test]
+fn a_drain_catches_up_with_those_that_were_given_up() {
+    let _alone = start();
+    let clock = super::drain::clock();
+    let given_up = || {
+        fake(|fake| fake.absent = true);
+        fake(|fake| fake.calls.clear());
+        set_phase(Phase::Stop);
+        later(|| set_phase(Phase::Run));
+        assert_ne!(super::drain(), SUCCESS);
+        fake(|fake| fake.absent = false);
+    };
+    let ours = || {
+        let ours = |call: &&str| ["exchange", "barrier"].contains(call);
+        fake(|fake| fake.calls.drain(..).filter(ours).collect::<Vec<_>>())
+    };
+    let begun = clock.seq.load(Ordering::Relaxed);
+    // This rank alone has begun; what it began is finished with the peer's part.
+    given_up();
+    assert_eq!(ours(), ["exchange"]);
+    clock.target.store(begun + 1, Ordering::Relaxed);
+    fake::complete_sends();
+    set_phase(Phase::Stop);
+    assert_eq!(super::drain(), SUCCESS);
+    assert_eq!(ours(), ["barrier", "exchange", "barrier"]);
+    assert_eq!(clock.seq.load(Ordering::Relaxed), begun + 4);
+    // The peer alone has begun, and come to its barrier.
+    clock.target.store(begun + 6, Ordering::Relaxed);
+    assert_eq!(super::drain(), SUCCESS);
+    assert_eq!(ours(), ["exchange", "barrier", "exchange", "barrier"]);
+    assert_eq!(clock.seq.load(Ordering::Relaxed), begun + 8);
+    fake(|fake| assert_eq!(fake.live(), 0));
+    assert_eq!(super::refusal(), None);
+}
+
+#[test]
 fn a_receive_that_is_stopped_goes_on_after_a_restart() {
     let _alone = start();
     set_phase(Phase::Approach);

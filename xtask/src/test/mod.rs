@@ -27,7 +27,7 @@ pub struct Options {
     /// Name the cases, run nothing
     #[arg(long)]
     list: bool,
-    /// Every combination of example, mode, ABI, library and restart library
+    /// Every combination of example, mode, ABI, library and restart library; and the long tests
     #[arg(long)]
     full: bool,
     /// Cases at a time (2 at most: they are timed against two cores)
@@ -90,7 +90,7 @@ impl Case {
 /// Run the cases.
 pub fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
-    let mut cases = style::cases();
+    let mut cases = style::cases(options.full);
     cases.extend(bad_input::cases());
     cases.extend(loader::cases()?);
     cases.extend(real::cases(options.full)?);

@@ -11,12 +11,14 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(600);
+/// For the suites that are run when everything is.
+const LONG_LIMIT: Duration = Duration::from_secs(7200);
 /// The lower half is built per MPI library, all else once.
 const WITHOUT_LOWER: [&str; 3] = ["--workspace", "--exclude", "stasis-lower-half"];
 const LOWER: [&str; 2] = ["-p", "stasis-lower-half"];
 
-/// All of them.
-pub fn cases() -> Vec<Case> {
+/// All of them; with `full`, also tests that take too long for every day.
+pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = vec![
         check("style/fmt", None, &["fmt", "--all", "--check"]),
         check("style/clippy", None, &clippy(&WITHOUT_LOWER)),
@@ -28,7 +30,27 @@ pub fn cases() -> Vec<Case> {
         cases.push(check(&lint, Some(mpi), &clippy(&LOWER)));
         cases.push(suite(&format!("unit/lower-{mpi}"), Some(mpi), &LOWER));
     }
+    if full {
+        cases.push(Case::new("unit/protocol-long", |_, dir| protocol_long(dir)));
+    }
     cases
+}
+
+/// Every program of the larger sizes under every interleaving (`coordinator/tests/protocol/all_programs.rs`).
+fn protocol_long(dir: &Path) -> Outcome {
+    let arguments = [
+        "test",
+        "--package=stasis-coordinator",
+        "--test=protocol",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ];
+    job::run(cargo_command(None, &arguments), dir, "cargo", LONG_LIMIT)
+        .and_then(|finished| finished.expect_success("cargo test"))
+        .map(|_| ())
+        .into()
 }
 
 fn clippy(packages: &[&'static str]) -> Vec<&'static str> {

@@ -2,14 +2,15 @@
 
 use stasis_coordinator::protocol::{Activity, Counts, On};
 
+use super::process::{At, Clock, Process};
 use super::program::{Op, Program};
-use super::{At, Clock, Message, Phase, World};
+use super::{Frees, Message, Phase, World};
 
 impl World {
     /// One step of a rank's program. Returns false, and has changed nothing, if it is blocked.
     pub(super) fn app(&mut self, program: &Program, r: u32) -> bool {
-        let p = &mut self.processes[r as usize];
-        if p.stopped {
+        let p = &self.processes[r as usize];
+        if p.stopped || p.dead {
             return false;
         }
         let Some(op) = program.ops[r as usize].get(p.pc).copied() else {
@@ -25,66 +26,59 @@ impl World {
                 if p.at == At::Sending {
                     return false;
                 }
-                p.sent[to as usize] += 1;
                 if rendezvous {
-                    p.at = At::Sending;
+                    self.send(r, to, tag, Frees::Sender);
+                    self.process(r).at = At::Sending;
+                    return true;
                 }
-                let message = Message {
-                    from: r,
-                    tag,
-                    rendezvous,
-                };
-                self.flying.entry((r, to)).or_default().push_back(message);
-                if rendezvous {
-                    true
-                } else {
-                    self.next(r)
-                }
+                self.send(r, to, tag, Frees::Nobody);
+                self.next(r)
+            }
+            Op::Isend { to, tag, request } => {
+                self.send(r, to, tag, Frees::Request(request));
+                self.process(r).sending.insert(request);
+                self.next(r)
             }
             Op::Recv { from, tag } => match self.take(r, from, tag) {
                 Some((_, true)) => self.next(r),
                 Some((source, false)) => {
-                    self.processes[r as usize].received[source as usize] += 1;
+                    self.process(r).received[source as usize] += 1;
                     self.next(r)
                 }
-                None => self.wait(r, from.map_or(On::Any, |f| On::Ranks(vec![f]))),
+                None => self.wait(r, self.on(from)),
             },
             Op::Irecv { from, tag, request } => {
                 match self.take(r, from, tag) {
                     Some((_, true)) => {
-                        self.processes[r as usize].complete.insert(request);
+                        self.process(r).complete.insert(request);
                     }
                     Some((source, false)) => {
-                        self.processes[r as usize].matched.insert(request, source);
+                        self.process(r).matched.insert(request, source);
                     }
-                    None => self.processes[r as usize]
-                        .posted
-                        .push_back((from, tag, request)),
+                    None => self.process(r).posted.push_back((from, tag, request)),
                 }
                 self.next(r)
             }
             Op::Wait { request } => {
-                if let Some(from) = p.matched.remove(&request) {
+                if let Some(from) = p.matched.get(&request).copied() {
+                    let p = self.process(r);
+                    p.matched.remove(&request);
                     p.received[from as usize] += 1;
                     p.complete.insert(request);
-                }
-                let over = p.complete.contains(&request);
-                if let Some(key) = p.collectives.get(&request).copied() {
-                    if self.full(program, key) {
-                        self.processes[r as usize].complete.insert(request);
-                        return self.next(r);
-                    }
-                    return self.wait(r, On::Ranks(vec![]));
-                }
-                if over {
                     return self.next(r);
                 }
-                let from = p
-                    .posted
-                    .iter()
-                    .find(|(_, _, q)| *q == request)
-                    .and_then(|q| q.0);
-                self.wait(r, from.map_or(On::Any, |f| On::Ranks(vec![f])))
+                if p.complete.contains(&request) {
+                    return self.next(r);
+                }
+                if let Some(key) = p.collectives.get(&request).copied() {
+                    if self.full(program, key) {
+                        self.process(r).complete.insert(request);
+                        return self.next(r);
+                    }
+                }
+                let receive = p.posted.iter().find(|(_, _, q)| *q == request);
+                let on = receive.map_or(On::Ranks(vec![]), |(from, _, _)| self.on(*from));
+                self.wait(r, on)
             }
             Op::Collective { comm, early } => self.collective(program, r, comm, |world, number| {
                 early || world.full(program, (comm, number))
@@ -93,7 +87,7 @@ impl World {
                 if !self.collective(program, r, comm, |_, _| true) {
                     return false;
                 }
-                let p = &mut self.processes[r as usize];
+                let p = self.process(r);
                 if p.at == At::Start {
                     let number = p.started[&comm];
                     p.collectives.insert(request, (comm, number));
@@ -104,7 +98,7 @@ impl World {
             Op::CreateGroup { key, made } => {
                 // Only the members know of it: its clock is made on entry.
                 let id = self.clock_of(program, key);
-                let p = &mut self.processes[r as usize];
+                let p = self.process(r);
                 if !p.clocks.contains_key(&id) {
                     return self.new_clock(r, id);
                 }
@@ -113,26 +107,55 @@ impl World {
         }
     }
 
+    fn send(&mut self, r: u32, to: u32, tag: u32, frees: Frees) {
+        let p = self.process(r);
+        p.sent[to as usize] += 1;
+        let message = Message {
+            from: r,
+            tag,
+            number: p.sent[to as usize],
+            frees,
+        };
+        self.flying.entry((r, to)).or_default().push_back(message);
+    }
+
+    /// On whom a receive waits. As many ranks as production can name are named.
+    fn on(&self, from: Option<u32>) -> On {
+        const NAMED: u32 = 4;
+        let size = self.processes.len() as u32;
+        match from {
+            Some(from) => On::Ranks(vec![from]),
+            None if size <= NAMED => On::Ranks((0..size).collect()),
+            None => On::Any,
+        }
+    }
+
     fn next(&mut self, r: u32) -> bool {
-        let p = &mut self.processes[r as usize];
+        let p = self.process(r);
         p.pc += 1;
         p.at = At::Start;
+        let news = p.activity != Activity::Running;
         p.activity = Activity::Running;
-        p.notified |= p.phase != Phase::Run;
+        p.notified |= news && p.phase != Phase::Run;
         true
     }
 
     /// A matching message, and whether it was pulled (and counted) before.
     fn take(&mut self, r: u32, from: Option<u32>, tag: u32) -> Option<(u32, bool)> {
-        let p = &mut self.processes[r as usize];
+        let p = &self.processes[r as usize];
         let fits = |m: &Message| m.tag == tag && from.is_none_or(|f| f == m.from);
-        if let Some(i) = p.pulled.iter().position(fits) {
-            return p.pulled.remove(i).map(|m| (m.from, true));
-        }
-        let i = p.arrived.iter().position(fits)?;
-        let message = p.arrived.remove(i)?;
-        self.free(&message);
-        Some((message.from, false))
+        let (pulled, arrived) = (
+            p.pulled.iter().position(fits),
+            p.arrived.iter().position(fits),
+        );
+        let p = self.process(r);
+        let message = match (pulled, arrived) {
+            (Some(i), _) => p.pulled.remove(i),
+            (None, Some(i)) => p.arrived.remove(i),
+            (None, None) => None,
+        }?;
+        self.matched(r, &message);
+        Some((message.from, pulled.is_some()))
     }
 
     /// A blocking call that cannot complete yet: under a pending checkpoint it pulls and tells.
@@ -141,17 +164,20 @@ impl World {
             return false;
         }
         let pulled = self.pull(r);
-        let p = &mut self.processes[r as usize];
+        let p = &self.processes[r as usize];
         let (sent, received) = (counts(&p.sent), counts(&p.received));
         let activity = Activity::Waiting { on, sent, received };
         let news = p.activity != activity;
-        p.activity = activity;
-        p.notified |= news;
+        if news {
+            let p = self.process(r);
+            p.activity = activity;
+            p.notified = true;
+        }
         pulled || news
     }
 
     fn new_clock(&mut self, r: u32, id: u64) -> bool {
-        let p = &mut self.processes[r as usize];
+        let p = self.process(r);
         let target = match p.phase {
             Phase::Run => 0,
             _ => match p.machine.target(id) {
@@ -187,16 +213,19 @@ impl World {
         comm: usize,
         over: impl Fn(&World, u64) -> bool,
     ) -> bool {
+        let entered = self.enter(program, r, comm, over);
         match self.processes[r as usize].at {
             At::Made => self.leave(program, r, comm),
-            _ => self.enter(program, r, comm, over),
+            _ => entered,
         }
     }
 
     fn leave(&mut self, program: &Program, r: u32, comm: usize) -> bool {
         let id = self.clock_of(program, comm);
-        let clock = self.processes[r as usize].clocks.get_mut(&id).unwrap();
+        let p = self.process(r);
+        let clock = p.clock(id);
         clock.left = clock.seq;
+        p.notified |= p.phase != Phase::Run;
         self.next(r)
     }
 
@@ -208,45 +237,42 @@ impl World {
         over: impl Fn(&World, u64) -> bool,
     ) -> bool {
         let id = self.clock_of(program, comm);
-        if let At::Inside(number) = self.processes[r as usize].at {
+        let p = &self.processes[r as usize];
+        if let At::Inside(number) = p.at {
             let over = over(self, number);
             if over {
-                self.processes[r as usize].at = At::Made;
+                self.process(r).at = At::Made;
             }
             return over;
         }
-        let p = &mut self.processes[r as usize];
-        let clock = p
-            .clocks
-            .get_mut(&id)
-            .expect("a communicator that is used has a clock");
+        let clock = p.clocks[&id];
         match p.at {
             At::Start => {
-                clock.seq += 1;
+                let p = self.process(r);
+                p.clock(id).seq += 1;
                 p.at = At::Counted;
             }
-            At::Counted if p.phase == Phase::Run => self.inside(r, comm),
-            At::Counted => p.at = At::Asking,
-            At::Asking if p.phase != Phase::Run && p.machine.target(id).is_none() => return false,
-            At::Asking if p.phase == Phase::Run || clock.seq <= clock.target => {
-                p.activity = Activity::Collective { id };
-                p.notified = true;
-                self.inside(r, comm);
+            At::Counted if p.phase == Phase::Run => self.inside(r, comm, id),
+            At::Counted if p.machine.target(id).is_none() => return false,
+            At::Counted if clock.seq <= clock.target => {
+                self.process(r).notified = true;
+                self.inside(r, comm, id);
             }
-            At::Asking => {
-                let seq = clock.seq;
-                clock.seq -= 1;
+            At::Counted => {
+                let p = self.process(r);
+                p.clock(id).seq -= 1;
                 p.activity = Activity::Parked {
                     id,
-                    seq,
+                    seq: clock.seq,
                     sent: counts(&p.sent),
                 };
                 p.notified = true;
                 p.at = At::Parked;
             }
             At::Parked if p.phase == Phase::Run || clock.target > clock.seq => {
-                clock.seq += 1;
-                p.at = At::Asking;
+                let p = self.process(r);
+                p.clock(id).seq += 1;
+                p.at = At::Counted;
             }
             At::Parked => return self.pull(r),
             At::Inside(_) | At::Made | At::Sending => unreachable!(),
@@ -254,12 +280,21 @@ impl World {
         true
     }
 
-    fn inside(&mut self, r: u32, comm: usize) {
-        let p = &mut self.processes[r as usize];
+    fn inside(&mut self, r: u32, comm: usize, id: u64) {
+        let p = self.process(r);
+        p.activity = Activity::Collective { id };
         let number = p.started.entry(comm).or_insert(0);
         *number += 1;
-        p.at = At::Inside(*number);
-        self.entered.entry((comm, *number)).or_default().insert(r);
+        let number = *number;
+        p.at = At::Inside(number);
+        self.entered.entry((comm, number)).or_default().insert(r);
+    }
+}
+
+impl Process {
+    fn clock(&mut self, id: u64) -> &mut Clock {
+        let clock = self.clocks.get_mut(&id);
+        clock.expect("a communicator that is used has a clock")
     }
 }
 

@@ -2,11 +2,10 @@
 //! under random interleavings, small programs under all of them, and the two holes of the
 //! published algorithm (design §5), which must hang as published and must not as built.
 
-mod simulator;
-
-use simulator::explore::{everything, random_path};
-use simulator::program::{random, Op, Program, Random};
-use simulator::Variant;
+use crate::simulator::explore::explore;
+use crate::simulator::path::random_path;
+use crate::simulator::program::{random, Op, Program, Random};
+use crate::simulator::Variant;
 use stasis_coordinator::coordinator::Parking;
 
 fn barrier(comm: usize) -> Op {
@@ -80,37 +79,32 @@ const NO_RELEASE: Variant = Variant {
     ..Variant::OURS
 };
 const FAILING: Variant = Variant {
-    failures: true,
+    faults: 3,
     ..Variant::OURS
 };
 
 #[test]
 fn hole_1_a_clock_per_group_hangs() {
-    let found = everything(&crossed_initiations(), PER_GROUP, 1);
-    assert!(found.hang.is_some());
+    let found = explore(&crossed_initiations(), PER_GROUP, 1);
+    assert!(found.wrong.unwrap().starts_with("hangs"));
 }
 
 #[test]
 fn hole_1_a_clock_per_communicator_does_not() {
-    let found = everything(&crossed_initiations(), Variant::OURS, 1);
-    assert_eq!((found.hang, found.committed), (None, 1));
+    let found = explore(&crossed_initiations(), Variant::OURS, 1);
+    assert_eq!(found.wrong, None);
 }
 
 #[test]
 fn hole_2_parking_without_release_hangs() {
-    let mut seeds = Random(5);
-    let hangs =
-        (0..100).filter(|_| random_path(&crossed_message(), NO_RELEASE, 1, &mut seeds).is_err());
-    assert!(hangs.count() > 0);
+    let found = explore(&crossed_message(), NO_RELEASE, 1);
+    assert!(found.wrong.unwrap().starts_with("hangs"));
 }
 
 #[test]
 fn hole_2_with_release_does_not() {
-    let mut seeds = Random(2);
-    for _ in 0..500 {
-        let world = random_path(&crossed_message(), Variant::OURS, 1, &mut seeds).unwrap();
-        assert_eq!(world.committed, 1);
-    }
+    let found = explore(&crossed_message(), Variant::OURS, 1);
+    assert_eq!(found.wrong, None);
 }
 
 #[test]
@@ -176,8 +170,8 @@ fn small_programs_under_every_interleaving() {
         ),
     ];
     for program in &programs {
-        let found = everything(program, Variant::OURS, 1);
-        assert_eq!((found.hang, found.committed), (None, 1));
+        let found = explore(program, Variant::OURS, 1);
+        assert_eq!(found.wrong, None);
         assert!(found.states > 100, "only {} states", found.states);
     }
 }
@@ -194,7 +188,8 @@ fn random_programs(seed: u64, rounds: usize, variant: Variant) -> (u32, u32, u64
             .unwrap_or_else(|hang| panic!("round {round}: the program itself hangs\n{hang}"));
         let world = random_path(&program, variant, 3, &mut seeds)
             .unwrap_or_else(|hang| panic!("round {round}: hangs\n{hang}\n{program:?}"));
-        assert_eq!(world.committed + world.failed, 3);
+        // The coordinator may have died before all were asked for.
+        assert!(world.committed + world.failed == 3 || variant.faults > 0);
         committed += world.committed;
         failed += world.failed;
         versions = versions.max(world.versions);
@@ -225,10 +220,10 @@ fn random_programs_go_on_when_checkpoints_fail() {
 fn random_programs_hang_with_the_published_variants() {
     for variant in [PER_GROUP, NO_RELEASE] {
         let mut seeds = Random(11);
-        let hangs = (0..100).filter(|_| {
+        let mut hangs = (0..2000).filter(|_| {
             let program = random(4, 40, &mut seeds);
             random_path(&program, variant, 3, &mut seeds).is_err()
         });
-        assert!(hangs.count() > 0, "{variant:?} never hung");
+        assert!(hangs.next().is_some(), "{variant:?} never hung");
     }
 }

@@ -3,13 +3,19 @@
 //! MPI lets a program reorder is reordered.
 
 /// One operation of one rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
     Compute,
     Send {
         to: u32,
         tag: u32,
         rendezvous: bool,
+    },
+    /// A send that is complete when its receive is found.
+    Isend {
+        to: u32,
+        tag: u32,
+        request: usize,
     },
     Recv {
         from: Option<u32>,
@@ -45,13 +51,26 @@ pub enum Op {
     },
 }
 
-#[derive(Clone, Debug)]
+impl Op {
+    /// It is counted on a clock.
+    pub fn is_collective(&self) -> bool {
+        matches!(
+            self,
+            Op::Collective { .. }
+                | Op::Initiate { .. }
+                | Op::Create { .. }
+                | Op::CreateGroup { .. }
+        )
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Comm {
     pub members: Vec<u32>,
     pub from_start: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Program {
     pub comms: Vec<Comm>,
     pub ops: Vec<Vec<Op>>,

@@ -1,0 +1,179 @@
+//! The protocol under every program of a size, up to symmetry, and under every interleaving of each:
+//! no checkpoint makes a job hang or goes on for ever; no cut falls inside a collective, and no
+//! message is lost, doubled or overtaken at one; without a fault every checkpoint is taken, and with
+//! one the job runs on. The published variants fail here.
+//!
+//! `cargo test` checks the smallest sizes; `cargo xtask test --full` all of them (the ignored tests).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::simulator::enumerate::{programs, Messages, Scope};
+use crate::simulator::explore::explore;
+use crate::simulator::program::Program;
+use crate::simulator::Variant;
+use stasis_coordinator::coordinator::Parking;
+
+const fn scope(ranks: u32, events: usize, messages: Messages) -> Scope {
+    Scope {
+        ranks,
+        comms: 3,
+        events,
+        messages,
+    }
+}
+
+const SHORT: [Scope; 5] = [
+    scope(1, 2, Messages::All),
+    scope(1, 3, Messages::All),
+    scope(2, 1, Messages::All),
+    scope(2, 2, Messages::Few),
+    scope(3, 1, Messages::All),
+];
+const LONG: [Scope; 5] = [
+    scope(2, 2, Messages::All),
+    scope(2, 3, Messages::Few),
+    scope(3, 2, Messages::Few),
+    scope(3, 3, Messages::One),
+    scope(4, 2, Messages::One),
+];
+
+const PER_GROUP: Variant = Variant {
+    clock_per_group: true,
+    ..Variant::OURS
+};
+const NO_RELEASE: Variant = Variant {
+    parking: Parking::Final,
+    ..Variant::OURS
+};
+const FAULT: Variant = Variant {
+    faults: 1,
+    ..Variant::OURS
+};
+const FORGETFUL_DRAIN: Variant = Variant {
+    drain_catches_up: false,
+    ..FAULT
+};
+
+/// What came of all programs of some scopes.
+#[derive(Default)]
+struct Tally {
+    programs: usize,
+    states: AtomicUsize,
+    wrong: Mutex<Vec<String>>,
+}
+
+/// Checks all programs on all processors.
+fn check(scopes: &[Scope], variant: Variant, requests: u32) -> Tally {
+    let begun = Instant::now();
+    let mut all = Tally::default();
+    for scope in scopes {
+        let programs: Vec<Program> = programs(*scope).into_iter().collect();
+        let (next, states) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|threads| {
+            for _ in 0..workers {
+                threads.spawn(|| {
+                    while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let found = explore(program, variant, requests);
+                        states.fetch_add(found.states, Ordering::Relaxed);
+                        all.wrong.lock().unwrap().extend(found.wrong);
+                    }
+                });
+            }
+        });
+        let states = states.into_inner();
+        println!(
+            "{} ranks, {} events, {:?} messages: {} programs, {states} states ({:.0} s so far)",
+            scope.ranks,
+            scope.events,
+            scope.messages,
+            programs.len(),
+            begun.elapsed().as_secs_f64()
+        );
+        all.programs += programs.len();
+        all.states.fetch_add(states, Ordering::Relaxed);
+    }
+    all
+}
+
+/// Nothing may be wrong; and nothing may have been left out by accident.
+fn all_right(scopes: &[Scope], variant: Variant, requests: u32, programs: usize) {
+    let tally = check(scopes, variant, requests);
+    let wrong = tally.wrong.into_inner().unwrap();
+    assert!(
+        wrong.is_empty(),
+        "{} wrong, first: {}",
+        wrong.len(),
+        wrong[0]
+    );
+    assert!(
+        tally.programs >= programs,
+        "only {} programs",
+        tally.programs
+    );
+}
+
+fn hangs(scopes: &[Scope], variant: Variant, requests: u32) {
+    let wrong = check(scopes, variant, requests).wrong.into_inner().unwrap();
+    println!("{} of these programs fail", wrong.len());
+    assert!(wrong.iter().any(|w| w.starts_with("hangs")), "none hangs");
+}
+
+#[test]
+fn every_small_program_is_checkpointed() {
+    all_right(&SHORT, Variant::OURS, 1, 300);
+}
+
+#[test]
+fn every_small_program_goes_on_after_a_fault_and_is_checkpointed() {
+    all_right(&SHORT[2..3], FAULT, 2, 14);
+}
+
+#[test]
+fn clocks_of_groups_hang_as_published() {
+    hangs(&SHORT[3..4], PER_GROUP, 1);
+}
+
+#[test]
+fn drains_that_forget_those_given_up_hang() {
+    hangs(&SHORT[2..3], FORGETFUL_DRAIN, 2);
+}
+
+#[test]
+fn what_ranks_tell_may_be_late() {
+    let late = Variant {
+        late_reports: true,
+        ..Variant::OURS
+    };
+    all_right(&SHORT[2..3], late, 1, 14);
+}
+
+#[test]
+#[ignore = "long: cargo xtask test --full"]
+fn every_program_is_checkpointed() {
+    all_right(&LONG, Variant::OURS, 1, 1000);
+}
+
+#[test]
+#[ignore = "long: cargo xtask test --full"]
+fn every_program_goes_on_after_a_fault_and_is_checkpointed() {
+    all_right(&SHORT[3..], FAULT, 2, 100);
+}
+
+#[test]
+#[ignore = "long: cargo xtask test --full"]
+fn parking_without_release_hangs_as_published() {
+    hangs(&LONG[3..4], NO_RELEASE, 1);
+}
+
+#[test]
+#[ignore = "long: cargo xtask test --full"]
+fn what_ranks_tell_may_be_late_in_more_programs() {
+    let late = Variant {
+        late_reports: true,
+        ..Variant::OURS
+    };
+    all_right(&SHORT[3..4], late, 1, 100);
+}

@@ -1,0 +1,71 @@
+//! A second opinion on our own explorer: the model checker `stateright` visits the same states of the
+//! same machines and comes to the same verdict. (Ours serves for the many programs of
+//! `all_programs.rs` because it finds checkpoints that go on for ever, which `stateright` does not
+//! look for, and needs no threads and no copy of the path for every state.)
+
+use crate::simulator::enumerate::{programs, Messages, Scope};
+use crate::simulator::explore::explore;
+use crate::simulator::program::Program;
+use crate::simulator::{Move, Variant, World};
+use stateright::{Checker, Model, Property};
+
+const SAFE: &str = "nothing goes wrong";
+
+struct Checked {
+    program: Program,
+    variant: Variant,
+}
+
+impl Model for Checked {
+    type State = World;
+    type Action = Move;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.program, self.variant, 1)]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Move>) {
+        actions.extend(world.next_moves(&self.program));
+    }
+
+    fn next_state(&self, world: &World, m: Move) -> Option<World> {
+        let mut next = world.clone();
+        next.make(&self.program, m).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always(
+            SAFE,
+            |checked: &Checked, world: &World| world.wrong(&checked.program).is_none(),
+        )]
+    }
+}
+
+#[test]
+fn stateright_visits_the_same_states_and_agrees() {
+    let published = Variant {
+        clock_per_group: true,
+        ..Variant::OURS
+    };
+    let scope = Scope {
+        ranks: 2,
+        comms: 2,
+        events: 2,
+        messages: Messages::One,
+    };
+    let mut wrong = 0;
+    for program in programs(scope) {
+        for variant in [Variant::OURS, published] {
+            let ours = explore(&program, variant, 1);
+            let program = program.clone();
+            let theirs = Checked { program, variant }.checker().spawn_dfs().join();
+            assert_eq!(ours.wrong.is_some(), theirs.discovery(SAFE).is_some());
+            match ours.wrong {
+                // Neither goes on after it has found something.
+                Some(_) => wrong += 1,
+                None => assert_eq!(ours.states, theirs.unique_state_count()),
+            }
+        }
+    }
+    assert!(wrong > 0, "the published variant fails somewhere");
+}

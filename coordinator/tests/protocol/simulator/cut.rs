@@ -1,0 +1,58 @@
+//! What must hold whenever a set is committed: the design's safe state.
+
+use std::collections::BTreeSet;
+
+use super::process::At;
+use super::program::Program;
+use super::World;
+
+impl World {
+    pub(super) fn check_cut(&mut self, program: &Program) {
+        if let Err(what) = self.cut_is_safe(program) {
+            self.breaks(what);
+        }
+    }
+
+    fn cut_is_safe(&self, program: &Program) -> Result<(), String> {
+        let check = |holds: bool, what: &dyn Fn() -> String| match holds {
+            true => Ok(()),
+            false => Err(what()),
+        };
+        for (r, p) in self.processes.iter().enumerate() {
+            // A rank that has saved may be lost before the set is whole.
+            check(p.stopped || p.dead, &|| {
+                format!("rank {r} ran while the set was committed")
+            })?;
+            let inside = matches!(p.at, At::Inside(_) | At::Made | At::Sending);
+            check(!inside, &|| format!("rank {r} was cut inside a call"))?;
+            let left = p.arrived.len() + p.matched.len() + p.sending.len();
+            check(left == 0, &|| {
+                format!("{left} messages of rank {r} are left below")
+            })?;
+            for (s, q) in self.processes.iter().enumerate() {
+                let (sent, received) = (q.sent[r], p.received[s]);
+                check(sent == received, &|| {
+                    format!("of {sent} messages {s} -> {r}, {received} arrived before the cut")
+                })?;
+            }
+        }
+        check(self.flying.is_empty(), &|| "messages under way".into())?;
+        for (comm, info) in program.comms.iter().enumerate() {
+            let started = |m: &u32| self.processes[*m as usize].started.get(&comm).copied();
+            let counts: BTreeSet<u64> = info
+                .members
+                .iter()
+                .map(|m| started(m).unwrap_or(0))
+                .collect();
+            check(counts.len() <= 1, &|| {
+                format!("cut inside a collective of {comm}: begun {counts:?} times")
+            })?;
+        }
+        for key in self.entered.keys() {
+            check(self.full(program, *key), &|| {
+                format!("collective {key:?} half begun")
+            })?;
+        }
+        Ok(())
+    }
+}

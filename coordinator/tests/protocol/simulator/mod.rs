@@ -1,0 +1,555 @@
+//! A simulator of a job: MPI-like programs whose wrappers behave as `rank.rs` prescribes, driven
+//! against the real machines of coordinator and ranks, one small step at a time in any order. A
+//! [`World`] is a plain value, so that it can also be explored exhaustively.
+
+mod cut;
+pub mod enumerate;
+pub mod explore;
+pub mod path;
+mod process;
+pub mod program;
+mod wrapper;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use process::{Job, Process};
+use program::Program;
+use stasis_coordinator::coordinator::{Action, Config, Coordinator, Event, Parking, PartialSet};
+use stasis_coordinator::protocol::{Outcome, ToRank, ToTool};
+use stasis_coordinator::rank::{Effect, Input};
+
+/// Which algorithm is simulated, and what may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Variant {
+    /// Communicators with the same members share a clock, as published.
+    pub clock_per_group: bool,
+    /// What happens to parked ranks.
+    pub parking: Parking,
+    /// A drain first completes what drains that were given up have left behind.
+    pub drain_catches_up: bool,
+    /// How many faults may happen: a rank dies or refuses, the disk fails, the coordinator dies or
+    /// gives up by its limits, or takes the job for stalled although it is not.
+    pub faults: u32,
+    /// What ranks tell may be late, too, and they may tell what they do while they go on. Otherwise
+    /// only what they are told is late.
+    pub late_reports: bool,
+}
+
+impl Variant {
+    pub const OURS: Variant = Variant {
+        clock_per_group: false,
+        parking: Parking::Tentative,
+        drain_catches_up: true,
+        faults: 0,
+        late_reports: false,
+    };
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    Run,
+    Approach,
+    Stop,
+}
+
+/// Who is freed when a message is matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Frees {
+    Nobody,
+    /// The sender, blocked in a rendezvous.
+    Sender,
+    /// The sender's request.
+    Request(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Message {
+    from: u32,
+    tag: u32,
+    /// How many its sender had sent to its receiver with it.
+    number: u64,
+    frees: Frees,
+}
+
+/// A whole job at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    variant: Variant,
+    processes: Vec<Arc<Process>>,
+    flying: BTreeMap<(u32, u32), VecDeque<Message>>,
+    /// Who has entered the n-th collective of a communicator.
+    entered: BTreeMap<(usize, u64), BTreeSet<u32>>,
+    coordinator: Arc<Coordinator>,
+    coordinator_dead: bool,
+    store: VecDeque<Action>,
+    requests_left: u32,
+    faults_left: u32,
+    /// A fault has happened that excuses a checkpoint which is given up.
+    excused: bool,
+    /// What must never happen has happened.
+    pub broken: Option<String>,
+    pub committed: u32,
+    pub failed: u32,
+    /// Highest version of targets seen, that is, releases and raises in one checkpoint.
+    pub versions: u64,
+}
+
+/// One small step of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// A rank's program.
+    App(u32),
+    /// Its agent hears a message.
+    Agent(u32),
+    /// ... looks.
+    Look(u32),
+    /// ... finds that nothing has changed for a little while.
+    Settle(u32),
+    /// ... goes on stopping, draining, saving.
+    Job(u32),
+    /// ... finds the coordinator gone; what it had not heard yet is lost.
+    Gone(u32),
+    /// The coordinator hears a rank.
+    Hear(u32),
+    /// A message arrives.
+    Fly(u32, u32),
+    /// The disk.
+    Store,
+    /// A checkpoint is asked for.
+    Request,
+    /// A little time passes.
+    Tick,
+    /// Faults.
+    JobFails(u32),
+    StoreFails,
+    Dies(u32),
+    CoordinatorDies,
+    /// A limit is over.
+    Limit,
+    /// So much time passes that the job seems stalled.
+    Stall,
+}
+
+/// All limits of the coordinator; time stands still at 0 otherwise.
+const LIMIT: u64 = 1;
+/// Ticks after which the coordinator believes in a stall.
+const STALL_TICKS: usize = 4;
+
+impl World {
+    pub fn new(program: &Program, variant: Variant, requests: u32) -> World {
+        let size = program.ops.len() as u32;
+        let config = Config {
+            parking: variant.parking,
+            approach_limit: LIMIT,
+            drain_limit: LIMIT,
+            save_limit: LIMIT,
+            ..Config::new(size)
+        };
+        let mut coordinator = Coordinator::new(config);
+        for rank in 0..size {
+            let host = String::new();
+            coordinator.on(0, Event::Connected { rank, host, pid: 0 });
+        }
+        let mut world = World {
+            variant,
+            processes: (0..size).map(|_| Arc::new(Process::new(size))).collect(),
+            flying: BTreeMap::new(),
+            entered: BTreeMap::new(),
+            coordinator: Arc::new(coordinator),
+            coordinator_dead: false,
+            store: VecDeque::new(),
+            requests_left: requests,
+            faults_left: variant.faults,
+            excused: false,
+            broken: None,
+            committed: 0,
+            failed: 0,
+            versions: 0,
+        };
+        for (comm, info) in program.comms.iter().enumerate() {
+            let id = world.clock_of(program, comm);
+            for &rank in info.members.iter().filter(|_| info.from_start) {
+                world.process(rank).clocks.entry(id).or_default();
+            }
+        }
+        world
+    }
+
+    /// Everything that could move, faults apart, whether or not it now can.
+    pub fn moves(&self) -> Vec<Move> {
+        let mut moves = vec![Move::Store, Move::Request];
+        for r in 0..self.processes.len() as u32 {
+            moves.extend([Move::App(r), Move::Agent(r), Move::Look(r), Move::Settle(r)]);
+            moves.extend([Move::Hear(r), Move::Job(r), Move::Gone(r)]);
+        }
+        moves.extend(self.flying.keys().map(|&(s, d)| Move::Fly(s, d)));
+        moves
+    }
+
+    /// Everything that could go wrong, whether or not it now can.
+    pub fn faults(&self) -> Vec<Move> {
+        if self.faults_left == 0 {
+            return vec![];
+        }
+        let mut moves = vec![
+            Move::StoreFails,
+            Move::CoordinatorDies,
+            Move::Limit,
+            Move::Stall,
+        ];
+        for r in 0..self.processes.len() as u32 {
+            moves.extend([Move::JobFails(r), Move::Dies(r)]);
+        }
+        moves
+    }
+
+    /// Makes a move. Returns false, and has changed nothing, if it is not possible now.
+    pub fn make(&mut self, program: &Program, m: Move) -> bool {
+        match m {
+            Move::App(r) => self.app(program, r),
+            Move::Job(r) => self.job(program, r, false),
+            Move::Fly(s, d) => self.fly(s, d),
+            Move::Store => self.store(program, false),
+            Move::Agent(r) => self.agent(r),
+            Move::Look(r) => {
+                let p = &self.processes[r as usize];
+                let can = p.notified && p.machine.watching() && !p.dead;
+                if can {
+                    self.process(r).notified = false;
+                    let view = self.processes[r as usize].view();
+                    self.rank(r, Input::Look(view));
+                }
+                can
+            }
+            Move::Settle(r) => {
+                let p = &self.processes[r as usize];
+                let quiet = self.variant.late_reports || !self.clone().app(program, r);
+                let can = p.machine.unsettled() && !p.dead && quiet;
+                if can {
+                    self.rank(r, Input::Settled);
+                }
+                can
+            }
+            Move::Gone(r) => {
+                let p = &self.processes[r as usize];
+                let can = self.coordinator_dead && !p.gone && !p.dead;
+                if can {
+                    self.process(r).gone = true;
+                    self.process(r).inbox.clear();
+                    self.rank(r, Input::Gone);
+                }
+                can
+            }
+            Move::Hear(r) => self.hear(r),
+            Move::Request => {
+                let can = self.requests_left > 0 && self.idle();
+                if can {
+                    self.requests_left -= 1;
+                    let tool = Some(1);
+                    self.event(Event::Request { tool, stop: false });
+                }
+                can
+            }
+            Move::Tick => {
+                let before = self.coordinator.clone();
+                self.event(Event::Tick);
+                before != self.coordinator
+            }
+            _ => self.fault(program, m),
+        }
+    }
+
+    fn fault(&mut self, program: &Program, m: Move) -> bool {
+        let pending = !self.idle();
+        let excused = std::mem::replace(&mut self.excused, true);
+        let happens = self.faults_left > 0
+            && match m {
+                Move::StoreFails => self.store(program, true),
+                Move::JobFails(r) => self.job(program, r, true),
+                Move::Dies(r) => {
+                    let can = pending && !self.processes[r as usize].dead;
+                    if can {
+                        self.process(r).dead = true;
+                    }
+                    can
+                }
+                Move::CoordinatorDies => {
+                    self.coordinator_dead |= pending;
+                    self.store.clear();
+                    pending
+                }
+                Move::Limit => {
+                    let failed = self.failed;
+                    if pending {
+                        let coordinator = Arc::make_mut(&mut self.coordinator);
+                        let actions = coordinator.on(2 * LIMIT, Event::Tick);
+                        self.act(actions);
+                    }
+                    self.failed > failed
+                }
+                Move::Stall => {
+                    let before = self.coordinator.clone();
+                    for _ in 0..STALL_TICKS {
+                        self.event(Event::Tick);
+                    }
+                    before != self.coordinator
+                }
+                _ => false,
+            };
+        if happens {
+            self.faults_left -= 1;
+        }
+        // A stall is no excuse.
+        self.excused = excused || (happens && m != Move::Stall);
+        happens
+    }
+
+    /// No checkpoint is being taken.
+    fn idle(&self) -> bool {
+        self.coordinator_dead || !self.coordinator.busy()
+    }
+
+    /// Programs and checkpoints have all come to their end: every rank is let go, and if none has
+    /// died, every program is over; and every checkpoint was taken, unless something went wrong.
+    pub fn done(&self, program: &Program) -> bool {
+        let alive = || {
+            self.processes
+                .iter()
+                .zip(&program.ops)
+                .filter(|(p, _)| !p.dead)
+        };
+        let complete = alive().count() == self.processes.len();
+        let free = alive().all(|(p, ops)| p.free() && (!complete || p.pc == ops.len()));
+        let heard = !self.coordinator_dead || alive().all(|(p, _)| p.gone);
+        free && heard && self.idle() && (self.excused || self.failed == 0)
+    }
+
+    /// For people: where everybody hangs.
+    pub fn describe(&self, program: &Program) -> String {
+        let mut text = String::new();
+        for (r, p) in self.processes.iter().enumerate() {
+            text += &format!(
+                "rank {r}: {:?}, {}\n",
+                program.ops[r].get(p.pc),
+                p.describe()
+            );
+        }
+        let broken = self.broken.iter();
+        text += &broken.map(|b| format!("{b}\n")).collect::<String>();
+        text + &format!("flying {:?}\n", self.flying)
+    }
+
+    fn process(&mut self, r: u32) -> &mut Process {
+        Arc::make_mut(&mut self.processes[r as usize])
+    }
+
+    fn clock_of(&self, program: &Program, comm: usize) -> u64 {
+        let same = |c: &usize| program.comms[*c].members == program.comms[comm].members;
+        match self.variant.clock_per_group {
+            true => (0..).find(same).unwrap_or(comm) as u64 + 1,
+            false => comm as u64 + 1,
+        }
+    }
+
+    fn breaks(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+
+    fn event(&mut self, event: Event) {
+        if !self.coordinator_dead {
+            let actions = Arc::make_mut(&mut self.coordinator).on(0, event);
+            self.act(actions);
+        }
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(r, message) => self.process(r).inbox.push_back(message),
+                Action::Prepare(_) | Action::Commit(..) => self.store.push_back(action),
+                Action::Reply(_, ToTool::Committed(_)) => self.committed += 1,
+                Action::Reply(_, ToTool::Failed(_)) => self.failed += 1,
+                Action::Reply(..) | Action::Discard(_) | Action::Over(_) => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, r: u32) -> bool {
+        if self.coordinator_dead {
+            return false;
+        }
+        let p = &self.processes[r as usize];
+        if p.outbox.is_empty() {
+            let news = p.dead && !p.mourned;
+            if news {
+                self.process(r).mourned = true;
+                self.event(Event::Lost(r));
+            }
+            return news;
+        }
+        if let Some(message) = self.process(r).outbox.pop_front() {
+            self.event(Event::Message(r, message));
+        }
+        true
+    }
+
+    fn store(&mut self, program: &Program, fails: bool) -> bool {
+        let failure = || "disk full".to_string();
+        let Some(action) = self.store.pop_front() else {
+            return false;
+        };
+        match action {
+            Action::Commit(epoch, ..) => {
+                self.check_cut(program);
+                let result = if fails { Err(failure()) } else { Ok(()) };
+                self.event(Event::Committed(epoch, result));
+            }
+            Action::Prepare(epoch) => {
+                let partial = PartialSet {
+                    set: String::new(),
+                    directory: String::new(),
+                    id: vec![],
+                };
+                let result = if fails { Err(failure()) } else { Ok(partial) };
+                self.event(Event::Prepared(epoch, result));
+            }
+            _ => unreachable!("only these wait for the disk"),
+        }
+        true
+    }
+
+    fn agent(&mut self, r: u32) -> bool {
+        let p = &self.processes[r as usize];
+        if p.inbox.is_empty() || p.dead {
+            return false;
+        }
+        if let Some(message) = self.process(r).inbox.pop_front() {
+            if let ToRank::Targets { version, .. } = &message {
+                self.versions = self.versions.max(*version);
+            }
+            self.rank(r, Input::Message(message));
+        }
+        true
+    }
+
+    /// What the agent's threads do around the rank's machine.
+    fn rank(&mut self, r: u32, input: Input) {
+        let excused = self.excused;
+        let mut broken = None;
+        let p = self.process(r);
+        let mut todo: VecDeque<Effect> = p.machine.on(input).into();
+        while let Some(effect) = todo.pop_front() {
+            match effect {
+                Effect::Send(message) => p.outbox.push_back(message),
+                Effect::Approach => {
+                    p.phase = Phase::Approach;
+                    let view = p.view();
+                    todo.extend(p.machine.on(Input::Look(view)));
+                }
+                Effect::Targets(targets) => {
+                    for (id, clock) in &mut p.clocks {
+                        clock.target = targets.get(id).copied().unwrap_or(clock.target);
+                    }
+                    let view = p.view();
+                    todo.extend(p.machine.on(Input::Look(view)));
+                }
+                Effect::Stop => {
+                    p.phase = Phase::Stop;
+                    p.job = Some(Job::Stop);
+                }
+                Effect::Save(_) => p.job = Some(Job::Save),
+                Effect::Hurry => p.phase = Phase::Run,
+                Effect::Resume(outcome) => {
+                    if p.job.is_some() {
+                        broken = Some(format!("rank {r} resumed while work goes on"));
+                    }
+                    if !excused && !matches!(outcome, Outcome::Committed { .. }) {
+                        broken = Some(format!("given up without a fault: {outcome:?}"));
+                    }
+                    p.phase = Phase::Run;
+                    p.stopped = false;
+                }
+                Effect::Exit { .. } | Effect::Rejected(_) => {
+                    broken = Some(format!("rank {r} was sent away"));
+                }
+            }
+        }
+        broken.into_iter().for_each(|b| self.breaks(b));
+    }
+
+    fn fly(&mut self, s: u32, d: u32) -> bool {
+        let Some(queue) = self.flying.get_mut(&(s, d)) else {
+            return false;
+        };
+        let Some(message) = queue.pop_front() else {
+            return false;
+        };
+        if queue.is_empty() {
+            self.flying.remove(&(s, d));
+        }
+        let p = self.process(d);
+        let fits = |&(from, tag, _): &(Option<u32>, u32, usize)| {
+            tag == message.tag && from.is_none_or(|f| f == s)
+        };
+        match p.posted.iter().position(fits) {
+            Some(i) => {
+                let (_, _, request) = p.posted.remove(i).expect("it was found there");
+                p.matched.insert(request, s);
+                self.matched(d, &message);
+            }
+            None => p.arrived.push_back(message),
+        }
+        true
+    }
+
+    /// A message has found its receive: in the order in which it was sent.
+    fn matched(&mut self, d: u32, message: &Message) {
+        let last = self.process(d).last.entry((message.from, message.tag));
+        let last = last.or_insert(0);
+        let before = std::mem::replace(last, message.number);
+        if before >= message.number {
+            self.breaks(format!("{message:?} overtaken or doubled at rank {d}"));
+        }
+        self.free(message);
+    }
+
+    /// A message has left its sender for good.
+    fn free(&mut self, message: &Message) {
+        let sender = self.process(message.from);
+        match message.frees {
+            Frees::Nobody => {}
+            Frees::Sender => {
+                sender.at = process::At::Start;
+                sender.pc += 1;
+                sender.notified = true;
+            }
+            Frees::Request(request) => {
+                sender.sending.remove(&request);
+                sender.complete.insert(request);
+            }
+        }
+    }
+
+    /// Takes all arrived messages into upper-half buffers.
+    fn pull(&mut self, r: u32) -> bool {
+        if self.processes[r as usize].arrived.is_empty() {
+            return false;
+        }
+        while let Some(mut message) = self.process(r).arrived.pop_front() {
+            self.free(&message);
+            message.frees = Frees::Nobody;
+            let p = self.process(r);
+            p.received[message.from as usize] += 1;
+            p.pulled.push_back(message);
+        }
+        true
+    }
+
+    fn full(&self, program: &Program, (comm, number): (usize, u64)) -> bool {
+        let members = &program.comms[comm].members;
+        self.entered
+            .get(&(comm, number))
+            .is_some_and(|e| members.iter().all(|m| e.contains(m)))
+    }
+}
