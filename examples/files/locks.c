@@ -1,11 +1,12 @@
 //#Ranks: 2
 //#Cut: hold
 //#Modes: plain, continue, restart, migrate, cycle
-//#Shows: locks of flock and of fcntl, of an open file and of the process, are held by the same rank afterwards
+//#Shows: locks of flock and of fcntl, of an open file and of the process, are held by the same rank afterwards, also on a file that is mapped
 #include "../stasis_test.h"
 
 #include <errno.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 
 static struct flock region(int type, off_t start, off_t len)
 {
@@ -33,6 +34,9 @@ int main(int argc, char **argv)
     test_start(&argc, &argv);
     int fd = open("locked", O_RDWR | O_CREAT, 0600);
     CHECK(fd >= 0, "open");
+    CHECK_EQ(ftruncate(fd, 4096), 0);
+    char *mapped = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(mapped != MAP_FAILED, "mmap");
     if (test_rank == 0) {
         struct flock process = region(F_WRLCK, 7, 5), file = region(F_RDLCK, 100, 0);
         CHECK_EQ(fcntl(fd, F_SETLK, &process), 0);
@@ -49,8 +53,10 @@ int main(int argc, char **argv)
     if (test_rank == 1)
         expect_locked(fd);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (test_rank == 0)
+    if (test_rank == 0) {
+        munmap(mapped, 4096);
         close(fd);
+    }
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     if (test_rank == 1) {
         struct flock all = region(F_WRLCK, 0, 0);

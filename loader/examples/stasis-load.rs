@@ -1,12 +1,13 @@
 //! Loads and runs one program as an upper half, without any MPI: for the loader's tests.
 //!
 //! ```text
-//! stasis-load run [--stops N] [--every MS] [--dump FILE [--after MS] [--go-on]]
+//! stasis-load run [--stops N] [--every MS] [--dump FILE [--after MS] [--when FILE] [--go-on]]
 //!                 [--redirect NAME=FILE] [--jobs] PROGRAM ARGS...
 //! stasis-load restore [--dump FILE ...] FILE
 //! ```
 //! `--stops` stops and resumes all threads that often; `--dump` writes the memory below 16 TiB and
-//! the process state to a plain file and ends, or goes on with `--go-on`; `restore` continues it.
+//! the process state to a plain file and ends, or goes on with `--go-on`; `--when` waits until a
+//! file is there, which the program makes; `restore` continues it.
 //! `--jobs` runs a job on the initial thread at each stop.
 //!
 //! # Safety
@@ -35,6 +36,7 @@ struct Options {
     every: Duration,
     dump: Option<PathBuf>,
     after: Duration,
+    when: Option<PathBuf>,
     go_on: bool,
     jobs: bool,
     redirects: Vec<(String, PathBuf)>,
@@ -73,6 +75,7 @@ fn options(mut args: std::env::ArgsOs) -> Result<Options> {
             Some("--stops") => options.stops = millis(args.next())?.as_millis() as u32,
             Some("--every") => options.every = millis(args.next())?,
             Some("--after") => options.after = millis(args.next())?,
+            Some("--when") => options.when = Some(args.next().context("a file is missing")?.into()),
             Some("--dump") => options.dump = Some(args.next().context("a file is missing")?.into()),
             Some("--go-on") => options.go_on = true,
             Some("--jobs") => options.jobs = true,
@@ -135,6 +138,9 @@ fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
 
 fn agent(options: Options) {
     std::thread::sleep(options.after);
+    while options.when.as_ref().is_some_and(|file| !file.exists()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let mut times = Vec::new();
     for n in 0..options.stops {
         std::thread::sleep(options.every);

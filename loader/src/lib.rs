@@ -52,6 +52,7 @@ pub use program::{check_address_space, prepare, spawn_lower, Program};
 pub use signals::Action;
 pub use signals::STOP_SIGNAL;
 pub use state::{
-    capture, open_files, restore, ChangedFiles, OpenedFiles, ProcessState, Restored, ThreadState,
+    apart, capture, open_files, restore, ChangedFiles, OpenedFiles, ProcessState, Restored,
+    ThreadState,
 };
 pub use stop::{stop_all, stop_all_within, Stopped, DEFAULT_PATIENCE};

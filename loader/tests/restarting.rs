@@ -101,7 +101,8 @@ fn files_cwd_umask_and_signal_handlers() {
         signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)\n\
         out=open('out','w'); twin=os.dup(out.fileno()); log=open('log','a')\n\
         table=open('/etc/passwd'); head=table.readline()\n\
-        for i in range(40):\n    os.write(twin, b'%d\\n' % i); out.flush(); log.write('x'); log.flush(); time.sleep(0.01)\n\
+        for i in range(40):\n    os.write(twin, b'%d\\n' % i); log.write('x'); log.flush()\n    \
+        while i == 20 and not os.path.exists(sys.argv[2]): open('ready', 'w').close(); time.sleep(0.001)\n\
         n=len(hits); time.sleep(0.2); signal.setitimer(signal.ITIMER_REAL, 0)\n\
         rest=table.read(); whole=open('/etc/passwd').read()\n\
         open('new','w')\n\
@@ -109,9 +110,10 @@ fn files_cwd_umask_and_signal_handlers() {
         oct(os.stat('new').st_mode&0o777), os.getcwd()==os.path.realpath(sys.argv[1]), len(hits)>n, head+rest==whole)";
     let path = dump.path(0);
     let place = text(directory.path());
-    let python = ["/usr/bin/python3", "-c", script, place];
+    let ready = directory.path().join("ready");
+    let python = ["/usr/bin/python3", "-c", script, place, &path];
     let arguments = [
-        &["run", "--dump", &path, "--after", "300", "--go-on"],
+        &["run", "--dump", &path, "--when", text(&ready), "--go-on"],
         &python[..],
     ]
     .concat();
@@ -126,11 +128,16 @@ fn a_missing_or_shortened_file_is_named() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let dump = Dump::new();
     let file = directory.path().join("data");
-    let script =
-        "import sys,time\nf=open(sys.argv[1],'w'); f.write('12345'); f.flush(); time.sleep(30)";
+    let script = "import sys,time\nf=open(sys.argv[1],'w'); f.write('12345'); f.flush(); \
+        open(sys.argv[2],'w'); time.sleep(30)";
     let path = dump.path(0);
-    let python = ["/usr/bin/python3", "-c", script, text(&file)];
-    let arguments = [&["run", "--dump", &path, "--after", "300"], &python[..]].concat();
+    let ready = directory.path().join("ready");
+    let python = ["/usr/bin/python3", "-c", script, text(&file), text(&ready)];
+    let arguments = [
+        &["run", "--dump", &path, "--when", text(&ready)],
+        &python[..],
+    ]
+    .concat();
     let saved = stasis_load(&arguments).output().expect("run");
     assert!(saved.status.success(), "{}", describe(&saved));
     let refused = |expected: &str| {

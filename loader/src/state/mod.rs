@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 pub use capture::capture;
-pub use files::{note_standard_files, open_files, ChangedFiles, Files, OpenedFiles};
+pub use files::{apart, note_standard_files, open_files, ChangedFiles, Files, OpenedFiles};
 pub use restore::{restore, Restored};
 
 /// Everything about the process that is not in its memory.

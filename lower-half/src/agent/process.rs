@@ -175,7 +175,9 @@ impl ThisProcess {
             abi: abi_name(),
             compression: ckpt_image::Compression::default(),
         };
-        let image = save(Path::new(&order.directory), &info, &sections)?;
+        // Apart, since files of the application are opened there to identify them.
+        let save = || save(Path::new(&order.directory), &info, &sections);
+        let image = loader::apart(save).context("no thread could be made")??;
         Ok(Summary {
             bytes: image.bytes,
             memory: image.memory_bytes,

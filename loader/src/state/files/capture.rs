@@ -12,7 +12,7 @@ use crate::fds;
 
 /// Everything that the application has open. All its threads stand still.
 pub fn capture() -> Result<Files, CaptureError> {
-    apart(|| {
+    let looked = apart(|| {
         let mut found = Found {
             files: Files::default(),
             looks: Vec::new(),
@@ -24,6 +24,12 @@ pub fn capture() -> Result<Files, CaptureError> {
         }
         found.refuse_other_holders()?;
         Ok(found.files)
+    });
+    looked.unwrap_or_else(|source| {
+        Err(CaptureError::System {
+            what: "the open files".to_owned(),
+            source,
+        })
     })
 }
 

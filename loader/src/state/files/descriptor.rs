@@ -119,16 +119,10 @@ pub fn unreadable(fd: i32, source: io::Error) -> CaptureError {
 }
 
 /// Runs `work` on a thread with a table of descriptors of its own: a copy of everybody's.
-/// Otherwise closing any descriptor of a file would drop the locks (F_SETLK) that the process has
-/// on it.
-pub fn apart<T: Send>(
-    work: impl FnOnce() -> Result<T, CaptureError> + Send,
-) -> Result<T, CaptureError> {
+/// Otherwise closing any descriptor of a file, even one opened just to look at it, would drop the
+/// locks (F_SETLK) that the process has on it. Fails if there can be no such thread.
+pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
-    let failed = |source| CaptureError::System {
-        what: "the open files".to_owned(),
-        source,
-    };
     std::thread::scope(|scope| {
         let begin = || {
             // Closes nothing. (`unshare` does the same, but containers often forbid it.)
@@ -136,12 +130,12 @@ pub fn apart<T: Send>(
             let args = [nothing[0], nothing[1], CLOSE_RANGE_UNSHARE, 0, 0, 0];
             let result = raw::plain(libc::SYS_close_range, args);
             if raw::is_err(result) {
-                return Err(failed(raw::io_error(result)));
+                return Err(raw::io_error(result));
             }
-            work()
+            Ok(work())
         };
-        let thread = std::thread::Builder::new().spawn_scoped(scope, begin);
-        let joined = thread.map_err(failed)?.join();
+        let thread = std::thread::Builder::new().spawn_scoped(scope, begin)?;
+        let joined = thread.join();
         joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -313,7 +307,7 @@ mod tests {
             .unwrap();
         let locked = || Look::at(file.as_raw_fd()).unwrap().info.contains("POSIX");
         let again = || Look::at(file.as_raw_fd())?.reader().map(drop);
-        apart(again).unwrap();
+        apart(again).unwrap().unwrap();
         assert!(locked());
         again().unwrap();
         assert!(!locked(), "this is why");
