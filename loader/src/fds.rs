@@ -32,11 +32,9 @@ pub fn is_owned(fd: i32) -> bool {
     place(fd).is_none_or(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// The application owns it from now on.
-pub fn own(fd: i32) {
-    if let Some((word, bit)) = place(fd) {
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
+/// The application owns it from now on; whether it did not before.
+pub fn own(fd: i32) -> bool {
+    place(fd).is_some_and(|(word, bit)| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
 }
 
 /// The application owns it no longer.

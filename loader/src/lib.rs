@@ -43,6 +43,7 @@ mod stop;
 mod sud;
 mod syscalls;
 mod thread;
+mod vacant;
 mod vdso;
 
 pub use error::{CaptureError, LoadError, RestoreError, StopError};

@@ -9,7 +9,7 @@
 use crate::error::LoadError;
 use crate::{
     arena, cpu, dispatch, elf, facts, fds, gate, map, maps, raw, signals, stack, state, stop, sud,
-    thread, vdso,
+    thread, vacant, vdso,
 };
 use contract::ARENA_END;
 use core::arch::asm;
@@ -109,6 +109,7 @@ pub fn prepare(
     vdso::map()?;
     vdso::fill_slots()?;
     state::note_standard_files();
+    vacant::prepare();
     for fd in 0..=2 {
         fds::own(fd);
     }

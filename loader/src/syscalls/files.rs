@@ -1,7 +1,7 @@
 //! Descriptors: those that calls return are the application's; only those may it close.
 
 use super::{fail, Call, Handler, Outcome};
-use crate::{fds, pairs, raw};
+use crate::{fds, pairs, raw, vacant};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_creat, new_fd),
@@ -41,12 +41,23 @@ pub const HANDLERS: &[(i64, Handler)] = &[
 /// Notes a returned descriptor. A vfork child has its own table of descriptors but shares our
 /// memory, so nothing is noted for it.
 pub fn returned(call: &Call, outcome: Outcome) -> Outcome {
-    if let Outcome::Value(fd) = outcome {
-        if fd >= 0 && !call.vforked() {
-            fds::own(fd as i32);
+    returned_from(call, outcome, 0)
+}
+
+/// The same for a call that returns the lowest free number from `least` on.
+fn returned_from(call: &Call, outcome: Outcome, least: i32) -> Outcome {
+    match outcome {
+        Outcome::Value(fd) if fd >= 0 && !call.vforked() => {
+            Outcome::Value(take(fd as i32, least) as isize)
         }
+        other => other,
     }
-    outcome
+}
+
+fn take(fd: i32, least: i32) -> i32 {
+    let fd = vacant::settle(fd, least);
+    fds::own(fd);
+    fd
 }
 
 /// Passes on a call that returns a descriptor.
@@ -65,9 +76,8 @@ fn pass_bpf(call: &mut Call) -> Outcome {
 
 fn note_pair(call: &Call, address: usize) {
     if !call.vforked() {
-        for fd in call.read::<[i32; 2]>(address) {
-            fds::own(fd);
-        }
+        let pair = call.read::<[i32; 2]>(address);
+        call.write(address, pair.map(|fd| take(fd, 0)));
     }
 }
 
@@ -156,7 +166,12 @@ fn dup(call: &mut Call) -> Outcome {
     if is_lowers(call, old) {
         return fail(libc::EBADF);
     }
-    new_fd(call)
+    let least = match call.nr() as i64 {
+        libc::SYS_fcntl => call.int(2),
+        _ => 0,
+    };
+    let outcome = call.pass();
+    returned_from(call, outcome, least)
 }
 
 fn dup_onto(call: &mut Call) -> Outcome {
@@ -165,10 +180,12 @@ fn dup_onto(call: &mut Call) -> Outcome {
         return fail(libc::EBADF);
     }
     let in_use = [new as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
-    if is_lowers(call, new) && !raw::is_err(raw::plain(libc::SYS_fcntl, in_use)) {
+    let lowers = is_lowers(call, new) && !vacant::is_vacant(new);
+    if lowers && !raw::is_err(raw::plain(libc::SYS_fcntl, in_use)) {
         return fail(libc::EBUSY);
     }
-    new_fd(call)
+    let outcome = call.pass();
+    returned_from(call, outcome, new)
 }
 
 fn fcntl(call: &mut Call) -> Outcome {
@@ -176,6 +193,7 @@ fn fcntl(call: &mut Call) -> Outcome {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => dup(call),
         libc::F_SETFD if is_lowers(call, fd) => fail(libc::EBADF),
+        _ if call.in_rank() && vacant::is_vacant(fd) => fail(libc::EBADF),
         _ => call.pass(),
     }
 }
@@ -184,6 +202,9 @@ fn close(call: &mut Call) -> Outcome {
     let fd = call.int(0);
     if is_lowers(call, fd) {
         return fail(libc::EBADF);
+    }
+    if call.in_rank() && (0..3).contains(&fd) {
+        return Outcome::Value(vacant::vacate(fd));
     }
     // Before the call: afterwards another thread may have been given the number.
     if !call.vforked() {
@@ -215,6 +236,8 @@ fn close_range(call: &mut Call) -> Outcome {
                 0,
             ];
             raw::plain(libc::SYS_fcntl, set);
+        } else if fd < 3 {
+            vacant::vacate(fd);
         } else {
             fds::disown(fd);
             raw::plain(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);

@@ -4,8 +4,8 @@ use super::descriptor::{duplicate, fcntl, not_made, open, open_again, set_flags,
 use super::{epoll, event, lock, standard};
 use super::{ChangedFiles, Files, Kind, OpenFile, Shared};
 use crate::error::RestoreError;
-use crate::fds;
 use crate::state::ProcessState;
+use crate::{fds, vacant};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -171,8 +171,9 @@ impl OpenedFiles {
                 .iter()
                 .any(|descriptor| descriptor.fd == fd)
         };
+        vacant::prepare();
         for fd in (0..=2).filter(|fd| !kept(*fd)) {
-            standard::close(fd);
+            vacant::vacate(fd);
         }
         drop((self, given));
         // Nothing is closed from here on: that would drop locks.
