@@ -13,26 +13,28 @@ use crate::layout::Layout;
 use crate::search::{self, Libraries};
 
 /// Names of MPI libraries and the front that stands for each.
-const FRONTS: [(&str, Mpi); 3] = [
+const FRONTS: [(&str, Mpi); 4] = [
     ("libmpi.so.40", Mpi::Openmpi),
+    ("libmpi_mpifh.so.40", Mpi::Openmpi),
     ("libmpich.so.12", Mpi::Mpich),
     ("libmpi.so.12", Mpi::Mpich),
 ];
 
 /// MPI libraries that Stasis does not stand in for, by how their names begin.
-const OTHERS: [&str; 3] = ["libmpi.so.", "libmpich.so.", "libmpi_abi.so."];
-
-/// Open MPI's and MPICH's Fortran layers, which reach into the library that they belong to.
-const FORTRAN: [&str; 4] = [
+const OTHERS: [&str; 4] = [
+    "libmpi.so.",
     "libmpi_mpifh.so.",
-    "libmpi_usempi",
-    "libmpichfort.so.",
-    "libmpifort.so.",
+    "libmpich.so.",
+    "libmpi_abi.so.",
 ];
 
+/// MPICH's Fortran layer, which reaches into the library that it belongs to.
+const FORTRAN: [&str; 2] = ["libmpichfort.so.", "libmpifort.so."];
+
 /// How names begin that only an MPI library can offer.
-const MPI_NAMES: [&str; 9] = [
-    "MPI_", "PMPI_", "MPIX_", "PMPIX_", "mpi_", "pmpi_", "ompi_", "MPIR_", "MPII_",
+const MPI_NAMES: [&str; 12] = [
+    "MPI_", "PMPI_", "MPIX_", "PMPIX_", "mpi_", "pmpi_", "mpix_", "pmpix_", "ompi_", "ompix_",
+    "MPIR_", "MPII_",
 ];
 
 /// Deepest chain of scripts that is followed, as in the kernel.

@@ -18,6 +18,8 @@ pub struct Abi {
     /// The index of the object that a value of the application names. Only the low
     /// `handle_size` bytes of the value count.
     pub index_of: fn(HandleKind, usize) -> u32,
+    /// The integer by which Fortran knows an object: `(kind, index)`.
+    pub fortran_of: fn(HandleKind, u32) -> i32,
     /// Bytes of a handle in C: 4 (an int) or 8 (a pointer).
     pub handle_size: usize,
     /// A standard error class as the application knows it; classes above
@@ -64,6 +66,7 @@ static NEUTRAL: Abi = Abi {
     table_hash: 0,
     handle_of: |_, index, _| index as usize,
     index_of: |_, handle| handle as u32,
+    fortran_of: |_, index| index as i32,
     handle_size: 8,
     error_out: |code| code,
     error_in: |code| code,

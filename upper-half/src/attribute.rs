@@ -1,9 +1,14 @@
 //! Attributes: keyvals with the application's callbacks, and what is cached under them on
 //! communicators, datatypes and windows. All of it lives in the upper half.
 //!
+//! An attribute remembers the language that it was set from, because each language sees what another
+//! has set in a way of its own (MPI 3.1, §17.2.7): what C sets is a pointer, what Fortran sets is an
+//! integer, and C gets the address of a Fortran integer.
+//!
 //! # Safety
-//! Callbacks are called as the C functions that they were registered as. Out parameters are the
-//! application's, as MPI prescribes them.
+//! Callbacks are called as the functions that they were registered as: those of C directly, those of
+//! Fortran by the proxies that their front gave for them. Out parameters are the application's, as
+//! MPI prescribes them.
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
@@ -27,12 +32,79 @@ enum For {
     Win,
 }
 
+/// How an attribute's value was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A pointer, from C.
+    Pointer,
+    /// An integer of the size of an address, from Fortran.
+    Address,
+    /// An integer, from Fortran through the functions that MPI-2 deprecated.
+    Integer,
+}
+
+/// A value with its form. Fortran's integers have memory of their own: C gets their addresses.
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    Pointer(usize),
+    Address(Box<isize>),
+    Integer(Box<i32>),
+}
+
+impl Value {
+    fn new(word: usize, form: Form) -> Value {
+        match form {
+            Form::Pointer => Value::Pointer(word),
+            Form::Address => Value::Address(Box::new(word as isize)),
+            Form::Integer => Value::Integer(Box::new(word as i32)),
+        }
+    }
+
+    fn form(&self) -> Form {
+        match self {
+            Value::Pointer(_) => Form::Pointer,
+            Value::Address(_) => Form::Address,
+            Value::Integer(_) => Form::Integer,
+        }
+    }
+
+    /// The pointer, or the integer itself.
+    fn word(&self) -> usize {
+        match self {
+            Value::Pointer(pointer) => *pointer,
+            Value::Address(address) => **address as usize,
+            Value::Integer(integer) => **integer as isize as usize,
+        }
+    }
+
+    /// What C gets: a pointer.
+    fn for_c(&self) -> usize {
+        match self {
+            Value::Pointer(pointer) => *pointer,
+            Value::Address(address) => core::ptr::from_ref::<isize>(address) as usize,
+            Value::Integer(integer) => core::ptr::from_ref::<i32>(integer) as usize,
+        }
+    }
+}
+
+/// Functions of a front that call an application's callbacks in the convention of its language.
+/// Handles are in C's form; values are pointers or integers, as their form says.
+#[derive(Clone, Copy)]
+pub struct Proxies {
+    /// `(callback, handle, keyval, extra, form, value, new value, flag)`
+    pub copy: unsafe fn(usize, usize, i32, usize, Form, usize, &mut usize, &mut i32) -> i32,
+    /// `(callback, handle, keyval, form, value, extra)`
+    pub delete: unsafe fn(usize, usize, i32, Form, usize, usize) -> i32,
+}
+
 /// Addresses of the application's callbacks (0 where there is none to call).
 #[derive(Clone, Copy)]
 struct Keyval {
     used_for: For,
     copy: usize,
     delete: usize,
+    /// Who calls them; none for C's.
+    proxies: Option<Proxies>,
     extra: usize,
     /// The application's handle, and every attribute cached under it.
     references: u32,
@@ -42,7 +114,7 @@ struct Keyval {
 static KEYVALS: Lock<Vec<Option<Keyval>>> = Lock::new(Vec::new());
 
 /// What is cached on one object, in the order in which it was set.
-pub struct Attributes(Lock<Vec<(i32, usize)>>);
+pub struct Attributes(Lock<Vec<(i32, Value)>>);
 
 type Copy = unsafe extern "C" fn(usize, i32, usize, usize, *mut usize, *mut i32) -> i32;
 type Delete = unsafe extern "C" fn(usize, i32, usize, usize) -> i32;
@@ -75,6 +147,7 @@ fn create(used_for: For, copy: *const c_void, delete: *const c_void, extra: *con
         used_for,
         copy: copy as usize,
         delete: delete as usize,
+        proxies: None,
         extra: extra as usize,
         references: 1,
         freed: false,
@@ -114,13 +187,14 @@ impl Attributes {
         Attributes(Lock::new(Vec::new()))
     }
 
-    fn get(&self, keyval: i32) -> Option<usize> {
+    /// What `see` makes of the value, if there is one.
+    fn get<R>(&self, keyval: i32, see: impl FnOnce(&Value) -> R) -> Option<R> {
         let all = self.0.lock();
         let found = all.iter().find(|entry| entry.0 == keyval)?;
-        Some(found.1)
+        Some(see(&found.1))
     }
 
-    fn set(&self, keyval: i32, value: usize) {
+    fn set(&self, keyval: i32, value: Value) {
         refer(keyval, 1);
         self.0.lock().push((keyval, value));
     }
@@ -137,28 +211,85 @@ impl Default for Attributes {
     }
 }
 
-fn call_delete(handle: usize, keyval: i32, found: &Keyval, value: usize) -> i32 {
+fn call_delete(handle: usize, keyval: i32, found: &Keyval, value: &Value) -> i32 {
     if found.delete == 0 {
         return SUCCESS;
     }
     // SAFETY: the application registered it as the delete callback of a keyval.
     let code = wrapper::outside(|| unsafe {
-        let delete: Delete = core::mem::transmute::<usize, Delete>(found.delete);
-        delete(handle, keyval, value, found.extra)
+        match found.proxies {
+            Some(Proxies { delete, .. }) => delete(
+                found.delete,
+                handle,
+                keyval,
+                value.form(),
+                value.word(),
+                found.extra,
+            ),
+            None => {
+                let delete: Delete = core::mem::transmute::<usize, Delete>(found.delete);
+                delete(handle, keyval, value.for_c(), found.extra)
+            }
+        }
     });
     (abi().error_in)(code)
+}
+
+/// The value that the copy callback gives a duplicate, if it gives one, or its error.
+fn call_copy(
+    handle: usize,
+    keyval: i32,
+    found: &Keyval,
+    value: &Value,
+) -> Result<Option<Value>, i32> {
+    let (mut new, mut flag) = (0, 0);
+    // SAFETY: the application registered it as the copy callback of a keyval.
+    let code = wrapper::outside(|| unsafe {
+        match found.proxies {
+            Some(Proxies { copy, .. }) => copy(
+                found.copy,
+                handle,
+                keyval,
+                found.extra,
+                value.form(),
+                value.word(),
+                &mut new,
+                &mut flag,
+            ),
+            None => {
+                let copy: Copy = core::mem::transmute::<usize, Copy>(found.copy);
+                copy(
+                    handle,
+                    keyval,
+                    found.extra,
+                    value.for_c(),
+                    &mut new,
+                    &mut flag,
+                )
+            }
+        }
+    });
+    if code != SUCCESS {
+        return Err((abi().error_in)(code));
+    }
+    Ok((flag != 0).then(|| match found.proxies {
+        Some(_) => Value::new(new, value.form()),
+        // A C function that hands Fortran's integer on hands on the address of a copy of it.
+        None if new == value.for_c() => value.clone(),
+        None => Value::Pointer(new),
+    }))
 }
 
 /// Deletes all attributes of an object that is freed, the last set first. Stops at the first
 /// callback that fails, with its error.
 pub(crate) fn delete(attributes: &Attributes, handle: usize) -> i32 {
     loop {
-        let last = attributes.0.lock().last().copied();
+        let last = attributes.0.lock().last().cloned();
         let Some((keyval, value)) = last else {
             return SUCCESS;
         };
         if let Some(found) = look_up(keyval) {
-            let code = call_delete(handle, keyval, &found, value);
+            let code = call_delete(handle, keyval, &found, &value);
             if code != SUCCESS {
                 return code;
             }
@@ -178,38 +309,24 @@ pub(crate) fn copy(from: &Attributes, to: &Attributes, handle: usize) -> i32 {
         if found.copy == 0 {
             continue;
         }
-        let (mut new, mut flag) = (0usize, 0);
-        // SAFETY: the application registered it as the copy callback of a keyval.
-        let code = wrapper::outside(|| unsafe {
-            let copy: Copy = core::mem::transmute::<usize, Copy>(found.copy);
-            copy(
-                handle,
-                keyval,
-                found.extra,
-                value,
-                &raw mut new,
-                &raw mut flag,
-            )
-        });
-        if code != SUCCESS {
-            return (abi().error_in)(code);
-        }
-        if flag != 0 {
-            to.set(keyval, new);
+        match call_copy(handle, keyval, &found, &value) {
+            Ok(Some(new)) => to.set(keyval, new),
+            Ok(None) => {}
+            Err(code) => return code,
         }
     }
     SUCCESS
 }
 
-fn set(attributes: &Attributes, used_for: For, handle: usize, keyval: i32, value: usize) -> i32 {
+fn set(attributes: &Attributes, used_for: For, handle: usize, keyval: i32, value: Value) -> i32 {
     let Some(found) = look_up(keyval) else {
         return ERR_KEYVAL;
     };
     if found.used_for != used_for || found.freed {
         return ERR_KEYVAL;
     }
-    if let Some(before) = attributes.get(keyval) {
-        let code = call_delete(handle, keyval, &found, before);
+    if let Some(before) = attributes.get(keyval, Value::clone) {
+        let code = call_delete(handle, keyval, &found, &before);
         if code != SUCCESS {
             return code;
         }
@@ -231,7 +348,7 @@ unsafe fn get(
         _ => return ERR_KEYVAL,
     }
     // SAFETY: MPI's contract: `value` is a `void **`.
-    unsafe { answer(attributes.get(keyval), value, flag) };
+    unsafe { answer(attributes.get(keyval, Value::for_c), value, flag) };
     SUCCESS
 }
 
@@ -251,12 +368,12 @@ fn delete_one(attributes: &Attributes, used_for: For, handle: usize, keyval: i32
         return ERR_KEYVAL;
     };
     let Some(value) = attributes
-        .get(keyval)
+        .get(keyval, Value::clone)
         .filter(|_| found.used_for == used_for)
     else {
         return ERR_KEYVAL;
     };
-    let code = call_delete(handle, keyval, &found, value);
+    let code = call_delete(handle, keyval, &found, &value);
     if code == SUCCESS {
         attributes.remove(keyval);
     }
@@ -389,8 +506,21 @@ pub unsafe fn keyval_free(keyval: *mut i32) -> i32 {
     unsafe { free(For::Comm, keyval) }
 }
 
+/// Makes a front's proxies call the callbacks of a keyval.
+pub fn set_proxies(keyval: i32, proxies: Proxies) {
+    let mut all = KEYVALS.lock();
+    if let Some(Some(found)) = index(keyval).and_then(|index| all.get_mut(index)) {
+        found.proxies = Some(proxies);
+    }
+}
+
 /// MPI_Comm_set_attr.
 pub fn comm_set_attr(comm: &'static Comm, keyval: i32, value: *const c_void) -> i32 {
+    comm_set_attr_as(comm, keyval, value as usize, Form::Pointer)
+}
+
+/// The same with a value of any form.
+pub fn comm_set_attr_as(comm: &'static Comm, keyval: i32, word: usize, form: Form) -> i32 {
     if comm.body.size == 0 {
         return ERR_COMM;
     }
@@ -399,8 +529,17 @@ pub fn comm_set_attr(comm: &'static Comm, keyval: i32, value: *const c_void) -> 
         For::Comm,
         comm.handle(),
         keyval,
-        value as usize,
+        Value::new(word, form),
     )
+}
+
+/// The form of what is cached on a communicator; a predefined attribute is a pointer.
+pub fn comm_attr_form(comm: &'static Comm, keyval: i32) -> Form {
+    form(&comm.body.attributes, keyval)
+}
+
+fn form(attributes: &Attributes, keyval: i32) -> Form {
+    attributes.get(keyval, Value::form).unwrap_or(Form::Pointer)
 }
 
 /// MPI_Comm_get_attr. Predefined attributes are found on every communicator.
@@ -454,6 +593,16 @@ pub fn attr_delete(comm: &'static Comm, keyval: i32) -> i32 {
 
 /// MPI_Type_set_attr.
 pub fn type_set_attr(datatype: &'static Datatype, keyval: i32, value: *const c_void) -> i32 {
+    type_set_attr_as(datatype, keyval, value as usize, Form::Pointer)
+}
+
+/// The form of what is cached on a datatype.
+pub fn type_attr_form(datatype: &'static Datatype, keyval: i32) -> Form {
+    form(&datatype.body.attributes, keyval)
+}
+
+/// MPI_Type_set_attr with a value of any form.
+pub fn type_set_attr_as(datatype: &'static Datatype, keyval: i32, word: usize, form: Form) -> i32 {
     if datatype.is_null() {
         return ERR_TYPE;
     }
@@ -463,7 +612,7 @@ pub fn type_set_attr(datatype: &'static Datatype, keyval: i32, value: *const c_v
         For::Type,
         datatype.handle(),
         keyval,
-        value as usize,
+        Value::new(word, form),
     )
 }
 
@@ -496,6 +645,16 @@ pub fn type_delete_attr(datatype: &'static Datatype, keyval: i32) -> i32 {
 
 /// MPI_Win_set_attr.
 pub fn win_set_attr(win: &'static Win, keyval: i32, value: *const c_void) -> i32 {
+    win_set_attr_as(win, keyval, value as usize, Form::Pointer)
+}
+
+/// The form of what is cached on a window; a predefined attribute is a pointer.
+pub fn win_attr_form(win: &'static Win, keyval: i32) -> Form {
+    form(&win.body.attributes, keyval)
+}
+
+/// MPI_Win_set_attr with a value of any form.
+pub fn win_set_attr_as(win: &'static Win, keyval: i32, word: usize, form: Form) -> i32 {
     if win.is_null() {
         return ERR_WIN;
     }
@@ -504,7 +663,7 @@ pub fn win_set_attr(win: &'static Win, keyval: i32, value: *const c_void) -> i32
         For::Win,
         win.handle(),
         keyval,
-        value as usize,
+        Value::new(word, form),
     )
 }
 
@@ -574,13 +733,13 @@ mod tests {
             comm_create_keyval(core::ptr::null(), delete, &mut uncopied, core::ptr::null());
         }
         let (from, to) = (Attributes::new(), Attributes::new());
-        assert_eq!(set(&from, For::Comm, 0, first, 1), SUCCESS);
-        assert_eq!(set(&from, For::Comm, 0, second, 2), SUCCESS);
-        assert_eq!(set(&from, For::Comm, 0, uncopied, 3), SUCCESS);
-        assert_eq!(set(&from, For::Type, 0, first, 4), ERR_KEYVAL);
+        assert_eq!(set(&from, For::Comm, 0, first, pointer(1)), SUCCESS);
+        assert_eq!(set(&from, For::Comm, 0, second, pointer(2)), SUCCESS);
+        assert_eq!(set(&from, For::Comm, 0, uncopied, pointer(3)), SUCCESS);
+        assert_eq!(set(&from, For::Type, 0, first, pointer(4)), ERR_KEYVAL);
         assert_eq!(copy_all(&from, &to), SUCCESS);
-        assert_eq!(to.get(first), Some(1001));
-        assert_eq!(to.get(uncopied), None);
+        assert_eq!(to.get(first, Value::word), Some(1001));
+        assert_eq!(to.get(uncopied, Value::word), None);
         // SAFETY: a local. The keyval itself lives while attributes use it.
         unsafe {
             assert_eq!(comm_free_keyval(&mut first), SUCCESS);
@@ -589,6 +748,63 @@ mod tests {
         assert_eq!(delete_all(&to), SUCCESS);
         assert_eq!(delete_all(&from), SUCCESS);
         assert_eq!(*DELETED.lock(), [2002, 1001, 3, 2, 1]);
+    }
+
+    fn pointer(word: usize) -> Value {
+        Value::new(word, Form::Pointer)
+    }
+
+    unsafe fn minus_extra(
+        callback: usize,
+        _: usize,
+        _: i32,
+        extra: usize,
+        form: Form,
+        value: usize,
+        new: &mut usize,
+        flag: &mut i32,
+    ) -> i32 {
+        assert_eq!((callback, form), (77, Form::Integer));
+        *new = value.wrapping_sub(extra);
+        *flag = 1;
+        SUCCESS
+    }
+
+    unsafe fn nothing(_: usize, _: usize, _: i32, _: Form, _: usize, _: usize) -> i32 {
+        SUCCESS
+    }
+
+    #[test]
+    fn c_gets_the_address_of_what_fortran_sets() {
+        let mut keyval = 0;
+        // SAFETY: a local.
+        unsafe {
+            comm_create_keyval(
+                77 as *const c_void,
+                78 as *const c_void,
+                &mut keyval,
+                5 as *const c_void,
+            );
+        }
+        let proxies = Proxies {
+            copy: minus_extra,
+            delete: nothing,
+        };
+        set_proxies(keyval, proxies);
+        let (from, to) = (Attributes::new(), Attributes::new());
+        let value = Value::new(-3_isize as usize, Form::Integer);
+        assert_eq!(set(&from, For::Comm, 0, keyval, value), SUCCESS);
+        assert_eq!(copy_all(&from, &to), SUCCESS);
+        assert_eq!(form(&to, keyval), Form::Integer);
+        assert_eq!(to.get(keyval, Value::word), Some(-8_isize as usize));
+        let (mut address, mut flag) = (core::ptr::null::<i32>(), 0);
+        // SAFETY: locals, and what C gets.
+        unsafe {
+            get(&to, For::Comm, keyval, (&raw mut address).cast(), &mut flag);
+            assert_eq!((flag, *address), (1, -8));
+        }
+        assert_eq!(delete_all(&to), SUCCESS);
+        assert_eq!(delete_all(&from), SUCCESS);
     }
 
     fn copy_all(from: &Attributes, to: &Attributes) -> i32 {

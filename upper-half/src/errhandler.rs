@@ -11,6 +11,7 @@ use crate::sync::Lock;
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// What an error handler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,9 @@ pub enum Handler {
     Return,
     /// Calls the function of the application at this address.
     User(usize),
+    /// Calls the function of the application at this address as Fortran's: the object is named by
+    /// an integer.
+    Fortran(usize),
 }
 
 /// For which kind of object a handler was made.
@@ -39,6 +43,8 @@ enum Use {
 /// Body of an error handler.
 pub struct ErrhandlerBody {
     handler: Handler,
+    /// Whether the application's function is Fortran's.
+    fortran: AtomicBool,
     used_for: Use,
 }
 
@@ -58,6 +64,7 @@ impl Body for ErrhandlerBody {
         };
         ErrhandlerBody {
             handler,
+            fortran: AtomicBool::new(false),
             used_for: Use::Any,
         }
     }
@@ -81,7 +88,13 @@ impl Current {
 
     /// What is to be done on an error.
     pub fn handler(&self) -> Handler {
-        self.0.lock().body.handler
+        let body = &self.0.lock().body;
+        match body.handler {
+            Handler::User(address) if body.fortran.load(Ordering::Relaxed) => {
+                Handler::Fortran(address)
+            }
+            handler => handler,
+        }
     }
 
     /// The handler object, with one more reference for the caller.
@@ -107,6 +120,7 @@ impl Drop for Current {
 unsafe fn create(function: *const c_void, used_for: Use, out: *mut &'static Errhandler) -> i32 {
     let body = ErrhandlerBody {
         handler: Handler::User(function as usize),
+        fortran: AtomicBool::new(false),
         used_for,
     };
     match Errhandler::make(0, body) {
@@ -155,6 +169,11 @@ pub unsafe fn file_create_errhandler(
 pub unsafe fn errhandler_create(function: *const c_void, out: *mut &'static Errhandler) -> i32 {
     // SAFETY: passed on.
     unsafe { create(function, Use::Comm, out) }
+}
+
+/// Makes the handler's function be called as Fortran's.
+pub fn errhandler_is_fortran(handler: &'static Errhandler) {
+    handler.body.fortran.store(true, Ordering::Relaxed);
 }
 
 /// MPI_Errhandler_free: the handler itself lives on while an object has it.

@@ -10,7 +10,7 @@
 use crate::abi::abi;
 use crate::errhandler::Handler;
 use crate::lower;
-use crate::object::{Comm, File, Win};
+use crate::object::{Body, Comm, File, Object, Win};
 use crate::sync::Lock;
 use crate::wrapper;
 use contract::abi::*;
@@ -327,12 +327,21 @@ fn die(code: i32, function: &str, on: &str) -> ! {
 /// What a handler of the application is called with.
 type User = unsafe extern "C" fn(*mut usize, *mut i32, ...);
 
-fn run(handler: Handler, handle: usize, code: i32, function: &str, on: impl Fn() -> String) -> i32 {
+fn run<B: Body>(
+    handler: Handler,
+    object: &Object<B>,
+    code: i32,
+    function: &str,
+    on: impl Fn() -> String,
+) -> i32 {
     match handler {
         Handler::Return => {}
         Handler::Fatal | Handler::Abort | Handler::Null => die(code, function, &on()),
-        Handler::User(address) => {
-            let mut handle = handle;
+        Handler::User(address) | Handler::Fortran(address) => {
+            let mut handle = match handler {
+                Handler::Fortran(_) => (abi().fortran_of)(B::KIND, object.index()) as usize,
+                _ => object.handle(),
+            };
             let mut out = (abi().error_out)(code);
             wrapper::outside(|| {
                 // SAFETY: the application registered this function for the kind of object that it is
@@ -362,9 +371,7 @@ pub fn raise_comm(comm: &'static Comm, code: i32, function: &str) -> i32 {
         comm
     };
     let handler = comm.body.handler();
-    run(handler, comm.handle(), code, function, || {
-        comm.body.describe()
-    })
+    run(handler, comm, code, function, || comm.body.describe())
 }
 
 /// The same for a window.
@@ -374,18 +381,14 @@ pub fn raise_win(win: &'static Win, code: i32, function: &str) -> i32 {
         return raise_comm(Comm::null(), code, function);
     }
     let handler = win.body.handler();
-    run(handler, win.handle(), code, function, || {
-        "a window".to_owned()
-    })
+    run(handler, win, code, function, || "a window".to_owned())
 }
 
 /// The same for a file. MPI_FILE_NULL has the handler for errors without a file.
 #[cold]
 pub fn raise_file(file: &'static File, code: i32, function: &str) -> i32 {
     let handler = file.body.handler();
-    run(handler, file.handle(), code, function, || {
-        "a file".to_owned()
-    })
+    run(handler, file, code, function, || "a file".to_owned())
 }
 
 /// Says that a function is not supported, whatever the error handler then does.

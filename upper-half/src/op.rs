@@ -7,17 +7,20 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use crate::object::{Body, Op};
+use crate::abi::abi;
+use crate::object::{Body, Datatype, Op};
 use crate::{datatype, lingering, lower, object_table};
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Body of an operation.
 pub struct OpBody {
     /// Address of the application's function; 0 for a predefined operation.
     function: usize,
+    /// Whether the function takes its datatype as Fortran does, by an integer.
+    fortran: AtomicBool,
     pub(crate) commute: bool,
 }
 
@@ -32,6 +35,7 @@ impl Body for OpBody {
         let commute = !matches!(index as usize, op::REPLACE | op::NO_OP | op::OP_NULL);
         OpBody {
             function: 0,
+            fortran: AtomicBool::new(false),
             commute,
         }
     }
@@ -47,13 +51,13 @@ type User = unsafe extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize);
 /// The word and the handle of the datatype of the last call: a reduction makes many in a row.
 static LAST: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)];
 
-fn handle_of(word: usize) -> usize {
+fn datatype_of(word: usize) -> &'static Datatype {
     let [last_word, last_index] = &LAST;
     let index = last_index.load(Ordering::Acquire) as u32;
     if last_word.load(Ordering::Acquire) == word {
         if let Some(known) = <datatype::DatatypeBody as Body>::table().get(index) {
             if known.lower() == word {
-                return known.handle();
+                return known;
             }
         }
     }
@@ -61,15 +65,20 @@ fn handle_of(word: usize) -> usize {
     last_word.store(usize::MAX, Ordering::Release);
     last_index.store(found.index() as usize, Ordering::Release);
     last_word.store(word, Ordering::Release);
-    found.handle()
+    found
 }
 
 /// What the lower half calls: applies the user-defined operation with index `data`.
 unsafe extern "C" fn apply(data: usize, a: *mut u8, b: *mut u8, len: i32, datatype: usize) {
     let op = Op::at(data as u32);
     let mut len = len;
+    let datatype = datatype_of(datatype);
     // A handle of 4 bytes is the low half of the word (little-endian).
-    let mut handle = handle_of(datatype);
+    let mut handle = if op.body.fortran.load(Ordering::Relaxed) {
+        (abi().fortran_of)(HandleKind::Datatype, datatype.index()) as usize
+    } else {
+        datatype.handle()
+    };
     // SAFETY: see the module's head.
     unsafe {
         let user: User = core::mem::transmute::<usize, User>(op.body.function);
@@ -97,6 +106,7 @@ pub unsafe fn op_create(function: *const c_void, commute: i32, new: *mut &'stati
     lingering::end();
     let body = OpBody {
         function: function as usize,
+        fortran: AtomicBool::new(false),
         commute: commute != 0,
     };
     let made = match Op::make(Op::null().lower(), body) {
@@ -110,6 +120,11 @@ pub unsafe fn op_create(function: *const c_void, commute: i32, new: *mut &'stati
         unsafe { *new = made };
     }
     code
+}
+
+/// Makes the operation's function be called as Fortran's.
+pub fn op_is_fortran(op: &'static Op) {
+    op.body.fortran.store(true, Ordering::Relaxed);
 }
 
 /// MPI_Op_free.
@@ -143,7 +158,6 @@ pub(crate) fn forget_words() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Datatype;
 
     #[test]
     fn a_user_function_gets_the_applications_handle() {
@@ -151,8 +165,8 @@ mod tests {
         let double = Datatype::at(contract::abi::datatype::DOUBLE as u32);
         let before = double.lower();
         double.set_lower(0x1234_5678);
-        assert_eq!(handle_of(0x1234_5678), double.handle());
-        assert_eq!(handle_of(0x1234_5678), double.handle());
+        assert_eq!(datatype_of(0x1234_5678).handle(), double.handle());
+        assert_eq!(datatype_of(0x1234_5678).handle(), double.handle());
         double.set_lower(before);
     }
 }

@@ -34,6 +34,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("python3-mpi4py", "tests"),
     ("netpipe-openmpi", "tests"),
     ("netpipe-mpich2", "tests"),
+    ("quantum-espresso", "tests of Fortran (280 MB)"),
+    ("quantum-espresso-data", "its pseudopotentials (75 MB)"),
     ("gdb", "says where a test hangs"),
 ];
 

@@ -1,13 +1,15 @@
-//! Predefined attributes whose value is a constant of the ABI: what the core gives points to the
-//! standard's value, and the application must get a pointer to its own.
+//! Attribute values as the application's language and ABI know them. Predefined attributes whose
+//! value is a constant of the ABI: what the core gives points to the standard's value, and the
+//! application must get a pointer to its own. In Fortran, values are integers.
 //!
 //! # Safety
 //! The pointers are those of a successful MPI_Comm_get_attr or MPI_Win_get_attr with a true flag:
-//! for these keyvals, a pointer to an int.
+//! for predefined keyvals, a pointer to an int, or what MPI says of a window's base and size.
 #![allow(unsafe_code)]
 
 use contract::abi;
 use core::ffi::c_void;
+use upper_half::Form;
 
 /// An ABI's values of constants that attributes point to.
 pub struct AttributeValues {
@@ -51,5 +53,23 @@ pub unsafe fn attribute_out(
             _ => return,
         };
         *value = core::ptr::from_ref(own).cast_mut().cast();
+    }
+}
+
+/// The integer by which Fortran knows an attribute value (`keyval` is the standard's, `form` how the
+/// value was set).
+///
+/// # Safety
+/// `pointer` is what C gets for that attribute.
+pub unsafe fn attribute_as_integer(keyval: i32, form: Form, pointer: *const c_void) -> isize {
+    // SAFETY: the caller's promise, and see the module's head.
+    unsafe {
+        match (keyval, form) {
+            (abi::WIN_SIZE, _) | (_, Form::Address) => *pointer.cast::<isize>(),
+            (abi::TAG_UB..=abi::UNIVERSE_SIZE, _)
+            | (abi::WIN_DISP_UNIT | abi::WIN_CREATE_FLAVOR | abi::WIN_MODEL, _)
+            | (_, Form::Integer) => *pointer.cast::<i32>() as isize,
+            _ => pointer as isize,
+        }
     }
 }

@@ -10,7 +10,7 @@ mod length;
 mod scratch;
 mod translate;
 
-pub use attribute::{attribute_out, AttributeValues};
+pub use attribute::{attribute_as_integer, attribute_out, AttributeValues};
 pub use contents::contents_out;
 pub use convert::{f2c, keep_error, map_in_place};
 pub use group::LowerGroup;

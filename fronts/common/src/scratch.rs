@@ -42,6 +42,17 @@ impl<T: Copy> Scratch<T> {
             self.heap.as_mut_ptr()
         }
     }
+
+    /// The `len` entries with which it was filled.
+    #[inline(always)]
+    pub fn entries(&self, len: usize) -> &[T] {
+        if len <= INLINE {
+            // SAFETY: `fill` wrote that many; see the module's head.
+            unsafe { core::slice::from_raw_parts(self.inline.as_ptr().cast(), len) }
+        } else {
+            &self.heap
+        }
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,17 @@ pub fn of(path: &Path) -> Exports {
     exports
 }
 
+/// Names that a library wants from others.
+pub fn wanted(path: &Path) -> Vec<String> {
+    let bytes = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let elf = Elf::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let imports = elf.dynsyms.iter().filter(|symbol| symbol.is_import());
+    imports
+        .filter_map(|symbol| elf.dynstrtab.get_at(symbol.st_name))
+        .map(str::to_owned)
+        .collect()
+}
+
 /// The front of this package, built: cargo does not build a package's cdylib for its tests.
 pub fn front(file: &str) -> PathBuf {
     let mut build = Command::new(env!("CARGO"));

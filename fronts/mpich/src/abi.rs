@@ -7,11 +7,13 @@
 #![allow(unsafe_code)]
 
 use contract::abi as standard;
+use contract::HandleKind;
 use core::ffi::c_void;
 use stasis_front_common as common;
 use stasis_front_common::{translate_bits, translate_in, translate_out, AttributeValues, INVALID};
 use upper_half::object as upper;
 
+use crate::handles;
 pub use crate::handles::{comm, datatype, errhandler, group, info, message, op, request, win};
 
 /// MPI_Status.
@@ -87,12 +89,22 @@ pub fn file_out(object: &'static upper::File) -> File {
 
 /// The handle for Fortran.
 pub fn file_c2f(handle: File) -> i32 {
-    file(handle).index() as i32
+    fortran_of(HandleKind::File, file(handle).index())
 }
 
 /// The handle from Fortran.
 pub fn file_f2c(fortran: i32) -> File {
     file_out(common::f2c(fortran))
+}
+
+/// The integer by which Fortran knows an object: the C handle, but for files, which have their index
+/// in the upper half, or 0 for MPI_FILE_NULL.
+pub fn fortran_of(kind: HandleKind, index: u32) -> i32 {
+    match kind {
+        HandleKind::File if index == upper::File::null().index() => 0,
+        HandleKind::File => index as i32,
+        kind => handles::handle_of(kind, index, core::ptr::null()) as i32,
+    }
 }
 
 /// A data buffer: MPI_BOTTOM is the standard's.

@@ -14,6 +14,7 @@ static ABI: Abi = Abi {
     table_hash: crate::functions::TABLE_HASH,
     handle_of: handles::handle_of,
     index_of: handles::index_of,
+    fortran_of: abi::fortran_of,
     handle_size: size_of::<i32>(),
     error_out: abi::error_out,
     error_in: abi::error_in,

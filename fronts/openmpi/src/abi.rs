@@ -8,14 +8,17 @@
 #![allow(unsafe_code)]
 
 use contract::abi as standard;
+use contract::HandleKind;
 use core::ffi::c_void;
 use stasis_front_common as common;
 use stasis_front_common::{translate_bits, translate_in, translate_out, AttributeValues, INVALID};
 use upper_half::object as upper;
 
+use crate::fortran;
+
 /// MPI_Status.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Status {
     /// MPI_SOURCE
     pub source: i32,
@@ -52,13 +55,15 @@ macro_rules! handles {
         }
 
         /// The handle for Fortran.
+        #[inline(always)]
         pub fn $to_fortran(handle: $kind) -> i32 {
-            $decode(handle).index() as i32
+            fortran::handles::integer_of(HandleKind::$kind, $decode(handle).index())
         }
 
         /// The handle from Fortran.
-        pub fn $from_fortran(fortran: i32) -> $kind {
-            $encode(common::f2c(fortran))
+        #[inline(always)]
+        pub fn $from_fortran(integer: i32) -> $kind {
+            $encode(fortran::handles::object_of(integer))
         }
     )*};
 }
@@ -87,11 +92,16 @@ pub fn buffer(buffer: *const c_void) -> *mut c_void {
 #[inline(always)]
 pub fn weights(weights: *const i32) -> *mut i32 {
     match weights as usize {
-        2 => standard::UNWEIGHTED as *mut i32,
-        3 => standard::WEIGHTS_EMPTY as *mut i32,
+        UNWEIGHTED => standard::UNWEIGHTED as *mut i32,
+        WEIGHTS_EMPTY => standard::WEIGHTS_EMPTY as *mut i32,
         _ => weights.cast_mut(),
     }
 }
+
+/// MPI_UNWEIGHTED.
+pub const UNWEIGHTED: usize = 2;
+/// MPI_WEIGHTS_EMPTY.
+pub const WEIGHTS_EMPTY: usize = 3;
 
 /// Whether it is MPI_STATUS_IGNORE or MPI_STATUSES_IGNORE.
 #[inline(always)]

@@ -3,11 +3,12 @@
 //!
 //! What is written by hand here is the ABI itself: [`abi`] its types and values, [`symbols`] its
 //! data symbols, [`callbacks`] its predefined attribute functions, [`cxx`] what its C++ bindings
-//! want. The functions are generated from the table of MPI functions.
+//! want, [`fortran`] its Fortran layer. The functions are generated from the table of MPI functions.
 
 mod abi;
 mod callbacks;
 mod cxx;
+mod fortran;
 mod functions;
 mod start;
 mod symbols;

@@ -12,14 +12,15 @@ use upper_half::object::{
 };
 use upper_half::Abi;
 
-use crate::abi;
 use crate::symbols::HANDLES;
+use crate::{abi, fortran};
 
 static ABI: Abi = Abi {
     name: "Open MPI",
     table_hash: crate::functions::TABLE_HASH,
     handle_of,
     index_of,
+    fortran_of: fortran::handles::integer_of,
     handle_size: size_of::<usize>(),
     error_out: abi::error_out,
     error_in: abi::error_in,
@@ -55,7 +56,8 @@ macro_rules! of_kind {
     };
 }
 
-fn index_of(kind: HandleKind, handle: usize) -> u32 {
+/// The index of the object that a handle names.
+pub fn index_of(kind: HandleKind, handle: usize) -> u32 {
     macro_rules! index {
         ($object:ident, $decode:ident) => {
             abi::$decode(handle).index()

@@ -5,11 +5,14 @@ mod exports;
 
 const FRONT: &str = "libstasis_front_openmpi.so";
 const REAL: &str = "libmpi.so.40";
+/// Its Fortran layer, for which the same front stands.
+const FORTRAN: &str = "libmpi_mpifh.so.40";
+/// Fortran libraries that are loaded as they are, on top of the front.
+const ON_TOP: [&str; 2] = ["libmpi_usempif08.so.40", "libmpi_usempi_ignore_tkr.so.40"];
 
-/// Exported by the real library for its Fortran bindings, whose front is another.
-fn belongs_to_fortran(name: &str) -> bool {
-    let name = name.trim_start_matches('P');
-    name.chars().all(|c| !c.is_ascii_lowercase()) || name.ends_with("_F90")
+/// Names of the parametric datatypes' insides, which only the real Fortran layer refers to.
+fn is_internal(name: &str) -> bool {
+    name.ends_with("_F90")
 }
 
 #[test]
@@ -33,9 +36,52 @@ fn every_function_of_the_real_library() {
         .functions
         .into_iter()
         .filter(|name| name.starts_with("MPI_") || name.starts_with("PMPI_"))
-        .filter(|name| !belongs_to_fortran(name) && !front.functions.contains(name))
+        .filter(|name| !is_internal(name) && !front.functions.contains(name))
         .collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
+}
+
+#[test]
+fn every_function_for_fortran() {
+    let front = exports::of(&exports::front(FRONT));
+    let is_fortrans = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        ["mpi_", "pmpi_", "mpix_", "pmpix_", "ompi_", "ompix_"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
+    for library in [REAL, FORTRAN] {
+        let Some(real) = exports::installed(library) else {
+            continue;
+        };
+        let missing: Vec<String> = exports::of(&real)
+            .functions
+            .into_iter()
+            .filter(|name| {
+                // Of libmpi itself, the predefined callbacks, in any spelling.
+                (library == FORTRAN && is_fortrans(name))
+                    || name.trim_end_matches('_').ends_with("_fn")
+            })
+            .filter(|name| !front.functions.contains(name))
+            .collect();
+        assert!(missing.is_empty(), "{library}: not exported: {missing:?}");
+    }
+}
+
+#[test]
+fn whatever_the_libraries_on_top_want() {
+    let front = exports::of(&exports::front(FRONT));
+    for library in ON_TOP {
+        let Some(path) = exports::installed(library) else {
+            continue;
+        };
+        let missing: Vec<String> = exports::wanted(&path)
+            .into_iter()
+            .filter(|name| name.to_ascii_lowercase().contains("mpi"))
+            .filter(|name| !front.functions.contains(name) && !front.data.contains_key(name))
+            .collect();
+        assert!(missing.is_empty(), "{library} wants {missing:?}");
+    }
 }
 
 #[test]

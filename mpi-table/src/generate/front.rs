@@ -10,7 +10,7 @@
 //! (which may park the thread, and the job may be restarted there), and only then objects to the
 //! lower half's words.
 
-mod convert;
+pub mod convert;
 mod signature;
 mod special;
 
@@ -253,4 +253,4 @@ fn failure(function: &Function, code: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

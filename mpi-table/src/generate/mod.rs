@@ -3,11 +3,13 @@
 
 mod adapter;
 mod coverage;
+mod fortran;
 mod front;
 mod lower_type;
 mod stubs;
 
 pub use adapter::adapter;
 pub use coverage::coverage;
+pub use fortran::fortran;
 pub use front::front;
 pub use stubs::stubs;

@@ -23,6 +23,8 @@ pub enum FilePart {
     Bytes(String),
     /// The lines that hold nothing but numbers.
     Numbers(String),
+    /// The lines that hold a text.
+    Lines(String, String),
 }
 
 impl FromStr for Compare {
@@ -43,8 +45,13 @@ fn part(text: &str) -> Result<FilePart> {
         Ok(FilePart::Bytes(file.to_owned()))
     } else if let Some(file) = text.strip_prefix("numbers of ") {
         Ok(FilePart::Numbers(file.to_owned()))
+    } else if let Some((file, with)) = text
+        .strip_prefix("lines of ")
+        .and_then(|rest| rest.split_once(" with "))
+    {
+        Ok(FilePart::Lines(file.to_owned(), with.to_owned()))
     } else {
-        bail!("'{text}' is neither 'bytes of FILE' nor 'numbers of FILE'")
+        bail!("'{text}' is no 'bytes of FILE', 'numbers of FILE' or 'lines of FILE with TEXT'")
     }
 }
 
@@ -60,6 +67,10 @@ pub fn number_lines(text: &str) -> Vec<&str> {
         .collect()
 }
 
+fn lines_with<'a>(text: &'a str, with: &str) -> Vec<&'a str> {
+    text.lines().filter(|line| line.contains(with)).collect()
+}
+
 impl Compare {
     /// Compare what lies in the folder of the native run with what lies in the other.
     pub fn files(&self, native: &Path, ours: &Path) -> Result<()> {
@@ -67,7 +78,7 @@ impl Compare {
             return Ok(());
         };
         for part in parts {
-            let (name, FilePart::Bytes(_) | FilePart::Numbers(_)) = (part.name(), part);
+            let name = part.name();
             let (expected, got) = (
                 job::read_text(&native.join(name)),
                 job::read_text(&ours.join(name)),
@@ -78,6 +89,7 @@ impl Compare {
                     got.lines().collect::<Vec<_>>(),
                 ),
                 FilePart::Numbers(_) => (number_lines(&expected), number_lines(&got)),
+                FilePart::Lines(_, with) => (lines_with(&expected, with), lines_with(&got, with)),
             };
             if expected.is_empty() {
                 bail!("{name}: the native run wrote nothing to compare");
@@ -101,7 +113,7 @@ impl Compare {
 impl FilePart {
     fn name(&self) -> &str {
         match self {
-            FilePart::Bytes(name) | FilePart::Numbers(name) => name,
+            FilePart::Bytes(name) | FilePart::Numbers(name) | FilePart::Lines(name, _) => name,
         }
     }
 }

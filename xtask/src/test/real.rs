@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Folders of examples that are not for this: other tests, the benchmark and the demo use them.
-const ELSEWHERE: &[&str] = &["bench", "lammps", "loader", "tools", "torture"];
+const ELSEWHERE: &[&str] = &["bench", "lammps", "loader", "qe", "tools", "torture"];
 
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
 const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);

@@ -7,8 +7,9 @@ fn generate(table: &str) -> String {
     front_of(&parse(table, 32).expect("a valid table"), 1)
 }
 
+/// Whether the parts stand in the text, one after the other.
 #[track_caller]
-fn holds_in_order(text: &str, parts: &[&str]) {
+pub fn holds_in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
     for part in parts {
         match rest.find(part) {

@@ -1,9 +1,8 @@
 !#Ranks: 2
 !#Cut: loop
-!#Mpi: openmpi, mpich
-!#Pending: the Fortran fronts are not built yet
-!#Shows: an MPI Fortran program (use mpi)
-program fortran
+!#Mpi: openmpi
+!#Shows: use mpi: messages and collectives in a loop
+program loop
   use mpi
   implicit none
   integer :: ierr, rank, nprocs, step, more, other, status(MPI_STATUS_SIZE), fd, length
@@ -43,6 +42,6 @@ program fortran
      end if
      step = step + 1
   end do
-  if (rank == 0) print '(a)', 'OK fortran'
+  if (rank == 0) print '(a)', 'OK loop'
   call MPI_Finalize(ierr)
-end program fortran
+end program loop
