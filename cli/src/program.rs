@@ -28,8 +28,12 @@ const OTHERS: [&str; 4] = [
     "libmpi_abi.so.",
 ];
 
-/// MPICH's Fortran layer, which reaches into the library that it belongs to.
+/// MPICH's Fortran layer, which refers to every function of its library whether a program calls it or
+/// not.
 const FORTRAN: [&str; 2] = ["libmpichfort.so.", "libmpifort.so."];
+
+/// Functions that MPICH's front has for that layer, to refuse them when they are called.
+const REFUSED: &str = include_str!("../../fronts/mpich/refused.names");
 
 /// How names begin that only an MPI library can offer.
 const MPI_NAMES: [&str; 12] = [
@@ -49,8 +53,6 @@ pub struct Findings {
     pub missing: BTreeMap<String, PathBuf>,
     /// MPI libraries that it wants and for which there is no front.
     pub unknown: BTreeSet<String>,
-    /// Fortran layers that it wants: there is no front for these either.
-    pub fortran: BTreeSet<String>,
     /// Files that were looked at.
     pub files: usize,
 }
@@ -65,13 +67,6 @@ impl Findings {
                  build it against one of these",
                 program.display(),
                 known.join(", ")
-            );
-        }
-        if let Some(name) = self.fortran.first() {
-            bail!(
-                "{} cannot be served yet: it calls MPI from Fortran (through {name}), and Stasis \
-                 serves the C functions of MPI only; run it without Stasis",
-                program.display()
             );
         }
         let Some((name, file)) = self.missing.first_key_value() else {
@@ -151,6 +146,15 @@ fn binary_of(named: &Path) -> Result<(PathBuf, Elf)> {
     )
 }
 
+/// The functions that are there to be refused, and that the file at `path` must not want.
+fn refused_to(path: &Path) -> HashSet<&'static str> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if FORTRAN.iter().any(|start| name.starts_with(start)) {
+        return HashSet::new();
+    }
+    REFUSED.lines().collect()
+}
+
 /// Looks through the program and all libraries that it needs.
 fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
     let libraries = Libraries::here();
@@ -161,8 +165,13 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
     let mut todo = vec![(binary.to_owned(), elf)];
     while let Some((path, elf)) = todo.pop() {
         findings.files += 1;
+        let refused = refused_to(&path);
         for name in elf.wants {
-            wanted.entry(name).or_insert_with(|| path.clone());
+            if refused.contains(name.trim_start_matches('P')) {
+                findings.missing.entry(name).or_insert_with(|| path.clone());
+            } else {
+                wanted.entry(name).or_insert_with(|| path.clone());
+            }
         }
         offered.extend(elf.offers);
         let origin = path.canonicalize().unwrap_or(path.clone());
@@ -173,10 +182,6 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
             }
             if let Some((_, front)) = FRONTS.iter().find(|(soname, _)| *soname == name) {
                 findings.front.get_or_insert(*front);
-                continue;
-            }
-            if FORTRAN.iter().any(|start| name.starts_with(start)) {
-                findings.fortran.insert(name);
                 continue;
             }
             if OTHERS.iter().any(|start| name.starts_with(start)) {
@@ -209,7 +214,7 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
         };
         offered.extend(front.offers);
         wanted.retain(|name, _| !offered.contains(name));
-        findings.missing = wanted.into_iter().collect();
+        findings.missing.extend(wanted);
     }
     Ok(findings)
 }

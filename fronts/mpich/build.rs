@@ -1,5 +1,5 @@
-//! Generates the C functions from the table of MPI functions, and gives the library the name under
-//! which applications look for it.
+//! Generates the C functions from the table of MPI functions and those that are refused from their
+//! names, and gives the library the name under which applications look for it.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -7,7 +7,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A jump from MPI_Xxx to PMPI_Xxx stays inside the library, whatever else defines that name.
     // Data symbols are not bound like this: applications may hold copies of them.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
-    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?).join("functions.rs");
-    std::fs::write(out, mpi_table::generate::front())?;
+    println!("cargo::rerun-if-changed=refused.names");
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("functions.rs"), mpi_table::generate::front())?;
+    let refused = std::fs::read_to_string("refused.names")?;
+    std::fs::write(out.join("refused.rs"), refusals(&refused))?;
     Ok(())
+}
+
+/// A function for each name, and one for its profiling name.
+fn refusals(names: &str) -> String {
+    let refusal = |exported: String, name: &str| {
+        format!(
+            "/// Refused.\n#[no_mangle]\n\
+             extern \"C\" fn {exported}() -> i32 {{ refuse(\"{name}\") }}\n"
+        )
+    };
+    names
+        .lines()
+        .flat_map(|name| {
+            [
+                refusal(name.to_owned(), name),
+                refusal(format!("P{name}"), name),
+            ]
+        })
+        .collect()
 }

@@ -32,15 +32,16 @@ enum For {
     Win,
 }
 
-/// How an attribute's value was set.
+/// How an attribute's value was set. The numbers are those by which MPICH's Fortran layer knows it.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A pointer, from C.
-    Pointer,
+    Pointer = 0,
     /// An integer of the size of an address, from Fortran.
-    Address,
+    Address = 1,
     /// An integer, from Fortran through the functions that MPI-2 deprecated.
-    Integer,
+    Integer = 3,
 }
 
 /// A value with its form. Fortran's integers have memory of their own: C gets their addresses.
@@ -87,14 +88,22 @@ impl Value {
     }
 }
 
-/// Functions of a front that call an application's callbacks in the convention of its language.
-/// Handles are in C's form; values are pointers or integers, as their form says.
+/// A function that calls an application's copy callback in the convention of its language:
+/// `(callback, handle, keyval, extra, form, value, new value, flag)`. The handle is C's; values are
+/// pointers or integers, as their form says.
+pub type CopyProxy =
+    unsafe extern "C" fn(usize, usize, i32, usize, Form, usize, *mut usize, *mut i32) -> i32;
+
+/// The same for a delete callback: `(callback, handle, keyval, form, value, extra)`.
+pub type DeleteProxy = unsafe extern "C" fn(usize, usize, i32, Form, usize, usize) -> i32;
+
+/// Who calls the callbacks of a keyval.
 #[derive(Clone, Copy)]
 pub struct Proxies {
-    /// `(callback, handle, keyval, extra, form, value, new value, flag)`
-    pub copy: unsafe fn(usize, usize, i32, usize, Form, usize, &mut usize, &mut i32) -> i32,
-    /// `(callback, handle, keyval, form, value, extra)`
-    pub delete: unsafe fn(usize, usize, i32, Form, usize, usize) -> i32,
+    /// Calls the copy callback.
+    pub copy: CopyProxy,
+    /// Calls the delete callback.
+    pub delete: DeleteProxy,
 }
 
 /// Addresses of the application's callbacks (0 where there is none to call).
@@ -506,7 +515,7 @@ pub unsafe fn keyval_free(keyval: *mut i32) -> i32 {
     unsafe { free(For::Comm, keyval) }
 }
 
-/// Makes a front's proxies call the callbacks of a keyval.
+/// Makes proxies call the callbacks of a keyval.
 pub fn set_proxies(keyval: i32, proxies: Proxies) {
     let mut all = KEYVALS.lock();
     if let Some(Some(found)) = index(keyval).and_then(|index| all.get_mut(index)) {
@@ -754,23 +763,26 @@ mod tests {
         Value::new(word, Form::Pointer)
     }
 
-    unsafe fn minus_extra(
+    unsafe extern "C" fn minus_extra(
         callback: usize,
         _: usize,
         _: i32,
         extra: usize,
         form: Form,
         value: usize,
-        new: &mut usize,
-        flag: &mut i32,
+        new: *mut usize,
+        flag: *mut i32,
     ) -> i32 {
         assert_eq!((callback, form), (77, Form::Integer));
-        *new = value.wrapping_sub(extra);
-        *flag = 1;
+        // SAFETY: the caller's locals.
+        unsafe {
+            *new = value.wrapping_sub(extra);
+            *flag = 1;
+        }
         SUCCESS
     }
 
-    unsafe fn nothing(_: usize, _: usize, _: i32, _: Form, _: usize, _: usize) -> i32 {
+    unsafe extern "C" fn nothing(_: usize, _: usize, _: i32, _: Form, _: usize, _: usize) -> i32 {
         SUCCESS
     }
 

@@ -5,6 +5,8 @@ mod exports;
 
 const FRONT: &str = "libstasis_front_mpich.so";
 const REAL: &str = "libmpich.so.12";
+/// Its Fortran layer, which is loaded as it is, on top of the front.
+const FORTRAN: &str = "libmpichfort.so.12";
 
 /// Of MPI 4.0, which MPICH exports and the table does not have yet.
 fn is_newer_than_the_table(name: &str) -> bool {
@@ -57,6 +59,20 @@ fn every_function_of_the_real_library() {
         .filter(|name| !is_newer_than_the_table(name) && !front.functions.contains(name))
         .collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
+}
+
+#[test]
+fn whatever_the_fortran_layer_wants() {
+    let Some(path) = exports::installed(FORTRAN) else {
+        return;
+    };
+    let front = exports::of(&exports::front(FRONT));
+    let missing: Vec<String> = exports::wanted(&path)
+        .into_iter()
+        .filter(|name| name.contains("MPI"))
+        .filter(|name| !front.functions.contains(name) && !front.data.contains_key(name))
+        .collect();
+    assert!(missing.is_empty(), "{FORTRAN} wants {missing:?}");
 }
 
 #[test]

@@ -19,6 +19,10 @@ type Query = unsafe extern "C" fn(*mut c_void, *mut u8) -> i32;
 type Free = unsafe extern "C" fn(*mut c_void) -> i32;
 type Cancel = unsafe extern "C" fn(*mut c_void, i32) -> i32;
 
+type FortranQuery = unsafe extern "C" fn(*mut c_void, *mut u8, *mut i32);
+type FortranFree = unsafe extern "C" fn(*mut c_void, *mut i32);
+type FortranCancel = unsafe extern "C" fn(*mut c_void, *mut i32, *mut i32);
+
 /// Bytes that hold a status of any ABI.
 const STATUS_BYTES: usize = 64;
 
@@ -28,6 +32,58 @@ pub(super) struct Generalized {
     free: Free,
     cancel: Cancel,
     extra: *mut c_void,
+    /// Whether the functions are Fortran's: arguments by reference, the error code behind them.
+    fortran: bool,
+}
+
+impl Generalized {
+    unsafe fn query(&self, status: *mut u8) -> i32 {
+        // SAFETY: see the module's head; the language is as the front said.
+        unsafe {
+            if !self.fortran {
+                return (self.query)(self.extra, status);
+            }
+            let mut code = SUCCESS;
+            let query = core::mem::transmute::<Query, FortranQuery>(self.query);
+            query(self.extra, status, &raw mut code);
+            code
+        }
+    }
+
+    unsafe fn free(&self) -> i32 {
+        // SAFETY: as above.
+        unsafe {
+            if !self.fortran {
+                return (self.free)(self.extra);
+            }
+            let mut code = SUCCESS;
+            let free = core::mem::transmute::<Free, FortranFree>(self.free);
+            free(self.extra, &raw mut code);
+            code
+        }
+    }
+
+    unsafe fn cancel(&self, complete: i32) -> i32 {
+        // SAFETY: as above.
+        unsafe {
+            if !self.fortran {
+                return (self.cancel)(self.extra, complete);
+            }
+            let (mut complete, mut code) = (complete, SUCCESS);
+            let cancel = core::mem::transmute::<Cancel, FortranCancel>(self.cancel);
+            cancel(self.extra, &raw mut complete, &raw mut code);
+            code
+        }
+    }
+}
+
+/// Makes the functions of a generalized request be called as Fortran's. What it was started with as
+/// extra state is then the address of the integer that they get.
+pub fn grequest_is_fortran(request: &'static Request) {
+    if let Some(mut generalized) = request.body.generalized.take() {
+        generalized.fortran = true;
+        request.body.generalized.set(Some(generalized));
+    }
 }
 
 /// MPI_Grequest_start
@@ -52,6 +108,7 @@ pub unsafe fn grequest_start(
             free: core::mem::transmute::<*const c_void, Free>(free_fn),
             cancel: core::mem::transmute::<*const c_void, Cancel>(cancel_fn),
             extra: extra_state.cast_mut(),
+            fortran: false,
         }
     };
     new.body.generalized.set(Some(Box::new(generalized)));
@@ -93,7 +150,7 @@ pub(super) fn query(request: &'static Request, status: &mut Status) -> i32 {
         // SAFETY: room for a status of the application's ABI; its callback with its data.
         unsafe {
             (abi().status_out)(&Status::EMPTY, place);
-            let code = outside(|| (generalized.query)(generalized.extra, place));
+            let code = outside(|| generalized.query(place));
             *status = (abi().status_in)(place);
             (abi().error_in)(code)
         }
@@ -106,7 +163,7 @@ pub(super) fn cancel(request: &'static Request) -> i32 {
     let complete = i32::from(request.body.state.get() == State::Done);
     with(request, |generalized| {
         // SAFETY: the application's callback with its data.
-        let code = outside(|| unsafe { (generalized.cancel)(generalized.extra, complete) });
+        let code = outside(|| unsafe { generalized.cancel(complete) });
         (abi().error_in)(code)
     })
     .unwrap_or(ERR_REQUEST)
@@ -117,6 +174,6 @@ pub(super) fn cancel(request: &'static Request) -> i32 {
 pub(super) fn free(request: &'static Request) {
     if let Some(generalized) = request.body.generalized.take() {
         // SAFETY: the application's callback with its data, for the last time.
-        outside(|| unsafe { (generalized.free)(generalized.extra) });
+        outside(|| unsafe { generalized.free() });
     }
 }

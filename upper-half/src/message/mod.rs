@@ -38,7 +38,7 @@ pub use buffer::{buffer_attach, buffer_detach};
 pub use collective::{access_request, collective_begin, collective_end, collective_request, Token};
 
 pub use drain::drain;
-pub use grequest::{grequest_complete, grequest_start};
+pub use grequest::{grequest_complete, grequest_is_fortran, grequest_start};
 pub use matched::{improbe, imrecv, mprobe, mrecv, MessageBody};
 pub(crate) use park::wait_until;
 pub use persistent::{recv_init, start, startall};

@@ -27,15 +27,15 @@ macro_rules! proxies {
         mod $module {
             use super::*;
 
-            unsafe fn copy(
+            unsafe extern "C" fn copy(
                 callback: usize,
                 handle: usize,
                 keyval: i32,
                 extra: usize,
                 _form: Form,
                 value: usize,
-                new: &mut usize,
-                flag: &mut i32,
+                new: *mut usize,
+                flag: *mut i32,
             ) -> i32 {
                 let (mut object, mut keyval) = (integer(HandleKind::$kind, handle), keyval);
                 let (mut extra, mut value) = (extra as $integer, value as $integer);
@@ -52,12 +52,12 @@ macro_rules! proxies {
                         flag,
                         &raw mut code,
                     );
+                    *new = copied as usize;
                 }
-                *new = copied as usize;
                 code
             }
 
-            unsafe fn delete(
+            unsafe extern "C" fn delete(
                 callback: usize,
                 handle: usize,
                 keyval: i32,
