@@ -1,6 +1,5 @@
 !#Ranks: 2
 !#Cut: loop
-!#Mpi: openmpi
 !#Shows: use mpi: messages and collectives in a loop
 program loop
   use mpi

@@ -1,6 +1,5 @@
 !#Ranks: 2
 !#Cut: hold
-!#Mpi: openmpi
 !#Flags: -fallow-argument-mismatch -w
 !#Shows: mpif.h: messages, requests, statuses, sentinels, user operations, attributes of both generations, error handlers, strings, topologies, derived types, across the cut
 program mpifh
@@ -13,7 +12,8 @@ program mpifh
   integer :: dims(2), coords(2), blocks(2), types(2), position, packed(64), old_value, class
   integer(kind=MPI_ADDRESS_KIND) :: lower, extent, value, extra, places_of(2)
   logical :: flag, periods(2)
-  integer :: out(n), in(n), sum(3)
+  integer :: out(n), sum(3)
+  integer, asynchronous :: in(n)
   real(8) :: matrix(4, 5), got(4, 5), row(5)
   complex(8) :: z, zsum
   character(len=MPI_MAX_OBJECT_NAME) :: name

@@ -117,10 +117,13 @@ impl Layer {
             .push(format!("let mut {name}_ = Text::new({capacity});"));
         self.args.push(format!("{name}_.as_mut_ptr()"));
         let write = format!("{name}_.write({name}, {name}_len);");
-        self.success.push(match found(function) {
-            Some(flag) => format!("if *{} != 0 {{ {write} }}", identifier(flag)),
-            None => write,
-        });
+        match found(function) {
+            Some(flag) => self.always.push(format!(
+                "if code == contract::abi::SUCCESS && *{} != 0 {{ {write} }}",
+                identifier(flag)
+            )),
+            None => self.success.push(write),
+        }
     }
 
     fn status(&mut self, param: &Param, name: &str) {
