@@ -81,7 +81,7 @@ program f08
   implicit none
   integer, parameter :: n = 30
   integer :: ierr, rank, nprocs, other, i, count, place, key, length, class, dims(1), coords(1)
-  type(MPI_Comm) :: dup, cart, half
+  type(MPI_Comm) :: dup, cart, half, ring
   type(MPI_Datatype) :: column
   type(MPI_Op) :: op
   type(MPI_Info) :: info
@@ -213,6 +213,14 @@ program f08
   call MPI_Error_class(ierr, class)
   call check(class == MPI_ERR_RANK .and. raised == MPI_ERR_RANK, 'the error handler')
   call check(raised_on == cart, 'the error handler got another communicator')
+
+  call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, (/other/), MPI_UNWEIGHTED, 1, (/other/), &
+       MPI_UNWEIGHTED, MPI_INFO_NULL, .false., ring)
+  call MPI_Dist_graph_neighbors_count(ring, i, count, flag)
+  call check(i == 1 .and. count == 1 .and. .not. flag, 'a graph without weights')
+  call MPI_Neighbor_allgather(rank, 1, MPI_INTEGER, coords, 1, MPI_INTEGER, ring)
+  call check(coords(1) == other, 'neighbours')
+  call MPI_Comm_free(ring)
   call MPI_Comm_free(half)
   call MPI_Comm_free(cart)
   if (rank == 0) print '(a)', 'OK f08'

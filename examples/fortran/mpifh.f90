@@ -188,6 +188,12 @@ program mpifh
   call MPI_INFO_FREE(info, ierr)
   call check(info == MPI_INFO_NULL, 'a freed info is not null')
 
+  call MPI_DIST_GRAPH_CREATE_ADJACENT(MPI_COMM_WORLD, 1, (/other/), MPI_UNWEIGHTED, 1, (/other/), &
+       MPI_UNWEIGHTED, MPI_INFO_NULL, .false., i, ierr)
+  call MPI_DIST_GRAPH_NEIGHBORS_COUNT(i, size, count, flag, ierr)
+  call check(size == 1 .and. count == 1 .and. .not. flag, 'a graph without weights')
+  call MPI_COMM_FREE(i, ierr)
+
   ! Attributes of both generations, predefined ones, and duplicates.
   call MPI_COMM_DUP(MPI_COMM_WORLD, dup, ierr)
   call check(copies == 11, 'copies')

@@ -7,7 +7,7 @@
 
 use upper_half::Abi;
 
-use crate::{abi, handles};
+use crate::{abi, handles, symbols};
 
 static ABI: Abi = Abi {
     name: "MPICH",
@@ -26,6 +26,8 @@ static ABI: Abi = Abi {
 
 extern "C" fn start() {
     upper_half::start(&ABI);
+    // SAFETY: see the module's head.
+    unsafe { symbols::tell_fortran() };
 }
 
 #[used]

@@ -2,7 +2,7 @@
 //! there, and its predefined attribute function.
 //!
 //! # Safety
-//! Nothing here is written after relocation. Programs may hold copies of the constants, so what
+//! What is written here is written before any function of MPI is called. Programs may hold copies of the constants, so what
 //! they point to is compared, never where they are.
 #![allow(unsafe_code)]
 #![allow(non_upper_case_globals, non_snake_case)]
@@ -20,9 +20,10 @@ unsafe impl<T> Sync for Place<T> {}
 /// Memory of so many ints.
 type Ints<const COUNT: usize> = Place<[c_int; COUNT]>;
 
-/// A data symbol that holds an address.
+/// A data symbol that holds an address. In writable memory: MPICH's Fortran layer puts its own
+/// addresses into MPI_F_STATUS_IGNORE and MPI_F_STATUSES_IGNORE.
 #[repr(transparent)]
-pub struct Address(*const c_int);
+pub struct Address(UnsafeCell<*const c_int>);
 
 // SAFETY: see the module's head.
 unsafe impl Sync for Address {}
@@ -49,7 +50,7 @@ macro_rules! addresses {
     ($($symbol:ident = $of:ident;)*) => {$(
         #[doc = concat!("MPICH's `", stringify!($symbol), "`.")]
         #[no_mangle]
-        pub static $symbol: Address = Address((&raw const $of).cast());
+        pub static $symbol: Address = Address(UnsafeCell::new((&raw const $of).cast()));
     )*};
 }
 
@@ -78,6 +79,21 @@ places! {
     MPIR_F08_MPI_STATUSES_IGNORE_OBJ: [c_int; 5] = [0; 5];
     MPIR_C_MPI_UNWEIGHTED: usize = 0;
     MPIR_C_MPI_WEIGHTS_EMPTY: usize = 0;
+}
+
+/// Tells MPICH's library for `mpi_f08` what C's MPI_UNWEIGHTED and MPI_WEIGHTS_EMPTY are.
+///
+/// # Safety
+/// To be called once, before any function of MPI.
+pub unsafe fn tell_fortran() {
+    // SAFETY: ld.so has made each name one variable, of a word, and nobody else uses it yet.
+    unsafe {
+        MPIR_C_MPI_UNWEIGHTED.0.get().write(unweighted() as usize);
+        MPIR_C_MPI_WEIGHTS_EMPTY
+            .0
+            .get()
+            .write(weights_empty() as usize);
+    }
 }
 
 /// MPI_COMM_DUP_FN, MPI_TYPE_DUP_FN and MPI_WIN_DUP_FN: copies the attribute's value as it is.
