@@ -6,7 +6,7 @@
 int main(int argc, char **argv)
 {
     test_start(&argc, &argv);
-    MPI_Datatype vector, outer, pairs, darray, named;
+    MPI_Datatype vector, outer, pairs, darray, blocks, named;
     MPI_Aint lb, extent, true_lb, true_extent;
     int size;
     MPI_OK(MPI_Type_vector(3, 2, 4, MPI_SHORT, &vector));
@@ -21,6 +21,9 @@ int main(int argc, char **argv)
     int args[2] = {2, MPI_DISTRIBUTE_DFLT_DARG};
     MPI_OK(MPI_Type_create_darray(2, test_rank, 2, global, how, args, grid, MPI_ORDER_C, MPI_INT, &darray));
     MPI_OK(MPI_Type_commit(&darray));
+    /* Blocks of 19, which is the number of MPI_DISTRIBUTE_DFLT_DARG in the standard's own ABI. */
+    int line = 100, cyclic = MPI_DISTRIBUTE_CYCLIC, nineteen = 19, both = 2;
+    MPI_OK(MPI_Type_create_darray(2, test_rank, 1, &line, &cyclic, &nineteen, &both, MPI_ORDER_C, MPI_INT, &blocks));
     cut();
     MPI_OK(MPI_Type_get_extent(outer, &lb, &extent));
     CHECK(lb == -2 && extent == 40, "lb %ld, extent %ld", (long)lb, (long)extent);
@@ -32,6 +35,12 @@ int main(int argc, char **argv)
     CHECK_EQ(extent, 48);
     MPI_OK(MPI_Type_size(darray, &size));
     CHECK_EQ(size, 4 * 6 * (int)sizeof(int));
+    MPI_OK(MPI_Type_size(blocks, &size));
+    CHECK_EQ(size, (test_rank ? 43 : 57) * (int)sizeof(int));
+    int args_of[8];
+    MPI_Datatype element;
+    MPI_OK(MPI_Type_get_contents(blocks, 8, 0, 1, args_of, NULL, &element));
+    CHECK_EQ(args_of[5], 19);
 
     int integers, addresses, types, combiner;
     MPI_OK(MPI_Type_get_envelope(outer, &integers, &addresses, &types, &combiner));
@@ -83,5 +92,6 @@ int main(int argc, char **argv)
     MPI_OK(MPI_Type_free(&named));
     MPI_OK(MPI_Type_free(&pairs));
     MPI_OK(MPI_Type_free(&darray));
+    MPI_OK(MPI_Type_free(&blocks));
     return test_finish("datatypes");
 }

@@ -10,7 +10,8 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use crate::object::{Comm, Request};
+use crate::environment::internal_world;
+use crate::object::{Comm, Datatype, Op, Request};
 use crate::sync::Lock;
 use crate::{attribute, lower};
 use contract::abi::*;
@@ -22,9 +23,10 @@ static CLOSING: Lock<Vec<&'static Comm>> = Lock::new(Vec::new());
 /// The word of a farewell's barrier that this process has not started.
 pub(crate) const NOT_STARTED: usize = usize::MAX;
 
-/// How often MPI_Finalize looks whether the last members have freed: programs that never do on some
-/// rank are wrong, but should not hang here.
-const LAST_LOOKS: u32 = 20_000;
+/// How often MPI_Finalize looks whether the last members have freed: more often than a barrier of any
+/// library has steps, and not for ever, since a program that never frees on some rank is wrong but
+/// should not hang here.
+const LAST_ROUNDS: u32 = 100;
 
 /// MPI_Comm_free.
 pub unsafe fn comm_free(comm: *mut &'static Comm) -> i32 {
@@ -116,19 +118,34 @@ unsafe fn all_have_freed(comm: &'static Comm) -> bool {
     code != SUCCESS || flag != 0
 }
 
-/// Before MPI_Finalize: ends what can be ended.
+/// In MPI_Finalize: ends what can be ended, since a library complains about operations that are left.
+/// In each round every rank has looked once, so a farewell that all take part in gets on, however
+/// long the machine keeps some of them waiting.
 ///
 /// # Safety
-/// Crosses.
+/// Crosses; collective over all ranks, which have counted their MPI_Finalize.
 pub(crate) unsafe fn last_sweeps() {
-    for _ in 0..LAST_LOOKS {
+    let int = Datatype::at(datatype::INT as u32).lower();
+    let max = Op::at(op::MAX as u32).lower();
+    for _ in 0..LAST_ROUNDS {
         // SAFETY: passed on.
         unsafe { sweep() };
-        if CLOSING.lock().is_empty() {
+        let mine = i32::from(!CLOSING.lock().is_empty());
+        let mut any = 0;
+        // SAFETY: one number of each rank; every rank comes here as often.
+        let code = unsafe {
+            lower::MPI_Allreduce(
+                (&raw const mine).cast(),
+                (&raw mut any).cast(),
+                1,
+                int,
+                max,
+                internal_world(),
+            )
+        };
+        if code != SUCCESS || any == 0 {
             return;
         }
-        // SAFETY: a service without arguments.
-        unsafe { lower::service::yield_now() };
     }
 }
 

@@ -219,8 +219,8 @@ pub unsafe fn finalize() -> i32 {
     }
     // SAFETY: crossings; the application makes no MPI call any more.
     unsafe {
-        comm_free::last_sweeps();
         let token = message::collective_begin(Comm::at(comm::COMM_WORLD as u32));
+        comm_free::last_sweeps();
         let code = service::finalize();
         gate().mpi_state.store(FINALISED, Ordering::Release);
         message::collective_end(token);

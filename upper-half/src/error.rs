@@ -10,6 +10,7 @@
 use crate::abi::abi;
 use crate::errhandler::Handler;
 use crate::lower;
+use crate::message;
 use crate::object::{Body, Comm, File, Object, Win};
 use crate::sync::Lock;
 use crate::wrapper;
@@ -365,6 +366,7 @@ pub fn raise_comm(comm: &'static Comm, code: i32, function: &str) -> i32 {
         0 => fatal(&format!("{function} was called before MPI_Init"), 1),
         _ => fatal(&format!("{function} was called after MPI_Finalize"), 1),
     }
+    message::forget_blame();
     let comm = if comm.is_null() {
         Comm::at(comm::COMM_WORLD as u32)
     } else {

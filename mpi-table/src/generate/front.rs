@@ -41,6 +41,12 @@ fn failed_comm(comm: &'static Comm, code: i32, name: &'static str) -> i32 {
 
 #[cold]
 #[inline(never)]
+fn failed_request(code: i32, name: &'static str) -> i32 {
+    abi::error_out(upper_half::raise_request(code, name))
+}
+
+#[cold]
+#[inline(never)]
 fn failed_win(win: &'static Win, code: i32, name: &'static str) -> i32 {
     abi::error_out(upper_half::raise_win(win, code, name))
 }
@@ -248,8 +254,16 @@ fn failure(function: &Function, code: &str) -> String {
         None if function.class == Class::File => {
             format!("failed_file(File::null(), {code}, \"{name}\")")
         }
+        None if names_operations(function) => format!("failed_request({code}, \"{name}\")"),
         None => format!("failed_comm(world(), {code}, \"{name}\")"),
     }
+}
+
+/// Whether the function is given requests or messages: the operation behind one may have failed.
+fn names_operations(function: &Function) -> bool {
+    function.params.iter().any(|param| {
+        matches!(param.kind, Kind::Request | Kind::Message) && param.direction != Direction::Out
+    })
 }
 
 #[cfg(test)]

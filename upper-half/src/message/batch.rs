@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::activity::WaitSet;
+use super::blame;
 use super::counts::NOBODY;
 use super::park::Look;
 use super::request::{Kind, State};
@@ -196,10 +197,12 @@ pub(super) unsafe fn finish(requests: &mut [&'static Request], answer: &Answer) 
                 ERR_IN_STATUS => {}
                 other => status.error = other,
             }
+            // SAFETY: as the caller promises.
+            blame::answered(handle, unsafe { *answer.words.add(i) }, status.error);
             answered(handle, status);
         } else if let Some(own) = handle.result(status) {
             status.error = own;
-            failed |= own != SUCCESS;
+            failed |= blame::outcome(handle, own) != SUCCESS;
             let request = *handle;
             request.collect(handle);
         }
@@ -220,7 +223,7 @@ pub(super) fn first_done(
         .enumerate()
         .find(|(_, request)| request.body.state.get() == State::Done)?;
     let request = *handle;
-    let error = request.result(status)?;
+    let error = blame::outcome(request, request.result(status)?);
     request.collect(handle);
     Some((i, error))
 }
@@ -244,7 +247,7 @@ pub(super) unsafe fn all_done(
         let (index, status) = unsafe { (&mut *indices.add(count), &mut *statuses.add(count)) };
         let request = *handle;
         if let Some(error) = request.result(status) {
-            status.error = error;
+            status.error = blame::outcome(request, error);
             failed |= error != SUCCESS;
             *index = i as i32;
             count += 1;
@@ -257,9 +260,10 @@ pub(super) unsafe fn all_done(
 /// The lower half completed some of the requests: gives up their handles.
 ///
 /// # Safety
-/// `indices` and `statuses` have `count` entries written by the lower half.
+/// `indices` and `statuses` have `count` entries written by the lower half, which left `words`.
 pub(super) unsafe fn some_answered(
     requests: &mut [&'static Request],
+    words: *const usize,
     count: i32,
     indices: *const i32,
     statuses: *mut Status,
@@ -271,10 +275,10 @@ pub(super) unsafe fn some_answered(
         if error != ERR_IN_STATUS {
             status.error = error;
         }
-        let handle = usize::try_from(index)
-            .ok()
-            .and_then(|index| requests.get_mut(index));
-        if let Some(handle) = handle {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(handle) = requests.get_mut(index) {
+            // SAFETY: there is a word for each request.
+            blame::answered(handle, unsafe { *words.add(index) }, status.error);
             answered(handle, status);
         }
     }

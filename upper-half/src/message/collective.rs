@@ -22,6 +22,7 @@ use core::sync::atomic::{compiler_fence, Ordering};
 /// A collective operation that was counted and is to be ended.
 #[must_use]
 pub struct Token {
+    comm: &'static Comm,
     clock: Option<&'static Clock>,
     seq: u64,
 }
@@ -34,7 +35,7 @@ pub fn collective_begin(comm: &'static Comm) -> Token {
         Some(clock) => begin(clock),
         None => 0,
     };
-    Token { clock, seq }
+    Token { comm, clock, seq }
 }
 
 #[inline(always)]
@@ -101,17 +102,23 @@ pub fn collective_request(
     word: usize,
     scratch: Scratch,
 ) -> Result<&'static Request, i32> {
+    let comm = token.comm;
     collective_end(token);
-    make(Kind::Collective, word, scratch)
+    make(Kind::Collective, comm, word, scratch)
 }
 
 /// Makes the request of an operation on a window or a file, started in the lower half under `word`.
 pub fn access_request(word: usize, scratch: Scratch) -> Result<&'static Request, i32> {
-    make(Kind::Access, word, scratch)
+    make(Kind::Access, Comm::null(), word, scratch)
 }
 
-fn make(kind: Kind, word: usize, scratch: Scratch) -> Result<&'static Request, i32> {
-    let request = request::acquire(kind, counts::NOBODY)?;
+fn make(
+    kind: Kind,
+    comm: &'static Comm,
+    word: usize,
+    scratch: Scratch,
+) -> Result<&'static Request, i32> {
+    let request = request::acquire(kind, counts::NOBODY, comm)?;
     request.set_lower(word);
     request.keep_scratch(scratch);
     Ok(request)

@@ -10,7 +10,7 @@
 use super::counts::NOBODY;
 use super::request::{self, Kind, State};
 use crate::abi::abi;
-use crate::object::Request;
+use crate::object::{Comm, Request};
 use crate::wrapper::outside;
 use contract::abi::{Status, ERR_ARG, ERR_REQUEST, SUCCESS};
 use core::ffi::c_void;
@@ -97,7 +97,7 @@ pub unsafe fn grequest_start(
     if query_fn.is_null() || free_fn.is_null() || cancel_fn.is_null() {
         return ERR_ARG;
     }
-    let new = match request::acquire(Kind::Generalized, NOBODY) {
+    let new = match request::acquire(Kind::Generalized, NOBODY, Comm::null()) {
         Ok(new) => new,
         Err(error) => return error,
     };

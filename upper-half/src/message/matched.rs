@@ -11,7 +11,7 @@
 use super::counts::{self, peer_of, NOBODY};
 use super::request::{self, Args, Kind, State};
 use super::unexpected::{self, Entry};
-use super::{batch, park, probe, receive, sweep, wait};
+use super::{batch, blame, park, probe, receive, sweep, wait};
 use crate::lower::{self, service};
 use crate::object::{Body, Comm, Datatype, Message, Request};
 use crate::sync::multiple;
@@ -236,7 +236,7 @@ pub unsafe fn imrecv(
     if message.is_null() {
         return ERR_REQUEST;
     }
-    let new = match request::acquire(Kind::Matched, NOBODY) {
+    let new = match request::acquire(Kind::Matched, NOBODY, body.comm.unwrap_or_else(Comm::null)) {
         Ok(new) => new,
         Err(error) => return error,
     };
@@ -273,6 +273,7 @@ pub unsafe fn imrecv(
         }
     }
     if error != SUCCESS {
+        blame::outcome(new, error);
         new.abandon();
         return error;
     }

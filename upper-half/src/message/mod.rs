@@ -10,6 +10,7 @@
 
 mod activity;
 mod batch;
+mod blame;
 mod buffer;
 mod collective;
 mod counts;
@@ -34,6 +35,8 @@ mod unexpected;
 mod wait;
 mod words;
 
+pub use blame::raise_request;
+pub(crate) use blame::take as forget_blame;
 pub use buffer::{buffer_attach, buffer_detach};
 pub use collective::{access_request, collective_begin, collective_end, collective_request, Token};
 

@@ -9,7 +9,7 @@
 use super::receive::{self, peer_for};
 use super::request::{self, Args, Kind, Mode, State};
 use super::send::Starting;
-use super::{batch, counts, unexpected};
+use super::{batch, blame, counts, unexpected};
 use crate::lower;
 use crate::object::{Comm, Datatype, Request};
 use crate::sync::multiple;
@@ -17,7 +17,7 @@ use contract::abi::{Status, ERR_COUNT, ERR_REQUEST, PROC_NULL, SUCCESS};
 use core::ffi::c_void;
 
 /// Makes the lower half's persistent request for `request`, whose arguments stand in it.
-pub(super) unsafe fn make_below(kind: Kind, mode: Mode, args: &Args, word: *mut usize) -> i32 {
+unsafe fn make_below(kind: Kind, mode: Mode, args: &Args, word: *mut usize) -> i32 {
     let send: Starting = match mode {
         Mode::Standard => lower::MPI_Send_init,
         Mode::Synchronous => lower::MPI_Ssend_init,
@@ -52,7 +52,7 @@ pub(super) unsafe fn make(
     args: Args,
     request: *mut &'static Request,
 ) -> i32 {
-    let new = match request::acquire(kind, peer_for(args.comm, args.peer)) {
+    let new = match request::acquire(kind, peer_for(args.comm, args.peer), args.comm) {
         Ok(new) => new,
         Err(error) => return error,
     };
@@ -95,7 +95,9 @@ pub unsafe fn recv_init(
 /// MPI_Start
 pub unsafe fn start(request: *mut &'static Request) -> i32 {
     // SAFETY: the caller's request.
-    unsafe { start_one(*request) }
+    let request = unsafe { *request };
+    // SAFETY: as above.
+    blame::outcome(request, unsafe { start_one(request) })
 }
 
 /// MPI_Startall
@@ -108,7 +110,7 @@ pub unsafe fn startall(count: i32, requests: *mut &'static Request) -> i32 {
         // SAFETY: as above.
         let error = unsafe { start_one(request) };
         if error != SUCCESS {
-            return error;
+            return blame::outcome(request, error);
         }
     }
     SUCCESS
@@ -153,8 +155,25 @@ unsafe fn start_one(request: &'static Request) -> i32 {
     }
 }
 
+/// Makes the lower half's persistent request again: after a restart, or where the library below has
+/// freed one that failed.
+#[cold]
+pub(super) unsafe fn make_again(request: &'static Request) -> i32 {
+    let body = &request.body;
+    let args = body.args.get();
+    // SAFETY: the application's arguments, and the place of the request's word.
+    unsafe { make_below(body.kind.get(), body.mode.get(), &args, request.lower_ptr()) }
+}
+
 /// Starts the lower half's persistent request.
 pub(super) unsafe fn start_below(request: &'static Request) -> i32 {
+    if request.lower() == Request::null().lower() {
+        // SAFETY: the application's arguments, and the place of the request's word.
+        let error = unsafe { make_again(request) };
+        if error != SUCCESS {
+            return error;
+        }
+    }
     // SAFETY: the place of an inactive persistent request's word.
     let error = unsafe { lower::MPI_Start(request.lower_ptr()) };
     if error == SUCCESS {

@@ -29,15 +29,7 @@ unsafe fn run() -> Result<(), i32> {
             request.set_lower(Request::null().lower());
         }
         for request in request::persistent() {
-            let body = &request.body;
-            let args = body.args.get();
-            let (kind, mode) = (body.kind.get(), body.mode.get());
-            check(persistent::make_below(
-                kind,
-                mode,
-                &args,
-                request.lower_ptr(),
-            ))?;
+            check(persistent::make_again(request))?;
         }
         for request in posted() {
             check(post(request))?;

@@ -99,7 +99,7 @@ unsafe fn posted_and_waited_for(args: Args, status: &mut Status) -> i32 {
 #[cold]
 pub(super) unsafe fn interrupted(args: Args, word: usize, status: &mut Status) -> i32 {
     let peer = peer_for(args.comm, args.peer);
-    match request::acquire(Kind::Receive, peer) {
+    match request::acquire(Kind::Receive, peer, args.comm) {
         Ok(mut request) => {
             request.keep(args);
             request.posted();
@@ -144,7 +144,7 @@ pub unsafe fn irecv(
 /// Posts a receive, or gives it the early message that it matches.
 #[inline(always)]
 unsafe fn post(args: Args) -> Result<&'static Request, i32> {
-    let request = request::acquire(Kind::Receive, peer_for(args.comm, args.peer))?;
+    let request = request::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;
     if args.peer == PROC_NULL {
         // Done here: not every library gives such a receive the status that MPI asks for.
         request.keep(args);

@@ -148,6 +148,8 @@ pub struct RequestBody {
     pub(super) claimed: Cell<u32>,
     /// World rank of the peer; [`NOBODY`] for a wildcard or MPI_PROC_NULL.
     pub(super) peer: Cell<u32>,
+    /// Index of the communicator whose error handler answers for it, if it still exists.
+    comm: Cell<u32>,
     /// Error class of a done operation.
     pub(super) error: Cell<i32>,
     /// Order in which receives were posted.
@@ -190,6 +192,7 @@ impl RequestBody {
             orphan: Cell::new(false),
             claimed: Cell::new(0),
             peer: Cell::new(NOBODY),
+            comm: Cell::new(Comm::null().index()),
             error: Cell::new(SUCCESS),
             serial: Cell::new(0),
             args: Cell::new(Args::none()),
@@ -228,7 +231,7 @@ impl Stack {
 /// A request in state `Active` without a word, whose remaining fields are those of a fresh one
 /// except for the arguments, which only kinds that have some look at.
 #[inline]
-pub(super) fn acquire(kind: Kind, peer: u32) -> Result<&'static Request, i32> {
+pub(super) fn acquire(kind: Kind, peer: u32, comm: &'static Comm) -> Result<&'static Request, i32> {
     let reused = FREE.lock().pop();
     let request = match reused {
         Some(request) => request,
@@ -238,7 +241,13 @@ pub(super) fn acquire(kind: Kind, peer: u32) -> Result<&'static Request, i32> {
     body.kind.set(kind);
     body.state.set(State::Active);
     body.peer.set(peer);
+    body.comm.set(comm.index());
     Ok(request)
+}
+
+/// Index of the communicator whose error handler answers for an operation.
+pub(super) fn comm_of(request: &'static Request) -> u32 {
+    request.body.comm.get()
 }
 
 #[cold]
@@ -431,7 +440,8 @@ pub(super) unsafe fn reap() {
 /// # Safety
 /// Crosses; the word must be inactive.
 pub(super) unsafe fn release_below(request: &'static Request) {
-    if request.body.kind.get().is_persistent() {
+    let null = Request::null().lower();
+    if request.body.kind.get().is_persistent() && request.lower() != null {
         let mut word = request.lower();
         // SAFETY: an inactive persistent request of ours; a failure would leak its entry below.
         unsafe { lower::MPI_Request_free(&raw mut word) };

@@ -56,7 +56,7 @@ unsafe fn starting(
     request: *mut &'static Request,
 ) -> i32 {
     let peer = peer_of(comm, dest);
-    let new = match request::acquire(Kind::Send, peer) {
+    let new = match request::acquire(Kind::Send, peer, comm) {
         Ok(new) => new,
         Err(error) => return error,
     };

@@ -151,6 +151,10 @@ unsafe fn one(request: &'static Request) {
                 news();
                 request.ended(&status);
                 request.settle(&status, error);
+                if error != SUCCESS && body.kind.get().is_persistent() {
+                    // One library frees even a persistent request that failed.
+                    request.set_lower(word);
+                }
             }
         }
         State::Upper => {

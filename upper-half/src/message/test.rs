@@ -10,7 +10,7 @@
 use super::park::{self, Look};
 use super::request::State;
 use super::sweep::{phase, Claim};
-use super::{batch, wait};
+use super::{batch, blame, wait};
 use crate::lower;
 use crate::object::Request;
 use contract::abi::{Status, ERR_COUNT, ERR_REQUEST, SUCCESS, UNDEFINED};
@@ -56,6 +56,7 @@ pub unsafe fn test(request: *mut &'static Request, flag: *mut i32, status: *mut 
         let error = unsafe { lower::MPI_Test(&raw mut word, flag, status) };
         if *flag != 0 || error != SUCCESS {
             *flag = 1;
+            blame::answered(request, word, error);
             batch::answered(handle, status);
         }
         return error;
@@ -68,6 +69,7 @@ pub unsafe fn test(request: *mut &'static Request, flag: *mut i32, status: *mut 
     match request.result(status) {
         Some(error) => {
             *flag = 1;
+            blame::outcome(request, error);
             request.collect(handle);
             error
         }
@@ -151,7 +153,8 @@ pub unsafe fn testany(
             let error = unsafe { lower::MPI_Testany(count, words, index, flag, status) };
             if *flag != 0 || error != SUCCESS {
                 *flag = 1;
-                wait::one_answered(requests, *index, status);
+                // SAFETY: all words were gathered.
+                unsafe { wait::one_answered(requests, words, *index, status, error) };
             }
             return error;
         }
@@ -189,7 +192,7 @@ pub unsafe fn testsome(
             // SAFETY: words of active requests; arrays of `n` entries.
             unsafe {
                 let error = lower::MPI_Testsome(incount, words, outcount, indices, statuses);
-                batch::some_answered(requests, *outcount, indices, statuses, error);
+                batch::some_answered(requests, words, *outcount, indices, statuses, error);
                 return error;
             }
         }
@@ -225,7 +228,7 @@ pub unsafe fn request_get_status(
         Some(ERR_REQUEST) if request.body.state.get() == State::Free => ERR_REQUEST,
         Some(error) => {
             *flag = 1;
-            error
+            blame::outcome(request, error)
         }
         None => SUCCESS,
     }

@@ -10,6 +10,7 @@
 #![allow(clippy::missing_safety_doc)] // the same for all: see above
 
 use super::batch::{self, Answer};
+use super::blame;
 use super::park::{self, Look};
 use super::request::{self, State};
 use super::sweep::{self, Claim};
@@ -40,6 +41,7 @@ pub(super) unsafe fn one(handle: &mut &'static Request, status: &mut Status) -> 
             // SAFETY: the word of an active request, which is in no other call.
             let error = unsafe { service::wait_one(&raw mut word, status) };
             if error != INTERRUPTED {
+                blame::answered(request, word, error);
                 batch::answered(handle, status);
                 return error;
             }
@@ -47,6 +49,7 @@ pub(super) unsafe fn one(handle: &mut &'static Request, status: &mut Status) -> 
         } else {
             drop(claim);
             if let Some(error) = request.result(status) {
+                blame::outcome(request, error);
                 request.collect(handle);
                 return error;
             }
@@ -147,8 +150,8 @@ pub unsafe fn waitany(
                 // SAFETY: words of active requests.
                 let error = unsafe { service::wait_any(count, words, index, status) };
                 if error != INTERRUPTED {
-                    one_answered(requests, *index, status);
-                    return error;
+                    // SAFETY: all words were gathered.
+                    return unsafe { one_answered(requests, words, *index, status, error) };
                 }
                 drop(claim);
             }
@@ -182,14 +185,24 @@ pub(super) fn take_done(
     }
 }
 
-/// The lower half completed the request at `index`.
-pub(super) fn one_answered(requests: &mut [&'static Request], index: i32, status: &Status) {
-    let handle = usize::try_from(index)
-        .ok()
-        .and_then(|index| requests.get_mut(index));
-    if let Some(handle) = handle {
+/// The lower half completed the request at `index`, with an `error` that is passed on.
+///
+/// # Safety
+/// There is a word for each request, as the lower half left it.
+pub(super) unsafe fn one_answered(
+    requests: &mut [&'static Request],
+    words: *const usize,
+    index: i32,
+    status: &Status,
+    error: i32,
+) -> i32 {
+    let index = usize::try_from(index).unwrap_or(usize::MAX);
+    if let Some(handle) = requests.get_mut(index) {
+        // SAFETY: as the caller promises.
+        blame::answered(handle, unsafe { *words.add(index) }, error);
         batch::answered(handle, status);
     }
+    error
 }
 
 /// MPI_Waitsome
@@ -217,7 +230,7 @@ pub unsafe fn waitsome(
                 unsafe {
                     let error = service::wait_some(incount, words, outcount, indices, statuses);
                     if error != INTERRUPTED {
-                        batch::some_answered(requests, *outcount, indices, statuses, error);
+                        batch::some_answered(requests, words, *outcount, indices, statuses, error);
                         return error;
                     }
                     drop(claim);
