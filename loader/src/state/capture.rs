@@ -37,6 +37,11 @@ fn timers() -> [[i64; 4]; 3] {
         unsafe {
             let mut now: libc::itimerval = core::mem::zeroed();
             libc::getitimer(which as _, &raw mut now);
+            // A periodic timer whose signal is still pending stands still until that is taken, and
+            // tells no time left: zero would mean never when it is set again.
+            if now.it_value.tv_sec == 0 && now.it_value.tv_usec == 0 {
+                now.it_value = now.it_interval;
+            }
             [
                 now.it_interval.tv_sec,
                 now.it_interval.tv_usec,
