@@ -187,6 +187,7 @@ pub const WIN_SEPARATE: i32 = 322;
 pub const SEEK_CUR: i32 = 401;
 pub const SEEK_END: i32 = 402;
 pub const SEEK_SET: i32 = 403;
+pub const DISPLACEMENT_CURRENT: i64 = -1;
 pub const KEYVAL_INVALID: i32 = 0;
 pub const TAG_UB: i32 = 501;
 pub const IO: i32 = 502;

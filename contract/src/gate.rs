@@ -82,7 +82,8 @@ pub struct Clock {
 pub struct UpperEntry {
     /// `extern "C" fn() -> i32`: pull what is under way, finish what must be (0 = drained).
     pub drain: AtomicUsize,
-    /// `extern "C" fn() -> i32`: make all MPI objects anew in the fresh lower half (0 = done).
+    /// `extern "C" fn()`: make all MPI objects anew in the fresh lower half, or end the job with the
+    /// reason: the caller has the upper thread pointer, and so nothing of the lower half to do it.
     pub rebuild: AtomicUsize,
     /// `extern "C" fn(buf: *mut u8, len: usize) -> usize`: why no checkpoint may be taken now, as
     /// UTF-8 (length; 0 = it may). Called when all threads are parked, before `drain`.

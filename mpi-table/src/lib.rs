@@ -12,7 +12,7 @@ mod schema;
 use std::sync::OnceLock;
 
 pub use parse::{parse, Mistake, ParseError};
-pub use schema::{Class, Direction, Function, Kind, Length, Param, Returns, Via};
+pub use schema::{Class, Direction, Function, Kind, Length, Param, Positioning, Returns, Via};
 
 /// The table's text.
 pub const TEXT: &str = include_str!("../mpi-3.1.table");

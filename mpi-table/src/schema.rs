@@ -27,9 +27,6 @@ pub enum Via {
     Core,
     /// Nothing but conversion and a crossing.
     Direct,
-    /// A crossing like `Direct`, on objects whose state across a checkpoint is not built yet
-    /// (windows, files): while any such object lives, checkpoints are refused by name.
-    Latch,
     /// Answers with its name and "not supported", through the error handler.
     Refuse,
 }
@@ -57,14 +54,37 @@ pub enum Class {
     ObjectCollective,
     /// Windows.
     Window,
-    /// Files.
+    /// Files: what a process does alone.
     File,
+    /// Blocking collective over those who opened the file.
+    FileCollective,
+    /// Non-blocking collective over those who opened the file.
+    FileCollectiveNonblocking,
     /// Dynamic processes.
     Process,
     /// Initialisation and finalisation.
     Environment,
     /// Tools interface: errors are returned, no error handler is called.
     Tool,
+}
+
+impl Class {
+    /// Whether it is about files: errors are the file's, or MPI_FILE_NULL's, and no communicator's.
+    pub fn is_file(self) -> bool {
+        matches!(
+            self,
+            Class::File | Class::FileCollective | Class::FileCollectiveNonblocking
+        )
+    }
+}
+
+/// By what a function of MPI-IO finds its place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positioning {
+    /// An explicit offset, or the process's own pointer.
+    Own,
+    /// The pointer that all share who opened the file.
+    Shared,
 }
 
 /// What a C function returns.
@@ -206,6 +226,23 @@ impl Function {
         self.name.trim_start_matches("MPI_").to_ascii_lowercase()
     }
 
+    /// By what it finds its place in a file, where it does: MPI's names for these functions are
+    /// regular.
+    pub fn positioning(&self) -> Option<Positioning> {
+        let name = self.name.strip_prefix("MPI_File_")?;
+        let starts = |verb: &&str| name.starts_with(*verb);
+        if name.contains("_shared") || name.contains("_ordered") {
+            Some(Positioning::Shared)
+        } else if ["read", "write", "iread", "iwrite", "seek", "get_position"]
+            .iter()
+            .any(starts)
+        {
+            Some(Positioning::Own)
+        } else {
+            None
+        }
+    }
+
     /// The parameter of that name.
     pub fn param(&self, name: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.name == name)
@@ -304,6 +341,11 @@ pub(crate) const CLASSES: &[(&str, Class)] = &[
     ("object-collective", Class::ObjectCollective),
     ("window", Class::Window),
     ("file", Class::File),
+    ("file-collective", Class::FileCollective),
+    (
+        "file-collective-nonblocking",
+        Class::FileCollectiveNonblocking,
+    ),
     ("process", Class::Process),
     ("environment", Class::Environment),
     ("tool", Class::Tool),
@@ -313,7 +355,6 @@ pub(crate) const CLASSES: &[(&str, Class)] = &[
 pub(crate) const VIAS: &[(&str, Via)] = &[
     ("core", Via::Core),
     ("direct", Via::Direct),
-    ("latch", Via::Latch),
     ("refuse", Via::Refuse),
 ];
 

@@ -13,7 +13,7 @@ use crate::object::{
     Body, Comm, Datatype, DatatypeBody, ErrhandlerBody, FileBody, GroupBody, Info, InfoBody,
     MessageBody, Object, OpBody, RequestBody, WinBody,
 };
-use crate::{attribute, comm_free, datatype, error, id, message, start, sync, wrapper};
+use crate::{attribute, comm_free, datatype, error, file, id, message, start, sync, wrapper};
 use contract::abi::*;
 use contract::gate;
 use core::ffi::{c_void, CStr};
@@ -223,6 +223,7 @@ pub unsafe fn finalize() -> i32 {
         comm_free::last_sweeps();
         let code = service::finalize();
         gate().mpi_state.store(FINALISED, Ordering::Release);
+        file::forget_kept();
         message::collective_end(token);
         code
     }

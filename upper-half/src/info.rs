@@ -92,9 +92,13 @@ impl Drop for CrossingInfo {
 /// Makes a lower info object with the entries of `info`. Hints are only hints: where the lower
 /// library does not take one (a key that is too long for it, say), the crossing goes without it.
 pub fn crossing_info(info: &'static Info) -> CrossingInfo {
+    crossing_entries(&info.body.entries())
+}
+
+/// The same for entries that an object keeps.
+pub(crate) fn crossing_entries(entries: &[Entry]) -> CrossingInfo {
     let null = Info::null().lower();
-    let entries = info.body.entries();
-    if info.is_null() || entries.is_empty() {
+    if entries.is_empty() {
         return CrossingInfo(null);
     }
     let mut word = null;
@@ -103,7 +107,7 @@ pub fn crossing_info(info: &'static Info) -> CrossingInfo {
         if lower::MPI_Info_create(&raw mut word) != SUCCESS {
             return CrossingInfo(null);
         }
-        for (key, value) in &entries {
+        for (key, value) in entries {
             lower::MPI_Info_set(word, key.as_ptr(), value.as_ptr());
         }
     }

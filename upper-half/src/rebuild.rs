@@ -1,5 +1,5 @@
 //! What a restart makes anew in the fresh lower half, from the descriptors: words of predefined
-//! objects, datatypes, operations, communicators, windows, and then what messages need.
+//! objects, datatypes, operations, communicators, windows, files, and then what messages need.
 //!
 //! Every rank makes its communicators in the order of their ids. Two ranks that are both members of
 //! two communicators make them in the same order, so the smallest that is not yet made can always
@@ -14,7 +14,7 @@ use crate::comm_create::{below_tag, check, from_group};
 use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm, INITIALISED};
 use crate::object::{Body, Comm, CommBody, Datatype, DatatypeBody, OpBody};
 use crate::topology::{DistGraph, Topology};
-use crate::{comm_free, datatype, error, lower, message, op, window, wtime};
+use crate::{comm_free, datatype, error, file, lower, message, op, window, wtime};
 use contract::abi::*;
 use contract::gate;
 use core::sync::atomic::Ordering;
@@ -22,21 +22,21 @@ use core::sync::atomic::Ordering;
 /// The word of an object that is not yet made anew.
 const VOID: usize = usize::MAX;
 
-/// The entry point `rebuild` of the gate: 0 when all is made anew.
-pub(crate) extern "C" fn rebuild() -> i32 {
+/// The entry point `rebuild` of the gate. Where something cannot be made the job ends here, with the
+/// reason.
+pub(crate) extern "C" fn rebuild() {
     if gate().mpi_state.load(Ordering::Acquire) != INITIALISED {
-        return SUCCESS;
+        return;
     }
     // SAFETY: see the module's head.
-    match unsafe { run() } {
-        Ok(()) => message::rebuild(),
-        Err((code, what)) => {
-            let text = error::text_of(code).unwrap_or_default();
-            let text = format!("restart: {what} could not be made again: {text}");
-            // SAFETY: the service reads the text.
-            unsafe { lower::service::message(text.as_ptr(), text.len()) };
-            code
-        }
+    let made = unsafe { run() }
+        .and_then(|()| check(message::rebuild()).map_err(|code| (code, "a request".to_owned())));
+    if let Err((code, what)) = made {
+        let text = error::text_of(code).unwrap_or_default();
+        error::fatal(
+            &format!("restart: {what} could not be made again: {text}"),
+            1,
+        )
     }
 }
 
@@ -45,6 +45,7 @@ type Failure = (i32, String);
 
 unsafe fn run() -> Result<(), Failure> {
     wtime::continue_from_cut();
+    file::check_names()?;
     // SAFETY: passed on.
     unsafe {
         learn_predefined();
@@ -53,7 +54,8 @@ unsafe fn run() -> Result<(), Failure> {
         datatypes()?;
         operations()?;
         communicators()?;
-        window::create::rebuild()
+        window::create::rebuild()?;
+        file::reopen()
     }
 }
 

@@ -8,7 +8,8 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Abi};
-use crate::{error, latch, message, object, rebuild, system};
+use crate::{error, file, message, object, rebuild, system};
+use contract::abi::SUCCESS;
 use contract::{gate, ThreadBlock, CLOCKS_ADDRESS, CLOCKS_BYTES, GATE_ADDRESS, GATE_BYTES};
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -86,7 +87,7 @@ fn register(abi: &Abi) {
     upper.table_hash.store(abi.table_hash, Ordering::Relaxed);
     upper
         .drain
-        .store(message::drain as *const () as usize, Ordering::Release);
+        .store(drain as *const () as usize, Ordering::Release);
     upper
         .rebuild
         .store(rebuild::rebuild as *const () as usize, Ordering::Release);
@@ -95,9 +96,18 @@ fn register(abi: &Abi) {
         .store(refusal as *const () as usize, Ordering::Release);
 }
 
+/// The entry point `drain` of the gate: messages, and then the files, in which nothing is under way
+/// any more.
+extern "C" fn drain() -> i32 {
+    match message::drain() {
+        SUCCESS => file::at_cut(),
+        code => code,
+    }
+}
+
 /// The entry point `refusal` of the gate.
 extern "C" fn refusal(buffer: *mut u8, length: usize) -> usize {
-    let Some(text) = latch::refusal() else {
+    let Some(text) = file::refusal().or_else(|| message::refusal().map(str::to_owned)) else {
         return 0;
     };
     let n = text.len().min(length);

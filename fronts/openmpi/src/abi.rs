@@ -507,14 +507,11 @@ pub fn distribution_arg_out(arg: i32) -> i32 {
 #[inline(always)]
 pub fn displacement_in(displacement: i64) -> i64 {
     match displacement {
-        -54_278_278 => DISPLACEMENT_CURRENT,
+        -54_278_278 => standard::DISPLACEMENT_CURRENT,
         negative if negative < 0 => i64::MIN,
         displacement => displacement,
     }
 }
-
-/// The standard's MPI_DISPLACEMENT_CURRENT.
-const DISPLACEMENT_CURRENT: i64 = -1;
 
 #[cfg(test)]
 mod tests {

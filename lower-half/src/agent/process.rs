@@ -147,7 +147,7 @@ impl ThisProcess {
             );
         }
         if failed != 0 {
-            bail!("messages under way could not all be taken in (MPI error class {failed})");
+            bail!("messages and files could not all be brought to rest (MPI error class {failed})");
         }
         Ok(())
     }

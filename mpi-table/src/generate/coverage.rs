@@ -50,10 +50,6 @@ fn meaning(via: Via) -> &'static str {
     match via {
         Via::Core => "implemented in the upper half; its state is part of the checkpoint",
         Via::Direct => "converted and passed to the MPI library below",
-        Via::Latch => {
-            "converted and passed to the MPI library below; checkpoints are refused, by name, \
-             while such an object lives"
-        }
         Via::Refuse => "not supported: the call answers with its name, through the error handler",
     }
 }
@@ -63,7 +59,7 @@ fn note(function: &Function) -> &'static str {
         (_, Via::Refuse) => "not supported",
         (Class::Tool, _) => "shows no variables",
         (Class::Collective | Class::CollectiveNonblocking, _) => "counted by its communicator",
-        (_, Via::Latch) => "no checkpoint while it lives",
+        (Class::FileCollective | Class::FileCollectiveNonblocking, _) => "counted by its file",
         _ => "",
     }
 }

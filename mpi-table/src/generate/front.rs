@@ -16,7 +16,7 @@ mod special;
 
 use std::fmt::Write;
 
-use crate::{Class, Direction, Function, Kind, Returns, Via};
+use crate::{Class, Direction, Function, Kind, Positioning, Returns, Via};
 use convert::Body;
 use signature::Signature;
 
@@ -114,7 +114,7 @@ fn write_function(text: &mut String, function: &Function) -> std::fmt::Result {
 fn body(function: &Function) -> Vec<String> {
     match function.via {
         Via::Core => core(function),
-        Via::Direct | Via::Latch => crossing(function),
+        Via::Direct => crossing(function),
         Via::Refuse => refusal(function),
     }
 }
@@ -152,11 +152,10 @@ fn crossing(function: &Function) -> Vec<String> {
         lines.push(call);
         return lines;
     }
+    lines.extend(positioning(function));
     let clock = clocked(function);
     if let Some(comm) = &clock {
-        lines.push(format!(
-            "let clock = upper_half::collective_begin({comm}_);"
-        ));
+        lines.push(format!("let clock = upper_half::collective_begin({comm});"));
     }
     lines.append(&mut body.words);
     lines.push(format!("let code = {call};"));
@@ -202,38 +201,46 @@ fn refusal(function: &Function) -> Vec<String> {
     lines
 }
 
+/// What the file is told, or asked, before its pointers are used.
+fn positioning(function: &Function) -> Option<String> {
+    let file = input(function, Kind::File)?;
+    Some(match function.positioning()? {
+        Positioning::Shared => format!("{file}_.body.shares_pointer();"),
+        Positioning::Own => format!(
+            "if {file}_.body.is_sequential() {{ return {}; }}",
+            failure(function, "contract::abi::ERR_UNSUPPORTED_OPERATION")
+        ),
+    })
+}
+
 /// The communicator whose clock counts the call, if it is a collective that crosses directly.
-fn clocked(function: &Function) -> Option<&str> {
-    let comm = function
+fn clocked(function: &Function) -> Option<String> {
+    match function.class {
+        Class::Collective | Class::CollectiveNonblocking | Class::ObjectCollective => {
+            input(function, Kind::Comm).map(|comm| format!("{comm}_"))
+        }
+        Class::FileCollective | Class::FileCollectiveNonblocking => {
+            input(function, Kind::File).map(|file| format!("{file}_.body.comm()"))
+        }
+        _ => None,
+    }
+}
+
+/// The name of the input handle of that kind, if there is one.
+fn input(function: &Function, kind: Kind) -> Option<&str> {
+    function
         .params
         .iter()
-        .find(|param| param.kind == Kind::Comm && param.direction == Direction::In)?;
-    let makes_object = || {
-        function
-            .params
-            .iter()
-            .any(|param| param.kind == Kind::File && param.direction == Direction::Out)
-    };
-    let counts = match function.class {
-        Class::Collective | Class::CollectiveNonblocking | Class::ObjectCollective => true,
-        Class::File => makes_object(),
-        _ => false,
-    };
-    counts.then_some(comm.name.as_str())
+        .find(|p| p.kind == kind && p.direction == Direction::In && p.array.is_none())
+        .map(|p| p.name.as_str())
 }
 
 /// The parameter whose error handler answers for a failure.
 fn error_object(function: &Function) -> Option<(String, Kind)> {
-    let of = |kind| {
-        function
-            .params
-            .iter()
-            .find(|p| p.kind == kind && p.direction == Direction::In && p.array.is_none())
-            .map(|p| (p.name.clone(), kind))
-    };
+    let of = |kind| input(function, kind).map(|name| (name.to_owned(), kind));
     of(Kind::Win).or_else(|| of(Kind::File)).or_else(|| {
         // A file that could not be opened has no handler yet: MPI_FILE_NULL's is meant.
-        if function.class == Class::File {
+        if function.class.is_file() {
             None
         } else {
             of(Kind::Comm)
@@ -251,7 +258,7 @@ fn failure(function: &Function, code: &str) -> String {
         Some((object, Kind::Win)) => format!("failed_win({object}_, {code}, \"{name}\")"),
         Some((object, Kind::File)) => format!("failed_file({object}_, {code}, \"{name}\")"),
         Some((object, _)) => format!("failed_comm({object}_, {code}, \"{name}\")"),
-        None if function.class == Class::File => {
+        None if function.class.is_file() => {
             format!("failed_file(File::null(), {code}, \"{name}\")")
         }
         None if names_operations(function) => format!("failed_request({code}, \"{name}\")"),

@@ -50,7 +50,7 @@ pub(super) unsafe fn handles<'a>(
 pub(super) struct Found {
     /// Some are under way in the lower half.
     pub(super) below: bool,
-    /// Some must be looked for in the upper half.
+    /// Some must be looked for in the upper half, or one by one.
     pub(super) here: bool,
     /// Some are done and wait to be collected.
     pub(super) done: bool,
@@ -103,7 +103,10 @@ pub(super) fn look(requests: &[&'static Request]) -> Found {
     };
     for request in requests {
         match request.body.state.get() {
-            State::Active => found.below = true,
+            State::Active => {
+                found.below = true;
+                found.here |= request.is_asked_alone();
+            }
             State::Upper => found.here = true,
             State::Done => found.done = true,
             State::Inactive | State::Free => {}
@@ -129,6 +132,7 @@ pub(super) unsafe fn gather(requests: &[&'static Request], words: *mut usize) ->
         let word = match request.body.state.get() {
             State::Active => {
                 found.below = true;
+                found.here |= request.is_asked_alone();
                 found.told_by_status |= request.is_told_by_status();
                 request.lower()
             }

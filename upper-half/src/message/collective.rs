@@ -107,9 +107,20 @@ pub fn collective_request(
     make(Kind::Collective, comm, word, scratch)
 }
 
-/// Makes the request of an operation on a window or a file, started in the lower half under `word`.
+/// Makes the request of an operation on a window, started in the lower half under `word`.
 pub fn access_request(word: usize, scratch: Scratch) -> Result<&'static Request, i32> {
     make(Kind::Access, Comm::null(), word, scratch)
+}
+
+/// The same for an operation of this process on a file.
+pub fn file_request(word: usize) -> Result<&'static Request, i32> {
+    make(Kind::File, Comm::null(), word, None)
+}
+
+/// The same for a non-blocking collective operation on a file; ends `token`.
+pub fn file_collective_request(token: Token, word: usize) -> Result<&'static Request, i32> {
+    collective_end(token);
+    file_request(word)
 }
 
 fn make(

@@ -78,7 +78,7 @@ struct Operation {
 
 /// Leaves nothing of this rank in the lower half but receives that match nothing. Returns 0, or an
 /// error class: the checkpoint is to be given up then.
-pub extern "C" fn drain() -> i32 {
+pub fn drain() -> i32 {
     if gate().mpi_state.load(Ordering::Acquire) != INITIALISED {
         return SUCCESS;
     }

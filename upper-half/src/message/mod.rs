@@ -38,9 +38,11 @@ mod words;
 pub use blame::raise_request;
 pub(crate) use blame::take as forget_blame;
 pub use buffer::{buffer_attach, buffer_detach};
-pub use collective::{access_request, collective_begin, collective_end, collective_request, Token};
-
-pub use drain::drain;
+pub use collective::{
+    access_request, collective_begin, collective_end, collective_request, file_collective_request,
+    file_request, Token,
+};
+pub(crate) use drain::drain;
 pub use grequest::{grequest_complete, grequest_is_fortran, grequest_start};
 pub use matched::{improbe, imrecv, mprobe, mrecv, MessageBody};
 pub(crate) use park::wait_until;

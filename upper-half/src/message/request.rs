@@ -34,8 +34,10 @@ pub(super) enum Kind {
     Matched,
     /// A non-blocking collective operation.
     Collective,
-    /// An operation on a window or a file: finished at the cut, like a send.
+    /// An operation on a window: finished at the cut, like a send.
     Access,
+    /// An operation on a file, of one process or collective: finished at the cut, like a send.
+    File,
     /// MPI_Grequest_start; nothing lies below.
     Generalized,
     /// MPI_Send_init and its modes.
@@ -300,6 +302,13 @@ impl Request {
         body.cancelling.get() || (body.kind.get().is_receive() && body.peer.get() == NOBODY)
     }
 
+    /// Whether it must be asked for alone: MPI_Testall of MPICH 4.0 ends the process when an
+    /// operation on a file is one of several.
+    #[inline(always)]
+    pub(super) fn is_asked_alone(&self) -> bool {
+        self.body.kind.get() == Kind::File
+    }
+
     /// The operation ended in the lower half: bookkeeping that is due in any case.
     #[inline]
     pub(super) fn ended(&'static self, status: &Status) {
@@ -322,7 +331,7 @@ impl Request {
                     counts::unsent(body.peer.get());
                 }
             }
-            Kind::Collective | Kind::Access => {
+            Kind::Collective | Kind::Access | Kind::File => {
                 drop(body.scratch.take());
                 if let Some((duplicate, word)) = body.duplicate.take() {
                     duplicate.set_lower(word);
@@ -386,7 +395,7 @@ impl Request {
     pub(super) fn recycle(&'static self) {
         let body = &self.body;
         match body.kind.get() {
-            Kind::Send | Kind::Collective | Kind::Access | Kind::Matched => {}
+            Kind::Send | Kind::Collective | Kind::Access | Kind::File | Kind::Matched => {}
             Kind::Generalized => grequest::free(self),
             Kind::Receive | Kind::PersistentSend | Kind::PersistentReceive => {
                 let args = body.args.get();

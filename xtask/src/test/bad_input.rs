@@ -26,6 +26,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(directories());
     cases.extend(commands());
     cases.extend(images());
+    cases.extend(files());
     cases
 }
 
@@ -49,6 +50,8 @@ const CANNOT_SERVE: i32 = 3;
 const CHECKPOINT: i32 = 4;
 const IMAGE: i32 = 5;
 const NO_JOB: i32 = 6;
+/// MPI_Abort's, where a rank found too late that it cannot go on.
+const ABORTED: i32 = 1;
 
 /// It must have failed with this code, and its message must hold one of each group of words.
 fn refused(finished: &Finished, expected: i32, words: &[&[&str]]) -> Result<()> {
@@ -409,6 +412,33 @@ fn images() -> Vec<Case> {
         refused(&stasis::verify(&ckpt, dir, LIMIT)?, IMAGE, words).context("verify")
     }));
     cases
+}
+
+/// A restart needs the files that the job had open with MPI_File_open.
+fn files() -> Vec<Case> {
+    let of = |name: &str, damage: fn(&Path) -> Result<()>, words: &'static [&'static str]| {
+        case(name, move |dir| {
+            let ckpt = dir.join("ck");
+            let pending = example("io", "io/pending")?;
+            let mut job = start(&pending, dir, &ckpt, Mpi::OpenMpi)?;
+            take_checkpoint(&mut job, dir, &ckpt)?;
+            damage(&dir.join("pending.dat"))?;
+            let said: Vec<_> = words.iter().map(core::slice::from_ref).collect();
+            refused(&restart(dir, &ckpt, RANKS)?, ABORTED, &said)
+        })
+    };
+    vec![
+        of(
+            "restart-without-file",
+            |path| Ok(fs::remove_file(path)?),
+            &["pending.dat", "no such file", "put it back"],
+        ),
+        of(
+            "restart-with-shorter-file",
+            |path| Ok(fs::write(path, "short")?),
+            &["pending.dat", "with 3000000 bytes and has 5 now"],
+        ),
+    ]
 }
 
 fn truncate(set: &Path) -> Result<()> {

@@ -4,7 +4,7 @@
 //! is passed on (an object, or a pointer into scratch), `x_scratch`, `x_word`, `x_words` hold it.
 
 use crate::generate::lower_type::identifier;
-use crate::{Class, Direction, Function, Kind, Length, Param, Via};
+use crate::{Class, Direction, Function, Kind, Length, Param};
 
 /// The parts of a wrapper's body, in the order in which they stand there.
 #[derive(Default)]
@@ -131,7 +131,7 @@ impl Body {
 
     /// A handle on its way down.
     fn word(&mut self, function: &Function, param: &Param, name: &str) {
-        let (decode, object) = (decoder(param.kind), type_name(param.kind));
+        let decode = decoder(param.kind);
         match (param.kind, &param.array, param.direction) {
             // Info objects and groups live in the upper half alone; the lower half gets a copy.
             (Kind::Info, None, Direction::In) => {
@@ -158,24 +158,6 @@ impl Body {
                 self.args.push(format!("{name}_.lower()"));
             }
             (Kind::Request, None, Direction::Out) => self.request_word(function, name),
-            (Kind::File, None, Direction::Out) if function.via == Via::Latch => {
-                self.words.push(format!("let mut {name}_word = 0usize;"));
-                self.args.push(format!("&raw mut {name}_word"));
-                self.success.push(format!(
-                    "*{name} = abi::{decode}_out(upper_half::latch_created_{decode}({name}_word));"
-                ));
-            }
-            (Kind::File, None, Direction::InOut) if function.via == Via::Latch => {
-                self.decode
-                    .push(format!("let {name}_ = abi::{decode}(*{name});"));
-                self.words
-                    .push(format!("let mut {name}_word = {name}_.lower();"));
-                self.args.push(format!("&raw mut {name}_word"));
-                self.success
-                    .push(format!("upper_half::latch_freed_{decode}({name}_);"));
-                self.success
-                    .push(format!("*{name} = abi::{decode}_out({object}::null());"));
-            }
             (_, Some(length), Direction::In) => self.words_array(function, param, name, length),
             _ => self.args.push(format!(
                 "compile_error!(\"{}: no rule for {name} in a crossing\")",
@@ -188,8 +170,10 @@ impl Body {
         self.words.push(format!("let mut {name}_word = 0usize;"));
         self.args.push(format!("&raw mut {name}_word"));
         let make = match function.class {
-            Class::Window | Class::File => {
-                format!("upper_half::access_request({name}_word, None)")
+            Class::Window => format!("upper_half::access_request({name}_word, None)"),
+            Class::File => format!("upper_half::file_request({name}_word)"),
+            Class::FileCollectiveNonblocking => {
+                format!("upper_half::file_collective_request(clock, {name}_word)")
             }
             _ if boxed_arrays(function).next().is_some() => {
                 format!("upper_half::collective_request(clock, {name}_word, Some(words))")

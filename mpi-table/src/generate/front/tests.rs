@@ -95,6 +95,29 @@ fn refusal_names_the_function() {
 }
 
 #[test]
+fn a_collective_on_a_file_counts_in_the_files_clock() {
+    let text = generate(
+        "[file-collective-nonblocking direct]\nMPI_File_iread_all(file fh, recvbuf buf, int count, \
+         datatype datatype, out request request)\n[file direct]\nMPI_File_iwrite_shared(file fh, \
+         sendbuf buf, int count, datatype datatype, out request request)\n",
+    );
+    holds_in_order(
+        &text,
+        &[
+            "let fh_ = abi::file(fh);",
+            "if fh_.body.is_sequential() { return failed_file(fh_, ",
+            "let clock = upper_half::collective_begin(fh_.body.comm());",
+            "upper_half::lower::MPI_File_iread_all(fh_.lower(), ",
+            "upper_half::file_collective_request(clock, request_word)",
+            "let fh_ = abi::file(fh);",
+            "fh_.body.shares_pointer();",
+            "upper_half::lower::MPI_File_iwrite_shared(fh_.lower(), ",
+            "upper_half::file_request(request_word)",
+        ],
+    );
+}
+
+#[test]
 fn the_whole_table_has_rules() {
     let text = super::front();
     assert!(!text.contains("compile_error!"), "{}", {
