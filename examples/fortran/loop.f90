@@ -4,8 +4,10 @@
 program loop
   use mpi
   implicit none
-  integer :: ierr, rank, nprocs, step, more, other, status(MPI_STATUS_SIZE), fd, length
-  real(8) :: mine, total, out(1000), in(1000)
+  integer :: ierr, rank, nprocs, step, more, other, fd, length
+  integer :: requests(2), statuses(MPI_STATUS_SIZE, 2)
+  real(8) :: mine, total
+  real(8), asynchronous :: out(1000), in(1000)
   character(len=1024) :: ready, go
   logical :: there
 
@@ -31,8 +33,13 @@ program loop
      call MPI_Bcast(more, 1, MPI_INTEGER, 0, MPI_COMM_WORLD, ierr)
      if (more == 0) exit
      out = real(step, 8) + rank
-     call MPI_Sendrecv(out, 1000, MPI_DOUBLE_PRECISION, other, 1, in, 1000, MPI_DOUBLE_PRECISION, other, 1, &
-          MPI_COMM_WORLD, status, ierr)
+     call MPI_Irecv(in, 1000, MPI_DOUBLE_PRECISION, other, 1, MPI_COMM_WORLD, requests(1), ierr)
+     call MPI_Isend(out, 1000, MPI_DOUBLE_PRECISION, other, 1, MPI_COMM_WORLD, requests(2), ierr)
+     call MPI_Waitall(2, requests, statuses, ierr)
+     if (statuses(MPI_TAG, 1) /= 1 .or. statuses(MPI_SOURCE, 1) /= other) then
+        print *, 'FAILED: another status', statuses(:, 1)
+        call MPI_Abort(MPI_COMM_WORLD, 4, ierr)
+     end if
      mine = sum(in)
      call MPI_Allreduce(mine, total, 1, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD, ierr)
      if (total /= 1000d0*(2*step + 1)) then

@@ -52,6 +52,7 @@ macro_rules! attributes {
             flag: *mut i32,
             _wanted: Form,
         ) -> i32 {
+            let _guard = Wrapper::enter();
             let mut pointer = core::ptr::null_mut::<c_void>();
             let keyval = keyval_in_c(keyval);
             // SAFETY: see the module's head.
@@ -88,12 +89,14 @@ fn raise_type(_datatype: &upper_half::Datatype, code: i32, function: &str) -> i3
 /// Makes the Fortran layer's functions call the callbacks of a keyval.
 #[no_mangle]
 extern "C" fn MPII_Keyval_set_proxy(keyval: i32, copy: CopyProxy, delete: DeleteProxy) {
+    let _guard = Wrapper::enter();
     upper_half::set_proxies(abi::keyval_in(keyval), Proxies { copy, delete });
 }
 
 /// Makes the functions of a generalized request be called as Fortran's.
 #[no_mangle]
 extern "C" fn MPII_Grequest_set_lang_f77(request: i32) {
+    let _guard = Wrapper::enter();
     upper_half::grequest_is_fortran(abi::request(request));
 }
 

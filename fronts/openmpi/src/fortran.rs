@@ -12,6 +12,9 @@
 //! are aligned as Fortran aligns them; statuses need not be aligned as in C and are copied.
 #![allow(unsafe_code)]
 
+// A function that allocates, or asks the core for more than an object, holds a wrapper's guard around
+// the C function's own: see `upper_half::wrapper`.
+
 /// Defines other names of a function, each one jump.
 macro_rules! spellings {
     ($function:ident: $($spelling:ident),*) => {$(

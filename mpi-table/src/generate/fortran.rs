@@ -22,6 +22,7 @@ const HEAD: &str = r#"// Generated from the table of MPI functions; do not edit.
 use core::ffi::{c_char, c_void};
 use stasis_front_common as common;
 use stasis_front_common::Scratch;
+use upper_half::Wrapper;
 
 use super::special;
 use super::{Name, Status, Statuses, Text};
@@ -189,6 +190,15 @@ fn write_spellings(text: &mut String, snake: &str, name: &str) -> std::fmt::Resu
     writeln!(text, "spellings! {{ ompi_{snake}_f: {spellings} }}")
 }
 
+/// Held while memory is allocated or freed: a thread that is stopped there would leave the upper half's
+/// allocator locked, and the drain needs it.
+const GUARD: &str = "let _guard = Wrapper::enter();";
+
+/// Whether the conversion of an argument may allocate. The C function's own guard ends too early.
+fn takes_memory(param: &Param) -> bool {
+    param.array.is_some() || param.kind == Kind::String
+}
+
 fn body(function: &Function) -> Vec<String> {
     if SPECIAL.contains(&function.name.as_str()) {
         let args: Vec<String> = params(function).map(identifier).collect();
@@ -205,7 +215,11 @@ fn body(function: &Function) -> Vec<String> {
         layer.add(function, param);
     }
     let call = format!("c::P{}({})", function.name, layer.args.join(", "));
-    let mut lines = layer.decode;
+    let mut lines = Vec::new();
+    if params(function).any(takes_memory) {
+        lines.push(GUARD.to_owned());
+    }
+    lines.append(&mut layer.decode);
     if function.returns != Returns::Error {
         lines.push(call);
         return lines;

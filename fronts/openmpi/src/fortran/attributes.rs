@@ -107,6 +107,7 @@ macro_rules! keyvals {
             keyval: *mut i32,
             extra: *mut c_void,
         ) -> i32 {
+            let _guard = Wrapper::enter();
             // SAFETY: see the module's head.
             unsafe {
                 let extra = *extra.cast::<$integer>() as usize;
@@ -159,6 +160,7 @@ macro_rules! attributes {
             value: *mut c_void,
             flag: *mut i32,
         ) -> i32 {
+            let _guard = Wrapper::enter();
             let mut pointer = core::ptr::null_mut::<c_void>();
             // SAFETY: see the module's head.
             unsafe {

@@ -1,5 +1,5 @@
 //! Generalized requests with callbacks in Fortran's convention: arguments by reference, the error code
-//! as the last of them.
+//! as the last of them. What is allocated for them is allocated and freed under a wrapper's guard.
 //!
 //! # Safety
 //! The core calls the callbacks with the `extra_state` given here, which lives until the one that
@@ -8,6 +8,7 @@
 
 use contract::abi::SUCCESS;
 use core::ffi::c_void;
+use upper_half::Wrapper;
 
 use crate::abi;
 use crate::functions as c;
@@ -35,8 +36,9 @@ unsafe extern "C" fn free(callbacks: *mut Callbacks) -> i32 {
     let mut code = SUCCESS;
     // SAFETY: see the module's head; this is the last callback.
     unsafe {
-        let mut callbacks = Box::from_raw(callbacks);
-        (callbacks.free)(&raw mut callbacks.extra, &raw mut code);
+        ((*callbacks).free)(&raw mut (*callbacks).extra, &raw mut code);
+        let _guard = Wrapper::enter();
+        drop(Box::from_raw(callbacks));
     }
     code
 }
@@ -62,6 +64,7 @@ pub unsafe fn grequest_start(
     extra_state: *mut c_void,
     request: *mut i32,
 ) -> i32 {
+    let _guard = Wrapper::enter();
     let mut made = 0;
     // SAFETY: functions of these types, as MPI prescribes; see the module's head.
     unsafe {

@@ -40,6 +40,7 @@ fn lengths_of_strings_come_last() {
         &text,
         &[
             "flag: *mut i32, ierror: *mut i32, key_len: i32, value_len: i32) {",
+            "let _guard = Wrapper::enter();",
             "let key_ = Name::of(key, key_len);",
             "if code == contract::abi::SUCCESS && *flag != 0 { value_.write(value, value_len); }",
         ],
