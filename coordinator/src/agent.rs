@@ -21,6 +21,9 @@ use crate::rank::{Effect, Input, Rank, View};
 
 /// How long activity must stay the same before it is told.
 const SETTLE: Duration = Duration::from_millis(2);
+/// How long it may keep changing untold: threads that wait for different ranks speak for their rank in
+/// turn.
+const RESTLESS: Duration = Duration::from_millis(50);
 /// While a checkpoint is pending the agent also looks without being notified.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -174,6 +177,7 @@ impl Agent {
             work,
             notified: notified.clone(),
             pending: pending.clone(),
+            unsettled: None,
             gone: false,
         };
         spawn("ckpt-agent", Box::new(move || main.run(&hear)))?;
@@ -257,12 +261,22 @@ struct Main {
     work: Sender<Work>,
     notified: Arc<AtomicBool>,
     pending: Arc<Pending>,
+    /// Since when there is something that was not told.
+    unsettled: Option<Instant>,
     gone: bool,
 }
 
 impl Main {
     fn run(mut self, hear: &Receiver<Said>) {
         while !(self.gone && self.machine.idle()) {
+            self.unsettled = match (self.machine.unsettled(), self.unsettled) {
+                (true, Some(since)) if since.elapsed() > RESTLESS => {
+                    self.on(Input::Settled);
+                    None
+                }
+                (true, since) => since.or_else(|| Some(Instant::now())),
+                (false, _) => None,
+            };
             let wait = match (self.machine.unsettled(), self.machine.watching()) {
                 (true, _) => Some(SETTLE),
                 (false, true) => Some(LOOK),

@@ -15,8 +15,12 @@ pub type Time = u64;
 /// Names a connected tool.
 pub type ToolId = u64;
 
-/// Ticks without any news after which the job counts as stalled on its way to the targets.
+/// Ticks after which the job counts as stalled on its way to the targets, if no rank comes nearer to
+/// them. Not only if nothing changes: ranks that have reached theirs may go on exchanging messages.
 const STALLED_TICKS: u32 = 4;
+
+/// One in so many ranks must have told something before all are looked at again, or a tick has passed.
+const NEWS_PER_RANK: u32 = 16;
 
 /// How long a checkpoint stays in one stage before the tools that wait are told what it waits for,
 /// and from one such note to the next.
@@ -109,8 +113,8 @@ pub enum Event {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send to a rank.
-    Send(u32, ToRank),
+    /// Send to every rank that is connected.
+    Send(ToRank),
     /// Send to a tool.
     Reply(ToolId, ToTool),
     /// Make a directory for a new set.
@@ -141,6 +145,13 @@ enum Stage {
     Approaching {
         version: u64,
         states: BTreeMap<u32, State>,
+        /// How many have told how they stand with this version.
+        told: u32,
+        /// How many of these have reached it.
+        reached: u32,
+        /// How many have told since all were looked at.
+        news: u32,
+        /// Ticks without progress.
         ticks: u32,
         turn: u32,
     },
@@ -172,6 +183,8 @@ struct Attempt {
 pub struct Coordinator {
     config: Config,
     seats: Vec<Seat>,
+    /// How many seats are still empty.
+    absent: u32,
     epoch: u64,
     attempt: Option<Attempt>,
     /// A checkpoint is wanted; it begins as soon as every rank is there.
@@ -190,6 +203,7 @@ impl Coordinator {
         Coordinator {
             config,
             seats: vec![Seat::Absent; config.size as usize],
+            absent: config.size,
             epoch: 0,
             attempt: None,
             wanted: None,
@@ -253,15 +267,12 @@ impl Coordinator {
         };
         debug_assert_eq!(*seat, Seat::Absent);
         *seat = Seat::Here { host, pid };
+        self.absent -= 1;
         if let Some(since) = self.wanted {
-            if self.absent() == 0 {
+            if self.absent == 0 {
                 self.begin(since, now, out);
             }
         }
-    }
-
-    fn absent(&self) -> usize {
-        self.seats.iter().filter(|s| **s == Seat::Absent).count()
     }
 
     /// Why no checkpoint can ever be taken again, if so.
@@ -297,7 +308,7 @@ impl Coordinator {
             return;
         }
         let since = *self.wanted.get_or_insert(now);
-        match self.absent() {
+        match self.absent {
             0 => self.begin(since, now, out),
             n => {
                 let note = format!(
@@ -343,19 +354,11 @@ impl Coordinator {
                 attempt.stage = Stage::Asking {
                     heard: BTreeSet::new(),
                 };
-                self.everyone(out, ToRank::Intent { epoch });
+                out.push(Action::Send(ToRank::Intent { epoch }));
             }
             (Some(_), Err(reason)) => self.abandon(reason, out),
             (None, Ok(partial)) => out.push(Action::Discard(partial)),
             (None, Err(_)) => {}
-        }
-    }
-
-    fn everyone(&self, out: &mut Vec<Action>, message: ToRank) {
-        for (seat, rank) in self.seats.iter().zip(0..) {
-            if matches!(seat, Seat::Here { .. }) {
-                out.push(Action::Send(rank, message.clone()));
-            }
         }
     }
 
@@ -384,22 +387,44 @@ impl Coordinator {
                     attempt.stage = Stage::Approaching {
                         version: 1,
                         states: BTreeMap::new(),
+                        told: 0,
+                        reached: 0,
+                        news: 0,
                         ticks: 0,
                         turn: 0,
                     };
-                    self.everyone(
-                        out,
-                        ToRank::Targets {
-                            epoch,
-                            version: 1,
-                            targets,
-                        },
-                    );
+                    out.push(Action::Send(ToRank::Targets {
+                        epoch,
+                        version: 1,
+                        targets,
+                    }));
                 }
             }
-            (FromRank::State(state), Stage::Approaching { states, ticks, .. }) => {
-                states.insert(rank, state);
-                *ticks = 0;
+            (
+                FromRank::State(state),
+                Stage::Approaching {
+                    version,
+                    states,
+                    told,
+                    reached,
+                    news,
+                    ticks,
+                    ..
+                },
+            ) => {
+                let stands =
+                    |s: &State| (s.version == *version, s.version == *version && s.reached);
+                let now_stands = stands(&state);
+                let stood = states
+                    .insert(rank, state)
+                    .map_or((false, false), |s| stands(&s));
+                *told = *told + u32::from(now_stands.0) - u32::from(stood.0);
+                *reached = *reached + u32::from(now_stands.1) - u32::from(stood.1);
+                *news += 1;
+                // What a rank does changes all the time where ranks exchange messages.
+                if now_stands != stood {
+                    *ticks = 0;
+                }
                 self.judge(now, out);
             }
             (FromRank::Drained { .. }, Stage::Draining { drained }) => {
@@ -410,15 +435,12 @@ impl Coordinator {
                         saved: BTreeMap::new(),
                     };
                     if let Some(PartialSet { set, id, directory }) = attempt.partial.clone() {
-                        self.everyone(
-                            out,
-                            ToRank::Save {
-                                epoch,
-                                set,
-                                id,
-                                directory,
-                            },
-                        );
+                        out.push(Action::Send(ToRank::Save {
+                            epoch,
+                            set,
+                            id,
+                            directory,
+                        }));
                     }
                 }
             }
@@ -442,6 +464,7 @@ impl Coordinator {
 
     /// All ranks have told how they stand with the newest targets: stop, release, or wait on.
     fn judge(&mut self, now: Time, out: &mut Vec<Action>) {
+        let size = self.config.size;
         let Some(attempt) = &mut self.attempt else {
             return;
         };
@@ -449,29 +472,36 @@ impl Coordinator {
         let Stage::Approaching {
             version,
             states,
+            told,
+            reached,
+            news,
             ticks,
             turn,
         } = &mut attempt.stage
         else {
             return;
         };
-        let told = states.values().filter(|s| s.version == *version).count();
-        if told < self.config.size as usize {
+        if *told < size {
             return;
         }
-        if states.values().all(|s| s.reached) {
+        if *reached == size {
             attempt.since = now;
             attempt.stopped = now;
             attempt.stage = Stage::Draining {
                 drained: BTreeSet::new(),
             };
-            return self.everyone(out, ToRank::Stop { epoch });
+            return out.push(Action::Send(ToRank::Stop { epoch }));
         }
         let quiet = if *ticks >= STALLED_TICKS {
             Quiet::Stalled
         } else {
             Quiet::No
         };
+        // To look at all ranks for each news of one would take for ever with many: a tick does it.
+        if *news > 0 && *news < size / NEWS_PER_RANK {
+            return;
+        }
+        *news = 0;
         let mut seen: BTreeMap<u32, &State> = states.iter().map(|(r, s)| (*r, s)).collect();
         if self.config.parking == Parking::Final {
             seen.retain(|_, s| !s.reached);
@@ -481,19 +511,16 @@ impl Coordinator {
         if raised.is_empty() {
             return;
         }
-        *ticks = 0;
+        (*ticks, *told, *reached) = (0, 0, 0);
         *version += 1;
         let version = *version;
         attempt.targets.extend(&raised);
         let targets = raised.into_iter().collect();
-        self.everyone(
-            out,
-            ToRank::Targets {
-                epoch,
-                version,
-                targets,
-            },
-        );
+        out.push(Action::Send(ToRank::Targets {
+            epoch,
+            version,
+            targets,
+        }));
     }
 
     fn finished(
@@ -540,7 +567,7 @@ impl Coordinator {
         // The tools first: with `Exit` this process ends too.
         self.answer(ToTool::Committed(report.clone()), out);
         out.push(Action::Over(Ok(report)));
-        self.everyone(out, ToRank::Resume { epoch, outcome });
+        out.push(Action::Send(ToRank::Resume { epoch, outcome }));
         if stop {
             self.ending = true;
         }
@@ -555,13 +582,10 @@ impl Coordinator {
             let outcome = Outcome::Abandoned {
                 reason: reason.clone(),
             };
-            self.everyone(
-                out,
-                ToRank::Resume {
-                    epoch: attempt.epoch,
-                    outcome,
-                },
-            );
+            out.push(Action::Send(ToRank::Resume {
+                epoch: attempt.epoch,
+                outcome,
+            }));
         }
         out.extend(attempt.partial.map(Action::Discard));
         self.failure = Some(reason.clone());
@@ -643,10 +667,10 @@ impl Coordinator {
                 "no answer from {} for {seconds} s",
                 missing(&|r| heard.contains(&r))
             ),
-            Stage::Approaching { states, ticks, .. } if !over(self.config.approach_limit) => {
+            Stage::Approaching { ticks, news, .. } if !over(self.config.approach_limit) => {
                 *ticks = (*ticks + 1).min(STALLED_TICKS);
-                let stalled = *ticks >= STALLED_TICKS && states.len() == self.config.size as usize;
-                if stalled {
+                if *ticks >= STALLED_TICKS || *news > 0 {
+                    *news = 0;
                     self.judge(now, out);
                 }
                 return self.note(now, out);

@@ -263,7 +263,9 @@ impl Rank {
     fn look(&mut self, view: &View) -> Vec<Effect> {
         match &mut self.stage {
             Stage::Intended => {
-                let clocks = view.clocks.iter().map(|c| (c.id, c.seq)).collect();
+                // Those never used have no target, and every rank has one of its own at least.
+                let used = view.clocks.iter().filter(|c| c.seq > 0);
+                let clocks = used.map(|c| (c.id, c.seq)).collect();
                 vec![Effect::Send(FromRank::Clocks {
                     epoch: self.epoch,
                     clocks,

@@ -25,19 +25,18 @@ pub type States<'a> = BTreeMap<u32, &'a State>;
 /// The targets to raise, by clock. `turn` remembers who had it when only a guess is possible.
 pub fn raises(states: &States, quiet: Quiet, turn: &mut u32) -> BTreeMap<u64, u64> {
     let mut released = BTreeSet::new();
-    let mut anyone = false;
+    let mut waiting = Vec::new();
     for (&rank, state) in states.iter().filter(|(_, s)| !s.reached) {
         match &state.activity {
             // A collective that passes its target, between the rank and its other targets.
             Activity::Parked { .. } => {
                 released.insert(rank);
             }
-            Activity::Waiting { .. } => {
-                anyone |= follow(states, rank, quiet, &mut released);
-            }
+            Activity::Waiting { .. } => waiting.push(rank),
             Activity::Running | Activity::Collective { .. } => {}
         }
     }
+    let anyone = follow(states, waiting, quiet, &mut released);
     if released.is_empty() {
         let runs = |s: &State| s.activity == Activity::Running;
         let all_stand = !states.values().any(|s| runs(s));
@@ -61,12 +60,13 @@ pub fn raises(states: &States, quiet: Quiet, turn: &mut u32) -> BTreeMap<u64, u6
     raises
 }
 
-/// Walks from a waiting rank along "waits for a message from" to the parked ranks at the end.
-/// Returns whether a wait for just anybody was met on the way.
-fn follow(states: &States, from: u32, quiet: Quiet, released: &mut BTreeSet<u32>) -> bool {
+/// Walks from waiting ranks along "waits for a message from" to the parked ranks at the end, in as
+/// many steps as there are such relations. Returns whether a wait for just anybody was met on the way.
+fn follow(states: &States, from: Vec<u32>, quiet: Quiet, released: &mut BTreeSet<u32>) -> bool {
     let mut anyone = false;
-    let mut seen = BTreeSet::from([from]);
-    let mut todo = vec![from];
+    let mut seen: BTreeSet<u32> = from.iter().copied().collect();
+    let mut todo = from;
+    let mut senders = None;
     while let Some(waiter) = todo.pop() {
         let Activity::Waiting { on, received, .. } = &states[&waiter].activity else {
             continue;
@@ -74,9 +74,9 @@ fn follow(states: &States, from: u32, quiet: Quiet, released: &mut BTreeSet<u32>
         let peers = match on {
             On::Ranks(ranks) => ranks,
             On::Any => {
-                let coming = states
-                    .iter()
-                    .any(|(&p, s)| under_way(p, s, waiter, received));
+                let senders = senders.get_or_insert_with(|| senders_of(states));
+                let mut known = senders.get(&waiter).into_iter().flatten();
+                let coming = known.any(|p| under_way(*p, states[p], waiter, received));
                 anyone |= quiet == Quiet::Stalled || !coming;
                 continue;
             }
@@ -100,16 +100,31 @@ fn follow(states: &States, from: u32, quiet: Quiet, released: &mut BTreeSet<u32>
     anyone
 }
 
-/// A message from `peer` has not been received by `waiter` yet.
-fn under_way(peer: u32, state: &State, waiter: u32, received: &Counts) -> bool {
-    let sent = match &state.activity {
-        Activity::Waiting { sent, .. } | Activity::Parked { sent, .. } => sent,
-        Activity::Running | Activity::Collective { .. } => return false,
-    };
-    count(sent, waiter) > count(received, peer)
+/// Who has sent to each rank, as far as it is known.
+fn senders_of(states: &States) -> BTreeMap<u32, Vec<u32>> {
+    let mut senders: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (&rank, state) in states {
+        for (to, _) in sent(state) {
+            senders.entry(*to).or_default().push(rank);
+        }
+    }
+    senders
 }
 
-fn count(counts: &Counts, rank: u32) -> u64 {
+/// How many messages a rank has sent to whom, where it tells that.
+fn sent(state: &State) -> &[(u32, u64)] {
+    match &state.activity {
+        Activity::Waiting { sent, .. } | Activity::Parked { sent, .. } => sent,
+        Activity::Running | Activity::Collective { .. } => &[],
+    }
+}
+
+/// A message from `peer` has not been received by `waiter` yet.
+fn under_way(peer: u32, state: &State, waiter: u32, received: &Counts) -> bool {
+    count(sent(state), waiter) > count(received, peer)
+}
+
+fn count(counts: &[(u32, u64)], rank: u32) -> u64 {
     counts
         .iter()
         .find(|(r, _)| *r == rank)

@@ -412,22 +412,14 @@ impl Main {
         let now = self.begun.elapsed().as_micros() as u64;
         let mut broken = Vec::new();
         let actions = self.machine.on(now, event);
-        // What goes to everyone is encoded once.
-        let mut encoded: Option<(ToRank, Vec<u8>)> = None;
         for action in actions {
             match action {
-                Action::Send(rank, message) => {
-                    if encoded.as_ref().is_none_or(|(of, _)| *of != message) {
-                        encoded = frame::encode(&message).ok().map(|bytes| (message, bytes));
-                    }
-                    let sent = match (self.ranks.get_mut(&rank), &encoded) {
-                        (Some(stream), Some((_, bytes))) => {
-                            io::Write::write_all(stream, bytes).is_ok()
+                Action::Send(message) => {
+                    let bytes = frame::encode(&message).unwrap_or_default();
+                    for (rank, stream) in &mut self.ranks {
+                        if bytes.is_empty() || io::Write::write_all(stream, &bytes).is_err() {
+                            broken.push(*rank);
                         }
-                        _ => false,
-                    };
-                    if !sent {
-                        broken.push(rank);
                     }
                 }
                 Action::Reply(tool, message) => {

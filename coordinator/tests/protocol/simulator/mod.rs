@@ -366,7 +366,13 @@ impl World {
     fn act(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Send(r, message) => self.process(r).inbox.push_back(message),
+                Action::Send(message) => {
+                    for r in 0..self.processes.len() as u32 {
+                        if !self.processes[r as usize].mourned {
+                            self.process(r).inbox.push_back(message.clone());
+                        }
+                    }
+                }
                 Action::Prepare(_) | Action::Commit(..) => self.store.push_back(action),
                 Action::Reply(_, ToTool::Committed(_)) => self.committed += 1,
                 Action::Reply(_, ToTool::Failed(_)) => self.failed += 1,
