@@ -23,7 +23,7 @@ typedef struct {
 
 struct collective {
     uint32_t id;
-    int kind, varied, in_place, slot, root; /* root: its place among the members */
+    int kind, blocking, varied, in_place, slot, root; /* root: its place among the members */
     int element, number, reduction, n;
     shape shape; /* of a broadcast */
     /* Of this rank: */
@@ -95,8 +95,10 @@ SHARED int suits(const slot *s, collective *c, int blocking)
     if (c->kind == REDUCE) /* MPICH 4.0 reads from MPI_IN_PLACE, if the root is not 0 and there is much */
         c->in_place = 0;
     if (s->m)
-        /* Open MPI 4.1 hangs in large non-blocking reductions between groups. */
-        return c->kind < NEIGHBOR_ALLGATHER && c->kind != SCAN && c->kind != EXSCAN && (blocking || !reduces);
+        /* Non-blocking between groups, Open MPI 4.1 hangs in large reductions, and MPICH 4.0 does not
+         * deliver broadcasts. */
+        return c->kind < NEIGHBOR_ALLGATHER && c->kind != SCAN && c->kind != EXSCAN &&
+               (blocking || (!reduces && c->kind != BCAST));
     /* MPICH 4.0 loses blocks in MPI_Neighbor_alltoallw. */
     return c->kind < NEIGHBOR_ALLGATHER || (s->graph && c->kind != NEIGHBOR_ALLTOALLW);
 }
@@ -120,6 +122,7 @@ SHARED int draw_collective(world *w, collective *c, int blocking)
     c->shape = (shape){c->element, c->n, PLAIN};
     if (c->kind == BARRIER || c->kind == BCAST || c->kind >= NEIGHBOR_ALLGATHER)
         c->in_place = 0;
+    c->blocking = blocking;
     c->id = next_id(w);
     return suits(s, c, blocking);
 }
@@ -367,26 +370,27 @@ SHARED void call_collective(world *w, collective *c, MPI_Request *r)
 /* It is done: everything must be as it should. */
 SHARED void finish_collective(world *w, collective *c)
 {
+    const char *const names[] = {"barrier", "broadcast", "gather", "scatter", "allgather", "alltoall", "alltoallw",
+                                 "reduce", "allreduce", "reduce_scatter", "scan", "exscan",
+                                 "neighbor_allgather", "neighbor_alltoall", "neighbor_alltoallw"};
+    const slot *s = &w->slots[c->slot];
+    int reduces = c->kind >= REDUCE && c->kind <= EXSCAN;
+    char what[200];
+    snprintf(what, sizeof what, "%s%s of %d + %d in slot %d, root %d, %s%s, n %d of element %d",
+             c->blocking ? "" : "non-blocking ", names[c->kind], s->n, s->m, c->slot, c->root,
+             c->varied ? "varied" : "equal", c->in_place ? " in place" : "", c->n, reduces ? c->number : c->element);
     if (c->kind == BCAST) {
         if (c->whole.shape.n && !c->whole.count)
             c->whole.shape.n = 0; /* took no part in it */
-        typed_check(&c->whole, c->id, "broadcast", c->id);
+        typed_check(&c->whole, c->id, what, c->id);
         typed_free(&c->whole);
     } else {
-        const char *const names[] = {"barrier", "", "gather", "scatter", "allgather", "alltoall", "alltoallw",
-                                     "reduce", "allreduce", "reduce_scatter", "scan", "exscan",
-                                     "neighbor_allgather", "neighbor_alltoall", "neighbor_alltoallw"};
-        char what[200];
-        snprintf(what, sizeof what, "%s in slot %d (%d + %d members), root %d, %s%s, n %d of element %d", names[c->kind],
-                 c->slot, w->slots[c->slot].n, w->slots[c->slot].m, c->root, c->varied ? "varied" : "equal",
-                 c->in_place ? " in place" : "", c->n, c->kind >= REDUCE && c->kind <= EXSCAN ? c->number : c->element);
         same_bytes(c->in.memory, c->want, c->checked, what, c->id);
-        CHECK(sum_of(c->out.memory, c->out.bytes) == c->out_sum, "what was sent in operation %u has changed",
-              c->id);
+        CHECK(sum_of(c->out.memory, c->out.bytes) == c->out_sum, "operation %u, %s: what was sent has changed", c->id, what);
         free(c->out.memory);
         free(c->in.memory);
         free(c->want);
-        if (c->kind >= REDUCE && c->kind <= EXSCAN)
+        if (reduces)
             forget_op(c);
     }
     note(w, c->id * 2);
