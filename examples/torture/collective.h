@@ -92,6 +92,8 @@ SHARED int suits(const slot *s, collective *c, int blocking)
         if (c->kind == ALLTOALLW) /* nor does Open MPI 4.1 see the displacement */
             return 0;
     }
+    if (c->kind == ALLTOALLW && s->topology && !blocking) /* Open MPI 4.1 reads a type for each neighbour */
+        return 0;
     if (c->kind == REDUCE) /* MPICH 4.0 reads from MPI_IN_PLACE, if the root is not 0 and there is much */
         c->in_place = 0;
     if (s->m)

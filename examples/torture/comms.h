@@ -103,7 +103,7 @@ SHARED void make_part(world *w, const slot *parent, slot *s, int me, int by_grou
 SHARED void make_graph(world *w, const slot *parent, slot *s, int me)
 {
     int in[RANKS], out[RANKS], in_n = 0, out_n = 0;
-    s->used = s->graph = 1;
+    s->used = s->topology = s->graph = 1;
     s->n = parent->n;
     memcpy(s->member, parent->member, sizeof s->member);
     for (int a = 0; a < s->n; a++)
@@ -187,7 +187,7 @@ SHARED void make_comm(world *w)
         break;
     case CART: {
         int dims[2] = {0, 0}, periods[2] = {bit, !bit};
-        s->used = 1;
+        s->used = s->topology = 1;
         s->n = parent->n;
         memcpy(s->member, parent->member, sizeof s->member);
         if (me < 0)

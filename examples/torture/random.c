@@ -1,6 +1,7 @@
 //#Ranks: 2
 //#Cut: loop
 //#Flags: -pthread
+//#Timeout: 40
 //#Shows: random correct MPI: what `cargo xtask torture` runs, with an argument SEED-ROUNDS-THREADS
 /* Every rank derives the same schedule from the seed, so each knows who sends what to whom over
  * which communicator, and checks every byte that it gets.

@@ -19,7 +19,8 @@ typedef struct {
     int n;               /* members of the first group */
     int m;               /* of the second; 0: an intra-communicator */
     int member[2 * RANKS]; /* their ranks in the schedule's base */
-    int graph;           /* neighbours: 0 none, 1 as in `edge`, of ranks here */
+    int topology;        /* it has one */
+    int graph;           /* that is in `edge`, by ranks here */
     unsigned char edge[RANKS][RANKS];
     int attribute;       /* value of the attribute, 0: none */
     int name;

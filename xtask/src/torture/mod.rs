@@ -10,6 +10,7 @@ mod stream;
 mod subject;
 
 use crate::random::{fresh_seed, Random};
+use crate::test::real::reference;
 use crate::test::{folder, Case};
 use crate::{paths, setup};
 use anyhow::{ensure, Result};
@@ -23,6 +24,9 @@ use subject::{Subject, Subjects};
 const CUTS_PER_RUN: u64 = 60;
 /// Checkpoints in one case of the short form.
 const CUTS_PER_CASE: u64 = 20;
+
+/// Folder of the run that is under way.
+const RUN: &str = "torture-run";
 
 /// What `cargo xtask torture` takes.
 #[derive(clap::Args)]
@@ -65,6 +69,7 @@ pub fn run(options: &Options) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(60 * options.minutes);
     let mut total = Tally::default();
     let mut failures = Vec::new();
+    let mut natively = 0;
     for run in 0..options.runs.unwrap_or(u64::MAX) {
         if Instant::now() > end || total.cuts >= options.cuts {
             break;
@@ -72,21 +77,34 @@ pub fn run(options: &Options) -> Result<()> {
         let seed = first + run;
         let mut random = Random::new(seed, "torture");
         let subject = subjects.draw(&mut random)?;
+        let name = format!("{seed} {}", subject.name());
+        let native = match reference(&subject.example, subject.front) {
+            Ok(native) => native,
+            Err(error) => {
+                natively += 1;
+                println!("none  {name}: {error:#}");
+                continue;
+            }
+        };
         let started = Instant::now();
-        let (tally, result) = torture(&subject, random, CUTS_PER_RUN, "torture-run");
+        let (tally, result) = folder(RUN)
+            .map(|dir| torture(&subject, random, CUTS_PER_RUN, &native, &dir))
+            .unwrap_or_else(|error| (Tally::default(), Err(error)));
         total.add(&tally);
         let took = started.elapsed().as_secs_f64();
-        let name = subject.name();
         match result {
-            Ok(()) => println!("ok    {seed} {name} ({took:.1} s): {tally}"),
+            Ok(()) => println!("ok    {name} ({took:.1} s): {tally}"),
             Err(error) => {
-                println!("FAIL  {seed} {name} ({took:.1} s): {tally}: {error:#}");
+                println!("FAIL  {name} ({took:.1} s): {tally}: {error:#}");
                 keep(seed)?;
-                failures.push(format!("{seed} {name}"));
+                failures.push(name);
             }
         }
     }
-    println!("\nin all: {total}; {} runs failed", failures.len());
+    println!(
+        "\nin all: {total}; {} runs failed; {natively} programs fail natively",
+        failures.len()
+    );
     for failure in &failures {
         println!("  {failure}");
     }
@@ -107,7 +125,8 @@ pub fn cases() -> Result<Vec<Case>> {
             format!("torture/{}", subject.label()),
             move |session, dir| {
                 let random = Random::new(session.seed, &subject.name());
-                let result = drive(&subject, random, CUTS_PER_CASE, dir).1;
+                let result = reference(&subject.example, subject.front)
+                    .and_then(|native| torture(&subject, random, CUTS_PER_CASE, &native, dir).1);
                 result.into()
             },
         ));
@@ -115,17 +134,16 @@ pub fn cases() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// One run in a folder of that name.
-fn torture(subject: &Subject, random: Random, cuts: u64, name: &str) -> (Tally, Result<()>) {
-    match folder(name) {
-        Ok(dir) => drive(subject, random, cuts, &dir),
-        Err(error) => (Tally::default(), Err(error)),
-    }
-}
-
-fn drive(subject: &Subject, random: Random, cuts: u64, dir: &Path) -> (Tally, Result<()>) {
+/// One run, in an empty folder.
+fn torture(
+    subject: &Subject,
+    random: Random,
+    cuts: u64,
+    native: &Path,
+    dir: &Path,
+) -> (Tally, Result<()>) {
     let mut stream = Stream::new(subject, random, cuts, dir);
-    let result = stream.run();
+    let result = stream.run(native);
     (stream.tally, result)
 }
 
@@ -134,6 +152,6 @@ fn keep(seed: u64) -> Result<()> {
     let test = paths::target().join("test");
     let kept = test.join(format!("torture-failed-{seed}"));
     let _ = fs::remove_dir_all(&kept);
-    fs::rename(test.join("torture-run"), kept)?;
+    fs::rename(test.join(RUN), kept)?;
     Ok(())
 }

@@ -13,7 +13,7 @@ const GENERATOR: &str = "torture/random";
 /// Of four runs of all programs, so many are the generator's.
 const GENERATED_OF_FOUR: u64 = 3;
 /// Global steps of a generated program: several seconds' worth.
-const STEPS: u64 = 1500;
+const STEPS: u64 = 1000;
 
 /// A program, and the MPI library that it is built for.
 pub struct Subject {
