@@ -13,7 +13,9 @@
 use crate::comm::CommBody;
 use crate::environment::{sync_comm, world_group};
 use crate::id::{self, Hash};
-use crate::message::{collective_begin, collective_end, collective_request};
+use crate::message::{
+    collective_begin, collective_begin_unmade, collective_end, collective_request,
+};
 use crate::object::{Comm, Datatype, Group, Info, Request};
 use crate::topology::Topology;
 use crate::{attribute, comm_free, group, info, lower, message};
@@ -432,8 +434,16 @@ unsafe fn among(
     everyone: &[u32],
     call: impl FnOnce(*mut usize) -> i32,
 ) -> Result<&'static Comm, i32> {
-    let made = Comm::make(Comm::null().lower(), body)?;
-    let token = collective_begin(made);
+    // Whoever is held back here must not have the object yet: members that have not come so far do
+    // not have it either, and a restart would miss it there.
+    let token = collective_begin_unmade(&body);
+    let made = match Comm::make(Comm::null().lower(), body) {
+        Ok(made) => made,
+        Err(code) => {
+            collective_end(token);
+            return Err(code);
+        }
+    };
     // SAFETY: see the module's head.
     let result = unsafe {
         meet(everyone, made.body.id).and_then(|()| {

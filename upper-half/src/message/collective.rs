@@ -15,7 +15,7 @@ use super::request::{self, Kind, Scratch};
 use super::sweep::phase;
 use super::{activity, counts, park};
 use crate::lower::service;
-use crate::object::{Comm, Request};
+use crate::object::{Comm, CommBody, Request};
 use contract::{gate, Clock, Phase};
 use core::sync::atomic::{compiler_fence, Ordering};
 
@@ -30,7 +30,17 @@ pub struct Token {
 /// Counts a collective operation over `comm` and holds it back if it must not start yet.
 #[inline]
 pub fn collective_begin(comm: &'static Comm) -> Token {
-    let clock = comm.body.clock();
+    counted(comm, comm.body.clock())
+}
+
+/// The same for a constructor, before it makes the object of the communicator that it is collective
+/// over.
+pub fn collective_begin_unmade(body: &CommBody) -> Token {
+    counted(Comm::null(), body.clock())
+}
+
+#[inline(always)]
+fn counted(comm: &'static Comm, clock: Option<&'static Clock>) -> Token {
     let seq = match clock {
         Some(clock) => begin(clock),
         None => 0,

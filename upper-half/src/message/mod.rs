@@ -39,8 +39,8 @@ pub use blame::raise_request;
 pub(crate) use blame::take as forget_blame;
 pub use buffer::{buffer_attach, buffer_detach};
 pub use collective::{
-    access_request, collective_begin, collective_end, collective_request, file_collective_request,
-    file_request, Token,
+    access_request, collective_begin, collective_begin_unmade, collective_end, collective_request,
+    file_collective_request, file_request, Token,
 };
 pub(crate) use drain::drain;
 pub use grequest::{grequest_complete, grequest_is_fortran, grequest_start};
