@@ -1,7 +1,7 @@
 //! The gate: the one structure that both halves see, at a fixed address in upper-half memory, so
 //! that it is saved with the application and found again by any later lower half.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Number of slots in the lower function table (services first, then MPI functions).
 pub const SLOTS: usize = 1024;
@@ -30,6 +30,19 @@ pub enum Phase {
     Approach = 1,
     /// Every rank has reached its targets: stop as soon as possible.
     Stop = 2,
+}
+
+/// Where the application stands between `MPI_Init` and `MPI_Finalize`; the values of
+/// [`Gate::mpi_state`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MpiState {
+    /// Before `MPI_Init`.
+    NotInitialised = 0,
+    /// Between the two.
+    Initialised = 1,
+    /// After `MPI_Finalize`.
+    Finalised = 2,
 }
 
 /// What the upper half tells the agent it is doing, while a checkpoint is pending.
@@ -124,7 +137,7 @@ pub struct Gate {
     pub phase: AtomicU32,
     /// One past the highest clock ever used.
     pub clocks_used: AtomicU32,
-    /// 0 before MPI_Init, 1 between, 2 after MPI_Finalize. Written by the upper half.
+    /// An [`MpiState`]. Written by the upper half.
     pub mpi_state: AtomicU32,
     /// About the lower half.
     pub lower: LowerInfo,
@@ -134,6 +147,18 @@ pub struct Gate {
     pub activity: Activity,
     /// Addresses of the lower half's functions, by [`crate::Service`] or table index.
     pub slots: [AtomicUsize; SLOTS],
+}
+
+impl Gate {
+    /// Whether the application stands there now.
+    pub fn mpi_is(&self, state: MpiState) -> bool {
+        self.mpi_state.load(Ordering::Acquire) == state as u32
+    }
+
+    /// The application has come there.
+    pub fn set_mpi(&self, state: MpiState) {
+        self.mpi_state.store(state as u32, Ordering::Release);
+    }
 }
 
 const _: () = assert!(core::mem::size_of::<Gate>() <= crate::GATE_BYTES);

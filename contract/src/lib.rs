@@ -10,8 +10,8 @@ pub mod service;
 mod thread;
 
 pub use gate::{
-    gate, Activity, ActivityKind, Clock, Gate, LowerInfo, Phase, UpperEntry, ACTIVITY_RANKS,
-    CLOCKS, DRAIN_CLOCK, GROUP_CLOCKS, SLOTS,
+    gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, Phase, UpperEntry,
+    ACTIVITY_RANKS, CLOCKS, DRAIN_CLOCK, GROUP_CLOCKS, SLOTS,
 };
 pub use layout::{
     ARENA_END, ARENA_START, CLOCKS_ADDRESS, CLOCKS_BYTES, GATE_ADDRESS, GATE_BYTES, VDSO_ADDRESS,
@@ -21,7 +21,7 @@ pub use service::{HandleKind, Service, FIRST_MPI_SLOT, INTERRUPTED};
 pub use thread::{ThreadBlock, SIDE_STACK_DEPTH};
 
 /// Version of the whole contract; an image records it and a lower half refuses any other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// System call number with which upper-half code parks the calling thread at once. The kernel
 /// never sees it: the handler of trapped system calls does the parking, and the trapped frame is

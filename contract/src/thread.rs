@@ -23,8 +23,8 @@ pub struct ThreadBlock {
     pub fsgsbase: u32,
     /// Virtual thread id, as the application knows it.
     pub tid: u32,
-    /// Owned by the loader.
-    pub loader: usize,
+    /// Stack pointer of the vDSO call that the thread is in, or 0: see the loader's `vdso.rs`.
+    pub vdso_sp: usize,
     /// Return addresses of crossings under way.
     pub side: [usize; SIDE_STACK_DEPTH],
 }
@@ -39,6 +39,6 @@ const _: () = {
     assert!(offset_of!(ThreadBlock, stop_wanted) == 36);
     assert!(offset_of!(ThreadBlock, fsgsbase) == 40);
     assert!(offset_of!(ThreadBlock, tid) == 44);
-    assert!(offset_of!(ThreadBlock, loader) == 48);
+    assert!(offset_of!(ThreadBlock, vdso_sp) == 48);
     assert!(offset_of!(ThreadBlock, side) == 56);
 };

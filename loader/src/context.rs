@@ -66,8 +66,9 @@ pub struct Context {
     pub mask: u64,
 }
 
-/// The head of `siginfo_t`.
+/// `siginfo_t`.
 #[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SigInfo {
     /// Signal number.
     pub signo: i32,
@@ -75,6 +76,12 @@ pub struct SigInfo {
     pub errno: i32,
     /// Where it came from.
     pub code: i32,
+    /// Not used.
+    pub pad: i32,
+    /// Who sent it, or the timer.
+    pub sender: i32,
+    /// Everything else.
+    pub rest: [i32; 27],
 }
 
 const _: () = {
@@ -84,12 +91,11 @@ const _: () = {
     assert!(offset_of!(Context, fpstate) == 224);
     assert!(offset_of!(Context, mask) == 296);
     assert!(size_of::<Context>() == 304);
+    assert!(size_of::<SigInfo>() == 128);
 };
 
 /// Bytes below the stack pointer that belong to the interrupted function.
 const RED_ZONE: usize = 128;
-/// The trap flag.
-pub const TRAP_FLAG: usize = 0x100;
 /// Length of a `syscall` instruction.
 pub const SYSCALL_LEN: usize = 2;
 

@@ -22,7 +22,7 @@
 use crate::context::{Context, SigInfo, SYSCALL_LEN};
 use crate::syscalls::{self, Call, Outcome};
 use crate::thread::{Thread, ATTENTION, IN_DISPATCH};
-use crate::{raw, stop};
+use crate::{interrupted, raw, stop};
 use contract::ARENA_END;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
@@ -65,6 +65,8 @@ global_asm!(
     "mov r10, [r11 + 24]",
     "mov r8, [r11 + 32]",
     "mov r9, [r11 + 40]",
+    // The call itself sets rcx to the address behind it, which tells whether it was entered.
+    "xor ecx, ecx",
     "stasis_window_start:",
     "cmp dword ptr gs:[{attention}], 0",
     "jne 2f",
@@ -137,11 +139,19 @@ pub unsafe fn leave_window(thread: &Thread, frame: &mut Context, eintr: bool) ->
     if done && frame.regs.rax as isize != raw::err(libc::EINTR) {
         return false;
     }
+    let entered = frame.regs.rcx == address(stasis_window_after);
     // SAFETY: in the window rbx is the SIGSYS frame, which is intact above us on the stack.
     let app = unsafe { &mut *(frame.regs.rbx as *mut Context) };
-    if done && eintr {
+    if done && eintr && !interrupted::never_ends(&app.regs) {
+        interrupted::tell_remaining(&app.regs, thread.deadline.load(Ordering::Relaxed));
         app.regs.rax = frame.regs.rax;
     } else {
+        app.regs.rax = if entered {
+            // Interrupted and not done: the kernel itself was going to make it again.
+            interrupted::waited(thread, app.regs.rax, !done)
+        } else {
+            interrupted::not_made(thread)
+        };
         app.regs.rip -= SYSCALL_LEN;
     }
     frame.regs = app.regs;
@@ -160,12 +170,17 @@ extern "C" fn dispatch(context: *mut Context) {
         raw::complain("stasis: a system call was trapped on a thread that is not of the program\n");
         raw::exit_group(121);
     };
+    // SAFETY: the frame of the signal that is being handled.
+    unsafe { (*context).regs.rax = interrupted::begin(thread, (*context).regs.rax) };
     let mut call = Call::new(context, thread);
     match syscalls::serve(&mut call) {
         // SAFETY: the frame of the signal that is being handled.
         Outcome::Value(value) => unsafe { (*context).regs.rax = value as usize },
-        // SAFETY: likewise; rax still holds the number.
-        Outcome::Again => unsafe { (*context).regs.rip -= SYSCALL_LEN },
+        // SAFETY: likewise.
+        Outcome::Again => unsafe {
+            (*context).regs.rax = interrupted::not_made(thread);
+            (*context).regs.rip -= SYSCALL_LEN;
+        },
         Outcome::Done => {}
     }
     // SAFETY: likewise.

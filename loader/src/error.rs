@@ -156,14 +156,25 @@ pub enum CaptureError {
         /// What it refers to.
         what: String,
     },
-    /// POSIX timers.
+    /// A call whose effect cannot be made again.
     #[error(
-        "the program holds {count} POSIX timer(s) (timer_create), which cannot be saved yet; \
-         checkpoint when they are deleted"
+        "the program has called {call}, whose effect on the process cannot be saved; the job runs \
+         on. Run the program without it where that can be asked for"
     )]
-    PosixTimers {
-        /// How many.
-        count: i32,
+    Unsaved {
+        /// Its name.
+        call: &'static str,
+    },
+    /// A POSIX timer that names a process or a thread through its clock.
+    #[error(
+        "POSIX timer {id} runs on the processor time of one process or thread (clock {clock}), \
+         which cannot be saved; checkpoint when it is deleted"
+    )]
+    CpuTimer {
+        /// The timer.
+        id: u32,
+        /// Its clock.
+        clock: i32,
     },
     /// Reading the process's own state failed.
     #[error("cannot read {what}: {source}; no checkpoint was taken")]
@@ -233,6 +244,21 @@ pub enum RestoreError {
         path: PathBuf,
         /// What is different.
         how: String,
+    },
+    /// A resource limit that the application had set cannot be set here.
+    #[error(
+        "the program had set resource limit {number} to {soft} (hard limit {hard}), which is not \
+         allowed here: {source}; raise the limit (`ulimit`) before the restart"
+    )]
+    Limit {
+        /// Its number, as in `setrlimit`.
+        number: u32,
+        /// Soft limit.
+        soft: u64,
+        /// Hard limit.
+        hard: u64,
+        /// Why not.
+        source: std::io::Error,
     },
     /// A lock that was held cannot be taken.
     #[error(

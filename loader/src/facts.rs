@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 
 static PROGRAM: OnceLock<CString> = OnceLock::new();
 static INTERPRETER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
-static VDSO: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
 /// Notes the program's absolute path.
 pub fn set_program(path: CString) {
@@ -36,15 +35,4 @@ pub fn interpreter() -> [usize; 2] {
 pub fn in_interpreter(address: usize) -> bool {
     let [start, end] = interpreter();
     (start..end).contains(&address)
-}
-
-/// Notes where the kernel's own vDSO is.
-pub fn set_real_vdso(start: usize, end: usize) {
-    VDSO[0].store(start, Ordering::Relaxed);
-    VDSO[1].store(end, Ordering::Relaxed);
-}
-
-/// Whether an address is in the kernel's own vDSO.
-pub fn in_real_vdso(address: usize) -> bool {
-    (VDSO[0].load(Ordering::Relaxed)..VDSO[1].load(Ordering::Relaxed)).contains(&address)
 }

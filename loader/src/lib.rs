@@ -9,18 +9,17 @@
 //! [`Restored::go`].
 //!
 //! Known limits, each with what happens:
-//! - A relative sleep or timeout that a stop interrupts starts again in full.
-//! - A wrong pointer in an emulated call faults instead of yielding EFAULT.
 //! - A process made with CLONE_VM alone (neither thread nor vfork), `io_uring` and `io_setup` get
 //!   ENOSYS; `dup2` onto a descriptor of the lower half gets EBUSY; `ARCH_SET_GS` gets EPERM.
-//! - An application handler that interrupted the kernel's vDSO and is still running at a
-//!   checkpoint cannot return after a restart.
-//! - Held priority-inheritance mutexes name kernel thread ids, which a restart changes.
+//! - After a restart, mutexes with priority inheritance exclude, but raise nobody's priority: their
+//!   words name threads by ids that the kernel no longer knows (`syscalls/pi_futex.rs`).
+//! - Processor time counts from the restart.
 //! - Child processes are not saved; they run natively once they execute a program.
-//! - Pending signals are not saved. POSIX timers, sockets, and what other processes have open too,
-//!   are refused by [`capture`], by name.
+//! - Sockets, and what other processes have open too, are refused by [`capture`], by name; so are
+//!   credentials, namespaces, seccomp filters and the like once the program has changed them.
 
 mod arena;
+mod clock;
 mod context;
 mod cpu;
 mod dispatch;
@@ -30,6 +29,7 @@ mod facts;
 mod fds;
 mod gate;
 mod hooks;
+mod interrupted;
 mod lock;
 mod map;
 mod maps;
@@ -43,13 +43,14 @@ mod stop;
 mod sud;
 mod syscalls;
 mod thread;
+mod user;
 mod vacant;
 mod vdso;
 
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
 pub use hooks::{set_exec_hook, set_exit_hook, set_redirects};
 pub use maps::{read as read_maps, Mapping};
-pub use program::{check_address_space, prepare, spawn_lower, Program};
+pub use program::{check_address_space, holding_signals, prepare, spawn_lower, Program};
 pub use signals::Action;
 pub use signals::STOP_SIGNAL;
 pub use state::{

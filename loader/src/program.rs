@@ -103,6 +103,7 @@ pub fn prepare(
     let resolved = elf::resolve(path.clone(), all)?;
     let interpreter = elf::open_elf(&resolved.elf.interpreter()?)?;
 
+    state::note_start();
     start_loader()?;
     gate::map()?;
     gate::fill();
@@ -219,10 +220,17 @@ impl Program {
 /// Starts a thread of the lower half. All signals are blocked in it, because they are meant for
 /// the application; create every lower thread this way.
 pub fn spawn_lower(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let mask = raw::set_mask(signals::ALL_HELD);
-    let result = std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body);
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    holding_signals(|| thread.spawn(body)).map(drop)
+}
+
+/// Runs `f`, which makes threads of the lower half that it does not tell about: all signals are
+/// blocked in them.
+pub fn holding_signals<R>(f: impl FnOnce() -> R) -> R {
+    // Also the signals of faults: one that is sent is the application's, and one that happens in the
+    // lower half ends the process whether it is blocked or not.
+    let mask = raw::block(u64::MAX);
+    let result = f();
     raw::set_mask(mask);
-    result.map(drop)
+    result
 }

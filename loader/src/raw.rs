@@ -49,6 +49,13 @@ pub fn plain(nr: i64, a: [usize; 6]) -> isize {
     unsafe { syscall(nr as usize, a) }
 }
 
+/// A system call whose arguments are numbers and addresses of the caller's own locals.
+#[inline(always)]
+pub fn on_locals(nr: i64, a: [usize; 6]) -> isize {
+    // SAFETY: callers pass locals of the type that the call is defined with.
+    unsafe { syscall(nr as usize, a) }
+}
+
 /// Kernel thread id of the caller.
 pub fn gettid() -> u32 {
     plain(libc::SYS_gettid, [0; 6]) as u32
@@ -113,9 +120,18 @@ pub fn tgkill(pid: u32, tid: u32, signal: i32) -> isize {
 
 /// Sets the calling thread's signal mask and returns the former one.
 pub fn set_mask(mask: u64) -> u64 {
+    change_mask(libc::SIG_SETMASK, mask)
+}
+
+/// Blocks these signals, too, in the calling thread and returns the former mask.
+pub fn block(mask: u64) -> u64 {
+    change_mask(libc::SIG_BLOCK, mask)
+}
+
+fn change_mask(how: i32, mask: u64) -> u64 {
     let mut old = 0u64;
     let args = [
-        libc::SIG_SETMASK as usize,
+        how as usize,
         &raw const mask as usize,
         &raw mut old as usize,
         8,

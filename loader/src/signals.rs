@@ -19,8 +19,9 @@
 use crate::context::{self, Context, SigInfo};
 use crate::dispatch;
 use crate::lock::Spin;
-use crate::thread::Thread;
-use crate::{cpu, raw};
+use crate::syscalls::timers;
+use crate::thread::{self, Thread};
+use crate::{cpu, interrupted, raw, vdso};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -138,10 +139,35 @@ extern "C" fn back_to_lower() {
     }
 }
 
+/// Whether `sender` is a process.
+fn sent_by_process(code: i32) -> bool {
+    matches!(code, libc::SI_USER | libc::SI_QUEUE | libc::SI_TKILL)
+}
+
+/// Replaces the kernel's ids of this process and its timers by the application's.
+pub fn with_own_ids(mut info: SigInfo) -> SigInfo {
+    if sent_by_process(info.code) && info.sender as u32 == thread::real_pid() {
+        info.sender = thread::virtual_pid() as i32;
+    } else if info.code == libc::SI_TIMER {
+        info.sender = timers::application_id(info.sender).unwrap_or(info.sender);
+    }
+    info
+}
+
+/// The reverse of [`with_own_ids`].
+pub fn with_kernel_ids(mut info: SigInfo) -> SigInfo {
+    if sent_by_process(info.code) && info.sender as u32 == thread::virtual_pid() {
+        info.sender = thread::real_pid() as i32;
+    } else if info.code == libc::SI_TIMER {
+        info.sender = timers::kernels_id(info.sender).unwrap_or(info.sender);
+    }
+    info
+}
+
 /// Decides what happens to a signal that was just delivered.
 unsafe extern "C" fn classify(signal: i32, info: *mut SigInfo, frame: *mut Context) -> Verdict {
     // SAFETY: the kernel's frame, which is ours to change.
-    let (frame, facts) = unsafe { (&mut *frame, &*info) };
+    let (frame, facts) = unsafe { (&mut *frame, &mut *info) };
     let entry = &TABLE[(signal - 1) as usize & (SIGNALS - 1)];
     let handler = entry.handler.load(Ordering::Acquire);
     let fault = dispatch::is_fault(signal, facts);
@@ -152,6 +178,7 @@ unsafe extern "C" fn classify(signal: i32, info: *mut SigInfo, frame: *mut Conte
     if handler <= libc::SIG_IGN {
         return NOTHING;
     }
+    vdso::begin_anew(thread, frame);
     let rip = frame.regs.rip;
     if !dispatch::is_upper(rip) && !fault {
         // SAFETY: the frame is the top one of this thread.
@@ -161,9 +188,14 @@ unsafe extern "C" fn classify(signal: i32, info: *mut SigInfo, frame: *mut Conte
             return NOTHING;
         }
     }
-    if entry.flags.load(Ordering::Relaxed) & libc::SA_RESETHAND as u64 != 0 {
+    let flags = entry.flags.load(Ordering::Relaxed);
+    if dispatch::is_upper(frame.regs.rip) {
+        interrupted::end_by_handler(frame, flags & libc::SA_RESTART as u64 != 0);
+    }
+    if flags & libc::SA_RESETHAND as u64 != 0 {
         entry.handler.store(libc::SIG_DFL, Ordering::Release);
     }
+    *facts = with_own_ids(*facts);
     let swap = thread.in_lower() && cpu::fs() == thread.lower_fs();
     if swap {
         // SAFETY: the handler is upper-half code; `back_to_lower` undoes it.
@@ -210,8 +242,14 @@ fn pass_on(signal: i32, info: *mut SigInfo, frame: &mut Context, fault: bool) {
         0,
         0,
     ];
-    // SAFETY: the kernel reads the siginfo that it wrote.
-    unsafe { raw::syscall(libc::SYS_rt_sigqueueinfo as usize, args) };
+    // SAFETY: the kernel reads the siginfo that it wrote. Only the initial thread may say that it
+    // comes from `kill`; from here it seems to come from `sigqueue`.
+    unsafe {
+        if raw::is_err(raw::syscall(libc::SYS_rt_sigqueueinfo as usize, args)) {
+            (*info).code = libc::SI_QUEUE;
+            raw::syscall(libc::SYS_rt_sigqueueinfo as usize, args);
+        }
+    }
 }
 
 /// Sets an action with the kernel: `handler` is lower-half code with our restorer, or 0 or 1.
@@ -304,12 +342,6 @@ fn write(entry: &Entry, action: &Action) {
 /// Sets only the kernel's side, as a vfork child must (the table is its parent's).
 pub fn set_in_vfork_child(signal: i32, action: &Action) -> isize {
     install(signal, action)
-}
-
-/// Makes the kernel's side agree with the table again (after Stasis used the signal itself).
-pub fn reinstall(signal: i32) {
-    let _guard = CHANGING.lock();
-    install(signal, &get(signal));
 }
 
 /// Holds the table across `f` (a fork).

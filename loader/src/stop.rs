@@ -9,7 +9,7 @@
 //! - elsewhere in the handler of trapped calls: `stop_wanted`; it parks on its SIGSYS frame when
 //!   the handler is done;
 //! - in a wrapper or a crossing: `stop_wanted`; the wrapper executes STOP_SYSCALL on leaving;
-//! - in the kernel's vDSO, whose addresses do not survive: it is single-stepped out of it;
+//! - in the kernel's vDSO, whose addresses do not survive: the call is begun anew (`vdso.rs`);
 //! - anywhere else in lower code (a few instructions): the next signal finds it elsewhere.
 //!
 //! A parked thread can only continue by `rt_sigreturn` on its frame: alive or after a restart,
@@ -20,19 +20,21 @@
 //! libc, no TLS, no allocation. `Thread` fields are used as `thread.rs` says.
 #![allow(unsafe_code)]
 
-use crate::context::{Context, SigInfo, TRAP_FLAG};
+use crate::context::{Context, SigInfo};
 use crate::error::StopError;
 use crate::signals::{self, STOP_SIGNAL};
 use crate::thread::{self, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING};
-use crate::{cpu, dispatch, facts, raw};
+use crate::{cpu, dispatch, raw, vdso};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+/// Somebody has begun a stop and not ended it: there is one at a time.
+static TAKEN: AtomicBool = AtomicBool::new(false);
 /// A stop is wanted or in effect.
 static STOPPING: AtomicBool = AtomicBool::new(false);
-/// Changes whenever a thread parks or a job ends; the agent waits on it.
+/// Changes whenever a thread parks, a job ends or a stop does; the agent waits on it.
 static EVENTS: AtomicU32 = AtomicU32::new(0);
-/// The job for the initial thread: a function and its argument.
+/// The job for a stopped thread: a function and its argument.
 static JOB_CODE: AtomicUsize = AtomicUsize::new(0);
 static JOB_DATA: AtomicUsize = AtomicUsize::new(0);
 
@@ -65,7 +67,8 @@ unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Cont
     let context = unsafe { &mut *frame };
     // Whatever follows, a call that this signal has interrupted is made again.
     // SAFETY: as above.
-    let left = unsafe { dispatch::leave_window(thread, context, false) };
+    let left = unsafe { dispatch::leave_window(thread, context, false) }
+        || vdso::begin_anew(thread, context);
     if !STOPPING.load(Ordering::Acquire) || thread.state.load(Ordering::Acquire) != RUNNING {
         return;
     }
@@ -77,28 +80,6 @@ unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Cont
     } else if thread.in_dispatch.load(Ordering::Relaxed) != 0 || dispatch::in_stub(rip) {
         thread.want_stop(true);
         thread.attention.store(1, Ordering::Relaxed);
-    } else if facts::in_real_vdso(rip) && !thread.stepping.swap(true, Ordering::Relaxed) {
-        thread.step_mask.store(context.mask, Ordering::Relaxed);
-        context.mask = signals::ALL_HELD;
-        context.regs.eflags |= TRAP_FLAG;
-    }
-}
-
-/// SIGTRAP while a stop is under way: one more instruction of the vDSO was executed.
-unsafe extern "C" fn on_step(_signal: i32, _info: *mut SigInfo, frame: *mut Context) {
-    let Some(thread) = Thread::interrupted() else {
-        return;
-    };
-    // SAFETY: the kernel's frame, ours to change.
-    let context = unsafe { &mut *frame };
-    if !thread.stepping.load(Ordering::Relaxed) || facts::in_real_vdso(context.regs.rip) {
-        return;
-    }
-    thread.stepping.store(false, Ordering::Relaxed);
-    context.regs.eflags &= !TRAP_FLAG;
-    context.mask = thread.step_mask.load(Ordering::Relaxed);
-    if STOPPING.load(Ordering::Acquire) && dispatch::is_upper(context.regs.rip) {
-        park(thread, frame, false);
     }
 }
 
@@ -120,7 +101,7 @@ pub fn park_by_request(thread: &'static Thread, frame: *mut Context) {
 
 /// The frame is this thread's state from now on.
 fn park(thread: &'static Thread, frame: *mut Context, by_request: bool) -> ! {
-    raw::set_mask(signals::ALL_HELD);
+    raw::block(signals::ALL_HELD);
     thread.want_stop(false);
     thread.attention.store(0, Ordering::Relaxed);
     thread.in_dispatch.store(0, Ordering::Relaxed);
@@ -161,9 +142,9 @@ pub fn wait_parked(thread: &Thread) {
 /// In a forked child nobody is stopping anybody.
 pub fn after_fork(thread: &Thread) {
     STOPPING.store(false, Ordering::Relaxed);
+    TAKEN.store(false, Ordering::Relaxed);
     thread.want_stop(false);
     thread.attention.store(0, Ordering::Relaxed);
-    thread.stepping.store(false, Ordering::Relaxed);
 }
 
 /// All threads of the upper half are parked for as long as this exists.
@@ -179,18 +160,18 @@ pub fn stop_all() -> Result<Stopped, StopError> {
 pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
     let begun = Instant::now();
     // At a restart all threads are parked from their birth until the last of them is there.
-    while STOPPING.swap(true, Ordering::AcqRel) {
-        if begun.elapsed() > patience {
+    loop {
+        let seen = EVENTS.load(Ordering::Acquire);
+        if !TAKEN.swap(true, Ordering::AcqRel) {
+            break;
+        }
+        let left = patience.saturating_sub(begun.elapsed());
+        if left.is_zero() {
             return Err(StopError::Busy);
         }
-        std::thread::sleep(RESEND);
+        raw::futex_wait(&EVENTS, seen, left.as_nanos() as u64);
     }
-    signals::kernel_action(
-        libc::SIGTRAP,
-        on_step as *const () as usize,
-        libc::SA_SIGINFO as u64,
-        signals::ALL_HELD,
-    );
+    STOPPING.store(true, Ordering::SeqCst);
     let mut next_send = begun;
     loop {
         let now = Instant::now();
@@ -234,6 +215,7 @@ pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
 
 /// Used at restart: the threads that are being made are parked from their birth.
 pub(crate) fn begin_parked() -> Stopped {
+    TAKEN.store(true, Ordering::Release);
     STOPPING.store(true, Ordering::Release);
     Stopped(())
 }
@@ -247,10 +229,8 @@ fn let_go() {
             raw::futex_wake(&thread.state);
         }
     }
-    while thread::all().any(|t| t.stepping.load(Ordering::Acquire)) {
-        std::thread::sleep(RESEND);
-    }
-    signals::reinstall(libc::SIGTRAP);
+    TAKEN.store(false, Ordering::Release);
+    event();
 }
 
 fn describe(thread: &Thread, waited: Duration) -> StopError {
@@ -289,11 +269,19 @@ fn describe(thread: &Thread, waited: Duration) -> StopError {
 }
 
 impl Stopped {
-    /// Runs `job` on the program's initial thread, inside its handler, below its frame, with the
-    /// *upper* half's FS, so that the job may call into the upper half. The job itself must use
-    /// nothing that needs the lower half's thread-local state: no allocation, no output, no std
-    /// synchronisation.
+    /// [`Stopped::run_on`] the program's initial thread.
     pub fn run_on_main<R>(&self, job: impl FnOnce() -> R) -> R {
+        let Some(main) = thread::main() else {
+            unreachable!("stopped without an initial thread")
+        };
+        self.run_on(main, job)
+    }
+
+    /// Runs `job` on a stopped thread, inside its handler, below its frame, with the *upper*
+    /// half's FS, so that the job may call into the upper half. The job itself must use nothing
+    /// that needs the lower half's thread-local state: no allocation, no output, no std
+    /// synchronisation.
+    pub(crate) fn run_on<R>(&self, thread: &Thread, job: impl FnOnce() -> R) -> R {
         struct Task<F, R>(Option<F>, Option<R>);
         unsafe fn run<F: FnOnce() -> R, R>(data: usize) {
             // SAFETY: `data` is the task of the `run_on_main` that is waiting for us.
@@ -306,16 +294,13 @@ impl Stopped {
             run::<F, R> as *const () as usize
         }
         let mut task = Task(Some(job), None);
-        let Some(main) = thread::main() else {
-            unreachable!("stopped without an initial thread")
-        };
         JOB_CODE.store(code_of(&task), Ordering::Release);
         JOB_DATA.store(&raw mut task as usize, Ordering::Release);
-        main.state.store(JOB, Ordering::Release);
-        raw::futex_wake(&main.state);
+        thread.state.store(JOB, Ordering::Release);
+        raw::futex_wake(&thread.state);
         loop {
             let seen = EVENTS.load(Ordering::Acquire);
-            if main.state.load(Ordering::Acquire) == PARKED {
+            if thread.state.load(Ordering::Acquire) == PARKED {
                 break;
             }
             raw::futex_wait(&EVENTS, seen, 0);

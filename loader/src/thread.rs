@@ -13,7 +13,7 @@
 
 use crate::context::{self, Context};
 use crate::lock::Spin;
-use crate::{cpu, raw, signals, stop, sud};
+use crate::{cpu, raw, signals, stop, sud, syscalls, user};
 use contract::ThreadBlock;
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -59,10 +59,12 @@ pub struct Thread {
     pub by_request: AtomicBool,
     /// This block is being used by a vfork child.
     pub vforked: AtomicBool,
-    /// Being single-stepped out of the vDSO; the mask to bring back then.
-    pub stepping: AtomicBool,
-    /// See `stepping`.
-    pub step_mask: AtomicU64,
+    /// The application has bound it to processors.
+    pub bound: AtomicBool,
+    /// The number of the call being served, marked if it was interrupted (see `interrupted.rs`).
+    pub call: AtomicUsize,
+    /// When the call being served stops waiting, or 0 (see `interrupted.rs`).
+    pub deadline: AtomicU64,
     /// Stack pointer in the lower half at which the thread's start function waits.
     lower_sp: AtomicUsize,
     /// Used for vfork; see `syscalls/clone.rs`.
@@ -217,6 +219,18 @@ impl Thread {
         unsafe { (&raw mut (*self.block()).upper_fs).write(value) }
     }
 
+    /// Stack pointer of the vDSO call that the thread is in, or 0.
+    pub fn vdso_sp(&self) -> usize {
+        // SAFETY: a plain word of a live slot.
+        unsafe { (&raw const (*self.block()).vdso_sp).read_volatile() }
+    }
+
+    /// The thread has left its vDSO call.
+    pub fn forget_vdso_call(&self) {
+        // SAFETY: a plain word of a live slot.
+        unsafe { (&raw mut (*self.block()).vdso_sp).write_volatile(0) }
+    }
+
     /// Thread id as the application knows it.
     pub fn tid(&self) -> u32 {
         // SAFETY: a plain word of a live slot.
@@ -230,7 +244,7 @@ impl Thread {
 
     /// Runs `f` with the lower half's FS and all signals held back: for the lower C library.
     pub fn on_lower<R>(&self, f: impl FnOnce() -> R) -> R {
-        let mask = raw::set_mask(signals::ALL_HELD);
+        let mask = raw::block(signals::ALL_HELD);
         let upper = cpu::fs();
         // SAFETY: the closure is lower-half code; no signal handler can see the swap.
         unsafe { cpu::set_fs(self.lower_fs()) };
@@ -255,17 +269,23 @@ impl Thread {
                 stop_wanted: 0,
                 fsgsbase: u32::from(cpu::fsgsbase()),
                 tid,
-                loader: 0,
+                vdso_sp: 0,
                 side: [0; contract::SIDE_STACK_DEPTH],
             });
         }
         for word in [&self.in_dispatch, &self.attention, &self.real_tid] {
             word.store(0, Ordering::Relaxed);
         }
-        for word in [&self.frame, &self.clear_tid, &self.robust, &self.lower_sp] {
+        for word in [
+            &self.frame,
+            &self.clear_tid,
+            &self.robust,
+            &self.lower_sp,
+            &self.call,
+        ] {
             word.store(0, Ordering::Relaxed);
         }
-        for flag in [&self.by_request, &self.vforked, &self.stepping] {
+        for flag in [&self.by_request, &self.vforked, &self.bound] {
             flag.store(false, Ordering::Relaxed);
         }
     }
@@ -360,7 +380,8 @@ pub fn real_id(id: u32) -> u32 {
     }
 }
 
-fn find(tid: u32) -> Option<&'static Thread> {
+/// The thread that the application knows by this id.
+pub fn find(tid: u32) -> Option<&'static Thread> {
     all().find(|t| tid != 0 && t.state.load(Ordering::Acquire) != FREE && t.tid() == tid)
 }
 
@@ -422,6 +443,8 @@ pub struct Birth {
     pub set_child: usize,
     /// Where to clear it in the end (0: nowhere).
     pub clear: usize,
+    /// It is bound to processors.
+    pub bound: bool,
     /// It waits like a stopped thread until it is resumed (restart).
     pub parked: bool,
 }
@@ -433,6 +456,7 @@ pub fn create(birth: &Birth) -> Result<u32, i32> {
     let thread = allocate(birth.tid, birth.upper_fs).ok_or(libc::EAGAIN)?;
     thread.frame.store(birth.frame as usize, Ordering::Relaxed);
     thread.clear_tid.store(birth.clear, Ordering::Relaxed);
+    thread.bound.store(birth.bound, Ordering::Relaxed);
     let mut start = Start {
         thread,
         birth,
@@ -477,14 +501,14 @@ struct Start<'a> {
 /// Writes a thread id into upper-half memory.
 fn write_tid(address: usize, tid: u32) {
     if address != 0 {
-        // SAFETY: the application gave this address to `clone` for this purpose.
-        unsafe { (address as *mut u32).write(tid) };
+        // As in the kernel: whether it can be written changes nothing.
+        let _ = user::write(address, tid);
     }
 }
 
 /// Start function of every thread but the initial one, on the lower stack.
 extern "C" fn begin(start: *mut libc::c_void) -> *mut libc::c_void {
-    raw::set_mask(signals::ALL_HELD);
+    raw::block(signals::ALL_HELD);
     // SAFETY: `create` waits for `ready`, so its local is alive until then.
     let start = unsafe { &*start.cast::<Start>() };
     let thread = start.thread;
@@ -498,6 +522,10 @@ extern "C" fn begin(start: *mut libc::c_void) -> *mut libc::c_void {
     write_tid(start.birth.set_child, thread.tid());
     start.tid.store(thread.tid(), Ordering::Relaxed);
     let parked = start.birth.parked;
+    if parked {
+        // SAFETY: a frame from the image.
+        raw::block(unsafe { (*start.birth.frame).mask } & !signals::NEVER_BLOCKED);
+    }
     thread
         .state
         .store(if parked { PARKED } else { RUNNING }, Ordering::Release);
@@ -535,34 +563,40 @@ fn end_of(thread: &Thread) {
     const FUTEX_WAITERS: u32 = 0x8000_0000;
     const FUTEX_TID_MASK: u32 = 0x3fff_ffff;
     const LIMIT: usize = 2048;
-    let head = thread.robust.load(Ordering::Relaxed) as *const usize;
-    if !head.is_null() {
-        // SAFETY: the list is the upper C library's own, which keeps it walkable at all times.
-        unsafe {
-            let offset = *head.add(1) as isize;
-            let mut entry = *head & !1;
-            for _ in 0..LIMIT {
-                if entry == 0 || entry == head as usize {
-                    break;
-                }
-                let next = *(entry as *const usize) & !1;
-                let word = &*(entry.wrapping_add_signed(offset) as *const AtomicU32);
-                let value = word.load(Ordering::Acquire);
-                if value & FUTEX_TID_MASK == thread.tid() {
-                    word.store(
-                        (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED,
-                        Ordering::Release,
-                    );
-                    wake_shared(word);
-                }
-                entry = next;
+    let died = |entry: usize, offset: isize| {
+        let address = entry.wrapping_add_signed(offset);
+        if let Ok(word) = user::word(address) {
+            let value = word.load(Ordering::Acquire);
+            if value & FUTEX_TID_MASK == thread.tid() {
+                let freed = (value & FUTEX_WAITERS) | FUTEX_OWNER_DIED;
+                word.store(freed, Ordering::Release);
+                wake_shared(word);
             }
         }
+    };
+    let head = thread.robust.load(Ordering::Relaxed);
+    // Next entry, offset from an entry to its futex, the entry being locked or unlocked. The lowest
+    // bit of an entry's address tells its kind.
+    if let Ok([first, offset, pending]) = user::read::<[usize; 3]>(head) {
+        let (mut entry, offset, pending) = (first & !1, offset as isize, pending & !1);
+        for _ in 0..LIMIT {
+            if entry == 0 || entry == head {
+                break;
+            }
+            let next = user::read::<usize>(entry);
+            if entry != pending {
+                died(entry, offset);
+            }
+            match next {
+                Ok(next) => entry = next & !1,
+                Err(_) => break,
+            }
+        }
+        if pending != 0 {
+            died(pending, offset);
+        }
     }
-    let clear = thread.clear_tid.load(Ordering::Relaxed);
-    if clear != 0 {
-        // SAFETY: the application gave this address for this purpose.
-        let word = unsafe { &*(clear as *const AtomicU32) };
+    if let Ok(word) = user::word(thread.clear_tid.load(Ordering::Relaxed)) {
         word.store(0, Ordering::Release);
         wake_shared(word);
     }
@@ -584,7 +618,7 @@ fn wake_shared(word: &AtomicU32) {
 
 /// The `exit` system call of one thread.
 pub fn exit(thread: &'static Thread, status: i32) -> ! {
-    raw::set_mask(signals::ALL_HELD);
+    raw::block(signals::ALL_HELD);
     let lower_sp = thread.lower_sp.load(Ordering::Relaxed);
     if lower_sp == 0 {
         // The initial thread (or the one that forked this process): the kernel thread stays,
@@ -621,6 +655,7 @@ pub fn after_fork(thread: &'static Thread) {
     // SAFETY: our own block.
     unsafe { (&raw mut (*thread.block()).tid).write(pid) };
     stop::after_fork(thread);
+    syscalls::timers::after_fork();
     sud::arm();
 }
 

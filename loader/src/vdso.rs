@@ -2,22 +2,40 @@
 //!
 //! C libraries keep the addresses of vDSO functions in read-only tables, so the functions must stay
 //! where they are across a restart, while the kernel's vDSO moves. Hence a small ELF image at a
-//! fixed address whose functions jump through slots; a restart rewrites the slots only.
+//! fixed address whose functions call through slots; a restart rewrites the slots only.
 //! `__vdso_getrandom` is left out: its state cannot be carried over.
+//!
+//! A thread must not be saved, and no handler of the application may run, while addresses of the
+//! kernel's vDSO are on the stack. All these functions do is to look: so a call that a signal finds
+//! under way is begun anew ([`begin_anew`]). For that each function of the image saves what the
+//! callee may change, and notes in the thread's block where.
 //!
 //! # Safety
 //! The image and the slots lie at addresses that belong to them alone (`contract::layout`). The
-//! slots hold functions of the kernel's vDSO, or of ours, with the same signatures.
+//! slots hold functions of the kernel's vDSO, or of ours, with the same signatures. While a
+//! thread's `vdso_sp` is not 0 it is in such a function, or at the instruction that calls it, and
+//! what the image has pushed is intact above that address.
 #![allow(unsafe_code)]
 
+use crate::context::Context;
+use crate::dispatch::is_upper;
 use crate::error::LoadError;
-use crate::{facts, maps, raw};
-use contract::{VDSO_ADDRESS, VDSO_BYTES, VDSO_SLOTS_ADDRESS};
+use crate::thread::Thread;
+use crate::{clock, maps, raw};
+use contract::{ThreadBlock, VDSO_ADDRESS, VDSO_BYTES, VDSO_SLOTS_ADDRESS};
+use core::mem::offset_of;
 use goblin::elf::dynamic as dt;
 
 /// Bytes of the page with the slots.
 const SLOT_BYTES: usize = 4096;
-const STUB_BYTES: usize = 16;
+const STUB_BYTES: usize = 64;
+/// Where the functions begin in the image: behind its headers, aligned.
+const CODE: usize = 192;
+/// Where in a function the slot is called, and where that returns to.
+const CALL: usize = 22;
+const RETURN: usize = CALL + 6;
+/// What a function saves, as it lies on the stack: rdx rsi rdi r15 r14 r13 r12 rbp rbx.
+const SAVED_WORDS: usize = 9;
 
 /// Name (without `__vdso_`) and the fallback that makes the system call.
 const FUNCTIONS: [(&str, i64, usize); 5] = [
@@ -80,6 +98,62 @@ impl Image {
     }
 }
 
+/// The code of one function, at `address`.
+fn function(out: &mut Image, address: usize, slot: usize) {
+    let start = out.0.len();
+    let note = offset_of!(ThreadBlock, vdso_sp) as u32;
+    out.0.extend([0x53, 0x55]); // push rbx, rbp
+    out.0
+        .extend([0x41, 0x54, 0x41, 0x55, 0x41, 0x56, 0x41, 0x57]); // push r12 .. r15
+    out.0.extend([0x57, 0x56, 0x52]); // push rdi, rsi, rdx
+    out.0.extend([0x65, 0x48, 0x89, 0x24, 0x25]); // mov gs:[vdso_sp], rsp
+    out.u32(note);
+    assert_eq!(out.0.len() - start, CALL);
+    out.0.extend([0xff, 0x15]); // call [slot]
+    out.u32((slot as isize - (address + RETURN) as isize) as i32 as u32);
+    out.0.extend([0x65, 0x48, 0xc7, 0x04, 0x25]); // mov qword ptr gs:[vdso_sp], 0
+    out.u32(note);
+    out.u32(0);
+    out.0.extend([0x48, 0x83, 0xc4, 24]); // add rsp, 24
+    out.0
+        .extend([0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, 0x41, 0x5c]); // pop r15 .. r12
+    out.0.extend([0x5d, 0x5b, 0xc3]); // pop rbp, rbx; ret
+}
+
+/// If the frame is that of a thread in a function of the kernel's vDSO, makes it the state at the
+/// call of that function. Says whether that was so.
+pub fn begin_anew(thread: &Thread, frame: &mut Context) -> bool {
+    let sp = thread.vdso_sp();
+    if sp == 0 {
+        return false;
+    }
+    // Which function: from the call instruction, or the address that it has pushed.
+    let at = |offset: usize, address: usize| {
+        let offset = address.wrapping_sub(VDSO_ADDRESS + CODE + offset);
+        (offset.is_multiple_of(STUB_BYTES) && offset / STUB_BYTES < FUNCTIONS.len())
+            .then_some(offset)
+    };
+    let function = if is_upper(frame.regs.rip) {
+        at(CALL, frame.regs.rip)
+    } else {
+        // SAFETY: see the module's head; the callee does not touch its return address.
+        at(RETURN, unsafe { ((sp - 8) as *const usize).read() })
+    };
+    let Some(function) = function else {
+        return false;
+    };
+    // SAFETY: see the module's head.
+    let saved = unsafe { (sp as *const [usize; SAVED_WORDS]).read() };
+    let regs = &mut frame.regs;
+    [
+        regs.rdx, regs.rsi, regs.rdi, regs.r15, regs.r14, regs.r13, regs.r12, regs.rbp, regs.rbx,
+    ] = saved;
+    regs.rsp = sp + SAVED_WORDS * 8;
+    regs.rip = VDSO_ADDRESS + CODE + function;
+    thread.forget_vdso_call();
+    true
+}
+
 /// Builds the image for `address`, with its slots at `slots`.
 fn build(address: usize, slots: usize) -> Vec<u8> {
     const HEADERS: usize = 64 + 2 * 56;
@@ -109,12 +183,11 @@ fn build(address: usize, slots: usize) -> Vec<u8> {
     let count = symbols.len() + 1;
 
     let mut out = Image(vec![0; HEADERS]);
-    let code = out.align(16);
+    out.0.resize(CODE, 0);
     for i in 0..FUNCTIONS.len() {
-        let next = address + code + i * STUB_BYTES + 6;
-        out.0.extend([0xff, 0x25]); // jmp *rel32(%rip)
-        out.u32(((slots + i * 8) as isize - next as isize) as i32 as u32);
-        out.0.extend([0xcc; STUB_BYTES - 6]);
+        let start = CODE + i * STUB_BYTES;
+        function(&mut out, address + start, slots + i * 8);
+        out.0.resize(start + STUB_BYTES, 0xcc);
     }
     let hash = out.align(8);
     out.u32(1);
@@ -140,7 +213,7 @@ fn build(address: usize, slots: usize) -> Vec<u8> {
         out.u32(*name);
         out.0.extend([0x12, 0]); // GLOBAL FUNC, default visibility
         out.u16(1);
-        out.u64(code + function * STUB_BYTES);
+        out.u64(CODE + function * STUB_BYTES);
         out.u64(STUB_BYTES);
     }
     let versym = out.align(8);
@@ -239,9 +312,6 @@ pub fn fill_slots() -> Result<(), LoadError> {
         source,
     })?;
     let real = maps.iter().find(|m| m.name == "[vdso]");
-    if let Some(m) = real {
-        facts::set_real_vdso(m.start, m.end);
-    }
     for (i, (name, ..)) in FUNCTIONS.iter().enumerate() {
         let found = real.and_then(|m| {
             // SAFETY: the kernel's vDSO is mapped readable for the life of the process.
@@ -250,6 +320,10 @@ pub fn fill_slots() -> Result<(), LoadError> {
             find(bytes, &format!("__vdso_{name}")).map(|offset| m.start + offset)
         });
         let target = found.unwrap_or(FALLBACKS[i] as *const () as usize);
+        let target = match *name {
+            "clock_gettime" => clock::reader(target),
+            _ => target,
+        };
         // SAFETY: the slots' page is mapped writable, and no upper-half code runs now.
         unsafe { ((VDSO_SLOTS_ADDRESS + i * 8) as *mut usize).write_volatile(target) };
     }

@@ -92,6 +92,14 @@ fn threads_that_cross() {
 }
 
 #[test]
+fn clocks_and_handlers_that_interrupt_reading_them() {
+    let clock = build("clock.c", "gcc", &[]);
+    for after in ["35", "170", "420"] {
+        chain(&[text(&clock)], after, 4, &[], "clock ok");
+    }
+}
+
+#[test]
 fn files_cwd_umask_and_signal_handlers() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let dump = Dump::new();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{crossing, expect, stasis_load, system, threads};
+use common::{build, crossing, expect, stasis_load, system, threads};
 use std::path::Path;
 
 fn run(options: &[&str], program: &Path, args: &[&str], expected: &str) {
@@ -47,6 +47,14 @@ fn wrappers_and_jobs_on_the_initial_thread() {
     let mut command = stasis_load(&args);
     command.env("STASIS_NO_FSGSBASE", "1");
     expect(command, "crossing ok, rebuilt 0");
+}
+
+#[test]
+fn calls_that_handlers_end() {
+    let program = build("interrupted.c", "gcc", &["-pthread"]);
+    let stops = ["--stops", "1000", "--every", "1"];
+    run(&stops, &program, &[], "interrupted ok");
+    run(&[], &program, &[], "interrupted ok");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use ::restart::Opened;
 use anyhow::{anyhow, bail, Context, Result};
 use ckpt_image::kind;
-use contract::{abi, gate};
+use contract::{abi, gate, MpiState};
 use coordinator::client::Client;
 use loader::{OpenedFiles, ProcessState};
 
@@ -19,11 +19,6 @@ use crate::job::{self, JobState};
 use crate::mpi::world::{self, World};
 use crate::options::Restart;
 use crate::{environment, launch, mpi, wire_up, BAD_IMAGE};
-
-/// `contract::Gate::mpi_state` before MPI_Init, after it, and after MPI_Finalize.
-const NOT_INITIALISED: u32 = 0;
-const INITIALISED: u32 = 1;
-const FINALISED: u32 = 2;
 
 /// This rank's part of the set: verified, and nothing of it used yet.
 struct Part {
@@ -41,9 +36,9 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
     let dir = &options.ckpt_dir;
     let part = part(&options, rank, size);
-    let needs_mpi = part
-        .as_ref()
-        .map_or(size > 1, |part| part.job.mpi_state != NOT_INITIALISED);
+    let needs_mpi = part.as_ref().map_or(size > 1, |part| {
+        part.job.mpi_state != MpiState::NotInitialised as u32
+    });
     let world = match needs_mpi {
         true => Some(join(&part, rank, size)?),
         false => None,
@@ -67,12 +62,12 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     if world.is_some() {
         wire_up::connected(rank, size);
     }
-    if job.mpi_state == FINALISED {
+    if job.mpi_state == MpiState::Finalised as u32 {
         // It was only needed for the ranks to find each other.
         world::finalize();
     }
     restored.go(move || {
-        if job.mpi_state == INITIALISED {
+        if job.mpi_state == MpiState::Initialised as u32 {
             rebuild();
         }
     })

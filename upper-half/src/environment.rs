@@ -15,18 +15,11 @@ use crate::object::{
 };
 use crate::{attribute, comm_free, datatype, error, file, id, message, start, sync, wrapper};
 use contract::abi::*;
-use contract::gate;
+use contract::{gate, MpiState};
 use core::ffi::{c_void, CStr};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::alloc::Layout;
 use std::sync::Arc;
-
-/// `gate.mpi_state` before MPI_Init.
-pub(crate) const BEFORE: u32 = 0;
-/// `gate.mpi_state` between MPI_Init and MPI_Finalize.
-pub(crate) const INITIALISED: u32 = 1;
-/// `gate.mpi_state` after MPI_Finalize.
-pub(crate) const FINALISED: u32 = 2;
 
 static PROVIDED: AtomicI32 = AtomicI32::new(THREAD_SINGLE);
 static MAIN_THREAD: AtomicU32 = AtomicU32::new(0);
@@ -35,10 +28,6 @@ static INTERNAL_WORLD: AtomicUsize = AtomicUsize::new(0);
 static INTERNAL_SELF: AtomicUsize = AtomicUsize::new(0);
 static WORLD_GROUP: AtomicUsize = AtomicUsize::new(0);
 static SYNC: AtomicPtr<Comm> = AtomicPtr::new(core::ptr::null_mut());
-
-fn state() -> u32 {
-    gate().mpi_state.load(Ordering::Acquire)
-}
 
 /// Word of the duplicate of MPI_COMM_WORLD that the drain uses.
 pub(crate) fn internal_world() -> usize {
@@ -157,7 +146,7 @@ unsafe fn settle(tag_ub: i32) -> Result<(), i32> {
 
 fn initialise(required: i32) -> Result<i32, i32> {
     start::require_lower_half();
-    if state() != BEFORE {
+    if !gate().mpi_is(MpiState::NotInitialised) {
         return Err(ERR_OTHER);
     }
     let (mut provided, mut tag_ub) = (THREAD_SINGLE, attribute::TAG_UB_LIMIT);
@@ -169,13 +158,13 @@ fn initialise(required: i32) -> Result<i32, i32> {
     }
     PROVIDED.store(provided, Ordering::Relaxed);
     MAIN_THREAD.store(wrapper::thread_id(), Ordering::Relaxed);
-    gate().mpi_state.store(INITIALISED, Ordering::Release);
+    gate().set_mpi(MpiState::Initialised);
     Ok(provided)
 }
 
 /// What a failed initialisation means: there is no communicator yet to raise it on.
 fn cannot_start(code: i32, function: &str) -> i32 {
-    if state() != BEFORE {
+    if !gate().mpi_is(MpiState::NotInitialised) {
         return code;
     }
     let text = error::text_of(code).unwrap_or_default();
@@ -209,7 +198,7 @@ pub unsafe fn init_thread(
 
 /// MPI_Finalize: like any collective operation, it is not started past a checkpoint's targets.
 pub unsafe fn finalize() -> i32 {
-    if state() != INITIALISED {
+    if !gate().mpi_is(MpiState::Initialised) {
         return ERR_OTHER;
     }
     let own = Comm::at(comm::COMM_SELF as u32);
@@ -222,7 +211,7 @@ pub unsafe fn finalize() -> i32 {
         let token = message::collective_begin(Comm::at(comm::COMM_WORLD as u32));
         comm_free::last_sweeps();
         let code = service::finalize();
-        gate().mpi_state.store(FINALISED, Ordering::Release);
+        gate().set_mpi(MpiState::Finalised);
         file::forget_kept();
         message::collective_end(token);
         code
@@ -232,20 +221,20 @@ pub unsafe fn finalize() -> i32 {
 /// MPI_Initialized.
 pub unsafe fn initialized(flag: *mut i32) -> i32 {
     // SAFETY: MPI's contract for an out parameter.
-    unsafe { *flag = i32::from(state() != BEFORE) };
+    unsafe { *flag = i32::from(!gate().mpi_is(MpiState::NotInitialised)) };
     SUCCESS
 }
 
 /// MPI_Finalized.
 pub unsafe fn finalized(flag: *mut i32) -> i32 {
     // SAFETY: MPI's contract for an out parameter.
-    unsafe { *flag = i32::from(state() == FINALISED) };
+    unsafe { *flag = i32::from(gate().mpi_is(MpiState::Finalised)) };
     SUCCESS
 }
 
 /// MPI_Abort.
 pub fn abort(comm: &'static Comm, code: i32) -> i32 {
-    if state() == INITIALISED && comm.body.size != 0 {
+    if gate().mpi_is(MpiState::Initialised) && comm.body.size != 0 {
         // SAFETY: a live communicator's word.
         unsafe { lower::MPI_Abort(comm.lower(), code) };
     }

@@ -15,7 +15,7 @@ use crate::object::{Body, Comm, File, Object, Win};
 use crate::sync::Lock;
 use crate::wrapper;
 use contract::abi::*;
-use contract::gate;
+use contract::{gate, MpiState};
 use core::ffi::{c_char, CStr};
 use core::sync::atomic::{AtomicI32, Ordering};
 
@@ -306,7 +306,7 @@ pub(crate) fn fatal(text: &str, code: i32) -> ! {
 
 /// The lower library's own text for its last failing call on this thread.
 fn lower_text() -> Option<String> {
-    if gate().mpi_state.load(Ordering::Relaxed) != 1 {
+    if !gate().mpi_is(MpiState::Initialised) {
         return None;
     }
     let mut buffer = [0u8; 1024];
@@ -361,10 +361,13 @@ fn run<B: Body>(
 /// gives the code back where that returns.
 #[cold]
 pub fn raise_comm(comm: &'static Comm, code: i32, function: &str) -> i32 {
-    match gate_state() {
-        1 => {}
-        0 => fatal(&format!("{function} was called before MPI_Init"), 1),
-        _ => fatal(&format!("{function} was called after MPI_Finalize"), 1),
+    if crate::start::has_lower_half() {
+        if gate().mpi_is(MpiState::NotInitialised) {
+            fatal(&format!("{function} was called before MPI_Init"), 1);
+        }
+        if gate().mpi_is(MpiState::Finalised) {
+            fatal(&format!("{function} was called after MPI_Finalize"), 1);
+        }
     }
     message::forget_blame();
     let comm = if comm.is_null() {
@@ -401,14 +404,6 @@ pub fn unsupported(function: &str) {
     let text = format!("{function} is not supported by Stasis (docs/not-supported.md says why)");
     // SAFETY: the service reads the text.
     unsafe { lower::service::message(text.as_ptr(), text.len()) };
-}
-
-fn gate_state() -> u32 {
-    if crate::start::has_lower_half() {
-        gate().mpi_state.load(Ordering::Relaxed)
-    } else {
-        1
-    }
 }
 
 #[cfg(test)]

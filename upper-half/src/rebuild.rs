@@ -11,12 +11,12 @@
 #![allow(unsafe_code)]
 
 use crate::comm_create::{below_tag, check, from_group};
-use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm, INITIALISED};
+use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm};
 use crate::object::{Body, Comm, CommBody, Datatype, DatatypeBody, OpBody};
 use crate::topology::{DistGraph, Topology};
-use crate::{comm_free, datatype, error, file, lower, message, op, window, wtime};
+use crate::{comm_free, datatype, error, file, lower, message, op, window};
 use contract::abi::*;
-use contract::gate;
+use contract::{gate, MpiState};
 use core::sync::atomic::Ordering;
 
 /// The word of an object that is not yet made anew.
@@ -25,7 +25,7 @@ const VOID: usize = usize::MAX;
 /// The entry point `rebuild` of the gate. Where something cannot be made the job ends here, with the
 /// reason.
 pub(crate) extern "C" fn rebuild() {
-    if gate().mpi_state.load(Ordering::Acquire) != INITIALISED {
+    if !gate().mpi_is(MpiState::Initialised) {
         return;
     }
     // SAFETY: see the module's head.
@@ -44,7 +44,6 @@ pub(crate) extern "C" fn rebuild() {
 type Failure = (i32, String);
 
 unsafe fn run() -> Result<(), Failure> {
-    wtime::continue_from_cut();
     file::check_names()?;
     // SAFETY: passed on.
     unsafe {

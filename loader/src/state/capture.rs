@@ -4,10 +4,13 @@
 //! Only system calls that fill in locals.
 #![allow(unsafe_code)]
 
-use super::{files, ProcessState, ThreadState};
+use super::{files, pending, settings, ProcessState, ThreadState};
+use crate::context::SigInfo;
 use crate::error::CaptureError;
 use crate::stop::Stopped;
-use crate::{cpu, facts, signals, syscalls, thread};
+use crate::syscalls::timers::{self, Timer};
+use crate::syscalls::unsaved;
+use crate::{clock, cpu, facts, syscalls, thread};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -31,36 +34,81 @@ fn umask() -> Result<u32, CaptureError> {
         .unwrap_or(0o22))
 }
 
-fn timers() -> [[i64; 4]; 3] {
+fn interval_timers() -> [[i64; 4]; 3] {
     [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF].map(|which| {
         // SAFETY: zero is a valid timer value; the kernel writes a local.
         unsafe {
             let mut now: libc::itimerval = core::mem::zeroed();
             libc::getitimer(which as _, &raw mut now);
-            // A periodic timer whose signal is still pending stands still until that is taken, and
-            // tells no time left: zero would mean never when it is set again.
-            if now.it_value.tv_sec == 0 && now.it_value.tv_usec == 0 {
-                now.it_value = now.it_interval;
+            let [interval, mut value] = [now.it_interval, now.it_value];
+            if which == libc::ITIMER_REAL && (value.tv_sec, value.tv_usec) == (0, 0) {
+                // It is off and has no interval, or starts anew when its signal is taken.
+                value = interval;
             }
             [
-                now.it_interval.tv_sec,
-                now.it_interval.tv_usec,
-                now.it_value.tv_sec,
-                now.it_value.tv_usec,
+                interval.tv_sec,
+                interval.tv_usec,
+                value.tv_sec,
+                value.tv_usec,
             ]
         }
     })
 }
 
+/// What is pending and what timers are going to send. A timer that expires while this is read must
+/// be found either as the signal that it has sent or as the time that it still had.
+struct Signals {
+    process: Vec<SigInfo>,
+    threads: Vec<Vec<SigInfo>>,
+    interval_timers: [[i64; 4]; 3],
+    posix_timers: Vec<(u32, Timer)>,
+}
+
+fn signals(stopped: &Stopped) -> Result<Signals, CaptureError> {
+    /// Timers that expire faster than they can be read are never found at rest; then one signal
+    /// is saved twice, as if one more period had passed.
+    const TRIES: usize = 20;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let (interval_timers, posix_timers) = (interval_timers(), timers::all());
+        let process = pending::of_process(stopped)?;
+        let threads = stopped.threads().map(|t| pending::of_thread(stopped, t));
+        let threads = threads.collect::<Result<_, _>>()?;
+        // Timers only count down: one that shows more, or nothing any more, has expired.
+        let expired = |was: &[i64; 4], is: &[i64; 4]| {
+            (was[2], was[3]) != (0, 0) && ((is[2], is[3]) == (0, 0) || is[2..] > was[2..])
+        };
+        let rest = interval_timers.iter().zip(self::interval_timers());
+        let at_rest = rest.into_iter().all(|(was, is)| !expired(was, &is))
+            && !timers::have_expired_since(&posix_timers);
+        if at_rest || tries == TRIES {
+            return Ok(Signals {
+                process,
+                threads,
+                interval_timers,
+                posix_timers,
+            });
+        }
+    }
+}
+
 /// Everything about the process that is not in its memory.
 pub fn capture(stopped: &Stopped) -> Result<ProcessState, CaptureError> {
-    let count = syscalls::posix_timers();
-    if count > 0 {
-        return Err(CaptureError::PosixTimers { count });
+    if let Some(call) = unsaved::noted() {
+        return Err(CaptureError::Unsaved { call });
     }
+    if let Some((id, timer)) = timers::all().into_iter().find(|(_, timer)| timer.clock < 0) {
+        return Err(CaptureError::CpuTimer {
+            id,
+            clock: timer.clock,
+        });
+    }
+    let signals = signals(stopped)?;
     let mut threads: Vec<ThreadState> = stopped
         .threads()
-        .map(|t| {
+        .zip(signals.threads)
+        .map(|(t, pending)| {
             let task = t.real_tid.load(Ordering::Relaxed);
             let name = std::fs::read_to_string(format!("/proc/self/task/{task}/comm"));
             ThreadState {
@@ -73,6 +121,8 @@ pub fn capture(stopped: &Stopped) -> Result<ProcessState, CaptureError> {
                 in_wrapper: t.in_wrapper(),
                 by_request: t.by_request.load(Ordering::Relaxed),
                 name: name.unwrap_or_default().trim_end().to_owned(),
+                pending,
+                settings: settings::of_thread(stopped, t),
             }
         })
         .collect();
@@ -92,8 +142,12 @@ pub fn capture(stopped: &Stopped) -> Result<ProcessState, CaptureError> {
         threads,
         brk_end: syscalls::brk_end(),
         interpreter: facts::interpreter(),
-        actions: signals::all(),
-        timers: timers(),
+        actions: crate::signals::all(),
+        timers: signals.interval_timers,
+        posix_timers: signals.posix_timers,
+        clocks: clock::all(),
+        pending: signals.process,
+        settings: settings::of_process(),
         cwd,
         umask: umask()?,
         files: files::capture()?,

@@ -2,15 +2,22 @@
 
 mod capture;
 mod files;
+mod pending;
 mod restore;
+mod settings;
 
+use crate::context::SigInfo;
 use crate::signals::Action;
+use crate::syscalls::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 pub use capture::capture;
 pub use files::{apart, note_standard_files, open_files, ChangedFiles, Files, OpenedFiles};
 pub use restore::{restore, Restored};
+pub use settings::note_start;
+
+use settings::{ProcessSettings, ThreadSettings};
 
 /// Everything about the process that is not in its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +44,14 @@ pub struct ProcessState {
     pub actions: Vec<(i32, Action)>,
     /// The three interval timers: interval and value, in seconds and microseconds.
     pub timers: [[i64; 4]; 3],
+    /// POSIX timers, by their ids.
+    pub posix_timers: Vec<(u32, Timer)>,
+    /// What the clocks showed that count from the machine's start, in nanoseconds.
+    pub clocks: [i64; 3],
+    /// Signals sent to the process and not yet delivered.
+    pub pending: Vec<SigInfo>,
+    /// What it has changed for itself.
+    pub settings: ProcessSettings,
     /// Working directory.
     pub cwd: PathBuf,
     /// File mode creation mask.
@@ -70,4 +85,8 @@ pub struct ThreadState {
     pub by_request: bool,
     /// Its name.
     pub name: String,
+    /// Signals sent to it and not yet delivered.
+    pub pending: Vec<SigInfo>,
+    /// What it has changed for itself.
+    pub settings: ThreadSettings,
 }

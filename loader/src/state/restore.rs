@@ -6,14 +6,16 @@
 //! Rust for good.
 #![allow(unsafe_code)]
 
-use super::{OpenedFiles, ProcessState, ThreadState};
+use super::{pending, settings, OpenedFiles, ProcessState, ThreadState};
 use crate::arena::{STACK_BOTTOM, STACK_TOP};
 use crate::context::Context;
+use crate::context::SigInfo;
 use crate::error::{LoadError, RestoreError};
 use crate::program::{leave_rust, start_loader, take_name};
 use crate::stop::{self, Stopped};
+use crate::syscalls::{pi_futex, timers};
 use crate::thread::{self, Birth};
-use crate::{arena, cpu, dispatch, facts, gate, map, maps, raw, signals, syscalls, vdso};
+use crate::{arena, clock, cpu, dispatch, facts, gate, map, maps, raw, signals, syscalls, vdso};
 use contract::{CLOCKS_ADDRESS, GATE_ADDRESS, VDSO_ADDRESS, VDSO_SLOTS_ADDRESS};
 use std::ffi::CString;
 use std::io;
@@ -68,6 +70,7 @@ const INSTRUCTION_SETS: &[&str] = &[
 pub struct Restored {
     main: ThreadState,
     timers: [[i64; 4]; 3],
+    pending: Vec<SigInfo>,
     requested: Vec<usize>,
     stopped: Stopped,
 }
@@ -142,7 +145,7 @@ fn let_stack_grow() -> Result<(), RestoreError> {
     Ok(())
 }
 
-fn make_thread(saved: &ThreadState) -> Result<(), RestoreError> {
+fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreError> {
     let birth = Birth {
         frame: saved.frame as *mut Context,
         upper_fs: saved.fs,
@@ -150,6 +153,7 @@ fn make_thread(saved: &ThreadState) -> Result<(), RestoreError> {
         set_parent: 0,
         set_child: 0,
         clear: saved.clear_tid,
+        bound: saved.settings.bound(),
         parked: true,
     };
     thread::create(&birth)
@@ -160,6 +164,10 @@ fn make_thread(saved: &ThreadState) -> Result<(), RestoreError> {
         let task = made.real_tid.load(Ordering::Relaxed);
         // A name is a convenience: without it the thread runs as well.
         let _ = std::fs::write(format!("/proc/self/task/{task}/comm"), &saved.name);
+        stopped.run_on(made, || {
+            settings::restore_own(&saved.settings);
+            pending::send_to_self(&saved.pending);
+        });
     }
     Ok(())
 }
@@ -171,11 +179,13 @@ fn make_thread(saved: &ThreadState) -> Result<(), RestoreError> {
 pub fn restore(state: ProcessState, files: OpenedFiles) -> Result<Restored, RestoreError> {
     check_cpu(&state)?;
     check_memory(&state)?;
+    super::note_start();
     start_loader()?;
-    raw::set_mask(signals::ALL_HELD);
+    raw::block(signals::ALL_HELD);
     arena::take_mapped()?;
     let_stack_grow()?;
     gate::fill();
+    clock::go_on_from(state.clocks);
     vdso::fill_slots()?;
     syscalls::set_brk_end(state.brk_end);
     syscalls::restore_membarriers(state.membarriers);
@@ -200,10 +210,21 @@ pub fn restore(state: ProcessState, files: OpenedFiles) -> Result<Restored, Rest
             address: 0,
         });
     };
+    settings::restore(&state.settings)?;
     for thread in state.threads.iter().filter(|t| !t.main) {
-        make_thread(thread)?;
+        make_thread(&stopped, thread)?;
+    }
+    pi_futex::serve_from_now_on();
+    for (id, timer) in &state.posix_timers {
+        let real_tid = |tid| match tid == main.tid {
+            true => raw::gettid(),
+            false => thread::real_tid(tid),
+        };
+        timers::restore(*id, timer, real_tid).map_err(system("making a POSIX timer"))?;
     }
     take_name();
+    // A name is a convenience: without it the thread runs as well.
+    let _ = std::fs::write("/proc/self/comm", &main.name);
     let requested = state
         .threads
         .iter()
@@ -213,6 +234,7 @@ pub fn restore(state: ProcessState, files: OpenedFiles) -> Result<Restored, Rest
     Ok(Restored {
         main,
         timers: state.timers,
+        pending: state.pending,
         requested,
         stopped,
     })
@@ -242,8 +264,10 @@ impl Restored {
             .store(self.main.clear_tid, Ordering::Relaxed);
         thread.robust.store(self.main.robust, Ordering::Relaxed);
         thread.set_in_wrapper(self.main.in_wrapper);
+        thread
+            .bound
+            .store(self.main.settings.bound(), Ordering::Relaxed);
         let frame = self.main.frame as *mut Context;
-        let timers = self.timers;
         // SAFETY: see the module's head.
         unsafe {
             for &frame in &self.requested {
@@ -251,7 +275,12 @@ impl Restored {
             }
             cpu::set_fs(thread.upper_fs());
             before();
-            start_timers(&timers);
+            settings::restore_own(&self.main.settings);
+            raw::block((*frame).mask & !signals::NEVER_BLOCKED);
+            pending::send_to_self(&self.main.pending);
+            pending::send_to_process(&self.pending);
+            start_timers(&self.timers);
+            timers::start();
             self.stopped.resume();
             dispatch::resume(frame)
         }

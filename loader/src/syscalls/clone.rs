@@ -12,7 +12,7 @@
 use super::{fail, Call, Handler, Outcome};
 use crate::context::{self, AltStack, Context};
 use crate::thread::{self, Birth, Thread, IN_DISPATCH};
-use crate::{arena, cpu, dispatch, fds, raw, signals, stop};
+use crate::{arena, cpu, dispatch, fds, raw, signals, stop, user};
 use contract::ARENA_END;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
@@ -165,6 +165,7 @@ fn make_thread(call: &mut Call, args: [usize; 6]) -> Outcome {
         set_parent: asked(PARENT_SETTID, parent_tid),
         set_child: asked(CHILD_SETTID, child_tid),
         clear: asked(CHILD_CLEARTID, child_tid),
+        bound: thread.bound.load(Ordering::Relaxed),
         parked: false,
     };
     match thread.on_lower(|| thread::create(&birth)) {
@@ -213,7 +214,8 @@ fn make_process(call: &mut Call, args: [usize; 6]) -> Outcome {
     if result == 0 {
         let own = thread.tid();
         if flags & CHILD_SETTID != 0 {
-            call.write(child_tid, own);
+            // As in the kernel: whether that can be written changes nothing.
+            let _ = user::write(child_tid, own);
         }
         thread.clear_tid.store(
             if flags & CHILD_CLEARTID != 0 {
@@ -227,7 +229,7 @@ fn make_process(call: &mut Call, args: [usize; 6]) -> Outcome {
             call.frame().regs.rsp = stack;
         }
     } else if result > 0 && library && flags & PARENT_SETTID != 0 {
-        call.write(parent_tid, result as u32);
+        let _ = user::write(parent_tid, result as u32);
     }
     Outcome::Value(result)
 }
@@ -249,7 +251,7 @@ fn make_vfork(call: &mut Call, args: [usize; 6]) -> Outcome {
         if !(*scratch).saved.keep(&*context) {
             return fail(libc::EAGAIN);
         }
-        raw::set_mask(signals::ALL_HELD);
+        raw::block(signals::ALL_HELD);
         thread.vforked.store(true, Ordering::Relaxed);
         thread.frame.store(context as usize, Ordering::Relaxed);
         let child = if stack == 0 {

@@ -8,7 +8,7 @@
 use super::paths::is_own_exe;
 use super::{Call, Handler, Outcome};
 use crate::raw::{err, is_err};
-use crate::{facts, fds, hooks, raw};
+use crate::{facts, fds, hooks, raw, user};
 use core::ffi::CStr;
 use std::ffi::CString;
 
@@ -22,7 +22,7 @@ pub const OWNED: &CStr = c"STASIS_OWNED_FDS=";
 
 fn execve(call: &mut Call) -> Outcome {
     let mut args = call.args();
-    let Some(mut path) = call.path(args[0]) else {
+    let Some(mut path) = user::path(args[0]) else {
         return call.pass();
     };
     if is_own_exe(path) {
@@ -37,9 +37,7 @@ fn execve(call: &mut Call) -> Outcome {
 
 fn execveat(call: &mut Call) -> Outcome {
     let [directory, path, argv, envp, flags, _] = call.args();
-    let absolute = call
-        .path(path)
-        .is_some_and(|p| p.to_bytes().starts_with(b"/"));
+    let absolute = user::path(path).is_some_and(|p| p.to_bytes().starts_with(b"/"));
     if flags == 0 && (absolute || directory as i32 == libc::AT_FDCWD) {
         let mut frame = *call.frame();
         frame.regs.rdi = path;
@@ -78,13 +76,15 @@ fn check(call: &Call, path: &CStr) -> isize {
     }
 }
 
-fn count(call: &Call, vector: usize) -> usize {
+fn count(vector: usize) -> Result<usize, user::Fault> {
     if vector == 0 {
-        return 0;
+        return Ok(0);
     }
-    (0..)
-        .take_while(|i| call.read::<usize>(vector + i * 8) != 0)
-        .count()
+    let mut n = 0;
+    while user::read::<usize>(vector + n * 8)? != 0 {
+        n += 1;
+    }
+    Ok(n)
 }
 
 /// A bump allocator over a fresh mapping.
@@ -127,7 +127,9 @@ fn exec_wrapped(call: &Call, prefix: &[CString], path: &CStr, args: [usize; 6]) 
     if verdict != 0 {
         return verdict;
     }
-    let (argc, envc) = (count(call, args[1]), count(call, args[2]));
+    let (Ok(argc), Ok(envc)) = (count(args[1]), count(args[2])) else {
+        return err(libc::EFAULT);
+    };
     let words = prefix.len() + argc + envc + 8;
     let bytes = (words * 8 + TEXT + 4095) & !4095;
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -143,7 +145,8 @@ fn exec_wrapped(call: &Call, prefix: &[CString], path: &CStr, args: [usize; 6]) 
     };
     let mut next = room;
     let mut push = |word: usize| {
-        call.write(next, word);
+        // SAFETY: the room is ours.
+        unsafe { (next as *mut usize).write(word) };
         next += 8;
     };
     for part in prefix {
@@ -158,9 +161,7 @@ fn exec_wrapped(call: &Call, prefix: &[CString], path: &CStr, args: [usize; 6]) 
     for i in 0..envc {
         push(call.read(args[2] + i * 8));
     }
-    let argv0 = call
-        .path(if argc > 0 { call.read(args[1]) } else { 0 })
-        .unwrap_or(path);
+    let argv0 = user::path(if argc > 0 { call.read(args[1]) } else { 0 }).unwrap_or(path);
     push(text.put(ARGV0.to_bytes()));
     text.put(argv0.to_bytes_with_nul());
     push(text.put(OWNED.to_bytes()));

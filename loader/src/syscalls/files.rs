@@ -77,7 +77,8 @@ fn pass_bpf(call: &mut Call) -> Outcome {
 fn note_pair(call: &Call, address: usize) {
     if !call.vforked() {
         let pair = call.read::<[i32; 2]>(address);
-        call.write(address, pair.map(|fd| take(fd, 0)));
+        // The kernel has written there just now.
+        let _ = call.answer(address, pair.map(|fd| take(fd, 0)));
     }
 }
 

@@ -8,8 +8,8 @@
 //! - No libc, no allocation, no TLS, no panics; small local arrays only.
 //!
 //! # Safety
-//! The application's pointers are used as the kernel would use them. One that is wrong faults in
-//! here instead of yielding EFAULT; that is the one difference.
+//! The application's pointers are used as the kernel would use them: through `user.rs`, or directly
+//! where the kernel has used them in this very call.
 #![allow(unsafe_code)]
 
 mod clone;
@@ -17,17 +17,20 @@ mod exec;
 mod files;
 mod memory;
 mod paths;
+pub mod pi_futex;
 mod process;
 mod signals;
+pub mod timers;
+pub mod unsaved;
+mod waits;
 
 use crate::context::Context;
 use crate::dispatch::app_syscall;
-use crate::raw;
 use crate::thread::Thread;
-use core::ffi::CStr;
+use crate::{raw, user};
 
 pub use memory::{brk_end, set_brk_end};
-pub use process::{membarriers, posix_timers, restore_membarriers};
+pub use process::{membarriers, restore_membarriers};
 
 /// What the program gets to see.
 pub enum Outcome {
@@ -113,24 +116,19 @@ impl Call {
         !self.vforked() && !crate::thread::is_forked_child()
     }
 
-    /// Reads a value from the application's memory.
+    /// Reads a value from memory that the kernel has filled in or read in this call.
     pub fn read<T: Copy>(&self, address: usize) -> T {
         // SAFETY: see the module's head.
         unsafe { (address as *const T).read_unaligned() }
     }
 
-    /// Writes a value to the application's memory, unless the address is 0.
-    pub fn write<T>(&self, address: usize, value: T) {
-        if address != 0 {
-            // SAFETY: see the module's head.
-            unsafe { (address as *mut T).write_unaligned(value) };
+    /// Writes a value to the application's memory, unless the address is 0: what it then sees, or
+    /// EFAULT.
+    pub fn answer<T: Copy>(&self, address: usize, value: T) -> Outcome {
+        if address == 0 || user::write(address, value).is_ok() {
+            return Outcome::Value(0);
         }
-    }
-
-    /// A path; None for a pointer that cannot be one (the kernel will say EFAULT).
-    pub fn path(&self, address: usize) -> Option<&'static CStr> {
-        // SAFETY: see the module's head.
-        (address >= 4096).then(|| unsafe { CStr::from_ptr(address as *const _) })
+        fail(libc::EFAULT)
     }
 }
 
@@ -146,12 +144,15 @@ fn pass(call: &mut Call) -> Outcome {
 }
 
 const fn build() -> [Handler; NUMBERS] {
-    let topics: [&[(i64, Handler)]; 7] = [
+    let topics: [&[(i64, Handler)]; 10] = [
         memory::HANDLERS,
         files::HANDLERS,
         paths::HANDLERS,
         process::HANDLERS,
         signals::HANDLERS,
+        timers::HANDLERS,
+        unsaved::HANDLERS,
+        waits::HANDLERS,
         clone::HANDLERS,
         exec::HANDLERS,
     ];

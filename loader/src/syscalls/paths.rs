@@ -1,8 +1,8 @@
 //! Paths that mean something else to the application: its MPI library, and `/proc/self/exe`.
 
 use super::files::returned;
-use super::{Call, Handler, Outcome};
-use crate::{facts, hooks, thread};
+use super::{fail, Call, Handler, Outcome};
+use crate::{facts, hooks, thread, user};
 use core::ffi::CStr;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
@@ -30,7 +30,7 @@ pub fn is_own_exe(path: &CStr) -> bool {
 }
 
 fn replacement(call: &mut Call, address: usize) -> Option<&'static CStr> {
-    let path = call.path(address)?;
+    let path = user::path(address)?;
     if facts::in_interpreter(call.frame().regs.rip) {
         if let Some(other) = hooks::redirect(path) {
             return Some(other);
@@ -59,14 +59,14 @@ fn openat(call: &mut Call) -> Outcome {
 fn read_link(call: &mut Call, position: usize) -> Outcome {
     let args = call.args();
     let (buffer, size) = (args[position + 1], args[position + 2]);
-    match call.path(args[position]) {
+    match user::path(args[position]) {
         Some(path) if is_own_exe(path) && size as isize > 0 => {
             let target = facts::program().to_bytes();
             let len = target.len().min(size);
-            for (i, &byte) in target[..len].iter().enumerate() {
-                call.write(buffer + i, byte);
+            match user::write_bytes(buffer, &target[..len]) {
+                Ok(()) => Outcome::Value(len as isize),
+                Err(_) => fail(libc::EFAULT),
             }
-            Outcome::Value(len as isize)
         }
         _ => call.pass(),
     }

@@ -1,9 +1,9 @@
 //! Process and thread ids, ends, and settings that are the loader's.
 
-use super::{fail, Call, Handler, Outcome};
+use super::{fail, unsaved, Call, Handler, Outcome};
 use crate::signals::STOP_SIGNAL;
-use crate::{cpu, hooks, raw, stop, thread};
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use crate::{cpu, hooks, raw, stop, thread, user};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_getpid, getpid),
@@ -22,9 +22,7 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_exit, exit),
     (libc::SYS_exit_group, exit_group),
     (libc::SYS_membarrier, membarrier),
-    (libc::SYS_timer_create, timer_create),
-    (libc::SYS_timer_delete, timer_delete),
-    (libc::SYS_sched_setaffinity, id_first),
+    (libc::SYS_sched_setaffinity, sched_setaffinity),
     (libc::SYS_sched_getaffinity, id_first),
     (libc::SYS_sched_setscheduler, id_first),
     (libc::SYS_sched_getscheduler, id_first),
@@ -84,6 +82,20 @@ fn id_first(call: &mut Call) -> Outcome {
     call.pass_with(nr, args)
 }
 
+fn sched_setaffinity(call: &mut Call) -> Outcome {
+    let id = match call.int(0) {
+        0 => call.thread.tid(),
+        id => id as u32,
+    };
+    let outcome = id_first(call);
+    if matches!(outcome, Outcome::Value(0)) && !call.vforked() {
+        if let Some(thread) = thread::find(id) {
+            thread.bound.store(true, Ordering::Relaxed);
+        }
+    }
+    outcome
+}
+
 fn id_second(call: &mut Call) -> Outcome {
     let (nr, args) = (call.nr(), with_id(call, 1));
     call.pass_with(nr, args)
@@ -140,9 +152,11 @@ fn get_robust_list(call: &mut Call) -> Outcome {
     };
     match thread::all().find(|t| t.tid() == id && t.state.load(Ordering::Relaxed) != thread::FREE) {
         Some(found) => {
-            call.write(head, found.robust.load(Ordering::Relaxed));
-            call.write(size, ROBUST_HEAD_SIZE);
-            Outcome::Value(0)
+            let robust = found.robust.load(Ordering::Relaxed);
+            match user::write(size, ROBUST_HEAD_SIZE).and_then(|()| user::write(head, robust)) {
+                Ok(()) => Outcome::Value(0),
+                Err(_) => fail(libc::EFAULT),
+            }
         }
         None => fail(libc::ESRCH),
     }
@@ -167,14 +181,11 @@ fn arch_prctl(call: &mut Call) -> Outcome {
             Outcome::Value(0)
         }
         GET_FS => {
-            call.write(value, cpu::fs());
-            Outcome::Value(0)
+            let fs = cpu::fs();
+            user::write(value, fs).map_or(fail(libc::EFAULT), |()| Outcome::Value(0))
         }
         SET_GS => fail(libc::EPERM),
-        GET_GS => {
-            call.write(value, 0usize);
-            Outcome::Value(0)
-        }
+        GET_GS => user::write(value, 0usize).map_or(fail(libc::EFAULT), |()| Outcome::Value(0)),
         _ => call.pass(),
     }
 }
@@ -190,7 +201,11 @@ fn prctl(call: &mut Call) -> Outcome {
     match call.int(0) {
         PR_SET_SYSCALL_USER_DISPATCH => fail(libc::EINVAL),
         libc::PR_SET_MM => fail(libc::EPERM),
-        _ => call.pass(),
+        option => {
+            let outcome = call.pass();
+            unsaved::note_prctl(call, option, &outcome);
+            outcome
+        }
     }
 }
 
@@ -234,38 +249,4 @@ fn membarrier(call: &mut Call) -> Outcome {
         MEMBARRIERS.fetch_or(command & REGISTRATIONS, Ordering::Relaxed);
     }
     outcome
-}
-
-static TIMERS: AtomicI32 = AtomicI32::new(0);
-
-/// POSIX timers that exist.
-pub fn posix_timers() -> i32 {
-    TIMERS.load(Ordering::Relaxed)
-}
-
-fn timer_create(call: &mut Call) -> Outcome {
-    const THREAD_ID: usize = 4; // in units of 32 bits: value, value, signo, notify, thread id
-    let mut args = call.args();
-    let mut event: [i32; 16];
-    if args[1] != 0 {
-        event = call.read(args[1]);
-        if event[3] & libc::SIGEV_THREAD_ID != 0 {
-            event[THREAD_ID] = thread::real_id(event[THREAD_ID] as u32) as i32;
-        }
-        args[1] = event.as_ptr() as usize;
-    }
-    let result = call.kernel(libc::SYS_timer_create, args);
-    if result == 0 {
-        TIMERS.fetch_add(1, Ordering::Relaxed);
-    }
-    Outcome::Value(result)
-}
-
-fn timer_delete(call: &mut Call) -> Outcome {
-    let args = call.args();
-    let result = call.kernel(libc::SYS_timer_delete, args);
-    if result == 0 {
-        TIMERS.fetch_sub(1, Ordering::Relaxed);
-    }
-    Outcome::Value(result)
 }

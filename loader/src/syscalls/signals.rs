@@ -5,7 +5,7 @@ use super::{fail, Call, Handler, Outcome};
 use crate::context::Context;
 use crate::raw::is_err;
 use crate::signals::{self, Action, NEVER_BLOCKED, SIGNALS};
-use crate::{stop, thread::Thread};
+use crate::{stop, thread::Thread, user};
 use core::sync::atomic::Ordering;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
@@ -14,13 +14,8 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_rt_sigreturn, rt_sigreturn),
     (libc::SYS_sigaltstack, sigaltstack),
     (libc::SYS_rt_sigsuspend, rt_sigsuspend),
-    (libc::SYS_rt_sigtimedwait, rt_sigtimedwait),
     (libc::SYS_signalfd, signalfd),
     (libc::SYS_signalfd4, signalfd),
-    (libc::SYS_ppoll, ppoll),
-    (libc::SYS_pselect6, pselect6),
-    (libc::SYS_epoll_pwait, epoll_pwait),
-    (libc::SYS_epoll_pwait2, epoll_pwait),
 ];
 
 const SET_SIZE: usize = 8;
@@ -36,7 +31,9 @@ fn rt_sigaction(call: &mut Call) -> Outcome {
         if signal == libc::SIGKILL || signal == libc::SIGSTOP {
             return fail(libc::EINVAL);
         }
-        let action: Action = call.read(new);
+        let Ok(action) = user::read::<Action>(new) else {
+            return fail(libc::EFAULT);
+        };
         let result = if call.vforked() {
             signals::set_in_vfork_child(signal, &action)
         } else {
@@ -46,8 +43,7 @@ fn rt_sigaction(call: &mut Call) -> Outcome {
             return Outcome::Value(result);
         }
     }
-    call.write(old, former);
-    Outcome::Value(0)
+    call.answer(old, former)
 }
 
 fn rt_sigprocmask(call: &mut Call) -> Outcome {
@@ -58,7 +54,9 @@ fn rt_sigprocmask(call: &mut Call) -> Outcome {
     }
     let former = call.frame().mask;
     if set != 0 {
-        let set: u64 = call.read(set);
+        let Ok(set) = user::read::<u64>(set) else {
+            return fail(libc::EFAULT);
+        };
         let mask = match how as i32 {
             libc::SIG_BLOCK => former | set,
             libc::SIG_UNBLOCK => former & !set,
@@ -67,8 +65,7 @@ fn rt_sigprocmask(call: &mut Call) -> Outcome {
         };
         call.frame().mask = mask & !(NEVER_BLOCKED | UNBLOCKABLE);
     }
-    call.write(old, former);
-    Outcome::Value(0)
+    call.answer(old, former)
 }
 
 /// The application's handler is done: its own frame lies at the stack pointer.
@@ -98,15 +95,22 @@ fn sigaltstack(call: &mut Call) -> Outcome {
     Outcome::Value(result)
 }
 
+/// The mask at an address, without our signals; None where there is none.
+pub fn mask_argument(address: usize) -> Result<Option<u64>, user::Fault> {
+    if address == 0 {
+        return Ok(None);
+    }
+    Ok(Some(user::read::<u64>(address)? & !NEVER_BLOCKED))
+}
+
 /// Makes the call with argument `position`, the address of a mask, replaced by a copy without our
 /// signals.
 fn with_mask(call: &mut Call, position: usize) -> Outcome {
     let (nr, mut args) = (call.nr(), call.args());
-    let mut mask = 0u64;
-    if args[position] != 0 {
-        mask = call.read::<u64>(args[position]) & !NEVER_BLOCKED;
-        args[position] = &raw mut mask as usize;
-    }
+    let Ok(mask) = mask_argument(args[position]) else {
+        return fail(libc::EFAULT);
+    };
+    args[position] = mask.as_ref().map_or(0, |mask| mask as *const u64 as usize);
     let outcome = call.pass_with(nr, args);
     core::hint::black_box(mask);
     outcome
@@ -116,35 +120,7 @@ fn rt_sigsuspend(call: &mut Call) -> Outcome {
     with_mask(call, 0)
 }
 
-fn rt_sigtimedwait(call: &mut Call) -> Outcome {
-    with_mask(call, 0)
-}
-
 fn signalfd(call: &mut Call) -> Outcome {
     let outcome = with_mask(call, 1);
     super::files::returned(call, outcome)
-}
-
-fn ppoll(call: &mut Call) -> Outcome {
-    with_mask(call, 3)
-}
-
-fn epoll_pwait(call: &mut Call) -> Outcome {
-    with_mask(call, 4)
-}
-
-fn pselect6(call: &mut Call) -> Outcome {
-    let (nr, mut args) = (call.nr(), call.args());
-    let (mut mask, mut pair) = (0u64, [0usize; 2]);
-    if args[5] != 0 {
-        pair = call.read(args[5]);
-        if pair[0] != 0 {
-            mask = call.read::<u64>(pair[0]) & !NEVER_BLOCKED;
-            pair[0] = &raw mut mask as usize;
-        }
-        args[5] = &raw mut pair as usize;
-    }
-    let outcome = call.pass_with(nr, args);
-    core::hint::black_box((mask, pair));
-    outcome
 }

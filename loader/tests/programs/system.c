@@ -266,6 +266,38 @@ static void files(char *self) {
     CHECK(time(NULL) > 1600000000 && getenv("LD_PRELOAD") == NULL);
 }
 
+// What is wrong with an address is the kernel's to say, also where the loader reads it.
+#define FAULTS(...) CHECK(syscall(__VA_ARGS__) == -1 && errno == EFAULT)
+static void wrong_addresses(void) {
+    char *none = (char *)8, *code = (char *)clean, word[8] = {0};
+    struct timespec short_time = {0, 1000};
+    FAULTS(SYS_rt_sigaction, SIGUSR1, none, NULL, 8);
+    FAULTS(SYS_rt_sigaction, SIGUSR1, NULL, code, 8);
+    FAULTS(SYS_rt_sigprocmask, SIG_BLOCK, none, NULL, 8);
+    FAULTS(SYS_rt_sigprocmask, SIG_BLOCK, NULL, code, 8);
+    FAULTS(SYS_rt_sigsuspend, none, 8);
+    FAULTS(SYS_rt_sigtimedwait, none, NULL, &short_time, 8);
+    FAULTS(SYS_nanosleep, none, NULL);
+    FAULTS(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, none, NULL);
+    FAULTS(SYS_clock_gettime, CLOCK_MONOTONIC, code);
+    FAULTS(SYS_ppoll, NULL, 0, none, NULL, 8);
+    FAULTS(SYS_ppoll, NULL, 0, &short_time, none, 8);
+    FAULTS(SYS_select, 0, NULL, NULL, NULL, none);
+    FAULTS(SYS_pselect6, 0, NULL, NULL, NULL, &short_time, none);
+    FAULTS(SYS_futex, word, 0, 0, none, NULL, 0);
+    FAULTS(SYS_timer_create, CLOCK_MONOTONIC, none, word);
+    FAULTS(SYS_timer_create, CLOCK_MONOTONIC, NULL, code);
+    FAULTS(SYS_open, none, O_RDONLY);
+    FAULTS(SYS_readlink, "/proc/self/exe", code, 100);
+    FAULTS(SYS_execve, "/bin/true", none, environ);
+    FAULTS(SYS_execve, none, environ, environ);
+    FAULTS(SYS_get_robust_list, 0, code, word);
+    FAULTS(SYS_arch_prctl, 0x1003, code);
+    CHECK(syscall(SYS_futex, word + 1, 6, 0, NULL, NULL, 0) == -1 && errno == EINVAL);
+    CHECK(syscall(SYS_nanosleep, &(struct timespec){0, 1000000000}, NULL) == -1 && errno == EINVAL);
+    CHECK(syscall(SYS_timer_settime, 5, 0, NULL, NULL) == -1 && errno == EINVAL);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) { printf("%s again, %s\n", argv[0], argv[1]); return 0; }
     signals();
@@ -273,6 +305,7 @@ int main(int argc, char **argv) {
     threads();
     memory();
     files(argv[0]);
+    wrong_addresses();
     puts("system ok");
     fflush(stdout);
     execl(argv[0], "other-name", "executed", (char *)0);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, SetId};
 use contract::{
-    gate, ActivityKind, Clock, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS, DRAIN_CLOCK,
+    gate, ActivityKind, Clock, MpiState, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS, DRAIN_CLOCK,
 };
 use coordinator::agent::{Process, SaveOrder};
 use coordinator::protocol::{Activity, Counts, On, Outcome, Summary, Times};
@@ -27,8 +27,6 @@ use loader::Stopped;
 use super::{Setup, AGENT, SERVER};
 use crate::save::{save, HeaderInfo};
 
-/// `gate.mpi_state` between MPI_Init and MPI_Finalize.
-const INITIALISED: u32 = 1;
 /// Version of the PROCESS section, which is the loader's `ProcessState` in postcard.
 const PROCESS_VERSION: u32 = 1;
 /// How long an orderly end may take before the process just ends.
@@ -118,7 +116,7 @@ impl ThisProcess {
     /// Has the upper half leave nothing in the lower half; why not, if so.
     fn drain(&self, stopped: &Stopped) -> Result<()> {
         let gate = gate();
-        if gate.mpi_state.load(Ordering::Acquire) != INITIALISED {
+        if !gate.mpi_is(MpiState::Initialised) {
             return Ok(());
         }
         let refusal = gate.upper.refusal.load(Ordering::Acquire);
@@ -259,7 +257,7 @@ impl Process for ThisProcess {
         // SAFETY: descriptors of this process.
         unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) };
         // A library that cannot finalise with receives posted must not keep the job alive.
-        if watch.is_ok() && gate().mpi_state.load(Ordering::Acquire) == INITIALISED {
+        if watch.is_ok() && gate().mpi_is(MpiState::Initialised) {
             (self.setup.finalize)();
         }
         if let Some(agent) = AGENT.get() {

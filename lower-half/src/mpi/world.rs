@@ -85,7 +85,10 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
     // SAFETY: locals and the library's constants; the error handler is set as soon as can be.
     unsafe {
         let required = values::thread_level_native(required);
-        let code = mpi_sys::MPI_Init_thread(null_mut(), null_mut(), required, &mut provided);
+        // The application's signals are for its own threads, not for those that the library makes.
+        let code = loader::holding_signals(|| {
+            mpi_sys::MPI_Init_thread(null_mut(), null_mut(), required, &mut provided)
+        });
         check(code, "MPI_Init_thread")?;
         let world = mpi_sys::RSMPI_COMM_WORLD;
         error::return_errors_of_comm(world);

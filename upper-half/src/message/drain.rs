@@ -28,14 +28,11 @@ use super::sweep::{self, phase};
 use super::{counts, matched, words};
 use crate::lower::{self, service};
 use crate::sync::Lock;
-use crate::{clock, window, wtime};
+use crate::{clock, window};
 use contract::abi::{Status, ERR_OTHER, SUCCESS};
-use contract::{gate, Clock, Phase, DRAIN_CLOCK};
+use contract::{gate, Clock, MpiState, Phase, DRAIN_CLOCK};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-
-/// `gate.mpi_state` between MPI_Init and MPI_Finalize.
-const INITIALISED: u32 = 1;
 
 /// An exchange and a barrier.
 const OPERATIONS_OF_A_DRAIN: u64 = 2;
@@ -79,13 +76,12 @@ struct Operation {
 /// Leaves nothing of this rank in the lower half but receives that match nothing. Returns 0, or an
 /// error class: the checkpoint is to be given up then.
 pub fn drain() -> i32 {
-    if gate().mpi_state.load(Ordering::Acquire) != INITIALISED {
+    if !gate().mpi_is(MpiState::Initialised) {
         return SUCCESS;
     }
     if has_failed() {
         return ERR_OTHER;
     }
-    wtime::note_cut();
     // SAFETY: the lower half calls this as the module's head says.
     match unsafe { run() } {
         Ok(()) => SUCCESS,

@@ -14,7 +14,7 @@ use crate::lower::{self, service};
 use crate::object::{self, Body, Comm, Datatype, Message, Request};
 use crate::{sync, system};
 use contract::abi::*;
-use contract::{gate, Phase, ThreadBlock, INTERRUPTED};
+use contract::{gate, MpiState, Phase, ThreadBlock, INTERRUPTED};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::{HashMap, VecDeque};
@@ -768,7 +768,7 @@ fn thread_block() {
         stop_wanted: 0,
         fsgsbase: 1,
         tid: 1,
-        loader: 0,
+        vdso_sp: 0,
         side: [0; contract::SIDE_STACK_DEPTH],
     }));
     block.this = core::ptr::from_ref(block) as usize;
@@ -809,7 +809,7 @@ pub(super) fn start() -> MutexGuard<'static, ()> {
         Message::null().set_lower(NULL_WORD);
         super::init(2).expect("a clock");
     });
-    gate().mpi_state.store(1, Ordering::Relaxed);
+    gate().set_mpi(MpiState::Initialised);
     set_phase(Phase::Run);
     let (sent, received) = super::counts::totals();
     for count in sent.iter().chain(received) {

@@ -1,0 +1,347 @@
+//! Calls that wait, for a while or until a moment.
+//!
+//! A span of time is noted as the moment at which it ends, so that a call that a stop has
+//! interrupted goes on waiting for what is left (`interrupted.rs`). Moments on the application's
+//! clocks become such on the machine's (`clock.rs`). Signal masks are passed on without ours.
+
+use super::{fail, pi_futex, signals, Call, Handler, Outcome};
+use crate::clock::{self, Timespec, SECOND};
+use crate::{interrupted, raw, user};
+
+pub const HANDLERS: &[(i64, Handler)] = &[
+    (libc::SYS_nanosleep, nanosleep),
+    (libc::SYS_clock_nanosleep, clock_nanosleep),
+    (libc::SYS_poll, poll),
+    (libc::SYS_ppoll, ppoll),
+    (libc::SYS_select, select),
+    (libc::SYS_pselect6, pselect6),
+    (libc::SYS_epoll_wait, epoll_wait),
+    (libc::SYS_epoll_pwait, epoll_wait),
+    (libc::SYS_epoll_pwait2, epoll_pwait2),
+    (libc::SYS_rt_sigtimedwait, rt_sigtimedwait),
+    (libc::SYS_semtimedop, semtimedop),
+    (libc::SYS_futex, futex),
+    (libc::SYS_futex_waitv, futex_waitv),
+    (libc::SYS_clock_gettime, clock_gettime),
+    (libc::SYS_timerfd_settime, timerfd_settime),
+];
+
+const MASK_BYTES: usize = 8;
+const MILLISECOND: i64 = 1_000_000;
+
+/// How long the call still has to wait, where the application gave it this span.
+fn rest(call: &Call, span: Timespec) -> Timespec {
+    interrupted::remaining(call.thread, span.ns())
+}
+
+/// Makes the call with the span at argument `position` replaced by what is left of it. The kernel
+/// writes what remains in the end to where the span was, if `told`.
+fn with_span(call: &mut Call, mut args: [usize; 6], position: usize, told: bool) -> Outcome {
+    let (nr, address) = (call.nr(), args[position]);
+    if address == 0 {
+        return call.pass_with(nr, args);
+    }
+    let Ok(span) = user::read::<Timespec>(address) else {
+        return fail(libc::EFAULT);
+    };
+    if !span.is_span() {
+        return fail(libc::EINVAL);
+    }
+    let mut left = rest(call, span);
+    args[position] = &raw mut left as usize;
+    let outcome = call.pass_with(nr, args);
+    if told && matches!(outcome, Outcome::Value(_)) {
+        // As the kernel does it: whether that can be written changes nothing.
+        let _ = user::write(address, core::hint::black_box(left));
+    }
+    core::hint::black_box(left);
+    outcome
+}
+
+/// A sleep until the moment at which the span ends: nothing remains to be told by the kernel.
+fn sleep(call: &mut Call, span: usize) -> Outcome {
+    let Ok(span) = user::read::<Timespec>(span) else {
+        return fail(libc::EFAULT);
+    };
+    if !span.is_span() {
+        return fail(libc::EINVAL);
+    }
+    let left = rest(call, span);
+    let args = [
+        libc::CLOCK_MONOTONIC as usize,
+        0,
+        &raw const left as usize,
+        0,
+        0,
+        0,
+    ];
+    let outcome = call.pass_with(libc::SYS_clock_nanosleep as usize, args);
+    core::hint::black_box(left);
+    outcome
+}
+
+fn nanosleep(call: &mut Call) -> Outcome {
+    let span = call.args()[0];
+    sleep(call, span)
+}
+
+fn clock_nanosleep(call: &mut Call) -> Outcome {
+    let [clock, flags, time, ..] = call.args();
+    let clock = clock as i32;
+    if flags as i32 & libc::TIMER_ABSTIME != 0 {
+        return with_moment(call, clock, 2);
+    }
+    // How the wall clock is set does not matter to a span, so these three are one.
+    match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_TAI => sleep(call, time),
+        _ => call.pass(),
+    }
+}
+
+/// Makes the call with the moment at argument `position` as the machine's clock will show it.
+fn with_moment(call: &mut Call, clock: i32, position: usize) -> Outcome {
+    let (nr, mut args) = (call.nr(), call.args());
+    let mut moment = Timespec::default();
+    if args[position] != 0 && clock::ahead(clock) != 0 {
+        match user::read::<Timespec>(args[position]) {
+            Ok(read) if read.is_span() => moment = clock::on_machine(clock, read),
+            Ok(_) => return fail(libc::EINVAL),
+            Err(_) => return fail(libc::EFAULT),
+        }
+        args[position] = &raw const moment as usize;
+    }
+    let outcome = call.pass_with(nr, args);
+    core::hint::black_box(moment);
+    outcome
+}
+
+fn poll(call: &mut Call) -> Outcome {
+    let [list, count, milliseconds, ..] = call.args();
+    let milliseconds = i64::from(milliseconds as i32);
+    if milliseconds <= 0 {
+        return call.pass();
+    }
+    let left = rest(call, Timespec::new(milliseconds * MILLISECOND));
+    let args = [list, count, &raw const left as usize, 0, MASK_BYTES, 0];
+    let outcome = call.pass_with(libc::SYS_ppoll as usize, args);
+    core::hint::black_box(left);
+    outcome
+}
+
+fn ppoll(call: &mut Call) -> Outcome {
+    let mut args = call.args();
+    let Ok(mask) = signals::mask_argument(args[3]) else {
+        return fail(libc::EFAULT);
+    };
+    args[3] = mask.as_ref().map_or(0, |mask| mask as *const u64 as usize);
+    with_span(call, args, 2, true)
+}
+
+fn select(call: &mut Call) -> Outcome {
+    let (nr, mut args) = (call.nr(), call.args());
+    let address = args[4];
+    if address == 0 {
+        return call.pass();
+    }
+    // Seconds and microseconds; more than a second's worth of the latter is allowed.
+    let Ok([seconds, microseconds]) = user::read::<[i64; 2]>(address) else {
+        return fail(libc::EFAULT);
+    };
+    if seconds < 0 || microseconds < 0 {
+        return fail(libc::EINVAL);
+    }
+    let span = seconds
+        .saturating_mul(SECOND)
+        .saturating_add(microseconds.saturating_mul(1000));
+    let left = rest(call, Timespec::new(span));
+    let mut left = [left.seconds, left.nanoseconds / 1000];
+    args[4] = left.as_mut_ptr() as usize;
+    let outcome = call.pass_with(nr, args);
+    if matches!(outcome, Outcome::Value(_)) {
+        let _ = user::write(address, core::hint::black_box(left));
+    }
+    core::hint::black_box(left);
+    outcome
+}
+
+fn pselect6(call: &mut Call) -> Outcome {
+    let mut args = call.args();
+    let mut pair = [0usize; 2];
+    let mut mask = None;
+    if args[5] != 0 {
+        let read = user::read(args[5]).and_then(|read| {
+            pair = read;
+            mask = signals::mask_argument(pair[0])?;
+            Ok(())
+        });
+        if read.is_err() {
+            return fail(libc::EFAULT);
+        }
+        pair[0] = mask.as_ref().map_or(0, |mask| mask as *const u64 as usize);
+        args[5] = pair.as_ptr() as usize;
+    }
+    let outcome = with_span(call, args, 4, true);
+    core::hint::black_box((mask, pair));
+    outcome
+}
+
+fn epoll_wait(call: &mut Call) -> Outcome {
+    let (nr, mut args) = (call.nr(), call.args());
+    let mut mask = None;
+    if nr == libc::SYS_epoll_pwait as usize {
+        mask = match signals::mask_argument(args[4]) {
+            Ok(mask) => mask,
+            Err(_) => return fail(libc::EFAULT),
+        };
+        args[4] = mask.as_ref().map_or(0, |mask| mask as *const u64 as usize);
+    }
+    let milliseconds = i64::from(args[3] as i32);
+    if milliseconds > 0 {
+        let left = rest(call, Timespec::new(milliseconds * MILLISECOND)).ns();
+        args[3] = ((left + MILLISECOND - 1) / MILLISECOND) as usize;
+    }
+    let outcome = call.pass_with(nr, args);
+    core::hint::black_box(mask);
+    outcome
+}
+
+fn epoll_pwait2(call: &mut Call) -> Outcome {
+    let mut args = call.args();
+    let Ok(mask) = signals::mask_argument(args[4]) else {
+        return fail(libc::EFAULT);
+    };
+    args[4] = mask.as_ref().map_or(0, |mask| mask as *const u64 as usize);
+    with_span(call, args, 3, false)
+}
+
+fn rt_sigtimedwait(call: &mut Call) -> Outcome {
+    let mut args = call.args();
+    let facts = args[1];
+    let Ok(mask) = signals::mask_argument(args[0]) else {
+        return fail(libc::EFAULT);
+    };
+    args[0] = mask.as_ref().map_or(0, |mask| mask as *const u64 as usize);
+    let outcome = with_span(call, args, 2, false);
+    if matches!(outcome, Outcome::Value(signal) if signal > 0) && facts != 0 {
+        let shown = crate::signals::with_own_ids(call.read(facts));
+        let _ = user::write(facts, shown);
+    }
+    outcome
+}
+
+fn semtimedop(call: &mut Call) -> Outcome {
+    let args = call.args();
+    with_span(call, args, 3, false)
+}
+
+fn futex(call: &mut Call) -> Outcome {
+    const ANY: usize = u32::MAX as usize;
+    let [word, op, value, time, ..] = call.args();
+    let private = op & libc::FUTEX_PRIVATE_FLAG as usize;
+    let realtime = op as i32 & libc::FUTEX_CLOCK_REALTIME != 0;
+    let command = op as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    if let Some(outcome) = pi_futex::serve(call, command) {
+        return outcome;
+    }
+    match command {
+        libc::FUTEX_WAIT if time != 0 && !realtime => {
+            let Ok(span) = user::read::<Timespec>(time) else {
+                return fail(libc::EFAULT);
+            };
+            if !span.is_span() {
+                return fail(libc::EINVAL);
+            }
+            // The same, said with the moment at which it ends.
+            let left = rest(call, span).ns();
+            let now = clock::now(libc::CLOCK_MONOTONIC) - clock::ahead(libc::CLOCK_MONOTONIC);
+            let until = Timespec::new(now.saturating_add(left));
+            let op = libc::FUTEX_WAIT_BITSET as usize | private;
+            let until_at = &raw const until as usize;
+            let args = [word, op, value, until_at, 0, ANY];
+            let outcome = call.pass_with(libc::SYS_futex as usize, args);
+            core::hint::black_box(until);
+            outcome
+        }
+        libc::FUTEX_WAIT_BITSET | libc::FUTEX_WAIT_REQUEUE_PI | pi_futex::LOCK_PI2
+            if time != 0 && !realtime =>
+        {
+            with_moment(call, libc::CLOCK_MONOTONIC, 3)
+        }
+        _ => call.pass(),
+    }
+}
+
+fn futex_waitv(call: &mut Call) -> Outcome {
+    let clock = call.int(4);
+    with_moment(call, clock, 3)
+}
+
+/// Where a program does not use the vDSO.
+fn clock_gettime(call: &mut Call) -> Outcome {
+    let [clock, time, ..] = call.args();
+    let ahead = clock::ahead(clock as i32);
+    let outcome = call.pass();
+    if ahead == 0 || !matches!(outcome, Outcome::Value(0)) {
+        return outcome;
+    }
+    let shown = call.read::<Timespec>(time).ns().saturating_add(ahead);
+    call.answer(time, Timespec::new(shown))
+}
+
+/// Which clock a timer's descriptor has: the kernel tells it.
+fn timerfd_clock(fd: i32) -> Option<i32> {
+    const NAME: &[u8] = b"clockid: ";
+    let mut path = *b"/proc/self/fdinfo/\0\0\0\0\0\0\0\0\0\0\0";
+    let mut digits = fd.checked_ilog10()? as usize + 1;
+    let mut rest = fd;
+    while digits > 0 {
+        digits -= 1;
+        path[b"/proc/self/fdinfo/".len() + digits] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let mut text = [0u8; 512];
+    let open = [
+        libc::AT_FDCWD as usize,
+        path.as_ptr() as usize,
+        libc::O_CLOEXEC as usize,
+        0,
+        0,
+        0,
+    ];
+    let info = raw::on_locals(libc::SYS_openat, open);
+    if raw::is_err(info) {
+        return None;
+    }
+    let read = [
+        info as usize,
+        text.as_mut_ptr() as usize,
+        text.len(),
+        0,
+        0,
+        0,
+    ];
+    raw::on_locals(libc::SYS_read, read);
+    raw::plain(libc::SYS_close, [info as usize, 0, 0, 0, 0, 0]);
+    let text = core::hint::black_box(text);
+    let found = text.windows(NAME.len() + 1).find(|w| w.starts_with(NAME))?;
+    Some(i32::from(found[NAME.len()] - b'0'))
+}
+
+fn timerfd_settime(call: &mut Call) -> Outcome {
+    let [fd, flags, new, old, ..] = call.args();
+    let absolute = flags as i32 & libc::TFD_TIMER_ABSTIME != 0;
+    if !absolute || clock::CLOCKS.iter().all(|&c| clock::ahead(c) == 0) {
+        return call.pass();
+    }
+    let Some(clock) = timerfd_clock(fd as i32) else {
+        return call.pass();
+    };
+    let Ok([interval, first]) = user::read::<[Timespec; 2]>(new) else {
+        return fail(libc::EFAULT);
+    };
+    let times = [interval, clock::timer_on_machine(clock, first)];
+    let nr = libc::SYS_timerfd_settime;
+    let result = call.kernel(nr, [fd, flags, times.as_ptr() as usize, old, 0, 0]);
+    core::hint::black_box(times);
+    Outcome::Value(result)
+}
