@@ -13,6 +13,7 @@ use crate::error::{Damage, ImageError, Result};
 use crate::header::{Header, Layout, SetId, HEADER_BYTES, PAGE};
 use crate::region::{Backing, Region};
 use crate::section::{self, kind, known, Entry, Section, MAX_SECTIONS};
+use crate::shared::{SharedKind, SharedObject, SHARED_CONTENT};
 
 /// End of the addresses that a program can have.
 const USER_END: u64 = 1 << 47;
@@ -43,6 +44,7 @@ pub struct Image {
     path: PathBuf,
     header: Header,
     regions: Vec<Region>,
+    shared: Vec<SharedObject>,
     chunks: Vec<Chunk>,
     /// Which of `chunks` belong to each region.
     chunks_of: Vec<Range<usize>>,
@@ -74,6 +76,7 @@ impl Image {
             path: path.to_owned(),
             header,
             regions: contents.regions,
+            shared: contents.shared,
             chunks: contents.chunks,
             chunks_of: contents.chunks_of,
             sections: contents.sections,
@@ -112,6 +115,11 @@ impl Image {
         &self.regions
     }
 
+    /// The objects that regions of kind [`Backing::Shared`] and [`Backing::SharedContent`] name.
+    pub fn shared(&self) -> &[SharedObject] {
+        &self.shared
+    }
+
     /// The chunks of `regions()[region]`, in ascending order, none overlapping another.
     pub fn chunks_of(&self, region: usize) -> &[Chunk] {
         &self.chunks[self.chunks_of[region].clone()]
@@ -127,7 +135,7 @@ impl Image {
         self.sections.iter().find(|section| section.kind == kind)
     }
 
-    /// All sections but the tables of regions and chunks.
+    /// All sections but the tables of regions, chunks and shared objects.
     pub fn sections(&self) -> &[Section] {
         &self.sections
     }
@@ -300,6 +308,7 @@ fn contradiction<T>(what: &'static str) -> std::result::Result<T, Fault> {
 /// What stands behind the header.
 struct Contents {
     regions: Vec<Region>,
+    shared: Vec<SharedObject>,
     chunks: Vec<Chunk>,
     chunks_of: Vec<Range<usize>>,
     sections: Vec<Section>,
@@ -345,11 +354,17 @@ impl Contents {
         }
 
         let regions = decode_regions(&take(&mut sections, kind::REGIONS, "regions")?)?;
+        let shared = match sections.iter().any(|section| section.kind == kind::SHARED) {
+            true => decode_shared(&take(&mut sections, kind::SHARED, "shared")?)?,
+            false => Vec::new(),
+        };
+        check_shared(&regions, &shared)?;
         let chunks = decode_chunks(&take(&mut sections, kind::CHUNKS, "chunks")?)?;
         let chunks_of = place_chunks(&regions, &chunks, layout.sections_at)?;
         verify_memory(file, &chunks)?;
         Ok(Contents {
             regions,
+            shared,
             chunks,
             chunks_of,
             sections,
@@ -465,6 +480,48 @@ fn decode_regions(bytes: &[u8]) -> std::result::Result<Vec<Region>, Fault> {
     Ok(regions)
 }
 
+fn decode_shared(bytes: &[u8]) -> std::result::Result<Vec<SharedObject>, Fault> {
+    let (objects, rest): (Vec<SharedObject>, _) =
+        postcard::take_from_bytes(bytes).map_err(|_| Damage::Section("shared"))?;
+    if !rest.is_empty() {
+        return Err(Damage::Section("shared").into());
+    }
+    for (index, object) in objects.iter().enumerate() {
+        let named = match &object.kind {
+            SharedKind::Named { path, .. } | SharedKind::File { path } => {
+                path.first() == Some(&b'/') && !path.contains(&0)
+            }
+            SharedKind::Memory { .. } | SharedKind::SystemV { .. } => true,
+        };
+        let twice = objects[..index].iter().any(|other| other.id == object.id);
+        if !named || twice || i64::try_from(object.size).is_err() {
+            return contradiction("the shared objects");
+        }
+    }
+    Ok(objects)
+}
+
+/// Regions name objects that exist, in their place: memory below, content above.
+fn check_shared(regions: &[Region], objects: &[SharedObject]) -> std::result::Result<(), Fault> {
+    for region in regions {
+        let (named, above) = match &region.backing {
+            Backing::Shared { object, offset, .. } => (Some((object, offset)), false),
+            Backing::SharedContent { object, offset } => (Some((object, offset)), true),
+            _ => (None, false),
+        };
+        let exists = named.is_none_or(|(object, offset)| {
+            let end = offset.checked_add(region.len);
+            (*object as usize) < objects.len()
+                && offset.is_multiple_of(PAGE)
+                && end.is_some_and(|end| i64::try_from(end).is_ok())
+        });
+        if !exists || above != (region.start >= SHARED_CONTENT) {
+            return contradiction("the shared objects of the regions");
+        }
+    }
+    Ok(())
+}
+
 fn decode_chunks(bytes: &[u8]) -> std::result::Result<Vec<Chunk>, Damage> {
     let entries = bytes.chunks_exact(chunk::ENTRY_BYTES);
     if !entries.remainder().is_empty() {
@@ -502,7 +559,7 @@ fn place_chunks(
                 && len <= CHUNK_BYTES as u64
                 && len <= region.end() - chunk.address
                 && chunk.offset == offset;
-            if !placed || !stored_right || matches!(region.backing, Backing::SharedFile { .. }) {
+            if !placed || !stored_right || !region.backing.has_content() {
                 return contradiction("the memory chunks");
             }
             from = chunk.address + len;

@@ -23,6 +23,7 @@ mod manifest;
 mod region;
 mod section;
 mod set;
+mod shared;
 mod writer;
 
 pub use access::{check_checkpoint_dir, create_checkpoint_dir};
@@ -40,4 +41,5 @@ pub use manifest::{Manifest, RankEntry, MANIFEST_FILE};
 pub use region::{Advice, Backing, Region};
 pub use section::{kind, Section};
 pub use set::{image_file, partial_name, set_name, Set, SetWriter};
+pub use shared::{SharedKind, SharedObject, SHARED_CONTENT};
 pub use writer::{ImageSummary, ImageWriter, ReadMemory};

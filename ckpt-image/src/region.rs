@@ -31,7 +31,8 @@ pub enum Backing {
         /// Which file it was.
         identity: Identity,
     },
-    /// A shared mapping of a file. Has no chunks: the content is what the file holds.
+    /// A shared mapping of a file. Has no chunks: the content is what the file holds, after that of
+    /// the set's [`Backing::SharedContent`] for this file was written to it.
     SharedFile {
         /// Its path, as bytes.
         path: Vec<u8>,
@@ -44,9 +45,35 @@ pub enum Backing {
     },
     /// Memory without a file that processes forked later share. Pages without a chunk are zero.
     SharedAnonymous,
+    /// A mapping of one of the image's [`crate::SharedObject`]s. Has no chunks: one image of the
+    /// set holds the content.
+    Shared {
+        /// Its index.
+        object: u32,
+        /// Offset of the region's start in it.
+        offset: u64,
+        /// The mapping may be made writable (it may be read-only at the moment).
+        writable: bool,
+    },
+    /// No memory of the process: a part of what one of the image's [`crate::SharedObject`]s holds.
+    /// Its addresses, from [`crate::SHARED_CONTENT`] on, mean nothing. Pages without a chunk are
+    /// not to be touched: they are zero in a new object, and whatever they are in a file.
+    SharedContent {
+        /// The object's index.
+        object: u32,
+        /// Offset of the region's start in it.
+        offset: u64,
+    },
 }
 
-/// One mapping of the upper half.
+impl Backing {
+    /// Whether the region may have chunks.
+    pub(crate) fn has_content(&self) -> bool {
+        !matches!(self, Backing::SharedFile { .. } | Backing::Shared { .. })
+    }
+}
+
+/// One mapping of the upper half, or content that several mappings share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// First address; page-aligned.

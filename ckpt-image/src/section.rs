@@ -15,6 +15,8 @@ pub mod kind {
     pub const CHUNKS: u32 = 2;
     /// The machine that the image was taken on: [`crate::Environment`].
     pub const ENVIRONMENT: u32 = 3;
+    /// The objects that mappings share: [`crate::SharedObject`]s (this crate's).
+    pub const SHARED: u32 = 4;
     /// Threads, files, signals and the rest of the process: the loader's.
     pub const PROCESS: u32 = 16;
     /// What the lower half itself must know again: the agent's.
@@ -24,10 +26,11 @@ pub mod kind {
 }
 
 /// `(kind, highest version, name)`.
-const KNOWN: [(u32, u32, &str); 6] = [
-    (kind::REGIONS, 1, "regions"),
+const KNOWN: [(u32, u32, &str); 7] = [
+    (kind::REGIONS, 2, "regions"),
     (kind::CHUNKS, 1, "chunks"),
     (kind::ENVIRONMENT, 1, "environment"),
+    (kind::SHARED, 1, "shared"),
     (kind::PROCESS, 1, "process"),
     (kind::AGENT, 1, "agent"),
     (kind::JOB, 1, "job"),

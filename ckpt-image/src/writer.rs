@@ -17,6 +17,7 @@ use crate::error::{ImageError, Result};
 use crate::header::{Header, Layout, PAGE};
 use crate::region::{Backing, Region};
 use crate::section::{kind, Entry, Section};
+use crate::shared::SharedObject;
 
 static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
@@ -44,6 +45,7 @@ pub struct ImageWriter {
     header: Header,
     at: u64,
     regions: Vec<Region>,
+    shared: Vec<SharedObject>,
     chunks: Vec<Chunk>,
     sections: Vec<Section>,
     compressor: Compressor,
@@ -65,6 +67,7 @@ impl ImageWriter {
             header,
             at: PAGE,
             regions: Vec::new(),
+            shared: Vec::new(),
             chunks: Vec::new(),
             sections: Vec::new(),
             compressor,
@@ -85,6 +88,11 @@ impl ImageWriter {
             version,
             bytes,
         });
+    }
+
+    /// Sets the objects that regions name by their index.
+    pub fn shared(&mut self, objects: Vec<SharedObject>) {
+        self.shared = objects;
     }
 
     /// Adds a region with the content of `runs`, page-aligned parts of it in ascending order. Zero
@@ -200,12 +208,18 @@ impl ImageWriter {
         let regions = postcard::to_stdvec(&self.regions)
             .map_err(|e| self.failed(io::Error::other(format!("encoding the regions: {e}"))))?;
         let chunks = self.chunks.iter().flat_map(Chunk::encode).collect();
-        let own = [(kind::REGIONS, regions), (kind::CHUNKS, chunks)].map(|(kind, bytes)| Section {
+        let mut own = vec![(kind::REGIONS, 2, regions), (kind::CHUNKS, 1, chunks)];
+        if !self.shared.is_empty() {
+            let shared = postcard::to_stdvec(&self.shared)
+                .map_err(|e| self.failed(io::Error::other(format!("encoding the objects: {e}"))))?;
+            own.push((kind::SHARED, 1, shared));
+        }
+        let own = own.into_iter().map(|(kind, version, bytes)| Section {
             kind,
-            version: 1,
+            version,
             bytes,
         });
-        let sections: Vec<Section> = own.into_iter().chain(self.sections.drain(..)).collect();
+        let sections: Vec<Section> = own.chain(self.sections.drain(..)).collect();
 
         let sections_at = self.at;
         let mut offset = sections_at;
@@ -284,8 +298,8 @@ fn misplaced(
     if before.is_some_and(|before| before.end() > region.start) {
         return Some("it lies before or over the region before it");
     }
-    if !runs.is_empty() && matches!(region.backing, Backing::SharedFile { .. }) {
-        return Some("shared file mappings have no content of their own");
+    if !runs.is_empty() && !region.backing.has_content() {
+        return Some("shared mappings have no content of their own");
     }
     let mut from = region.start;
     for run in runs {

@@ -9,7 +9,7 @@ use common::*;
 use proptest::prelude::*;
 use stasis_ckpt_image::{
     kind, Backing, Compression, Damage, Encoding, Expect, Image, ImageError, ImageWriter, SetId,
-    PAGE,
+    SharedKind, SharedObject, PAGE, SHARED_CONTENT,
 };
 
 const ID: SetId = SetId([9; 16]);
@@ -50,7 +50,8 @@ fn what_was_written_is_read() {
     let (_dir, path, expect) = small();
     let image = Image::open_verified(&path, &expect).unwrap();
     assert_eq!(image.header(), &header(ID, 1, 2));
-    assert_eq!(image.regions().len(), 3);
+    assert_eq!(image.regions().len(), 5);
+    assert_eq!(image.shared().len(), 1);
     for (index, byte) in [
         (0, noise as fn(u64) -> u8),
         (1, |address| (address % 7) as u8),
@@ -61,6 +62,7 @@ fn what_was_written_is_read() {
                 noise(address)
             }
         }),
+        (4, noise),
     ] {
         let region = &image.regions()[index];
         let saved: Vec<u64> = image
@@ -304,6 +306,59 @@ fn an_unfinished_image_leaves_nothing() {
     let path = dir.path().join("rank-0.img");
     drop(ImageWriter::create(&path, header(ID, 0, 1), Compression::Off).unwrap());
     assert!(!path.exists());
+}
+
+#[test]
+fn shared_objects_that_make_no_sense_are_refused() {
+    let object = |id: &str| SharedObject {
+        id: id.into(),
+        kind: SharedKind::File {
+            path: b"/x".to_vec(),
+        },
+        size: PAGE,
+    };
+    let part = |object| Backing::Shared {
+        object,
+        offset: 0,
+        writable: true,
+    };
+    let content = Backing::SharedContent {
+        object: 0,
+        offset: 0,
+    };
+    let relative = SharedObject {
+        kind: SharedKind::File {
+            path: b"x".to_vec(),
+        },
+        ..object("a")
+    };
+    for (objects, region) in [
+        (vec![object("a")], region(BASE, 1, part(1))),
+        (vec![object("a")], region(SHARED_CONTENT, 1, part(0))),
+        (vec![object("a")], region(BASE, 1, content)),
+        (
+            vec![object("a")],
+            region(SHARED_CONTENT, 1, Backing::Anonymous),
+        ),
+        (vec![object("a"), object("a")], region(BASE, 1, part(0))),
+        (vec![relative], region(BASE, 1, part(0))),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank-0.img");
+        let mut writer = ImageWriter::create(&path, header(ID, 0, 1), Compression::Probe).unwrap();
+        writer.shared(objects);
+        writer.region(region, &[], &mut Formula(noise)).unwrap();
+        writer.finish().unwrap();
+        let refused = Image::open_verified(&path, &Expect::default()).unwrap_err();
+        let layout = matches!(
+            &refused,
+            ImageError::Damaged {
+                damage: Damage::Layout(_),
+                ..
+            }
+        );
+        assert!(layout, "{refused}");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::frame::{self, MAX_FRAME};
 use crate::job::Address;
 use crate::protocol::{First, FromRank, Hello, Outcome, Summary, ToRank, PROTOCOL};
 use crate::rank::{Effect, Input, Rank, View};
+use crate::shared::{Part, Share};
 
 /// How long activity must stay the same before it is told.
 const SETTLE: Duration = Duration::from_millis(2);
@@ -36,6 +37,8 @@ pub struct SaveOrder {
     pub id: Vec<u8>,
     /// Directory to write into.
     pub directory: String,
+    /// What to do about the shared memory that [`Process::stop`] has named.
+    pub shared: Vec<Share>,
 }
 
 /// What the agent does to its process. `stop` and `save` are called on one thread of the agent,
@@ -48,8 +51,9 @@ pub trait Process: Send + Sync + 'static {
     /// Stores the targets in the clocks. Called again and again, for clocks made meanwhile.
     fn set_targets(&self, targets: &BTreeMap<u64, u64>);
     /// Sets the phase to Stop, stops all threads, drains. Where the rank must refuse although its
-    /// threads could be stopped, it drains first all the same: the others wait for it.
-    fn stop(&self) -> Result<(), String>;
+    /// threads could be stopped, it drains first all the same: the others wait for it. Returns the
+    /// memory that other ranks may share.
+    fn stop(&self) -> Result<Vec<Part>, String>;
     /// Writes the image. `times` is filled by the agent.
     fn save(&self, order: &SaveOrder) -> Result<Summary, String>;
     /// The checkpoint is over while `stop` or `save` runs: sets the phase to Run, on which a drain
@@ -89,7 +93,7 @@ enum Said {
     Notify,
     Message(ToRank),
     Gone,
-    Stopped(Result<(), String>),
+    Stopped(Result<Vec<Part>, String>),
     Saved(Result<Summary, String>),
 }
 

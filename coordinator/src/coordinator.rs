@@ -7,6 +7,7 @@ use crate::protocol::{
     FromRank, Outcome, RankStatus, Report, State, Status, Summary, Times, ToRank, ToTool,
 };
 use crate::release::{raises, Quiet};
+use crate::shared::{share_out, Part};
 use crate::words;
 
 /// A time in microseconds, from whatever start.
@@ -115,6 +116,8 @@ pub enum Event {
 pub enum Action {
     /// Send to every rank that is connected.
     Send(ToRank),
+    /// Send to one rank.
+    Tell(u32, ToRank),
     /// Send to a tool.
     Reply(ToolId, ToTool),
     /// Make a directory for a new set.
@@ -156,7 +159,7 @@ enum Stage {
         turn: u32,
     },
     /// Threads are being stopped, messages drained.
-    Draining { drained: BTreeSet<u32> },
+    Draining { drained: BTreeMap<u32, Vec<Part>> },
     /// Images are being written.
     Saving { saved: BTreeMap<u32, Summary> },
     /// The manifest is being written.
@@ -365,7 +368,7 @@ impl Coordinator {
     fn message(&mut self, rank: u32, message: FromRank, now: Time, out: &mut Vec<Action>) {
         let epoch = match &message {
             FromRank::Clocks { epoch, .. }
-            | FromRank::Drained { epoch }
+            | FromRank::Drained { epoch, .. }
             | FromRank::Saved { epoch, .. }
             | FromRank::Refused { epoch, .. } => *epoch,
             FromRank::State(state) => state.epoch,
@@ -427,20 +430,16 @@ impl Coordinator {
                 }
                 self.judge(now, out);
             }
-            (FromRank::Drained { .. }, Stage::Draining { drained }) => {
-                drained.insert(rank);
+            (FromRank::Drained { shared, .. }, Stage::Draining { drained }) => {
+                drained.insert(rank, shared);
                 if drained.len() == size {
+                    let drained = std::mem::take(drained);
                     attempt.since = now;
                     attempt.stage = Stage::Saving {
                         saved: BTreeMap::new(),
                     };
-                    if let Some(PartialSet { set, id, directory }) = attempt.partial.clone() {
-                        out.push(Action::Send(ToRank::Save {
-                            epoch,
-                            set,
-                            id,
-                            directory,
-                        }));
+                    if let Some(partial) = attempt.partial.clone() {
+                        self.order_images(epoch, &partial, drained, out);
                     }
                 }
             }
@@ -459,6 +458,36 @@ impl Coordinator {
                 self.abandon(format!("rank {rank}: {reason}"), out);
             }
             _ => {}
+        }
+    }
+
+    /// Everyone is drained: each is to write its image, and of what they share each its part.
+    fn order_images(
+        &self,
+        epoch: u64,
+        partial: &PartialSet,
+        drained: BTreeMap<u32, Vec<Part>>,
+        out: &mut Vec<Action>,
+    ) {
+        let pid = |rank: u32| match self.seats.get(rank as usize) {
+            Some(Seat::Here { pid, .. }) => *pid,
+            _ => 0,
+        };
+        let ranks = drained
+            .into_iter()
+            .map(|(rank, parts)| (rank, (pid(rank), parts)))
+            .collect();
+        let mut shares = share_out(&ranks);
+        for rank in ranks.into_keys() {
+            let PartialSet { set, id, directory } = partial.clone();
+            let order = ToRank::Save {
+                epoch,
+                set,
+                id,
+                directory,
+                shared: shares.remove(&rank).unwrap_or_default(),
+            };
+            out.push(Action::Tell(rank, order));
         }
     }
 
@@ -488,7 +517,7 @@ impl Coordinator {
             attempt.since = now;
             attempt.stopped = now;
             attempt.stage = Stage::Draining {
-                drained: BTreeSet::new(),
+                drained: BTreeMap::new(),
             };
             return out.push(Action::Send(ToRank::Stop { epoch }));
         }
@@ -565,6 +594,12 @@ impl Coordinator {
         self.committed += 1;
         self.last = Some(report.clone());
         // The tools first: with `Exit` this process ends too.
+        for (rank, summary) in &saved {
+            for note in &summary.notes {
+                let note = ToTool::Note(format!("rank {rank}: {note}"));
+                out.extend(self.tools.iter().map(|t| Action::Reply(*t, note.clone())));
+            }
+        }
         self.answer(ToTool::Committed(report.clone()), out);
         out.push(Action::Over(Ok(report)));
         out.push(Action::Send(ToRank::Resume { epoch, outcome }));
@@ -682,7 +717,7 @@ impl Coordinator {
             ),
             Stage::Draining { drained } if over(self.config.drain_limit) => format!(
                 "{} had not stopped and taken in all messages after {seconds} s",
-                missing(&|r| drained.contains(&r))
+                missing(&|r| drained.contains_key(&r))
             ),
             Stage::Saving { saved } if over(self.config.save_limit) => format!(
                 "{} had not written the image after {seconds} s",
@@ -715,7 +750,7 @@ impl Coordinator {
             }
             Stage::Draining { drained } => format!(
                 "{} must still stop or take in what is under way",
-                missing(&|r| drained.contains(&r))
+                missing(&|r| drained.contains_key(&r))
             ),
             Stage::Saving { saved } => format!(
                 "{} must still write the image",
@@ -785,7 +820,7 @@ impl Coordinator {
                 },
                 None => "running",
             },
-            Some(Stage::Draining { drained }) if drained.contains(&rank) => "drained",
+            Some(Stage::Draining { drained }) if drained.contains_key(&rank) => "drained",
             Some(Stage::Saving { saved }) if saved.contains_key(&rank) => "saved",
             Some(Stage::Saving { .. }) => "saving",
             _ => "running",

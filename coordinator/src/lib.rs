@@ -19,4 +19,5 @@ pub mod protocol;
 pub mod rank;
 mod release;
 pub mod server;
+pub mod shared;
 mod words;

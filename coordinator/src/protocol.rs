@@ -4,8 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::shared::{Part, Share};
+
 /// Version of the messages below. Both ends must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// First frame on a connection: who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +131,8 @@ pub struct Summary {
     pub host: String,
     /// How long it took.
     pub times: Times,
+    /// What people should know, such as what was not saved.
+    pub notes: Vec<String>,
 }
 
 /// From a rank's agent to the coordinator.
@@ -147,6 +151,8 @@ pub enum FromRank {
     Drained {
         /// Which checkpoint.
         epoch: u64,
+        /// Memory that other ranks may share.
+        shared: Vec<Part>,
     },
     /// The image is on disk.
     Saved {
@@ -223,6 +229,8 @@ pub enum ToRank {
         id: Vec<u8>,
         /// Directory to write into.
         directory: String,
+        /// What to do about the shared memory that the rank has named.
+        shared: Vec<Share>,
     },
     /// The checkpoint is over.
     Resume {

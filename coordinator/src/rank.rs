@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 
 use crate::agent::SaveOrder;
 use crate::protocol::{Activity, FromRank, Outcome, State, Summary, ToRank};
+use crate::shared::Part;
 
 /// One collective clock, as the agent read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +66,7 @@ pub enum Input {
     /// Nothing has happened for a little while: whatever was last seen is worth telling.
     Settled,
     /// The end of [`Effect::Stop`].
-    Stopped(Result<(), String>),
+    Stopped(Result<Vec<Part>, String>),
     /// The end of [`Effect::Save`].
     Saved(Result<Summary, String>),
 }
@@ -184,8 +185,8 @@ impl Rank {
             Input::Look(view) => self.look(&view),
             Input::Settled => self.tell(),
             Input::Stopped(result) => {
-                self.worked(Stage::Stopping, Stage::Drained, result, |epoch, ()| {
-                    FromRank::Drained { epoch }
+                self.worked(Stage::Stopping, Stage::Drained, result, |epoch, shared| {
+                    FromRank::Drained { epoch, shared }
                 })
             }
             Input::Saved(result) => {
@@ -231,9 +232,15 @@ impl Rank {
                 set,
                 id,
                 directory,
+                shared,
             } if epoch == self.epoch && self.stage == Stage::Drained => {
                 self.stage = Stage::Saving;
-                vec![Effect::Save(SaveOrder { set, id, directory })]
+                vec![Effect::Save(SaveOrder {
+                    set,
+                    id,
+                    directory,
+                    shared,
+                })]
             }
             ToRank::Resume { epoch, outcome } if epoch == self.epoch => self.over(outcome),
             // The end of an attempt that this rank has not begun, as it was still leaving the

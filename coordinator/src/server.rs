@@ -422,6 +422,15 @@ impl Main {
                         }
                     }
                 }
+                Action::Tell(rank, message) => {
+                    let told = self
+                        .ranks
+                        .get_mut(&rank)
+                        .map(|to| frame::send(to, &message));
+                    if !matches!(told, Some(Ok(()))) {
+                        broken.push(rank);
+                    }
+                }
                 Action::Reply(tool, message) => {
                     // A tool that has gone away does not wait for its answer.
                     if let Some(stream) = self.tools.get_mut(&tool) {

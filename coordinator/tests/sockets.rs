@@ -14,6 +14,7 @@ use stasis_coordinator::job::{self, JobFile};
 use stasis_coordinator::protocol::{Activity, Outcome, Summary};
 use stasis_coordinator::rank::{ClockView, View};
 use stasis_coordinator::server::{Options, Server, Store};
+use stasis_coordinator::shared::Part;
 
 /// A rank with one communicator, which comes to its target on its own as soon as it knows it.
 #[derive(Default)]
@@ -44,11 +45,15 @@ impl Process for Fake {
     fn set_targets(&self, targets: &BTreeMap<u64, u64>) {
         self.seq.fetch_max(targets[&1], Ordering::SeqCst);
     }
-    fn stop(&self) -> Result<(), String> {
+    fn stop(&self) -> Result<Vec<Part>, String> {
         self.stopped.store(true, Ordering::SeqCst);
         match self.refuses.load(Ordering::SeqCst) {
             true => Err("a window is open".into()),
-            false => Ok(()),
+            false => Ok(vec![Part {
+                object: "memory".into(),
+                from: 0,
+                to: 8,
+            }]),
         }
     }
     fn save(&self, order: &SaveOrder) -> Result<Summary, String> {
@@ -56,6 +61,8 @@ impl Process for Fake {
             (order.set.as_str(), order.id.as_slice()),
             ("ckpt-1", &[7][..])
         );
+        let stored_once: &[(u64, u64)] = if self.rank == 0 { &[(0, 8)] } else { &[] };
+        assert_eq!(order.shared[0].store, stored_once);
         let begun = Instant::now();
         while self.slow.load(Ordering::SeqCst) && !self.hurried.load(Ordering::SeqCst) {
             assert!(begun.elapsed() < Duration::from_secs(20), "nobody hurried");

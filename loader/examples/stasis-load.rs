@@ -96,7 +96,7 @@ fn options(mut args: std::env::ArgsOs) -> Result<Options> {
 }
 
 fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
-    let state = loader::capture(stopped)?;
+    let state = loader::capture(stopped, &|_, _| None)?;
     let mut regions = Vec::new();
     for m in loader::read_maps()?
         .into_iter()
@@ -331,7 +331,7 @@ fn restore(options: Options) -> Result<()> {
             libc::mprotect(region.start as *mut _, len, prot);
         }
     }
-    let restored = loader::restore(header.state, files)?;
+    let restored = loader::restore(header.state, files, &|_| None)?;
     if options.stops > 0 || options.dump.is_some() {
         loader::spawn_lower("agent", move || agent(options))?;
     }

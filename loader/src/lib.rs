@@ -14,11 +14,13 @@
 //! - After a restart, mutexes with priority inheritance exclude, but raise nobody's priority: their
 //!   words name threads by ids that the kernel no longer knows (`syscalls/pi_futex.rs`).
 //! - Processor time counts from the restart.
-//! - Child processes are not saved; they run natively once they execute a program.
+//! - Child processes are not saved; they run natively once they execute a program. Of those that had
+//!   ended and that nobody had waited for, the first 64 are remembered.
 //! - Sockets, and what other processes have open too, are refused by [`capture`], by name; so are
 //!   credentials, namespaces, seccomp filters and the like once the program has changed them.
 
 mod arena;
+mod children;
 mod clock;
 mod context;
 mod cpu;
@@ -47,6 +49,7 @@ mod user;
 mod vacant;
 mod vdso;
 
+pub use children::{all as children, Ended};
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
 pub use hooks::{set_exec_hook, set_exit_hook, set_redirects};
 pub use maps::{read as read_maps, Mapping};
@@ -54,7 +57,8 @@ pub use program::{check_address_space, holding_signals, prepare, spawn_lower, Pr
 pub use signals::Action;
 pub use signals::STOP_SIGNAL;
 pub use state::{
-    apart, capture, open_files, restore, ChangedFiles, OpenedFiles, ProcessState, Restored,
-    ThreadState,
+    apart, capture, open_files, restore, ChangedFiles, MappedFile, OpenedFiles, ProcessState,
+    Restored, ThreadState,
 };
 pub use stop::{stop_all, stop_all_within, Stopped, DEFAULT_PATIENCE};
+pub use syscalls::{set_shm_ids, shm_id};

@@ -11,6 +11,7 @@ mod mpi;
 mod options;
 mod resume;
 mod save;
+mod share;
 mod wire_up;
 
 use options::Command;

@@ -18,7 +18,7 @@ use loader::{OpenedFiles, ProcessState};
 use crate::job::{self, JobState};
 use crate::mpi::world::{self, World};
 use crate::options::Restart;
-use crate::{environment, launch, mpi, wire_up, BAD_IMAGE};
+use crate::{environment, launch, mpi, share, wire_up, BAD_IMAGE};
 
 /// This rank's part of the set: verified, and nothing of it used yet.
 struct Part {
@@ -49,8 +49,11 @@ pub fn resume(options: Restart) -> Result<Infallible> {
         files,
         job,
     } = part?;
-    opened.map()?;
-    let restored = loader::restore(process, files)?;
+    let shared = share::restore(&opened, world.as_ref())?;
+    opened.map(&shared)?;
+    loader::set_shm_ids(shared.segments().to_vec());
+    let restored = loader::restore(process, files, &|object| shared.descriptor(object))?;
+    drop(shared);
     if world.is_some() {
         // Output files are cut back now, in all ranks: none may write to them before.
         world::minimum(0)?;

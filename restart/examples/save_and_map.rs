@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 #[path = "../../lower-half/src/save.rs"]
+#[allow(dead_code, reason = "the memory of this process is shared with nobody")]
 mod save;
 
 use std::fs::{self, File};
@@ -18,7 +19,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use ckpt_image::{next_number, Compression, Manifest, RankEntry, SetWriter};
-use save::{save, HeaderInfo};
+use save::{HeaderInfo, Plan};
+use stasis_restart::SharedMemory;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -98,7 +100,8 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         abi: "none".into(),
         compression,
     };
-    let image = save(set.path(), &info, &[]).expect("saved");
+    let plan = Plan::make(|id| id).expect("looked at");
+    let (image, _) = plan.save(set.path(), &info, &[], &[]).expect("saved");
     let manifest = Manifest {
         schema_version: 1,
         set_id: info.set_id,
@@ -124,7 +127,7 @@ fn restore(ck: &Path) {
     let bytes = fs::metadata(opened.image().path()).expect("an image").len() as usize;
     let verify = start.rate(bytes);
     let start = Watch::start();
-    let mapped = opened.map().expect("mapped");
+    let mapped = opened.map(&SharedMemory::default()).expect("mapped");
     println!(
         "         verify {verify}; map {}",
         start.rate(mapped.filled_bytes as usize)

@@ -23,6 +23,14 @@ pub enum RestartError {
         rank: u32,
         reasons: Vec<String>,
     },
+    #[error("checkpoint {set} cannot be restarted like this: {why}. Nothing was restored")]
+    Shared { set: String, why: String },
+    #[error("cannot {action} {what} again: {source}. Nothing was restored")]
+    Object {
+        action: &'static str,
+        what: String,
+        source: std::io::Error,
+    },
     #[error("cannot look at this machine: {0}")]
     Machine(#[source] std::io::Error),
     #[error(

@@ -3,10 +3,12 @@
 //! signals) belongs to those who wrote them.
 //!
 //! One rank calls [`choose`] and tells the others the name, so that all restart from the same set;
-//! each then calls [`open`], which changes nothing; when all have succeeded, [`Opened::map`].
+//! each then calls [`open`], which changes nothing; when all have succeeded, they make the memory that
+//! they share ([`SharedMemory`]), and last each maps its own, [`Opened::map`].
 
 mod error;
 mod memory;
+mod shared;
 mod suit;
 
 use std::path::Path;
@@ -15,6 +17,7 @@ use ckpt_image::{explain, newest_whole, Header, Image, Manifest, Section, Set};
 
 pub use error::{RestartError, Result};
 pub use memory::{map, MappedUpper};
+pub use shared::{Claim, Made, SharedMemory, Where};
 
 /// Finds the set `set` in `dir`, or the newest whole one, and checks that all images of it are
 /// there and that it was taken with `size` ranks. Returns its name.
@@ -91,7 +94,17 @@ impl Opened {
     }
 
     /// Maps the upper half; see [`map`].
-    pub fn map(&self) -> Result<MappedUpper> {
-        map(&self.image)
+    pub fn map(&self, shared: &SharedMemory) -> Result<MappedUpper> {
+        map(&self.image, shared)
+    }
+
+    /// The shared objects of a job that is this process alone, made and filled.
+    pub fn share_alone(&self) -> Result<SharedMemory> {
+        let claims = [Claim::of(&self.image)?];
+        let mut shared = SharedMemory::new(self.set(), 0, &claims)?;
+        let made = [shared.make()?];
+        shared.join(0, &claims, &made)?;
+        shared.fill(&self.image)?;
+        Ok(shared)
     }
 }

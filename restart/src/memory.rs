@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use ckpt_image::{Backing, Chunk, Image, Loader, Region};
 
 use crate::error::{RestartError, Result};
+use crate::shared::{Held, SharedMemory};
 
 /// What was mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,21 +30,33 @@ pub struct MappedUpper {
     pub filled_bytes: u64,
 }
 
-/// Maps every region of `image` at its address, fills it and protects it. To be called when
-/// nothing of an upper half is mapped; after an error the process is of no further use.
-pub fn map(image: &Image) -> Result<MappedUpper> {
+/// Maps every region of `image` at its address, fills it and protects it; `shared` holds the
+/// image's shared objects. To be called when nothing of an upper half is mapped; after an error the
+/// process is of no further use.
+pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
     let mut loader = image.loader()?;
     let mut mapped = MappedUpper::default();
+    let rank = image.header().rank;
+    attach_segments(image, shared)?;
     for (index, region) in image.regions().iter().enumerate() {
+        if matches!(region.backing, Backing::SharedContent { .. }) {
+            continue;
+        }
         let chunks = image.chunks_of(index);
         let place = Place {
             region,
-            rank: image.header().rank,
+            rank,
+            shared,
         };
-        place.map(!chunks.is_empty())?;
+        if place.segment().is_some() {
+            place.protect()?;
+        } else {
+            place.map(!chunks.is_empty())?;
+        }
         place.advise()?;
         place.fill(chunks, &mut loader)?;
-        if !chunks.is_empty() {
+        let filled_as_it_is = region.prot == 3;
+        if !chunks.is_empty() && !filled_as_it_is {
             place.protect()?;
         }
         mapped.regions += 1;
@@ -57,9 +70,98 @@ pub fn map(image: &Image) -> Result<MappedUpper> {
 struct Place<'a> {
     region: &'a Region,
     rank: u32,
+    shared: &'a SharedMemory,
+}
+
+/// Attaches System V segments, before anything else is mapped: a segment comes as a whole, and what
+/// the program had unmapped of it may be in use for something else.
+fn attach_segments(image: &Image, shared: &SharedMemory) -> Result<()> {
+    let rank = image.header().rank;
+    let places: Vec<Place> = image
+        .regions()
+        .iter()
+        .map(|region| Place {
+            region,
+            rank,
+            shared,
+        })
+        .filter(|place| place.segment().is_some())
+        .collect();
+    let mut attached = Vec::new();
+    for place in &places {
+        let Some(attachment) = place.segment().filter(|a| !attached.contains(a)) else {
+            continue;
+        };
+        place.attach(attachment)?;
+        let (start, len) = (attachment.base, attachment.len);
+        let mut from = start;
+        let parts = places.iter().filter(|p| p.segment() == Some(attachment));
+        let gaps = parts.map(|p| (p.region.start, p.region.end()));
+        for (part, end) in gaps.chain([(start + len, start + len)]) {
+            place.detach(from, part)?;
+            from = end;
+        }
+        attached.push(attachment);
+    }
+    Ok(())
+}
+
+/// A System V segment at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attachment {
+    id: i32,
+    base: u64,
+    len: u64,
+    writable: bool,
 }
 
 impl Place<'_> {
+    /// The attachment that the region is a part of, if it is one of a System V segment.
+    fn segment(&self) -> Option<Attachment> {
+        let Backing::Shared {
+            object,
+            offset,
+            writable,
+        } = &self.region.backing
+        else {
+            return None;
+        };
+        let Held::Segment(view) = self.shared.held(*object) else {
+            return None;
+        };
+        Some(Attachment {
+            id: view.id,
+            base: self.region.start.checked_sub(*offset)?,
+            len: self.shared.size(*object).next_multiple_of(ckpt_image::PAGE),
+            writable: *writable,
+        })
+    }
+
+    fn attach(&self, to: Attachment) -> Result<()> {
+        let mut flags = if to.writable { 0 } else { libc::SHM_RDONLY };
+        if self.region.prot & 4 != 0 {
+            flags |= libc::SHM_EXEC;
+        }
+        // SAFETY: without SHM_REMAP this replaces nothing.
+        let at = unsafe { libc::shmat(to.id, to.base as *const libc::c_void, flags) };
+        match at as isize {
+            -1 => Err(self.failed("attach a System V segment as", io::Error::last_os_error())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Unmaps a part of what was just attached.
+    fn detach(&self, from: u64, to: u64) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        // SAFETY: the range lies in an attachment that was just made.
+        match unsafe { libc::munmap(from as *mut libc::c_void, (to - from) as usize) } {
+            0 => Ok(()),
+            _ => Err(self.failed("unmap a part beside", io::Error::last_os_error())),
+        }
+    }
+
     fn map(&self, to_fill: bool) -> Result<()> {
         let region = self.region;
         let mut flags = libc::MAP_FIXED_NOREPLACE;
@@ -90,6 +192,16 @@ impl Place<'_> {
                 flags |= libc::MAP_SHARED;
                 (Some(self.open(*writable)?), *offset)
             }
+            Backing::Shared {
+                object,
+                offset,
+                writable,
+            } => {
+                flags |= libc::MAP_SHARED;
+                (Some(self.again(*object, *writable)?), *offset)
+            }
+            // The caller leaves it out: it is no memory of the process.
+            Backing::SharedContent { .. } => return Ok(()),
         };
         let prot = match to_fill {
             true => libc::PROT_READ | libc::PROT_WRITE,
@@ -122,7 +234,19 @@ impl Place<'_> {
     }
 
     fn open(&self, writable: bool) -> Result<File> {
-        let path = self.file().unwrap_or_default();
+        self.open_path(self.file().unwrap_or_default(), writable)
+    }
+
+    /// A shared object, opened as it has to be for this mapping.
+    fn again(&self, object: u32, writable: bool) -> Result<File> {
+        let Held::File(file) = self.shared.held(object) else {
+            return Err(self.failed("find the object for", io::ErrorKind::NotFound.into()));
+        };
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        self.open_path(path, writable)
+    }
+
+    fn open_path(&self, path: PathBuf, writable: bool) -> Result<File> {
         OpenOptions::new()
             .read(true)
             .write(writable)
@@ -172,9 +296,6 @@ impl Place<'_> {
     fn protect(&self) -> Result<()> {
         let region = self.region;
         let prot = i32::from(region.prot);
-        if prot == libc::PROT_READ | libc::PROT_WRITE {
-            return Ok(());
-        }
         // SAFETY: the region has just been mapped and nothing refers to it.
         let done =
             unsafe { libc::mprotect(region.start as *mut libc::c_void, region.len as usize, prot) };
@@ -186,7 +307,10 @@ impl Place<'_> {
 
     fn file(&self) -> Option<PathBuf> {
         match &self.region.backing {
-            Backing::Anonymous | Backing::SharedAnonymous => None,
+            Backing::Anonymous
+            | Backing::SharedAnonymous
+            | Backing::Shared { .. }
+            | Backing::SharedContent { .. } => None,
             Backing::PrivateFile { path, .. } | Backing::SharedFile { path, .. } => {
                 Some(PathBuf::from(OsStr::from_bytes(path)))
             }

@@ -35,7 +35,10 @@ fn environment(image: &Image) -> Result<Vec<String>> {
 /// Why the file behind a region is not what it was.
 fn file(region: &Region, files: &mut IdentityCache) -> Option<String> {
     let (path, was, must_be_same, needed) = match &region.backing {
-        Backing::Anonymous | Backing::SharedAnonymous => return None,
+        Backing::Anonymous
+        | Backing::SharedAnonymous
+        | Backing::Shared { .. }
+        | Backing::SharedContent { .. } => return None,
         Backing::PrivateFile { path, identity, .. } => (path, identity, true, 0),
         Backing::SharedFile {
             path,

@@ -12,12 +12,13 @@ mod save;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use ckpt_image::{Compression, Manifest, RankEntry, SetWriter};
-use save::{save, HeaderInfo};
+use coordinator::shared::{share_out, Part};
+use save::{HeaderInfo, Plan, Share};
 
 const PAGE: usize = 4096;
 const BASE: usize = contract::ARENA_START;
@@ -227,6 +228,166 @@ fn check() {
     bytes(place(9), 1)[0] = 42;
 }
 
+/// Where the kinds of shared memory are mapped.
+#[derive(Clone, Copy)]
+enum Shared {
+    /// Anonymous, and once more by mremap.
+    Alias = 20,
+    /// A memfd: whole, and a part of it again, read-only.
+    Memfd = 22,
+    /// A file in /dev/shm that has its name.
+    Named = 24,
+    /// A System V segment of which the middle page was unmapped.
+    Segment = 25,
+    /// An ordinary file.
+    File_ = 27,
+}
+use Shared::*;
+
+fn shared_at(kind: Shared) -> usize {
+    place(kind as usize)
+}
+
+/// A memfd of so many pages.
+fn memfd(name: &str, pages: usize) -> File {
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: a C string; the descriptor is new.
+    let file = unsafe {
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
+        <File as std::os::fd::FromRawFd>::from_raw_fd(fd)
+    };
+    file.set_len((pages * PAGE) as u64).unwrap();
+    file
+}
+
+fn open_new(path: &Path, pages: usize) -> File {
+    let mut options = OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)
+        .unwrap();
+    file.set_len((pages * PAGE) as u64).unwrap();
+    file
+}
+
+/// The name that the test's own file in /dev/shm has.
+fn named_path(dir: &Path) -> PathBuf {
+    Path::new("/dev/shm").join(dir.file_name().unwrap())
+}
+
+/// Makes shared memory of every kind.
+fn build_shared(dir: &Path) {
+    let shared = libc::MAP_SHARED;
+    map(shared_at(Alias), 4 * PAGE, RW, shared, None);
+    // Length 0: the same memory once more, elsewhere.
+    let (at, flags) = (
+        shared_at(Alias) + (1 << 20),
+        libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+    );
+    // SAFETY: a place of this test where nothing is.
+    let alias = unsafe { libc::mremap(shared_at(Alias) as *mut _, 0, 4 * PAGE, flags, at) };
+    assert_eq!(alias as usize, at);
+    fill(shared_at(Alias), 4 * PAGE);
+    // The descriptor is closed, so only what is mapped can be read.
+    let file = memfd("closed", 8);
+    map(shared_at(Memfd), 6 * PAGE, RW, shared, Some((&file, PAGE)));
+    let again = Some((&file, 3 * PAGE));
+    map(
+        shared_at(Memfd) + (1 << 20),
+        2 * PAGE,
+        libc::PROT_READ,
+        shared,
+        again,
+    );
+    fill(shared_at(Memfd), 6 * PAGE);
+    protect(shared_at(Memfd), PAGE, libc::PROT_NONE);
+    let named = open_new(&named_path(dir), 3);
+    map(shared_at(Named), PAGE, RW, shared, Some((&named, 2 * PAGE)));
+    fill(shared_at(Named), PAGE);
+    named.write_all_at(b"not mapped", 0).unwrap();
+    // SAFETY: places of this test; without SHM_REMAP nothing is replaced.
+    unsafe {
+        let id = libc::shmget(libc::IPC_PRIVATE, 4 * PAGE, 0o600);
+        let at = libc::shmat(id, shared_at(Segment) as *const _, 0);
+        assert_eq!(at as usize, shared_at(Segment));
+        libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut());
+        fill(shared_at(Segment), 4 * PAGE);
+        libc::munmap((shared_at(Segment) + PAGE) as *mut _, PAGE);
+    }
+    let file = open_new(&dir.join("shared"), 5);
+    file.set_len(3 * PAGE as u64 + 100).unwrap();
+    map(shared_at(File_), 4 * PAGE, RW, shared, Some((&file, 0)));
+    fill(shared_at(File_), 2 * PAGE);
+}
+
+/// Checks that shared memory is as `build_shared` left it, and that it is shared.
+fn check_shared(dir: &Path) {
+    expect(shared_at(Alias), 4 * PAGE);
+    bytes(shared_at(Alias) + (1 << 20) + 5, 1)[0] ^= 1;
+    let flipped = byte(shared_at(Alias) + 5) ^ 1;
+    assert_eq!(bytes(shared_at(Alias) + 5, 1)[0], flipped);
+    bytes(shared_at(Alias) + 5, 1)[0] ^= 1;
+
+    expect(shared_at(Memfd) + PAGE, 5 * PAGE);
+    let twice = shared_at(Memfd) + 2 * PAGE;
+    assert_eq!(
+        bytes(twice, 2 * PAGE),
+        bytes(shared_at(Memfd) + (1 << 20), 2 * PAGE)
+    );
+    protect(shared_at(Memfd), PAGE, libc::PROT_READ);
+    expect(shared_at(Memfd), PAGE);
+    protect(shared_at(Memfd), PAGE, libc::PROT_NONE);
+
+    expect(shared_at(Named), PAGE);
+    let named = fs::read(named_path(dir)).unwrap();
+    assert_eq!(named.len(), 3 * PAGE);
+    assert_eq!(&named[..10], b"not mapped");
+    assert_eq!(&named[2 * PAGE..], bytes(shared_at(Named), PAGE));
+
+    expect(shared_at(Segment), PAGE);
+    expect(shared_at(Segment) + 2 * PAGE, 2 * PAGE);
+
+    expect(shared_at(File_), 2 * PAGE);
+    expect_zero(shared_at(File_) + 2 * PAGE, PAGE + 100);
+    let file = fs::read(dir.join("shared")).unwrap();
+    assert_eq!(file.len(), 3 * PAGE + 100);
+    assert_eq!(&file[..2 * PAGE], bytes(shared_at(File_), 2 * PAGE));
+}
+
+/// A process that has this one's memory and sleeps: a child, or nobody's.
+fn fork_sleeper(orphan: bool) -> i32 {
+    let mut ends = [0; 2];
+    let mut pid = [0; 4];
+    // SAFETY: the children of this program, which runs one thread that matters, only sleep or tell
+    // their id through a pipe.
+    unsafe {
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        let child = libc::fork();
+        if child == 0 {
+            if orphan && libc::fork() != 0 {
+                libc::_exit(0);
+            }
+            let own = libc::getpid().to_ne_bytes();
+            libc::write(ends[1], own.as_ptr().cast(), 4);
+            libc::pause();
+            libc::_exit(0);
+        }
+        assert_eq!(libc::read(ends[0], pid.as_mut_ptr().cast(), 4), 4);
+        if orphan {
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+    }
+    i32::from_ne_bytes(pid)
+}
+
+fn end_sleeper(pid: i32) {
+    // SAFETY: made by this program, and still asleep.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+}
+
 /// Addresses, permissions and flags of all upper-half mappings, one line each. Names and offsets
 /// only where the file is mapped again.
 fn ledger() -> String {
@@ -266,6 +427,28 @@ fn ledger() -> String {
 }
 
 fn save_set(ck: &Path, number: u64) -> ckpt_image::Result<PathBuf> {
+    Ok(save_with_notes(ck, number)?.0)
+}
+
+/// The shares of a job of one rank.
+fn alone(plan: &Plan) -> Vec<Share> {
+    let part = |(object, part): (String, std::ops::Range<u64>)| Part {
+        object,
+        from: part.start,
+        to: part.end,
+    };
+    let parts = plan.parts().into_iter().map(part).collect();
+    let mut shares = share_out(&[(0, (std::process::id(), parts))].into());
+    let share = |share: coordinator::shared::Share| Share {
+        object: share.object,
+        store: share.store.iter().map(|(from, to)| *from..*to).collect(),
+        processes: share.processes,
+    };
+    shares.remove(&0).into_iter().flatten().map(share).collect()
+}
+
+/// Saves, and returns also what people are told.
+fn save_with_notes(ck: &Path, number: u64) -> ckpt_image::Result<(PathBuf, Vec<String>)> {
     let set = SetWriter::begin(ck, number)?;
     let info = HeaderInfo {
         set_id: set.set_id(),
@@ -276,8 +459,9 @@ fn save_set(ck: &Path, number: u64) -> ckpt_image::Result<PathBuf> {
         compression: Compression::Probe,
     };
     let sections = [(ckpt_image::kind::PROCESS, 1, b"threads".to_vec())];
-    let image = save(set.path(), &info, &sections)?;
-    set.commit(&Manifest {
+    let plan = Plan::make(|id| id)?;
+    let (image, notes) = plan.save(set.path(), &info, &sections, &alone(&plan))?;
+    let path = set.commit(&Manifest {
         schema_version: 1,
         set_id: info.set_id,
         created: 0,
@@ -292,7 +476,8 @@ fn save_set(ck: &Path, number: u64) -> ckpt_image::Result<PathBuf> {
             host: String::new(),
             image,
         }],
-    })
+    })?;
+    Ok((path, notes))
 }
 
 /// Runs this program in a role, in a directory.
@@ -350,16 +535,14 @@ fn played() {
                 b"threads"
             );
             assert_eq!(ledger(), "", "nothing is mapped before");
-            opened.map().unwrap();
+            opened.map(&opened.share_alone().unwrap()).unwrap();
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
             check();
         }
         "chain" => {
             // What was brought back is saved, and that is brought back.
-            stasis_restart::open(&ck, None, 0, 1)
-                .unwrap()
-                .map()
-                .unwrap();
+            let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
+            opened.map(&opened.share_alone().unwrap()).unwrap();
             save_set(&ck, ckpt_image::next_number(&ck).unwrap()).unwrap();
         }
         "open" => match stasis_restart::open(&ck, None, 0, 1) {
@@ -368,26 +551,52 @@ fn played() {
         },
         "occupied" => {
             map(place(0) + (5 << 20), PAGE, RW, libc::MAP_PRIVATE, None);
-            say(&stasis_restart::open(&ck, None, 0, 1)
-                .unwrap()
-                .map()
-                .unwrap_err());
+            let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
+            say(&opened.map(&opened.share_alone().unwrap()).unwrap_err());
         }
-        "shared-memory" => {
-            map(place(0), 4 * PAGE, RW, libc::MAP_SHARED, None);
-            // Length 0: the same memory once more, elsewhere.
-            let (at, flags) = (place(1), libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED);
-            // SAFETY: a place of this test where nothing is.
-            let alias = unsafe { libc::mremap(place(0) as *mut _, 0, 4 * PAGE, flags, at) };
-            assert_eq!(alias as usize, at);
+        "share" => {
+            build_shared(&dir);
+            let named = fs::metadata(named_path(&dir)).unwrap();
+            let plan = Plan::make(|id| id).unwrap();
+            let object = plan.object(named.dev(), named.ino()).unwrap();
+            assert_eq!(object.size, 3 * PAGE as u64);
+            save_set(&ck, 1).unwrap();
+            fs::write(dir.join("ledger"), ledger()).unwrap();
+            // The job runs on, and is killed.
+            bytes(shared_at(File_), 3 * PAGE + 100).fill(0xee);
+            bytes(shared_at(Named), PAGE).fill(0xee);
+        }
+        "share-again" => {
+            let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
+            opened.map(&opened.share_alone().unwrap()).unwrap();
+            assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
+            check_shared(&dir);
+            save_set(&ck, ckpt_image::next_number(&ck).unwrap()).unwrap();
+        }
+        "share-with-child" => {
+            map(
+                place(0),
+                PAGE,
+                RW,
+                libc::MAP_SHARED,
+                Some((&memfd("parental", 1), 0)),
+            );
+            let child = fork_sleeper(false);
+            println!("\nNOTE {}", save_with_notes(&ck, 1).unwrap().1.join(" "));
+            end_sleeper(child);
+        }
+        "share-with-stranger" => {
+            map(
+                place(0),
+                PAGE,
+                RW,
+                libc::MAP_SHARED,
+                Some((&memfd("common", 1), 0)),
+            );
+            let stranger = fork_sleeper(true);
             say(&save_set(&ck, 1).unwrap_err());
             assert_eq!(fs::read_dir(&ck).unwrap().count(), 0, "nothing is left");
-        }
-        "shm-file" => {
-            let file = tempfile::tempfile_in("/dev/shm").unwrap();
-            file.set_len(PAGE as u64).unwrap();
-            map(place(0), PAGE, RW, libc::MAP_SHARED, Some((&file, 0)));
-            say(&save_set(&ck, 1).unwrap_err());
+            end_sleeper(stranger);
         }
         "full" => {
             map(place(0), 64 << 20, RW, libc::MAP_PRIVATE, None);
@@ -510,15 +719,35 @@ fn a_flipped_byte_falls_back_to_the_older_set() {
 }
 
 #[test]
-fn memory_shared_with_others_is_refused_by_name() {
+fn shared_memory_is_shared_again_and_stored_once() {
     let dir = tempfile::tempdir().unwrap();
-    let said = error("shared-memory", dir.path());
+    played_well("share", dir.path());
+    let image = dir.path().join("ck/ckpt-1/rank-0.img");
+    let stored = fs::metadata(image).unwrap().len() as usize / PAGE;
+    // The header; of the alias 4, of the memfd 6, of the named 2, of the segment 3, of the file 2.
+    assert_eq!(stored, 18);
+    for _ in 0..2 {
+        played_well("share-again", dir.path());
+    }
+}
+
+#[test]
+fn a_child_that_shares_memory_is_named_and_a_stranger_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = play("share-with-child", dir.path());
+    let said = String::from_utf8_lossy(&output.stdout);
     assert!(
-        said.contains("is shared memory that is also mapped at 0x10000000000"),
+        said.contains("parental")
+            && said.contains("by child process")
+            && said.contains("not saved"),
+        "{output:?}"
+    );
+    fs::remove_dir_all(dir.path().join("ck")).unwrap();
+    let said = error("share-with-stranger", dir.path());
+    assert!(
+        said.contains("common") && said.contains("is not part of the job"),
         "{said}"
     );
-    let said = error("shm-file", dir.path());
-    assert!(said.contains("shared with other processes"), "{said}");
 }
 
 #[test]

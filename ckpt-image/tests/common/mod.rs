@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use stasis_ckpt_image::{
     image_file, kind, Advice, Backing, Compression, Header, Identity, ImageSummary, ImageWriter,
-    Manifest, RankEntry, ReadMemory, Region, SetId, SetWriter, PAGE,
+    Manifest, RankEntry, ReadMemory, Region, SetId, SetWriter, SharedKind, SharedObject, PAGE,
+    SHARED_CONTENT,
 };
 
 /// Memory made of a formula: the same address always holds the same bytes.
@@ -103,6 +104,32 @@ pub fn write_small(path: &Path, set_id: SetId, rank: u32, world_size: u32) -> Im
                     noise(address)
                 }
             }),
+        )
+        .unwrap();
+    writer.shared(vec![SharedObject {
+        id: "one".into(),
+        kind: SharedKind::Memory {
+            name: b"/memfd:x".to_vec(),
+        },
+        size: 2 * PAGE,
+    }]);
+    let shared = Backing::Shared {
+        object: 0,
+        offset: PAGE,
+        writable: true,
+    };
+    writer
+        .region(region(at(30), 1, shared), &[], &mut Formula(noise))
+        .unwrap();
+    let content = Backing::SharedContent {
+        object: 0,
+        offset: 0,
+    };
+    writer
+        .region(
+            region(SHARED_CONTENT, 2, content),
+            std::slice::from_ref(&(SHARED_CONTENT..SHARED_CONTENT + PAGE)),
+            &mut Formula(noise),
         )
         .unwrap();
     writer.section(kind::PROCESS, 1, vec![rank as u8; 100]);

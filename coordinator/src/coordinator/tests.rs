@@ -63,7 +63,16 @@ fn to_saving(c: &mut Coordinator, size: u32) -> Vec<Action> {
     }
     let mut last = vec![];
     for r in 0..size {
-        last = c.on(2000, Event::Message(r, FromRank::Drained { epoch: 1 }));
+        last = c.on(
+            2000,
+            Event::Message(
+                r,
+                FromRank::Drained {
+                    epoch: 1,
+                    shared: vec![],
+                },
+            ),
+        );
     }
     last
 }

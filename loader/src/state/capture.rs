@@ -10,7 +10,7 @@ use crate::error::CaptureError;
 use crate::stop::Stopped;
 use crate::syscalls::timers::{self, Timer};
 use crate::syscalls::unsaved;
-use crate::{clock, cpu, facts, syscalls, thread};
+use crate::{children, clock, cpu, facts, syscalls, thread};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -93,8 +93,12 @@ fn signals(stopped: &Stopped) -> Result<Signals, CaptureError> {
     }
 }
 
-/// Everything about the process that is not in its memory.
-pub fn capture(stopped: &Stopped) -> Result<ProcessState, CaptureError> {
+/// Everything about the process that is not in its memory. `mapped` tells which files, by device and
+/// inode, are mapped shared and therefore in the image of the memory.
+pub fn capture(
+    stopped: &Stopped,
+    mapped: &(dyn Fn(u64, u64) -> Option<files::MappedFile> + Sync),
+) -> Result<ProcessState, CaptureError> {
     if let Some(call) = unsaved::noted() {
         return Err(CaptureError::Unsaved { call });
     }
@@ -150,7 +154,8 @@ pub fn capture(stopped: &Stopped) -> Result<ProcessState, CaptureError> {
         settings: settings::of_process(),
         cwd,
         umask: umask()?,
-        files: files::capture()?,
+        files: files::capture(mapped)?,
+        children: children::all().1,
         membarriers: syscalls::membarriers(),
         fixed: super::restore::FIXED,
     })

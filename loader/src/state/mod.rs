@@ -6,6 +6,7 @@ mod pending;
 mod restore;
 mod settings;
 
+use crate::children::Ended;
 use crate::context::SigInfo;
 use crate::signals::Action;
 use crate::syscalls::timers::Timer;
@@ -13,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 pub use capture::capture;
-pub use files::{apart, note_standard_files, open_files, ChangedFiles, Files, OpenedFiles};
+pub use files::{
+    apart, note_standard_files, open_files, ChangedFiles, Files, MappedFile, OpenedFiles,
+};
 pub use restore::{restore, Restored};
 pub use settings::note_start;
 
@@ -58,6 +61,8 @@ pub struct ProcessState {
     pub umask: u32,
     /// Open files.
     pub files: Files,
+    /// Children that had ended and that nobody had waited for.
+    pub children: Vec<Ended>,
     /// Registrations made with `membarrier`.
     pub membarriers: u32,
     /// Where the parts that have fixed addresses were: gate, clocks, vDSO, vDSO slots.

@@ -15,7 +15,9 @@ use crate::program::{leave_rust, start_loader, take_name};
 use crate::stop::{self, Stopped};
 use crate::syscalls::{pi_futex, timers};
 use crate::thread::{self, Birth};
-use crate::{arena, clock, cpu, dispatch, facts, gate, map, maps, raw, signals, syscalls, vdso};
+use crate::{
+    arena, children, clock, cpu, dispatch, facts, gate, map, maps, raw, signals, syscalls, vdso,
+};
 use contract::{CLOCKS_ADDRESS, GATE_ADDRESS, VDSO_ADDRESS, VDSO_SLOTS_ADDRESS};
 use std::ffi::CString;
 use std::io;
@@ -176,7 +178,11 @@ fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreErro
 /// thread. Signals are held back in it from now on.
 ///
 /// Output files are cut back here: no rank may go on before all have done this.
-pub fn restore(state: ProcessState, files: OpenedFiles) -> Result<Restored, RestoreError> {
+pub fn restore(
+    state: ProcessState,
+    files: OpenedFiles,
+    objects: &dyn Fn(&str) -> Option<i32>,
+) -> Result<Restored, RestoreError> {
     check_cpu(&state)?;
     check_memory(&state)?;
     super::note_start();
@@ -188,6 +194,7 @@ pub fn restore(state: ProcessState, files: OpenedFiles) -> Result<Restored, Rest
     clock::go_on_from(state.clocks);
     vdso::fill_slots()?;
     syscalls::set_brk_end(state.brk_end);
+    children::remember(&state.children);
     syscalls::restore_membarriers(state.membarriers);
     facts::set_interpreter(state.interpreter[0], state.interpreter[1]);
     let program = CString::new(state.program.as_os_str().as_bytes()).map_err(|_| LoadError::Nul)?;
@@ -195,7 +202,7 @@ pub fn restore(state: ProcessState, files: OpenedFiles) -> Result<Restored, Rest
     thread::set_virtual_pid(state.pid);
     std::env::set_current_dir(&state.cwd)
         .map_err(|source| system(&format!("going to {}", state.cwd.display()))(source))?;
-    files.settle(&state.files)?;
+    files.settle(&state.files, objects)?;
     // SAFETY: sets a number.
     unsafe { libc::umask(state.umask) };
     signals::start();
@@ -245,6 +252,16 @@ fn start_timers(timers: &[[i64; 4]; 3]) {
         .iter()
         .zip(timers)
     {
+        let [interval @ .., seconds, microseconds] = *timer;
+        // One that repeats but does not run has expired, and its signal was on the way: the kernel
+        // starts it again when that is taken.
+        let due = interval != [0; 2] && (seconds, microseconds) == (0, 0);
+        let timer = [
+            interval[0],
+            interval[1],
+            seconds,
+            microseconds.max(due.into()),
+        ];
         if timer[2] != 0 || timer[3] != 0 {
             let args = [*which as usize, timer.as_ptr() as usize, 0, 0, 0, 0];
             // SAFETY: four words are the layout of itimerval, which is only read.

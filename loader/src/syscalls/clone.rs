@@ -12,7 +12,7 @@
 use super::{fail, Call, Handler, Outcome};
 use crate::context::{self, AltStack, Context};
 use crate::thread::{self, Birth, Thread, IN_DISPATCH};
-use crate::{arena, cpu, dispatch, fds, raw, signals, stop, user};
+use crate::{arena, children, cpu, dispatch, fds, raw, signals, stop, user};
 use contract::ARENA_END;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
@@ -228,8 +228,11 @@ fn make_process(call: &mut Call, args: [usize; 6]) -> Outcome {
         if stack != 0 {
             call.frame().regs.rsp = stack;
         }
-    } else if result > 0 && library && flags & PARENT_SETTID != 0 {
-        let _ = user::write(parent_tid, result as u32);
+    } else {
+        children::note(result);
+        if result > 0 && library && flags & PARENT_SETTID != 0 {
+            let _ = user::write(parent_tid, result as u32);
+        }
     }
     Outcome::Value(result)
 }
@@ -277,6 +280,7 @@ unsafe extern "C" fn vfork_parent(thread: &'static Thread, result: isize) -> ! {
         (*thread.scratch.get()).saved.put_back(context);
         (*context).regs.rax = result as usize;
         thread.vforked.store(false, Ordering::Relaxed);
+        children::note(result);
         thread.in_dispatch.store(1, Ordering::Relaxed);
         if thread.stop_wanted() && !thread.in_lower() {
             stop::park_if_wanted(thread, context);

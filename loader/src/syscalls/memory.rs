@@ -13,7 +13,6 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_mprotect, mprotect),
     (libc::SYS_pkey_mprotect, mprotect),
     (libc::SYS_brk, brk),
-    (libc::SYS_shmat, shmat),
     // The kernel itself would choose addresses for these, in the lower half.
     (libc::SYS_io_setup, absent),
     (libc::SYS_io_uring_setup, absent),
@@ -27,7 +26,7 @@ fn absent(_: &mut Call) -> Outcome {
 }
 
 /// Whether the range lies below the lower half.
-fn is_upper(address: usize, len: usize) -> bool {
+pub(super) fn is_upper(address: usize, len: usize) -> bool {
     address.checked_add(len).is_some_and(|end| end <= ARENA_END)
 }
 
@@ -83,7 +82,7 @@ fn mmap(call: &mut Call) -> Outcome {
 }
 
 /// Finds a place and maps there. A place that turns out to be occupied stays marked as such.
-fn place(len: usize, align: usize, mut map: impl FnMut(usize) -> isize) -> isize {
+pub(super) fn place(len: usize, align: usize, mut map: impl FnMut(usize) -> isize) -> isize {
     const TRIES: usize = 64;
     for _ in 0..TRIES {
         let Some(at) = arena::find(len, align) else {
@@ -235,35 +234,4 @@ fn brk(call: &mut Call) -> Outcome {
         *end = wanted;
     }
     Outcome::Value(*end as isize)
-}
-
-fn shmat(call: &mut Call) -> Outcome {
-    const SEGMENT_SIZE: usize = 6; // words into struct shmid_ds
-    let mut args = call.args();
-    if args[1] != 0 {
-        if !is_upper(args[1], 0) {
-            return fail(libc::EINVAL);
-        }
-        return Outcome::Value(call.kernel(libc::SYS_shmat, args));
-    }
-    let mut facts = [0usize; 16];
-    let asked = [
-        args[0],
-        libc::IPC_STAT as usize,
-        facts.as_mut_ptr() as usize,
-        0,
-        0,
-        0,
-    ];
-    let result = call.kernel(libc::SYS_shmctl, asked);
-    if is_err(result) {
-        return Outcome::Value(result);
-    }
-    let Some(len) = page_up(facts[SEGMENT_SIZE]) else {
-        return fail(libc::EINVAL);
-    };
-    Outcome::Value(place(len, PAGE, |at| {
-        args[1] = at;
-        call.kernel(libc::SYS_shmat, args)
-    }))
 }

@@ -20,8 +20,10 @@ mod paths;
 pub mod pi_futex;
 mod process;
 mod signals;
+mod sysv;
 pub mod timers;
 pub mod unsaved;
+mod wait;
 mod waits;
 
 use crate::context::Context;
@@ -31,6 +33,7 @@ use crate::{raw, user};
 
 pub use memory::{brk_end, set_brk_end};
 pub use process::{membarriers, restore_membarriers};
+pub use sysv::{set_shm_ids, shm_id};
 
 /// What the program gets to see.
 pub enum Outcome {
@@ -144,11 +147,13 @@ fn pass(call: &mut Call) -> Outcome {
 }
 
 const fn build() -> [Handler; NUMBERS] {
-    let topics: [&[(i64, Handler)]; 10] = [
+    let topics: [&[(i64, Handler)]; 12] = [
         memory::HANDLERS,
+        sysv::HANDLERS,
         files::HANDLERS,
         paths::HANDLERS,
         process::HANDLERS,
+        wait::HANDLERS,
         signals::HANDLERS,
         timers::HANDLERS,
         unsaved::HANDLERS,

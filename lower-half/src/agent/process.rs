@@ -15,17 +15,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use ckpt_image::{kind, SetId};
+use ckpt_image::{kind, SetId, SharedKind};
 use contract::{
     gate, ActivityKind, Clock, MpiState, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS, DRAIN_CLOCK,
 };
 use coordinator::agent::{Process, SaveOrder};
 use coordinator::protocol::{Activity, Counts, On, Outcome, Summary, Times};
 use coordinator::rank::{ClockView, View};
-use loader::Stopped;
+use coordinator::shared::Part;
+use loader::{MappedFile, Stopped};
 
 use super::{Setup, AGENT, SERVER};
-use crate::save::{save, HeaderInfo};
+use crate::save::{HeaderInfo, Plan, Share};
 
 /// Version of the PROCESS section, which is the loader's `ProcessState` in postcard.
 const PROCESS_VERSION: u32 = 1;
@@ -41,6 +42,8 @@ pub struct ThisProcess {
     rank: u32,
     size: u32,
     stopped: Mutex<Option<Stopped>>,
+    /// How the memory is to be saved, while everybody stands still.
+    plan: Mutex<Option<Plan>>,
 }
 
 impl ThisProcess {
@@ -58,11 +61,30 @@ impl ThisProcess {
             rank,
             size,
             stopped: Mutex::new(None),
+            plan: Mutex::new(None),
         })
     }
 
     fn stopped(&self) -> MutexGuard<'_, Option<Stopped>> {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Option<Plan>> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the memory, which nobody changes any more. Returns what other ranks may share.
+    fn look_at_memory(&self) -> Result<Vec<Part>> {
+        let plan =
+            loader::apart(|| Plan::make(loader::shm_id)).context("no thread could be made")??;
+        let part = |(object, part): (String, std::ops::Range<u64>)| Part {
+            object,
+            from: part.start,
+            to: part.end,
+        };
+        let parts = plan.parts().into_iter().map(part).collect();
+        *self.plan() = Some(plan);
+        Ok(parts)
     }
 
     /// Per-peer counts of the upper half; none before it has any.
@@ -155,7 +177,9 @@ impl ThisProcess {
         let stopped = guard
             .as_ref()
             .context("the application's threads do not stand still")?;
-        let state = loader::capture(stopped)?;
+        let plan = self.plan();
+        let plan = plan.as_ref().context("the memory has not been looked at")?;
+        let state = loader::capture(stopped, &|dev, ino| mapped(plan, dev, ino))?;
         let state =
             postcard::to_stdvec(&state).context("the state of the process cannot be encoded")?;
         let mut sections = vec![(kind::PROCESS, PROCESS_VERSION, state)];
@@ -173,15 +197,26 @@ impl ThisProcess {
             abi: abi_name(),
             compression: ckpt_image::Compression::default(),
         };
-        // Apart, since files of the application are opened there to identify them.
-        let save = || save(Path::new(&order.directory), &info, &sections);
-        let image = loader::apart(save).context("no thread could be made")??;
+        let shares: Vec<Share> = order
+            .shared
+            .iter()
+            .map(|share| Share {
+                object: share.object.clone(),
+                store: share.store.iter().map(|(from, to)| *from..*to).collect(),
+                processes: share.processes.clone(),
+            })
+            .collect();
+        // Apart, since files of the application are opened there.
+        let save = || plan.save(Path::new(&order.directory), &info, &sections, &shares);
+        let (image, mut notes) = loader::apart(save).context("no thread could be made")??;
+        notes.extend(loader::children().0.into_iter().map(child_note));
         Ok(Summary {
             bytes: image.bytes,
             memory: image.memory_bytes,
             digest: image.digest,
             host: coordinator::addresses::host(),
             times: Times::default(),
+            notes,
         })
     }
 }
@@ -221,12 +256,13 @@ impl Process for ThisProcess {
         }
     }
 
-    fn stop(&self) -> Result<(), String> {
+    fn stop(&self) -> Result<Vec<Part>, String> {
         gate().phase.store(Phase::Stop as u32, Ordering::SeqCst);
         let stopped = loader::stop_all().map_err(|e| e.to_string())?;
         let drained = self.drain(&stopped);
         *self.stopped() = Some(stopped);
-        drained.map_err(|e| format!("{e:#}"))
+        let looked = drained.and_then(|()| self.look_at_memory());
+        looked.map_err(|e| format!("{e:#}"))
     }
 
     fn save(&self, order: &SaveOrder) -> Result<Summary, String> {
@@ -239,6 +275,7 @@ impl Process for ThisProcess {
 
     fn resume(&self, _outcome: &Outcome) {
         gate().phase.store(Phase::Run as u32, Ordering::SeqCst);
+        *self.plan() = None;
         if let Some(stopped) = self.stopped().take() {
             stopped.resume();
         }
@@ -280,6 +317,25 @@ impl Process for ThisProcess {
 fn end() -> ! {
     // SAFETY: no conditions.
     unsafe { libc::_exit(0) }
+}
+
+/// That a living child is not in the image.
+fn child_note(pid: i32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!(
+        "child process {pid} ({}) is not saved: it runs on, and a restarted program is told that it \
+         has no such child",
+        name.trim_end()
+    )
+}
+
+/// What memory knows about a file.
+fn mapped(plan: &Plan, dev: u64, ino: u64) -> Option<MappedFile> {
+    let object = plan.object(dev, ino)?;
+    Some(match object.kind {
+        SharedKind::File { .. } => MappedFile::Ordinary,
+        _ => MappedFile::Object(object.id.clone()),
+    })
 }
 
 fn clocks() -> &'static [Clock] {

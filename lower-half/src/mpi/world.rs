@@ -145,6 +145,56 @@ pub fn broadcast(bytes: &mut [u8], root: u32) -> anyhow::Result<()> {
     check(code, "MPI_Bcast")
 }
 
+/// Hands `bytes` of every rank to all ranks, in the order of their ranks.
+pub fn gather(bytes: &[u8], size: u32) -> anyhow::Result<Vec<Vec<u8>>> {
+    let own = c_int::try_from(bytes.len()).context("gathering over 2 GiB from a rank")?;
+    let mut lengths: Vec<c_int> = vec![0; size as usize];
+    // SAFETY: one int to send, one of each rank to receive.
+    let code = unsafe {
+        mpi_sys::MPI_Allgather(
+            (&raw const own).cast(),
+            1,
+            mpi_sys::RSMPI_INT32_T,
+            lengths.as_mut_ptr().cast(),
+            1,
+            mpi_sys::RSMPI_INT32_T,
+            mpi_sys::RSMPI_COMM_WORLD,
+        )
+    };
+    check(code, "MPI_Allgather")?;
+    let mut places: Vec<c_int> = Vec::with_capacity(lengths.len());
+    let mut total: c_int = 0;
+    for length in &lengths {
+        places.push(total);
+        let sum = total.checked_add(*length);
+        total = sum.context("gathering over 2 GiB from all ranks")?;
+    }
+    let mut all = vec![0_u8; total as usize];
+    // SAFETY: `own` bytes to send; room for those of each rank at its place.
+    let code = unsafe {
+        mpi_sys::MPI_Allgatherv(
+            bytes.as_ptr().cast(),
+            own,
+            mpi_sys::RSMPI_UINT8_T,
+            all.as_mut_ptr().cast(),
+            lengths.as_ptr(),
+            places.as_ptr(),
+            mpi_sys::RSMPI_UINT8_T,
+            mpi_sys::RSMPI_COMM_WORLD,
+        )
+    };
+    check(code, "MPI_Allgatherv")?;
+    let parts = lengths.iter().map(|length| *length as usize);
+    let mut rest = &all[..];
+    Ok(parts
+        .map(|length| {
+            let (part, after) = rest.split_at(length);
+            rest = after;
+            part.to_vec()
+        })
+        .collect())
+}
+
 /// The smallest of all ranks' values: ranks agree on something by it.
 pub fn minimum(value: i64) -> anyhow::Result<i64> {
     let mut smallest = value;

@@ -12,6 +12,8 @@ pub struct Mapping {
     pub prot: u8,
     pub shared: bool,
     pub offset: u64,
+    /// `major:minor` in hexadecimal, as it is printed.
+    pub device: String,
     pub inode: u64,
     /// The name in the last column; empty for unnamed memory.
     pub path: Vec<u8>,
@@ -73,7 +75,7 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
     let (start, end) = field()?.split_once('-')?;
     let permissions = field()?.as_bytes();
     let offset = hex(field()?)?;
-    let _device = field()?;
+    let device = field()?.to_owned();
     let inode = field()?.parse().ok()?;
     let may = |at: usize, letter| permissions.get(at) == Some(&letter);
     let path = fields.next().unwrap_or_default().trim_ascii_start();
@@ -83,6 +85,7 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
         prot: u8::from(may(0, b'r')) | u8::from(may(1, b'w')) << 1 | u8::from(may(2, b'x')) << 2,
         shared: may(3, b's'),
         offset,
+        device,
         inode,
         path: newlines_back(path),
         flags: Vec::new(),

@@ -373,6 +373,11 @@ impl World {
                         }
                     }
                 }
+                Action::Tell(r, message) => {
+                    if !self.processes[r as usize].mourned {
+                        self.process(r).inbox.push_back(message);
+                    }
+                }
                 Action::Prepare(_) | Action::Commit(..) => self.store.push_back(action),
                 Action::Reply(_, ToTool::Committed(_)) => self.committed += 1,
                 Action::Reply(_, ToTool::Failed(_)) => self.failed += 1,

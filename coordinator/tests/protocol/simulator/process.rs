@@ -236,7 +236,7 @@ impl World {
                     return false;
                 }
                 self.process(r).job = None;
-                self.rank(r, Input::Stopped(verdict(fails, ())));
+                self.rank(r, Input::Stopped(verdict(fails, vec![])));
             }
             Job::Save => {
                 self.process(r).job = None;

@@ -2,6 +2,7 @@
 
 use super::descriptor::{apart, fcntl, same_open_file, Look};
 use super::event::{self, Event};
+use super::mapped::{self, MappedFile};
 use super::pair::{self, Pair};
 use super::pipe::Pipe;
 use super::timer::Timer;
@@ -10,14 +11,18 @@ use super::{Descriptor, Files, Kind, OpenFile, Shared};
 use crate::error::CaptureError;
 use crate::fds;
 
-/// Everything that the application has open. All its threads stand still.
-pub fn capture() -> Result<Files, CaptureError> {
+/// Everything that the application has open. All its threads stand still. `mapped` tells which
+/// files, by device and inode, are mapped shared.
+pub fn capture(
+    mapped: &(dyn Fn(u64, u64) -> Option<MappedFile> + Sync),
+) -> Result<Files, CaptureError> {
     let looked = apart(|| {
         let mut found = Found {
             files: Files::default(),
             looks: Vec::new(),
             objects: Vec::new(),
             numbers: numbers()?,
+            mapped,
         };
         for fd in found.numbers.clone() {
             found.add(fd)?;
@@ -50,7 +55,7 @@ fn numbers() -> Result<Vec<i32>, CaptureError> {
 }
 
 /// What was found so far.
-struct Found {
+struct Found<'a> {
     files: Files,
     /// The first descriptor of each open file.
     looks: Vec<Look>,
@@ -58,9 +63,10 @@ struct Found {
     objects: Vec<(u64, u64)>,
     /// All descriptors of the application.
     numbers: Vec<i32>,
+    mapped: &'a (dyn Fn(u64, u64) -> Option<MappedFile> + Sync),
 }
 
-impl Found {
+impl Found<'_> {
     fn add(&mut self, fd: i32) -> Result<(), CaptureError> {
         let look = Look::at(fd)?;
         let cloexec = fcntl(fd, libc::F_GETFD, 0).map_err(|e| look.failed(e))? & libc::FD_CLOEXEC;
@@ -116,8 +122,13 @@ impl Found {
         if place::is_made_up(look.fd) {
             return place::capture_made_up(look).map(Kind::Place);
         }
+        let (dev, ino) = look.identity();
+        let mapped = (self.mapped)(dev, ino);
+        if let Some(MappedFile::Object(object)) = mapped {
+            return Ok(Kind::Mapped(mapped::capture(look, object)));
+        }
         if regular::is_named(look) {
-            return regular::capture(look).map(Kind::Regular);
+            return regular::capture(look, mapped.is_some()).map(Kind::Regular);
         }
         let link = look.link.display();
         if !look.link.is_absolute() || look.link.starts_with("/secretmem") {

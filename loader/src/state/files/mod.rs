@@ -19,6 +19,7 @@ mod epoll;
 mod event;
 mod holders;
 mod lock;
+mod mapped;
 mod pair;
 mod pipe;
 mod place;
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use capture::capture;
 pub use descriptor::apart;
+pub use mapped::MappedFile;
 pub use reopen::{open_files, OpenedFiles};
 pub use standard::note as note_standard_files;
 
@@ -88,6 +90,8 @@ enum Kind {
     Place(place::Place),
     /// An unnamed file, at an offset.
     Unnamed { object: usize, offset: u64 },
+    /// Memory that is mapped shared, too.
+    Mapped(mapped::Mapped),
     /// An end of a pipe: its flags say which.
     PipeEnd { object: usize },
     /// The first or the second end of a socket pair.

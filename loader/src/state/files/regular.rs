@@ -23,7 +23,8 @@ pub struct Regular {
     path: PathBuf,
     offset: u64,
     size: u64,
-    /// Of its content; none where the application may not read it.
+    /// Of its content; none where the application may not read it, or writes it as memory.
+    /// What it has mapped is then in the image of that.
     checksum: Option<u32>,
 }
 
@@ -33,10 +34,11 @@ pub fn is_named(look: &Look) -> bool {
     named.is_ok_and(|facts| (facts.dev(), facts.ino()) == look.identity())
 }
 
-/// Notes the file.
-pub fn capture(look: &Look) -> Result<Regular, CaptureError> {
+/// Notes the file; `mapped`: it is mapped shared.
+pub fn capture(look: &Look, mapped: bool) -> Result<Regular, CaptureError> {
     let size = look.facts.st_size as u64;
     let checksum = match look.reader() {
+        _ if mapped => None,
         Ok(file) => Some(
             checksum(&file, size).map_err(|source| CaptureError::System {
                 what: look.link.display().to_string(),

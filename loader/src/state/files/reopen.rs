@@ -15,7 +15,7 @@ const HIGH: i32 = 400;
 /// Open files of an image, made anew but not in their places.
 #[derive(Debug)]
 pub struct OpenedFiles {
-    /// In the order of `Files::open`; none for the launcher's.
+    /// In the order of `Files::open`; none for the launcher's and for memory.
     open: Vec<Option<OwnedFd>>,
     /// What the user should know.
     pub warnings: Vec<String>,
@@ -38,7 +38,8 @@ pub fn open_files(
     for (index, file) in files.open.iter().enumerate() {
         let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
         opened.push(match &file.kind {
-            Kind::Standard(_) => None,
+            // The one is the launcher's, the other comes with the memory.
+            Kind::Standard(_) | Kind::Mapped(_) => None,
             _ => Some(open_one(fd, file, &shared, changed, &mut warnings)?),
         });
     }
@@ -75,6 +76,7 @@ fn open_one(
     let failed = || not_made(&what);
     let opened = match &file.kind {
         Kind::Standard(n) => duplicate(*n).map_err(failed())?,
+        Kind::Mapped(_) => return Err(RestoreError::Table),
         Kind::Regular(regular) => regular.open(fd, flags, changed, warnings)?,
         Kind::Place(place) => place.open(fd, flags, warnings)?,
         Kind::Unnamed { object, offset } => {
@@ -146,7 +148,17 @@ fn tell_where(fd: i32, moved: i32) {
 
 impl OpenedFiles {
     /// Cuts output files back, puts everything in its place, and lets timers run.
-    pub(in crate::state) fn settle(self, files: &Files) -> Result<(), RestoreError> {
+    /// `objects` finds the descriptors of shared memory.
+    pub(in crate::state) fn settle(
+        mut self,
+        files: &Files,
+        objects: &dyn Fn(&str) -> Option<i32>,
+    ) -> Result<(), RestoreError> {
+        for (file, place) in files.open.iter().zip(&mut self.open) {
+            if let Kind::Mapped(mapped) = &file.kind {
+                *place = Some(mapped.open(file.flags, objects)?);
+            }
+        }
         standard::note();
         let given = standard::keep().map_err(not_made("keeping the standard files"))?;
         for (file, opened) in files.open.iter().zip(&self.open) {
