@@ -1,6 +1,5 @@
 //#Ranks: 3
 //#Cut: hold
-//#Pending: memory that ranks share is not carried across a checkpoint yet
 //#Shows: MPI_Win_allocate_shared: what one rank stores another loads, before the cut and after it
 #include "../stasis_test.h"
 
