@@ -252,16 +252,6 @@ fn start_timers(timers: &[[i64; 4]; 3]) {
         .iter()
         .zip(timers)
     {
-        let [interval @ .., seconds, microseconds] = *timer;
-        // One that repeats but does not run has expired, and its signal was on the way: the kernel
-        // starts it again when that is taken.
-        let due = interval != [0; 2] && (seconds, microseconds) == (0, 0);
-        let timer = [
-            interval[0],
-            interval[1],
-            seconds,
-            microseconds.max(due.into()),
-        ];
         if timer[2] != 0 || timer[3] != 0 {
             let args = [*which as usize, timer.as_ptr() as usize, 0, 0, 0, 0];
             // SAFETY: four words are the layout of itimerval, which is only read.

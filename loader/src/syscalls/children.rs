@@ -1,0 +1,78 @@
+//! Waiting for children. Those that ended before a restart come first, from what was saved; about
+//! others the kernel knows (of those that lived at the checkpoint: that there is no such child).
+
+use super::{Call, Handler, Outcome};
+use crate::children::{self, Ended};
+
+pub const HANDLERS: &[(i64, Handler)] = &[(libc::SYS_wait4, wait4), (libc::SYS_waitid, waitid)];
+
+/// `struct rusage` in words; what a child used is not saved.
+type Usage = [usize; 18];
+
+/// As `wait` tells how a process has ended.
+fn word(child: &Ended) -> i32 {
+    const CORE: i32 = 0x80;
+    match child.code {
+        libc::CLD_EXITED => (child.status & 0xff) << 8,
+        libc::CLD_DUMPED => child.status | CORE,
+        _ => child.status,
+    }
+}
+
+/// Writes what was asked for; the call's answer is then `result`.
+fn tell<T: Copy>(call: &Call, to: usize, value: T, usage: usize, result: i32) -> Outcome {
+    let nothing: Usage = [0; 18];
+    for outcome in [call.answer(to, value), call.answer(usage, nothing)] {
+        if !matches!(outcome, Outcome::Value(0)) {
+            return outcome;
+        }
+    }
+    Outcome::Value(result as isize)
+}
+
+fn wait4(call: &mut Call) -> Outcome {
+    let [_, status, _, usage, ..] = call.args();
+    let wanted = match call.int(0) {
+        pid if pid > 0 => Some(pid),
+        // Any, or any of the caller's process group, in which children begin.
+        -1 | 0 => None,
+        _ => return call.pass(),
+    };
+    if !call.in_rank() {
+        return call.pass();
+    }
+    let Some(child) = children::from_before(wanted, true) else {
+        return call.pass();
+    };
+    tell(call, status, word(&child), usage, child.pid)
+}
+
+fn waitid(call: &mut Call) -> Outcome {
+    // struct siginfo in units of 32 bits.
+    const SIGNAL: usize = 0;
+    const CODE: usize = 2;
+    const PID: usize = 4;
+    const UID: usize = 5;
+    const STATUS: usize = 6;
+    let [_, id, info, _, usage, _] = call.args();
+    let options = call.int(3);
+    let wanted = match call.int(0) as libc::idtype_t {
+        libc::P_ALL => None,
+        libc::P_PID => Some(id as i32),
+        libc::P_PGID if id == 0 => None,
+        _ => return call.pass(),
+    };
+    if options & libc::WEXITED == 0 || !call.in_rank() {
+        return call.pass();
+    }
+    let Some(child) = children::from_before(wanted, options & libc::WNOWAIT == 0) else {
+        return call.pass();
+    };
+    let mut facts = [0i32; 32];
+    facts[SIGNAL] = libc::SIGCHLD;
+    facts[CODE] = child.code;
+    facts[PID] = child.pid;
+    facts[UID] = child.uid as i32;
+    facts[STATUS] = child.status;
+    tell(call, info, facts, usage, 0)
+}
