@@ -15,7 +15,7 @@ use crate::test::{folder, Case};
 use crate::{paths, setup};
 use anyhow::{ensure, Result};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use stream::{Stream, Tally};
 use subject::{Subject, Subjects};
@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Result<()> {
         let mut random = Random::new(seed, "torture");
         let subject = subjects.draw(&mut random)?;
         let name = format!("{seed} {}", subject.name());
-        let native = match reference(&subject.example, subject.front) {
+        let native = match native(&subject) {
             Ok(native) => native,
             Err(error) => {
                 natively += 1;
@@ -125,13 +125,22 @@ pub fn cases() -> Result<Vec<Case>> {
             format!("torture/{}", subject.label()),
             move |session, dir| {
                 let random = Random::new(session.seed, &subject.name());
-                let result = reference(&subject.example, subject.front)
+                let result = native(&subject)
                     .and_then(|native| torture(&subject, random, CUTS_PER_CASE, &native, dir).1);
                 result.into()
             },
         ));
     }
     Ok(cases)
+}
+
+/// The folder of the native run. The job will go on under every library, so it must succeed natively
+/// under each.
+fn native(subject: &Subject) -> Result<PathBuf> {
+    for front in &subject.example.fronts {
+        reference(&subject.example, *front)?;
+    }
+    reference(&subject.example, subject.front)
 }
 
 /// One run, in an empty folder.
