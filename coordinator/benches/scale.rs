@@ -78,7 +78,10 @@ fn one(size: u32) {
     let last = everyone(0, &|_| state(true, Activity::Running));
     assert!(matches!(last[..], [Action::Send(_)]), "told to stop");
     let approached = begun.elapsed();
-    everyone(0, &|_| FromRank::Drained { epoch: 1 });
+    everyone(0, &|_| FromRank::Drained {
+        epoch: 1,
+        shared: vec![],
+    });
     let drained = begun.elapsed();
     let last = everyone(0, &|rank| FromRank::Saved {
         epoch: 1,
