@@ -11,7 +11,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 use crate::comm::CommBody;
-use crate::environment::{sync_comm, world_group};
+use crate::environment::{internal_world, sync_comm, world_group};
 use crate::id::{self, Hash};
 use crate::message::{
     collective_begin, collective_begin_unmade, collective_end, collective_request,
@@ -550,13 +550,15 @@ unsafe fn connect(
     let &remote_leader = remote.first().ok_or(ERR_COMM)?;
     let body = CommBody::derived(id, members, Some(Arc::from(remote)), &local_comm.body)?;
     let tag = below_tag(id);
-    // SAFETY: see the module's head. Below, any member may lead; the first ones do.
+    // SAFETY: see the module's head. Below, any member may lead; the first ones do. What they send to
+    // each other there goes over a communicator that no sweep looks into: one would take it for a
+    // message of ours when the other leader is slow.
     unsafe {
         among(body, &everyone, |word| {
             lower::MPI_Intercomm_create(
                 local_comm.lower(),
                 0,
-                sync_comm().lower(),
+                internal_world(),
                 remote_leader as i32,
                 tag,
                 word,

@@ -230,12 +230,11 @@ unsafe fn make_comm(comm: &'static Comm) -> Result<usize, i32> {
         match (&body.topology, body.remote_members()) {
             (_, Some(remote)) => {
                 let leader = remote.first().map_or(PROC_NULL, |&rank| rank as i32);
-                let peers = sync_comm().lower();
                 let tag = below_tag(body.id);
                 check(lower::MPI_Intercomm_create(
                     plain,
                     0,
-                    peers,
+                    internal_world(),
                     leader,
                     tag,
                     &raw mut word,
