@@ -116,8 +116,7 @@ impl Subjects {
         Ok(vec![
             generated(generator, 110_228, 2, 0, Mpi::Mpich),
             generated(generator, 66_006, 2, 0, Mpi::OpenMpi),
-            // A communicator under construction had been in some ranks' images only.
-            generated(generator, 444_187, 4, 0, Mpi::Mpich),
+            generated(generator, 840_887, 3, 0, Mpi::Mpich),
             looping("p2p/ring_loop", Mpi::Mpich)?,
             looping("coll/nonblocking_loop", Mpi::OpenMpi)?,
         ])
