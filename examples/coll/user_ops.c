@@ -1,6 +1,5 @@
 //#Ranks: 3
 //#Cut: hold
-//#Matrix: full
 //#Shows: user-defined reduction operations, commutative and not, on basic and derived datatypes, used after the cut
 #include "../stasis_test.h"
 

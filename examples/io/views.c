@@ -1,6 +1,5 @@
 //#Ranks: 3
 //#Cut: hold
-//#Matrix: full
 //#Shows: a view with derived datatypes (freed since) and a displacement, the individual pointer in the middle of it, hints and mode
 #include "../stasis_test.h"
 

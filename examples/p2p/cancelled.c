@@ -1,6 +1,5 @@
 //#Ranks: 2
 //#Cut: hold
-//#Matrix: full
 //#Shows: MPI_Cancel before the cut and the wait after it: an unmatched receive, a matched one, persistent, freed, generalized, a send
 #include "../stasis_test.h"
 

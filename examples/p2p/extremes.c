@@ -1,6 +1,5 @@
 //#Ranks: 2
 //#Cut: hold
-//#Matrix: full
 //#Shows: the ends of what is allowed, under way at the cut: empty messages, the largest tag, messages to oneself in every mode, MPI_PROC_NULL in every call
 #include "../stasis_test.h"
 

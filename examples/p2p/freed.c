@@ -1,6 +1,5 @@
 //#Ranks: 2
 //#Cut: hold
-//#Matrix: full
 //#Shows: requests freed while their operation is active at the cut, and with them the datatype and the communicator: receives, sends, persistent, generalized
 #include "../stasis_test.h"
 

@@ -1,6 +1,5 @@
 //#Ranks: 2
 //#Cut: hold
-//#Matrix: full
 //#Shows: matched messages in hand at the cut: several of one tag, large and empty ones, on an inter-communicator, from oneself, of nobody, and one whose MPI_Imrecv is under way
 #include "../stasis_test.h"
 

@@ -1,6 +1,5 @@
 //#Ranks: 3
 //#Cut: hold
-//#Matrix: full
 //#Shows: a communicator that all members have freed before the cut, while requests of some still use it: an early message, a receive that nothing matches, persistent requests started again after it
 #include "../stasis_test.h"
 

@@ -1,6 +1,5 @@
 //#Ranks: 2
 //#Cut: hold
-//#Matrix: full
 //#Shows: persistent requests: started before the cut and completed after it, inactive ones, both started again
 #include "../stasis_test.h"
 

@@ -1,6 +1,5 @@
 //#Ranks: 4
 //#Cut: hold
-//#Matrix: full
 //#Shows: MPI_ANY_SOURCE and MPI_ANY_TAG receives that find messages which were in flight at the cut
 #include "../stasis_test.h"
 

@@ -1,6 +1,5 @@
 //#Ranks: 3
 //#Cut: hold
-//#Matrix: full
 //#Shows: windows between fences: put, get, accumulate and their relatives, over memory of the application and of the window
 //#Variant: create
 //#Variant: allocate

@@ -1,5 +1,4 @@
 //#Ranks: 4
-//#Matrix: full
 //#Shows: locks, shared and exclusive, that are held, waited for and not yet asked for at the cut; requests of one-sided operations
 //#Cut: hold
 //#Variant: held

@@ -1,6 +1,5 @@
 //#Ranks: 3
 //#Cut: hold
-//#Matrix: full
 //#Shows: post, start, complete and wait, each of them waiting or open at the cut
 //#Variant: open
 //#Variant: in_start
