@@ -34,24 +34,28 @@ impl FromStr for Compare {
         Ok(match text {
             "stdout" => Compare::Stdout,
             "none" => Compare::Nothing,
-            _ => Compare::Files(text.split(',').map(part).collect::<Result<_>>()?),
+            _ => Compare::Files(text.split(',').map(str::parse).collect::<Result<_>>()?),
         })
     }
 }
 
-fn part(text: &str) -> Result<FilePart> {
-    let text = text.trim();
-    if let Some(file) = text.strip_prefix("bytes of ") {
-        Ok(FilePart::Bytes(file.to_owned()))
-    } else if let Some(file) = text.strip_prefix("numbers of ") {
-        Ok(FilePart::Numbers(file.to_owned()))
-    } else if let Some((file, with)) = text
-        .strip_prefix("lines of ")
-        .and_then(|rest| rest.split_once(" with "))
-    {
-        Ok(FilePart::Lines(file.to_owned(), with.to_owned()))
-    } else {
-        bail!("'{text}' is no 'bytes of FILE', 'numbers of FILE' or 'lines of FILE with TEXT'")
+impl FromStr for FilePart {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let text = text.trim();
+        if let Some(file) = text.strip_prefix("bytes of ") {
+            Ok(FilePart::Bytes(file.to_owned()))
+        } else if let Some(file) = text.strip_prefix("numbers of ") {
+            Ok(FilePart::Numbers(file.to_owned()))
+        } else if let Some((file, with)) = text
+            .strip_prefix("lines of ")
+            .and_then(|rest| rest.split_once(" with "))
+        {
+            Ok(FilePart::Lines(file.to_owned(), with.to_owned()))
+        } else {
+            bail!("'{text}' is no 'bytes of FILE', 'numbers of FILE' or 'lines of FILE with TEXT'")
+        }
     }
 }
 
@@ -67,10 +71,6 @@ pub fn number_lines(text: &str) -> Vec<&str> {
         .collect()
 }
 
-fn lines_with<'a>(text: &'a str, with: &str) -> Vec<&'a str> {
-    text.lines().filter(|line| line.contains(with)).collect()
-}
-
 impl Compare {
     /// Compare what lies in the folder of the native run with what lies in the other.
     pub fn files(&self, native: &Path, ours: &Path) -> Result<()> {
@@ -83,14 +83,7 @@ impl Compare {
                 job::read_text(&native.join(name)),
                 job::read_text(&ours.join(name)),
             );
-            let (expected, got) = match part {
-                FilePart::Bytes(_) => (
-                    expected.lines().collect::<Vec<_>>(),
-                    got.lines().collect::<Vec<_>>(),
-                ),
-                FilePart::Numbers(_) => (number_lines(&expected), number_lines(&got)),
-                FilePart::Lines(_, with) => (lines_with(&expected, with), lines_with(&got, with)),
-            };
+            let (expected, got) = (part.lines(&expected), part.lines(&got));
             if expected.is_empty() {
                 bail!("{name}: the native run wrote nothing to compare");
             }
@@ -111,9 +104,19 @@ impl Compare {
 }
 
 impl FilePart {
-    fn name(&self) -> &str {
+    /// The file, relative to the program's directory.
+    pub fn name(&self) -> &str {
         match self {
             FilePart::Bytes(name) | FilePart::Numbers(name) | FilePart::Lines(name, _) => name,
+        }
+    }
+
+    /// The lines of the part, of a file with this text.
+    pub fn lines<'a>(&self, text: &'a str) -> Vec<&'a str> {
+        match self {
+            FilePart::Bytes(_) => text.lines().collect(),
+            FilePart::Numbers(_) => number_lines(text),
+            FilePart::Lines(_, with) => text.lines().filter(|line| line.contains(with)).collect(),
         }
     }
 }

@@ -18,7 +18,7 @@
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
 //! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs` |
 
-use super::compare::Compare;
+use super::compare::{Compare, FilePart};
 use crate::mpi::Mpi;
 use anyhow::{anyhow, bail, Context, Result};
 use std::fs;
@@ -40,8 +40,12 @@ pub enum Cut {
     Outside,
     /// All ranks hold, and the checkpoint must be refused with a reason that says this word.
     Refused(String),
-    /// A random number of seconds after the start (of the job, or the announcement).
+    /// A random number of seconds after the start (of the job, or the announcement): for what
+    /// runs by the clock.
     Timed(f64, f64),
+    /// When the program has written a random number of lines, from the first to the second, of
+    /// a file (`stdout`: its standard output): for what computes as fast as it can.
+    After(usize, usize, FilePart),
 }
 
 /// What is done to the job.
@@ -228,6 +232,20 @@ fn cut(value: &str) -> Result<Cut> {
             let mut number = || words.next().map(str::parse::<f64>).transpose();
             Cut::Timed(number()?.unwrap_or(1.0), number()?.unwrap_or(20.0))
         }
+        "after" => after(value).ok_or_else(|| {
+            anyhow!("'{value}' is no 'after N to M numbers of FILE' (or 'lines of FILE with TEXT')")
+        })?,
         other => bail!("there is no cut '{other}'"),
     })
+}
+
+/// `after N to M numbers of FILE`, `after N to M lines of FILE with TEXT`.
+fn after(value: &str) -> Option<Cut> {
+    let (from, rest) = value.strip_prefix("after ")?.split_once(" to ")?;
+    let (to, part) = rest.split_once(' ')?;
+    Some(Cut::After(
+        from.parse().ok()?,
+        to.parse().ok()?,
+        part.parse().ok()?,
+    ))
 }

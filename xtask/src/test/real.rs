@@ -293,6 +293,17 @@ impl RunningCase<'_> {
         let wait = match &self.example.cut {
             Cut::Loop => self.random.seconds(0.0, 0.4),
             Cut::Timed(from, to) => self.random.seconds(*from, *to),
+            Cut::After(from, to, part) => {
+                let lines = from + self.random.below((to - from + 1) as u64) as usize;
+                let file = match part.name() {
+                    "stdout" => job.stdout.clone(),
+                    name => self.dir.join("work").join(name),
+                };
+                let what = format!("it had written {lines} lines of {}", part.name());
+                return job.until(&what, self.deadline, || {
+                    part.lines(&job::read_text(&file)).len() >= lines
+                });
+            }
             _ => Duration::ZERO,
         };
         std::thread::sleep(wait);

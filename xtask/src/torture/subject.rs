@@ -53,7 +53,7 @@ impl Subjects {
             filters.is_empty() || filters.iter().any(|f| example.name.contains(f.as_str()))
         };
         let endless = |example: &Example| {
-            matches!(example.cut, Cut::Loop | Cut::Timed(..))
+            matches!(example.cut, Cut::Loop | Cut::Timed(..) | Cut::After(..))
                 && example.modes.contains(&Mode::Restart)
                 && example.pending.is_none()
         };
