@@ -13,7 +13,6 @@ use crate::simulator::enumerate::{programs, Messages, Scope};
 use crate::simulator::explore::explore;
 use crate::simulator::program::Program;
 use crate::simulator::Variant;
-use stasis_coordinator::coordinator::Parking;
 
 const fn scope(ranks: u32, events: usize, messages: Messages) -> Scope {
     Scope {
@@ -39,16 +38,12 @@ const LONG: [Scope; 5] = [
     scope(4, 2, Messages::One),
 ];
 
-const PER_GROUP: Variant = Variant {
-    clock_per_group: true,
-    ..Variant::OURS
-};
-const NO_RELEASE: Variant = Variant {
-    parking: Parking::Final,
-    ..Variant::OURS
-};
 const FAULT: Variant = Variant {
     faults: 1,
+    ..Variant::OURS
+};
+const LATE: Variant = Variant {
+    late_reports: true,
     ..Variant::OURS
 };
 const FORGETFUL_DRAIN: Variant = Variant {
@@ -133,7 +128,7 @@ fn every_small_program_goes_on_after_a_fault_and_is_checkpointed() {
 
 #[test]
 fn clocks_of_groups_hang_as_published() {
-    hangs(&SHORT[3..4], PER_GROUP, 1);
+    hangs(&SHORT[3..4], Variant::PER_GROUP, 1);
 }
 
 #[test]
@@ -143,11 +138,7 @@ fn drains_that_forget_those_given_up_hang() {
 
 #[test]
 fn what_ranks_tell_may_be_late() {
-    let late = Variant {
-        late_reports: true,
-        ..Variant::OURS
-    };
-    all_right(&SHORT[2..3], late, 1, 14);
+    all_right(&SHORT[2..3], LATE, 1, 14);
 }
 
 #[test]
@@ -165,15 +156,11 @@ fn every_program_goes_on_after_a_fault_and_is_checkpointed() {
 #[test]
 #[ignore = "long: cargo xtask test --full"]
 fn parking_without_release_hangs_as_published() {
-    hangs(&LONG[3..4], NO_RELEASE, 1);
+    hangs(&LONG[3..4], Variant::NO_RELEASE, 1);
 }
 
 #[test]
 #[ignore = "long: cargo xtask test --full"]
 fn what_ranks_tell_may_be_late_in_more_programs() {
-    let late = Variant {
-        late_reports: true,
-        ..Variant::OURS
-    };
-    all_right(&SHORT[3..4], late, 1, 100);
+    all_right(&SHORT[3..4], LATE, 1, 100);
 }

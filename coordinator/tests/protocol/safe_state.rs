@@ -6,7 +6,6 @@ use crate::simulator::explore::explore;
 use crate::simulator::path::random_path;
 use crate::simulator::program::{random, Op, Program, Random};
 use crate::simulator::Variant;
-use stasis_coordinator::coordinator::Parking;
 
 fn barrier(comm: usize) -> Op {
     Op::Collective { comm, early: false }
@@ -70,14 +69,6 @@ fn crossed_message_through_others() -> Program {
     )
 }
 
-const PER_GROUP: Variant = Variant {
-    clock_per_group: true,
-    ..Variant::OURS
-};
-const NO_RELEASE: Variant = Variant {
-    parking: Parking::Final,
-    ..Variant::OURS
-};
 const FAILING: Variant = Variant {
     faults: 3,
     ..Variant::OURS
@@ -85,7 +76,7 @@ const FAILING: Variant = Variant {
 
 #[test]
 fn hole_1_a_clock_per_group_hangs() {
-    let found = explore(&crossed_initiations(), PER_GROUP, 1);
+    let found = explore(&crossed_initiations(), Variant::PER_GROUP, 1);
     assert!(found.wrong.unwrap().starts_with("hangs"));
 }
 
@@ -97,7 +88,7 @@ fn hole_1_a_clock_per_communicator_does_not() {
 
 #[test]
 fn hole_2_parking_without_release_hangs() {
-    let found = explore(&crossed_message(), NO_RELEASE, 1);
+    let found = explore(&crossed_message(), Variant::NO_RELEASE, 1);
     assert!(found.wrong.unwrap().starts_with("hangs"));
 }
 
@@ -115,7 +106,7 @@ fn hole_2_through_other_ranks_and_any_source() {
     for _ in 0..500 {
         let world = random_path(&program, Variant::OURS, 1, &mut seeds).unwrap();
         assert_eq!(world.committed, 1);
-        hangs += u32::from(random_path(&program, NO_RELEASE, 1, &mut seeds).is_err());
+        hangs += u32::from(random_path(&program, Variant::NO_RELEASE, 1, &mut seeds).is_err());
     }
     assert!(hangs > 0, "the published form must hang on some path");
 }
@@ -218,7 +209,7 @@ fn random_programs_go_on_when_checkpoints_fail() {
 
 #[test]
 fn random_programs_hang_with_the_published_variants() {
-    for variant in [PER_GROUP, NO_RELEASE] {
+    for variant in [Variant::PER_GROUP, Variant::NO_RELEASE] {
         let mut seeds = Random(11);
         let mut hangs = (0..2000).filter(|_| {
             let program = random(4, 40, &mut seeds);

@@ -44,6 +44,16 @@ impl Variant {
         faults: 0,
         late_reports: false,
     };
+    /// Published, and hangs: a clock for all communicators of the same members.
+    pub const PER_GROUP: Variant = Variant {
+        clock_per_group: true,
+        ..Variant::OURS
+    };
+    /// Published, and hangs: parked ranks stay parked.
+    pub const NO_RELEASE: Variant = Variant {
+        parking: Parking::Final,
+        ..Variant::OURS
+    };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
