@@ -2,7 +2,7 @@
 
 use crate::job;
 use anyhow::{bail, Result};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// What is compared.
@@ -72,38 +72,47 @@ pub fn number_lines(text: &str) -> Vec<&str> {
 }
 
 impl Compare {
-    /// Compare what lies in the folder of the native run with what lies in the other.
-    pub fn files(&self, native: &Path, ours: &Path) -> Result<()> {
-        let Compare::Files(parts) = self else {
-            return Ok(());
-        };
-        for part in parts {
-            let name = part.name();
-            let (expected, got) = (
-                job::read_text(&native.join(name)),
-                job::read_text(&ours.join(name)),
-            );
-            let (expected, got) = (part.lines(&expected), part.lines(&got));
-            if expected.is_empty() {
-                bail!("{name}: the native run wrote nothing to compare");
+    /// Compares the folder of the native run, `run.out` and `work/`, with that of a run that was cut:
+    /// its `work/`, and what each of its starts printed, in order.
+    pub fn runs(&self, native: &Path, ours: &Path, starts: &[PathBuf]) -> Result<()> {
+        match self {
+            Compare::Stdout => {
+                let printed: Vec<String> = starts.iter().map(|path| job::read_text(path)).collect();
+                pieces(&job::read_text(&native.join("run.out")), &printed)
             }
-            if let Some(at) =
-                (0..expected.len().max(got.len())).find(|i| expected.get(*i) != got.get(*i))
-            {
-                bail!(
-                    "{name} differs from the native run, first in line {} of {}:\n    native: {}\n    stasis: {}",
-                    at + 1,
-                    expected.len(),
-                    expected.get(at).unwrap_or(&"(no such line)"),
-                    got.get(at).unwrap_or(&"(no such line)")
-                );
-            }
+            Compare::Nothing => Ok(()),
+            Compare::Files(parts) => parts
+                .iter()
+                .try_for_each(|part| part.compare(&native.join("work"), &ours.join("work"))),
         }
-        Ok(())
     }
 }
 
 impl FilePart {
+    fn compare(&self, native: &Path, ours: &Path) -> Result<()> {
+        let name = self.name();
+        let (expected, got) = (
+            job::read_text(&native.join(name)),
+            job::read_text(&ours.join(name)),
+        );
+        let (expected, got) = (self.lines(&expected), self.lines(&got));
+        if expected.is_empty() {
+            bail!("{name}: the native run wrote nothing to compare");
+        }
+        if let Some(at) =
+            (0..expected.len().max(got.len())).find(|i| expected.get(*i) != got.get(*i))
+        {
+            bail!(
+                "{name} differs from the native run, first in line {} of {}:\n    native: {}\n    stasis: {}",
+                at + 1,
+                expected.len(),
+                expected.get(at).unwrap_or(&"(no such line)"),
+                got.get(at).unwrap_or(&"(no such line)")
+            );
+        }
+        Ok(())
+    }
+
     /// The file, relative to the program's directory.
     pub fn name(&self) -> &str {
         match self {
@@ -124,7 +133,7 @@ impl FilePart {
 /// The pieces that a killed and restarted job printed must make up the uninterrupted output: the
 /// first a beginning of it, the last an end, nothing missing between. (A piece may repeat what was
 /// printed after the checkpoint and before the kill.)
-pub fn pieces(expected: &str, pieces: &[String]) -> Result<()> {
+fn pieces(expected: &str, pieces: &[String]) -> Result<()> {
     let mut covered = 0;
     for (i, piece) in pieces.iter().enumerate() {
         let last = i + 1 == pieces.len();

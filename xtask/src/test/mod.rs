@@ -2,7 +2,7 @@
 //! line of its own; the last line of all counts them.
 
 mod bad_input;
-pub mod compare;
+mod compare;
 pub mod directives;
 mod loader;
 pub mod programs;

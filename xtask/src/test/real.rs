@@ -4,7 +4,6 @@
 //! A case is called `example:mode:front@lower` or `...>restart`: the program was built for
 //! `front`, started over `lower` and restarted over `restart`.
 
-use super::compare;
 use super::directives::{collect, Cut, Example, Mode};
 use super::programs::command_line;
 use super::{Case, Outcome, Session};
@@ -138,7 +137,10 @@ fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<
     };
     let result = case
         .drive()
-        .and_then(|()| native.map_or(Ok(()), |native| case.compare(&native)))
+        .and_then(|()| match native {
+            Some(native) => example.compare.runs(&native, dir, &case.starts),
+            None => Ok(()),
+        })
         .with_context(|| format!("in {} (seed {})", dir.display(), session.seed));
     if result.is_ok() {
         // The images of a thousand passed cases would fill the disk.
@@ -466,20 +468,5 @@ impl RunningCase<'_> {
         let limit = self.deadline.saturating_duration_since(Instant::now());
         stasis::verify(&self.ckpt, self.dir, limit)?.expect_success("stasis verify")?;
         Ok(())
-    }
-
-    fn compare(&self, native: &Path) -> Result<()> {
-        let example = self.example;
-        if example.compare == compare::Compare::Stdout {
-            let printed: Vec<String> = self
-                .starts
-                .iter()
-                .map(|path| job::read_text(path))
-                .collect();
-            compare::pieces(&job::read_text(&native.join("run.out")), &printed)?;
-        }
-        example
-            .compare
-            .files(&native.join("work"), &self.dir.join("work"))
     }
 }

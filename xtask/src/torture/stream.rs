@@ -5,7 +5,6 @@ use crate::job::{self, Job};
 use crate::mpi::Mpi;
 use crate::random::Random;
 use crate::stasis;
-use crate::test::compare::{self, Compare};
 use crate::test::programs::command_line;
 use anyhow::{bail, ensure, Context, Result};
 use std::fmt;
@@ -123,7 +122,10 @@ impl<'a> Stream<'a> {
     /// From the launch to the comparison with what the native run left in its folder.
     pub fn run(&mut self, native: &Path) -> Result<()> {
         let _ = fs::remove_dir_all(&self.ckpt);
-        let result = self.drive().and_then(|()| self.compare(native));
+        let result = self.drive().and_then(|()| {
+            let compare = &self.subject.example.compare;
+            compare.runs(native, self.dir, &self.starts)
+        });
         if result.is_err() && self.ckpt.starts_with("/dev/shm") {
             let kept = Command::new("cp")
                 .arg("-r")
@@ -386,21 +388,6 @@ impl<'a> Stream<'a> {
         }
         job.kill()?;
         Ok(true)
-    }
-
-    fn compare(&self, native: &Path) -> Result<()> {
-        let example = &self.subject.example;
-        if example.compare == Compare::Stdout {
-            let printed: Vec<String> = self
-                .starts
-                .iter()
-                .map(|path| job::read_text(path))
-                .collect();
-            compare::pieces(&job::read_text(&native.join("run.out")), &printed)?;
-        }
-        example
-            .compare
-            .files(&native.join("work"), &self.dir.join("work"))
     }
 }
 
