@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use coordinator::client::Client;
+use launcher::preload;
 
 use crate::arguments::Launch;
 use crate::exit::{self, Code, WithCode};
@@ -43,6 +44,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
 
 /// Replaces this process by the lower half.
 pub fn become_it(mut command: Command, lower: &Path) -> Result<()> {
+    preload::put_aside(&mut command);
     let error = command.exec();
     Err(error).with_context(|| format!("cannot start the lower half {}", lower.display()))
 }

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
+use launcher::preload;
 
 use crate::arguments::Mpi;
 use crate::elf::{self, Elf, Kind};
@@ -155,7 +156,17 @@ fn refused_to(path: &Path) -> HashSet<&'static str> {
     REFUSED.lines().collect()
 }
 
-/// Looks through the program and all libraries that it needs.
+/// What a library says of itself. One that cannot be found or read is the dynamic linker's to complain
+/// about.
+fn library(found: Option<PathBuf>) -> Option<(PathBuf, Elf)> {
+    let path = found?;
+    match elf::read(&path, is_mpi_name) {
+        Ok(Kind::Elf(elf)) => Some((path, elf)),
+        _ => None,
+    }
+}
+
+/// Looks through the program, what is preloaded into it, and all libraries that these need.
 fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
     let libraries = Libraries::here();
     let mut findings = Findings::default();
@@ -163,6 +174,11 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
     let mut wanted: HashMap<String, PathBuf> = HashMap::new();
     let mut offered: HashSet<String> = HashSet::new();
     let mut todo = vec![(binary.to_owned(), elf)];
+    for name in preload::libraries() {
+        // Libraries of one name are one.
+        seen.insert(name.clone());
+        todo.extend(library(libraries.find(&name, &[], Path::new("/"))));
+    }
     while let Some((path, elf)) = todo.pop() {
         findings.files += 1;
         let refused = refused_to(&path);
@@ -188,13 +204,7 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
                 findings.unknown.insert(name);
                 continue;
             }
-            // One that cannot be found or read is the dynamic linker's to complain about.
-            let found = libraries.find(&name, &elf.paths, origin);
-            if let Some((path, Ok(Kind::Elf(library)))) =
-                found.map(|p| (p.clone(), elf::read(&p, is_mpi_name)))
-            {
-                todo.push((path, library));
-            }
+            todo.extend(library(libraries.find(&name, &elf.paths, origin)));
         }
     }
     if let Some(front) = findings.front {

@@ -6,6 +6,8 @@
 //! To add a launcher: its variables go into the tables below, before those of launchers that may
 //! stand around it. (Slurm comes last: its variables are inherited by an mpirun's ranks.)
 
+pub mod preload;
+
 use std::env;
 
 /// An MPI library, known by its launchers.

@@ -1,12 +1,13 @@
 //! What the MPI library must find in the environment. Some libraries read it when they are loaded,
-//! before `main`, so this process executes itself once more with the settings in place. The
-//! application never sees them.
+//! before `main`, so this process executes itself once more with the settings in place, and without
+//! what was preloaded for the application. The application never sees the settings.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use launcher::preload;
 
 /// Settings for the library below. A user's own setting of the same name wins.
 const SETTINGS: [(&str, &str); 4] = [
@@ -34,13 +35,15 @@ pub fn settle() -> Result<()> {
     let names: Vec<_> = missing.iter().map(|(name, _)| *name).collect();
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let mut arguments = std::env::args_os();
-    let error = Command::new(own)
+    let mut again = Command::new(own);
+    again
         .arg0(arguments.next().unwrap_or_default())
         .args(arguments)
         .envs(missing)
-        .env(ADDED, names.join(","))
-        .exec();
-    Err(error).context("cannot execute the lower half again")
+        .env(ADDED, names.join(","));
+    // The application itself may have executed a program with something to preload.
+    preload::put_aside(&mut again);
+    Err(again.exec()).context("cannot execute the lower half again")
 }
 
 /// The environment as the application is to see it.
@@ -52,5 +55,6 @@ pub fn of_application() -> Vec<(OsString, OsString)> {
     };
     std::env::vars_os()
         .filter(|(name, _)| !ours(name))
+        .map(|(name, value)| (preload::name_for_application(&name), value))
         .collect()
 }

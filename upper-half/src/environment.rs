@@ -256,11 +256,6 @@ pub unsafe fn is_thread_main(flag: *mut i32) -> i32 {
     SUCCESS
 }
 
-/// MPI_Pcontrol: there is no profiling layer to control.
-pub fn pcontrol(_level: i32) -> i32 {
-    SUCCESS
-}
-
 /// Bytes before memory of MPI_Alloc_mem, which hold its size; also its alignment.
 const HEAD: usize = 64;
 

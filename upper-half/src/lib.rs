@@ -55,7 +55,7 @@ pub use comm_free::*;
 pub use datatype::*;
 pub use environment::{
     abort, alloc_mem, finalize, finalized, free_mem, init, init_thread, initialized,
-    is_thread_main, pcontrol, query_thread,
+    is_thread_main, query_thread,
 };
 pub use errhandler::*;
 pub use error::*;

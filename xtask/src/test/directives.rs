@@ -12,6 +12,7 @@
 //! | `Cut` | where the checkpoint falls, see [`Cut`] |
 //! | `Matrix` | `full`: more combinations in the default run |
 //! | `Flags` | for the compiler |
+//! | `Preload` | the source, in `examples`, of a library that is preloaded into the program |
 //! | `Command` | instead of a compiled program; `{source}` and `{examples}` are replaced |
 //! | `Compare` | what must agree with the native run: `stdout` (default), `none`, or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` |
 //! | `Timeout` | seconds for one case (60) |
@@ -20,6 +21,7 @@
 
 use super::compare::{Compare, FilePart};
 use crate::mpi::Mpi;
+use crate::paths;
 use anyhow::{anyhow, bail, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,6 +104,8 @@ pub struct Example {
     pub cut: Cut,
     pub full: bool,
     pub flags: Vec<String>,
+    /// Source of a library that LD_PRELOAD names while the job is started, and restarted.
+    pub preload: Option<PathBuf>,
     pub command: Option<String>,
     pub compare: Compare,
     pub timeout: Duration,
@@ -117,6 +121,8 @@ pub fn collect(examples: &Path, folders: &[impl AsRef<str>]) -> Result<Vec<Examp
         let mut files: Vec<PathBuf> = fs::read_dir(examples.join(folder))?
             .map(|entry| Ok(entry?.path()))
             .collect::<Result<_>>()?;
+        // Headers are what several examples of a folder share.
+        files.retain(|file| file.extension().is_none_or(|extension| extension != "h"));
         files.sort();
         for file in files {
             let read = parse(folder, &file).with_context(|| format!("in {}", file.display()))?;
@@ -139,6 +145,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         cut: Cut::None,
         full: false,
         flags: Vec::new(),
+        preload: None,
         command: None,
         compare: Compare::Stdout,
         timeout: Duration::from_secs(60),
@@ -161,6 +168,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
             "Shows" => {}
             "Flags" => base.flags = value.split_whitespace().map(str::to_owned).collect(),
             "Command" => base.command = Some(value.to_owned()),
+            "Preload" => base.preload = Some(paths::examples().join(value)),
             "Compare" => base.compare = value.parse()?,
             "Pending" => base.pending = Some(value.to_owned()),
             "Variant" => variants.push(value.to_owned()),

@@ -34,6 +34,18 @@ pub fn command_line(example: &Example, front: Option<Mpi>) -> Result<Vec<String>
     Ok(line)
 }
 
+/// Lets the job that `command` starts find the example's library to preload, compiled for `front`.
+pub fn preload(command: &mut Command, example: &Example, front: Mpi) -> Result<()> {
+    if let Some(source) = &example.preload {
+        let library = paths::compiled().join(front.name()).join(&example.name);
+        let library = library.with_extension("so");
+        let flags = ["-shared", "-fPIC"].map(str::to_owned);
+        once(&library, || compile(source, &flags, Some(front), &library))?;
+        command.env("LD_PRELOAD", library);
+    }
+    Ok(())
+}
+
 fn extension(path: &Path) -> &str {
     path.extension().and_then(|e| e.to_str()).unwrap_or("")
 }
@@ -51,38 +63,42 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Compile once per run of the harness, and only if a source is newer.
 fn compiled(example: &Example, front: Option<Mpi>) -> Result<PathBuf> {
-    static DONE: OnceLock<Mutex<HashMap<PathBuf, Cell>>> = OnceLock::new();
     let folder = front.map_or("native", Mpi::name);
     let base = example.name.split('.').next().unwrap_or(&example.name);
     let binary = paths::compiled().join(folder).join(base);
+    once(&binary, || {
+        compile(&example.source, &example.flags, front, &binary)
+    })?;
+    Ok(binary)
+}
+
+/// Make a file once per run of the harness.
+fn once(file: &Path, make: impl FnOnce() -> Result<()>) -> Result<()> {
+    static DONE: OnceLock<Mutex<HashMap<PathBuf, Cell>>> = OnceLock::new();
     let cell = DONE
         .get_or_init(Mutex::default)
         .lock()
         .expect("nothing panics under it")
-        .entry(binary.clone())
+        .entry(file.to_owned())
         .or_default()
         .clone();
-    cell.get_or_init(|| compile(example, front, &binary).map_err(|e| format!("{e:#}")))
+    cell.get_or_init(|| make().map_err(|e| format!("{e:#}")))
         .clone()
-        .map_err(anyhow::Error::msg)?;
-    Ok(binary)
+        .map_err(anyhow::Error::msg)
 }
 
-fn compile(example: &Example, front: Option<Mpi>, binary: &Path) -> Result<()> {
+/// Compile, if a source is newer than what is there.
+fn compile(source: &Path, flags: &[String], front: Option<Mpi>, binary: &Path) -> Result<()> {
     let mut sources = headers(&paths::examples())?;
     sources.extend(headers(
-        example
-            .source
-            .parent()
-            .context("a source lies in a folder")?,
+        source.parent().context("a source lies in a folder")?,
     )?);
-    sources.push(example.source.clone());
+    sources.push(source.to_owned());
     if is_newer(binary, &sources) {
         return Ok(());
     }
-    let extension = extension(&example.source);
+    let extension = extension(source);
     let compiler = match (front, extension) {
         (Some(mpi), _) => mpi.compiler(extension),
         (None, "cpp") => "g++".into(),
@@ -95,14 +111,14 @@ fn compile(example: &Example, front: Option<Mpi>, binary: &Path) -> Result<()> {
     command.args(["-O1", "-g", "-Wall"]);
     // MPICH's headers declare MPI_STATUSES_IGNORE as an array of no statuses.
     command.args(["-Wno-stringop-overflow", "-Wno-stringop-overread"]);
-    command.args(&example.flags).arg("-o").arg(binary);
-    command.arg(&example.source).arg("-lm");
+    command.args(flags).arg("-o").arg(binary);
+    command.arg(source).arg("-lm");
     let name = format!(
         "{}.compile",
         binary.file_name().unwrap_or_default().to_string_lossy()
     );
     job::run(command, dir, &name, COMPILE_LIMIT)?
-        .expect_success(&format!("{compiler} {}", example.source.display()))?;
+        .expect_success(&format!("{compiler} {}", source.display()))?;
     Ok(())
 }
 

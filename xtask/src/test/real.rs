@@ -5,7 +5,7 @@
 //! `front`, started over `lower` and restarted over `restart`.
 
 use super::directives::{collect, Cut, Example, Mode};
-use super::programs::command_line;
+use super::programs::{command_line, preload};
 use super::{Case, Outcome, Session};
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
@@ -170,6 +170,7 @@ fn native_run(example: &Example, front: Mpi) -> Result<PathBuf> {
     let work = dir.join("work");
     fs::create_dir(&work)?;
     let mut command = front.mpirun(example.ranks, &dir);
+    preload(&mut command, example, front)?;
     command
         .args(command_line(example, Some(front))?)
         .current_dir(&work);
@@ -242,6 +243,7 @@ impl RunningCase<'_> {
     }
 
     fn start(&mut self, mut command: Command, name: &str) -> Result<Job> {
+        preload(&mut command, self.example, self.plan.front)?;
         command
             .env("STASIS_TEST_READY", self.dir.join("ready"))
             .env("STASIS_TEST_GO", self.gate());

@@ -1,0 +1,2 @@
+/* The profiler as a library to preload (examples/profile). */
+#include "../profile/profiler.h"
