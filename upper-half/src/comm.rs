@@ -11,7 +11,7 @@ use crate::group;
 use crate::object::{Body, Comm, Info};
 use crate::sync::Lock;
 use crate::topology::Topology;
-use crate::{clock, comm_free, info, lower, object_table};
+use crate::{clock, comm_free, info, lower, message, object_table};
 use contract::abi::*;
 use contract::{Clock, HandleKind};
 use core::ffi::{c_char, CStr};
@@ -60,8 +60,8 @@ impl Body for CommBody {
     }
 
     fn retire(comm: &'static Comm) {
-        if comm.lower() != Comm::null().lower() {
-            let mut word = comm.lower();
+        let mut word = message::leave(comm);
+        if word != Comm::null().lower() {
             // SAFETY: the last reference is gone and all members have freed it. A failure leaks below.
             unsafe { lower::MPI_Comm_free(&raw mut word) };
         }

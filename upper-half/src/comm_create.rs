@@ -14,7 +14,7 @@ use crate::comm::CommBody;
 use crate::environment::{internal_world, sync_comm, world_group};
 use crate::id::{self, Hash};
 use crate::message::{
-    collective_begin, collective_begin_unmade, collective_end, collective_request,
+    collective_begin, collective_begin_unmade, collective_end, duplication_request,
 };
 use crate::object::{Comm, Datatype, Group, Info, Request};
 use crate::topology::Topology;
@@ -266,9 +266,8 @@ pub unsafe fn comm_idup(
                 return code;
             }
         };
-        match collective_request(token, below, None) {
+        match duplication_request(token, below, (made, word)) {
             Ok(handle) => {
-                handle.completes_duplicate(made, word);
                 *request = handle;
                 give(Ok(made), new)
             }

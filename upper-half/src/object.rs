@@ -114,16 +114,16 @@ impl<B: Body> Object<B> {
         self.handle.load(Ordering::Relaxed)
     }
 
-    /// The lower half's word for it.
+    /// The lower half's word for it. Who finds one sees all that was written before it was set.
     #[inline(always)]
     pub fn lower(&self) -> usize {
-        self.lower.load(Ordering::Relaxed)
+        self.lower.load(Ordering::Acquire)
     }
 
-    /// Sets the lower half's word.
+    /// Sets the lower half's word. Another thread may act on it at once.
     #[inline(always)]
     pub fn set_lower(&self, word: usize) {
-        self.lower.store(word, Ordering::Relaxed);
+        self.lower.store(word, Ordering::Release);
     }
 
     /// Where the lower word is, for calls that write it.
@@ -270,16 +270,18 @@ impl<B: Body> Table<B> {
     fn write(&self, index: u32, lower: usize, body: B) -> &'static Object<B> {
         let entry = self.entry(index);
         let handle = (abi().handle_of)(B::KIND, index, entry.cast_const().cast());
-        // SAFETY: the entry is free and inside the table's memory; nobody refers to it.
+        // SAFETY: the entry is free and inside the table's memory. Who still looks at it, since it
+        // went through all objects, goes by the word, which comes when all else is there.
         unsafe {
             entry.write(Object {
                 this: AtomicPtr::new(core::ptr::null_mut()),
-                lower: AtomicUsize::new(lower),
+                lower: AtomicUsize::new(self.at(B::NULL as u32).lower()),
                 handle: AtomicUsize::new(handle),
                 index,
                 refs: AtomicU32::new(1),
                 body,
             });
+            (*entry).set_lower(lower);
             (*entry).this.store(entry, Ordering::Release);
             &*entry
         }

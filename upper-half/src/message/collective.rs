@@ -114,17 +114,34 @@ pub fn collective_request(
 ) -> Result<&'static Request, i32> {
     let comm = token.comm;
     collective_end(token);
-    make(Kind::Collective, comm, word, scratch)
+    make(Kind::Collective, comm, word, |request| {
+        request.keep_scratch(scratch);
+    })
+}
+
+/// The same for a duplication: `duplicate` may be used under its word once it is complete.
+pub(crate) fn duplication_request(
+    token: Token,
+    word: usize,
+    duplicate: (&'static Comm, usize),
+) -> Result<&'static Request, i32> {
+    let comm = token.comm;
+    collective_end(token);
+    make(Kind::Collective, comm, word, |request| {
+        request.completes_duplicate(duplicate);
+    })
 }
 
 /// Makes the request of an operation on a window, started in the lower half under `word`.
 pub fn access_request(word: usize, scratch: Scratch) -> Result<&'static Request, i32> {
-    make(Kind::Access, Comm::null(), word, scratch)
+    make(Kind::Access, Comm::null(), word, |request| {
+        request.keep_scratch(scratch);
+    })
 }
 
 /// The same for an operation of this process on a file.
 pub fn file_request(word: usize) -> Result<&'static Request, i32> {
-    make(Kind::File, Comm::null(), word, None)
+    make(Kind::File, Comm::null(), word, |_| {})
 }
 
 /// The same for a non-blocking collective operation on a file; ends `token`.
@@ -133,14 +150,15 @@ pub fn file_collective_request(token: Token, word: usize) -> Result<&'static Req
     file_request(word)
 }
 
+/// Makes the request of an operation that was started under `word`, with what `keep` gives it.
 fn make(
     kind: Kind,
     comm: &'static Comm,
     word: usize,
-    scratch: Scratch,
+    keep: impl FnOnce(&'static Request),
 ) -> Result<&'static Request, i32> {
     let request = request::acquire(kind, counts::NOBODY, comm)?;
-    request.set_lower(word);
-    request.keep_scratch(scratch);
+    keep(request);
+    request.started(word);
     Ok(request)
 }

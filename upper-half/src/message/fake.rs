@@ -46,6 +46,13 @@ struct Below {
     done: Option<(Status, i32)>,
 }
 
+impl Below {
+    /// Whether it is a persistent request that is not started.
+    fn is_idle(&self) -> bool {
+        self.persistent && !self.active
+    }
+}
+
 struct Packet {
     comm: usize,
     source: i32,
@@ -68,6 +75,7 @@ pub(super) struct Fake {
     /// What the peers say they have sent to us.
     pub(super) counts: Vec<u64>,
     events: VecDeque<Event>,
+    inside: Option<Event>,
     /// Names of the functions called.
     pub(super) calls: Vec<&'static str>,
     /// Tags of receives in the order in which they were posted.
@@ -185,13 +193,10 @@ impl Fake {
     }
 
     fn is_done(&self, word: usize) -> bool {
-        word == NULL_WORD
-            || self
-                .requests
-                .get(&word)
-                .expect("a word of this lower half")
-                .done
-                .is_some()
+        word == NULL_WORD || {
+            let below = self.requests.get(&word).expect("a word of this lower half");
+            below.done.is_some() || below.is_idle()
+        }
     }
 
     fn take(&mut self, word: &mut usize) -> (Status, i32) {
@@ -199,6 +204,9 @@ impl Fake {
             return (Status::EMPTY, SUCCESS);
         }
         let below = self.requests.get_mut(word).expect("a request");
+        if below.is_idle() {
+            return (Status::EMPTY, SUCCESS);
+        }
         let done = below.done.take().expect("a finished request");
         if below.persistent {
             below.active = false;
@@ -249,6 +257,18 @@ pub(super) fn complete_sends() {
 /// Something that happens when the upper half gives the processor away next, in turn.
 pub(super) fn later(event: impl FnOnce() + Send + 'static) {
     fake(|fake| fake.events.push_back(Box::new(event)));
+}
+
+/// Something that happens before the next call that starts an operation returns.
+pub(super) fn inside(event: impl FnOnce() + Send + 'static) {
+    fake(|fake| fake.inside = Some(Box::new(event)));
+}
+
+/// A call that starts an operation has written its word.
+fn starting() {
+    if let Some(event) = fake(|fake| fake.inside.take()) {
+        event();
+    }
 }
 
 /// What the agent does.
@@ -458,6 +478,7 @@ unsafe extern "C" fn MPI_Irecv(
         // SAFETY: as the stub's caller promises.
         unsafe { *request = word };
     });
+    starting();
     SUCCESS
 }
 
@@ -481,6 +502,7 @@ unsafe extern "C" fn MPI_Recv_init(
         // SAFETY: as the stub's caller promises.
         unsafe { *request = fake.add(operation, true) };
     });
+    starting();
     SUCCESS
 }
 
@@ -755,7 +777,7 @@ fn fill_slots() {
 }
 
 /// Gives the thread a block at GS base. It is leaked: threads of tests are few.
-fn thread_block() {
+pub(super) fn thread_block() {
     let fs: usize;
     // SAFETY: reads FS base, which is its own address's content with glibc.
     unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) fs, options(nostack, readonly)) };

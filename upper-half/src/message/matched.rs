@@ -257,16 +257,20 @@ pub unsafe fn imrecv(
             unsafe { receive::give(new, Box::from_raw(entry)) };
         }
         (Some(_), None) => {
-            // SAFETY: the message's word, which is used up, and the place of the request's.
+            let mut word = Request::null().lower();
+            // SAFETY: the message's word, which is used up, and a place for the request's.
             error = unsafe {
                 lower::MPI_Imrecv(
                     buf,
                     count,
                     datatype.lower(),
                     message.lower_ptr(),
-                    new.lower_ptr(),
+                    &raw mut word,
                 )
             };
+            if error == SUCCESS {
+                new.started(word);
+            }
         }
         (None, _) => {
             new.settle(&Status::PROC_NULL, SUCCESS);

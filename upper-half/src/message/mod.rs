@@ -38,6 +38,7 @@ mod words;
 pub use blame::raise_request;
 pub(crate) use blame::take as forget_blame;
 pub use buffer::{buffer_attach, buffer_detach};
+pub(crate) use collective::duplication_request;
 pub use collective::{
     access_request, collective_begin, collective_begin_unmade, collective_end, collective_request,
     file_collective_request, file_request, Token,
@@ -60,6 +61,7 @@ pub use status::{
     status_set_elements_x, test_cancelled,
 };
 pub use test::{request_get_status, test, testall, testany, testsome};
+pub(crate) use unexpected::leave;
 pub use wait::{cancel, request_free, wait, waitall, waitany, waitsome};
 
 /// To be called when MPI is initialised and the size of the world is known.

@@ -56,8 +56,9 @@ pub(super) unsafe fn make(
         Ok(new) => new,
         Err(error) => return error,
     };
-    // SAFETY: the application's arguments, and the place of the new request's word.
-    let error = unsafe { make_below(kind, mode, &args, new.lower_ptr()) };
+    let mut word = Request::null().lower();
+    // SAFETY: the application's arguments, and a place for the word.
+    let error = unsafe { make_below(kind, mode, &args, &raw mut word) };
     if error != SUCCESS {
         new.abandon();
         return error;
@@ -65,6 +66,7 @@ pub(super) unsafe fn make(
     new.keep(args);
     new.body.mode.set(mode);
     new.body.state.set(State::Inactive);
+    new.set_lower(word);
     // SAFETY: the caller's place for a request.
     unsafe { request.write(new) };
     SUCCESS

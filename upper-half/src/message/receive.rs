@@ -103,7 +103,7 @@ pub(super) unsafe fn interrupted(args: Args, word: usize, status: &mut Status) -
         Ok(mut request) => {
             request.keep(args);
             request.posted();
-            request.set_lower(word);
+            request.started(word);
             // SAFETY: as promised by the caller.
             unsafe { wait::one(&mut request, status) }
         }
@@ -161,7 +161,8 @@ unsafe fn post(args: Args) -> Result<&'static Request, i32> {
 
 #[inline(always)]
 unsafe fn post_below(request: &'static Request, args: Args) -> Result<&'static Request, i32> {
-    // SAFETY: the application's arguments, and the place of the new request's word.
+    let mut word = Request::null().lower();
+    // SAFETY: the application's arguments, and a place for the word.
     let error = unsafe {
         lower::MPI_Irecv(
             args.buffer as *mut c_void,
@@ -170,7 +171,7 @@ unsafe fn post_below(request: &'static Request, args: Args) -> Result<&'static R
             args.peer,
             args.tag,
             args.comm.lower(),
-            request.lower_ptr(),
+            &raw mut word,
         )
     };
     if error != SUCCESS {
@@ -179,6 +180,7 @@ unsafe fn post_below(request: &'static Request, args: Args) -> Result<&'static R
     }
     request.keep(args);
     request.posted();
+    request.started(word);
     Ok(request)
 }
 
@@ -206,10 +208,12 @@ pub(super) unsafe fn give(request: &'static Request, mut entry: Box<Entry>) {
     // SAFETY: looking crosses, which the caller allows.
     let arrived = unsafe { entry.look() };
     request.body.entry.set(Some(Box::into_raw(entry)));
-    request.body.state.set(State::Upper);
     if arrived {
-        // SAFETY: the entry has arrived, and the buffer is the application's for this receive.
+        // SAFETY: the entry has arrived, and the buffer is the application's for this receive. No
+        // sweep delivers it too: the request is not yet one that sweeps look for.
         unsafe { sweep::deliver(request) };
+    } else {
+        request.body.state.set(State::Upper);
     }
 }
 

@@ -8,8 +8,12 @@
 //!
 //! # Safety
 //! Bodies are changed through `Cell`s. MPI forbids two threads to complete one request at a time;
-//! what sweeps do beside that goes through the lock of `sweep.rs`, which also keeps off requests
-//! that a thread has claimed. Entry pointers come from `Box::into_raw` and are owned by one request.
+//! what sweeps of other threads do beside that goes through the lock of `sweep.rs`, which also keeps
+//! off requests that a thread has claimed. What a sweep may touch is told by three atomics, and their
+//! order is what makes it safe: a request that starts gets its word last, when everything else stands
+//! ([`Request::started`]); one that a sweep finds finished loses its word before it is called done
+//! ([`Request::settle`]); one that is given back loses its word and its state before its claim
+//! ([`Request::recycle`]). Entry pointers come from `Box::into_raw` and are owned by one request.
 #![allow(unsafe_code)]
 
 use super::counts::{self, NOBODY};
@@ -21,7 +25,7 @@ use crate::sync::{multiple, Lock};
 use contract::abi::{self, Status, SUCCESS};
 use contract::HandleKind;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 /// What kind of operation a request stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +151,7 @@ pub struct RequestBody {
     /// Freed by the application while active; nobody will collect it.
     pub(super) orphan: Cell<bool>,
     /// A thread is in a call of the lower half with this request's word (MPI_THREAD_MULTIPLE).
-    pub(super) claimed: Cell<u32>,
+    pub(super) claimed: AtomicU32,
     /// World rank of the peer; [`NOBODY`] for a wildcard or MPI_PROC_NULL.
     pub(super) peer: Cell<u32>,
     /// Index of the communicator whose error handler answers for it, if it still exists.
@@ -192,7 +196,7 @@ impl RequestBody {
             mode: Cell::new(Mode::Standard),
             cancelling: Cell::new(false),
             orphan: Cell::new(false),
-            claimed: Cell::new(0),
+            claimed: AtomicU32::new(0),
             peer: Cell::new(NOBODY),
             comm: Cell::new(Comm::null().index()),
             error: Cell::new(SUCCESS),
@@ -284,14 +288,22 @@ impl Request {
         self.body.serial.set(next_serial());
     }
 
+    /// The operation is under way in the lower half under `word`. Sweeps of other threads may find it
+    /// finished from here on, so that whatever else belongs to it must stand already: calls that start
+    /// an operation write its word to a place of their own.
+    #[inline(always)]
+    pub(super) fn started(&'static self, word: usize) {
+        self.set_lower(word);
+    }
+
     /// Keeps memory until the operation ends.
     pub(super) fn keep_scratch(&'static self, scratch: Scratch) {
         self.body.scratch.set(scratch);
     }
 
-    /// The operation makes a communicator, which may be used under `word` once it is complete.
-    pub(crate) fn completes_duplicate(&'static self, duplicate: &'static Comm, word: usize) {
-        self.body.duplicate.set(Some((duplicate, word)));
+    /// The operation makes a communicator, which may be used under that word once it is complete.
+    pub(super) fn completes_duplicate(&'static self, duplicate: (&'static Comm, usize)) {
+        self.body.duplicate.set(Some(duplicate));
     }
 
     /// Whether [`Request::ended`] learns from the status whom it has to count, or whether to count
@@ -341,15 +353,16 @@ impl Request {
         }
     }
 
-    /// The operation is finished, and nobody has asked for its result yet.
+    /// The operation is finished, and nobody has asked for its result yet. Once it is called done its
+    /// thread may collect it and give the entry its next use, so that comes last.
     pub(super) fn settle(&'static self, status: &Status, error: i32) {
         let body = &self.body;
         body.status.set(*status);
         body.error.set(error);
-        body.state.set(State::Done);
         if !body.kind.get().is_persistent() {
             self.set_lower(Request::null().lower());
         }
+        body.state.set(State::Done);
     }
 
     /// Status and error of a request of which nothing is under way, `None` while something is.
@@ -405,10 +418,11 @@ impl Request {
         }
         body.cancelling.set(false);
         body.orphan.set(false);
-        body.claimed.set(0);
         // The next use has no word until the lower half has made one: sweeps go by that.
         self.set_lower(Request::null().lower());
         body.state.set(State::Free);
+        // Only now, or a sweep would look for the operation that has ended.
+        body.claimed.store(0, Ordering::Release);
         FREE.lock().push(self);
     }
 
@@ -458,15 +472,16 @@ pub(super) unsafe fn release_below(request: &'static Request) {
     }
 }
 
-/// Up to `most` orphans that are still active, for a look at them now and then.
-pub(super) fn some_orphans(most: usize) -> impl Iterator<Item = &'static Request> {
-    let mut next = ORPHANS.lock().0;
-    core::iter::from_fn(move || {
+/// Up to `MOST` orphans, for a look at them now and then.
+pub(super) fn some_orphans<const MOST: usize>() -> impl Iterator<Item = &'static Request> {
+    let orphans = ORPHANS.lock();
+    let mut next = orphans.0;
+    let found: [_; MOST] = core::array::from_fn(|_| {
         let request = next?;
         next = request.body.next.get();
         Some(request)
-    })
-    .take(most)
+    });
+    found.into_iter().flatten()
 }
 
 /// All entries, for a restart that takes their words away.

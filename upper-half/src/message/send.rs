@@ -61,7 +61,8 @@ unsafe fn starting(
         Err(error) => return error,
     };
     counts::sent(peer);
-    // SAFETY: the application's arguments, and the place of the new request's word.
+    let mut word = Request::null().lower();
+    // SAFETY: the application's arguments, and a place for the word.
     let error = unsafe {
         call(
             buf,
@@ -70,7 +71,7 @@ unsafe fn starting(
             dest,
             tag,
             comm.lower(),
-            new.lower_ptr(),
+            &raw mut word,
         )
     };
     if error != SUCCESS {
@@ -78,6 +79,7 @@ unsafe fn starting(
         new.abandon();
         return error;
     }
+    new.started(word);
     // SAFETY: the caller's place for a request.
     unsafe { request.write(new) };
     SUCCESS

@@ -77,8 +77,8 @@ impl Claim {
         let requests = unsafe { core::slice::from_raw_parts(self.requests, self.n) };
         for request in requests.iter().filter(|request| !request.is_predefined()) {
             let mark = &request.body.claimed;
-            if mark.get() == from {
-                mark.set(to);
+            if mark.load(Ordering::Relaxed) == from {
+                mark.store(to, Ordering::Release);
             }
         }
     }
@@ -120,7 +120,7 @@ pub(super) unsafe fn requests() {
 pub(super) unsafe fn orphans() {
     const AT_A_TIME: usize = 4;
     let alone = SWEEP.lock();
-    for request in request::some_orphans(AT_A_TIME) {
+    for request in request::some_orphans::<AT_A_TIME>() {
         // SAFETY: as above.
         unsafe { one(request) };
     }
@@ -135,14 +135,14 @@ pub(super) unsafe fn orphans() {
 /// Crosses.
 unsafe fn one(request: &'static Request) {
     let body = &request.body;
-    if body.claimed.get() != 0 {
+    if body.claimed.load(Ordering::Acquire) != 0 {
         return;
     }
     match body.state.get() {
         State::Active => {
             let (mut word, mut flag, mut status) = (request.lower(), 0, Status::EMPTY);
             if word == Request::null().lower() {
-                // Its thread is still in the call that starts it.
+                // Its thread is still starting it.
                 return;
             }
             // SAFETY: an active request's word, in no other call.
@@ -150,11 +150,11 @@ unsafe fn one(request: &'static Request) {
             if flag != 0 || error != SUCCESS {
                 news();
                 request.ended(&status);
-                request.settle(&status, error);
                 if error != SUCCESS && body.kind.get().is_persistent() {
                     // One library frees even a persistent request that failed.
                     request.set_lower(word);
                 }
+                request.settle(&status, error);
             }
         }
         State::Upper => {

@@ -11,6 +11,8 @@ use contract::abi::*;
 use contract::{gate, ActivityKind, Phase};
 use core::sync::atomic::Ordering;
 
+mod threads;
+
 fn world() -> &'static Comm {
     Comm::at(comm::COMM_WORLD as u32)
 }

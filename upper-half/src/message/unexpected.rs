@@ -218,6 +218,15 @@ pub(super) fn queue() -> Guard<'static, Queue> {
     QUEUE.lock()
 }
 
+/// Takes the word of a communicator away whose last reference is gone. No thread pulls from it
+/// afterwards, nor is one doing so.
+pub(crate) fn leave(comm: &'static Comm) -> usize {
+    let _nobody_pulls = queue();
+    let word = comm.lower();
+    comm.set_lower(Comm::null().lower());
+    word
+}
+
 impl Queue {
     fn position(&self, comm: &'static Comm, source: i32, tag: i32) -> Option<usize> {
         first_match(

@@ -307,10 +307,24 @@ pub unsafe fn cancel(request: *mut &'static Request) -> i32 {
             grequest::cancel(request)
         }
         State::Upper | State::Done => SUCCESS,
-        State::Active => {
-            body.cancelling.set(true);
-            // SAFETY: the place of an active request's word.
-            unsafe { lower::MPI_Cancel(request.lower_ptr()) }
-        }
+        // SAFETY: an active request of the caller's.
+        State::Active => unsafe { cancel_below(request) },
     }
+}
+
+/// Cancels an operation that was under way when it was last looked at.
+///
+/// # Safety
+/// Crosses.
+unsafe fn cancel_below(request: &'static Request) -> i32 {
+    let claimed = [request];
+    // SAFETY: the array is there until the end of this function.
+    let _claim = unsafe { Claim::new(&claimed) };
+    if request.body.state.get() != State::Active {
+        return SUCCESS;
+    }
+    request.body.cancelling.set(true);
+    let mut word = request.lower();
+    // SAFETY: the word of an active request, which is in no other call.
+    unsafe { lower::MPI_Cancel(&raw mut word) }
 }
