@@ -3,28 +3,8 @@
 use super::{Call, Handler, Outcome};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-pub const HANDLERS: &[(i64, Handler)] = &[
-    (libc::SYS_seccomp, note),
-    (libc::SYS_ptrace, note),
-    (libc::SYS_unshare, note),
-    (libc::SYS_setns, note),
-    (libc::SYS_chroot, note),
-    (libc::SYS_pivot_root, note),
-    (libc::SYS_capset, note),
-    (libc::SYS_setuid, note),
-    (libc::SYS_setgid, note),
-    (libc::SYS_setreuid, note),
-    (libc::SYS_setregid, note),
-    (libc::SYS_setresuid, note),
-    (libc::SYS_setresgid, note),
-    (libc::SYS_setfsuid, note),
-    (libc::SYS_setfsgid, note),
-    (libc::SYS_setgroups, note),
-    (libc::SYS_landlock_restrict_self, note),
-];
-
-/// Names, for messages, in the order of the numbers that `NOTED` holds (from 1).
-const NAMES: [(i64, &str); 17] = [
+/// The calls, and their names for messages.
+const CALLS: [(i64, &str); 17] = [
     (libc::SYS_seccomp, "seccomp"),
     (libc::SYS_ptrace, "ptrace"),
     (libc::SYS_unshare, "unshare"),
@@ -44,6 +24,16 @@ const NAMES: [(i64, &str); 17] = [
     (libc::SYS_landlock_restrict_self, "landlock_restrict_self"),
 ];
 
+pub const HANDLERS: &[(i64, Handler)] = &{
+    let mut handlers = [(0, note as Handler); CALLS.len()];
+    let mut i = 0;
+    while i < CALLS.len() {
+        handlers[i].0 = CALLS[i].0;
+        i += 1;
+    }
+    handlers
+};
+
 /// Options of `prctl` that set something which is not saved.
 const OPTIONS: [(i32, &str); 13] = [
     (libc::PR_SET_KEEPCAPS, "prctl(PR_SET_KEEPCAPS)"),
@@ -61,15 +51,14 @@ const OPTIONS: [(i32, &str); 13] = [
     (71, "prctl(PR_SET_SHADOW_STACK_STATUS)"),
 ];
 
+/// The place of the first, from 1, in `CALLS` and then `OPTIONS`; 0 if there was none.
 static NOTED: AtomicUsize = AtomicUsize::new(0);
 
 fn remember(call: &Call, index: Option<usize>, outcome: &Outcome) {
     if let (Some(index), Outcome::Value(result)) = (index, outcome) {
-        if *result >= 0 && call.in_rank() {
-            let first = NOTED.load(Ordering::Relaxed) == 0;
-            if first {
-                NOTED.store(index + 1, Ordering::Relaxed);
-            }
+        let first = NOTED.load(Ordering::Relaxed) == 0;
+        if *result >= 0 && first && call.in_rank() {
+            NOTED.store(index + 1, Ordering::Relaxed);
         }
     }
 }
@@ -77,7 +66,7 @@ fn remember(call: &Call, index: Option<usize>, outcome: &Outcome) {
 fn note(call: &mut Call) -> Outcome {
     let nr = call.nr() as i64;
     let outcome = call.pass();
-    let index = NAMES.iter().position(|(number, _)| *number == nr);
+    let index = CALLS.iter().position(|(number, _)| *number == nr);
     remember(call, index, &outcome);
     outcome
 }
@@ -85,14 +74,13 @@ fn note(call: &mut Call) -> Outcome {
 /// A `prctl` that the kernel has served.
 pub fn note_prctl(call: &Call, option: i32, outcome: &Outcome) {
     let index = OPTIONS.iter().position(|(number, _)| *number == option);
-    remember(call, index.map(|i| NAMES.len() + i), outcome);
+    remember(call, index.map(|i| CALLS.len() + i), outcome);
 }
 
 /// What the application has called and no image could hold the effect of.
 pub fn noted() -> Option<&'static str> {
     let index = NOTED.load(Ordering::Relaxed).checked_sub(1)?;
-    let names = NAMES.iter().map(|(_, name)| *name);
-    names
-        .chain(OPTIONS.iter().map(|(_, name)| *name))
-        .nth(index)
+    let calls = CALLS.iter().map(|(_, name)| *name);
+    let options = OPTIONS.iter().map(|(_, name)| *name);
+    calls.chain(options).nth(index)
 }
