@@ -3,6 +3,7 @@
 //#Variant: blocking; cut=loop; modes=plain, continue, restart, migrate, cycle
 //#Variant: nonblocking; cut=hold; matrix=full
 #include "../stasis_test.h"
+#include "both_ways.h"
 
 enum { N = 50, LEFT = 2, RIGHT = 3, MOST = 3, OPS = 14 };
 
@@ -99,7 +100,6 @@ static void check(void)
     test_add(to_all, sizeof to_all);
 }
 
-/* The same operations twice: as they are, and with an I and a request. */
 #define OPERATIONS(CALL, LAST)                                                                                       \
     MPI_OK(CALL(barrier)(inter LAST));                                                                               \
     MPI_OK(CALL(bcast)(bcast, N, MPI_INT, root, inter LAST));                                                        \
@@ -116,26 +116,6 @@ static void check(void)
     MPI_OK(CALL(alltoall)(mine, N, MPI_INT, to_all, N, MPI_INT, inter LAST));                                        \
     MPI_OK(CALL(alltoallv)(mine, five, places, MPI_INT, to_all_v, five, places, MPI_INT, inter LAST));               \
     MPI_OK(CALL(alltoallw)(mine, five, bytes, types, to_all_w, five, bytes, types, inter LAST))
-
-#define BLOCKING(name) MPI_B_##name
-#define MPI_B_barrier MPI_Barrier
-#define MPI_B_bcast MPI_Bcast
-#define MPI_B_reduce MPI_Reduce
-#define MPI_B_allreduce MPI_Allreduce
-#define MPI_B_reduce_scatter_block MPI_Reduce_scatter_block
-#define MPI_B_reduce_scatter MPI_Reduce_scatter
-#define MPI_B_gather MPI_Gather
-#define MPI_B_gatherv MPI_Gatherv
-#define MPI_B_scatter MPI_Scatter
-#define MPI_B_scatterv MPI_Scatterv
-#define MPI_B_allgather MPI_Allgather
-#define MPI_B_allgatherv MPI_Allgatherv
-#define MPI_B_alltoall MPI_Alltoall
-#define MPI_B_alltoallv MPI_Alltoallv
-#define MPI_B_alltoallw MPI_Alltoallw
-#define NONBLOCKING(name) MPI_I##name
-#define NO_REQUEST
-#define A_REQUEST , &requests[n++]
 
 static void once(int blocking)
 {

@@ -3,6 +3,7 @@
 //#Variant: blocking; cut=loop; modes=plain, continue, restart, migrate, cycle
 //#Variant: nonblocking; cut=hold; matrix=full
 #include "../stasis_test.h"
+#include "both_ways.h"
 
 enum { N = 400, P = 3, OPS = 15 };
 
@@ -64,7 +65,6 @@ static void check(int root)
     test_add(to_all_w, sizeof to_all_w);
 }
 
-/* The same operations twice: as they are, and with an I and a request. */
 #define OPERATIONS(CALL, LAST)                                                                                       \
     MPI_OK(CALL(reduce)(here ? MPI_IN_PLACE : reduce, reduce, N, MPI_INT, MPI_MAX, root, W LAST));                    \
     MPI_OK(CALL(allreduce)(MPI_IN_PLACE, all_reduce, N, MPI_INT, MPI_SUM, W LAST));                                   \
@@ -84,25 +84,6 @@ static void check(int root)
     MPI_OK(CALL(alltoallv)(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, to_all_v, half, places, MPI_INT, W LAST));    \
     MPI_OK(CALL(alltoallw)(MPI_IN_PLACE, NULL, NULL, NULL, to_all_w, half, bytes, types, W LAST))
 
-#define BLOCKING(name) MPI_B_##name
-#define MPI_B_reduce MPI_Reduce
-#define MPI_B_allreduce MPI_Allreduce
-#define MPI_B_reduce_scatter_block MPI_Reduce_scatter_block
-#define MPI_B_reduce_scatter MPI_Reduce_scatter
-#define MPI_B_scan MPI_Scan
-#define MPI_B_exscan MPI_Exscan
-#define MPI_B_gather MPI_Gather
-#define MPI_B_gatherv MPI_Gatherv
-#define MPI_B_scatter MPI_Scatter
-#define MPI_B_scatterv MPI_Scatterv
-#define MPI_B_allgather MPI_Allgather
-#define MPI_B_allgatherv MPI_Allgatherv
-#define MPI_B_alltoall MPI_Alltoall
-#define MPI_B_alltoallv MPI_Alltoallv
-#define MPI_B_alltoallw MPI_Alltoallw
-#define NONBLOCKING(name) MPI_I##name
-#define NO_REQUEST
-#define A_REQUEST , &requests[n++]
 #define W MPI_COMM_WORLD
 
 static void once(int blocking)
