@@ -126,7 +126,7 @@ fn compile(source: &Path, flags: &[String], front: Option<Mpi>, binary: &Path) -
 fn headers(folder: &Path) -> Result<Vec<PathBuf>> {
     let files = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
     let mut files = files.collect::<Result<Vec<_>>>()?;
-    files.retain(|file| extension(file) == "h");
+    files.retain(|file| matches!(extension(file), "h" | "inc"));
     Ok(files)
 }
 
