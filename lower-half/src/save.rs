@@ -174,16 +174,14 @@ impl Plan {
     /// is to be said about the processes that the job itself has made.
     fn meet_others(&self, shares: &[Share]) -> Result<Vec<String>> {
         let mut notes = Vec::new();
-        for (object, share) in self.shared(shares) {
+        for (_, object, share) in self.shared(shares) {
             if share.processes.first() != Some(&std::process::id()) {
                 continue;
             }
+            let others = object
+                .others(&share.processes)
+                .map_err(|why| object.unsaveable(why))?;
             let what = object.described.kind.describe();
-            let others = object.others(&share.processes).map_err(|why| {
-                let (start, end) = object.place();
-                let why = format!("{what} {why}");
-                ImageError::Unsaveable { start, end, why }
-            })?;
             notes.extend(others.into_iter().map(|process| {
                 format!("{what} is also mapped by child process {process}, which is not saved")
             }));
@@ -191,10 +189,14 @@ impl Plan {
         Ok(notes)
     }
 
-    fn shared<'a>(&'a self, shares: &'a [Share]) -> impl Iterator<Item = (&'a Object, &'a Share)> {
-        self.objects.all().iter().filter_map(|object| {
+    /// The objects of which there is a share, with their indices.
+    fn shared<'a>(
+        &'a self,
+        shares: &'a [Share],
+    ) -> impl Iterator<Item = (u32, &'a Object, &'a Share)> {
+        (0..).zip(self.objects.all()).filter_map(|(index, object)| {
             let of_it = |share: &&Share| share.object == object.described.id;
-            Some((object, shares.iter().find(of_it)?))
+            Some((index, object, shares.iter().find(of_it)?))
         })
     }
 
@@ -203,16 +205,11 @@ impl Plan {
         let described = self.objects.all().iter().map(|o| o.described.clone());
         writer.shared(described.collect());
         let mut at = SHARED_CONTENT;
-        for (index, object) in self.objects.all().iter().enumerate() {
-            let share = shares.iter().find(|s| s.object == object.described.id);
-            let Some(share) = share.filter(|share| !share.store.is_empty()) else {
-                continue;
-            };
-            let file = object.open().map_err(|e| {
-                let (start, end) = object.place();
-                let why = format!("{} cannot be read: {e}", object.described.kind.describe());
-                ImageError::Unsaveable { start, end, why }
-            })?;
+        let shared = self.shared(shares);
+        for (index, object, share) in shared.filter(|(_, _, share)| !share.store.is_empty()) {
+            let file = object
+                .open()
+                .map_err(|e| object.unsaveable(format!("cannot be read: {e}")))?;
             for part in &share.store {
                 let region = Region {
                     start: at,
@@ -222,7 +219,7 @@ impl Plan {
                     no_reserve: false,
                     advice: Advice::default(),
                     backing: Backing::SharedContent {
-                        object: index as u32,
+                        object: index,
                         offset: part.start,
                     },
                 };
@@ -268,7 +265,7 @@ fn look_failed(action: &'static str, source: io::Error) -> ImageError {
     }
 }
 
-/// Device and inode of the anonymous shared memory that has several mappings.
+/// Device and inode of what has several shared mappings.
 fn aliased(mappings: &[Mapping]) -> BTreeSet<(String, u64)> {
     let mut seen = BTreeSet::new();
     let shared = mappings.iter().filter(|m| m.shared && m.inode != 0);

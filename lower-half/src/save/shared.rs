@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use ckpt_image::{ReadMemory, SharedKind, SharedObject};
+use ckpt_image::{ImageError, ReadMemory, SharedKind, SharedObject};
 
 use super::maps::Mapping;
 use super::PAGE;
@@ -207,10 +207,12 @@ impl Object {
             .collect()
     }
 
-    /// The first and last address of a mapping of it.
-    pub fn place(&self) -> (u64, u64) {
+    /// That it cannot be saved, and at which addresses it is mapped.
+    pub fn unsaveable(&self, why: Refusal) -> ImageError {
         let first = self.mapped.first();
-        first.map_or((0, 0), |(part, at)| (*at, at + (part.end - part.start)))
+        let (start, end) = first.map_or((0, 0), |(part, at)| (*at, at + (part.end - part.start)));
+        let why = format!("{} {why}", self.described.kind.describe());
+        ImageError::Unsaveable { start, end, why }
     }
 
     /// Whether this is the file of that device and inode.
@@ -310,7 +312,7 @@ fn data(file: &File, range: &Range<u64>) -> Vec<Range<u64>> {
     parts
 }
 
-/// Reads a part of an object as if it were memory that begins at `start`.
+/// Reads a part of an object as if it were memory.
 pub struct Content<'a> {
     pub object: &'a Object,
     /// What [`Object::open`] gave.
