@@ -30,14 +30,6 @@ pub(super) enum Memory {
     Shared(Segments),
 }
 
-/// What a constructor is given.
-struct Wanted {
-    flavor: i32,
-    base: usize,
-    bytes: isize,
-    unit: i32,
-}
-
 /// MPI_Win_create.
 pub unsafe fn win_create(
     base: *mut c_void,
@@ -47,14 +39,12 @@ pub unsafe fn win_create(
     comm: &'static Comm,
     win: *mut &'static Win,
 ) -> i32 {
-    let wanted = Wanted {
-        flavor: WIN_FLAVOR_CREATE,
-        base: base as usize,
-        bytes: size,
-        unit: disp_unit,
-    };
+    let (place, memory) = ((base as usize, size), |_| Ok(Memory::Application));
     // SAFETY: passed on.
-    unsafe { give(create(wanted, info, comm, |_| Ok(Memory::Application)), win) }
+    unsafe {
+        let made = create(WIN_FLAVOR_CREATE, place, disp_unit, info, comm, memory);
+        give(made, win)
+    }
 }
 
 /// MPI_Win_allocate.
@@ -73,13 +63,8 @@ pub unsafe fn win_allocate(
         if code != SUCCESS {
             return code;
         }
-        let wanted = Wanted {
-            flavor: WIN_FLAVOR_ALLOCATE,
-            base,
-            bytes: size,
-            unit: disp_unit,
-        };
-        let made = create(wanted, info, comm, |_| Ok(Memory::Allocated));
+        let (place, memory) = ((base, size), |_| Ok(Memory::Allocated));
+        let made = create(WIN_FLAVOR_ALLOCATE, place, disp_unit, info, comm, memory);
         match made {
             Ok(_) => baseptr.cast::<usize>().write(base),
             Err(_) => _ = free_mem(base as *const c_void),
@@ -97,17 +82,10 @@ pub unsafe fn win_allocate_shared(
     baseptr: *mut c_void,
     win: *mut &'static Win,
 ) -> i32 {
-    let wanted = Wanted {
-        flavor: WIN_FLAVOR_SHARED,
-        base: 0,
-        bytes: size,
-        unit: disp_unit,
-    };
     // SAFETY: passed on; `baseptr` is a `void **`.
     unsafe {
-        let made = create(wanted, info, comm, |comm| {
-            Segments::make(comm, size, disp_unit).map(Memory::Shared)
-        });
+        let memory = |comm| Segments::make(comm, size, disp_unit).map(Memory::Shared);
+        let made = create(WIN_FLAVOR_SHARED, (0, size), disp_unit, info, comm, memory);
         if let Ok(made) = &made {
             baseptr.cast::<usize>().write(made.body.base);
         }
@@ -121,14 +99,12 @@ pub unsafe fn win_create_dynamic(
     comm: &'static Comm,
     win: *mut &'static Win,
 ) -> i32 {
-    let wanted = Wanted {
-        flavor: WIN_FLAVOR_DYNAMIC,
-        base: 0,
-        bytes: 0,
-        unit: 1,
-    };
+    let memory = |_| Ok(Memory::Application);
     // SAFETY: passed on.
-    unsafe { give(create(wanted, info, comm, |_| Ok(Memory::Application)), win) }
+    unsafe {
+        let made = create(WIN_FLAVOR_DYNAMIC, (0, 0), 1, info, comm, memory);
+        give(made, win)
+    }
 }
 
 unsafe fn give(made: Result<&'static Win, i32>, out: *mut &'static Win) -> i32 {
@@ -142,9 +118,12 @@ unsafe fn give(made: Result<&'static Win, i32>, out: *mut &'static Win) -> i32 {
     }
 }
 
-/// Makes a window; `memory` runs inside the collective operation.
+/// Makes a window. `memory` runs inside the collective operation; where it makes what all members
+/// share, its own part of that takes the place of `base`.
 unsafe fn create(
-    wanted: Wanted,
+    flavor: i32,
+    (base, bytes): (usize, isize),
+    unit: i32,
     info: &'static Info,
     comm: &'static Comm,
     memory: impl FnOnce(&'static Comm) -> Result<Memory, i32>,
@@ -152,10 +131,10 @@ unsafe fn create(
     if comm.body.size == 0 || comm.body.inter {
         return Err(ERR_COMM);
     }
-    if wanted.bytes < 0 {
+    if bytes < 0 {
         return Err(ERR_SIZE);
     }
-    if wanted.unit <= 0 {
+    if unit <= 0 {
         return Err(ERR_DISP);
     }
     let entries = info.body.entries();
@@ -167,10 +146,9 @@ unsafe fn create(
         let made = memory(own).and_then(|memory| {
             let base = match &memory {
                 Memory::Shared(segments) => segments.of(own.body.rank).start,
-                Memory::Application | Memory::Allocated => wanted.base,
+                Memory::Application | Memory::Allocated => base,
             };
-            let place = (base, wanted.bytes);
-            let body = WinBody::new(own, wanted.flavor, memory, place, wanted.unit, entries);
+            let body = WinBody::new(own, flavor, memory, (base, bytes), unit, entries);
             let made = Win::make(Win::null().lower(), body)?;
             make_below(made).map(|()| made)
         });
