@@ -409,14 +409,15 @@ pub unsafe fn comm_create_group(
     }
 }
 
-/// Makes the lower communicator of `members`, who all call this. It is made over MPI_COMM_WORLD,
-/// whatever the application's parent was: MPICH 4.0 crashes when it is made over a duplicate.
+/// Makes the lower communicator of `members`, who all call this, whatever the application's parent
+/// was. In Open MPI the members tell each other about it in messages with the tag, as visible as any:
+/// so they go over a communicator that no sweep looks into, and the application does not receive from.
 pub(crate) unsafe fn from_group(members: &[u32], id: u64, word: *mut usize) -> i32 {
-    let world = Comm::at(comm::COMM_WORLD as u32).lower();
+    let (parent, tag) = (internal_world(), below_tag(id));
     // SAFETY: see the module's head.
     unsafe {
         match LowerGroup::of(members) {
-            Ok(group) => lower::MPI_Comm_create_group(world, group.word(), below_tag(id), word),
+            Ok(group) => lower::MPI_Comm_create_group(parent, group.word(), tag, word),
             Err(code) => code,
         }
     }

@@ -29,7 +29,8 @@ static INTERNAL_SELF: AtomicUsize = AtomicUsize::new(0);
 static WORLD_GROUP: AtomicUsize = AtomicUsize::new(0);
 static SYNC: AtomicPtr<Comm> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Word of the duplicate of MPI_COMM_WORLD that the drain uses.
+/// Word of the duplicate of MPI_COMM_WORLD that the drain uses, and constructors for what the library
+/// below tells other ranks in messages. It is never swept.
 pub(crate) fn internal_world() -> usize {
     INTERNAL_WORLD.load(Ordering::Relaxed)
 }
@@ -39,7 +40,7 @@ pub(crate) fn internal_self() -> usize {
     INTERNAL_SELF.load(Ordering::Relaxed)
 }
 
-/// Word of the group of MPI_COMM_WORLD.
+/// Word of the group of all processes.
 pub(crate) fn world_group() -> usize {
     WORLD_GROUP.load(Ordering::Relaxed)
 }
@@ -104,7 +105,12 @@ pub(crate) unsafe fn make_internal() -> Result<usize, i32> {
         check(lower::MPI_Comm_dup(world, INTERNAL_WORLD.as_ptr()))?;
         check(lower::MPI_Comm_dup(world, &raw mut sync))?;
         check(lower::MPI_Comm_dup(own, INTERNAL_SELF.as_ptr()))?;
-        check(lower::MPI_Comm_group(world, WORLD_GROUP.as_ptr()))?;
+        // Of the duplicate: MPICH 4.0 makes no communicator of a group over one that was not asked
+        // for its own before (it crashes).
+        check(lower::MPI_Comm_group(
+            internal_world(),
+            WORLD_GROUP.as_ptr(),
+        ))?;
     }
     Ok(sync)
 }
