@@ -156,10 +156,19 @@ pub struct Inspect {
 
 /// Options of `doctor`.
 #[derive(Args)]
+#[command(after_help = DOCTOR_CODES)]
 pub struct Doctor {
-    /// A program to look at
+    /// A program to look at, or a library that programs load: which front it gets, which symbols of MPI
+    /// it and its libraries (and those in LD_PRELOAD) import, and whether that front has them
     pub app: Option<PathBuf>,
+    /// Print every symbol of MPI that is imported, with a file that does
+    #[arg(long)]
+    pub symbols: bool,
 }
+
+const DOCTOR_CODES: &str = "\
+Exit codes: 0 all is well; 2 wrong usage; 3 something is BAD: Stasis cannot work here, the program was \
+not found or cannot be served, or symbols are missing, which are named.";
 
 /// Splits `DIR/ckpt-N` into the directory and the set; without a set, `DIR` may end in anything.
 pub fn directory_and_set(path: &std::path::Path) -> (PathBuf, Option<String>) {

@@ -4,8 +4,9 @@ use anyhow::{anyhow, Result};
 
 use crate::arguments::{Doctor, Mpi};
 use crate::exit::{self, Code, WithCode};
+use crate::kernel;
 use crate::layout::Layout;
-use crate::{kernel, program};
+use crate::program::{self, Findings};
 
 /// Runs the command.
 pub fn run(options: &Doctor) -> exit::Result<()> {
@@ -41,18 +42,51 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         tell(mpi.word(), found);
     }
     if let Some(app) = &options.app {
-        let inspected = program::inspect(app.as_os_str(), &layout).and_then(|(path, findings)| {
+        let name = app.to_string_lossy();
+        let looked = program::examine(app.as_os_str(), &layout).and_then(|(path, findings)| {
+            print_notes(&findings, options.symbols);
             findings.accept(&path)?;
-            let front = findings.front.map_or("no MPI library", Mpi::word);
-            Ok(format!(
-                "can be served ({front}; {} files looked at)",
-                findings.files
-            ))
+            Ok(verdict(&findings))
         });
-        tell(&app.to_string_lossy(), inspected);
+        tell(&name, looked);
     }
     match bad {
         0 => Ok(()),
         n => Err(anyhow!("{n} of these must be mended first")).code(Code::CannotServe),
+    }
+}
+
+/// What was found out about a program that can be served.
+fn verdict(findings: &Findings) -> String {
+    let files = match findings.files {
+        1 => "it imports".to_owned(),
+        n => format!("it and {} libraries import", n - 1),
+    };
+    match findings.front {
+        None => "can be served; it is linked with no MPI library".into(),
+        Some(front) => format!(
+            "can be served: asks for {} and gets the front for {}, which has all {} symbols of MPI \
+             that {files}",
+            findings.sonames.iter().cloned().collect::<Vec<_>>().join(", "),
+            front.word(),
+            findings.imports.len(),
+        ),
+    }
+}
+
+/// What a program that can be served must not call, and, where asked for, all that it imports.
+fn print_notes(findings: &Findings, symbols: bool) {
+    for (name, file) in &findings.refused {
+        println!(
+            "note  {name}, which {} imports, is refused when it is called",
+            file.display()
+        );
+    }
+    if symbols {
+        let there = findings.imports.iter().map(|import| ("has", import));
+        let missing = findings.missing.iter().map(|import| ("LACKS", import));
+        for (word, (name, file)) in there.chain(missing) {
+            println!("{word:5} {name} ({})", file.display());
+        }
     }
 }

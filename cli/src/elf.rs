@@ -121,12 +121,12 @@ pub fn read(path: &Path, interesting: impl Fn(&str) -> bool) -> io::Result<Kind>
         let name = |at: u64| {
             let text = names.get(at as usize..).unwrap_or_default();
             let text = text.split(|b| *b == 0).next().unwrap_or_default();
-            String::from_utf8_lossy(text).into_owned()
+            String::from_utf8_lossy(text)
         };
         if kind == SHT_DYNAMIC {
             for entry in entries.chunks_exact(16) {
                 match u64_at(entry, 0) {
-                    DT_NEEDED => elf.needed.push(name(u64_at(entry, 8))),
+                    DT_NEEDED => elf.needed.push(name(u64_at(entry, 8)).into_owned()),
                     DT_RPATH | DT_RUNPATH => {
                         elf.paths
                             .extend(name(u64_at(entry, 8)).split(':').map(str::to_owned));
@@ -143,8 +143,8 @@ pub fn read(path: &Path, interesting: impl Fn(&str) -> bool) -> io::Result<Kind>
                     continue;
                 }
                 match (defined, weak) {
-                    (true, _) => elf.offers.push(name),
-                    (false, false) => elf.wants.push(name),
+                    (true, _) => elf.offers.push(name.into_owned()),
+                    (false, false) => elf.wants.push(name.into_owned()),
                     (false, true) => {}
                 }
             }

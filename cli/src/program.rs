@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context, Result};
 use launcher::preload;
+use mpi_table::Via;
 
 use crate::arguments::Mpi;
 use crate::elf::{self, Elf, Kind};
@@ -33,6 +34,17 @@ const OTHERS: [&str; 4] = [
 /// not.
 const FORTRAN: [&str; 2] = ["libmpichfort.so.", "libmpifort.so."];
 
+/// Libraries of MPI's own that programs load on top of a front. They refer to every function, whether
+/// the program calls it or not.
+const LAYERS: [&str; 6] = [
+    "libmpichfort.so.",
+    "libmpifort.so.",
+    "libmpichcxx.so.",
+    "libmpi_usempif08.so.",
+    "libmpi_usempi_ignore_tkr.so.",
+    "libmpi_cxx.so.",
+];
+
 /// Functions that MPICH's front has for that layer, to refuse them when they are called.
 const REFUSED: &str = include_str!("../../fronts/mpich/refused.names");
 
@@ -50,6 +62,13 @@ const SCRIPTS: usize = 4;
 pub struct Findings {
     /// The MPI library that it was linked with.
     pub front: Option<Mpi>,
+    /// The names by which it asks for that library.
+    pub sonames: BTreeSet<String>,
+    /// What it and its libraries import from that library (and its layers for other languages), each
+    /// with the first file found that does.
+    pub imports: BTreeMap<String, PathBuf>,
+    /// Functions that it imports and that answer "not supported" when they are called.
+    pub refused: BTreeMap<String, PathBuf>,
     /// Functions that it wants from MPI and that the front has not, each with the file that wants it.
     pub missing: BTreeMap<String, PathBuf>,
     /// MPI libraries that it wants and for which there is no front.
@@ -68,6 +87,15 @@ impl Findings {
                  build it against one of these",
                 program.display(),
                 known.join(", ")
+            );
+        }
+        let of_mpich = |name: &&String| FRONTS.iter().any(|f| f.0 == *name && f.1 == Mpi::Mpich);
+        let (mpichs, others): (Vec<_>, Vec<_>) = self.sonames.iter().partition(of_mpich);
+        if let (Some(one), Some(other)) = (mpichs.first(), others.first()) {
+            bail!(
+                "{} cannot be served: it and its libraries (with those in LD_PRELOAD) were linked with \
+                 two MPI libraries, {other} and {one}; use libraries that were built for one",
+                program.display()
             );
         }
         let Some((name, file)) = self.missing.first_key_value() else {
@@ -111,6 +139,29 @@ pub fn inspect(name: &OsStr, layout: &Layout) -> Result<(PathBuf, Findings)> {
     Ok((named, findings))
 }
 
+/// Finds out about a program as [`inspect`] does, or about a library that programs load while they run.
+pub fn examine(name: &OsStr, layout: &Layout) -> Result<(PathBuf, Findings)> {
+    let path = PathBuf::from(name);
+    match elf::read(&path, is_mpi_name) {
+        Ok(Kind::Elf(elf)) if !elf.interpreted && !elf.needed.is_empty() => {
+            let findings = look_through(&path, elf, layout)?;
+            Ok((path, findings))
+        }
+        _ => inspect(name, layout),
+    }
+}
+
+/// Whether a symbol stands for a function that is refused when it is called: its C name, or what a
+/// Fortran compiler makes of it.
+fn is_refused(symbol: &str) -> bool {
+    let symbol = symbol.to_ascii_lowercase();
+    let name = symbol.strip_prefix('p').unwrap_or(&symbol);
+    let name = name.trim_end_matches('_').trim_end_matches("_f08");
+    mpi_table::functions()
+        .iter()
+        .any(|function| function.via == Via::Refuse && function.name.eq_ignore_ascii_case(name))
+}
+
 fn is_mpi_name(name: &str) -> bool {
     MPI_NAMES.iter().any(|start| name.starts_with(start))
 }
@@ -149,11 +200,15 @@ fn binary_of(named: &Path) -> Result<(PathBuf, Elf)> {
 
 /// The functions that are there to be refused, and that the file at `path` must not want.
 fn refused_to(path: &Path) -> HashSet<&'static str> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if FORTRAN.iter().any(|start| name.starts_with(start)) {
+    if is_one_of(path, &FORTRAN) {
         return HashSet::new();
     }
     REFUSED.lines().collect()
+}
+
+fn is_one_of(path: &Path, starts: &[&str]) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    starts.iter().any(|start| name.starts_with(start))
 }
 
 /// What a library says of itself. One that cannot be found or read is the dynamic linker's to complain
@@ -173,6 +228,7 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
     let mut seen = HashSet::new();
     let mut wanted: HashMap<String, PathBuf> = HashMap::new();
     let mut offered: HashSet<String> = HashSet::new();
+    let mut of_layers: HashSet<String> = HashSet::new();
     let mut todo = vec![(binary.to_owned(), elf)];
     for name in preload::libraries() {
         // Libraries of one name are one.
@@ -182,14 +238,25 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
     while let Some((path, elf)) = todo.pop() {
         findings.files += 1;
         let refused = refused_to(&path);
+        let is_layer = is_one_of(&path, &LAYERS);
         for name in elf.wants {
+            if !is_layer && is_refused(&name) {
+                findings
+                    .refused
+                    .entry(name.clone())
+                    .or_insert_with(|| path.clone());
+            }
             if refused.contains(name.trim_start_matches('P')) {
                 findings.missing.entry(name).or_insert_with(|| path.clone());
             } else {
                 wanted.entry(name).or_insert_with(|| path.clone());
             }
         }
-        offered.extend(elf.offers);
+        if is_layer {
+            of_layers.extend(elf.offers);
+        } else {
+            offered.extend(elf.offers);
+        }
         let origin = path.canonicalize().unwrap_or(path.clone());
         let origin = origin.parent().unwrap_or(Path::new("/"));
         for name in elf.needed {
@@ -198,6 +265,7 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
             }
             if let Some((_, front)) = FRONTS.iter().find(|(soname, _)| *soname == name) {
                 findings.front.get_or_insert(*front);
+                findings.sonames.insert(name);
                 continue;
             }
             if OTHERS.iter().any(|start| name.starts_with(start)) {
@@ -222,9 +290,15 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
                 path.display()
             )
         };
-        offered.extend(front.offers);
-        wanted.retain(|name, _| !offered.contains(name));
-        findings.missing.extend(wanted);
+        let has: HashSet<String> = front.offers.into_iter().collect();
+        for (name, path) in wanted {
+            let is_mpis = has.contains(&name) || of_layers.contains(&name);
+            if is_mpis && !is_one_of(&path, &LAYERS) {
+                findings.imports.insert(name, path);
+            } else if !is_mpis && !offered.contains(&name) {
+                findings.missing.insert(name, path);
+            }
+        }
     }
     Ok(findings)
 }

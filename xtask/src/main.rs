@@ -12,6 +12,7 @@
 //! | `demo.rs`, `bench.rs` | the demo of the README, the figures of design §9 |
 
 mod bench;
+mod calls;
 mod demo;
 mod docs;
 mod job;
@@ -48,7 +49,7 @@ enum Task {
     Torture(torture::Options),
     /// Compare native runs with runs under Stasis
     Bench(bench::Options),
-    /// Write the generated page docs/mpi-functions.md
+    /// Write the generated page docs/mpi-coverage.md
     Docs,
 }
 

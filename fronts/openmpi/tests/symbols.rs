@@ -26,6 +26,22 @@ fn every_function_of_the_table() {
     }
 }
 
+/// What Debian 12's programs and libraries import of Open MPI's libraries: the dynamic symbols of the packages
+/// that depend on them, with all functions of C that any of its packages calls.
+const DEBIAN: &str = include_str!("debian-12.names");
+
+#[test]
+fn whatever_debians_programs_import() {
+    let front = exports::of(&exports::front(FRONT));
+    let missing: Vec<&str> = DEBIAN
+        .lines()
+        .filter(|&name| {
+            !front.functions.iter().any(|known| known == name) && !front.data.contains_key(name)
+        })
+        .collect();
+    assert!(missing.is_empty(), "not exported: {missing:?}");
+}
+
 #[test]
 fn every_function_of_the_real_library() {
     let Some(real) = exports::installed(REAL) else {

@@ -31,7 +31,7 @@ use crate::functions as c;
 "#;
 
 /// Functions that have nothing to do in Fortran, by how their names begin or end.
-fn is_for_c_alone(function: &Function) -> bool {
+pub(super) fn is_for_c_alone(function: &Function) -> bool {
     let name = &function.name;
     name.starts_with("MPI_T_")
         || name.starts_with("MPI_Status_c2f")

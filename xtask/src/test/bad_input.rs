@@ -161,6 +161,35 @@ fn programs() -> Vec<Case> {
         (Mpi::OpenMpi, "MPIX_Query_cuda_support"),
         (Mpi::Mpich, "MPIX_Comm_failure_ack"),
     ] {
+        cases.push(case(&format!("two-libraries-{mpi}"), move |dir| {
+            let program = compile(dir, &mpi.compiler("c"), "imports.c", &[])?;
+            let other = mpi.other().compiler("c");
+            let library = compile(dir, &other, "profiler.c", &["-shared", "-fPIC"])?;
+            let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+            command.arg(program).env("LD_PRELOAD", library);
+            refused(
+                &job::run(command, dir, "launch", LIMIT)?,
+                CANNOT_SERVE,
+                &[&["libmpi.so.40"], &["libmpich.so.12"], &["LD_PRELOAD"]],
+            )
+        }));
+        cases.push(case(&format!("doctor-{mpi}"), move |dir| {
+            let program = compile(dir, &mpi.compiler("c"), "unsupported.c", &[])?;
+            let doctor = stasis::command(["doctor".as_ref(), program.as_os_str()]);
+            let finished = job::run(doctor, dir, "doctor", LIMIT)?;
+            refused(&finished, CANNOT_SERVE, &[&["BAD"], &[function]])?;
+            let program = compile(dir, &mpi.compiler("c"), "imports.c", &[])?;
+            let mut doctor = stasis::command(["doctor", "--symbols"]);
+            doctor.arg(program);
+            let finished = job::run(doctor, dir, "doctor-symbols", LIMIT)?;
+            let said = finished.expect_success("stasis doctor")?.stdout;
+            let front = format!("the front for {mpi}");
+            let note = "note  MPI_Comm_spawn";
+            for words in [&front, "all 3 symbols", note, "has   MPI_Init "] {
+                ensure!(said.contains(words), "does not say '{words}':\n{said}");
+            }
+            Ok(())
+        }));
         cases.push(case(&format!("unsupported-function-{mpi}"), move |dir| {
             let program = compile(dir, &mpi.compiler("c"), "unsupported.c", &[])?;
             let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
