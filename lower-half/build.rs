@@ -2,6 +2,9 @@
 //! one) and generates what depends on it: the adapter functions, the pool of trampolines for
 //! user-defined operations, and C tables of the library's handles and constants, which only a C
 //! compiler knows for sure.
+//!
+//! To add a kind of library: its header is recognised in [`flavour`], and what is its own goes into a
+//! `src/mpi/native_*.rs`. Another library of a known kind needs nothing but `stasis build-lower`.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -22,6 +25,7 @@ fn main() -> anyhow::Result<()> {
     let mpicc = std::env::var("MPICC").unwrap_or_else(|_| "mpicc".to_owned());
     let out = PathBuf::from(std::env::var("OUT_DIR").context("OUT_DIR is not set")?);
 
+    run_with_the_library(&mpicc, &out)?;
     let macros = preprocess(&mpicc, &out, &["-dM"])?;
     println!(
         "cargo::rustc-cfg=native_mpi=\"{}\"",
@@ -61,6 +65,64 @@ fn preprocess(mpicc: &str, out: &Path, flags: &[&str]) -> anyhow::Result<String>
         bail!("`{mpicc}` cannot preprocess mpi.h; is its -dev package installed?\n{complaint}");
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A program that says where the MPI library is that it runs with.
+const WHERE: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    Dl_info found;
+    /* Never called so, but linked. */
+    if (argc > 1)
+        MPI_Init(&argc, &argv);
+    if (!dladdr(dlsym(RTLD_DEFAULT, "MPI_Init"), &found))
+        return 1;
+    return puts(found.dli_fname) < 0;
+}
+"#;
+
+/// Folders that need no naming: the dynamic linker looks there by itself.
+const SYSTEM: [&str; 3] = ["/lib", "/usr/lib", "/usr/lib64"];
+
+/// Makes the lower half find the library of this very compiler, whatever LD_LIBRARY_PATH names for
+/// the application: several libraries share one SONAME.
+fn run_with_the_library(mpicc: &str, out: &Path) -> anyhow::Result<()> {
+    let (source, program) = (out.join("where.c"), out.join("where"));
+    write(&source, WHERE)?;
+    let mut compile = Command::new(mpicc);
+    compile.arg(&source).arg("-o").arg(&program).arg("-ldl");
+    let compiled = compile
+        .output()
+        .with_context(|| format!("cannot run `{mpicc}`"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if !compiled.status.success() {
+        bail!(
+            "`{mpicc}` cannot link a program\n{}",
+            text(&compiled.stderr)
+        );
+    }
+    let answer = Command::new(&program).output()?;
+    if !answer.status.success() {
+        let complaint = text(&answer.stderr);
+        bail!("a program that `{mpicc}` links does not find its MPI library\n{complaint}");
+    }
+    let library = PathBuf::from(text(&answer.stdout));
+    let folder = library.parent().context("a library lies in a folder")?;
+    let is_system = |parent: &str| {
+        let inside = folder.strip_prefix(parent);
+        inside.is_ok_and(|rest| rest.components().count() <= 1)
+    };
+    if !SYSTEM.into_iter().any(is_system) {
+        println!(
+            "cargo::rustc-link-arg=-Wl,--disable-new-dtags,-rpath,{}",
+            folder.display()
+        );
+    }
+    Ok(())
 }
 
 /// Which of the two native ABIs the header describes.

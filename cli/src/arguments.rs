@@ -31,37 +31,8 @@ pub enum Command {
     Verify(Inspect),
     /// Tell whether Stasis can work here, and with this program
     Doctor(Doctor),
-}
-
-/// An MPI library below.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mpi {
-    /// Open MPI
-    Openmpi,
-    /// MPICH
-    Mpich,
-}
-
-impl Mpi {
-    /// All of them.
-    pub const ALL: [Mpi; 2] = [Mpi::Openmpi, Mpi::Mpich];
-
-    /// As in the names of files.
-    pub fn word(self) -> &'static str {
-        match self {
-            Mpi::Openmpi => "openmpi",
-            Mpi::Mpich => "mpich",
-        }
-    }
-}
-
-impl From<launcher::Library> for Mpi {
-    fn from(library: launcher::Library) -> Mpi {
-        match library {
-            launcher::Library::OpenMpi => Mpi::Openmpi,
-            launcher::Library::Mpich => Mpi::Mpich,
-        }
-    }
+    /// Build what Stasis needs to run jobs over an MPI library, with that library's mpicc
+    BuildLower(BuildLower),
 }
 
 /// What to do where a file that the job had open is not what it was at the checkpoint. That it has
@@ -96,9 +67,9 @@ pub struct Launch {
     /// Take a checkpoint every so many seconds
     #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
-    /// MPI library to run over [default: the launcher's]
-    #[arg(long)]
-    pub mpi: Option<Mpi>,
+    /// Lower half to run over, by name [default: that of the launcher's MPI library]
+    #[arg(long, value_name = "NAME")]
+    pub mpi: Option<String>,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -121,9 +92,9 @@ pub struct Restart {
     /// Take a checkpoint every so many seconds
     #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
-    /// MPI library to run over [default: the launcher's]
-    #[arg(long)]
-    pub mpi: Option<Mpi>,
+    /// Lower half to run over, by name [default: that of the launcher's MPI library]
+    #[arg(long, value_name = "NAME")]
+    pub mpi: Option<String>,
     /// Where a file that was open has another content than at the checkpoint (it may have grown)
     #[arg(long, value_name = "WHAT", default_value = "refuse")]
     pub changed_files: ChangedFiles,
@@ -169,6 +140,20 @@ pub struct Doctor {
 const DOCTOR_CODES: &str = "\
 Exit codes: 0 all is well; 2 wrong usage; 3 something is BAD: Stasis cannot work here, the program was \
 not found or cannot be served, or symbols are missing, which are named.";
+
+/// Options of `build-lower`.
+#[derive(Args)]
+pub struct BuildLower {
+    /// The C compiler of the MPI library: a path, or a name to look for in PATH
+    #[arg(long, value_name = "PATH", default_value = "mpicc")]
+    pub mpicc: PathBuf,
+    /// What `--mpi` is to call it [default: the library's name and version, like openmpi-5.0.11]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Stasis's sources [default: those that this command was built from]
+    #[arg(long, value_name = "DIR")]
+    pub source: Option<PathBuf>,
+}
 
 /// Splits `DIR/ckpt-N` into the directory and the set; without a set, `DIR` may end in anything.
 pub fn directory_and_set(path: &std::path::Path) -> (PathBuf, Option<String>) {

@@ -2,11 +2,11 @@
 
 use anyhow::{anyhow, Result};
 
-use crate::arguments::{Doctor, Mpi};
+use crate::arguments::Doctor;
 use crate::exit::{self, Code, WithCode};
-use crate::kernel;
-use crate::layout::Layout;
+use crate::layout::{Abi, Layout};
 use crate::program::{self, Findings};
+use crate::{kernel, text};
 
 /// Runs the command.
 pub fn run(options: &Doctor) -> exit::Result<()> {
@@ -27,19 +27,29 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         "membarrier",
         kernel::check_membarrier().map(|()| "offered".into()),
     );
-    for mpi in Mpi::ALL {
-        let found = match (layout.lower(mpi).exists(), layout.front(mpi).exists()) {
-            (true, true) => Ok("lower half and front are there".into()),
-            (false, _) => Err(anyhow!(
+    for abi in Abi::ALL {
+        let front = layout.front(abi);
+        let found = match front.exists() {
+            true => Ok("is there".into()),
+            false => Err(anyhow!(
                 "{} does not exist; run `cargo xtask setup`",
-                layout.lower(mpi).display()
-            )),
-            (_, false) => Err(anyhow!(
-                "{} does not exist; run `cargo xtask setup`",
-                layout.front(mpi).display()
+                front.display()
             )),
         };
-        tell(mpi.word(), found);
+        tell(&format!("front for {}", abi.word()), found);
+    }
+    let lowers = layout.lowers();
+    for lower in &lowers {
+        let of = format!(
+            "{}, for the launchers in {}",
+            text::library(&lower.record.library),
+            lower.record.launchers.display()
+        );
+        tell(&format!("lower half {}", lower.name), Ok(of));
+    }
+    if lowers.is_empty() {
+        let none = anyhow!("there is none; `stasis build-lower --mpicc PATH` builds one");
+        tell("lower halves", Err(none));
     }
     if let Some(app) = &options.app {
         let name = app.to_string_lossy();

@@ -25,9 +25,10 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     };
     let (path, findings) = program::inspect(app, &layout).code(Code::CannotServe)?;
     findings.accept(&path).code(Code::CannotServe)?;
-    let (_, lower) = layout
-        .choose(options.mpi, findings.front)
-        .code(Code::CannotServe)?;
+    let lower = layout
+        .choose(options.mpi.as_deref(), findings.front)
+        .code(Code::CannotServe)?
+        .path;
     let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
     keep_out_of_other_jobs(&directory).code(Code::Directory)?;
 

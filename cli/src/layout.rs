@@ -2,9 +2,31 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{anyhow, Context, Result};
+use anyhow::{Context, Result};
 
-use crate::arguments::Mpi;
+use crate::lowers::{self, Lower, Start};
+
+/// An ABI that applications are built for, each with a front of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abi {
+    /// Open MPI's
+    Openmpi,
+    /// MPICH's, Intel MPI's, MVAPICH's and Cray MPICH's
+    Mpich,
+}
+
+impl Abi {
+    /// All of them.
+    pub const ALL: [Abi; 2] = [Abi::Openmpi, Abi::Mpich];
+
+    /// As in the names of files and in manifests.
+    pub fn word(self) -> &'static str {
+        match self {
+            Abi::Openmpi => "openmpi",
+            Abi::Mpich => "mpich",
+        }
+    }
+}
 
 /// The installed parts.
 pub struct Layout {
@@ -22,44 +44,23 @@ impl Layout {
         })
     }
 
-    /// The lower half for a library.
-    pub fn lower(&self, mpi: Mpi) -> PathBuf {
-        self.lib.join(format!("lower-{}", mpi.word()))
+    /// The folder of fronts and lower halves.
+    pub fn lib(&self) -> &Path {
+        &self.lib
     }
 
     /// The front for an ABI.
-    pub fn front(&self, mpi: Mpi) -> PathBuf {
-        self.lib.join(format!("front-{}.so", mpi.word()))
+    pub fn front(&self, abi: Abi) -> PathBuf {
+        self.lib.join(format!("front-{}.so", abi.word()))
     }
 
-    /// The libraries for which there is a lower half.
-    pub fn built(&self) -> Vec<Mpi> {
-        Mpi::ALL
-            .into_iter()
-            .filter(|mpi| self.lower(*mpi).exists())
-            .collect()
+    /// The lower halves that were built.
+    pub fn lowers(&self) -> Vec<Lower> {
+        lowers::in_folder(&self.lib)
     }
 
-    /// The lower half to use: the wanted one, else the launcher's, else `preferred`, else any.
-    pub fn choose(&self, wanted: Option<Mpi>, preferred: Option<Mpi>) -> Result<(Mpi, PathBuf)> {
-        let built = self.built();
-        let asked = wanted.or_else(|| launcher::library().map(Mpi::from));
-        let usable = |mpi: &Mpi| built.contains(mpi);
-        let mpi = match asked {
-            Some(mpi) if usable(&mpi) => mpi,
-            Some(mpi) => return Err(anyhow!(
-                "there is no lower half for {} ({} does not exist): build it with `cargo xtask setup`{}",
-                mpi.word(),
-                self.lower(mpi).display(),
-                match built.first() {
-                    Some(other) => format!(", or use the mpirun of {}", other.word()),
-                    None => String::new(),
-                }
-            )),
-            None => preferred.filter(usable).or(built.first().copied()).with_context(|| {
-                format!("there is no lower half in {}: build it with `cargo xtask setup`", self.lib.display())
-            })?,
-        };
-        Ok((mpi, self.lower(mpi)))
+    /// The lower half for this process: see [`lowers::choose`].
+    pub fn choose(&self, wanted: Option<&str>, preferred: Option<Abi>) -> Result<Lower> {
+        lowers::choose(&self.lowers(), wanted, &Start::here(), preferred).cloned()
     }
 }

@@ -2,6 +2,7 @@
 //! tells about the sets on disk.
 
 mod arguments;
+mod build_lower;
 mod checkpoint;
 mod doctor;
 mod elf;
@@ -9,6 +10,7 @@ mod exit;
 mod kernel;
 mod launch;
 mod layout;
+mod lowers;
 mod program;
 mod restart;
 mod search;
@@ -30,6 +32,7 @@ fn main() {
         Command::List(options) => sets::list(&options),
         Command::Verify(options) => sets::verify(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::BuildLower(options) => build_lower::run(&options),
     };
     if let Err(failure) = result {
         eprintln!("stasis: {}{:#}", launcher::rank_label(), failure.error);

@@ -9,17 +9,16 @@ use anyhow::{bail, Context, Result};
 use launcher::preload;
 use mpi_table::Via;
 
-use crate::arguments::Mpi;
 use crate::elf::{self, Elf, Kind};
-use crate::layout::Layout;
+use crate::layout::{Abi, Layout};
 use crate::search::{self, Libraries};
 
 /// Names of MPI libraries and the front that stands for each.
-const FRONTS: [(&str, Mpi); 4] = [
-    ("libmpi.so.40", Mpi::Openmpi),
-    ("libmpi_mpifh.so.40", Mpi::Openmpi),
-    ("libmpich.so.12", Mpi::Mpich),
-    ("libmpi.so.12", Mpi::Mpich),
+const FRONTS: [(&str, Abi); 4] = [
+    ("libmpi.so.40", Abi::Openmpi),
+    ("libmpi_mpifh.so.40", Abi::Openmpi),
+    ("libmpich.so.12", Abi::Mpich),
+    ("libmpi.so.12", Abi::Mpich),
 ];
 
 /// MPI libraries that Stasis does not stand in for, by how their names begin.
@@ -61,7 +60,7 @@ const SCRIPTS: usize = 4;
 #[derive(Default)]
 pub struct Findings {
     /// The MPI library that it was linked with.
-    pub front: Option<Mpi>,
+    pub front: Option<Abi>,
     /// The names by which it asks for that library.
     pub sonames: BTreeSet<String>,
     /// What it and its libraries import from that library (and its layers for other languages), each
@@ -89,7 +88,7 @@ impl Findings {
                 known.join(", ")
             );
         }
-        let of_mpich = |name: &&String| FRONTS.iter().any(|f| f.0 == *name && f.1 == Mpi::Mpich);
+        let of_mpich = |name: &&String| FRONTS.iter().any(|f| f.0 == *name && f.1 == Abi::Mpich);
         let (mpichs, others): (Vec<_>, Vec<_>) = self.sonames.iter().partition(of_mpich);
         if let (Some(one), Some(other)) = (mpichs.first(), others.first()) {
             bail!(

@@ -5,9 +5,9 @@ use std::process::Command;
 use anyhow::{bail, Result};
 use ckpt_image::{explain, newest_whole, Set};
 
-use crate::arguments::{directory_and_set, Mpi, Restart};
+use crate::arguments::{directory_and_set, Restart};
 use crate::exit::{self, Code, WithCode};
-use crate::layout::Layout;
+use crate::layout::{Abi, Layout};
 use crate::{kernel, launch, text};
 
 /// Runs the command; returns only if the job cannot be continued.
@@ -18,10 +18,10 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     let set = choose(&directory, named.as_deref()).code(Code::Image)?;
     check_size(&set).code(Code::Image)?;
     let manifest = set.manifest();
-    let preferred = Mpi::ALL.into_iter().find(|mpi| mpi.word() == manifest.abi);
+    let preferred = Abi::ALL.into_iter().find(|abi| abi.word() == manifest.abi);
     let layout = Layout::find().code(Code::CannotServe)?;
-    let (mpi, lower) = layout
-        .choose(options.mpi, preferred)
+    let lower = layout
+        .choose(options.mpi.as_deref(), preferred)
         .code(Code::CannotServe)?;
     let directory = launch::prepare(&directory).code(Code::Directory)?;
     if launcher::is_first() {
@@ -32,10 +32,10 @@ pub fn run(options: &Restart) -> exit::Result<()> {
             manifest.world_size,
             text::ago(manifest.created),
             text::library(&manifest.library),
-            mpi.word(),
+            text::library(&lower.record.library),
         );
     }
-    let mut command = Command::new(&lower);
+    let mut command = Command::new(&lower.path);
     command
         .arg("restart")
         .arg("--ckpt-dir")
@@ -47,7 +47,7 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     if let Some(seconds) = options.interval {
         command.arg("--interval").arg(seconds.to_string());
     }
-    launch::become_it(command, &lower).code(Code::CannotServe)
+    launch::become_it(command, &lower.path).code(Code::CannotServe)
 }
 
 fn choose(directory: &std::path::Path, named: Option<&str>) -> ckpt_image::Result<Set> {

@@ -4,19 +4,42 @@
 //! word.
 //!
 //! To add a launcher: its variables go into the tables below, before those of launchers that may
-//! stand around it. (Slurm comes last: its variables are inherited by an mpirun's ranks.)
+//! stand around it. (Slurm comes last: its variables are inherited by an mpirun's ranks.) What tells its
+//! executable from that of another library is in `ancestor.rs`.
+
+mod ancestor;
+
+pub use ancestor::{launcher, Launcher};
 
 pub mod preload;
 
 use std::env;
 
-/// An MPI library, known by its launchers.
+/// A kind of MPI library, known by its launchers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     /// Open MPI: its mpirun, or any launcher with PMIx.
     OpenMpi,
     /// MPICH and its kin: Hydra, or any launcher with PMI.
     Mpich,
+}
+
+impl Library {
+    /// As in records of lower halves.
+    pub fn word(self) -> &'static str {
+        match self {
+            Library::OpenMpi => "openmpi",
+            Library::Mpich => "mpich",
+        }
+    }
+
+    /// For messages.
+    pub fn title(self) -> &'static str {
+        match self {
+            Library::OpenMpi => "Open MPI",
+            Library::Mpich => "an MPI library of MPICH's kin",
+        }
+    }
 }
 
 /// Variables that only launchers of Open MPI set.

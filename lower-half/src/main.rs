@@ -25,9 +25,19 @@ fn main() {
     let (code, error) = match options::parse(std::env::args_os().skip(1)) {
         Ok(Command::Launch(options)) => (CANNOT_SERVE, launch::launch(options)),
         Ok(Command::Restart(options)) => (BAD_IMAGE, resume::resume(options)),
+        Ok(Command::About) => return about(),
         Err(usage) => (2, Err(usage)),
     };
     let Err(error) = error;
     eprintln!("stasis: {}{error:#}", launcher::rank_label());
     std::process::exit(code);
+}
+
+/// Tells `stasis build-lower` which library this is for, and that it can be started.
+fn about() {
+    let about = serde_json::json!({
+        "library": mpi::world::library(),
+        "kind": mpi::KIND.word(),
+    });
+    println!("{about}");
 }

@@ -13,6 +13,8 @@ pub enum Command {
     Launch(Launch),
     /// Bring an upper half back from its image.
     Restart(Restart),
+    /// Say which MPI library this is for.
+    About,
 }
 
 /// Options of `launch`.
@@ -44,6 +46,9 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     let verb = words
         .next()
         .context("this program is started by `stasis launch` or `stasis restart`")?;
+    if verb == "about" {
+        return Ok(Command::About);
+    }
     let mut ckpt_dir = None;
     let mut interval = None;
     let mut set = None;

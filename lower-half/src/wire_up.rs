@@ -32,7 +32,10 @@ pub fn start(ckpt_dir: &Path, interval: Option<u64>) -> Result<()> {
         notify: agent::notify,
         clock_target: agent::clock_target,
     });
-    loader::set_exit_hook(|_| agent::finished());
+    loader::set_exit_hook(|status| {
+        agent::finished();
+        world::leave(status);
+    });
     // From now on a checkpoint can be asked for; in a larger job it waits for MPI_Init.
     if launcher::is_first() {
         let size = launcher::size().unwrap_or(1);

@@ -63,7 +63,8 @@ fn check_versions(abi: &Abi) {
         error::fatal(
             &format!(
                 "the lower half speaks version {version} of the contract, this library {}: they are \
-                 of different builds; run `cargo xtask setup` again",
+                 of different builds; run `cargo xtask setup` again, or `stasis build-lower` for \
+                 another MPI library",
                 contract::VERSION
             ),
             2,
@@ -74,7 +75,8 @@ fn check_versions(abi: &Abi) {
         error::fatal(
             &format!(
                 "the front for {} and the lower half were generated from different tables of MPI \
-                 functions; run `cargo xtask setup` again",
+                 functions; run `cargo xtask setup` again, or `stasis build-lower` for another MPI \
+                 library",
                 abi.name
             ),
             2,

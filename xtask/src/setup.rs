@@ -3,6 +3,7 @@
 //! ```text
 //! target/stasis/bin/stasis
 //! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, front-openmpi.so, front-mpich.so}
+//!     and a record of each lower half, lower-NAME.json
 //! ```
 
 use crate::mpi::Mpi;
@@ -110,20 +111,27 @@ pub fn build() -> Result<()> {
     )?;
     install(&release.join("stasis"), "bin/stasis")?;
     for mpi in Mpi::ALL {
-        cargo(
-            &format!("the lower half for {mpi}"),
-            Some(mpi),
-            &["build", "--release", "-p", "stasis-lower-half"],
-        )?;
-        let lower = lower_target(mpi).join("release/stasis-lower");
-        install(&lower, &format!("lib/stasis/lower-{mpi}"))?;
+        build_lower(&mpi.compiler("c"), mpi.name())?;
         let front = release.join(format!("libstasis_front_{mpi}.so"));
         install(&front, &format!("lib/stasis/front-{mpi}.so"))?;
     }
     Ok(())
 }
 
-/// The target directory of one build of the lower half: the two must not overwrite each other.
+/// The lower half for the library of this compiler, as users build one.
+fn build_lower(mpicc: &str, name: &str) -> Result<()> {
+    let status = Command::new(paths::stasis())
+        .args(["build-lower", "--mpicc", mpicc, "--name", name])
+        .stdout(Stdio::null())
+        .status()?;
+    ensure!(
+        status.success(),
+        "building the lower half for {name} failed ({status}); the messages are above"
+    );
+    Ok(())
+}
+
+/// The target directory in which `stasis build-lower` builds one: they must not overwrite each other.
 fn lower_target(mpi: Mpi) -> std::path::PathBuf {
     paths::target().join(format!("lower-{mpi}"))
 }

@@ -26,6 +26,7 @@ use coordinator::shared::Part;
 use loader::{MappedFile, Stopped};
 
 use super::{Setup, AGENT, SERVER};
+use crate::mpi::world;
 use crate::save::{HeaderInfo, Plan, Share};
 
 /// Version of the PROCESS section, which is the loader's `ProcessState` in postcard.
@@ -305,6 +306,7 @@ impl Process for ThisProcess {
             server.wait_alone(END_LIMIT);
             server.close();
         }
+        world::leave(0);
         end()
     }
 

@@ -28,6 +28,7 @@ mod native;
 use std::sync::atomic::Ordering;
 
 pub use hooks::{set_hooks, Hooks};
+pub use native::KIND;
 
 /// Writes all that the upper half may call into the gate: services and MPI functions; and
 /// the hash of the table that they were generated from.

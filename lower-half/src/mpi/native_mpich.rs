@@ -7,6 +7,8 @@ use mpi_sys::MPI_Status;
 use super::handle::Handle;
 use super::values;
 
+/// The kind of library that this is for.
+pub const KIND: launcher::Library = launcher::Library::Mpich;
 /// Address that stands for MPI_IN_PLACE.
 pub const IN_PLACE: usize = usize::MAX;
 /// Address that stands for MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE.

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::ptr::null_mut;
 
 use anyhow::{bail, Context};
@@ -213,10 +213,23 @@ pub fn minimum(value: i64) -> anyhow::Result<i64> {
     Ok(smallest)
 }
 
+/// Whether [`finalize`] was called.
+static FINALIZED: AtomicBool = AtomicBool::new(false);
+
 /// MPI_Finalize.
 pub fn finalize() -> i32 {
+    FINALIZED.store(true, Ordering::Relaxed);
     // SAFETY: called once, by the upper half's MPI_Finalize.
     error::result(unsafe { mpi_sys::MPI_Finalize() })
+}
+
+/// Ends the process if MPI was finalised, through the lower half's exit handlers: MPICH 5 takes its
+/// leave of the launcher in one, without which the launcher takes the end for a crash. One that has
+/// not finalised MPI must not seem to have done so.
+pub fn leave(status: i32) {
+    if FINALIZED.load(Ordering::Relaxed) {
+        std::process::exit(status);
+    }
 }
 
 /// Ends the job with MPI_Abort if MPI is up, and this process in any case.

@@ -46,7 +46,7 @@ fn as_root(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) 
 
 /// The command line's exit codes (`stasis --help`).
 const DIRECTORY: i32 = 1;
-const CANNOT_SERVE: i32 = 3;
+pub const CANNOT_SERVE: i32 = 3;
 const CHECKPOINT: i32 = 4;
 const IMAGE: i32 = 5;
 const NO_JOB: i32 = 6;
@@ -54,7 +54,7 @@ const NO_JOB: i32 = 6;
 const ABORTED: i32 = 1;
 
 /// It must have failed with this code, and its message must hold one of each group of words.
-fn refused(finished: &Finished, expected: i32, words: &[&[&str]]) -> Result<()> {
+pub fn refused(finished: &Finished, expected: i32, words: &[&[&str]]) -> Result<()> {
     let text = format!("{}{}", finished.stdout, finished.stderr);
     let lower = text.to_lowercase();
     let code = finished.status.code();

@@ -5,6 +5,7 @@ mod bad_input;
 mod compare;
 pub mod directives;
 mod loader;
+mod lowers;
 pub mod programs;
 pub mod real;
 mod style;
@@ -93,6 +94,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut cases = style::cases(options.full);
     cases.extend(bad_input::cases());
     cases.extend(loader::cases()?);
+    cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);
     cases.extend(torture::cases()?);
     if !options.filter.is_empty() {

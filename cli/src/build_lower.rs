@@ -1,0 +1,348 @@
+//! `stasis build-lower`: builds a lower half for an MPI library that is installed here, and puts it
+//! into the layout with a record of whose launchers it serves (`lowers.rs`).
+//!
+//! All that it needs is looked for first, and what is missing is named together, with how to get it.
+//! A library of a kind that is not known yet needs more than this: its header is recognised here and
+//! in `lower-half/build.rs`, and what is its own stands in `lower-half/src/mpi/native_*.rs`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use serde::Deserialize;
+
+use crate::arguments::BuildLower;
+use crate::exit::{self, Code, WithCode};
+use crate::layout::Layout;
+use crate::lowers::Record;
+use crate::search;
+
+/// Where the sources of this command were when it was built.
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// What a lower half says of itself (`stasis-lower about`).
+#[derive(Deserialize)]
+struct About {
+    library: String,
+    kind: String,
+}
+
+/// All that a build needs.
+struct Needs {
+    mpicc: PathBuf,
+    name: String,
+    source: PathBuf,
+    cargo: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(options: &BuildLower) -> exit::Result<()> {
+    let layout = Layout::find().code(Code::CannotServe)?;
+    build(options, &layout).code(Code::CannotServe)
+}
+
+fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
+    let needs = find(options)?;
+    let name = &needs.name;
+    println!(
+        "building the lower half {name} with {} (some minutes, the first time)",
+        needs.mpicc.display()
+    );
+    let target = needs.source.join("target").join(format!("lower-{name}"));
+    let status = Command::new(&needs.cargo)
+        .args(["build", "--release", "--quiet", "-p", "stasis-lower-half"])
+        .env("MPICC", &needs.mpicc)
+        .env("CARGO_TARGET_DIR", &target)
+        .current_dir(&needs.source)
+        .status()
+        .with_context(|| format!("{} cannot be run", needs.cargo.display()))?;
+    ensure!(
+        status.success(),
+        "the lower half {name} could not be built ({status}): the compiler's messages are above"
+    );
+    let built = target.join("release/stasis-lower");
+    let about = ask(&built)?;
+    let record = Record {
+        library: about.library,
+        kind: about.kind,
+        launchers: folder(&needs.mpicc)?,
+        mpicc: needs.mpicc,
+    };
+    let record_text = serde_json::to_vec_pretty(&record).context("writing a record")?;
+    let place = layout.lib().join(format!("lower-{name}"));
+    install(&fs::read(&built)?, 0o755, &place)?;
+    // The record comes last: without one, a program is no lower half.
+    install(
+        &record_text,
+        0o644,
+        &place.with_file_name(format!("lower-{name}.json")),
+    )?;
+    println!(
+        "{name}: {}\njobs that the launchers in {} start run over it, and others with --mpi {name}",
+        record.library,
+        record.launchers.display()
+    );
+    Ok(())
+}
+
+/// Finds all that is needed, or names all that is missing.
+fn find(options: &BuildLower) -> Result<Needs> {
+    let mut missing = Vec::new();
+    let mut need = |found: Result<PathBuf>| {
+        found
+            .map_err(|error| missing.push(format!("{error:#}")))
+            .ok()
+    };
+    let source = need(sources(options.source.as_deref()));
+    let cargo = need(cargo());
+    need(libclang());
+    let mpicc = need(compiler(options.mpicc.as_os_str()));
+    let named = mpicc.as_deref().map(header).map(|macros| {
+        let macros = macros?;
+        options.name.clone().map_or_else(|| name_of(&macros), Ok)
+    });
+    let name = match named.transpose() {
+        Ok(name) => name,
+        Err(error) => {
+            missing.push(format!("{error:#}"));
+            None
+        }
+    };
+    let (Some(mpicc), Some(name), Some(source), Some(cargo)) = (mpicc, name, source, cargo) else {
+        return Err(list(&missing));
+    };
+    if !missing.is_empty() {
+        return Err(list(&missing));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    ensure!(
+        !name.is_empty() && name.chars().all(plain),
+        "'{name}' cannot be the name of a lower half: letters, digits, '-', '.' and '_' can"
+    );
+    Ok(Needs {
+        mpicc,
+        name,
+        source,
+        cargo,
+    })
+}
+
+fn list(missing: &[String]) -> anyhow::Error {
+    anyhow!(
+        "a lower half cannot be built yet:\n  - {}",
+        missing.join("\n  - ")
+    )
+}
+
+fn sources(given: Option<&Path>) -> Result<PathBuf> {
+    let source = given.unwrap_or(Path::new(SOURCE));
+    let manifest = source.join("lower-half/Cargo.toml");
+    ensure!(
+        manifest.is_file(),
+        "the sources of Stasis are not in {}: say where they are with --source DIR",
+        source.display()
+    );
+    Ok(source.canonicalize()?)
+}
+
+fn cargo() -> Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| std::env::home_dir().map(|home| home.join(".cargo")));
+    search::program(OsStr::new("cargo")).or_else(|_| {
+        let installed = home.unwrap_or_default().join("bin/cargo");
+        search::program(installed.as_os_str()).context(
+            "Rust's cargo is in no directory of PATH: install Rust as https://rustup.rs says (no root needed)",
+        )
+    })
+}
+
+/// The library by which mpi-sys reads mpi.h. Where it is looked for is up to bindgen; these are
+/// the places where distributions and people put it.
+fn libclang() -> Result<PathBuf> {
+    let mut places: Vec<PathBuf> = Vec::new();
+    places.extend(std::env::var_os("LIBCLANG_PATH").map(PathBuf::from));
+    let config = Command::new("llvm-config").arg("--libdir").output();
+    places.extend(config.ok().map(|output| {
+        PathBuf::from(
+            String::from_utf8_lossy(&output.stdout)
+                .trim_end()
+                .to_owned(),
+        )
+    }));
+    for folder in ["/usr/lib", "/usr/lib64", "/usr/local"] {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let llvm = entries.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"llvm"));
+        places.extend(llvm.map(|entry| entry.path().join("lib")));
+    }
+    let usual = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/local/lib",
+    ];
+    places.extend(usual.map(PathBuf::from));
+    let is_it = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libclang") && name.contains(".so") && !name.starts_with("libclang-cpp")
+    };
+    let mut files = places.iter().flat_map(|place| {
+        let inside = fs::read_dir(place).into_iter().flatten().flatten();
+        std::iter::once(place.clone()).chain(inside.map(|entry| entry.path()))
+    });
+    files.find(|path| is_it(path)).context(
+        "libclang, which reads the MPI library's header, is missing: install it (Debian: apt-get \
+         install libclang-dev; Fedora: dnf install clang-devel), or set LIBCLANG_PATH to the folder \
+         that it is in (without root: pip install libclang)",
+    )
+}
+
+/// The compiler under the name by which it was called: wrappers go by their name.
+fn compiler(mpicc: &OsStr) -> Result<PathBuf> {
+    let path = search::program(mpicc).context(
+        "the C compiler of the MPI library is missing: give its path with --mpicc; it comes with the \
+         library's development files (Debian: libopenmpi-dev, libmpich-dev)",
+    )?;
+    Ok(std::path::absolute(path)?)
+}
+
+/// The macros of the library's mpi.h.
+fn header(mpicc: &Path) -> Result<String> {
+    let mut command = Command::new(mpicc);
+    command.args(["-dM", "-E", "-include", "mpi.h", "-x", "c", "/dev/null"]);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{} cannot be run", mpicc.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} does not compile a program that includes mpi.h; install the library's development files \
+         and a C compiler. It says:\n{}",
+        mpicc.display(),
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Name and version of the library whose header has these macros.
+fn name_of(macros: &str) -> Result<String> {
+    let value = |name: &str| {
+        let mut lines = macros
+            .lines()
+            .filter_map(|line| line.strip_prefix("#define "));
+        let (_, value) = lines.find_map(|line| line.split_once(' ').filter(|(n, _)| *n == name))?;
+        Some(value.trim().trim_matches('"').to_owned())
+    };
+    let version = |names: &[&str]| {
+        let numbers: Option<Vec<String>> = names.iter().map(|name| value(name)).collect();
+        numbers.map(|numbers| numbers.join("."))
+    };
+    // Libraries of MPICH's kin say MPICH's version too.
+    let known = [
+        (
+            "openmpi",
+            version(&[
+                "OMPI_MAJOR_VERSION",
+                "OMPI_MINOR_VERSION",
+                "OMPI_RELEASE_VERSION",
+            ]),
+        ),
+        ("impi", value("I_MPI_VERSION")),
+        (
+            "mvapich",
+            value("MVAPICH_VERSION").or(value("MVAPICH2_VERSION")),
+        ),
+        ("mpich", value("MPICH_VERSION")),
+    ];
+    let found = known
+        .into_iter()
+        .find_map(|(name, version)| Some((name, version?)));
+    if let Some((name, version)) = found {
+        return Ok(format!("{name}-{version}"));
+    }
+    if value("MPI_ABI_VERSION").is_some() {
+        bail!(
+            "this compiler is for the standard ABI: name the same library's ordinary one (mpicc \
+             instead of mpicc_abi)"
+        );
+    }
+    bail!("this compiler is of an MPI library that is neither Open MPI nor of MPICH's kin")
+}
+
+/// What a lower half says of itself, which shows that it can be started here.
+fn ask(lower: &Path) -> Result<About> {
+    let output = Command::new(lower)
+        .arg("about")
+        .output()
+        .with_context(|| format!("{} cannot be started", lower.display()))?;
+    ensure!(
+        output.status.success(),
+        "the lower half was built, but cannot be started ({}): {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    serde_json::from_slice(&output.stdout).context("the lower half does not say what it is")
+}
+
+/// The folder in which a library's compiler really lies. Its launchers lie there too.
+fn folder(mpicc: &Path) -> Result<PathBuf> {
+    let path = mpicc.canonicalize()?;
+    Ok(path.parent().unwrap_or(Path::new("/")).to_owned())
+}
+
+/// Puts a file in its place, unless it is there: by renaming it, so that a running job keeps what it
+/// started with.
+fn install(content: &[u8], mode: u32, place: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    if fs::read(place).is_ok_and(|present| present == content) {
+        return Ok(());
+    }
+    let cannot = || format!("cannot write {}", place.display());
+    let new = place.with_extension(format!("new-{}", std::process::id()));
+    fs::write(&new, content).with_context(cannot)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(mode)).with_context(cannot)?;
+    fs::rename(&new, place).with_context(cannot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_named_after_their_header() {
+        let ompi = "#define OMPI_MINOR_VERSION 0\n#define OMPI_MAJOR_VERSION 5\n#define OMPI_RELEASE_VERSION 11\n";
+        assert_eq!(name_of(ompi).unwrap(), "openmpi-5.0.11");
+        let mpich = "#define X 1\n#define MPICH_VERSION \"5.0.2\"\n";
+        assert_eq!(name_of(mpich).unwrap(), "mpich-5.0.2");
+        let intel = format!("{mpich}#define I_MPI_VERSION \"2021.18.1\"\n");
+        assert_eq!(name_of(&intel).unwrap(), "impi-2021.18.1");
+        let standard = name_of("#define MPI_ABI_VERSION 1\n").unwrap_err();
+        assert!(standard.to_string().contains("mpicc_abi"));
+        assert!(name_of("#define MPI_VERSION 3\n").is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_named_together() {
+        let options = BuildLower {
+            mpicc: "/nowhere/mpicc".into(),
+            name: None,
+            source: Some("/nowhere/else".into()),
+        };
+        let error = find(&options).err().unwrap().to_string();
+        assert!(error.contains("/nowhere/mpicc"), "{error}");
+        assert!(error.contains("--source"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let dir = std::env::temp_dir().join(format!("stasis-install-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        for text in ["one", "two", "two"] {
+            install(text.as_bytes(), 0o600, &dir.join("x")).unwrap();
+            assert_eq!(fs::read_to_string(dir.join("x")).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! The launcher among this process's ancestors, known by the name of its executable. Its folder
+//! tells one MPI library of a family from another on the same machine, where the environment
+//! tells only the family. Shells, wrappers and debuggers between it and this process do not matter.
+//!
+//! To add a launcher: the name of the executable that starts the ranks on a machine, if no other
+//! program is called so. (`mpirun` and `mpiexec` are names in every library, and start the ranks
+//! through one of these.)
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Library;
+
+const LAUNCHERS: [(&str, Library); 9] = [
+    ("orterun", Library::OpenMpi),
+    ("orted", Library::OpenMpi),
+    ("prterun", Library::OpenMpi),
+    ("prte", Library::OpenMpi),
+    ("prted", Library::OpenMpi),
+    ("hydra_pmi_proxy", Library::Mpich),
+    ("hydra_bstrap_proxy", Library::Mpich),
+    ("mpiexec.hydra", Library::Mpich),
+    ("mpiexec.gforker", Library::Mpich),
+];
+
+/// A launcher's executable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// Its path, without symbolic links.
+    pub path: PathBuf,
+    /// The kind of MPI library that it belongs to.
+    pub library: Library,
+}
+
+impl Launcher {
+    /// The launcher that an executable is.
+    fn at(path: &Path) -> Option<Launcher> {
+        let name = path.file_name()?;
+        let (_, library) = LAUNCHERS.iter().find(|(known, _)| *known == name)?;
+        Some(Launcher {
+            path: path.to_owned(),
+            library: *library,
+        })
+    }
+
+    /// The folder of its programs.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+}
+
+/// The nearest ancestor of this process that is a launcher.
+pub fn launcher() -> Option<Launcher> {
+    let mut pid = std::os::unix::process::parent_id();
+    while pid > 1 {
+        // That of another user's process cannot be read, and is no launcher of ours.
+        let found = fs::read_link(format!("/proc/{pid}/exe"));
+        if let Some(launcher) = found.ok().as_deref().and_then(Launcher::at) {
+            return Some(launcher);
+        }
+        pid = parent_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    }
+    None
+}
+
+/// The parent's id in a line of `/proc/PID/stat`: the second word behind the name, which stands in
+/// parentheses and may hold anything.
+fn parent_of(stat: &str) -> Option<u32> {
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents_are_read_behind_any_name() {
+        assert_eq!(parent_of("12 (a) b (c)) S 7 12 12 0"), Some(7));
+        assert_eq!(parent_of("12 (bash"), None);
+        let own = fs::read_to_string("/proc/self/stat").unwrap();
+        assert_eq!(parent_of(&own), Some(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn launchers_are_known_by_name() {
+        let found = Launcher::at(Path::new("/opt/mpich/bin/hydra_pmi_proxy")).unwrap();
+        assert_eq!(found.library, Library::Mpich);
+        assert_eq!(found.folder(), Path::new("/opt/mpich/bin"));
+        assert_eq!(Launcher::at(Path::new("/bin/bash")), None);
+    }
+}
