@@ -15,7 +15,6 @@ const SYS_ACCESS: usize = 21;
 const SYS_FSYNC: usize = 74;
 const SYS_GETCWD: usize = 79;
 const SYS_RENAME: usize = 82;
-const SYS_UNLINK: usize = 87;
 
 const O_RDONLY: usize = 0;
 const O_WRONLY: usize = 1;
@@ -121,12 +120,6 @@ pub(super) fn rename(from: &CStr, to: &CStr) -> Result<(), i32> {
     let (from, to) = (from.as_ptr() as usize, to.as_ptr() as usize);
     // SAFETY: see the module's head.
     result(unsafe { syscall(SYS_RENAME, [from, to, 0, 0, 0, 0]) }).map(|_| ())
-}
-
-/// Removes a file, if it is there.
-pub(super) fn remove(path: &CStr) {
-    // SAFETY: see the module's head.
-    unsafe { syscall(SYS_UNLINK, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 fn open(path: &CStr, access: usize) -> Result<usize, i32> {

@@ -10,6 +10,7 @@
 use super::disk;
 use crate::object::File;
 use crate::sync::Lock;
+use crate::system;
 use std::ffi::CString;
 
 /// A file under its other name.
@@ -61,7 +62,7 @@ pub(super) fn count_cut() {
         kept.cuts += 1;
         let stays = kept.cuts < CUTS;
         if !stays {
-            disk::remove(&kept.path);
+            system::unlink(&kept.path);
         }
         stays
     });
@@ -70,6 +71,6 @@ pub(super) fn count_cut() {
 /// In MPI_Finalize: removes all.
 pub(crate) fn forget_kept() {
     for kept in KEPT.lock().drain(..) {
-        disk::remove(&kept.path);
+        system::unlink(&kept.path);
     }
 }
