@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
+use crate::code::{check, give};
 use crate::comm::CommBody;
 use crate::environment::{internal_world, sync_comm, world_group};
 use crate::id::{self, Hash};
@@ -56,15 +57,6 @@ pub(crate) unsafe fn group_below(mut group: usize) -> Result<Arc<[u32]>, i32> {
             .into_iter()
             .map(|rank| u32::try_from(rank).map_err(|_| ERR_INTERN))
             .collect()
-    }
-}
-
-/// A code as a result.
-pub(crate) fn check(code: i32) -> Result<(), i32> {
-    if code == SUCCESS {
-        Ok(())
-    } else {
-        Err(code)
     }
 }
 
@@ -170,18 +162,6 @@ pub(crate) unsafe fn construct(
         .and_then(|()| unsafe { adopt(parent, what, word, inter, || topology(word)) });
     collective_end(token);
     result
-}
-
-/// Ends a constructor: stores the new communicator or gives the error.
-pub(crate) unsafe fn give(result: Result<&'static Comm, i32>, out: *mut &'static Comm) -> i32 {
-    match result {
-        Ok(made) => {
-            // SAFETY: MPI's contract for an out parameter.
-            unsafe { *out = made };
-            SUCCESS
-        }
-        Err(code) => code,
-    }
 }
 
 /// Copies the parent's attributes, by the callbacks of the application, to a duplicate. When one of

@@ -10,8 +10,8 @@
 #![allow(clippy::too_many_arguments)] // MPI's own signatures
 
 use crate::attribute::{self, Attributes};
+use crate::code::check;
 use crate::comm::NAME_BYTES;
-use crate::comm_create::check;
 use crate::object::{Body, Datatype};
 use crate::slices::{input, output};
 use crate::sync::Lock;

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
+use crate::code::check;
 use crate::comm::CommBody;
-use crate::comm_create::check;
 use crate::lower::{self, service};
 use crate::object::{
     Body, Comm, Datatype, DatatypeBody, ErrhandlerBody, FileBody, GroupBody, Info, InfoBody,

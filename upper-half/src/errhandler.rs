@@ -6,8 +6,8 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 use crate::object::{Body, Comm, Errhandler, File, Win};
-use crate::object_table;
 use crate::sync::Lock;
+use crate::{code, object_table};
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::c_void;
@@ -123,14 +123,8 @@ unsafe fn create(function: *const c_void, used_for: Use, out: *mut &'static Errh
         fortran: AtomicBool::new(false),
         used_for,
     };
-    match Errhandler::make(0, body) {
-        Ok(made) => {
-            // SAFETY: MPI's contract for an out parameter.
-            unsafe { *out = made };
-            SUCCESS
-        }
-        Err(code) => code,
-    }
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { code::give(Errhandler::make(0, body), out) }
 }
 
 fn set(current: &Current, handler: &'static Errhandler, used_for: Use) -> i32 {

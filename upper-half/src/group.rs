@@ -6,7 +6,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 use crate::object::{Body, Comm, File, Group, Win};
-use crate::{object_table, slices};
+use crate::{code, object_table, slices};
 use contract::abi::*;
 use contract::{gate, HandleKind};
 use core::sync::atomic::Ordering;
@@ -99,15 +99,9 @@ fn valid(group: &'static Group) -> Result<&'static [u32], i32> {
 }
 
 /// Ends a constructor: stores the new group or gives the error.
-unsafe fn give(result: Result<Vec<u32>, i32>, out: *mut &'static Group) -> i32 {
-    match result.and_then(|ranks| make(ranks.into())) {
-        Ok(group) => {
-            // SAFETY: MPI's contract for an out parameter.
-            unsafe { *out = group };
-            SUCCESS
-        }
-        Err(code) => code,
-    }
+unsafe fn give<T: Into<Arc<[u32]>>>(ranks: Result<T, i32>, out: *mut &'static Group) -> i32 {
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { code::give(ranks.and_then(|ranks| make(ranks.into())), out) }
 }
 
 fn union(a: &[u32], b: &[u32]) -> Vec<u32> {
@@ -368,14 +362,14 @@ pub unsafe fn comm_group(comm: &'static Comm, out: *mut &'static Group) -> i32 {
         return ERR_COMM;
     }
     // SAFETY: passed on.
-    unsafe { give_shared(Ok(comm.body.members().clone()), out) }
+    unsafe { give(Ok(comm.body.members().clone()), out) }
 }
 
 /// MPI_Comm_remote_group.
 pub unsafe fn comm_remote_group(comm: &'static Comm, out: *mut &'static Group) -> i32 {
     match comm.body.remote_members() {
         // SAFETY: passed on.
-        Some(remote) => unsafe { give_shared(Ok(remote.clone()), out) },
+        Some(remote) => unsafe { give(Ok(remote.clone()), out) },
         None => ERR_COMM,
     }
 }
@@ -386,7 +380,7 @@ pub unsafe fn win_get_group(win: &'static Win, out: *mut &'static Group) -> i32 
         return ERR_WIN;
     }
     // SAFETY: passed on.
-    unsafe { give_shared(Ok(win.body.members().clone()), out) }
+    unsafe { give(Ok(win.body.members().clone()), out) }
 }
 
 /// MPI_File_get_group.
@@ -395,18 +389,7 @@ pub unsafe fn file_get_group(file: &'static File, out: *mut &'static Group) -> i
         return ERR_FILE;
     }
     // SAFETY: passed on.
-    unsafe { give_shared(Ok(file.body.comm().body.members().clone()), out) }
-}
-
-unsafe fn give_shared(members: Result<Arc<[u32]>, i32>, out: *mut &'static Group) -> i32 {
-    match members.and_then(make) {
-        Ok(group) => {
-            // SAFETY: MPI's contract for an out parameter.
-            unsafe { *out = group };
-            SUCCESS
-        }
-        Err(code) => code,
-    }
+    unsafe { give(Ok(file.body.comm().body.members().clone()), out) }
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use crate::lower;
 use crate::object::{Body, Info};
-use crate::object_table;
 use crate::sync::Lock;
+use crate::{code, lower, object_table};
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::{c_char, CStr};
@@ -151,14 +150,8 @@ pub unsafe fn info_dup(info: &'static Info, out: *mut &'static Info) -> i32 {
 /// # Safety
 /// `out` must be valid for a write.
 pub(crate) unsafe fn give(entries: Vec<Entry>, out: *mut &'static Info) -> i32 {
-    match make(entries) {
-        Ok(made) => {
-            // SAFETY: the caller's promise.
-            unsafe { *out = made };
-            SUCCESS
-        }
-        Err(code) => code,
-    }
+    // SAFETY: passed on.
+    unsafe { code::give(make(entries), out) }
 }
 
 /// MPI_Info_free.

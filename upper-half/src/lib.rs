@@ -13,6 +13,7 @@ pub mod abi;
 pub mod alloc;
 mod attribute;
 mod clock;
+mod code;
 mod comm;
 mod comm_create;
 mod comm_free;

@@ -10,7 +10,8 @@
 //! objects have are void until they are set here.
 #![allow(unsafe_code)]
 
-use crate::comm_create::{below_tag, check, from_group};
+use crate::code::check;
+use crate::comm_create::{below_tag, from_group};
 use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm};
 use crate::object::{Body, Comm, CommBody, Datatype, DatatypeBody, OpBody};
 use crate::topology::{DistGraph, Topology};

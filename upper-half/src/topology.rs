@@ -8,7 +8,8 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 #![allow(clippy::too_many_arguments)] // MPI's own signatures
 
-use crate::comm_create::{check, construct, give};
+use crate::code::{check, code_of, give};
+use crate::comm_create::construct;
 use crate::object::{Comm, Info};
 use crate::slices::{input, output};
 use crate::{info, lower};
@@ -141,7 +142,7 @@ fn dist_graph(comm: &'static Comm) -> Result<&'static DistGraph, i32> {
 
 /// Runs a query that gives an error code or nothing.
 fn answer(query: impl FnOnce() -> Result<(), i32>) -> i32 {
-    query().err().unwrap_or(SUCCESS)
+    code_of(query())
 }
 
 /// MPI_Cart_create.

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::{disk, greatest, kept, FileBody, OUR_MODES};
-use crate::comm_create::check;
+use crate::code::check;
 use crate::lower::{self, service};
 use crate::object::{Body, File};
 use crate::{error, info};

@@ -24,7 +24,8 @@ mod kept;
 mod split;
 mod view;
 
-use crate::comm_create::{check, construct};
+use crate::code::{check, code_of, give};
+use crate::comm_create::construct;
 use crate::errhandler::{Current, Handler};
 use crate::message::{collective_begin, collective_end};
 use crate::object::{Body, Comm, Datatype, File, Info, Op};
@@ -188,16 +189,10 @@ pub unsafe fn file_open(
         let token = collective_begin(own);
         let opened = open_below(own, name, amode, info);
         collective_end(token);
-        match opened {
-            Ok(file) => {
-                *out = file;
-                SUCCESS
-            }
-            Err(code) => {
-                comm_free::farewell(own);
-                code
-            }
+        if opened.is_err() {
+            comm_free::farewell(own);
         }
+        give(opened, out)
     }
 }
 
@@ -241,7 +236,7 @@ pub unsafe fn file_close(file: *mut &'static File) -> i32 {
     unsafe {
         let mut code = lower::MPI_File_close(&raw mut word);
         if code == SUCCESS && given.body.amode & MODE_DELETE_ON_CLOSE != 0 {
-            code = delete(given).err().unwrap_or(SUCCESS);
+            code = code_of(delete(given));
         }
         collective_end(token);
         if word == File::null().lower() {

@@ -6,7 +6,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts
 
 use super::greatest;
-use crate::comm_create::check;
+use crate::code::check;
 use crate::info::crossing_info;
 use crate::lower;
 use crate::message::{collective_begin, collective_end};

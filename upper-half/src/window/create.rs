@@ -11,7 +11,8 @@
 
 use super::shared::Segments;
 use super::WinBody;
-use crate::comm_create::{check, construct};
+use crate::code::{check, give};
+use crate::comm_create::construct;
 use crate::environment::{alloc_mem, free_mem};
 use crate::message::{collective_begin, collective_end};
 use crate::object::{Body, Comm, Info, Win};
@@ -104,17 +105,6 @@ pub unsafe fn win_create_dynamic(
     unsafe {
         let made = create(WIN_FLAVOR_DYNAMIC, (0, 0), 1, info, comm, memory);
         give(made, win)
-    }
-}
-
-unsafe fn give(made: Result<&'static Win, i32>, out: *mut &'static Win) -> i32 {
-    match made {
-        Ok(made) => {
-            // SAFETY: MPI's contract for an out parameter.
-            unsafe { *out = made };
-            SUCCESS
-        }
-        Err(code) => code,
     }
 }
 

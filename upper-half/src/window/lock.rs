@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use crate::comm_create::check;
+use crate::code::check;
 use crate::lower;
 use crate::message;
 use crate::object::{Datatype, Op, Win};

@@ -6,7 +6,7 @@
 //! As for `window`; system calls are given local paths and addresses that are ours.
 #![allow(unsafe_code)]
 
-use crate::comm_create::check;
+use crate::code::check;
 use crate::object::{Comm, Datatype, Op};
 use crate::{lower, system};
 use contract::abi::*;

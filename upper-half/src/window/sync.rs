@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use crate::comm_create::check;
+use crate::code::{check, code_of};
 use crate::message::{self, collective_begin, collective_end};
 use crate::object::{Comm, Datatype, Group, Win};
 use crate::{group, lower};
@@ -27,7 +27,7 @@ pub unsafe fn win_fence(assert: i32, win: &'static Win) -> i32 {
     // SAFETY: live objects' words, read after the point where a restart may have changed them.
     let result = unsafe { fence(assert, win, comm) };
     collective_end(token);
-    code(result)
+    code_of(result)
 }
 
 unsafe fn fence(assert: i32, win: &'static Win, comm: &'static Comm) -> Result<(), i32> {
@@ -60,7 +60,7 @@ pub unsafe fn win_post(group: &'static Group, assert: i32, win: &'static Win) ->
         if assert & MODE_NOCHECK == 0 {
             result = result.and_then(|()| tell(&origins, POSTED, win.body.comm));
         }
-        code(result)
+        code_of(result)
     }
 }
 
@@ -80,7 +80,7 @@ pub unsafe fn win_start(group: &'static Group, assert: i32, win: &'static Win) -
         return SUCCESS;
     }
     // SAFETY: passed on.
-    code(unsafe { hear(&targets, POSTED, win.body.comm) })
+    code_of(unsafe { hear(&targets, POSTED, win.body.comm) })
 }
 
 /// MPI_Win_complete.
@@ -89,7 +89,7 @@ pub unsafe fn win_complete(win: &'static Win) -> i32 {
         return ERR_RMA_SYNC;
     };
     // SAFETY: passed on.
-    code(unsafe {
+    code_of(unsafe {
         check(lower::MPI_Win_flush_all(win.lower()))
             .and_then(|()| tell(&targets, COMPLETED, win.body.comm))
     })
@@ -101,7 +101,7 @@ pub unsafe fn win_wait(win: &'static Win) -> i32 {
         return ERR_RMA_SYNC;
     };
     // SAFETY: passed on.
-    code(unsafe {
+    code_of(unsafe {
         hear(&origins, COMPLETED, win.body.comm)
             .and_then(|()| check(lower::MPI_Win_sync(win.lower())))
     })
@@ -118,9 +118,9 @@ pub unsafe fn win_test(win: &'static Win, flag: *mut i32) -> i32 {
         *flag = i32::from(origins.is_empty());
         if !origins.is_empty() {
             *win.body.exposure.lock() = Some(origins);
-            return code(result);
+            return code_of(result);
         }
-        code(result.and_then(|()| check(lower::MPI_Win_sync(win.lower()))))
+        code_of(result.and_then(|()| check(lower::MPI_Win_sync(win.lower()))))
     }
 }
 
@@ -177,8 +177,4 @@ unsafe fn hear(ranks: &[i32], tag: i32, comm: &'static Comm) -> Result<(), i32> 
         check(unsafe { message::recv(null_mut(), 0, byte, rank, tag, comm, status) })
     };
     ranks.iter().try_for_each(from)
-}
-
-fn code(result: Result<(), i32>) -> i32 {
-    result.err().unwrap_or(SUCCESS)
 }
