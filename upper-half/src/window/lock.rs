@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use crate::code::check;
+use crate::code::{check, code_of};
 use crate::lower;
 use crate::message;
 use crate::object::{Datatype, Op, Win};
@@ -86,26 +86,21 @@ pub unsafe fn win_lock(lock_type: i32, rank: i32, assert: i32, win: &'static Win
         }
     }
     // SAFETY: passed on.
-    let code = unsafe {
-        let code = match way {
-            Way::Shared => until(|| try_shared(win, rank)),
-            Way::Exclusive => {
-                let announced = until(|| try_to_announce(win));
-                if announced == SUCCESS {
-                    until(|| try_exclusive(win, rank))
-                } else {
-                    announced
-                }
-            }
-            Way::Unchecked => SUCCESS,
+    unsafe {
+        let taken = match way {
+            Way::Shared => take(win, rank, OWN, 1, |before| before < EXCLUSIVE),
+            Way::Exclusive => announce(win).and_then(|()| {
+                // A sum and not a comparison: Open MPI 4.1.4 crashes in MPI_Compare_and_swap on its
+                // own rank.
+                take(win, rank, OWN, EXCLUSIVE, |before| before == 0)
+            }),
+            Way::Unchecked => Ok(()),
         };
-        if code != SUCCESS {
-            return code;
-        }
-        lower::MPI_Win_sync(win.lower())
-    };
-    win.body.held.lock().of.insert(rank, way);
-    code
+        code_of(taken.and_then(|()| {
+            win.body.held.lock().of.insert(rank, way);
+            check(lower::MPI_Win_sync(win.lower()))
+        }))
+    }
 }
 
 /// MPI_Win_unlock.
@@ -127,7 +122,7 @@ pub unsafe fn win_unlock(rank: i32, win: &'static Win) -> i32 {
                 Way::Unchecked => Ok(()),
             })
     };
-    result.err().unwrap_or(SUCCESS)
+    code_of(result)
 }
 
 /// MPI_Win_lock_all.
@@ -140,18 +135,16 @@ pub unsafe fn win_lock_all(assert: i32, win: &'static Win) -> i32 {
         }
     }
     // SAFETY: passed on.
-    let code = unsafe {
-        let code = match way {
-            Way::Unchecked => SUCCESS,
-            _ => until(|| try_all(win)),
+    unsafe {
+        let taken = match way {
+            Way::Unchecked => Ok(()),
+            _ => take(win, 0, ALL, 1, |before| before < EXCLUSIVE_SOMEWHERE),
         };
-        if code != SUCCESS {
-            return code;
-        }
-        lower::MPI_Win_sync(win.lower())
-    };
-    win.body.held.lock().all = Some(way);
-    code
+        code_of(taken.and_then(|()| {
+            win.body.held.lock().all = Some(way);
+            check(lower::MPI_Win_sync(win.lower()))
+        }))
+    }
 }
 
 /// MPI_Win_unlock_all.
@@ -168,7 +161,7 @@ pub unsafe fn win_unlock_all(win: &'static Win) -> i32 {
                 _ => add(win, 0, ALL, -1).map(drop),
             })
     };
-    result.err().unwrap_or(SUCCESS)
+    code_of(result)
 }
 
 fn checked(way: Way, assert: i32) -> Way {
@@ -179,65 +172,40 @@ fn checked(way: Way, assert: i32) -> Way {
     }
 }
 
-/// Tries until it succeeds or fails for good.
-unsafe fn until(mut attempt: impl FnMut() -> Result<bool, i32>) -> i32 {
-    let mut code = SUCCESS;
-    let there = || match attempt() {
-        Ok(done) => done,
-        Err(error) => {
-            code = error;
-            true
+/// Announces an exclusive lock, which keeps `lock_all`s off.
+unsafe fn announce(win: &'static Win) -> Result<(), i32> {
+    let no_lock_all = |before| before & LOCK_ALLS == 0;
+    // SAFETY: passed on.
+    unsafe { take(win, 0, ALL, EXCLUSIVE_SOMEWHERE, no_lock_all) }
+}
+
+/// Adds to a word of `rank` as soon as nothing stands in the way: what it was before tells. Until
+/// then what was added is taken back, and tried again.
+unsafe fn take(
+    win: &'static Win,
+    rank: i32,
+    word: isize,
+    value: i64,
+    free: impl Fn(i64) -> bool,
+) -> Result<(), i32> {
+    // SAFETY: passed on.
+    let attempt = || unsafe {
+        let taken = free(add(win, rank, word, value)?);
+        if !taken {
+            add(win, rank, word, -value)?;
         }
+        Ok(taken)
+    };
+    let mut result = Ok(());
+    let over = || {
+        attempt().unwrap_or_else(|error| {
+            result = Err(error);
+            true
+        })
     };
     // SAFETY: no lock of this library is held.
-    unsafe { message::wait_until(there) };
-    code
-}
-
-unsafe fn try_shared(win: &'static Win, rank: i32) -> Result<bool, i32> {
-    // SAFETY: passed on.
-    unsafe {
-        if add(win, rank, OWN, 1)? < EXCLUSIVE {
-            return Ok(true);
-        }
-        add(win, rank, OWN, -1)?;
-    }
-    Ok(false)
-}
-
-/// Announces an exclusive lock, which keeps `lock_all`s off.
-unsafe fn try_to_announce(win: &'static Win) -> Result<bool, i32> {
-    // SAFETY: passed on.
-    unsafe {
-        if add(win, 0, ALL, EXCLUSIVE_SOMEWHERE)? & LOCK_ALLS == 0 {
-            return Ok(true);
-        }
-        add(win, 0, ALL, -EXCLUSIVE_SOMEWHERE)?;
-    }
-    Ok(false)
-}
-
-/// A sum and not a comparison: Open MPI 4.1.4 crashes in MPI_Compare_and_swap on its own rank.
-unsafe fn try_exclusive(win: &'static Win, rank: i32) -> Result<bool, i32> {
-    // SAFETY: passed on.
-    unsafe {
-        if add(win, rank, OWN, EXCLUSIVE)? == 0 {
-            return Ok(true);
-        }
-        add(win, rank, OWN, -EXCLUSIVE)?;
-    }
-    Ok(false)
-}
-
-unsafe fn try_all(win: &'static Win) -> Result<bool, i32> {
-    // SAFETY: passed on.
-    unsafe {
-        if add(win, 0, ALL, 1)? < EXCLUSIVE_SOMEWHERE {
-            return Ok(true);
-        }
-        add(win, 0, ALL, -1)?;
-    }
-    Ok(false)
+    unsafe { message::wait_until(over) };
+    result
 }
 
 /// Adds to a word of `rank`; its value before.
