@@ -114,8 +114,8 @@ unsafe fn set_below(
     }
 }
 
-/// Where the shared pointer stands, in bytes. Nobody may set the view before all know it, and
-/// nobody may look before all have come here: both are what a reduction does.
+/// Where the shared pointer stands, in bytes. Nobody may look before all have come here, hence the
+/// barrier; and nobody may set the view before all have looked: none leaves the reduction earlier.
 unsafe fn current(file: &'static File) -> Result<i64, i32> {
     let (mut position, mut disp) = (0, 0);
     file.body.shares_pointer();
