@@ -1,4 +1,5 @@
-//! Reading what shared libraries export: for the fronts' tests.
+//! What shared libraries export, and what a front must: for the fronts' tests.
+#![allow(dead_code)] // no front's tests need all of it
 
 use goblin::elf::sym::{STT_FUNC, STT_GNU_IFUNC, STT_OBJECT};
 use goblin::elf::Elf;
@@ -40,6 +41,44 @@ pub fn of(path: &Path) -> Exports {
         }
     }
     exports
+}
+
+impl Exports {
+    /// Asserts that everything of these names is there.
+    #[track_caller]
+    pub fn must_have(&self, names: impl IntoIterator<Item = String>) {
+        let missing: Vec<String> = names
+            .into_iter()
+            .filter(|name| !self.functions.contains(name) && !self.data.contains_key(name))
+            .collect();
+        assert!(missing.is_empty(), "not exported: {missing:?}");
+    }
+
+    /// Asserts that every function of the table is there, under both its names.
+    #[track_caller]
+    pub fn must_have_the_table(&self) {
+        let names = mpi_table::functions()
+            .iter()
+            .flat_map(|function| [function.name.clone(), format!("P{}", function.name)]);
+        self.must_have(names);
+    }
+
+    /// Asserts that all data, except what Rust puts there, is the real library's and as large.
+    #[track_caller]
+    pub fn must_have_data_only_of(&self, real: &Exports) {
+        for (name, size) in &self.data {
+            let stasis_own = !real.data.contains_key(name) && name.starts_with("rust");
+            assert!(
+                stasis_own || real.data.get(name) == Some(size),
+                "{name}: {size} bytes here"
+            );
+        }
+    }
+}
+
+/// Whether this is the name of one of MPI's functions for C.
+pub fn is_mpi(name: &str) -> bool {
+    name.starts_with("MPI_") || name.starts_with("PMPI_")
 }
 
 /// Names that a library wants from others.
