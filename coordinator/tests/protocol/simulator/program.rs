@@ -262,33 +262,22 @@ impl Maker<'_> {
         // (Of those, a later message may take the place of an earlier one, so none may block.)
         let source = (tag < 4).then_some(from);
         let rendezvous = tag < 4 && self.random.chance(50);
+        let send = Op::Send {
+            to,
+            tag,
+            rendezvous,
+        };
         if self.random.chance(40) {
             let request = self.request(to);
-            self.push(
-                to,
-                Op::Irecv {
-                    from: source,
-                    tag,
-                    request,
-                },
-            );
-            self.push(
-                from,
-                Op::Send {
-                    to,
-                    tag,
-                    rendezvous,
-                },
-            );
+            let receive = Op::Irecv {
+                from: source,
+                tag,
+                request,
+            };
+            self.push(to, receive);
+            self.push(from, send);
         } else {
-            self.push(
-                from,
-                Op::Send {
-                    to,
-                    tag,
-                    rendezvous,
-                },
-            );
+            self.push(from, send);
             self.push(to, Op::Recv { from: source, tag });
         }
     }
