@@ -27,19 +27,17 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Notes a pipe and, if this end can be read, what is in it.
+    /// Notes a pipe, of which this is one end, without what is in it.
     pub fn capture(look: &Look) -> Result<Pipe, CaptureError> {
-        let mut pipe = Pipe {
+        Ok(Pipe {
             path: look.link.is_absolute().then(|| look.link.clone()),
             capacity: fcntl(look.fd, libc::F_GETPIPE_SZ, 0).map_err(|e| look.failed(e))?,
             content: Vec::new(),
             packets: false,
-        };
-        pipe.see_end(look)?;
-        Ok(pipe)
+        })
     }
 
-    /// Another end of it is open.
+    /// Notes one of its ends and, if that can be read, what is in the pipe.
     pub fn see_end(&mut self, look: &Look) -> Result<(), CaptureError> {
         self.packets |= look.writable() && look.flags & libc::O_DIRECT != 0;
         if look.readable() && self.content.is_empty() {
@@ -144,10 +142,9 @@ mod tests {
             for n in [1, 5000, 40_000] {
                 writer.write_all(&vec![n as u8; n]).unwrap();
             }
-            let mut saved = Pipe::capture(&Look::at(ends[0].as_raw_fd()).unwrap()).unwrap();
-            saved
-                .see_end(&Look::at(ends[1].as_raw_fd()).unwrap())
-                .unwrap();
+            let looks = [0, 1].map(|end: usize| Look::at(ends[end].as_raw_fd()).unwrap());
+            let mut saved = Pipe::capture(&looks[0]).unwrap();
+            looks.iter().for_each(|look| saved.see_end(look).unwrap());
             let made = saved.make().unwrap();
             let (old, new) = (read(&ends[0]), read(&made[0]));
             assert_eq!(old.concat().len(), 45_001);
