@@ -192,6 +192,18 @@ pub fn waiting(fd: i32) -> io::Result<usize> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
+/// Which of `events` are there now, as poll(2) tells.
+pub fn poll(fd: i32, events: i16) -> io::Result<i16> {
+    let mut poll = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    // SAFETY: one entry.
+    checked(unsafe { libc::poll(&raw mut poll, 1, 0) })?;
+    Ok(poll.revents)
+}
+
 /// `open`, with O_CLOEXEC.
 pub fn open(path: &Path, flags: i32) -> io::Result<OwnedFd> {
     let name = CString::new(path.as_os_str().as_bytes())?;
@@ -199,9 +211,9 @@ pub fn open(path: &Path, flags: i32) -> io::Result<OwnedFd> {
     unsafe { fresh(libc::open(name.as_ptr(), flags | libc::O_CLOEXEC, 0o600)) }
 }
 
-/// A new open file of what `master` is open on.
-pub fn open_again(master: &OwnedFd, flags: i32) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", master.as_raw_fd());
+/// A new open file of what the descriptor `master` is open on.
+pub fn open_again(master: i32, flags: i32) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{master}");
     open(Path::new(&path), kept_flags(flags))
 }
 

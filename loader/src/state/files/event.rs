@@ -4,11 +4,11 @@
 //! System calls that read and write eight bytes in locals, and make descriptors.
 #![allow(unsafe_code)]
 
-use super::descriptor::{checked, fresh, not_made, Look};
+use super::descriptor::{fresh, not_made, poll, Look};
 use crate::error::{CaptureError, RestoreError};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ impl Event {
         let made = || {
             // SAFETY: the descriptor is fresh.
             let event = unsafe { fresh(libc::eventfd(0, flags)) }?;
-            add(std::os::fd::AsRawFd::as_raw_fd(&event), self.count)?;
+            add(event.as_raw_fd(), self.count)?;
             Ok(event)
         };
         made().map_err(not_made("making an eventfd anew"))
@@ -107,19 +107,12 @@ pub fn make_inotify() -> Result<OwnedFd, RestoreError> {
 /// Whether an inotify instance has anything in it: watches, or events to be read.
 pub fn inotify_is_empty(look: &Look) -> io::Result<bool> {
     let watches = look.info.lines().any(|line| line.starts_with("inotify "));
-    let mut poll = libc::pollfd {
-        fd: look.fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one entry.
-    Ok(!watches && checked(unsafe { libc::poll(&raw mut poll, 1, 0) })? == 0)
+    Ok(!watches && poll(look.fd, libc::POLLIN)? == 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
 
     #[test]
     fn a_semaphore_is_told_by_reading() {

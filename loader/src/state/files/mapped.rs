@@ -1,12 +1,10 @@
 //! Files that are mapped shared as well as open. Their content is memory, so whoever saves and
 //! restores memory has it; here is only how they are open.
 
-use super::descriptor::kept_flags;
-use super::descriptor::{fcntl, not_made, open, seek, set_flags, Look};
+use super::descriptor::{fcntl, not_made, open_again, seek, set_flags, Look};
 use crate::error::RestoreError;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
 
 /// What a file is that is mapped shared, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +42,8 @@ impl Mapped {
     ) -> Result<OwnedFd, RestoreError> {
         let what = format!("opening the shared memory {} again", self.object);
         let made = objects(&self.object).ok_or(RestoreError::Table)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{made}"));
         let reopened = || {
-            let opened = open(&path, kept_flags(flags))?;
+            let opened = open_again(made, flags)?;
             seek(&opened, self.offset);
             set_flags(&opened, flags)?;
             let now = fcntl(made, libc::F_GET_SEALS, 0).unwrap_or(0);

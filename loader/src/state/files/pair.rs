@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::bytes::Bytes;
-use super::descriptor::{checked, fresh, not_made, waiting, Look};
+use super::descriptor::{checked, fresh, not_made, poll, stat, waiting, Look};
 use crate::error::{CaptureError, RestoreError};
 use crate::pairs;
 use serde::{Deserialize, Serialize};
@@ -104,20 +104,14 @@ impl Pair {
         let Some(incoming) = incoming(look.fd).map_err(|e| look.failed(e))? else {
             return look.refuse("a socket pair with a descriptor under way in it");
         };
-        let mut poll = libc::pollfd {
-            fd: look.fd,
-            events: libc::POLLRDHUP,
-            revents: 0,
-        };
-        // SAFETY: one entry.
-        checked(unsafe { libc::poll(&raw mut poll, 1, 0) }).map_err(|e| look.failed(e))?;
+        let shut = poll(look.fd, libc::POLLRDHUP).map_err(|e| look.failed(e))?;
         let mut options = [0; OPTIONS.len()];
         for (value, (name, _)) in options.iter_mut().zip(OPTIONS) {
             *value = option(look.fd, name).map_err(|e| look.failed(e))?;
         }
         self.ends[at] = Some(End {
             incoming,
-            shut: poll.revents & libc::POLLRDHUP != 0,
+            shut: shut & libc::POLLRDHUP != 0,
             options,
         });
         Ok(())
@@ -153,8 +147,7 @@ impl Pair {
                 checked(unsafe { libc::shutdown(ends[1 - at].as_raw_fd(), libc::SHUT_WR) })?;
             }
         }
-        let inode =
-            |end: &OwnedFd| Ok::<_, io::Error>(super::descriptor::stat(end.as_raw_fd())?.st_ino);
+        let inode = |end: &OwnedFd| Ok::<_, io::Error>(stat(end.as_raw_fd())?.st_ino);
         pairs::note(inode(&ends[0])?, inode(&ends[1])?);
         let mut there = self.ends.iter().map(Option::is_some);
         Ok(ends.map(|end| Some(end).filter(|_| there.next() == Some(true))))

@@ -1,8 +1,8 @@
 //! The two steps of bringing files back.
 
-use super::descriptor::{duplicate, fcntl, not_made, open, open_again, set_flags, writable};
+use super::descriptor::{duplicate, fcntl, not_made, open, open_again, seek, set_flags, writable};
 use super::{epoll, event, lock, standard};
-use super::{ChangedFiles, Files, Kind, OpenFile, Shared};
+use super::{ChangedFiles, Descriptor, Files, Kind, OpenFile, Shared};
 use crate::error::RestoreError;
 use crate::state::ProcessState;
 use crate::{fds, vacant};
@@ -37,11 +37,7 @@ pub fn open_files(
     let mut opened = Vec::new();
     for (index, file) in files.open.iter().enumerate() {
         let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
-        opened.push(match &file.kind {
-            // The one is the launcher's, the other comes with the memory.
-            Kind::Standard(_) | Kind::Mapped(_) => None,
-            _ => Some(open_one(fd, file, &shared, changed, &mut warnings)?),
-        });
+        opened.push(open_one(fd, file, &shared, changed, &mut warnings)?);
     }
     Ok(OpenedFiles {
         open: opened,
@@ -66,32 +62,29 @@ fn open_one(
     shared: &[Made],
     changed: ChangedFiles,
     warnings: &mut Vec<String>,
-) -> Result<OwnedFd, RestoreError> {
+) -> Result<Option<OwnedFd>, RestoreError> {
     let flags = file.flags;
     let made = |object: usize, end: usize| {
         let made = shared.get(object).and_then(|made| made.get(end)?.as_ref());
-        made.ok_or(RestoreError::Table)
+        made.map(AsRawFd::as_raw_fd).ok_or(RestoreError::Table)
     };
     let what = format!("opening file descriptor {fd} again");
     let failed = || not_made(&what);
     let opened = match &file.kind {
-        Kind::Standard(n) => duplicate(*n).map_err(failed())?,
-        Kind::Mapped(_) => return Err(RestoreError::Table),
+        // The one is the launcher's, the other comes with the memory.
+        Kind::Standard(_) | Kind::Mapped(_) => return Ok(None),
         Kind::Regular(regular) => regular.open(fd, flags, changed, warnings)?,
         Kind::Place(place) => place.open(fd, flags, warnings)?,
         Kind::Unnamed { object, offset } => {
             let opened = open_again(made(*object, 0)?, flags).map_err(failed())?;
-            super::descriptor::seek(&opened, *offset);
+            seek(&opened, *offset);
             opened
         }
         // Packets cannot be asked for when a pipe is opened, but are set below.
         Kind::PipeEnd { object } => {
             open_again(made(*object, 0)?, flags & !libc::O_DIRECT).map_err(failed())?
         }
-        Kind::PairEnd { object, end } => {
-            let end = made(*object, *end)?;
-            duplicate(end.as_raw_fd()).map_err(failed())?
-        }
+        Kind::PairEnd { object, end } => duplicate(made(*object, *end)?).map_err(failed())?,
         Kind::Event(event) => event.make()?,
         Kind::Timer(timer) => timer.make()?,
         Kind::Signals(mask) => event::make_signals(*mask)?,
@@ -105,22 +98,17 @@ fn open_one(
         let taken = held.take(opened.as_raw_fd());
         taken.map_err(lock::not_taken(fd, opened.as_raw_fd()))?;
     }
-    Ok(opened)
+    Ok(Some(opened))
 }
 
 /// Holds the numbers.
 fn reserve(files: &Files) -> Result<(), RestoreError> {
     standard::occupy().map_err(not_made("opening /dev/null"))?;
     let highest = files.descriptors.last().map_or(0, |last| last.fd);
-    standard::raise_limit(highest.max(HIGH) + 1);
+    let above = highest.max(HIGH) + 1;
+    standard::raise_limit(above);
     let null = open(Path::new("/dev/null"), libc::O_RDONLY)
-        .and_then(|null| {
-            fcntl(
-                null.as_raw_fd(),
-                libc::F_DUPFD_CLOEXEC,
-                highest.max(HIGH) + 1,
-            )
-        })
+        .and_then(|null| fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, above))
         .map_err(not_made("opening /dev/null"))?;
     let numbers = files.descriptors.iter().map(|descriptor| descriptor.fd);
     for fd in numbers.filter(|&fd| fd > 2) {
@@ -161,9 +149,10 @@ impl OpenedFiles {
         }
         standard::note();
         let given = standard::keep().map_err(not_made("keeping the standard files"))?;
-        for (file, opened) in files.open.iter().zip(&self.open) {
+        for (index, (file, opened)) in files.open.iter().zip(&self.open).enumerate() {
             if let (Kind::Regular(regular), Some(opened)) = (&file.kind, opened) {
-                regular.cut(opened.as_raw_fd(), file.flags, opened)?;
+                let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
+                regular.cut(fd, file.flags, opened)?;
             }
         }
         for descriptor in &files.descriptors {
@@ -177,14 +166,8 @@ impl OpenedFiles {
             standard::place_at(from, descriptor.fd, descriptor.cloexec).map_err(not_made(&what))?;
             fds::own(descriptor.fd);
         }
-        let kept = |fd: i32| {
-            files
-                .descriptors
-                .iter()
-                .any(|descriptor| descriptor.fd == fd)
-        };
         vacant::prepare();
-        for fd in (0..=2).filter(|fd| !kept(*fd)) {
+        for fd in (0..=2).filter(|fd| files.descriptor(*fd).is_none()) {
             vacant::vacate(fd);
         }
         drop((self, given));
@@ -218,10 +201,12 @@ impl Files {
         descriptors.find(|d| d.open == open).map(|d| d.fd)
     }
 
+    fn descriptor(&self, fd: i32) -> Option<&Descriptor> {
+        self.descriptors.iter().find(|d| d.fd == fd)
+    }
+
     fn is_standard(&self, fd: i32) -> bool {
-        let mut descriptors = self.descriptors.iter();
-        descriptors
-            .find(|descriptor| descriptor.fd == fd)
+        self.descriptor(fd)
             .and_then(|descriptor| self.open.get(descriptor.open))
             .is_some_and(|file| matches!(file.kind, Kind::Standard(_)))
     }
