@@ -95,3 +95,9 @@ pub struct ThreadState {
     /// What it has changed for itself.
     pub settings: ThreadSettings,
 }
+
+fn lock_of<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -8,6 +8,7 @@
 //! The kernel fills in or reads locals.
 #![allow(unsafe_code)]
 
+use super::lock_of;
 use crate::error::RestoreError;
 use crate::raw;
 use crate::stop::Stopped;
@@ -143,13 +144,7 @@ pub fn note_start() {
         options: PROCESS_OPTIONS.map(|(get, _)| option(get)),
         thread: plain(0, own()),
     };
-    *lock() = Some(start);
-}
-
-fn lock() -> std::sync::MutexGuard<'static, Option<Start>> {
-    START
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    *lock_of(&START) = Some(start);
 }
 
 fn changed<T: PartialEq>(now: T, start: T) -> Option<T> {
@@ -158,7 +153,7 @@ fn changed<T: PartialEq>(now: T, start: T) -> Option<T> {
 
 /// What the application has changed for the whole process.
 pub fn of_process() -> ProcessSettings {
-    let guard = lock();
+    let guard = lock_of(&START);
     let Some(start) = guard.as_ref() else {
         return ProcessSettings::default();
     };
@@ -173,7 +168,10 @@ pub fn of_process() -> ProcessSettings {
 
 /// What it has changed for a thread.
 pub fn of_thread(stopped: &Stopped, thread: &'static Thread) -> ThreadSettings {
-    let start = lock().as_ref().map(|s| s.thread).unwrap_or_default();
+    let start = lock_of(&START)
+        .as_ref()
+        .map(|s| s.thread)
+        .unwrap_or_default();
     let task = thread.real_tid.load(Ordering::Relaxed) as usize;
     let now = plain(task, stopped.run_on(thread, own));
     let processors = thread.bound.load(Ordering::Relaxed).then(|| {

@@ -115,9 +115,3 @@ enum Shared {
     Pipe(pipe::Pipe),
     Pair(pair::Pair),
 }
-
-fn lock_of<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-}

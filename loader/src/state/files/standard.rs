@@ -7,7 +7,8 @@
 #![allow(unsafe_code)]
 
 use super::descriptor::{checked, duplicate, fcntl, open, stat, Look};
-use super::{lock_of, place};
+use super::place;
+use crate::state::lock_of;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
