@@ -10,15 +10,32 @@ use rustix::fs::OFlags;
 
 use crate::error::{ImageError, Result};
 
-/// Makes a checkpoint directory (0700, with its parents) or checks the one that is there.
+/// Makes a checkpoint directory (0700, with its parents) or checks the one that is there. What is made
+/// is durable: a set in a directory that a power cut takes away was no checkpoint.
 pub fn create_checkpoint_dir(path: &Path) -> Result<()> {
-    match path.metadata() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(path)
-            .map_err(|e| ImageError::io("make the checkpoint directory", path, e))?,
-        _ => {}
+    let failed = |e| ImageError::io("make the checkpoint directory", path, e);
+    let absent = |dir: &&Path| {
+        dir.metadata()
+            .is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+    };
+    let missing: Vec<&Path> = path
+        .ancestors()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .take_while(absent)
+        .collect();
+    if !missing.is_empty() {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).recursive(true);
+        builder.create(path).map_err(failed)?;
+    }
+    for made in missing {
+        let parent = made.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        // Others' directories need not let us read them, only pass.
+        match File::open(parent).and_then(|dir| dir.sync_all()) {
+            Err(e) if e.kind() != io::ErrorKind::PermissionDenied => return Err(failed(e)),
+            _ => {}
+        }
     }
     check_checkpoint_dir(path)
 }
@@ -93,31 +110,4 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     }
     check_owner(path, &meta)?;
     Ok(file)
-}
-
-/// Makes a private file that was not there before.
-pub(crate) fn create(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path)
-        .map_err(|e| ImageError::io("create", path, e))
-}
-
-/// Makes a private directory that was not there before.
-pub(crate) fn create_dir(path: &Path) -> Result<()> {
-    DirBuilder::new()
-        .mode(0o700)
-        .create(path)
-        .map_err(|e| ImageError::io("make the directory", path, e))
-}
-
-/// Makes the entries of a directory durable.
-pub(crate) fn sync_dir(path: &Path) -> Result<()> {
-    File::open(path)
-        .and_then(|dir| dir.sync_all())
-        .map_err(|e| ImageError::io("sync the directory", path, e))
 }

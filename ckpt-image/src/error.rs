@@ -115,6 +115,8 @@ pub enum ImageError {
     NoManifest { path: PathBuf },
     #[error("there is no set {name} in {}", dir.display())]
     NoSuchSet { dir: PathBuf, name: String },
+    #[error("{attempts} restarts from it did not come back (`--set {name}` tries again)")]
+    KeepsFailing { name: String, attempts: u32 },
     #[error("there is no whole checkpoint in {}{}", dir.display(), unusable(others))]
     NoWholeSet { dir: PathBuf, others: Vec<String> },
     #[error(

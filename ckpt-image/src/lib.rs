@@ -13,6 +13,7 @@ mod access;
 mod bytes;
 mod chunk;
 mod compress;
+mod disk;
 mod environment;
 mod error;
 mod header;
@@ -21,6 +22,7 @@ mod image;
 mod list;
 mod manifest;
 mod region;
+mod retention;
 mod section;
 mod set;
 mod shared;
@@ -29,16 +31,18 @@ mod writer;
 pub use access::{check_checkpoint_dir, create_checkpoint_dir};
 pub use chunk::{Chunk, Encoding, CHUNK_BYTES};
 pub use compress::Compression;
+pub use disk::{Disk, Fault, FaultAt, Made, Step};
 pub use environment::Environment;
 pub use error::{Damage, ImageError, Result};
 pub use header::{Header, SetId, FORMAT_VERSION, PAGE};
 pub use identity::{Identity, IdentityCache};
 pub use image::{Expect, Image, Loader};
 pub use list::{
-    explain, list_sets, newest_whole, newest_whole_before, next_number, SetInfo, SetState,
+    explain, list_sets, newest_whole, newest_whole_before, next_number, Newest, SetInfo, SetState,
 };
 pub use manifest::{Manifest, RankEntry, MANIFEST_FILE};
 pub use region::{Advice, Backing, Region};
+pub use retention::prune;
 pub use section::{kind, Section};
 pub use set::{image_file, partial_name, set_name, Set, SetWriter};
 pub use shared::{SharedKind, SharedObject, SHARED_CONTENT};

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::access;
 use crate::error::{ImageError, Result};
 use crate::manifest::Manifest;
+use crate::retention::MOST_ATTEMPTS;
 use crate::set::Set;
 
 /// Whether a set can be used.
@@ -29,6 +30,8 @@ pub struct SetInfo {
     pub state: SetState,
     /// Its manifest, if that can be read: time, ranks and sizes stand there.
     pub manifest: Option<Manifest>,
+    /// Restarts that were begun from it and did not come back, since one last did.
+    pub attempts: u32,
 }
 
 impl SetInfo {
@@ -80,10 +83,12 @@ fn names(dir: &Path) -> Result<Vec<(String, Name)>> {
 pub fn list_sets(dir: &Path) -> Result<Vec<SetInfo>> {
     access::check_checkpoint_dir(dir)?;
     let look = |(name, parsed): (String, Name)| {
+        let mut attempts = 0;
         let (number, state, manifest) = match parsed {
             Name::Partial(number) => (number, SetState::Unfinished, None),
             Name::Whole(number) => match Set::open(dir, &name) {
                 Ok(set) => {
+                    attempts = set.attempts();
                     let state = match set.check_images() {
                         Ok(()) => SetState::Whole,
                         Err(e) => SetState::Unusable(e.to_string()),
@@ -98,28 +103,50 @@ pub fn list_sets(dir: &Path) -> Result<Vec<SetInfo>> {
             number,
             state,
             manifest,
+            attempts,
         }
     };
     Ok(names(dir)?.into_iter().map(look).collect())
 }
 
-/// The newest whole set in `dir`.
-pub fn newest_whole(dir: &Path) -> Result<Set> {
+/// What a restart takes when no set is named.
+#[derive(Debug)]
+pub struct Newest {
+    /// The newest whole set from which restarts do not keep failing.
+    pub set: Set,
+    /// Newer ones, and why they were passed over.
+    pub passed_over: Vec<String>,
+}
+
+/// The newest whole set in `dir`, but for those from which three restarts have failed.
+pub fn newest_whole(dir: &Path) -> Result<Newest> {
     access::check_checkpoint_dir(dir)?;
-    let mut others = Vec::new();
+    let (mut passed_over, mut unfinished) = (Vec::new(), Vec::new());
     for (name, parsed) in names(dir)? {
         match parsed {
-            Name::Partial(_) => others.push(format!("{name}: it was never finished")),
-            Name::Whole(_) => match whole(dir, &name) {
-                Ok(set) => return Ok(set),
-                Err(e) => others.push(format!("{name}: {e}")),
+            Name::Partial(_) => unfinished.push(format!("{name}: it was never finished")),
+            Name::Whole(_) => match tried(dir, &name) {
+                Ok(set) => return Ok(Newest { set, passed_over }),
+                Err(e) => passed_over.push(format!("{name}: {e}")),
             },
         }
     }
+    passed_over.append(&mut unfinished);
     Err(ImageError::NoWholeSet {
         dir: dir.to_owned(),
-        others,
+        others: passed_over,
     })
+}
+
+fn tried(dir: &Path, name: &str) -> Result<Set> {
+    let set = whole(dir, name)?;
+    match set.attempts() {
+        attempts @ MOST_ATTEMPTS.. => Err(ImageError::KeepsFailing {
+            name: name.to_owned(),
+            attempts,
+        }),
+        _ => Ok(set),
+    }
 }
 
 /// The newest whole set older than the set `name`: what to fall back to when that one is bad.

@@ -1,13 +1,14 @@
 //! The manifest: what makes a directory of images a checkpoint. Readable by people, and covered by
 //! its own digest.
 
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::access;
 use crate::bytes::{hex, unhex};
+use crate::disk::Disk;
 use crate::error::{Damage, ImageError, Result};
 use crate::header::SetId;
 use crate::writer::ImageSummary;
@@ -61,13 +62,15 @@ pub struct Manifest {
 
 impl Manifest {
     /// Writes the manifest, durably.
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, disk: &Disk, path: &Path) -> Result<()> {
         let text = self
             .encode()
             .map_err(|what| ImageError::damaged(path, None, Damage::Manifest(what)))?;
-        let mut file = access::create(path)?;
-        file.write_all(text.as_bytes())
-            .and_then(|()| file.sync_all())
+        let file = disk
+            .create(path)
+            .map_err(|e| ImageError::io("create", path, e))?;
+        file.write_at(&mut [IoSlice::new(text.as_bytes())], 0)
+            .and_then(|()| file.sync())
             .map_err(|e| ImageError::io("write", path, e))
     }
 

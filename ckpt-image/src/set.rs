@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{flock, FlockOperation};
 
 use crate::access;
+use crate::disk::Disk;
 use crate::error::{ImageError, Result};
 use crate::header::SetId;
 use crate::image::{Expect, Image};
 use crate::list::{parse_name, Name};
 use crate::manifest::{Manifest, MANIFEST_FILE};
+use crate::retention::ATTEMPTS_FILE;
 
 /// Name of set `number`.
 pub fn set_name(number: u64) -> String {
@@ -32,6 +34,7 @@ pub fn image_file(rank: u32) -> String {
 /// images in [`SetWriter::path`]. Dropped before [`SetWriter::commit`], it removes what there is.
 #[derive(Debug)]
 pub struct SetWriter {
+    disk: Disk,
     dir: PathBuf,
     partial: PathBuf,
     number: u64,
@@ -45,17 +48,19 @@ pub struct SetWriter {
 impl SetWriter {
     /// Starts set `number` in `dir` (see [`crate::next_number`]); makes `dir` if need be, and
     /// removes what a dead job has left there unfinished.
-    pub fn begin(dir: &Path, number: u64) -> Result<SetWriter> {
+    pub fn begin(disk: &Disk, dir: &Path, number: u64) -> Result<SetWriter> {
         access::create_checkpoint_dir(dir)?;
-        remove_leavings(dir);
+        remove_leavings(disk, dir);
         let partial = dir.join(partial_name(number));
         let set_id = SetId::random().map_err(|e| ImageError::io("make an id for", &partial, e))?;
-        access::create_dir(&partial)?;
+        disk.make_dir(&partial)
+            .map_err(|e| ImageError::io("make the directory", &partial, e))?;
         let lock = lock(&partial).map_err(|e| {
-            let _ = std::fs::remove_dir(&partial);
+            let _ = disk.remove_dir(&partial);
             ImageError::io("lock", &partial, e)
         })?;
         Ok(SetWriter {
+            disk: disk.clone(),
             dir: dir.to_owned(),
             partial,
             number,
@@ -89,32 +94,35 @@ impl SetWriter {
             Image::read_header(&self.partial.join(image_file(entry.rank)), &expect)?;
         }
         // The images must be in their directory before the manifest says that they are.
-        access::sync_dir(&self.partial)?;
-        manifest.write(&self.partial.join(MANIFEST_FILE))?;
-        access::sync_dir(&self.partial)?;
+        self.sync_dir(&self.partial)?;
+        manifest.write(&self.disk, &self.partial.join(MANIFEST_FILE))?;
+        self.sync_dir(&self.partial)?;
         let whole = self.dir.join(set_name(self.number));
-        if whole.symlink_metadata().is_ok() {
-            let exists = io::Error::from(io::ErrorKind::AlreadyExists);
-            return Err(ImageError::io("finish the checkpoint as", &whole, exists));
-        }
-        std::fs::rename(&self.partial, &whole)
+        self.disk
+            .rename(&self.partial, &whole)
             .map_err(|e| ImageError::io("finish the checkpoint as", &whole, e))?;
         self.committed = true;
-        access::sync_dir(&self.dir)?;
+        self.sync_dir(&self.dir)?;
         Ok(whole)
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.disk
+            .sync_dir(path)
+            .map_err(|e| ImageError::io("sync the directory", path, e))
     }
 }
 
 impl Drop for SetWriter {
     fn drop(&mut self) {
         if !self.committed {
-            remove_partial(&self.partial);
+            remove_partial(&self.disk, &self.partial);
         }
     }
 }
 
 /// A set that has a valid manifest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Set {
     path: PathBuf,
     name: String,
@@ -229,25 +237,29 @@ fn lock(dir: &Path) -> io::Result<File> {
 
 /// Removes unfinished sets on which no process works any more. What cannot be removed is no
 /// hindrance: the next set has a higher number.
-fn remove_leavings(dir: &Path) {
+fn remove_leavings(disk: &Disk, dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let partial = matches!(name.to_str().and_then(parse_name), Some(Name::Partial(_)));
         let path = entry.path();
         if partial && access::check_set_dir(&path).is_ok() && lock(&path).is_ok() {
-            remove_partial(&path);
+            remove_partial(disk, &path);
         }
     }
 }
 
 /// Removes an unfinished set: only what a set consists of, in case it is something else.
-fn remove_partial(path: &Path) {
-    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        let name = entry.file_name();
+pub(crate) fn remove_partial(disk: &Disk, path: &Path) {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+    names.sort();
+    for name in names {
+        let file = path.join(&name);
         let name = name.to_string_lossy();
-        if name == MANIFEST_FILE || (name.starts_with("rank-") && name.ends_with(".img")) {
-            let _ = std::fs::remove_file(entry.path());
+        let ours = [MANIFEST_FILE, ATTEMPTS_FILE].contains(&&*name);
+        if ours || (name.starts_with("rank-") && name.ends_with(".img")) {
+            let _ = disk.remove_file(&file);
         }
     }
-    let _ = std::fs::remove_dir(path);
+    let _ = disk.remove_dir(path);
 }

@@ -1,18 +1,16 @@
 //! Writing one rank's image: memory first, then the sections, the directory, and last the header,
 //! so that a file that was cut off at any point has no valid header.
 
-use std::fs::File;
-use std::io::{self, IoSlice, Seek, SeekFrom, Write};
+use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::access;
 use crate::bytes::{all_zero, hex, round_up};
 use crate::chunk::{Chunk, Encoding, CHUNK_BYTES};
 use crate::compress::{Compression, Compressor};
+use crate::disk::{Disk, DiskFile};
 use crate::error::{ImageError, Result};
 use crate::header::{Header, Layout, PAGE};
 use crate::region::{Backing, Region};
@@ -40,8 +38,7 @@ pub struct ImageSummary {
 
 /// An image being written. Dropped before [`ImageWriter::finish`], it removes its file.
 pub struct ImageWriter {
-    file: File,
-    path: PathBuf,
+    file: DiskFile,
     header: Header,
     at: u64,
     regions: Vec<Region>,
@@ -57,13 +54,19 @@ pub struct ImageWriter {
 
 impl ImageWriter {
     /// Starts the image `path`, which must not exist.
-    pub fn create(path: &Path, header: Header, compression: Compression) -> Result<ImageWriter> {
+    pub fn create(
+        disk: &Disk,
+        path: &Path,
+        header: Header,
+        compression: Compression,
+    ) -> Result<ImageWriter> {
         let compressor =
             Compressor::new(compression).map_err(|e| ImageError::io("start zstd for", path, e))?;
-        let file = access::create(path)?;
-        let mut writer = ImageWriter {
+        let file = disk
+            .create(path)
+            .map_err(|e| ImageError::io("create", path, e))?;
+        Ok(ImageWriter {
             file,
-            path: path.to_owned(),
             header,
             at: PAGE,
             regions: Vec::new(),
@@ -75,10 +78,7 @@ impl ImageWriter {
             compressed: Vec::with_capacity(CHUNK_BYTES),
             memory_bytes: 0,
             finished: false,
-        };
-        let start = SeekFrom::Start(PAGE);
-        writer.file.seek(start).map_err(|e| writer.failed(e))?;
-        Ok(writer)
+        })
     }
 
     /// Adds a section of one of the kinds in [`kind`].
@@ -148,6 +148,7 @@ impl ImageWriter {
             Compressed(Range<usize>),
         }
         let mut sources = Vec::new();
+        let start = self.at;
         self.compressed.clear();
         for (address, place) in pieces {
             for (zero, part) in zero_runs(&self.block[place.clone()]) {
@@ -200,7 +201,9 @@ impl ImageWriter {
                 slices.push(IoSlice::new(&ZEROS[..padding]));
             }
         }
-        write_all(&self.file, &mut slices).map_err(|e| self.failed(e))
+        self.file
+            .write_at(&mut slices, start)
+            .map_err(|e| self.failed(e))
     }
 
     /// Writes what is left and makes the file durable.
@@ -254,11 +257,12 @@ impl ImageWriter {
             .collect();
         for part in &tail {
             digest.update(part);
-            self.file.write_all(part).map_err(|e| self.failed(e))?;
         }
+        let mut tail: Vec<IoSlice<'_>> = tail.into_iter().map(IoSlice::new).collect();
         self.file
-            .write_all_at(&header, 0)
-            .and_then(|()| self.file.sync_all())
+            .write_at(&mut tail, sections_at)
+            .and_then(|()| self.file.write_at(&mut [IoSlice::new(&header)], 0))
+            .and_then(|()| self.file.sync())
             .map_err(|e| self.failed(e))?;
         self.finished = true;
         Ok(ImageSummary {
@@ -269,7 +273,7 @@ impl ImageWriter {
     }
 
     fn failed(&self, error: io::Error) -> ImageError {
-        ImageError::io("write", &self.path, error)
+        ImageError::io("write", self.file.path(), error)
     }
 }
 
@@ -277,7 +281,7 @@ impl Drop for ImageWriter {
     fn drop(&mut self) {
         if !self.finished {
             // Nothing can be done if this fails too; without a manifest the file is no checkpoint.
-            let _ = std::fs::remove_file(&self.path);
+            let _ = self.file.remove();
         }
     }
 }
@@ -327,16 +331,4 @@ fn zero_runs(memory: &[u8]) -> Vec<(bool, Range<usize>)> {
         }
     }
     runs
-}
-
-fn write_all(mut file: &File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-    while !slices.is_empty() {
-        match file.write_vectored(slices) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut slices, written),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }

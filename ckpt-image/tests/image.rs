@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use common::*;
 use proptest::prelude::*;
 use stasis_ckpt_image::{
-    kind, Backing, Compression, Damage, Encoding, Expect, Image, ImageError, ImageWriter, SetId,
-    SharedKind, SharedObject, PAGE, SHARED_CONTENT,
+    kind, Backing, Compression, Damage, Disk, Encoding, Expect, Image, ImageError, ImageWriter,
+    SetId, SharedKind, SharedObject, PAGE, SHARED_CONTENT,
 };
 
 const ID: SetId = SetId([9; 16]);
@@ -94,7 +94,13 @@ fn what_was_written_is_read() {
 fn zero_pages_cost_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.img");
-    let mut writer = ImageWriter::create(&path, header(ID, 0, 1), Compression::Probe).unwrap();
+    let mut writer = ImageWriter::create(
+        &Disk::default(),
+        &path,
+        header(ID, 0, 1),
+        Compression::Probe,
+    )
+    .unwrap();
     let zero = region(BASE, 1 << 14, Backing::Anonymous);
     let run = zero.start..zero.end();
     writer.region(zero, &[run], &mut Formula(|_| 0)).unwrap();
@@ -282,7 +288,9 @@ fn unknown_sections_and_versions_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (kind, version) in [(999, 1), (kind::PROCESS, 2), (kind::PROCESS, 0)] {
         let path = dir.path().join("rank-0.img");
-        let mut writer = ImageWriter::create(&path, header(ID, 0, 1), Compression::Off).unwrap();
+        let mut writer =
+            ImageWriter::create(&Disk::default(), &path, header(ID, 0, 1), Compression::Off)
+                .unwrap();
         writer.section(kind, version, vec![1]);
         writer.finish().unwrap();
         let error = Image::open_verified(&path, &Expect::default()).unwrap_err();
@@ -304,7 +312,7 @@ fn unknown_sections_and_versions_are_refused() {
 fn an_unfinished_image_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.img");
-    drop(ImageWriter::create(&path, header(ID, 0, 1), Compression::Off).unwrap());
+    drop(ImageWriter::create(&Disk::default(), &path, header(ID, 0, 1), Compression::Off).unwrap());
     assert!(!path.exists());
 }
 
@@ -345,7 +353,13 @@ fn shared_objects_that_make_no_sense_are_refused() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.img");
-        let mut writer = ImageWriter::create(&path, header(ID, 0, 1), Compression::Probe).unwrap();
+        let mut writer = ImageWriter::create(
+            &Disk::default(),
+            &path,
+            header(ID, 0, 1),
+            Compression::Probe,
+        )
+        .unwrap();
         writer.shared(objects);
         writer.region(region, &[], &mut Formula(noise)).unwrap();
         writer.finish().unwrap();
@@ -365,7 +379,8 @@ fn shared_objects_that_make_no_sense_are_refused() {
 fn regions_out_of_place_are_refused_by_the_writer() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.img");
-    let mut writer = ImageWriter::create(&path, header(ID, 0, 1), Compression::Off).unwrap();
+    let mut writer =
+        ImageWriter::create(&Disk::default(), &path, header(ID, 0, 1), Compression::Off).unwrap();
     let mut add = |region, runs: &[std::ops::Range<u64>]| {
         writer.region(region, runs, &mut Formula(noise)).is_ok()
     };
@@ -394,7 +409,7 @@ proptest! {
     fn any_image_comes_back(layout in prop::collection::vec((runs(), 0u8..3, any::<bool>()), 1..5)) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.img");
-        let mut writer = ImageWriter::create(&path, header(ID, 0, 1), Compression::Probe).unwrap();
+        let mut writer = ImageWriter::create(&Disk::default(), &path, header(ID, 0, 1), Compression::Probe).unwrap();
         let formula = |which| match which {
             0 => noise as fn(u64) -> u8,
             1 => |address: u64| (address / 512 % 5) as u8,

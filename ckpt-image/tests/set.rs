@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::*;
 use stasis_ckpt_image::{
-    explain, image_file, list_sets, newest_whole, next_number, ImageError, Set, SetState,
+    explain, image_file, list_sets, newest_whole, next_number, Disk, ImageError, Set, SetState,
     SetWriter, MANIFEST_FILE,
 };
 
@@ -36,7 +36,7 @@ fn a_set_is_made_whole_and_private() {
         assert_eq!(mode(&path.join(file)), 0o600);
     }
     assert_eq!(fs::read_dir(&ck).unwrap().count(), 1);
-    let set = newest_whole(&ck).unwrap();
+    let set = newest_whole(&ck).unwrap().set;
     assert_eq!(set.name(), "ckpt-1");
     for rank in 0..2 {
         assert_eq!(set.image(rank, Some(1)).unwrap().header().rank, rank);
@@ -55,7 +55,7 @@ fn newest_first_and_unfinished_ones_never() {
     }
     fs::create_dir(ck.join("ckpt-007")).unwrap();
     fs::create_dir(ck.join("ckpt-x")).unwrap();
-    let open = SetWriter::begin(ck, 11).unwrap();
+    let open = SetWriter::begin(&Disk::default(), ck, 11).unwrap();
     write_small(&open.path().join("rank-0.img"), open.set_id(), 0, 1);
     assert_eq!(next_number(ck).unwrap(), 12);
     let expected = [
@@ -68,7 +68,7 @@ fn newest_first_and_unfinished_ones_never() {
         states(ck),
         expected.map(|(name, whole)| (name.to_owned(), whole))
     );
-    assert_eq!(newest_whole(ck).unwrap().name(), "ckpt-10");
+    assert_eq!(newest_whole(ck).unwrap().set.name(), "ckpt-10");
     drop(open);
     assert_eq!(states(ck).len(), 3);
 }
@@ -102,9 +102,9 @@ fn leavings_of_the_dead_go_work_of_the_living_stays() {
     let dead = dir.path().join("ckpt-2.partial");
     fs::create_dir(&dead).unwrap();
     fs::write(dead.join("rank-0.img"), "half").unwrap();
-    let alive = SetWriter::begin(dir.path(), 3).unwrap();
+    let alive = SetWriter::begin(&Disk::default(), dir.path(), 3).unwrap();
     assert!(!dead.exists());
-    let other = SetWriter::begin(dir.path(), 4).unwrap();
+    let other = SetWriter::begin(&Disk::default(), dir.path(), 4).unwrap();
     assert!(alive.path().exists());
     drop((alive, other));
     assert_eq!(states(dir.path()), [("ckpt-1".to_owned(), true)]);
@@ -114,7 +114,7 @@ fn leavings_of_the_dead_go_work_of_the_living_stays() {
 fn a_set_that_is_not_what_the_ranks_reported_is_not_committed() {
     let dir = tempfile::tempdir().unwrap();
     for broken in 0..4 {
-        let writer = SetWriter::begin(dir.path(), 1).unwrap();
+        let writer = SetWriter::begin(&Disk::default(), dir.path(), 1).unwrap();
         let id = writer.set_id();
         let file = |rank| writer.path().join(image_file(rank));
         let images = [0, 1].map(|rank| write_small(&file(rank), id, rank, 2));
@@ -189,6 +189,7 @@ fn another_number_of_ranks_is_refused() {
     write_set(dir.path(), 1, 2);
     let error = newest_whole(dir.path())
         .unwrap()
+        .set
         .check_world_size(3)
         .unwrap_err()
         .to_string();
@@ -221,7 +222,7 @@ fn what_others_can_write_is_refused() {
     }
     fs::set_permissions(&ck, Permissions::from_mode(0o777)).unwrap();
     assert!(matches!(
-        SetWriter::begin(&ck, 2),
+        SetWriter::begin(&Disk::default(), &ck, 2),
         Err(ImageError::Access { .. })
     ));
 }
@@ -283,6 +284,6 @@ fn a_full_or_forbidden_disk_is_explained() {
     // A directory that cannot be: below a file.
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
-    let error = SetWriter::begin(&dir.path().join("file/ck"), 1).unwrap_err();
+    let error = SetWriter::begin(&Disk::default(), &dir.path().join("file/ck"), 1).unwrap_err();
     assert!(error.to_string().contains("file/ck"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -58,15 +59,57 @@ impl ChangedFiles {
     }
 }
 
+/// Options of `launch` and `restart`.
+#[derive(Args)]
+pub struct Checkpoints {
+    /// Take a checkpoint every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub interval: Option<u64>,
+    /// Keep the newest N checkpoints; `all` keeps every one
+    #[arg(long, value_name = "N", default_value = "2", value_parser = keep)]
+    pub keep: Keep,
+}
+
+/// How many checkpoints stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Every one.
+    All,
+    /// The newest ones.
+    Newest(NonZeroUsize),
+}
+
+fn keep(text: &str) -> Result<Keep, String> {
+    match (text, text.parse()) {
+        ("all", _) => Ok(Keep::All),
+        (_, Ok(number)) => Ok(Keep::Newest(number)),
+        _ => Err("it must be 1, 2, ... or all".to_owned()),
+    }
+}
+
+impl Checkpoints {
+    /// As the lower half is told.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if let Some(seconds) = self.interval {
+            words.extend(["--interval".to_owned(), seconds.to_string()]);
+        }
+        if let Keep::Newest(number) = self.keep {
+            words.extend(["--keep".to_owned(), number.to_string()]);
+        }
+        words
+    }
+}
+
 /// Options of `launch`.
 #[derive(Args)]
 pub struct Launch {
     /// Directory for checkpoints, the same for all ranks and of this job alone
     #[arg(long, value_name = "DIR", default_value = "./ckpt")]
     pub ckpt_dir: PathBuf,
-    /// Take a checkpoint every so many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub interval: Option<u64>,
+    /// When, and how many.
+    #[command(flatten)]
+    pub checkpoints: Checkpoints,
     /// Lower half to run over, by name [default: that of the launcher's MPI library]
     #[arg(long, value_name = "NAME")]
     pub mpi: Option<String>,
@@ -89,9 +132,9 @@ pub struct Restart {
     /// Take this checkpoint of the directory
     #[arg(long, value_name = "NAME")]
     pub set: Option<String>,
-    /// Take a checkpoint every so many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub interval: Option<u64>,
+    /// When, and how many.
+    #[command(flatten)]
+    pub checkpoints: Checkpoints,
     /// Lower half to run over, by name [default: that of the launcher's MPI library]
     #[arg(long, value_name = "NAME")]
     pub mpi: Option<String>,
@@ -210,9 +253,23 @@ mod tests {
         };
         assert_eq!(launch.app, ["./app", "-i", "--ckpt-dir", "x", "--", "y"]);
         assert_eq!(
-            (launch.interval, launch.ckpt_dir),
+            (launch.checkpoints.interval, launch.ckpt_dir),
             (Some(5), PathBuf::from("./ckpt"))
         );
+    }
+
+    #[test]
+    fn old_checkpoints_are_counted_or_all_kept() {
+        let words = |keep: &str| {
+            let line = ["stasis", "restart", "ck", "--keep", keep];
+            let Command::Restart(restart) = Arguments::try_parse_from(line).ok()?.command else {
+                panic!()
+            };
+            Some(restart.checkpoints.words())
+        };
+        assert_eq!(words("3").unwrap(), ["--keep", "3"]);
+        assert!(words("all").unwrap().is_empty());
+        assert_eq!((words("0"), words("few")), (None, None));
     }
 
     #[test]

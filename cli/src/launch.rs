@@ -34,9 +34,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
 
     let mut command = Command::new(&lower);
     command.arg("launch").arg("--ckpt-dir").arg(directory);
-    if let Some(seconds) = options.interval {
-        command.arg("--interval").arg(seconds.to_string());
-    }
+    command.args(options.checkpoints.words());
     command.arg("--").arg(&path).args(arguments);
     // The program sees the name by which it was called.
     command.env("STASIS_ARGV0", app);

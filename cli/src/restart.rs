@@ -44,15 +44,17 @@ pub fn run(options: &Restart) -> exit::Result<()> {
         .arg(set.name())
         .arg("--changed-files")
         .arg(options.changed_files.word());
-    if let Some(seconds) = options.interval {
-        command.arg("--interval").arg(seconds.to_string());
-    }
+    command.args(options.checkpoints.words());
     launch::become_it(command, &lower.path).code(Code::CannotServe)
 }
 
 fn choose(directory: &std::path::Path, named: Option<&str>) -> ckpt_image::Result<Set> {
     let Some(name) = named else {
-        return newest_whole(directory);
+        let newest = newest_whole(directory)?;
+        for why in newest.passed_over.iter().filter(|_| launcher::is_first()) {
+            eprintln!("stasis: passing over {why}");
+        }
+        return Ok(newest.set);
     };
     let checked = Set::open(directory, name).and_then(|set| set.check_images().map(|()| set));
     checked.map_err(|reason| explain(directory, name, reason))

@@ -63,6 +63,12 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
         if let Some(why) = why {
             println!("           {why}");
         }
+        if set.attempts > 0 {
+            println!(
+                "           {} restarts from it did not come back",
+                set.attempts
+            );
+        }
     }
     Ok(())
 }
@@ -76,6 +82,7 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
         "state": word,
         "why": why,
         "bytes": set.bytes(),
+        "failed_restarts": set.attempts,
         "ranks": manifest.map(|m| m.world_size),
         "created": manifest.map(|m| m.created),
         "restarts": manifest.map(|m| m.epoch),

@@ -60,5 +60,5 @@ pub use state::{
     apart, capture, open_files, restore, ChangedFiles, MappedFile, OpenedFiles, ProcessState,
     Restored, ThreadState,
 };
-pub use stop::{stop_all, stop_all_within, Stopped, DEFAULT_PATIENCE};
+pub use stop::{stop_all, stop_all_within, wait_until_running, Stopped, DEFAULT_PATIENCE};
 pub use syscalls::{set_shm_ids, shm_id};

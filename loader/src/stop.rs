@@ -213,6 +213,18 @@ pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
     }
 }
 
+/// Waits until no threads stand still: after a restart, until they are all back and go on. Must be
+/// called on a thread of the lower half.
+pub fn wait_until_running() {
+    loop {
+        let seen = EVENTS.load(Ordering::Acquire);
+        if !TAKEN.load(Ordering::Acquire) {
+            return;
+        }
+        raw::futex_wait(&EVENTS, seen, RESEND.as_nanos() as u64);
+    }
+}
+
 /// Used at restart: the threads that are being made are parked from their birth.
 pub(crate) fn begin_parked() -> Stopped {
     TAKEN.store(true, Ordering::Release);

@@ -5,22 +5,24 @@
 //! [`clock_target`] for the upper half, and [`finished`] at the end. A process that is a job by itself
 //! does all three at its start; others connect when the application has called MPI_Init.
 
+pub mod faults;
 mod process;
 mod published;
 mod store;
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
+use ckpt_image::Disk;
 use contract::{gate, GROUP_CLOCKS};
 use coordinator::agent::Agent;
 use coordinator::coordinator::{Config, Parking};
 use coordinator::job::Address;
 use coordinator::server::{Options, Server};
 
+use crate::options::Checkpoints;
 use process::ThisProcess;
 use published::Published;
 use store::Sets;
@@ -30,10 +32,10 @@ pub type Section = (u32, u32, Vec<u8>);
 
 /// What the agent must be told.
 pub struct Setup {
-    /// The checkpoint directory.
-    pub ckpt_dir: PathBuf,
-    /// Seconds between checkpoints that nobody asked for.
-    pub interval: Option<u64>,
+    /// Where, when and how many.
+    pub checkpoints: Checkpoints,
+    /// What sets and images are written through.
+    pub disk: Disk,
     /// The program and its arguments, for people.
     pub command: Vec<String>,
     /// Name and version of the MPI library below, for people.
@@ -84,14 +86,15 @@ pub fn serve(size: u32) -> Result<Vec<u8>> {
             true => Parking::Final,
             false => Parking::Tentative,
         };
+        let interval = setup.checkpoints.interval;
         let options = Options {
             config: Config {
                 parking,
                 ..Config::new(size)
             },
-            directory: setup.ckpt_dir.clone(),
+            directory: setup.checkpoints.dir.clone(),
             local: launcher::ranks_here().unwrap_or(1) >= size,
-            interval: setup.interval.filter(|s| *s > 0).map(Duration::from_secs),
+            interval: interval.filter(|s| *s > 0).map(Duration::from_secs),
             program: setup.command.clone(),
             mpi: setup.library.clone(),
         };

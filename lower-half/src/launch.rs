@@ -36,7 +36,7 @@ pub fn launch(options: Launch) -> Result<Infallible> {
             .map(|word| word.to_string_lossy().into_owned())
             .collect(),
     );
-    wire_up::start(&options.ckpt_dir, options.interval)?;
+    wire_up::start(&options.checkpoints)?;
     program.run()
 }
 
@@ -57,10 +57,7 @@ pub fn redirect(own: &Path) {
 /// half again.
 fn exec_prefix(own: &Path, options: &Launch) -> Result<Vec<CString>> {
     let mut words: Vec<OsString> = vec![own.into(), "launch".into()];
-    words.extend(["--ckpt-dir".into(), options.ckpt_dir.clone().into()]);
-    if let Some(seconds) = options.interval {
-        words.extend(["--interval".into(), seconds.to_string().into()]);
-    }
+    words.extend(options.checkpoints.words());
     words.push("--".into());
     words.iter().map(|word| c_string(word)).collect()
 }

@@ -2,7 +2,9 @@
 //! of options, then `--`, then the program.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::{bail, Context, Result};
 use loader::ChangedFiles;
@@ -17,12 +19,35 @@ pub enum Command {
     About,
 }
 
-/// Options of `launch`.
-pub struct Launch {
+/// Where, when and how many: options of both.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
     /// Where image sets and the job file go.
-    pub ckpt_dir: PathBuf,
+    pub dir: PathBuf,
     /// Seconds between checkpoints that nobody asked for; none if absent.
     pub interval: Option<u64>,
+    /// How many whole sets stay; all if absent.
+    pub keep: Option<NonZeroUsize>,
+}
+
+impl Checkpoints {
+    /// The options as they are written.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words = vec!["--ckpt-dir".into(), self.dir.clone().into()];
+        if let Some(seconds) = self.interval {
+            words.extend(["--interval".into(), seconds.to_string().into()]);
+        }
+        if let Some(keep) = self.keep {
+            words.extend(["--keep".into(), keep.to_string().into()]);
+        }
+        words
+    }
+}
+
+/// Options of `launch`.
+pub struct Launch {
+    /// Its checkpoints.
+    pub checkpoints: Checkpoints,
     /// The program as the user named it.
     pub program: OsString,
     /// Its arguments, without its name.
@@ -31,12 +56,10 @@ pub struct Launch {
 
 /// Options of `restart`.
 pub struct Restart {
-    /// Where image sets and the job file are.
-    pub ckpt_dir: PathBuf,
+    /// Its checkpoints, those that there are among them.
+    pub checkpoints: Checkpoints,
     /// Name of the set (`ckpt-3`); the newest whole one if absent.
     pub set: Option<String>,
-    /// As for `launch`.
-    pub interval: Option<u64>,
     /// What to do where a file is not what it was at the checkpoint.
     pub changed_files: ChangedFiles,
 }
@@ -50,7 +73,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         return Ok(Command::About);
     }
     let mut ckpt_dir = None;
-    let mut interval = None;
+    let (mut interval, mut keep) = (None, None);
     let mut set = None;
     let mut changed_files = ChangedFiles::default();
     let mut rest = Vec::new();
@@ -63,6 +86,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         match word.to_str() {
             Some("--ckpt-dir") => ckpt_dir = Some(PathBuf::from(value()?)),
             Some("--interval") => interval = Some(number(&value()?)?),
+            Some("--keep") => keep = Some(number(&value()?)?),
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
             Some("--changed-files") => changed_files = changed(&value()?)?,
             Some("--") => {
@@ -72,32 +96,34 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             _ => bail!("unknown option {}", word.display()),
         }
     }
-    let ckpt_dir = ckpt_dir.context("--ckpt-dir is missing")?;
+    let checkpoints = Checkpoints {
+        dir: ckpt_dir.context("--ckpt-dir is missing")?,
+        interval,
+        keep,
+    };
     match verb.to_str() {
         Some("launch") => {
             let mut rest = rest.into_iter();
             let program = rest.next().context("no program was named")?;
             Ok(Command::Launch(Launch {
-                ckpt_dir,
-                interval,
+                checkpoints,
                 program,
                 args: rest.collect(),
             }))
         }
         Some("restart") => Ok(Command::Restart(Restart {
-            ckpt_dir,
+            checkpoints,
             set,
-            interval,
             changed_files,
         })),
         _ => bail!("unknown command {}", verb.display()),
     }
 }
 
-fn number(word: &OsString) -> Result<u64> {
+fn number<T: FromStr>(word: &OsString) -> Result<T> {
     word.to_str()
         .and_then(|w| w.parse().ok())
-        .with_context(|| format!("{} is not a number of seconds", word.display()))
+        .with_context(|| format!("{} is not a number, or too small", word.display()))
 }
 
 fn changed(word: &OsString) -> Result<ChangedFiles> {

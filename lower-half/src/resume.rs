@@ -34,7 +34,6 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     loader::check_address_space()?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
-    let dir = &options.ckpt_dir;
     let part = part(&options, rank, size);
     let needs_mpi = part.as_ref().map_or(size > 1, |part| {
         part.job.mpi_state != MpiState::NotInitialised as u32
@@ -49,11 +48,16 @@ pub fn resume(options: Restart) -> Result<Infallible> {
         files,
         job,
     } = part?;
+    if rank == 0 {
+        // All have chosen their set by now, and could be brought back.
+        opened.set().restart_begun()?;
+    }
     let shared = share::restore(&opened, world.as_ref())?;
     opened.map(&shared)?;
     loader::set_shm_ids(shared.segments().to_vec());
     let restored = loader::restore(process, files, &|object| shared.descriptor(object))?;
     drop(shared);
+    let set = opened.set().clone();
     if world.is_some() {
         // Output files are cut back now, in all ranks: none may write to them before.
         world::minimum(0)?;
@@ -61,13 +65,20 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     fill_gate(world.as_ref());
     launch::redirect(&own);
     job::set_command(job.command);
-    wire_up::start(dir, options.interval)?;
+    wire_up::start(&options.checkpoints)?;
     if world.is_some() {
         wire_up::connected(rank, size);
     }
     if job.mpi_state == MpiState::Finalised as u32 {
         // It was only needed for the ranks to find each other.
         world::finalize();
+    }
+    if rank == 0 {
+        loader::spawn_lower("ckpt-back", move || {
+            loader::wait_until_running();
+            set.restart_worked();
+        })
+        .context("a thread cannot be started")?;
     }
     restored.go(move || {
         if job.mpi_state == MpiState::Initialised as u32 {
@@ -78,7 +89,7 @@ pub fn resume(options: Restart) -> Result<Infallible> {
 
 /// Verifies the rank's image and opens its files, whose numbers the fresh MPI library must not take.
 fn part(options: &Restart, rank: u32, size: u32) -> Result<Part> {
-    let dir = &options.ckpt_dir;
+    let dir = &options.checkpoints.dir;
     if rank == 0 {
         Client::check_free(dir)?;
     }
@@ -137,7 +148,7 @@ fn section<T: serde::de::DeserializeOwned>(opened: &Opened, kind: u32) -> Result
         .with_context(|| {
             format!(
                 "{}: the image of rank {} cannot be read; it was made by another version of Stasis",
-                opened.set(),
+                opened.set().name(),
                 opened.header().rank
             )
         })

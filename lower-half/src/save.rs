@@ -29,9 +29,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
-    image_file, kind, Advice, Backing, Compression, Environment, Header, Identity, IdentityCache,
-    ImageError, ImageSummary, ImageWriter, ReadMemory, Region, Result, SetId, SharedObject,
-    SHARED_CONTENT,
+    image_file, kind, Advice, Backing, Compression, Disk, Environment, Header, Identity,
+    IdentityCache, ImageError, ImageSummary, ImageWriter, ReadMemory, Region, Result, SetId,
+    SharedObject, SHARED_CONTENT,
 };
 
 use maps::Mapping;
@@ -119,11 +119,12 @@ impl Plan {
         Some(&found.described)
     }
 
-    /// Writes this rank's image into `dir`, an unfinished set, and makes it durable. `sections` are
+    /// Writes this rank's image through `disk` into `dir`, an unfinished set, and makes it durable. `sections` are
     /// `(kind, version, content)`; the environment's is added here. Returns also what people should
     /// know about it.
     pub fn save(
         &self,
+        disk: &Disk,
         dir: &Path,
         info: &HeaderInfo,
         sections: &[(u32, u32, Vec<u8>)],
@@ -145,7 +146,7 @@ impl Plan {
             direct: false,
             holes: false,
         };
-        let mut writer = ImageWriter::create(&path, header(info), info.compression)?;
+        let mut writer = ImageWriter::create(disk, &path, header(info), info.compression)?;
         for (region, content) in &self.regions {
             let range = region.start..region.end();
             let runs = match content {

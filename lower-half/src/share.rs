@@ -22,7 +22,7 @@ pub fn restore(opened: &Opened, world: Option<&World>) -> Result<SharedMemory> {
     let claims: Vec<Claim> = together(world, Claim::of(opened.image()))?;
     let mut shared = SharedMemory::default();
     let made: Vec<Vec<Made>> = together(world, {
-        SharedMemory::new(opened.set(), rank, &claims).and_then(|new| {
+        SharedMemory::new(opened.set().name(), rank, &claims).and_then(|new| {
             shared = new;
             shared.make()
         })

@@ -1,13 +1,12 @@
 //! Who this process is among the ranks: first by what the launcher says in the environment, then,
 //! once MPI is initialised, by MPI itself, which also carries the coordinator's address.
 
-use std::path::Path;
-
 use anyhow::Result;
 
-use crate::agent::{self, Setup};
+use crate::agent::{self, faults, Setup};
 use crate::job;
 use crate::mpi::{self, world, Hooks};
+use crate::options::Checkpoints;
 
 /// Bytes in which rank 0 broadcasts the coordinator's address, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -15,10 +14,10 @@ const ADDRESS_BYTES: usize = 4096;
 /// Sets the agent up, and the coordinator in rank 0. A process that is a job by itself can be
 /// checkpointed from now on, whether it calls MPI_Init or not; the ranks of a larger job find each
 /// other in [`connected`].
-pub fn start(ckpt_dir: &Path, interval: Option<u64>) -> Result<()> {
+pub fn start(checkpoints: &Checkpoints) -> Result<()> {
     agent::setup(Setup {
-        ckpt_dir: ckpt_dir.to_owned(),
-        interval,
+        checkpoints: checkpoints.clone(),
+        disk: faults::disk()?,
         command: job::command().to_vec(),
         library: world::library(),
         sections: job::sections,

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use ckpt_image::{next_number, Compression, Manifest, RankEntry, SetWriter};
+use ckpt_image::{next_number, Compression, Disk, Manifest, RankEntry, SetWriter};
 use save::{HeaderInfo, Plan};
 use stasis_restart::SharedMemory;
 
@@ -91,7 +91,8 @@ fn bench(mib: usize, dir: &Path) {
 }
 
 fn one_set(ck: &Path, compression: Compression) -> PathBuf {
-    let set = SetWriter::begin(ck, next_number(ck).expect("a number")).expect("a set");
+    let set =
+        SetWriter::begin(&Disk::default(), ck, next_number(ck).expect("a number")).expect("a set");
     let info = HeaderInfo {
         set_id: set.set_id(),
         epoch: 0,
@@ -101,7 +102,9 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         compression,
     };
     let plan = Plan::make(|id| id).expect("looked at");
-    let (image, _) = plan.save(set.path(), &info, &[], &[]).expect("saved");
+    let (image, _) = plan
+        .save(&Disk::default(), set.path(), &info, &[], &[])
+        .expect("saved");
     let manifest = Manifest {
         schema_version: 1,
         set_id: info.set_id,

@@ -23,7 +23,7 @@ pub use shared::{Claim, Made, SharedMemory, Where};
 /// there and that it was taken with `size` ranks. Returns its name.
 pub fn choose(dir: &Path, set: Option<&str>, size: u32) -> Result<String> {
     let set = match set {
-        None => newest_whole(dir)?,
+        None => newest_whole(dir)?.set,
         Some(name) => {
             let checked = Set::open(dir, name).and_then(|set| set.check_images().map(|()| set));
             checked.map_err(|reason| explain(dir, name, reason))?
@@ -38,7 +38,7 @@ pub fn choose(dir: &Path, set: Option<&str>, size: u32) -> Result<String> {
 pub fn open(dir: &Path, set: Option<&str>, rank: u32, size: u32) -> Result<Opened> {
     let name = match set {
         Some(name) => name.to_owned(),
-        None => newest_whole(dir)?.name().to_owned(),
+        None => newest_whole(dir)?.set.name().to_owned(),
     };
     let unusable = |reason| explain(dir, &name, reason);
     let set = Set::open(dir, &name).map_err(unusable)?;
@@ -63,9 +63,9 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Name of the set.
-    pub fn set(&self) -> &str {
-        self.set.name()
+    /// The set.
+    pub fn set(&self) -> &Set {
+        &self.set
     }
 
     /// The set's manifest.
@@ -101,7 +101,7 @@ impl Opened {
     /// The shared objects of a job that is this process alone, made and filled.
     pub fn share_alone(&self) -> Result<SharedMemory> {
         let claims = [Claim::of(&self.image)?];
-        let mut shared = SharedMemory::new(self.set(), 0, &claims)?;
+        let mut shared = SharedMemory::new(self.set.name(), 0, &claims)?;
         let made = [shared.make()?];
         shared.join(0, &claims, &made)?;
         shared.fill(&self.image)?;

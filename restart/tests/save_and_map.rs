@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use ckpt_image::{Compression, Manifest, RankEntry, SetWriter};
+use ckpt_image::{Compression, Disk, Manifest, RankEntry, SetWriter};
 use coordinator::shared::{share_out, Part};
 use save::{HeaderInfo, Plan, Share};
 
@@ -449,7 +449,7 @@ fn alone(plan: &Plan) -> Vec<Share> {
 
 /// Saves, and returns also what people are told.
 fn save_with_notes(ck: &Path, number: u64) -> ckpt_image::Result<(PathBuf, Vec<String>)> {
-    let set = SetWriter::begin(ck, number)?;
+    let set = SetWriter::begin(&Disk::default(), ck, number)?;
     let info = HeaderInfo {
         set_id: set.set_id(),
         epoch: 3,
@@ -460,7 +460,13 @@ fn save_with_notes(ck: &Path, number: u64) -> ckpt_image::Result<(PathBuf, Vec<S
     };
     let sections = [(ckpt_image::kind::PROCESS, 1, b"threads".to_vec())];
     let plan = Plan::make(|id| id)?;
-    let (image, notes) = plan.save(set.path(), &info, &sections, &alone(&plan))?;
+    let (image, notes) = plan.save(
+        &Disk::default(),
+        set.path(),
+        &info,
+        &sections,
+        &alone(&plan),
+    )?;
     let path = set.commit(&Manifest {
         schema_version: 1,
         set_id: info.set_id,
@@ -528,7 +534,7 @@ fn played() {
         }
         "restore" => {
             let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
-            assert_eq!(opened.set(), "ckpt-2");
+            assert_eq!(opened.set().name(), "ckpt-2");
             assert_eq!(opened.header().epoch, 3);
             assert_eq!(
                 opened.section(ckpt_image::kind::PROCESS).unwrap().bytes,

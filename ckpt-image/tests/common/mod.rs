@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use stasis_ckpt_image::{
-    image_file, kind, Advice, Backing, Compression, Header, Identity, ImageSummary, ImageWriter,
-    Manifest, RankEntry, ReadMemory, Region, SetId, SetWriter, SharedKind, SharedObject, PAGE,
-    SHARED_CONTENT,
+    image_file, kind, Advice, Backing, Compression, Disk, Header, Identity, ImageSummary,
+    ImageWriter, Manifest, RankEntry, ReadMemory, Region, Result, SetId, SetWriter, SharedKind,
+    SharedObject, PAGE, SHARED_CONTENT,
 };
 
 /// Memory made of a formula: the same address always holds the same bytes.
@@ -76,36 +76,45 @@ pub fn pages(range: Range<u64>) -> Range<u64> {
 
 /// A small image with every kind of region and chunk.
 pub fn write_small(path: &Path, set_id: SetId, rank: u32, world_size: u32) -> ImageSummary {
-    let mut writer =
-        ImageWriter::create(path, header(set_id, rank, world_size), Compression::Probe).unwrap();
+    write_small_on(&Disk::default(), path, set_id, rank, world_size).unwrap()
+}
+
+/// The same through a disk that may fail.
+pub fn write_small_on(
+    disk: &Disk,
+    path: &Path,
+    set_id: SetId,
+    rank: u32,
+    world_size: u32,
+) -> Result<ImageSummary> {
+    let mut writer = ImageWriter::create(
+        disk,
+        path,
+        header(set_id, rank, world_size),
+        Compression::Probe,
+    )?;
     let at = |page| BASE + page * PAGE;
-    writer
-        .region(
-            region(at(0), 8, Backing::Anonymous),
-            &[pages(1..3), pages(5..6)],
-            &mut Formula(noise),
-        )
-        .unwrap();
-    writer
-        .region(
-            region(at(8), 4, Backing::Anonymous),
-            &[pages(8..12)],
-            &mut Formula(|address| (address % 7) as u8),
-        )
-        .unwrap();
-    writer
-        .region(
-            region(at(20), 4, file_backing()),
-            &[pages(21..23)],
-            &mut Formula(|address| {
-                if address < BASE + 22 * PAGE {
-                    0
-                } else {
-                    noise(address)
-                }
-            }),
-        )
-        .unwrap();
+    writer.region(
+        region(at(0), 8, Backing::Anonymous),
+        &[pages(1..3), pages(5..6)],
+        &mut Formula(noise),
+    )?;
+    writer.region(
+        region(at(8), 4, Backing::Anonymous),
+        &[pages(8..12)],
+        &mut Formula(|address| (address % 7) as u8),
+    )?;
+    writer.region(
+        region(at(20), 4, file_backing()),
+        &[pages(21..23)],
+        &mut Formula(|address| {
+            if address < BASE + 22 * PAGE {
+                0
+            } else {
+                noise(address)
+            }
+        }),
+    )?;
     writer.shared(vec![SharedObject {
         id: "one".into(),
         kind: SharedKind::Memory {
@@ -118,23 +127,19 @@ pub fn write_small(path: &Path, set_id: SetId, rank: u32, world_size: u32) -> Im
         offset: PAGE,
         writable: true,
     };
-    writer
-        .region(region(at(30), 1, shared), &[], &mut Formula(noise))
-        .unwrap();
+    writer.region(region(at(30), 1, shared), &[], &mut Formula(noise))?;
     let content = Backing::SharedContent {
         object: 0,
         offset: 0,
     };
-    writer
-        .region(
-            region(SHARED_CONTENT, 2, content),
-            std::slice::from_ref(&(SHARED_CONTENT..SHARED_CONTENT + PAGE)),
-            &mut Formula(noise),
-        )
-        .unwrap();
+    writer.region(
+        region(SHARED_CONTENT, 2, content),
+        std::slice::from_ref(&(SHARED_CONTENT..SHARED_CONTENT + PAGE)),
+        &mut Formula(noise),
+    )?;
     writer.section(kind::PROCESS, 1, vec![rank as u8; 100]);
     writer.section(kind::AGENT, 1, Vec::new());
-    writer.finish().unwrap()
+    writer.finish()
 }
 
 pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
@@ -162,12 +167,19 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
 
 /// Makes a whole set and returns its directory.
 pub fn write_set(dir: &Path, number: u64, ranks: u32) -> PathBuf {
-    let writer = SetWriter::begin(dir, number).unwrap();
+    write_set_on(&Disk::default(), dir, number, ranks).unwrap()
+}
+
+/// The same through a disk that may fail.
+pub fn write_set_on(disk: &Disk, dir: &Path, number: u64, ranks: u32) -> Result<PathBuf> {
+    let writer = SetWriter::begin(disk, dir, number)?;
     let id = writer.set_id();
-    let images = (0..ranks)
-        .map(|rank| write_small(&writer.path().join(image_file(rank)), id, rank, ranks))
-        .collect();
-    writer.commit(&manifest(id, images)).unwrap()
+    let image = |rank| {
+        let path = writer.path().join(image_file(rank));
+        write_small_on(disk, &path, id, rank, ranks)
+    };
+    let images = (0..ranks).map(image).collect::<Result<_>>()?;
+    writer.commit(&manifest(id, images))
 }
 
 /// Makes all checksums of an image's tables right again after they were changed, as far as its

@@ -207,8 +207,9 @@ impl ThisProcess {
                 processes: share.processes.clone(),
             })
             .collect();
+        let disk = &self.setup.disk;
         // Apart, since files of the application are opened there.
-        let save = || plan.save(Path::new(&order.directory), &info, &sections, &shares);
+        let save = || plan.save(disk, Path::new(&order.directory), &info, &sections, &shares);
         let (image, mut notes) = loader::apart(save).context("no thread could be made")??;
         notes.extend(loader::children().0.into_iter().map(child_note));
         Ok(Summary {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ckpt_image::{next_number, set_name, ImageSummary, Manifest, RankEntry, SetWriter};
+use ckpt_image::{next_number, prune, set_name, ImageSummary, Manifest, RankEntry, SetWriter};
 use coordinator::coordinator::PartialSet;
 use coordinator::protocol::Summary;
 use coordinator::server::Store;
@@ -29,13 +29,26 @@ impl Sets {
     }
 }
 
+impl Sets {
+    /// Removes what is older than the job wants to keep. That it cannot be removed is no reason to
+    /// give up the checkpoint.
+    fn prune(&self) {
+        let checkpoints = &self.setup.checkpoints;
+        let Some(keep) = checkpoints.keep else { return };
+        if let Err(why) = prune(&self.setup.disk, &checkpoints.dir, keep) {
+            eprintln!("stasis: older checkpoints stay: {why}");
+        }
+    }
+}
+
 impl Store for Sets {
     fn prepare(&mut self) -> Result<PartialSet, String> {
         // One that was given up goes first.
         self.writing = None;
         let begin = || {
-            let number = next_number(&self.setup.ckpt_dir)?;
-            Ok((number, SetWriter::begin(&self.setup.ckpt_dir, number)?))
+            let dir = &self.setup.checkpoints.dir;
+            let number = next_number(dir)?;
+            Ok((number, SetWriter::begin(&self.setup.disk, dir, number)?))
         };
         let (number, writer) = begin().map_err(|e: ckpt_image::ImageError| e.to_string())?;
         let partial = PartialSet {
@@ -71,10 +84,9 @@ impl Store for Sets {
             command: self.setup.command.clone(),
             ranks: (0..).zip(images).map(entry).collect(),
         };
-        writer
-            .commit(&manifest)
-            .map(drop)
-            .map_err(|e| e.to_string())
+        writer.commit(&manifest).map_err(|e| e.to_string())?;
+        self.prune();
+        Ok(())
     }
 
     fn discard(&mut self) {

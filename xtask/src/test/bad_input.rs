@@ -428,6 +428,7 @@ fn images() -> Vec<Case> {
             })
         })
         .collect();
+    cases.push(case("image-that-keeps-failing", keeps_failing));
     cases.push(case("image-of-another-set", |dir| {
         let ckpt = copy_of_set(dir)?;
         let other = dir.join("other");
@@ -441,6 +442,30 @@ fn images() -> Vec<Case> {
         refused(&stasis::verify(&ckpt, dir, LIMIT)?, IMAGE, words).context("verify")
     }));
     cases
+}
+
+/// A set from which three restarts have not come back is taken only if it is named; and then one that
+/// does is remembered.
+fn keeps_failing(dir: &Path) -> Result<()> {
+    let ckpt = copy_of_set(dir)?;
+    let set = newest_set(&ckpt)?;
+    let attempts = set.join("attempts");
+    fs::write(&attempts, "3")?;
+    refused(
+        &restart(dir, &ckpt, RANKS)?,
+        IMAGE,
+        &[&["3 restarts"], &["--set ckpt-1"]],
+    )?;
+    let mut command = stasis::restart(Mpi::OpenMpi, RANKS, &ckpt, dir);
+    command.args(["--set", "ckpt-1"]);
+    let mut job = Job::start(command, dir, "named")?;
+    let back = job.until(
+        "it was noted that the job is back",
+        Instant::now() + LIMIT,
+        || !attempts.exists(),
+    );
+    job.explain(back, dir)?;
+    job.kill()
 }
 
 /// A restart needs the files that the job had open with MPI_File_open.
@@ -585,7 +610,7 @@ fn start_held(dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
 }
 
 /// An example, until all its ranks have announced that they can be cut.
-fn start(example: &Example, dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
+pub fn start(example: &Example, dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
     let mut command = stasis::launch(mpi, RANKS, ckpt, dir);
     command
         .args(command_line(example, Some(mpi))?)
@@ -601,7 +626,8 @@ fn start(example: &Example, dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
     Ok(job)
 }
 
-fn example(folder: &str, name: &str) -> Result<Example> {
+/// One example by its name.
+pub fn example(folder: &str, name: &str) -> Result<Example> {
     let mut all = collect(&paths::examples(), &[folder])?.into_iter();
     all.find(|example| example.name == name)
         .with_context(|| format!("there is no example {name}"))

@@ -4,6 +4,7 @@
 mod bad_input;
 mod compare;
 pub mod directives;
+mod faults;
 mod loader;
 mod lowers;
 pub mod programs;
@@ -93,6 +94,7 @@ pub fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
     let mut cases = style::cases(options.full);
     cases.extend(bad_input::cases());
+    cases.extend(faults::cases(options.full));
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);

@@ -1,0 +1,58 @@
+//! Which sets stay: the newest few. And which are tried: a set from which restarts have failed again
+//! and again is passed over for an older one.
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use crate::disk::Disk;
+use crate::error::{ImageError, Result};
+use crate::list::{list_sets, SetState};
+use crate::set::{partial_name, remove_partial, Set};
+
+/// Restarts that were begun from the set and did not come back, in decimal.
+pub(crate) const ATTEMPTS_FILE: &str = "attempts";
+/// A set with so many is not taken unless it is named.
+pub(crate) const MOST_ATTEMPTS: u32 = 3;
+
+/// Removes the whole sets in `dir` but the newest `keep`. Sets that cannot be used stay, and do not
+/// count: somebody may want to know why. Returns the names of those that are gone.
+///
+/// A set is renamed to an unfinished one first, durably: half of a set is never taken for a
+/// checkpoint.
+pub fn prune(disk: &Disk, dir: &Path, keep: NonZeroUsize) -> Result<Vec<String>> {
+    let sets = list_sets(dir)?;
+    let whole = sets.iter().filter(|set| set.state == SetState::Whole);
+    let mut gone = Vec::new();
+    for set in whole.skip(keep.get()) {
+        let (path, doomed) = (dir.join(&set.name), dir.join(partial_name(set.number)));
+        disk.rename(&path, &doomed)
+            .and_then(|()| disk.sync_dir(dir))
+            .map_err(|e| ImageError::io("remove the old checkpoint", &path, e))?;
+        remove_partial(disk, &doomed);
+        gone.push(set.name.clone());
+    }
+    Ok(gone)
+}
+
+impl Set {
+    /// Notes that a restart from it was begun. Called by one process of the job, once all have
+    /// chosen their set.
+    pub fn restart_begun(&self) -> Result<()> {
+        let path = self.path().join(ATTEMPTS_FILE);
+        let attempts = self.attempts().saturating_add(1);
+        fs::write(&path, attempts.to_string()).map_err(|e| ImageError::io("write", &path, e))
+    }
+
+    /// Notes that the job is back.
+    pub fn restart_worked(&self) {
+        // The next restart would begin to count anew: no harm if it cannot be removed.
+        let _ = fs::remove_file(self.path().join(ATTEMPTS_FILE));
+    }
+
+    /// How often a restart from it was begun and did not come back since one last did.
+    pub fn attempts(&self) -> u32 {
+        let text = fs::read_to_string(self.path().join(ATTEMPTS_FILE));
+        text.ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+}

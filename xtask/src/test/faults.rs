@@ -1,0 +1,117 @@
+//! One step of a checkpoint's writing fails in one rank (`STASIS_FAULT`), in a real job: it runs on and
+//! can be checkpointed, or, if the rank was killed, goes on from the newest whole set.
+//!
+//! Every step and every fault, without a job: `ckpt-image/tests/faults.rs`.
+
+use super::bad_input::{example, start};
+use super::Case;
+use crate::job::{self, Job};
+use crate::mpi::Mpi;
+use crate::stasis;
+use anyhow::{ensure, Context, Result};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const RANKS: usize = 2;
+const FAULTS: [&str; 4] = ["crash", "short-write", "full", "broken"];
+/// What the disk's faults say when they strike.
+const STRUCK: &str = "STASIS_FAULT: ";
+
+/// The cases: the first step of the set and one of an image; or one after the other, until there are
+/// no more.
+pub fn cases(full: bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (fault, mpi) in FAULTS.into_iter().zip(Mpi::ALL.into_iter().cycle()) {
+        for (at, rank) in [(1, 0), (3, 1)] {
+            let words = format!("{fault}:{at}@{rank}");
+            cases.push(Case::new(format!("faults/{words}"), move |_, dir| {
+                strike(&words, mpi, dir)
+                    .and_then(|struck| {
+                        ensure!(struck, "{words} has not struck");
+                        Ok(())
+                    })
+                    .into()
+            }));
+        }
+        for rank in (0..RANKS).filter(|_| full) {
+            let name = format!("faults/sweep:{fault}@{rank}");
+            cases.push(Case::new(name, move |_, dir| {
+                sweep(fault, rank, mpi, dir).into()
+            }));
+        }
+    }
+    cases
+}
+
+/// Every step at first, every eighth or so of the many writes that follow.
+fn sweep(fault: &str, rank: usize, mpi: Mpi, dir: &Path) -> Result<()> {
+    let mut at = 1;
+    loop {
+        let words = format!("{fault}:{at}@{rank}");
+        let dir = dir.join(at.to_string());
+        fs::create_dir(&dir)?;
+        if !strike(&words, mpi, &dir).with_context(|| words.clone())? {
+            ensure!(at > 3, "{words} has not struck");
+            return Ok(());
+        }
+        fs::remove_dir_all(&dir)?;
+        at += 1 + at / 8;
+    }
+}
+
+/// A job is checkpointed, killed and restarted; in its second checkpoint the fault strikes, if there
+/// are so many steps. Returns whether it has.
+fn strike(words: &str, mpi: Mpi, dir: &Path) -> Result<bool> {
+    let ckpt = dir.join("ck");
+    let mut job = start(&example("p2p", "p2p/ring_loop")?, dir, &ckpt, mpi)?;
+    job::run(stasis::checkpoint(&ckpt), dir, "first", LIMIT)?.expect_success("checkpoint")?;
+    job.kill()?;
+    let old = fs::read(ckpt.join("job.json"))?;
+
+    let mut job = restart(mpi, &ckpt, dir, Some(words), "faulty")?;
+    let reached = job.until("the job was back", Instant::now() + LIMIT, || {
+        fs::read(ckpt.join("job.json")).is_ok_and(|now| now != old)
+    });
+    job.explain(reached, dir)?;
+    let second = job::run(stasis::checkpoint(&ckpt), dir, "second", LIMIT)?;
+    let third = job::run(stasis::checkpoint(&ckpt), dir, "third", LIMIT)?;
+    if words.starts_with("crash") && !third.status.success() {
+        let ended = job.wait(Instant::now() + LIMIT)?;
+        let ended = ended.context("the job goes on without the rank that was killed");
+        job.explain(ended, dir)?;
+    } else {
+        ensure!(
+            second.status.success() || second.stderr.contains("ckpt-"),
+            "the refusal does not say what could not be written:\n{}",
+            second.stderr
+        );
+        let third = third.expect_success("the checkpoint after the failed one");
+        job.explain(third, dir)?;
+    }
+    let struck = job::read_text(&job.stderr).contains(STRUCK);
+    job.kill()?;
+
+    fs::write(dir.join("go"), "")?;
+    let mut job = restart(mpi, &ckpt, dir, None, "last")?;
+    let ended = job.wait(Instant::now() + LIMIT)?;
+    let right = match ended {
+        Some(status) if status.success() => Ok(struck),
+        other => Err(anyhow::anyhow!("the job ended with {other:?}")),
+    };
+    let right = job.explain(right, dir)?;
+    stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
+    Ok(right)
+}
+
+fn restart(mpi: Mpi, ckpt: &Path, dir: &Path, fault: Option<&str>, name: &str) -> Result<Job> {
+    let mut command = stasis::restart(mpi, RANKS, ckpt, dir);
+    command.args(["--keep", "1"]).current_dir(dir);
+    command.env("STASIS_TEST_READY", dir.join("ready"));
+    command.env("STASIS_TEST_GO", dir.join("go"));
+    if let Some(words) = fault {
+        command.env("STASIS_FAULT", words);
+    }
+    Job::start(command, dir, name)
+}
