@@ -158,6 +158,8 @@ pub(super) fn answered(handle: &mut &'static Request, status: &Status) {
 
 /// What the lower half answered for several requests.
 pub(super) struct Answer {
+    /// Some of them were done before, without it.
+    pub(super) mixed: bool,
     /// One for each request, or null: then nobody wants them.
     pub(super) statuses: *mut Status,
     /// The requests' words as it left them.
@@ -179,12 +181,49 @@ impl Answer {
     }
 }
 
+/// Has the requests that were in the lower half hold its `answer`, as if a sweep had found them done.
+///
+/// # Safety
+/// As for [`finish`].
+#[cold]
+unsafe fn settle(requests: &[&'static Request], answer: &Answer) {
+    for (i, request) in requests.iter().enumerate() {
+        if request.body.state.get() != State::Active {
+            continue;
+        }
+        let status = match answer.statuses.is_null() {
+            true => Status::EMPTY,
+            // SAFETY: as the caller promises.
+            false => unsafe { *answer.statuses.add(i) },
+        };
+        let error = match answer.error {
+            // SAFETY: as the caller promises.
+            ERR_IN_STATUS if unsafe { answer.leaves(i) } => continue,
+            ERR_IN_STATUS => status.error,
+            other => other,
+        };
+        if error != SUCCESS && request.body.kind.get().is_persistent() {
+            // One library frees even a persistent request that failed.
+            // SAFETY: as the caller promises.
+            request.set_lower(unsafe { *answer.words.add(i) });
+        }
+        request.ended(&status);
+        request.settle(&status, error);
+    }
+}
+
 /// All requests are finished, those that were in the lower half by its `answer`: gives up the
 /// handles and fills the statuses.
 ///
 /// # Safety
 /// The answer has an entry for each request, written by the lower half for those that were there.
 pub(super) unsafe fn finish(requests: &mut [&'static Request], answer: &Answer) -> i32 {
+    if answer.mixed {
+        // One that was done before may be a generalized request, whose callbacks can be stopped in: the
+        // cut must not find another active whose word is used up.
+        // SAFETY: passed on to the caller.
+        unsafe { settle(requests, answer) };
+    }
     let mut failed = false;
     for (i, handle) in requests.iter_mut().enumerate() {
         let mut unwanted = Status::EMPTY;

@@ -112,6 +112,7 @@ pub unsafe fn testall(
         }
         *flag = 1;
         let answer = batch::Answer {
+            mixed: found.done,
             statuses,
             words,
             error,

@@ -491,3 +491,46 @@ fn a_generalized_request_is_done_when_the_application_says_so() {
     assert!(request.is_null());
     assert_eq!(freed, 1);
 }
+
+#[test]
+fn a_cut_in_a_callback_finds_the_other_requests_of_the_call_settled() {
+    use core::ffi::c_void;
+    unsafe extern "C" fn stopped_in(_extra: *mut c_void, _status: *mut u8) -> i32 {
+        set_phase(Phase::Stop);
+        fake::stopped();
+        SUCCESS
+    }
+    unsafe extern "C" fn free(_extra: *mut c_void) -> i32 {
+        SUCCESS
+    }
+    unsafe extern "C" fn cancel(_extra: *mut c_void, _complete: i32) -> i32 {
+        SUCCESS
+    }
+    let _alone = start();
+    let mut own = Request::null();
+    // SAFETY: see the module's head.
+    unsafe {
+        grequest_start(
+            stopped_in as *const c_void,
+            free as *const c_void,
+            cancel as *const c_void,
+            core::ptr::null(),
+            &raw mut own,
+        );
+        assert_eq!(grequest_complete(own), SUCCESS);
+    }
+    let mut inbox = Inbox::new();
+    let mut requests = [own, inbox.irecv(1, 2), isend_to_peer()];
+    arrive(1, 2, b"mine");
+    fake(|fake| {
+        fake.counts = vec![0, 1];
+        fake.restart = true;
+    });
+    let mut statuses = [Status::EMPTY; 3];
+    // SAFETY: see the module's head.
+    let error = unsafe { waitall(3, requests.as_mut_ptr(), statuses.as_mut_ptr()) };
+    assert_eq!(error, SUCCESS);
+    assert!(requests.iter().all(|request| request.is_null()));
+    assert_eq!((statuses[1].tag, statuses[1].count), (2, 4));
+    assert_eq!(received_from_peer(), 1);
+}

@@ -107,6 +107,7 @@ unsafe fn all(
             };
             if error != INTERRUPTED {
                 let answer = Answer {
+                    mixed: found.done,
                     statuses,
                     words,
                     error,
