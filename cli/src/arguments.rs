@@ -30,6 +30,10 @@ pub enum Command {
     List(Inspect),
     /// Read checkpoints to the last byte and tell whether they are sound
     Verify(Inspect),
+    /// Show what a checkpoint holds and where its bytes are
+    Inspect(Inspect),
+    /// Compare two checkpoints of a job, page by page
+    Diff(Diff),
     /// Tell whether Stasis can work here, and with this program
     Doctor(Doctor),
     /// Build what Stasis needs to run jobs over an MPI library, with that library's mpicc
@@ -163,6 +167,20 @@ pub struct Inspect {
     /// The checkpoint directory, or one checkpoint in it
     #[arg(value_name = "DIR[/ckpt-N]", default_value = "./ckpt")]
     pub directory: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `diff`.
+#[derive(Args)]
+pub struct Diff {
+    /// The one
+    #[arg(value_name = "DIR[/ckpt-N]")]
+    pub first: PathBuf,
+    /// The other
+    #[arg(value_name = "DIR[/ckpt-N]")]
+    pub second: PathBuf,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,9 +4,11 @@
 mod arguments;
 mod build_lower;
 mod checkpoint;
+mod diff;
 mod doctor;
 mod elf;
 mod exit;
+mod inspect;
 mod kernel;
 mod launch;
 mod layout;
@@ -31,6 +33,8 @@ fn main() {
         Command::Status(options) => status::run(&options),
         Command::List(options) => sets::list(&options),
         Command::Verify(options) => sets::verify(&options),
+        Command::Inspect(options) => inspect::run(&options),
+        Command::Diff(options) => diff::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::BuildLower(options) => build_lower::run(&options),
     };

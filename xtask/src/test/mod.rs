@@ -10,6 +10,7 @@ mod lowers;
 pub mod programs;
 pub mod real;
 mod style;
+mod tools;
 
 pub use compare::number_lines;
 
@@ -95,6 +96,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut cases = style::cases(options.full);
     cases.extend(bad_input::cases());
     cases.extend(faults::cases(options.full));
+    cases.extend(tools::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);

@@ -1,0 +1,196 @@
+//! `stasis inspect`: what a checkpoint holds, by what it was in the program's memory.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ckpt_image::{image_file, newest_whole, Backing, Image, ImageError, Region, Set};
+use serde_json::json;
+
+use crate::arguments::{directory_and_set, Inspect};
+use crate::exit::{self, Code, WithCode};
+use crate::text;
+
+/// Lines of the picture; what is smaller is summed up.
+const LINES: usize = 14;
+/// Characters of the longest bar.
+const WIDTH: u64 = 40;
+
+/// How much of something a set holds, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Amount {
+    /// On disk.
+    stored: u64,
+    /// Of memory, before it was compressed.
+    memory: u64,
+    /// Of address space.
+    mapped: u64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Amount) {
+        self.stored += other.stored;
+        self.memory += other.memory;
+        self.mapped += other.mapped;
+    }
+}
+
+/// The set that was named, or the newest whole one of a directory.
+pub fn open(path: &Path) -> Result<Set, ImageError> {
+    let (directory, named) = directory_and_set(path);
+    match named {
+        Some(name) => Set::open(&directory, &name),
+        None => Ok(newest_whole(&directory)?.set),
+    }
+}
+
+/// Runs `stasis inspect`.
+pub fn run(options: &Inspect) -> exit::Result<()> {
+    let set = open(&options.directory).code(Code::Image)?;
+    let manifest = set.manifest();
+    let mut parts: BTreeMap<String, Amount> = BTreeMap::new();
+    let mut ranks = Vec::new();
+    for entry in &manifest.ranks {
+        let image = set.image(entry.rank, None).code(Code::Image)?;
+        let mut rank = Amount::default();
+        for (what, amount) in amounts(&image) {
+            rank.add(amount);
+            parts.entry(what).or_default().add(amount);
+        }
+        ranks.push((entry, rank));
+    }
+    let mut parts: Vec<(String, Amount)> = parts.into_iter().collect();
+    parts.sort_by_key(|(_, amount)| std::cmp::Reverse((amount.stored, amount.mapped)));
+    let mut all = Amount::default();
+    parts.iter().for_each(|(_, amount)| all.add(*amount));
+
+    if options.json {
+        let amount = |a: &Amount| json!({ "stored_bytes": a.stored, "memory_bytes": a.memory, "mapped_bytes": a.mapped });
+        let parts: BTreeMap<_, _> = parts.iter().map(|(what, a)| (what, amount(a))).collect();
+        let ranks: Vec<_> = ranks
+            .iter()
+            .map(|(entry, a)| {
+                json!({ "rank": entry.rank, "host": entry.host, "file": image_file(entry.rank),
+                        "bytes": entry.image.bytes, "content": amount(a) })
+            })
+            .collect();
+        println!(
+            "{:#}",
+            json!({ "set": set.name(), "command": manifest.command, "library": manifest.library,
+                    "abi": manifest.abi, "created": manifest.created, "restarts": manifest.epoch,
+                    "ranks": ranks, "parts": parts })
+        );
+        return Ok(());
+    }
+
+    println!("{}: {}", set.name(), manifest.command.join(" "));
+    println!(
+        "{} ranks, taken {} over {}, after {} restarts",
+        manifest.world_size,
+        text::ago(manifest.created),
+        text::library(&manifest.library),
+        manifest.epoch
+    );
+    println!(
+        "{} mapped, {} of it with content, in {} on disk\n",
+        text::bytes(all.mapped),
+        text::bytes(all.memory),
+        text::bytes(all.stored)
+    );
+    println!("{:>10} {:>10} {:>10}", "on disk", "content", "mapped");
+    let (shown, rest) = parts.split_at(parts.len().min(LINES));
+    let mut others = Amount::default();
+    rest.iter().for_each(|(_, amount)| others.add(*amount));
+    let others = (!rest.is_empty()).then(|| (format!("{} others", rest.len()), others));
+    let longest = shown.first().map_or(0, |(_, amount)| amount.stored);
+    for (what, amount) in shown.iter().chain(&others) {
+        println!(
+            "{:>10} {:>10} {:>10}  {:28} {}",
+            text::bytes(amount.stored),
+            text::bytes(amount.memory),
+            text::bytes(amount.mapped),
+            what,
+            bar(amount.stored, longest.max(others_stored(&others)))
+        );
+    }
+    println!();
+    for (entry, amount) in ranks {
+        println!(
+            "rank {:<5} {:>10}  {:>10} of memory  {}",
+            entry.rank,
+            text::bytes(entry.image.bytes),
+            text::bytes(amount.memory),
+            entry.host
+        );
+    }
+    Ok(())
+}
+
+fn others_stored(others: &Option<(String, Amount)>) -> u64 {
+    others.as_ref().map_or(0, |(_, amount)| amount.stored)
+}
+
+/// A bar in proportion to the longest; something is seen of whatever is there.
+fn bar(of: u64, longest: u64) -> String {
+    let length = (of * WIDTH).checked_div(longest).unwrap_or(0);
+    "█".repeat(length.max(u64::from(of > 0)) as usize)
+}
+
+/// The content of an image, by what it was.
+fn amounts(image: &Image) -> Vec<(String, Amount)> {
+    let regions = image.regions().iter().enumerate();
+    let mut amounts: Vec<_> = regions
+        .map(|(index, region)| {
+            let chunks = image.chunks_of(index);
+            let content = matches!(region.backing, Backing::SharedContent { .. });
+            let amount = Amount {
+                stored: chunks.iter().map(|chunk| u64::from(chunk.stored)).sum(),
+                memory: chunks.iter().map(|chunk| u64::from(chunk.len)).sum(),
+                mapped: if content { 0 } else { region.len },
+            };
+            (what(image, region), amount)
+        })
+        .collect();
+    let sections = image.sections().iter().map(|s| s.bytes.len() as u64).sum();
+    let tables = Amount {
+        stored: sections,
+        ..Amount::default()
+    };
+    amounts.push(("state of process and job".to_owned(), tables));
+    amounts
+}
+
+/// What people call a region.
+pub fn what(image: &Image, region: &Region) -> String {
+    match &region.backing {
+        Backing::Anonymous if region.grows_down => "stack of the program".to_owned(),
+        Backing::Anonymous => "heap, data and stacks".to_owned(),
+        Backing::PrivateFile { path, .. } => file_name(path),
+        Backing::SharedFile { path, .. } => format!("{} (not stored)", file_name(path)),
+        Backing::SharedAnonymous => "memory for children".to_owned(),
+        Backing::Shared { object, .. } | Backing::SharedContent { object, .. } => {
+            let object = image.shared().get(*object as usize);
+            object.map_or("shared memory".to_owned(), |o| o.kind.describe())
+        }
+    }
+}
+
+fn file_name(path: &[u8]) -> String {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    String::from_utf8_lossy(name).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_in_proportion_and_show_the_smallest() {
+        let length = |of, longest| bar(of, longest).chars().count() as u64;
+        assert_eq!(length(100, 100), WIDTH);
+        assert_eq!(length(50, 100), WIDTH / 2);
+        assert_eq!(
+            (length(1, 1 << 40), length(0, 100), length(0, 0)),
+            (1, 0, 0)
+        );
+    }
+}
