@@ -396,12 +396,12 @@ pub fn raise_file(file: &'static File, code: i32, function: &str) -> i32 {
     run(handler, file, code, function, || "a file".to_owned())
 }
 
-/// Says that a function is not supported, whatever the error handler then does.
-pub fn unsupported(function: &str) {
+/// Says that a function is not supported and what there is to do, whatever the error handler then does.
+pub fn unsupported(function: &str, advice: &str) {
     if !crate::start::has_lower_half() {
         return;
     }
-    let text = format!("{function} is not supported by Stasis (docs/not-supported.md says why)");
+    let text = format!("{function} is not supported by Stasis: {advice} (docs/not-supported.md)");
     // SAFETY: the service reads the text.
     unsafe { lower::service::message(text.as_ptr(), text.len()) };
 }

@@ -15,7 +15,7 @@ use crate::comm_create::{below_tag, from_group};
 use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm};
 use crate::object::{Body, Comm, CommBody, Datatype, DatatypeBody, OpBody};
 use crate::topology::{DistGraph, Topology};
-use crate::{comm_free, datatype, error, file, lower, message, op, window};
+use crate::{comm_free, datatype, error, file, lower, message, op, ports, window};
 use contract::abi::*;
 use contract::{gate, MpiState};
 use core::sync::atomic::Ordering;
@@ -55,8 +55,10 @@ unsafe fn run() -> Result<(), Failure> {
         operations()?;
         communicators()?;
         window::create::rebuild()?;
-        file::reopen()
+        file::reopen()?;
     }
+    ports::rebuild();
+    Ok(())
 }
 
 unsafe fn datatypes() -> Result<(), Failure> {

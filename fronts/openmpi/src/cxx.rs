@@ -11,7 +11,10 @@ macro_rules! refused {
         /// Refused.
         #[no_mangle]
         extern "C" fn $name() {
-            upper_half::unsupported(concat!($feature, " of the C++ bindings"));
+            upper_half::unsupported(
+                concat!($feature, " of the C++ bindings"),
+                "MPI has no such bindings since 2012; use the functions for C",
+            );
             upper_half::abort(upper_half::Comm::at(contract::abi::comm::COMM_WORLD as u32), 1);
         }
     )*};

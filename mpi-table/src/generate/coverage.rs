@@ -128,7 +128,6 @@ fn across(function: &Function) -> &'static str {
     match (function.class, function.via) {
         (_, Via::Refuse) => "refused when called",
         (Class::Tool, _) => "shows no variables",
-        (Class::Process, Via::Direct) => "what the library knows of ports and names is gone",
         (Class::Send | Class::Receive | Class::SendReceive | Class::Completion, _) => {
             "safe; what is under way is drained"
         }

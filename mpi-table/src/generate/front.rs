@@ -187,13 +187,32 @@ fn finish(function: &Function, mut body: Body, mut lines: Vec<String>) -> Vec<St
     lines
 }
 
+/// Why a function is refused, and what to do instead.
+fn advice(function: &Function) -> &'static str {
+    match function.class {
+        Class::Process => {
+            "processes that it starts or reaches are not part of the job, so that no checkpoint could \
+             hold what goes between; start all ranks by mpirun, or run the program without Stasis"
+        }
+        Class::File => {
+            "the library below would call functions of the program from its inside; convert the data \
+             in the program"
+        }
+        _ => "run the program without Stasis",
+    }
+}
+
 fn refusal(function: &Function) -> Vec<String> {
     let mut lines = vec![GUARD.to_owned()];
     if let Some(param) = error_object(function) {
         let (name, decode) = (&param.0, convert::decoder(param.1));
         lines.push(format!("let {name}_ = abi::{decode}({name});"));
     }
-    lines.push(format!("upper_half::unsupported(\"{}\");", function.name));
+    lines.push(format!(
+        "upper_half::unsupported(\"{}\", \"{}\");",
+        function.name,
+        advice(function)
+    ));
     lines.push(failure(
         function,
         "contract::abi::ERR_UNSUPPORTED_OPERATION",

@@ -190,6 +190,9 @@ fn programs() -> Vec<Case> {
             }
             Ok(())
         }));
+        cases.push(case(&format!("dynamic-processes-{mpi}"), move |dir| {
+            dynamic_processes(dir, mpi)
+        }));
         cases.push(case(&format!("unsupported-function-{mpi}"), move |dir| {
             let program = compile(dir, &mpi.compiler("c"), "unsupported.c", &[])?;
             let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
@@ -202,6 +205,42 @@ fn programs() -> Vec<Case> {
         }));
     }
     cases
+}
+
+/// What would start or reach other processes answers with an error that says what to do, and ends the
+/// job only where errors do.
+fn dynamic_processes(dir: &Path, mpi: Mpi) -> Result<()> {
+    const REFUSED: [&str; 5] = [
+        "MPI_Comm_spawn is not",
+        "MPI_Comm_spawn_multiple is not",
+        "MPI_Comm_accept is not",
+        "MPI_Comm_connect is not",
+        "MPI_Comm_join is not",
+    ];
+    let program = compile(dir, &mpi.compiler("c"), "dynamic.c", &[])?;
+    let launch = |variant: &str| {
+        let mut command = stasis::launch(mpi.other(), RANKS, &dir.join("ck"), dir);
+        command.arg(&program).arg(variant);
+        job::run(command, dir, variant, LIMIT)
+    };
+    let returned = launch("returned")?;
+    let said = returned.stderr.clone();
+    returned.expect_success("a job whose errors are returned")?;
+    for words in REFUSED {
+        let line = said.lines().find(|line| line.contains(words));
+        ensure!(
+            line.is_some_and(|line| line.contains("start all ranks by mpirun")),
+            "'{words}' is not said with advice:\n{said}"
+        );
+    }
+    let fatal = launch("fatal")?;
+    ensure!(!fatal.status.success(), "the error was not fatal");
+    ensure!(
+        fatal.stderr.contains(REFUSED[0]) && !fatal.stderr.contains(REFUSED[1]),
+        "says\n{}",
+        fatal.stderr
+    );
+    Ok(())
 }
 
 fn directories() -> Vec<Case> {

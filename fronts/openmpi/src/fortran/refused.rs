@@ -135,7 +135,7 @@ refused! {
 #[cold]
 fn refuse(name: &str) {
     let _guard = upper_half::Wrapper::enter();
-    upper_half::unsupported(name);
+    upper_half::unsupported(name, "it is of MPI 4; use what MPI 3.1 has");
     let world = upper_half::Comm::at(comm::COMM_WORLD as u32);
     upper_half::abort(world, ERR_UNSUPPORTED_OPERATION);
 }

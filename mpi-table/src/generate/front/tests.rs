@@ -88,7 +88,7 @@ fn refusal_names_the_function() {
     holds_in_order(
         &text,
         &[
-            "upper_half::unsupported(\"MPI_Comm_join\");",
+            "upper_half::unsupported(\"MPI_Comm_join\", \"processes that it starts",
             "failed_comm(world(), contract::abi::ERR_UNSUPPORTED_OPERATION, \"MPI_Comm_join\")",
         ],
     );
