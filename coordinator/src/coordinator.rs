@@ -138,6 +138,21 @@ enum Seat {
     Lost { host: String, pid: u32 },
 }
 
+impl Seat {
+    /// Why no checkpoint can be taken with this rank any more, if so.
+    fn gone(&self, rank: u32) -> Option<String> {
+        match self {
+            Seat::Finished { host, pid } => Some(format!(
+                "rank {rank} (process {pid} on {host}) has ended already"
+            )),
+            Seat::Lost { host, pid } => Some(format!(
+                "the connection to rank {rank} (process {pid} on {host}) broke; it probably died"
+            )),
+            Seat::Absent | Seat::Here { .. } => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Stage {
     /// The directory is being made.
@@ -283,18 +298,8 @@ impl Coordinator {
         if self.ending {
             return Some("the job is ending".into());
         }
-        self.seats
-            .iter()
-            .zip(0..)
-            .find_map(|(seat, rank)| match seat {
-                Seat::Finished { host, pid } => Some(format!(
-                    "rank {rank} (process {pid} on {host}) has ended already"
-                )),
-                Seat::Lost { host, pid } => Some(format!(
-                "the connection to rank {rank} (process {pid} on {host}) broke; it probably died"
-            )),
-                Seat::Absent | Seat::Here { .. } => None,
-            })
+        let mut seats = self.seats.iter().zip(0..);
+        seats.find_map(|(seat, rank)| seat.gone(rank))
     }
 
     fn request(&mut self, tool: Option<ToolId>, stop: bool, now: Time, out: &mut Vec<Action>) {
@@ -657,14 +662,13 @@ impl Coordinator {
         let Seat::Here { host, pid } = seat else {
             return;
         };
-        let reason = format!(
-            "the connection to rank {rank} (process {pid} on {host}) broke; it probably died"
-        );
         *seat = Seat::Lost {
             host: std::mem::take(host),
             pid: *pid,
         };
-        self.without(reason, out);
+        if let Some(reason) = seat.gone(rank) {
+            self.without(reason, out);
+        }
     }
 
     /// A rank is no more.
