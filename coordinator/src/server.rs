@@ -115,6 +115,8 @@ enum Errand {
 impl Server {
     /// Starts listening and leaves the job file.
     pub fn start(options: Options, store: impl Store) -> Result<Server, Error> {
+        // It was free before the program was loaded, or the image opened; but another job may have
+        // been started at the same time.
         Client::check_free(&options.directory)?;
         let system = |what| move |e| Error::System(what, e);
         let bind = if options.local {
