@@ -2,10 +2,13 @@
 //! speed), program text, tables and sparse arrays do; so a sample of each chunk is tried first.
 
 use crate::chunk::CHUNK_BYTES;
+use crate::header::PAGE;
 
 /// Finds repetition and leaves entropy alone: what it does not shrink at about the speed of a
 /// memory file system would only make the pause longer.
 const LEVEL: i32 = -1;
+/// For those who would rather wait than write.
+const LEVEL_ALWAYS: i32 = 1;
 /// A chunk's sample: this many pieces, evenly spread.
 const PIECES: usize = 2;
 const PIECE: usize = 2048;
@@ -22,6 +25,8 @@ pub enum Compression {
     /// Where a sample says that it pays.
     #[default]
     Probe,
+    /// Every chunk that gets a page shorter: for disks that are slower than the compression.
+    Always,
 }
 
 pub(crate) struct Compressor {
@@ -34,7 +39,10 @@ pub(crate) struct Compressor {
 impl Compressor {
     pub fn new(mode: Compression) -> std::io::Result<Compressor> {
         Ok(Compressor {
-            zstd: zstd::bulk::Compressor::new(LEVEL)?,
+            zstd: zstd::bulk::Compressor::new(match mode {
+                Compression::Always => LEVEL_ALWAYS,
+                Compression::Off | Compression::Probe => LEVEL,
+            })?,
             mode,
             refused: 0,
             skip: 0,
@@ -49,14 +57,19 @@ impl Compressor {
 
     /// Appends the compressed `chunk` to `out` and returns its length, if it is worth it.
     pub fn try_compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        if self.mode == Compression::Off {
-            return None;
+        match self.mode {
+            Compression::Off => return None,
+            Compression::Always => {
+                let most = chunk.len().saturating_sub(PAGE as usize);
+                return self.compress_to(most, chunk, out);
+            }
+            Compression::Probe => {}
         }
         if self.skip > 0 {
             self.skip -= 1;
             return None;
         }
-        match self.compress(chunk, out) {
+        match self.probe(chunk, out) {
             Some(len) => {
                 self.refused = 0;
                 Some(len)
@@ -69,7 +82,7 @@ impl Compressor {
         }
     }
 
-    fn compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    fn probe(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         let at = out.len();
         if chunk.len() > 2 * PIECES * PIECE {
             let mut sample = [0u8; PIECES * PIECE];
@@ -83,14 +96,17 @@ impl Compressor {
                 return None;
             }
         }
-        let len = self.append(chunk, out);
-        match len {
-            Some(len) if len * 100 <= chunk.len() * WORTH => Some(len),
-            _ => {
-                out.truncate(at);
-                None
-            }
+        self.compress_to(chunk.len() * WORTH / 100, chunk, out)
+    }
+
+    /// Compresses to `most` bytes, or leaves `out` as it is.
+    fn compress_to(&mut self, most: usize, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+        let at = out.len();
+        let len = self.append(chunk, out).filter(|len| *len <= most);
+        if len.is_none() {
+            out.truncate(at);
         }
+        len
     }
 
     fn append(&mut self, from: &[u8], out: &mut Vec<u8>) -> Option<usize> {
@@ -131,5 +147,27 @@ mod tests {
         assert_eq!(len, out.len());
         assert!(len < CHUNK_BYTES / 4);
         assert_eq!(zstd::bulk::decompress(&out, CHUNK_BYTES).unwrap(), table);
+    }
+
+    #[test]
+    fn always_takes_what_saves_a_page_and_off_nothing() {
+        // A tenth is zero: not worth the time, but some pages.
+        let mut noise = 1u64;
+        let mut chunk: Vec<u8> = (0..CHUNK_BYTES)
+            .map(|_| {
+                noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (noise >> 56) as u8
+            })
+            .collect();
+        chunk[..CHUNK_BYTES / 10].fill(0);
+        let stored = |mode| {
+            let mut out = Vec::new();
+            Compressor::new(mode)
+                .unwrap()
+                .try_compress(&chunk, &mut out)
+        };
+        assert_eq!(stored(Compression::Off), None);
+        assert_eq!(stored(Compression::Probe), None);
+        assert!(stored(Compression::Always).unwrap() < CHUNK_BYTES * 95 / 100);
     }
 }

@@ -72,6 +72,12 @@ pub struct Checkpoints {
     /// Keep the newest N checkpoints; `all` keeps every one
     #[arg(long, value_name = "N", default_value = "2", value_parser = keep)]
     pub keep: Keep,
+    /// Compress whatever gets smaller, not only where that costs no time
+    #[arg(long, conflicts_with = "no_compress")]
+    pub compress: bool,
+    /// Compress nothing
+    #[arg(long)]
+    pub no_compress: bool,
 }
 
 /// How many checkpoints stay.
@@ -100,6 +106,10 @@ impl Checkpoints {
         }
         if let Keep::Newest(number) = self.keep {
             words.extend(["--keep".to_owned(), number.to_string()]);
+        }
+        if self.compress || self.no_compress {
+            let word = if self.compress { "always" } else { "off" };
+            words.extend(["--compress".to_owned(), word.to_owned()]);
         }
         words
     }

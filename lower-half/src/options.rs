@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{bail, Context, Result};
+use ckpt_image::Compression;
 use loader::ChangedFiles;
 
 /// What this process is to do.
@@ -28,6 +29,8 @@ pub struct Checkpoints {
     pub interval: Option<u64>,
     /// How many whole sets stay; all if absent.
     pub keep: Option<NonZeroUsize>,
+    /// Whether memory is compressed.
+    pub compression: Compression,
 }
 
 impl Checkpoints {
@@ -39,6 +42,9 @@ impl Checkpoints {
         }
         if let Some(keep) = self.keep {
             words.extend(["--keep".into(), keep.to_string().into()]);
+        }
+        if self.compression != Compression::default() {
+            words.extend(["--compress".into(), word(self.compression).into()]);
         }
         words
     }
@@ -74,6 +80,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     }
     let mut ckpt_dir = None;
     let (mut interval, mut keep) = (None, None);
+    let mut compression = Compression::default();
     let mut set = None;
     let mut changed_files = ChangedFiles::default();
     let mut rest = Vec::new();
@@ -87,6 +94,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--ckpt-dir") => ckpt_dir = Some(PathBuf::from(value()?)),
             Some("--interval") => interval = Some(number(&value()?)?),
             Some("--keep") => keep = Some(number(&value()?)?),
+            Some("--compress") => compression = compress(&value()?)?,
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
             Some("--changed-files") => changed_files = changed(&value()?)?,
             Some("--") => {
@@ -100,6 +108,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         dir: ckpt_dir.context("--ckpt-dir is missing")?,
         interval,
         keep,
+        compression,
     };
     match verb.to_str() {
         Some("launch") => {
@@ -124,6 +133,24 @@ fn number<T: FromStr>(word: &OsString) -> Result<T> {
     word.to_str()
         .and_then(|w| w.parse().ok())
         .with_context(|| format!("{} is not a number, or too small", word.display()))
+}
+
+const COMPRESSION: [(&str, Compression); 3] = [
+    ("off", Compression::Off),
+    ("probe", Compression::Probe),
+    ("always", Compression::Always),
+];
+
+fn word(compression: Compression) -> &'static str {
+    let named = COMPRESSION.iter().find(|(_, known)| *known == compression);
+    named.map_or("probe", |(word, _)| word)
+}
+
+fn compress(word: &OsString) -> Result<Compression> {
+    let named = COMPRESSION.iter().find(|(known, _)| word == known);
+    let (_, compression) =
+        named.with_context(|| format!("{} is not off, probe or always", word.display()))?;
+    Ok(*compression)
 }
 
 fn changed(word: &OsString) -> Result<ChangedFiles> {

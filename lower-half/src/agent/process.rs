@@ -196,7 +196,7 @@ impl ThisProcess {
             rank: self.rank,
             world_size: self.size,
             abi: abi_name(),
-            compression: ckpt_image::Compression::default(),
+            compression: self.setup.checkpoints.compression,
         };
         let shares: Vec<Share> = order
             .shared

@@ -2,20 +2,57 @@
 
 use super::bad_input::{example, start};
 use super::Case;
+use crate::job::{self, Job};
 use crate::mpi::Mpi;
-use crate::{job, stasis};
+use crate::stasis;
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
+use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The cases.
 pub fn cases() -> Vec<Case> {
-    vec![Case::new("tools/list-inspect-diff", |_, dir| {
-        look(dir).into()
-    })]
+    vec![
+        Case::new("tools/list-inspect-diff", |_, dir| look(dir).into()),
+        Case::new("tools/compress", |_, dir| compress(dir).into()),
+    ]
+}
+
+/// A job is restarted again and again, and its checkpoints compressed as it is told.
+fn compress(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut job = start(&example("p2p", "p2p/ring_loop")?, dir, &ckpt, Mpi::OpenMpi)?;
+    let take = |name: &str| {
+        job::run(stasis::checkpoint(&ckpt), dir, name, LIMIT)?.expect_success("checkpoint")
+    };
+    take("first")?;
+    job.kill()?;
+    let mut sizes = Vec::new();
+    for flag in ["--no-compress", "--compress"] {
+        let old = fs::read(ckpt.join("job.json"))?;
+        let mut command = stasis::restart(Mpi::OpenMpi, 2, &ckpt, dir);
+        command.arg(flag).env("STASIS_TEST_GO", dir.join("go"));
+        let mut job = Job::start(command, dir, flag)?;
+        let back = job.until("the job was back", Instant::now() + LIMIT, || {
+            fs::read(ckpt.join("job.json")).is_ok_and(|now| now != old)
+        });
+        job.explain(back, dir)?;
+        take(flag)?;
+        job.kill()?;
+        let list = json(dir, &["list"], &[&ckpt])?;
+        sizes.push(list[0]["bytes"].as_u64().context("list tells no bytes")?);
+    }
+    ensure!(
+        sizes[1] < sizes[0],
+        "--no-compress: {} bytes, --compress: {}",
+        sizes[0],
+        sizes[1]
+    );
+    stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
+    Ok(())
 }
 
 /// Two checkpoints of a job that runs on between them.
@@ -43,7 +80,7 @@ fn look(dir: &Path) -> Result<()> {
         .values()
         .map(|part| number(&part["memory_bytes"]))
         .sum::<Result<u64>>()?;
-    let manifest = std::fs::read_to_string(set(1).join("manifest.json"))?;
+    let manifest = fs::read_to_string(set(1).join("manifest.json"))?;
     let manifest: Value = serde_json::from_str(&manifest)?;
     let of_ranks = manifest["ranks"].as_array().into_iter().flatten();
     let of_ranks = of_ranks
