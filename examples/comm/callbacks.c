@@ -2,6 +2,7 @@
 //#Cut: hold
 //#Shows: the cut falls inside a callback of the application: attribute copy and delete, error handler, query and cancel of a generalized request; each calls MPI itself
 //#Variant: copy; matrix=full
+//#Variant: copy_idup
 //#Variant: delete
 //#Variant: at_end
 //#Variant: error
@@ -11,6 +12,7 @@
 #include "../stasis_test.h"
 
 static const char *where;
+static const char *in_copy = "copy";
 static int calls;
 static char in[5000], out[5000];
 static MPI_Request posted, under_way;
@@ -38,7 +40,7 @@ static int copy(MPI_Comm comm, int key, void *extra, void *value, void *new, int
     (void)comm;
     (void)key;
     (void)extra;
-    cut_in("copy");
+    cut_in(in_copy);
     *(void **)new = value;
     *flag = 1;
     return MPI_SUCCESS;
@@ -94,7 +96,7 @@ int main(int argc, char **argv)
     where = argv[1];
     int key, flag, count;
     void *value;
-    MPI_Comm dup, again;
+    MPI_Comm dup, again, third;
     MPI_Errhandler handler;
     MPI_Request many[3];
     MPI_Status statuses[3];
@@ -103,11 +105,15 @@ int main(int argc, char **argv)
     MPI_OK(MPI_Comm_create_keyval(copy, delete, &key, NULL));
     MPI_OK(MPI_Comm_set_attr(dup, key, "delete"));
     MPI_OK(MPI_Comm_dup(dup, &again));
+    in_copy = "copy_idup";
+    MPI_OK(MPI_Comm_idup(dup, &third, &many[0]));
+    MPI_OK(MPI_Wait(&many[0], MPI_STATUS_IGNORE));
     MPI_OK(MPI_Comm_get_attr(again, key, &value, &flag));
     CHECK(flag && !strcmp(value, "delete"), "flag %d", flag);
     MPI_OK(MPI_Comm_set_attr(again, key, "nothing"));
     MPI_OK(MPI_Comm_free(&again));
-    CHECK_EQ(calls, !strcmp(where, "copy") || !strcmp(where, "delete"));
+    MPI_OK(MPI_Comm_free(&third));
+    CHECK_EQ(calls, !strncmp(where, "copy", 4) || !strcmp(where, "delete"));
 
     MPI_OK(MPI_Comm_create_errhandler(on_error, &handler));
     MPI_OK(MPI_Comm_set_errhandler(dup, handler));

@@ -238,8 +238,14 @@ pub unsafe fn comm_idup(
     }
     // SAFETY: see the module's head.
     unsafe {
+        // The application's callbacks run before the operation counts: no cut could fall into them
+        // between that and its start below.
+        let body = match duplicate(comm) {
+            Ok(body) => body,
+            Err(code) => return code,
+        };
         let token = collective_begin(comm);
-        let (made, word, below) = match start_dup(comm) {
+        let (made, word, below) = match start_dup(comm, body) {
             Ok(started) => started,
             Err(code) => {
                 collective_end(token);
@@ -256,20 +262,28 @@ pub unsafe fn comm_idup(
     }
 }
 
-/// Starts a non-blocking duplication: the duplicate, its word to be, and the request's word.
-unsafe fn start_dup(comm: &'static Comm) -> Result<(&'static Comm, usize, usize), i32> {
+/// What a duplicate will be, its attributes copied by the application's callbacks. One that fails
+/// keeps the duplication from being started at all.
+unsafe fn duplicate(comm: &'static Comm) -> Result<CommBody, i32> {
     let members = comm.body.members().clone();
     let remote = comm.body.remote_members().cloned();
     let id = derive("dup", comm.body.id, &members, remote.as_deref());
     let mut body = CommBody::derived(id, members, remote, &comm.body)?;
     body.topology = comm.body.topology.clone();
     body.copy_info(comm.body.info());
-    // A copy callback that fails keeps the duplication from being started at all.
     check(attribute::copy(
         &comm.body.attributes,
         &body.attributes,
         comm.handle(),
     ))?;
+    Ok(body)
+}
+
+/// Starts a non-blocking duplication: the duplicate, its word to be, and the request's word.
+unsafe fn start_dup(
+    comm: &'static Comm,
+    body: CommBody,
+) -> Result<(&'static Comm, usize, usize), i32> {
     let made = Comm::make(Comm::null().lower(), body)?;
     let (mut word, mut request) = (Comm::null().lower(), Request::null().lower());
     // SAFETY: see the module's head. Open MPI and MPICH both write the new handle before they
