@@ -1,0 +1,89 @@
+//! Sets that older writers have made are read as they were meant. `golden/` holds one for every
+//! version of a section that a writer of ours has ever written: `cargo test --test golden -- --ignored`
+//! adds the present writer's under `NEW`, to be committed when a version has changed, and the others
+//! are never touched.
+
+mod common;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use common::{noise, write_set, BASE};
+use stasis_ckpt_image::{kind, Set, PAGE, SHARED_CONTENT};
+
+/// The name of the next one.
+const NEW: &str = "regions-2";
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// A copy that nobody else can write, as a set must be.
+fn private_copy(of: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(of).unwrap() {
+        let (from, to) = {
+            let entry = entry.unwrap();
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if from.is_dir() {
+            private_copy(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+            fs::set_permissions(&to, Permissions::from_mode(0o600)).unwrap();
+        }
+    }
+    fs::set_permissions(to, Permissions::from_mode(0o700)).unwrap();
+}
+
+/// What `common::write_small` puts at an address.
+fn expected(address: u64) -> u8 {
+    match address {
+        SHARED_CONTENT.. => noise(address),
+        _ => match (address - BASE) / PAGE {
+            8..12 => (address % 7) as u8,
+            21 => 0,
+            _ => noise(address),
+        },
+    }
+}
+
+#[test]
+fn what_older_writers_made_is_read() {
+    let mut read = Vec::new();
+    for entry in fs::read_dir(golden()).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let ck = dir.path().join("ck");
+        private_copy(&entry.path(), &ck);
+        let image = Set::open(&ck, "ckpt-1").unwrap().image(0, Some(1));
+        let image = image.unwrap_or_else(|e| panic!("{name}: {e}"));
+        let regions = image.regions().iter();
+        let places: Vec<_> = regions
+            .map(|r| (r.start.wrapping_sub(BASE) / PAGE, r.len / PAGE))
+            .collect();
+        assert_eq!(places[..3], [(0, 8), (8, 4), (20, 4)], "{name}");
+        assert_eq!(image.section(kind::PROCESS).unwrap().bytes, [0; 100]);
+        let mut loader = image.loader().unwrap();
+        let mut memory = vec![0; 65536];
+        for chunk in image.chunks() {
+            let memory = &mut memory[..chunk.len as usize];
+            loader.load(chunk, memory).unwrap();
+            for (byte, address) in memory.iter().zip(chunk.address..) {
+                assert_eq!(*byte, expected(address), "{name}: {address:#x}");
+            }
+        }
+        read.push(name);
+    }
+    assert!(read.len() >= 2 && read.iter().any(|name| name == NEW));
+}
+
+#[test]
+#[ignore = "writes a new file into the sources"]
+fn write_golden() {
+    let dir = golden().join(NEW);
+    assert!(!dir.exists(), "{} is there", dir.display());
+    write_set(&dir, 1, 1);
+}
