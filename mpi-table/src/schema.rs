@@ -195,6 +195,14 @@ pub enum Kind {
     AccessMode,
     /// MPI_SEEK_SET ...
     Whence,
+    /// MPI_T_VERBOSITY_USER_BASIC ...
+    Verbosity,
+    /// MPI_T_BIND_NO_OBJECT ...
+    Bind,
+    /// MPI_T_SCOPE_CONSTANT ...
+    Scope,
+    /// MPI_T_PVAR_CLASS_STATE ...
+    PvarClass,
     Aint,
     Offset,
     /// MPI_Count.
@@ -314,6 +322,10 @@ pub(crate) const KINDS: &[(&str, Kind)] = &[
     ("win-assert", Kind::WindowAssert),
     ("access-mode", Kind::AccessMode),
     ("whence", Kind::Whence),
+    ("verbosity", Kind::Verbosity),
+    ("bind", Kind::Bind),
+    ("scope", Kind::Scope),
+    ("pvar-class", Kind::PvarClass),
     ("aint", Kind::Aint),
     ("offset", Kind::Offset),
     ("count", Kind::Count),

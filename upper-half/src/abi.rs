@@ -35,6 +35,31 @@ pub struct Abi {
     pub status_in: unsafe fn(*const u8) -> Status,
     /// A keyval as the application knows it (dynamic ones are the same everywhere).
     pub keyval_out: fn(i32) -> i32,
+    /// Values of the tools interface.
+    pub tool: Tool,
+}
+
+/// Values of the tools interface as the application knows them.
+pub struct Tool {
+    /// A standard value of that group.
+    pub out: fn(ToolValue, i32) -> i32,
+    /// The standard class of a performance variable.
+    pub class_in: fn(i32) -> i32,
+    /// MPI_T_PVAR_ALL_HANDLES.
+    pub all_handles: fn() -> usize,
+}
+
+/// A group of values that the tools interface gives out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolValue {
+    /// MPI_T_VERBOSITY_USER_BASIC ...
+    Verbosity,
+    /// MPI_T_BIND_NO_OBJECT ...
+    Bind,
+    /// MPI_T_SCOPE_CONSTANT ...
+    Scope,
+    /// MPI_T_PVAR_CLASS_STATE ...
+    PvarClass,
 }
 
 static ABI: AtomicPtr<Abi> = AtomicPtr::new(core::ptr::null_mut());
@@ -74,6 +99,11 @@ static NEUTRAL: Abi = Abi {
     status_out: copy_status_out,
     status_in: copy_status_in,
     keyval_out: |keyval| keyval,
+    tool: Tool {
+        out: |_, value| value,
+        class_in: |class| class,
+        all_handles: || 1,
+    },
 };
 
 #[allow(unsafe_code)]

@@ -398,10 +398,16 @@ pub fn raise_file(file: &'static File, code: i32, function: &str) -> i32 {
 
 /// Says that a function is not supported and what there is to do, whatever the error handler then does.
 pub fn unsupported(function: &str, advice: &str) {
+    advise(&format!(
+        "{function} is not supported by Stasis: {advice} (docs/not-supported.md)"
+    ));
+}
+
+/// Prints a line on standard error, where there is somebody to print it.
+pub(crate) fn advise(text: &str) {
     if !crate::start::has_lower_half() {
         return;
     }
-    let text = format!("{function} is not supported by Stasis: {advice} (docs/not-supported.md)");
     // SAFETY: the service reads the text.
     unsafe { lower::service::message(text.as_ptr(), text.len()) };
 }

@@ -7,6 +7,7 @@ mod contents;
 mod convert;
 mod group;
 mod length;
+mod numbering;
 mod scratch;
 mod translate;
 
@@ -15,6 +16,7 @@ pub use contents::contents_out;
 pub use convert::{f2c, keep_error, map_in_place};
 pub use group::LowerGroup;
 pub use length::{collective_size, entries, neighbours};
+pub use numbering::ToolFirsts;
 pub use scratch::{Scratch, INLINE};
 pub use translate::INVALID;
 

@@ -5,6 +5,8 @@
 //! whatever refers to it.
 #![allow(unsafe_code)]
 
+use stasis_front_common::ToolFirsts;
+use upper_half::abi::Tool;
 use upper_half::Abi;
 
 use crate::{abi, handles, symbols};
@@ -22,6 +24,18 @@ static ABI: Abi = Abi {
     status_out: abi::write_status,
     status_in: abi::read_status,
     keyval_out: abi::keyval_out,
+    tool: Tool {
+        out: |group, value| TOOL.out(group, value),
+        class_in: |class| TOOL.class_in(class),
+        all_handles: symbols::all_handles,
+    },
+};
+
+static TOOL: ToolFirsts = ToolFirsts {
+    verbosity: 221,
+    bind: 9700,
+    scope: 60438,
+    pvar_class: 240,
 };
 
 extern "C" fn start() {

@@ -34,6 +34,11 @@ static ALL_HANDLES: Ints<1> = Place(UnsafeCell::new([0]));
 static F_STATUS_IGNORE: Ints<5> = Place(UnsafeCell::new([0; 5]));
 static F_STATUSES_IGNORE: Ints<5> = Place(UnsafeCell::new([0; 5]));
 
+/// The value of MPI_T_PVAR_ALL_HANDLES.
+pub fn all_handles() -> usize {
+    (&raw const ALL_HANDLES) as usize
+}
+
 /// The value of MPI_UNWEIGHTED.
 #[inline(always)]
 pub fn unweighted() -> *const c_int {

@@ -7,6 +7,8 @@
 #![allow(unsafe_code)]
 
 use contract::HandleKind;
+use stasis_front_common::ToolFirsts;
+use upper_half::abi::Tool;
 use upper_half::object::{
     Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Win,
 };
@@ -28,6 +30,18 @@ static ABI: Abi = Abi {
     status_out: abi::write_status,
     status_in: abi::read_status,
     keyval_out: abi::keyval_out,
+    tool: Tool {
+        out: |group, value| TOOL.out(group, value),
+        class_in: |class| TOOL.class_in(class),
+        all_handles: || usize::MAX,
+    },
+};
+
+static TOOL: ToolFirsts = ToolFirsts {
+    verbosity: 0,
+    bind: 0,
+    scope: 0,
+    pvar_class: 0,
 };
 
 /// The symbol of a predefined object; any other object's own address.

@@ -35,6 +35,14 @@ pub fn standard(code: c_int) -> i32 {
     class(code)
 }
 
+/// The same for functions of the tools interface, whose codes are classes: they may be called when
+/// nothing else of MPI may.
+#[cold]
+pub fn of_tool(code: c_int) -> i32 {
+    LAST.set(NATIVE_SUCCESS);
+    values::error_standard(code)
+}
+
 /// The standard error class for a native error code.
 #[cold]
 pub fn class(code: c_int) -> i32 {

@@ -41,6 +41,10 @@ enum Group {
     AccessMode = 12,
     Whence = 13,
     Keyval = 14,
+    Verbosity = 15,
+    Bind = 16,
+    Scope = 17,
+    PvarClass = 18,
 }
 
 #[repr(C)]
@@ -106,6 +110,7 @@ by_table! { to_native:
     lock_type_native LockType;
     whence_native Whence;
     keyval_native Keyval;
+    pvar_class_native PvarClass;
 }
 
 by_table! { to_standard:
@@ -114,6 +119,10 @@ by_table! { to_standard:
     topology_standard Topology;
     combiner_standard Combiner;
     keyval_standard Keyval;
+    verbosity_standard Verbosity;
+    bind_standard Bind;
+    scope_standard Scope;
+    pvar_class_standard PvarClass;
 }
 
 /// The library's class for a standard error class.

@@ -77,7 +77,6 @@ fn body(function: &Function, available: &impl Fn(&str) -> bool) -> Option<String
     }
     Some(match refusal(function, available) {
         Some(refusal) => ignoring(function) + &refusal,
-        None if function.class == Class::Tool => tool_body(function),
         None => Call::new(function).body(),
     })
 }
@@ -93,9 +92,7 @@ fn refusal(function: &Function, available: &impl Fn(&str) -> bool) -> Option<Str
         _ if has(Kind::Callback) || function.via == Via::Refuse => {
             Some("error::unsupported()".to_owned())
         }
-        Returns::Error if !available(name) && function.class != Class::Tool => {
-            Some("error::unsupported()".to_owned())
-        }
+        Returns::Error if !available(name) => Some("error::unsupported()".to_owned()),
         _ => None,
     }
 }
@@ -106,26 +103,6 @@ fn ignoring(function: &Function) -> String {
         .iter()
         .map(|param| format!("let _ = {};\n", identifier(param)))
         .collect()
-}
-
-/// The tools interface shows nothing (the table's head of that section says why).
-fn tool_body(function: &Function) -> String {
-    let first = function.params.first().map(identifier).unwrap_or_default();
-    let name = function.name.as_str();
-    let answer = match name {
-        "MPI_T_init_thread" => "*provided = required;\nabi::SUCCESS",
-        "MPI_T_finalize" => "abi::SUCCESS",
-        "MPI_T_pvar_session_create" => "abi::T_ERR_OUT_OF_SESSIONS",
-        _ if name.ends_with("_get_num") || name.ends_with("_changed") => {
-            return format!("*{first} = 0;\nabi::SUCCESS");
-        }
-        _ if name.ends_with("_get_index") => "abi::T_ERR_INVALID_NAME",
-        _ => match function.params.first().map(|param| param.kind) {
-            Some(Kind::Int) => "abi::T_ERR_INVALID_INDEX",
-            _ => "abi::T_ERR_INVALID_HANDLE",
-        },
-    };
-    ignoring(function) + answer
 }
 
 /// One call of the native library, put together parameter by parameter.
@@ -172,9 +149,13 @@ impl<'a> Call<'a> {
             on_success,
             ..
         } = self;
+        let of = match self.function.class {
+            Class::Tool => "of_tool",
+            _ => "standard",
+        };
         format!(
             "{before}let code = {call};\n{after}if code != NATIVE_SUCCESS {{\n    \
-             return error::standard(code);\n}}\n{on_success}abi::SUCCESS"
+             return error::{of}(code);\n}}\n{on_success}abi::SUCCESS"
         )
     }
 
@@ -375,6 +356,10 @@ fn translation(kind: Kind) -> Option<&'static str> {
         Kind::WindowAssert => "win_assert",
         Kind::AccessMode => "access_mode",
         Kind::Whence => "whence",
+        Kind::Verbosity => "verbosity",
+        Kind::Bind => "bind",
+        Kind::Scope => "scope",
+        Kind::PvarClass => "pvar_class",
         _ => return None,
     })
 }

@@ -127,7 +127,7 @@ fn meaning(via: Via) -> &'static str {
 fn across(function: &Function) -> &'static str {
     match (function.class, function.via) {
         (_, Via::Refuse) => "refused when called",
-        (Class::Tool, _) => "shows no variables",
+        (Class::Tool, _) => "after a restart refused until initialised again; handles are refused",
         (Class::Send | Class::Receive | Class::SendReceive | Class::Completion, _) => {
             "safe; what is under way is drained"
         }
