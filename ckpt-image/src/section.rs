@@ -31,7 +31,7 @@ const KNOWN: [(u32, u32, &str); 7] = [
     (kind::CHUNKS, 1, "chunks"),
     (kind::ENVIRONMENT, 1, "environment"),
     (kind::SHARED, 1, "shared"),
-    (kind::PROCESS, 1, "process"),
+    (kind::PROCESS, 2, "process"),
     (kind::AGENT, 1, "agent"),
     (kind::JOB, 1, "job"),
 ];

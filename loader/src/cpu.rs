@@ -96,21 +96,3 @@ pub fn gs() -> usize {
 pub unsafe fn set_gs(value: usize) {
     raw::plain(libc::SYS_arch_prctl, [ARCH_SET_GS, value, 0, 0, 0, 0]);
 }
-
-/// Model name and feature flags as `/proc/cpuinfo` gives them, for comparison at restart.
-pub fn description() -> (String, Vec<String>) {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = |name: &str| {
-        text.lines()
-            .find(|line| line.starts_with(name))
-            .and_then(|line| line.split_once(':'))
-            .map(|(_, value)| value.trim().to_owned())
-            .unwrap_or_default()
-    };
-    let mut flags: Vec<String> = field("flags")
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect();
-    flags.sort();
-    (field("model name"), flags)
-}

@@ -208,17 +208,6 @@ pub enum RestoreError {
         /// Where.
         address: usize,
     },
-    /// The processor lacks what the program may be using.
-    #[error(
-        "the image was saved on a processor with {missing}, which this one lacks; restart on a \
-         machine like the first one ({saved_model})"
-    )]
-    Cpu {
-        /// Feature names.
-        missing: String,
-        /// Model name of the machine on which it was saved.
-        saved_model: String,
-    },
     /// A file cannot be opened again.
     #[error(
         "cannot reopen {path} as file descriptor {fd}: {source}; bring the file back to where \
@@ -293,4 +282,14 @@ pub enum RestoreError {
     /// Preparing the fresh process failed.
     #[error(transparent)]
     Load(#[from] LoadError),
+}
+
+impl RestoreError {
+    /// What a system call's failure becomes, where it was for `what`.
+    pub(crate) fn system(what: &str) -> impl Fn(std::io::Error) -> RestoreError + '_ {
+        move |source| RestoreError::System {
+            what: what.to_owned(),
+            source,
+        }
+    }
 }

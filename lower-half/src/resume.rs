@@ -95,8 +95,8 @@ fn part(options: &Restart, rank: u32, size: u32) -> Result<Part> {
     }
     let set = ::restart::choose(dir, options.set.as_deref(), size)?;
     let opened = ::restart::open(dir, Some(&set), rank, size)?;
-    let process: ProcessState = section(&opened, kind::PROCESS)?;
-    let job = section(&opened, kind::JOB)?;
+    let process: ProcessState = section(&opened, kind::PROCESS, ProcessState::VERSION)?;
+    let job = section(&opened, kind::JOB, job::VERSION)?;
     let files = loader::open_files(&process, options.changed_files)?;
     for warning in &files.warnings {
         eprintln!("stasis: rank {rank}: {warning}");
@@ -139,15 +139,22 @@ fn join(part: &Result<Part>, rank: u32, size: u32) -> Result<World> {
     Ok(world)
 }
 
-fn section<T: serde::de::DeserializeOwned>(opened: &Opened, kind: u32) -> Result<T> {
+/// Decodes a section. Its encoding names no fields: only the very version can be read.
+fn section<T: serde::de::DeserializeOwned>(opened: &Opened, kind: u32, version: u32) -> Result<T> {
     let found = opened
         .section(kind)
         .ok_or_else(|| anyhow!("section {kind} is missing"));
     found
-        .and_then(|section| Ok(postcard::from_bytes(&section.bytes)?))
+        .and_then(|section| match section.version == version {
+            true => Ok(postcard::from_bytes(&section.bytes)?),
+            false => bail!(
+                "section {kind} has version {}, this Stasis reads {version}",
+                section.version
+            ),
+        })
         .with_context(|| {
             format!(
-                "{}: the image of rank {} cannot be read; it was made by another version of Stasis",
+                "{}: the image of rank {} cannot be read; restart with the Stasis that wrote it",
                 opened.set().name(),
                 opened.header().rank
             )

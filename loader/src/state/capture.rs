@@ -10,17 +10,11 @@ use crate::error::CaptureError;
 use crate::stop::Stopped;
 use crate::syscalls::timers::{self, Timer};
 use crate::syscalls::unsaved;
-use crate::{children, clock, cpu, facts, syscalls, thread};
+use crate::{children, clock, facts, syscalls, thread};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-
-/// The kernel's release.
-fn kernel_release() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    text.trim().to_owned()
-}
 
 fn umask() -> Result<u32, CaptureError> {
     let path = "/proc/self/status";
@@ -131,7 +125,6 @@ pub fn capture(
         })
         .collect();
     threads.sort_by_key(|t| !t.main);
-    let (cpu_model, cpu_flags) = cpu::description();
     let cwd = std::env::current_dir().map_err(|source| CaptureError::System {
         what: "the working directory".to_owned(),
         source,
@@ -139,9 +132,6 @@ pub fn capture(
     Ok(ProcessState {
         contract_version: contract::VERSION,
         program: PathBuf::from(OsStr::from_bytes(facts::program().to_bytes())),
-        kernel: kernel_release(),
-        cpu_model,
-        cpu_flags,
         pid: thread::virtual_pid(),
         threads,
         brk_end: syscalls::brk_end(),

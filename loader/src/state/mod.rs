@@ -22,19 +22,19 @@ pub use settings::note_start;
 
 use settings::{ProcessSettings, ThreadSettings};
 
-/// Everything about the process that is not in its memory.
+impl ProcessState {
+    /// Version of its encoding.
+    pub const VERSION: u32 = 2;
+}
+
+/// Everything about the process that is not in its memory. [`ProcessState::VERSION`] changes with
+/// any change here or in what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessState {
     /// `contract::VERSION` of the halves that were running.
     pub contract_version: u32,
     /// The program's absolute path.
     pub program: PathBuf,
-    /// Kernel release on which it was saved.
-    pub kernel: String,
-    /// Processor model on which it was saved.
-    pub cpu_model: String,
-    /// Its feature flags.
-    pub cpu_flags: Vec<String>,
     /// Process id as the application knows it.
     pub pid: u32,
     /// All threads, the initial one first.

@@ -32,41 +32,6 @@ pub const FIXED: [usize; 4] = [
     VDSO_SLOTS_ADDRESS,
 ];
 
-/// Instruction sets (by the start of their names in `/proc/cpuinfo`) that a program may have
-/// chosen at its start because they were there.
-const INSTRUCTION_SETS: &[&str] = &[
-    "sse",
-    "ssse",
-    "avx",
-    "fma",
-    "bmi",
-    "abm",
-    "popcnt",
-    "aes",
-    "vaes",
-    "pclmul",
-    "vpclmul",
-    "gfni",
-    "sha",
-    "f16c",
-    "movbe",
-    "adx",
-    "amx",
-    "rdrand",
-    "rdseed",
-    "clflushopt",
-    "clwb",
-    "erms",
-    "fsrm",
-    "xsave",
-    "lahf",
-    "cx16",
-    "movdir",
-    "rdtscp",
-    "rtm",
-    "hle",
-];
-
 /// A process that is restored but for its memory's owners: nobody runs yet.
 #[derive(Debug)]
 pub struct Restored {
@@ -77,32 +42,6 @@ pub struct Restored {
     stopped: Stopped,
 }
 
-fn system(what: &str) -> impl Fn(io::Error) -> RestoreError + '_ {
-    move |source| RestoreError::System {
-        what: what.to_owned(),
-        source,
-    }
-}
-
-fn check_cpu(state: &ProcessState) -> Result<(), RestoreError> {
-    let (_, ours) = cpu::description();
-    let missing: Vec<&str> = state
-        .cpu_flags
-        .iter()
-        .map(String::as_str)
-        .filter(|flag| INSTRUCTION_SETS.iter().any(|set| flag.starts_with(set)))
-        .filter(|flag| !ours.iter().any(|our| our == flag))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let (missing, saved_model) = (missing.join(" "), state.cpu_model.clone());
-    Err(RestoreError::Cpu {
-        missing,
-        saved_model,
-    })
-}
-
 fn check_memory(state: &ProcessState) -> Result<(), RestoreError> {
     let ours = contract::VERSION;
     if state.contract_version != ours || state.fixed != FIXED {
@@ -111,7 +50,7 @@ fn check_memory(state: &ProcessState) -> Result<(), RestoreError> {
             ours,
         });
     }
-    let maps = maps::read().map_err(system("reading /proc/self/maps"))?;
+    let maps = maps::read().map_err(RestoreError::system("reading /proc/self/maps"))?;
     let frames = state.threads.iter().map(|t| ("a thread's frame", t.frame));
     let fixed = FIXED.iter().map(|&address| ("a fixed part", address));
     for (what, address) in fixed.chain(frames) {
@@ -132,7 +71,7 @@ fn check_memory(state: &ProcessState) -> Result<(), RestoreError> {
 /// put right below it.
 fn let_stack_grow() -> Result<(), RestoreError> {
     const INITIAL: usize = 128 * 1024;
-    let maps = maps::read().map_err(system("reading /proc/self/maps"))?;
+    let maps = maps::read().map_err(RestoreError::system("reading /proc/self/maps"))?;
     let mut low = STACK_TOP;
     for m in maps.iter().rev() {
         if m.end == low && low > STACK_BOTTOM {
@@ -158,8 +97,9 @@ fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreErro
         bound: saved.settings.bound(),
         parked: true,
     };
-    thread::create(&birth)
-        .map_err(|errno| system("creating a thread")(io::Error::from_raw_os_error(errno)))?;
+    thread::create(&birth).map_err(|errno| {
+        RestoreError::system("creating a thread")(io::Error::from_raw_os_error(errno))
+    })?;
     if let Some(made) = thread::all().find(|t| t.tid() == saved.tid) {
         made.robust.store(saved.robust, Ordering::Relaxed);
         made.set_in_wrapper(saved.in_wrapper);
@@ -183,7 +123,6 @@ pub fn restore(
     files: OpenedFiles,
     objects: &dyn Fn(&str) -> Option<i32>,
 ) -> Result<Restored, RestoreError> {
-    check_cpu(&state)?;
     check_memory(&state)?;
     super::note_start();
     start_loader()?;
@@ -200,8 +139,9 @@ pub fn restore(
     let program = CString::new(state.program.as_os_str().as_bytes()).map_err(|_| LoadError::Nul)?;
     facts::set_program(program);
     thread::set_virtual_pid(state.pid);
-    std::env::set_current_dir(&state.cwd)
-        .map_err(|source| system(&format!("going to {}", state.cwd.display()))(source))?;
+    std::env::set_current_dir(&state.cwd).map_err(|source| {
+        RestoreError::system(&format!("going to {}", state.cwd.display()))(source)
+    })?;
     files.settle(&state.files, objects)?;
     // SAFETY: sets a number.
     unsafe { libc::umask(state.umask) };
@@ -227,7 +167,8 @@ pub fn restore(
             true => raw::gettid(),
             false => thread::real_tid(tid),
         };
-        timers::restore(*id, timer, real_tid).map_err(system("making a POSIX timer"))?;
+        timers::restore(*id, timer, real_tid)
+            .map_err(RestoreError::system("making a POSIX timer"))?;
     }
     take_name();
     // A name is a convenience: without it the thread runs as well.

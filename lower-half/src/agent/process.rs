@@ -23,14 +23,12 @@ use coordinator::agent::{Process, SaveOrder};
 use coordinator::protocol::{Activity, Counts, On, Outcome, Summary, Times};
 use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
-use loader::{MappedFile, Stopped};
+use loader::{MappedFile, ProcessState, Stopped};
 
 use super::{Setup, AGENT, SERVER};
 use crate::mpi::world;
 use crate::save::{HeaderInfo, Plan, Share};
 
-/// Version of the PROCESS section, which is the loader's `ProcessState` in postcard.
-const PROCESS_VERSION: u32 = 1;
 /// How long an orderly end may take before the process just ends.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
@@ -183,7 +181,7 @@ impl ThisProcess {
         let state = loader::capture(stopped, &|dev, ino| mapped(plan, dev, ino))?;
         let state =
             postcard::to_stdvec(&state).context("the state of the process cannot be encoded")?;
-        let mut sections = vec![(kind::PROCESS, PROCESS_VERSION, state)];
+        let mut sections = vec![(kind::PROCESS, ProcessState::VERSION, state)];
         sections.extend((self.setup.sections)());
         let id = order
             .id

@@ -33,8 +33,9 @@ pub struct Options {
     /// Every combination of example, mode, ABI, library and restart library; and the long tests
     #[arg(long)]
     full: bool,
-    /// Cases at a time (2 at most: they are timed against two cores)
-    #[arg(long, default_value_t = 1)]
+    /// Cases at a time (2 at most: most of a case is waiting for launchers, and no case has a core to
+    /// spare)
+    #[arg(long, default_value_t = 2)]
     jobs: usize,
     /// Seed of the random moments (printed; a new one each run)
     #[arg(long)]

@@ -5,7 +5,7 @@
 //! call. Descriptors that are wrapped as owned were made by the call just before.
 #![allow(unsafe_code)]
 
-use crate::error::{CaptureError, RestoreError};
+use crate::error::CaptureError;
 use crate::raw;
 use core::mem::MaybeUninit;
 use std::ffi::CString;
@@ -275,14 +275,6 @@ fn share_flags(a: i32, b: i32) -> bool {
         Ok::<_, io::Error>(followed)
     };
     compare().unwrap_or(false)
-}
-
-/// That something could not be made anew.
-pub fn not_made(what: &str) -> impl Fn(io::Error) -> RestoreError + '_ {
-    move |source| RestoreError::System {
-        what: what.to_owned(),
-        source,
-    }
 }
 
 #[cfg(test)]

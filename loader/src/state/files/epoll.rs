@@ -4,7 +4,7 @@
 //! System calls on descriptors, with locals for memory.
 #![allow(unsafe_code)]
 
-use super::descriptor::{checked, fresh, not_made, Look};
+use super::descriptor::{checked, fresh, Look};
 use crate::error::{CaptureError, RestoreError};
 use crate::raw;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ fn is_watched(epoll: i32, fd: i32, nth: usize, own: i32) -> bool {
 pub fn make() -> Result<OwnedFd, RestoreError> {
     // SAFETY: the descriptor is fresh.
     let made = unsafe { fresh(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
-    made.map_err(not_made("making an epoll instance anew"))
+    made.map_err(RestoreError::system("making an epoll instance anew"))
 }
 
 /// Watches again. Everything that is watched is in its place; what is `optional` need not be of a
@@ -103,7 +103,7 @@ pub fn watch(
             Err(error) if error.raw_os_error() == Some(libc::EPERM) && optional(watch.fd) => {}
             result => {
                 let what = format!("watching descriptor {} with epoll again", watch.fd);
-                result.map_err(not_made(&what))?;
+                result.map_err(RestoreError::system(&what))?;
             }
         }
     }

@@ -4,7 +4,7 @@
 //! System calls that read and write eight bytes in locals, and make descriptors.
 #![allow(unsafe_code)]
 
-use super::descriptor::{fresh, not_made, poll, Look};
+use super::descriptor::{fresh, poll, Look};
 use crate::error::{CaptureError, RestoreError};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -43,7 +43,7 @@ impl Event {
             add(event.as_raw_fd(), self.count)?;
             Ok(event)
         };
-        made().map_err(not_made("making an eventfd anew"))
+        made().map_err(RestoreError::system("making an eventfd anew"))
     }
 }
 
@@ -94,14 +94,14 @@ pub fn make_signals(mask: u64) -> Result<OwnedFd, RestoreError> {
         let (any, size, flags) = (-1, size_of::<u64>(), libc::SFD_CLOEXEC);
         fresh(libc::syscall(libc::SYS_signalfd4, any, &raw const mask, size, flags) as i32)
     };
-    made.map_err(not_made("making a signalfd anew"))
+    made.map_err(RestoreError::system("making a signalfd anew"))
 }
 
 /// Makes an inotify instance that watches nothing.
 pub fn make_inotify() -> Result<OwnedFd, RestoreError> {
     // SAFETY: the descriptor is fresh.
     let made = unsafe { fresh(libc::inotify_init1(libc::IN_CLOEXEC)) };
-    made.map_err(not_made("making an inotify instance anew"))
+    made.map_err(RestoreError::system("making an inotify instance anew"))
 }
 
 /// Whether an inotify instance has anything in it: watches, or events to be read.

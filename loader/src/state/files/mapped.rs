@@ -1,7 +1,7 @@
 //! Files that are mapped shared as well as open. Their content is memory, so whoever saves and
 //! restores memory has it; here is only how they are open.
 
-use super::descriptor::{fcntl, not_made, open_again, seek, set_flags, Look};
+use super::descriptor::{fcntl, open_again, seek, set_flags, Look};
 use crate::error::RestoreError;
 use serde::{Deserialize, Serialize};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -52,6 +52,6 @@ impl Mapped {
             }
             Ok(opened)
         };
-        reopened().map_err(not_made(&what))
+        reopened().map_err(RestoreError::system(&what))
     }
 }

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::bytes::Bytes;
-use super::descriptor::{checked, fresh, not_made, poll, stat, waiting, Look};
+use super::descriptor::{checked, fresh, poll, stat, waiting, Look};
 use crate::error::{CaptureError, RestoreError};
 use crate::pairs;
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ impl Pair {
     /// Makes it anew; an end that was closed is none.
     pub fn make(&self) -> Result<[Option<OwnedFd>; 2], RestoreError> {
         self.try_make()
-            .map_err(not_made("making a socket pair anew"))
+            .map_err(RestoreError::system("making a socket pair anew"))
     }
 
     fn try_make(&self) -> io::Result<[Option<OwnedFd>; 2]> {

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::bytes::Bytes;
-use super::descriptor::{checked, fcntl, fresh, not_made, open, waiting, Look};
+use super::descriptor::{checked, fcntl, fresh, open, waiting, Look};
 use crate::error::{CaptureError, RestoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -49,7 +49,8 @@ impl Pipe {
 
     /// Makes it anew: an end to read from and one to write to.
     pub fn make(&self) -> Result<[OwnedFd; 2], RestoreError> {
-        self.try_make().map_err(not_made("making a pipe anew"))
+        self.try_make()
+            .map_err(RestoreError::system("making a pipe anew"))
     }
 
     fn try_make(&self) -> io::Result<[OwnedFd; 2]> {

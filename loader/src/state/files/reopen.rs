@@ -1,6 +1,6 @@
 //! The two steps of bringing files back.
 
-use super::descriptor::{duplicate, fcntl, not_made, open, open_again, seek, set_flags, writable};
+use super::descriptor::{duplicate, fcntl, open, open_again, seek, set_flags, writable};
 use super::{epoll, event, lock, standard};
 use super::{ChangedFiles, Descriptor, Files, Kind, OpenFile, Shared};
 use crate::error::RestoreError;
@@ -69,7 +69,7 @@ fn open_one(
         made.map(AsRawFd::as_raw_fd).ok_or(RestoreError::Table)
     };
     let what = format!("opening file descriptor {fd} again");
-    let failed = || not_made(&what);
+    let failed = || RestoreError::system(&what);
     let opened = match &file.kind {
         // The one is the launcher's, the other comes with the memory.
         Kind::Standard(_) | Kind::Mapped(_) => return Ok(None),
@@ -103,13 +103,13 @@ fn open_one(
 
 /// Holds the numbers.
 fn reserve(files: &Files) -> Result<(), RestoreError> {
-    standard::occupy().map_err(not_made("opening /dev/null"))?;
+    standard::occupy().map_err(RestoreError::system("opening /dev/null"))?;
     let highest = files.descriptors.last().map_or(0, |last| last.fd);
     let above = highest.max(HIGH) + 1;
     standard::raise_limit(above);
     let null = open(Path::new("/dev/null"), libc::O_RDONLY)
         .and_then(|null| fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, above))
-        .map_err(not_made("opening /dev/null"))?;
+        .map_err(RestoreError::system("opening /dev/null"))?;
     let numbers = files.descriptors.iter().map(|descriptor| descriptor.fd);
     for fd in numbers.filter(|&fd| fd > 2) {
         if fcntl(fd, libc::F_GETFD, 0).is_ok() {
@@ -117,7 +117,8 @@ fn reserve(files: &Files) -> Result<(), RestoreError> {
             let moved = moved.map_err(|_| RestoreError::DescriptorTaken { fd })?;
             tell_where(fd, moved);
         }
-        standard::place_at(null, fd, true).map_err(not_made("reserving a descriptor number"))?;
+        standard::place_at(null, fd, true)
+            .map_err(RestoreError::system("reserving a descriptor number"))?;
     }
     standard::close(null);
     Ok(())
@@ -148,7 +149,7 @@ impl OpenedFiles {
             }
         }
         standard::note();
-        let given = standard::keep().map_err(not_made("keeping the standard files"))?;
+        let given = standard::keep().map_err(RestoreError::system("keeping the standard files"))?;
         for (index, (file, opened)) in files.open.iter().zip(&self.open).enumerate() {
             if let (Kind::Regular(regular), Some(opened)) = (&file.kind, opened) {
                 let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
@@ -163,7 +164,8 @@ impl OpenedFiles {
                 _ => self.open.get(descriptor.open).and_then(Option::as_ref),
             };
             let from = from.ok_or(RestoreError::Table)?.as_raw_fd();
-            standard::place_at(from, descriptor.fd, descriptor.cloexec).map_err(not_made(&what))?;
+            standard::place_at(from, descriptor.fd, descriptor.cloexec)
+                .map_err(RestoreError::system(&what))?;
             fds::own(descriptor.fd);
         }
         vacant::prepare();

@@ -4,7 +4,7 @@
 //! System calls on descriptors made here or found open, with locals for memory.
 #![allow(unsafe_code)]
 
-use super::descriptor::{checked, fresh, not_made, Look};
+use super::descriptor::{checked, fresh, Look};
 use crate::error::{CaptureError, RestoreError};
 use core::mem::MaybeUninit;
 use serde::{Deserialize, Serialize};
@@ -65,13 +65,13 @@ impl Timer {
     pub fn make(&self) -> Result<OwnedFd, RestoreError> {
         // SAFETY: the descriptor is fresh.
         let made = unsafe { fresh(libc::timerfd_create(self.clock, libc::TFD_CLOEXEC)) };
-        made.map_err(not_made("making a timerfd anew"))
+        made.map_err(RestoreError::system("making a timerfd anew"))
     }
 
     /// Lets it run.
     pub fn start(&self, fd: i32) -> Result<(), RestoreError> {
         self.try_start(fd)
-            .map_err(not_made("setting a timerfd again"))
+            .map_err(RestoreError::system("setting a timerfd again"))
     }
 
     fn try_start(&self, fd: i32) -> io::Result<()> {

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::bytes::Bytes;
-use super::descriptor::{fcntl, fresh, not_made, open, Look};
+use super::descriptor::{fcntl, fresh, open, Look};
 use crate::error::{CaptureError, RestoreError};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
@@ -113,7 +113,7 @@ impl Unnamed {
     /// Makes it anew; open for reading and writing.
     pub fn make(&self) -> Result<OwnedFd, RestoreError> {
         let what = format!("making {} anew", self.name.display());
-        self.try_make().map_err(not_made(&what))
+        self.try_make().map_err(RestoreError::system(&what))
     }
 
     fn try_make(&self) -> io::Result<OwnedFd> {
