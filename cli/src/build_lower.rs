@@ -32,6 +32,8 @@ struct About {
 /// All that a build needs.
 struct Needs {
     mpicc: PathBuf,
+    /// The macros of its mpi.h.
+    macros: String,
     name: String,
     source: PathBuf,
     cargo: PathBuf,
@@ -51,9 +53,11 @@ fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
         needs.mpicc.display()
     );
     let target = needs.source.join("target").join(format!("lower-{name}"));
+    forget_another(&needs, &target)?;
     let status = Command::new(&needs.cargo)
         .args(["build", "--release", "--quiet", "-p", "stasis-lower-half"])
         .env("MPICC", &needs.mpicc)
+        .envs(prefix(&needs.mpicc))
         .env("CARGO_TARGET_DIR", &target)
         .current_dir(&needs.source)
         .status()
@@ -87,6 +91,33 @@ fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// mpi-sys looks at the compiler only once: where the last build was for another one, or for another
+/// version of the library, its bindings are thrown away.
+fn forget_another(needs: &Needs, target: &Path) -> Result<()> {
+    let stamp = target.join("built-for");
+    let now = format!("{}\n{}", needs.mpicc.display(), needs.macros);
+    if fs::read_to_string(&stamp).is_ok_and(|before| before == now) {
+        return Ok(());
+    }
+    if target.exists() {
+        let status = Command::new(&needs.cargo)
+            .args(["clean", "--release", "--quiet", "-p", "mpi-sys"])
+            .env("CARGO_TARGET_DIR", target)
+            .current_dir(&needs.source)
+            .status()
+            .with_context(|| format!("{} cannot be run", needs.cargo.display()))?;
+        ensure!(status.success(), "cargo clean failed ({status})");
+    }
+    let cannot = || {
+        format!(
+            "cannot write {}: make it writable, or give --source",
+            stamp.display()
+        )
+    };
+    fs::create_dir_all(target).with_context(cannot)?;
+    fs::write(&stamp, now).with_context(cannot)
+}
+
 /// Finds all that is needed, or names all that is missing.
 fn find(options: &BuildLower) -> Result<Needs> {
     let mut missing = Vec::new();
@@ -99,18 +130,18 @@ fn find(options: &BuildLower) -> Result<Needs> {
     let cargo = need(cargo());
     need(libclang());
     let mpicc = need(compiler(options.mpicc.as_os_str()));
-    let named = mpicc.as_deref().map(header).map(|macros| {
-        let macros = macros?;
-        options.name.clone().map_or_else(|| name_of(&macros), Ok)
+    let library = mpicc.as_deref().map(|mpicc| {
+        let macros = header(mpicc)?;
+        let name = options.name.clone();
+        Ok((name.map_or_else(|| name_of(&macros), Ok)?, macros))
     });
-    let name = match named.transpose() {
-        Ok(name) => name,
-        Err(error) => {
-            missing.push(format!("{error:#}"));
-            None
-        }
-    };
-    let (Some(mpicc), Some(name), Some(source), Some(cargo)) = (mpicc, name, source, cargo) else {
+    let library = library.and_then(|found: Result<_>| {
+        found
+            .map_err(|error| missing.push(format!("{error:#}")))
+            .ok()
+    });
+    let found = (mpicc, library, source, cargo);
+    let (Some(mpicc), Some((name, macros)), Some(source), Some(cargo)) = found else {
         return Err(list(&missing));
     };
     if !missing.is_empty() {
@@ -123,6 +154,7 @@ fn find(options: &BuildLower) -> Result<Needs> {
     );
     Ok(Needs {
         mpicc,
+        macros,
         name,
         source,
         cargo,
@@ -207,11 +239,20 @@ fn compiler(mpicc: &OsStr) -> Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
 
+/// Where Intel MPI's compilers look for their library, unless the user has said so (with Intel's
+/// `setvars.sh`). Others do not ask.
+fn prefix(mpicc: &Path) -> Option<(&'static str, PathBuf)> {
+    const NAME: &str = "I_MPI_ROOT";
+    let prefix = folder(mpicc).ok()?.parent()?.to_owned();
+    std::env::var_os(NAME).is_none().then_some((NAME, prefix))
+}
+
 /// The macros of the library's mpi.h.
 fn header(mpicc: &Path) -> Result<String> {
     let mut command = Command::new(mpicc);
     command.args(["-dM", "-E", "-include", "mpi.h", "-x", "c", "/dev/null"]);
     let output = command
+        .envs(prefix(mpicc))
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("{} cannot be run", mpicc.display()))?;

@@ -13,17 +13,20 @@ pub enum Abi {
     Openmpi,
     /// MPICH's, Intel MPI's, MVAPICH's and Cray MPICH's
     Mpich,
+    /// The standard's, of MPI 5.0
+    Standard,
 }
 
 impl Abi {
     /// All of them.
-    pub const ALL: [Abi; 2] = [Abi::Openmpi, Abi::Mpich];
+    pub const ALL: [Abi; 3] = [Abi::Openmpi, Abi::Mpich, Abi::Standard];
 
     /// As in the names of files and in manifests.
     pub fn word(self) -> &'static str {
         match self {
             Abi::Openmpi => "openmpi",
             Abi::Mpich => "mpich",
+            Abi::Standard => "standard",
         }
     }
 }

@@ -14,11 +14,13 @@ use crate::layout::{Abi, Layout};
 use crate::search::{self, Libraries};
 
 /// Names of MPI libraries and the front that stands for each.
-const FRONTS: [(&str, Abi); 4] = [
+const FRONTS: [(&str, Abi); 6] = [
     ("libmpi.so.40", Abi::Openmpi),
     ("libmpi_mpifh.so.40", Abi::Openmpi),
     ("libmpich.so.12", Abi::Mpich),
     ("libmpi.so.12", Abi::Mpich),
+    ("libmpi_abi.so.1", Abi::Standard),
+    ("libmpi_abi.so.0", Abi::Standard),
 ];
 
 /// MPI libraries that Stasis does not stand in for, by how their names begin.
@@ -88,9 +90,11 @@ impl Findings {
                 known.join(", ")
             );
         }
-        let of_mpich = |name: &&String| FRONTS.iter().any(|f| f.0 == *name && f.1 == Abi::Mpich);
-        let (mpichs, others): (Vec<_>, Vec<_>) = self.sonames.iter().partition(of_mpich);
-        if let (Some(one), Some(other)) = (mpichs.first(), others.first()) {
+        let front = |name: &String| FRONTS.iter().find(|f| f.0 == name).map(|f| f.1);
+        let mut sonames = self.sonames.iter();
+        let one = sonames.next();
+        let other = sonames.find(|name| one.and_then(front) != front(name));
+        if let (Some(one), Some(other)) = (one, other) {
             bail!(
                 "{} cannot be served: it and its libraries (with those in LD_PRELOAD) were linked with \
                  two MPI libraries, {other} and {one}; use libraries that were built for one",

@@ -45,6 +45,8 @@ impl Status {
 
 pub const IN_PLACE: usize = 1;
 pub const BOTTOM: usize = 0;
+/// MPI_COMM_DUP_FN, MPI_TYPE_DUP_FN and MPI_WIN_DUP_FN.
+pub const DUP_FN: usize = 1;
 pub const UNWEIGHTED: usize = 10;
 pub const WEIGHTS_EMPTY: usize = 11;
 pub const SUCCESS: i32 = 0;

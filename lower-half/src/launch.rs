@@ -13,11 +13,13 @@ use crate::{environment, job, mpi, wire_up};
 /// The SONAMEs under which applications ask for their MPI library, and the front that each gets.
 /// To add a front: its crate under `fronts/`, a line here, and `xtask setup` to build it.
 /// Names with one front are one library: the dynamic linker sees that the file is the same.
-const FRONTS: [(&str, &str); 4] = [
+const FRONTS: [(&str, &str); 6] = [
     ("libmpi.so.40", "front-openmpi.so"),
     ("libmpi_mpifh.so.40", "front-openmpi.so"),
     ("libmpich.so.12", "front-mpich.so"),
     ("libmpi.so.12", "front-mpich.so"),
+    ("libmpi_abi.so.1", "front-standard.so"),
+    ("libmpi_abi.so.0", "front-standard.so"),
 ];
 
 /// Runs the program; returns only if it cannot be started.

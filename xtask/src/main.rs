@@ -3,7 +3,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `setup.rs` | packages, builds, the layout under `target/stasis` |
-//! | `mpi.rs` | the two MPI libraries: their launchers, compilers and environment |
+//! | `mpi.rs` | MPI libraries: their launchers, compilers and environment |
+//! | `pypi.rs` | those from PyPI, for the tests of `--full` |
 //! | `job.rs` | a running job: start, wait, find all its processes, kill, say where it hangs |
 //! | `stasis.rs` | the product's commands as the harness uses them |
 //! | `test/` | the cases: style and unit tests, real programs, programs without MPI, bad input |
@@ -18,6 +19,7 @@ mod docs;
 mod job;
 mod mpi;
 mod paths;
+mod pypi;
 mod random;
 mod setup;
 mod signal;
@@ -40,7 +42,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Install what is missing and build everything into target/stasis
-    Setup,
+    Setup(setup::Options),
     /// Freeze LAMMPS under one MPI library and continue it under the other, both ways
     Demo(demo::Options),
     /// Style, unit tests and the real-program cases
@@ -55,7 +57,7 @@ enum Task {
 
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
-        Task::Setup => setup::run(),
+        Task::Setup(options) => setup::run_with(&options),
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Torture(options) => torture::run(&options),

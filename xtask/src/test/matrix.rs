@@ -1,0 +1,65 @@
+//! Every ABI of applications over every MPI library, restarted under every other one: a few examples
+//! with `--full`.
+//!
+//! A case is called `matrix/EXAMPLE:FRONT@LOWER>RESTART`. The front `mpich-5` stands for the standard
+//! ABI, for which PyPI's MPICH has the compiler. To add a library: `mpi.rs` and `pypi.rs`.
+
+use super::directives::{collect, Example};
+use super::real::migrate;
+use super::{Case, Outcome};
+use crate::mpi::Mpi;
+use crate::{paths, pypi};
+use anyhow::{Context, Result};
+use std::sync::Arc;
+
+/// Messages in flight, collectives under way, requests of all kinds.
+const EXAMPLES: [&str; 3] = [
+    "p2p/ring.rendezvous",
+    "coll/in_place.nonblocking",
+    "p2p/completions.waitsome",
+];
+
+/// One library with the compiler of each ABI.
+const FRONTS: [Mpi; 3] = [Mpi::OpenMpi, Mpi::Mpich, Mpi::Mpich5];
+
+/// The cases.
+pub fn cases() -> Result<Vec<Case>> {
+    let all = collect(&paths::examples(), &["p2p", "coll"])?;
+    let mut cases = Vec::new();
+    for name in EXAMPLES {
+        let example = all.iter().find(|example| example.name == name);
+        let example = Arc::new(
+            example
+                .with_context(|| format!("no example {name}"))?
+                .clone(),
+        );
+        for front in FRONTS {
+            for (lower, next) in pairs() {
+                cases.push(case(&example, front, lower, next));
+            }
+        }
+    }
+    Ok(cases)
+}
+
+fn pairs() -> impl Iterator<Item = (Mpi, Mpi)> {
+    let every = |lower| Mpi::EVERY.map(|next| (lower, next));
+    let all = Mpi::EVERY.into_iter().flat_map(every);
+    all.filter(|(lower, next)| lower != next)
+}
+
+fn case(example: &Arc<Example>, front: Mpi, lower: Mpi, next: Mpi) -> Case {
+    let example = example.clone();
+    let name = format!("matrix/{}:{front}@{lower}>{next}", example.name);
+    Case::new(name, move |session, dir| {
+        let missing = [front, lower, next]
+            .into_iter()
+            .filter_map(pypi::bin)
+            .find(|bin| !bin.exists());
+        if let Some(bin) = missing {
+            let bin = bin.display();
+            return Outcome::Skipped(format!("{bin} is not there: `cargo xtask setup --full`"));
+        }
+        migrate(&example, front, lower, next, session, dir).into()
+    })
+}
