@@ -48,6 +48,9 @@ pub fn run(options: &BuildLower) -> exit::Result<()> {
 fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
     let needs = find(options)?;
     let name = &needs.name;
+    // Found out before minutes are spent; in a tree that was never installed it is not there yet.
+    let lib = layout.lib();
+    fs::create_dir_all(lib).with_context(|| format!("cannot make {}", lib.display()))?;
     println!(
         "building the lower half {name} with {} (some minutes, the first time)",
         needs.mpicc.display()
@@ -75,7 +78,7 @@ fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
         mpicc: needs.mpicc,
     };
     let record_text = serde_json::to_vec_pretty(&record).context("writing a record")?;
-    let place = layout.lib().join(format!("lower-{name}"));
+    let place = lib.join(format!("lower-{name}"));
     install(&fs::read(&built)?, 0o755, &place)?;
     // The record comes last: without one, a program is no lower half.
     install(
