@@ -262,9 +262,7 @@ fn checkpoints(options: &Options, dir: &Path) -> Result<()> {
         command.args(crate::demo::lammps_arguments(options.steps.max(1000)));
         let mut job = Job::start(command, dir, &format!("pause-{mpi}"))?;
         let deadline = Instant::now() + LIMIT;
-        job.until("the job could be reached", deadline, || {
-            ckpt.join("job.json").exists()
-        })?;
+        stasis::until_reached(&mut job, &ckpt, "", deadline)?;
         std::thread::sleep(Duration::from_secs(1));
         let (mut seconds, mut pauses) = (Vec::new(), Vec::new());
         for n in 0..3 {
@@ -276,16 +274,13 @@ fn checkpoints(options: &Options, dir: &Path) -> Result<()> {
             let report: serde_json::Value = serde_json::from_str(&answer.stdout)?;
             pauses.push(report["pause_seconds"].as_f64().unwrap_or(f64::NAN) * 1e3);
         }
-        let before = job::read_text(&ckpt.join("job.json"));
+        let before = stasis::job_file(&ckpt);
         job.kill()?;
         let start = Instant::now();
         let mut command = mpirun(mpi, dir);
         command.arg(paths::stasis()).arg("restart").arg(&ckpt);
         let mut again = Job::start(command, dir, &format!("restart-{mpi}"))?;
-        again.until("the restarted job answered", deadline, || {
-            let now = job::read_text(&ckpt.join("job.json"));
-            !now.is_empty() && now != before
-        })?;
+        stasis::until_reached(&mut again, &ckpt, &before, deadline)?;
         let back = start.elapsed().as_secs_f64();
         again.kill()?;
         println!(

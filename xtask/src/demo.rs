@@ -138,9 +138,7 @@ fn both_halves(
     command.arg(&ckpt).args(lammps_arguments(options.steps));
     show(&command);
     let mut job = Job::start(command, dir, "first")?;
-    job.until("the job could be reached", deadline, || {
-        ckpt.join("job.json").exists()
-    })?;
+    stasis::until_reached(&mut job, &ckpt, "", deadline)?;
 
     // A random thermo line, and a random moment after it. Seconds alone would not do: on a busy
     // machine this run may be much faster than the one that was timed.
@@ -171,7 +169,7 @@ fn both_halves(
             .collect::<Vec<_>>()
             .join(" ")
     );
-    let before = job::read_text(&ckpt.join("job.json"));
+    let before = stasis::job_file(&ckpt);
     job.kill()?;
 
     let mut command = mpirun(second, dir);
@@ -179,10 +177,7 @@ fn both_halves(
     show(&command);
     let start = Instant::now();
     let mut again = Job::start(command, dir, "second")?;
-    again.until("the restarted job answered", deadline, || {
-        let now = job::read_text(&ckpt.join("job.json"));
-        !now.is_empty() && now != before
-    })?;
+    stasis::until_reached(&mut again, &ckpt, &before, deadline)?;
     let back = start.elapsed();
     let status = again
         .wait(deadline)?

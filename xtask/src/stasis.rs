@@ -1,13 +1,13 @@
 //! The product's commands as the harness uses them.
 
-use crate::job::{self, Finished};
+use crate::job::{self, Finished, Job};
 use crate::mpi::Mpi;
 use crate::paths;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `mpirun -n RANKS stasis launch --ckpt-dir DIR`, to which the application is to be appended.
 pub fn launch(lower: Mpi, ranks: usize, ckpt: &Path, scratch: &Path) -> Command {
@@ -54,4 +54,25 @@ pub fn stage(ckpt: &Path, dir: &Path, limit: Duration) -> Result<String> {
         serde_json::from_str(&answer.stdout).context("reading what stasis status printed")?;
     let stage = status["stage"].as_str();
     Ok(stage.context("stasis status tells no stage")?.to_owned())
+}
+
+/// What a job leaves in its checkpoint directory to be reached by; empty where nothing is.
+pub fn job_file(ckpt: &Path) -> String {
+    job::read_text(&ckpt.join("job.json"))
+}
+
+/// Wait until a job can be reached: until its file is there and is not `before`, which the run before
+/// it has left (empty for the first). Returns it.
+pub fn until_reached(
+    job: &mut Job,
+    ckpt: &Path,
+    before: &str,
+    deadline: Instant,
+) -> Result<String> {
+    let mut now = String::new();
+    job.until("the job could be reached (job.json)", deadline, || {
+        now = job_file(ckpt);
+        !now.is_empty() && now != before
+    })?;
+    Ok(now)
 }

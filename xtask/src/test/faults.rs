@@ -68,12 +68,10 @@ fn strike(words: &str, mpi: Mpi, dir: &Path) -> Result<bool> {
     let mut job = start(&example("p2p", "p2p/ring_loop")?, dir, &ckpt, mpi)?;
     job::run(stasis::checkpoint(&ckpt), dir, "first", LIMIT)?.expect_success("checkpoint")?;
     job.kill()?;
-    let old = fs::read(ckpt.join("job.json"))?;
+    let old = stasis::job_file(&ckpt);
 
     let mut job = restart(mpi, &ckpt, dir, Some(words), "faulty")?;
-    let reached = job.until("the job was back", Instant::now() + LIMIT, || {
-        fs::read(ckpt.join("job.json")).is_ok_and(|now| now != old)
-    });
+    let reached = stasis::until_reached(&mut job, &ckpt, &old, Instant::now() + LIMIT);
     job.explain(reached, dir)?;
     let second = job::run(stasis::checkpoint(&ckpt), dir, "second", LIMIT)?;
     let third = job::run(stasis::checkpoint(&ckpt), dir, "third", LIMIT)?;

@@ -155,6 +155,7 @@ fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<
         random: Random::new(session.seed, &plan.name(example)),
         deadline: Instant::now() + example.timeout,
         starts: Vec::new(),
+        job_before: String::new(),
     };
     let result = case
         .drive()
@@ -210,6 +211,8 @@ struct RunningCase<'a> {
     deadline: Instant,
     /// Standard output of each start, in order.
     starts: Vec<PathBuf>,
+    /// What the run before has left to be reached by.
+    job_before: String,
 }
 
 impl RunningCase<'_> {
@@ -304,10 +307,7 @@ impl RunningCase<'_> {
         let ranks = self.example.ranks;
         if self.example.command.is_some() {
             // Not our program: it announces nothing, but Stasis tells when the job can be reached.
-            let file = self.ckpt.join("job.json");
-            job.until("the job could be reached (job.json)", self.deadline, || {
-                file.exists()
-            })?;
+            stasis::until_reached(job, &self.ckpt, "", self.deadline)?;
         } else {
             job.until("all ranks reached the cut", self.deadline, || {
                 self.ready_ranks() >= ranks
@@ -450,20 +450,14 @@ impl RunningCase<'_> {
 
     /// After a restart: wait until the new coordinator has left its address, then a little more.
     fn new_coordinator(&mut self, job: &mut Job) -> Result<()> {
-        let file = self.ckpt.join("job.json");
-        let before = self.dir.join("job.before");
-        let old = job::read_text(&before);
-        job.until("the restarted job could be reached", self.deadline, || {
-            let now = job::read_text(&file);
-            !now.is_empty() && now != old
-        })?;
+        stasis::until_reached(job, &self.ckpt, &self.job_before, self.deadline)?;
         std::thread::sleep(self.random.seconds(0.0, 0.4));
         Ok(())
     }
 
     /// Kill the whole job, or, after `--stop`, wait for its end.
     fn end(&mut self, mut job: Job) -> Result<()> {
-        let _ = fs::copy(self.ckpt.join("job.json"), self.dir.join("job.before"));
+        self.job_before = stasis::job_file(&self.ckpt);
         if self.plan.mode == Mode::Stop {
             let ended = job.wait(self.deadline)?;
             let result = ended.map(|_| ()).context("the job did not stop");

@@ -32,13 +32,11 @@ fn compress(dir: &Path) -> Result<()> {
     job.kill()?;
     let mut sizes = Vec::new();
     for flag in ["--no-compress", "--compress"] {
-        let old = fs::read(ckpt.join("job.json"))?;
+        let old = stasis::job_file(&ckpt);
         let mut command = stasis::restart(Mpi::OpenMpi, 2, &ckpt, dir);
         command.arg(flag).env("STASIS_TEST_GO", dir.join("go"));
         let mut job = Job::start(command, dir, flag)?;
-        let back = job.until("the job was back", Instant::now() + LIMIT, || {
-            fs::read(ckpt.join("job.json")).is_ok_and(|now| now != old)
-        });
+        let back = stasis::until_reached(&mut job, &ckpt, &old, Instant::now() + LIMIT);
         job.explain(back, dir)?;
         take(flag)?;
         job.kill()?;

@@ -179,8 +179,7 @@ impl<'a> Stream<'a> {
     fn reach_start(&self, job: &mut Job) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         if self.subject.example.command.is_some() {
-            let file = self.ckpt.join("job.json");
-            return job.until("the job could be reached", deadline, || file.exists());
+            return stasis::until_reached(job, &self.ckpt, "", deadline).map(drop);
         }
         let ranks = self.subject.example.ranks;
         job.until("all ranks were at work", deadline, || {
@@ -221,21 +220,15 @@ impl<'a> Stream<'a> {
 
     /// Until the restarted job has left its address, or has ended.
     fn reach_restarted(&mut self, job: &mut Job) -> Result<()> {
-        let file = self.ckpt.join("job.json");
-        let mut now = String::new();
-        let reached = job.until(
-            "the restarted job could be reached",
-            Instant::now() + PATIENCE,
-            || {
-                now = job::read_text(&file);
-                !now.is_empty() && now != self.job_file
+        let deadline = Instant::now() + PATIENCE;
+        match stasis::until_reached(job, &self.ckpt, &self.job_file, deadline) {
+            Ok(now) => self.job_file = now,
+            Err(error) => match job.poll()? {
+                Some(status) if status.success() => {}
+                _ => return Err(error),
             },
-        );
-        self.job_file = now;
-        match job.poll()? {
-            Some(status) if status.success() => Ok(()),
-            _ => reached,
         }
+        Ok(())
     }
 
     /// Checkpoints, until the job is killed, is stopped or ends.
@@ -378,7 +371,7 @@ impl<'a> Stream<'a> {
 
     /// `kill -9` of the whole job; false if it had come to its own end before.
     fn kill(&mut self, job: &mut Job) -> Result<bool> {
-        let now = job::read_text(&self.ckpt.join("job.json"));
+        let now = stasis::job_file(&self.ckpt);
         if !now.is_empty() {
             self.job_file = now;
         }
