@@ -97,19 +97,22 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
         text::bytes(all.stored)
     );
     println!("{:>10} {:>10} {:>10}", "on disk", "content", "mapped");
-    let (shown, rest) = parts.split_at(parts.len().min(LINES));
-    let mut others = Amount::default();
-    rest.iter().for_each(|(_, amount)| others.add(*amount));
-    let others = (!rest.is_empty()).then(|| (format!("{} others", rest.len()), others));
-    let longest = shown.first().map_or(0, |(_, amount)| amount.stored);
-    for (what, amount) in shown.iter().chain(&others) {
+    let rest = parts.split_off(parts.len().min(LINES));
+    if !rest.is_empty() {
+        let mut others = Amount::default();
+        rest.iter().for_each(|(_, amount)| others.add(*amount));
+        parts.push((format!("{} others", rest.len()), others));
+    }
+    let stored = parts.iter().map(|(_, amount)| amount.stored);
+    let longest = stored.max().unwrap_or(0);
+    for (what, amount) in &parts {
         println!(
             "{:>10} {:>10} {:>10}  {:28} {}",
             text::bytes(amount.stored),
             text::bytes(amount.memory),
             text::bytes(amount.mapped),
             what,
-            bar(amount.stored, longest.max(others_stored(&others)))
+            bar(amount.stored, longest)
         );
     }
     println!();
@@ -123,10 +126,6 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
         );
     }
     Ok(())
-}
-
-fn others_stored(others: &Option<(String, Amount)>) -> u64 {
-    others.as_ref().map_or(0, |(_, amount)| amount.stored)
 }
 
 /// A bar in proportion to the longest; something is seen of whatever is there.
