@@ -45,6 +45,11 @@ fn content(image: &Image, index: usize) -> Vec<u8> {
     memory
 }
 
+/// Starts the image of a job of one rank.
+fn start(path: &Path, compression: Compression) -> ImageWriter {
+    ImageWriter::create(&Disk::default(), path, header(ID, 0, 1), compression).unwrap()
+}
+
 #[test]
 fn what_was_written_is_read() {
     let (_dir, path, expect) = small();
@@ -94,13 +99,7 @@ fn what_was_written_is_read() {
 fn zero_pages_cost_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.img");
-    let mut writer = ImageWriter::create(
-        &Disk::default(),
-        &path,
-        header(ID, 0, 1),
-        Compression::Probe,
-    )
-    .unwrap();
+    let mut writer = start(&path, Compression::Probe);
     let zero = region(BASE, 1 << 14, Backing::Anonymous);
     let run = zero.start..zero.end();
     writer.region(zero, &[run], &mut Formula(|_| 0)).unwrap();
@@ -288,9 +287,7 @@ fn unknown_sections_and_versions_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (kind, version) in [(999, 1), (kind::PROCESS, u32::MAX), (kind::PROCESS, 0)] {
         let path = dir.path().join("rank-0.img");
-        let mut writer =
-            ImageWriter::create(&Disk::default(), &path, header(ID, 0, 1), Compression::Off)
-                .unwrap();
+        let mut writer = start(&path, Compression::Off);
         writer.section(kind, version, vec![1]);
         writer.finish().unwrap();
         let error = Image::open_verified(&path, &Expect::default()).unwrap_err();
@@ -312,7 +309,7 @@ fn unknown_sections_and_versions_are_refused() {
 fn an_unfinished_image_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.img");
-    drop(ImageWriter::create(&Disk::default(), &path, header(ID, 0, 1), Compression::Off).unwrap());
+    drop(start(&path, Compression::Off));
     assert!(!path.exists());
 }
 
@@ -353,13 +350,7 @@ fn shared_objects_that_make_no_sense_are_refused() {
     ] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.img");
-        let mut writer = ImageWriter::create(
-            &Disk::default(),
-            &path,
-            header(ID, 0, 1),
-            Compression::Probe,
-        )
-        .unwrap();
+        let mut writer = start(&path, Compression::Probe);
         writer.shared(objects);
         writer.region(region, &[], &mut Formula(noise)).unwrap();
         writer.finish().unwrap();
@@ -379,8 +370,7 @@ fn shared_objects_that_make_no_sense_are_refused() {
 fn regions_out_of_place_are_refused_by_the_writer() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.img");
-    let mut writer =
-        ImageWriter::create(&Disk::default(), &path, header(ID, 0, 1), Compression::Off).unwrap();
+    let mut writer = start(&path, Compression::Off);
     let mut add = |region, runs: &[std::ops::Range<u64>]| {
         writer.region(region, runs, &mut Formula(noise)).is_ok()
     };
@@ -409,7 +399,7 @@ proptest! {
     fn any_image_comes_back(layout in prop::collection::vec((runs(), 0u8..3, any::<bool>()), 1..5)) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.img");
-        let mut writer = ImageWriter::create(&Disk::default(), &path, header(ID, 0, 1), Compression::Probe).unwrap();
+        let mut writer = start(&path, Compression::Probe);
         let formula = |which| match which {
             0 => noise as fn(u64) -> u8,
             1 => |address: u64| (address / 512 % 5) as u8,

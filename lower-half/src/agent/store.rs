@@ -27,9 +27,7 @@ impl Sets {
             writing: None,
         }
     }
-}
 
-impl Sets {
     /// Removes what is older than the job wants to keep. That it cannot be removed is no reason to
     /// give up the checkpoint.
     fn prune(&self) {
