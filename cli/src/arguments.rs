@@ -1,4 +1,8 @@
-//! The command line.
+//! The command line: the one table of commands and flags. Help, man pages and completions come from
+//! it (`pages.rs`).
+//!
+//! To add a flag: a field here, with `env = "STASIS_..."` after its name, so that job scripts need no
+//! editing; a test below holds that.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -8,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Freezes a running MPI job to disk and brings it back, under any MPI library.
 #[derive(Parser)]
-#[command(version, after_help = crate::exit::HELP)]
+#[command(name = "stasis", version, after_help = crate::exit::HELP)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -38,6 +42,10 @@ pub enum Command {
     Doctor(Doctor),
     /// Build what Stasis needs to run jobs over an MPI library, with that library's mpicc
     BuildLower(BuildLower),
+    /// Print what makes a shell complete commands and flags
+    Completions(Completions),
+    /// Print the manual page of stasis or of one of its commands: stasis man launch | man -l -
+    Man(Man),
 }
 
 /// What to do where a file that the job had open is not what it was at the checkpoint. That it has
@@ -67,16 +75,16 @@ impl ChangedFiles {
 #[derive(Args)]
 pub struct Checkpoints {
     /// Take a checkpoint every so many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), env = "STASIS_INTERVAL")]
     pub interval: Option<u64>,
     /// Keep the newest N checkpoints; `all` keeps every one
-    #[arg(long, value_name = "N", default_value = "2", value_parser = keep)]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = keep, env = "STASIS_KEEP")]
     pub keep: Keep,
     /// Compress whatever gets smaller, not only where that costs no time
-    #[arg(long, conflicts_with = "no_compress")]
+    #[arg(long, conflicts_with = "no_compress", env = "STASIS_COMPRESS")]
     pub compress: bool,
     /// Compress nothing
-    #[arg(long)]
+    #[arg(long, env = "STASIS_NO_COMPRESS")]
     pub no_compress: bool,
 }
 
@@ -119,14 +127,31 @@ impl Checkpoints {
 #[derive(Args)]
 pub struct Launch {
     /// Directory for checkpoints, the same for all ranks and of this job alone
-    #[arg(long, value_name = "DIR", default_value = "./ckpt")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "./ckpt",
+        env = "STASIS_CKPT_DIR"
+    )]
     pub ckpt_dir: PathBuf,
     /// When, and how many.
     #[command(flatten)]
     pub checkpoints: Checkpoints,
     /// Lower half to run over, by name [default: that of the launcher's MPI library]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
     pub mpi: Option<String>,
+    /// Continue from the directory's newest whole checkpoint; start the program only if there is none
+    #[arg(long, env = "STASIS_RESUME")]
+    pub resume: bool,
+    /// With --resume: where a file that was open has another content than at the checkpoint (it may
+    /// have grown)
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "refuse",
+        env = "STASIS_CHANGED_FILES"
+    )]
+    pub changed_files: ChangedFiles,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -144,16 +169,21 @@ pub struct Restart {
     #[arg(value_name = "DIR[/ckpt-N]")]
     pub directory: PathBuf,
     /// Take this checkpoint of the directory
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "STASIS_SET")]
     pub set: Option<String>,
     /// When, and how many.
     #[command(flatten)]
     pub checkpoints: Checkpoints,
     /// Lower half to run over, by name [default: that of the launcher's MPI library]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
     pub mpi: Option<String>,
     /// Where a file that was open has another content than at the checkpoint (it may have grown)
-    #[arg(long, value_name = "WHAT", default_value = "refuse")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "refuse",
+        env = "STASIS_CHANGED_FILES"
+    )]
     pub changed_files: ChangedFiles,
 }
 
@@ -161,13 +191,13 @@ pub struct Restart {
 #[derive(Args)]
 pub struct Checkpoint {
     /// The job's checkpoint directory
-    #[arg(value_name = "DIR", default_value = "./ckpt")]
+    #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
     pub directory: PathBuf,
     /// End the job once the checkpoint is committed
-    #[arg(long)]
+    #[arg(long, env = "STASIS_STOP")]
     pub stop: bool,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, env = "STASIS_JSON")]
     pub json: bool,
 }
 
@@ -175,10 +205,14 @@ pub struct Checkpoint {
 #[derive(Args)]
 pub struct Inspect {
     /// The checkpoint directory, or one checkpoint in it
-    #[arg(value_name = "DIR[/ckpt-N]", default_value = "./ckpt")]
+    #[arg(
+        value_name = "DIR[/ckpt-N]",
+        default_value = "./ckpt",
+        env = "STASIS_CKPT_DIR"
+    )]
     pub directory: PathBuf,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, env = "STASIS_JSON")]
     pub json: bool,
 }
 
@@ -192,7 +226,7 @@ pub struct Diff {
     #[arg(value_name = "DIR[/ckpt-N]")]
     pub second: PathBuf,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, env = "STASIS_JSON")]
     pub json: bool,
 }
 
@@ -204,7 +238,7 @@ pub struct Doctor {
     /// it and its libraries (and those in LD_PRELOAD) import, and whether that front has them
     pub app: Option<PathBuf>,
     /// Print every symbol of MPI that is imported, with a file that does
-    #[arg(long)]
+    #[arg(long, env = "STASIS_SYMBOLS")]
     pub symbols: bool,
 }
 
@@ -216,14 +250,41 @@ not found or cannot be served, or symbols are missing, which are named.";
 #[derive(Args)]
 pub struct BuildLower {
     /// The C compiler of the MPI library: a path, or a name to look for in PATH
-    #[arg(long, value_name = "PATH", default_value = "mpicc")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "mpicc",
+        env = "STASIS_MPICC"
+    )]
     pub mpicc: PathBuf,
     /// What `--mpi` is to call it [default: the library's name and version, like openmpi-5.0.11]
-    #[arg(long)]
+    #[arg(long, env = "STASIS_NAME")]
     pub name: Option<String>,
     /// Stasis's sources [default: those that this command was built from]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "STASIS_SOURCE")]
     pub source: Option<PathBuf>,
+}
+
+/// Options of `completions`.
+#[derive(Args)]
+pub struct Completions {
+    /// The shell, into whose folder for completions the output goes
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Args)]
+pub struct Man {
+    /// The command that the page is of [default: that of stasis itself]
+    pub command: Option<String>,
+    /// Write all pages to a directory instead
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "command",
+        env = "STASIS_DIRECTORY"
+    )]
+    pub directory: Option<PathBuf>,
 }
 
 /// Splits `DIR/ckpt-N` into the directory and the set; without a set, `DIR` may end in anything.
@@ -260,6 +321,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_its_variable() {
+        let command = Arguments::command();
+        let commands = command.get_subcommands();
+        for flag in commands.flat_map(|c| c.get_opts()) {
+            let Some(long) = flag.get_long() else {
+                panic!("{flag} has no long form")
+            };
+            let variable = format!("STASIS_{}", long.replace('-', "_").to_uppercase());
+            assert_eq!(
+                flag.get_env().and_then(|e| e.to_str()),
+                Some(&*variable),
+                "--{long}"
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::arguments::Checkpoint;
 use crate::exit::{self, Code};
-use crate::text;
+use crate::{json, text};
 
 /// Runs the command.
 pub fn run(options: &Checkpoint) -> exit::Result<()> {
@@ -15,7 +15,7 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
     let result = client.checkpoint(options.stop, |note| eprintln!("stasis: {note}"));
     let report = result.map_err(failure)?;
     if options.json {
-        println!("{}", to_json(&report));
+        json::print(to_json(&report));
     } else {
         println!(
             "{}: {} on disk, {} of memory in {ranks} ranks ({command}); the job stood still for {}, \

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::arguments::Diff;
 use crate::exit::{self, Code, WithCode};
 use crate::inspect::{open, what};
-use crate::text;
+use crate::{json, text};
 
 /// What became of the pages of something between two checkpoints, in bytes.
 #[derive(Clone, Copy, Default)]
@@ -63,10 +63,9 @@ pub fn run(options: &Diff) -> exit::Result<()> {
             .map(|(what, c)| (&**what, c.to_json()))
             .collect();
         let ranks: Vec<_> = ranks.iter().map(|change| change.to_json()).collect();
-        println!(
-            "{:#}",
+        json::print(
             json!({ "first": first.name(), "second": second.name(), "all": all.to_json(),
-                    "ranks": ranks, "parts": parts })
+                    "ranks": ranks, "parts": parts }),
         );
         return Ok(());
     }

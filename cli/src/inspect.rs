@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
 use crate::exit::{self, Code, WithCode};
-use crate::text;
+use crate::{json, text};
 
 /// Lines of the picture; what is smaller is summed up.
 const LINES: usize = 14;
@@ -73,11 +73,10 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
                         "bytes": entry.image.bytes, "content": amount(a) })
             })
             .collect();
-        println!(
-            "{:#}",
+        json::print(
             json!({ "set": set.name(), "command": manifest.command, "library": manifest.library,
                     "abi": manifest.abi, "created": manifest.created, "restarts": manifest.epoch,
-                    "ranks": ranks, "parts": parts })
+                    "ranks": ranks, "parts": parts }),
         );
         return Ok(());
     }

@@ -14,11 +14,14 @@ use launcher::preload;
 use crate::arguments::Launch;
 use crate::exit::{self, Code, WithCode};
 use crate::layout::Layout;
-use crate::{kernel, program};
+use crate::{kernel, program, restart};
 
 /// Runs the command; returns only if the program cannot be started.
 pub fn run(options: &Launch) -> exit::Result<()> {
     kernel::check_dispatch().code(Code::CannotServe)?;
+    if options.resume {
+        restart::resume(options)?;
+    }
     let layout = Layout::find().code(Code::CannotServe)?;
     let [app, arguments @ ..] = options.app.as_slice() else {
         return Err(anyhow::anyhow!("no program was named")).code(Code::Usage);

@@ -9,10 +9,12 @@ mod doctor;
 mod elf;
 mod exit;
 mod inspect;
+mod json;
 mod kernel;
 mod launch;
 mod layout;
 mod lowers;
+mod pages;
 mod program;
 mod restart;
 mod search;
@@ -37,6 +39,8 @@ fn main() {
         Command::Diff(options) => diff::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::BuildLower(options) => build_lower::run(&options),
+        Command::Completions(options) => pages::completions(&options),
+        Command::Man(options) => pages::man(&options),
     };
     if let Err(failure) = result {
         eprintln!("stasis: {}{:#}", launcher::rank_label(), failure.error);

@@ -1,11 +1,13 @@
 //! `stasis restart`: finds the set and the lower half, and becomes the latter.
 
+use std::borrow::Cow;
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{bail, Result};
-use ckpt_image::{explain, newest_whole, Set};
+use anyhow::{anyhow, bail, Result};
+use ckpt_image::{explain, list_sets, newest_whole, Set, SetInfo, SetState};
 
-use crate::arguments::{directory_and_set, Restart};
+use crate::arguments::{directory_and_set, ChangedFiles, Checkpoints, Launch, Restart};
 use crate::exit::{self, Code, WithCode};
 use crate::layout::{Abi, Layout};
 use crate::{kernel, launch, text};
@@ -16,14 +18,29 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     let (directory, named) = directory_and_set(&options.directory);
     let named = options.set.clone().or(named);
     let set = choose(&directory, named.as_deref()).code(Code::Image)?;
-    check_size(&set).code(Code::Image)?;
+    go_on(
+        &directory,
+        &set,
+        options.mpi.as_deref(),
+        options.changed_files,
+        &options.checkpoints,
+    )
+}
+
+/// Continues the job of a set; returns only if it cannot be continued.
+fn go_on(
+    directory: &Path,
+    set: &Set,
+    mpi: Option<&str>,
+    changed_files: ChangedFiles,
+    checkpoints: &Checkpoints,
+) -> exit::Result<()> {
+    check_size(set).code(Code::Image)?;
     let manifest = set.manifest();
     let preferred = Abi::ALL.into_iter().find(|abi| abi.word() == manifest.abi);
     let layout = Layout::find().code(Code::CannotServe)?;
-    let lower = layout
-        .choose(options.mpi.as_deref(), preferred)
-        .code(Code::CannotServe)?;
-    let directory = launch::prepare(&directory).code(Code::Directory)?;
+    let lower = layout.choose(mpi, preferred).code(Code::CannotServe)?;
+    let directory = launch::prepare(directory).code(Code::Directory)?;
     if launcher::is_first() {
         eprintln!(
             "stasis: continuing {} from {} ({} ranks, taken {} under {}) under {}",
@@ -43,9 +60,48 @@ pub fn run(options: &Restart) -> exit::Result<()> {
         .arg("--set")
         .arg(set.name())
         .arg("--changed-files")
-        .arg(options.changed_files.word());
-    command.args(options.checkpoints.words());
+        .arg(changed_files.word());
+    command.args(checkpoints.words());
     launch::become_it(command, &lower.path).code(Code::CannotServe)
+}
+
+/// Continues the job whose checkpoints are in the directory, as `launch --resume` asks for; returns
+/// normally if none was ever finished there, so that the program is to be started. That there are
+/// some and all are bad is an error: a fresh start would be a loss that nobody has agreed to.
+pub fn resume(options: &Launch) -> exit::Result<()> {
+    let directory = &options.ckpt_dir;
+    let finished = |set: &SetInfo| !matches!(set.state, SetState::Unfinished);
+    if !directory.exists() || !list_sets(directory).code(Code::Image)?.iter().any(finished) {
+        return Ok(());
+    }
+    let set = choose(directory, None).code(Code::Image)?;
+    let manifest = set.manifest();
+    let asked = options.app.iter().map(|word| word.to_string_lossy());
+    if !same_program(asked, &manifest.command) {
+        return Err(anyhow!(
+            "the checkpoints in {} are of another program, `{}`: give this one its own --ckpt-dir",
+            directory.display(),
+            manifest.command.join(" ")
+        ))
+        .code(Code::Image);
+    }
+    go_on(
+        directory,
+        &set,
+        options.mpi.as_deref(),
+        options.changed_files,
+        &options.checkpoints,
+    )
+}
+
+/// Whether two command lines are of one program, which may have been named by another path.
+fn same_program<'a>(asked: impl Iterator<Item = Cow<'a, str>>, taken: &[String]) -> bool {
+    let name = |(place, word): (usize, Cow<'_, str>)| match place {
+        0 => word.rsplit('/').next().unwrap_or_default().to_owned(),
+        _ => word.into_owned(),
+    };
+    let taken = taken.iter().map(|word| Cow::from(word.as_str()));
+    asked.enumerate().map(name).eq(taken.enumerate().map(name))
 }
 
 fn choose(directory: &std::path::Path, named: Option<&str>) -> ckpt_image::Result<Set> {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
 use crate::exit::{self, Code, WithCode};
-use crate::text;
+use crate::{json, text};
 
 /// The sets of a directory, or the one that was named.
 fn find(options: &Inspect) -> exit::Result<(std::path::PathBuf, Vec<SetInfo>)> {
@@ -40,7 +40,7 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
     let (directory, sets) = find(options)?;
     if options.json {
         let rows: Vec<_> = sets.iter().map(to_json).collect();
-        println!("{:#}", json!(rows));
+        json::print(json!({ "checkpoints": rows }));
         return Ok(());
     }
     if sets.is_empty() {
@@ -104,7 +104,8 @@ pub fn verify(options: &Inspect) -> exit::Result<()> {
             let why = result.as_ref().err().map(ToString::to_string);
             json!({ "name": name, "bytes": bytes, "sound": result.is_ok(), "why": why })
         };
-        println!("{:#}", json!(results.iter().map(row).collect::<Vec<_>>()));
+        let rows: Vec<_> = results.iter().map(row).collect();
+        json::print(json!({ "checkpoints": rows }));
     }
     let mut bad = Vec::new();
     for (name, bytes, result) in results {

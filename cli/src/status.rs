@@ -30,7 +30,7 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
             "failure": status.failure,
             "ranks": ranks,
         });
-        println!("{all:#}");
+        crate::json::print(all);
         return Ok(());
     }
     println!("job {}: {}", job.id, job.command());

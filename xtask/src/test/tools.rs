@@ -1,14 +1,16 @@
 //! The commands that look at checkpoints, on those of a real job.
 
-use super::bad_input::{example, start};
+use super::bad_input::{self, example, start};
+use super::programs::command_line;
 use super::Case;
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
-use crate::stasis;
+use crate::{paths, stasis};
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -18,6 +20,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         Case::new("tools/list-inspect-diff", |_, dir| look(dir).into()),
         Case::new("tools/compress", |_, dir| compress(dir).into()),
+        Case::new("tools/resume", |_, dir| resume(dir).into()),
     ]
 }
 
@@ -41,7 +44,11 @@ fn compress(dir: &Path) -> Result<()> {
         take(flag)?;
         job.kill()?;
         let list = json(dir, &["list"], &[&ckpt])?;
-        sizes.push(list[0]["bytes"].as_u64().context("list tells no bytes")?);
+        sizes.push(
+            list["checkpoints"][0]["bytes"]
+                .as_u64()
+                .context("list tells no bytes")?,
+        );
     }
     ensure!(
         sizes[1] < sizes[0],
@@ -64,7 +71,11 @@ fn look(dir: &Path) -> Result<()> {
     let set = |number: u32| ckpt.join(format!("ckpt-{number}"));
 
     let list = json(dir, &["list"], &[&ckpt])?;
-    let names: Vec<_> = list.as_array().into_iter().flatten().collect();
+    let names: Vec<_> = list["checkpoints"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .collect();
     let named = |i: usize| names.get(i).and_then(|set| set["name"].as_str());
     ensure!(
         (named(0), named(1)) == (Some("ckpt-2"), Some("ckpt-1")),
@@ -103,6 +114,60 @@ fn look(dir: &Path) -> Result<()> {
     ensure!(
         changed > 0 && changed < of_parts,
         "a job that has gone on differs by {changed} of {of_parts} bytes"
+    );
+    Ok(())
+}
+
+/// A batch script's line, given again and again, with all settings in the environment: it starts the
+/// program, then continues it, and does neither where that would lose something.
+fn resume(dir: &Path) -> Result<()> {
+    const BAD_SET: i32 = 5;
+    let ckpt = dir.join("ck");
+    let submitted = |example: &str| -> Result<Command> {
+        let mut command = Mpi::Mpich.mpirun(2, dir);
+        let folder = example.split('/').next().unwrap_or_default();
+        let program = command_line(&bad_input::example(folder, example)?, Some(Mpi::Mpich))?;
+        command
+            .arg(paths::stasis())
+            .arg("launch")
+            .args(program)
+            .env("STASIS_CKPT_DIR", &ckpt)
+            .env("STASIS_RESUME", "1")
+            .env("STASIS_TEST_READY", dir.join("ready"))
+            .env("STASIS_TEST_GO", dir.join("go"))
+            .current_dir(dir);
+        Ok(command)
+    };
+    let mut before = String::new();
+    for run in 1..=3 {
+        let name = format!("run-{run}");
+        let mut job = Job::start(submitted("p2p/ring_loop")?, dir, &name)?;
+        let reached = stasis::until_reached(&mut job, &ckpt, &before, Instant::now() + LIMIT);
+        before = job.explain(reached, dir)?;
+        let said = job::read_text(&job.stderr);
+        let continued = format!("from ckpt-{}", run - 1);
+        ensure!(
+            said.contains(&continued) == (run > 1),
+            "run {run} says: {said}"
+        );
+        let mut command = stasis::command(["checkpoint"]);
+        command.env("STASIS_CKPT_DIR", &ckpt);
+        job::run(command, dir, "checkpoint", LIMIT)?.expect_success("checkpoint")?;
+        job.kill()?;
+    }
+    let other = job::run(submitted("p2p/ring")?, dir, "other", LIMIT)?;
+    bad_input::refused(&other, BAD_SET, &[&["of another program"], &["--ckpt-dir"]])?;
+    for set in fs::read_dir(&ckpt)? {
+        let image = set?.path().join("rank-1.img");
+        if image.exists() {
+            fs::write(image, "short")?;
+        }
+    }
+    let bad = job::run(submitted("p2p/ring_loop")?, dir, "bad", LIMIT)?;
+    bad_input::refused(&bad, BAD_SET, &[&["ckpt-3"], &["ckpt-2"]])?;
+    ensure!(
+        stasis::job_file(&ckpt) == before,
+        "the program was started beside bad checkpoints"
     );
     Ok(())
 }

@@ -1,0 +1,85 @@
+//! `stasis completions` and `stasis man`: what is generated from the table of flags (`arguments.rs`).
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::{Command, CommandFactory};
+
+use crate::arguments::{Arguments, Completions, Man};
+use crate::exit::{self, Code, WithCode};
+
+/// Runs `stasis completions`.
+pub fn completions(options: &Completions) -> exit::Result<()> {
+    clap_complete::generate(
+        options.shell,
+        &mut Arguments::command(),
+        "stasis",
+        &mut io::stdout(),
+    );
+    Ok(())
+}
+
+/// Runs `stasis man`.
+pub fn man(options: &Man) -> exit::Result<()> {
+    let stasis = stasis();
+    if let Some(directory) = &options.directory {
+        return write_all(&stasis, directory).code(Code::Directory);
+    }
+    let command = match &options.command {
+        None => &stasis,
+        Some(name) => {
+            let command = stasis.find_subcommand(name);
+            let none = || format!("there is no command {name}: see stasis --help");
+            command.with_context(none).code(Code::Usage)?
+        }
+    };
+    let printed = page(command).and_then(|page| io::stdout().write_all(&page));
+    printed
+        .context("printing a manual page")
+        .code(Code::CannotServe)
+}
+
+/// The command line with the names that commands have on their pages, like `stasis-launch`.
+fn stasis() -> Command {
+    let mut stasis = Arguments::command();
+    stasis.build();
+    stasis
+}
+
+fn write_all(stasis: &Command, directory: &Path) -> Result<()> {
+    let failed = || format!("writing manual pages to {}", directory.display());
+    fs::create_dir_all(directory).with_context(failed)?;
+    for command in stasis.get_subcommands().chain([stasis]) {
+        let name = command.get_display_name().unwrap_or("stasis");
+        let file = directory.join(format!("{name}.1"));
+        fs::write(file, page(command)?).with_context(failed)?;
+    }
+    Ok(())
+}
+
+fn page(command: &Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_that_names_its_flags() {
+        let directory = tempfile::tempdir().unwrap();
+        write_all(&stasis(), directory.path()).unwrap();
+        for command in stasis().get_subcommands() {
+            let file = format!("stasis-{}.1", command.get_name());
+            let page = fs::read_to_string(directory.path().join(&file)).unwrap();
+            for flag in command.get_opts().filter_map(|flag| flag.get_long()) {
+                let flag = format!("\\-\\-{}", flag.replace('-', "\\-"));
+                assert!(page.contains(&flag), "{file} lacks {flag}");
+            }
+        }
+    }
+}
