@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Freezes a running MPI job to disk and brings it back, under any MPI library.
@@ -48,6 +49,11 @@ pub enum Command {
     Man(Man),
 }
 
+/// A flag's variable says no as `0`, `no`, `off`, `false` or nothing, and yes otherwise.
+fn yes_or_no() -> FalseyValueParser {
+    FalseyValueParser::new()
+}
+
 /// What to do where a file that the job had open is not what it was at the checkpoint. That it has
 /// grown is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -81,10 +87,10 @@ pub struct Checkpoints {
     #[arg(long, value_name = "N", default_value = "2", value_parser = keep, env = "STASIS_KEEP")]
     pub keep: Keep,
     /// Compress whatever gets smaller, not only where that costs no time
-    #[arg(long, conflicts_with = "no_compress", env = "STASIS_COMPRESS")]
+    #[arg(long, conflicts_with = "no_compress", env = "STASIS_COMPRESS", value_parser = yes_or_no())]
     pub compress: bool,
     /// Compress nothing
-    #[arg(long, env = "STASIS_NO_COMPRESS")]
+    #[arg(long, env = "STASIS_NO_COMPRESS", value_parser = yes_or_no())]
     pub no_compress: bool,
 }
 
@@ -141,7 +147,7 @@ pub struct Launch {
     #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
     pub mpi: Option<String>,
     /// Continue from the directory's newest whole checkpoint; start the program only if there is none
-    #[arg(long, env = "STASIS_RESUME")]
+    #[arg(long, env = "STASIS_RESUME", value_parser = yes_or_no())]
     pub resume: bool,
     /// With --resume: where a file that was open has another content than at the checkpoint (it may
     /// have grown)
@@ -194,10 +200,10 @@ pub struct Checkpoint {
     #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
     pub directory: PathBuf,
     /// End the job once the checkpoint is committed
-    #[arg(long, env = "STASIS_STOP")]
+    #[arg(long, env = "STASIS_STOP", value_parser = yes_or_no())]
     pub stop: bool,
     /// Print JSON
-    #[arg(long, env = "STASIS_JSON")]
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
 }
 
@@ -212,7 +218,7 @@ pub struct Inspect {
     )]
     pub directory: PathBuf,
     /// Print JSON
-    #[arg(long, env = "STASIS_JSON")]
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
 }
 
@@ -226,7 +232,7 @@ pub struct Diff {
     #[arg(value_name = "DIR[/ckpt-N]")]
     pub second: PathBuf,
     /// Print JSON
-    #[arg(long, env = "STASIS_JSON")]
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
 }
 
@@ -238,7 +244,7 @@ pub struct Doctor {
     /// it and its libraries (and those in LD_PRELOAD) import, and whether that front has them
     pub app: Option<PathBuf>,
     /// Print every symbol of MPI that is imported, with a file that does
-    #[arg(long, env = "STASIS_SYMBOLS")]
+    #[arg(long, env = "STASIS_SYMBOLS", value_parser = yes_or_no())]
     pub symbols: bool,
 }
 

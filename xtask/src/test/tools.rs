@@ -155,7 +155,7 @@ fn resume(dir: &Path) -> Result<()> {
         job::run(command, dir, "checkpoint", LIMIT)?.expect_success("checkpoint")?;
         job.kill()?;
     }
-    let other = job::run(submitted("p2p/ring")?, dir, "other", LIMIT)?;
+    let other = job::run(submitted("p2p/wildcards")?, dir, "other", LIMIT)?;
     bad_input::refused(&other, BAD_SET, &[&["of another program"], &["--ckpt-dir"]])?;
     for set in fs::read_dir(&ckpt)? {
         let image = set?.path().join("rank-1.img");
