@@ -67,7 +67,7 @@ pub fn parse(text: &str, first_slot: usize) -> Result<Vec<Function>, ParseError>
             }
             let slot = first_slot + functions.len();
             let heading = heading.clone();
-            functions.push(Function {
+            let function = Function {
                 name,
                 heading,
                 class,
@@ -75,7 +75,16 @@ pub fn parse(text: &str, first_slot: usize) -> Result<Vec<Function>, ParseError>
                 returns,
                 params,
                 slot,
-            });
+            };
+            let large = function.large_form();
+            if let Some(large) = large
+                .as_ref()
+                .filter(|large| !names.insert(large.name.clone()))
+            {
+                return Err(at(Mistake::Twice(large.name.clone())));
+            }
+            functions.push(function);
+            functions.extend(large);
         }
     }
     Ok(functions)
@@ -163,7 +172,11 @@ fn parse_param(text: &str) -> Result<Param, Mistake> {
     let [kind, name] = words[..] else {
         return Err(mistake());
     };
-    let kind = spelled(KINDS, kind).ok_or_else(|| Mistake::Kind(kind.to_owned()))?;
+    let kind_of = |kind| spelled(KINDS, kind).ok_or_else(|| Mistake::Kind(kind.to_owned()));
+    let (kind, other) = match kind.split_once('/') {
+        Some((kind, large)) => (kind_of(kind)?, Some(kind_of(large)?)),
+        None => (kind_of(kind)?, None),
+    };
     let (name, array) = match name.split_once('[') {
         Some((name, length)) => {
             let length = length.strip_suffix(']').ok_or_else(mistake)?;
@@ -183,6 +196,7 @@ fn parse_param(text: &str) -> Result<Param, Mistake> {
         kind,
         direction,
         array,
+        other,
     })
 }
 
@@ -222,7 +236,7 @@ fn check_length(param: &Param, params: &[Param]) -> Result<(), Mistake> {
         Some(Length::Bytes(bytes)) => (bytes.to_string(), param.kind == Kind::String),
         Some(Length::Param(name)) => (
             name.clone(),
-            named(name, &[Kind::Int, Kind::IntOrUndefined]),
+            named(name, &[Kind::Int, Kind::IntOrUndefined, Kind::Count]),
         ),
         Some(Length::CommSize(comm) | Length::Neighbours(comm, _)) => {
             (comm.clone(), named(comm, &[Kind::Comm]))
@@ -312,6 +326,35 @@ mod tests {
     }
 
     #[test]
+    fn large_forms_follow_their_ordinary_ones() {
+        let text = "[local core]\nMPI_X(int/count count, int tag, aint/count at[count])\nMPI_Y()";
+        let functions = parse(text, 7).expect("a good table");
+        let slots: Vec<_> = functions
+            .iter()
+            .map(|f| (f.name.as_str(), f.slot))
+            .collect();
+        assert_eq!(slots, [("MPI_X", 7), ("MPI_X_c", 8), ("MPI_Y", 9)]);
+        let kinds = |n: usize| functions[n].params.iter().map(|p| (p.kind, p.other));
+        assert_eq!(
+            kinds(0).collect::<Vec<_>>(),
+            [
+                (Kind::Int, Some(Kind::Count)),
+                (Kind::Int, None),
+                (Kind::Aint, Some(Kind::Count)),
+            ]
+        );
+        assert_eq!(
+            kinds(1).collect::<Vec<_>>(),
+            [
+                (Kind::Count, Some(Kind::Int)),
+                (Kind::Int, None),
+                (Kind::Count, Some(Kind::Aint)),
+            ]
+        );
+        assert_eq!(functions[1].snake_name(), "x_c");
+    }
+
+    #[test]
     fn names_line_and_mistake() {
         let section = |words: &str| Mistake::Section(words.to_owned());
         assert_eq!(mistake("\n[local cor]"), (2, section("[local cor]")));
@@ -349,6 +392,14 @@ mod tests {
         assert_eq!(
             in_section("MPI_X()\nMPI_X()"),
             (3, Mistake::Twice(text("MPI_X")))
+        );
+        assert_eq!(
+            in_section("MPI_X_c()\nMPI_X(int/count n)"),
+            (3, Mistake::Twice(text("MPI_X_c")))
+        );
+        assert_eq!(
+            in_section("MPI_X(int/long n)"),
+            (2, Mistake::Kind(text("long")))
         );
     }
 }

@@ -124,6 +124,9 @@ pub struct Param {
     pub direction: Direction,
     /// For arrays: what gives the number of entries.
     pub array: Option<Length>,
+    /// The kind that it has in the function's other form, where the large-count form (MPI_Count for
+    /// int, and the like) differs from the ordinary one.
+    pub other: Option<Kind>,
 }
 
 /// Number of entries of an array parameter.
@@ -249,6 +252,65 @@ impl Function {
         } else {
             None
         }
+    }
+
+    /// Whether it is the large-count form of MPI 4: no other function's name ends so.
+    pub fn is_large(&self) -> bool {
+        self.name.ends_with("_c")
+    }
+
+    /// The name of its ordinary form.
+    pub fn ordinary_name(&self) -> &str {
+        self.name.strip_suffix("_c").unwrap_or(&self.name)
+    }
+
+    /// Its large-count form in the next slot, where the table says that it has one: the same with
+    /// the other kinds.
+    pub fn large_form(&self) -> Option<Function> {
+        let has_one = self.params.iter().any(|param| param.other.is_some());
+        has_one.then(|| {
+            let mut large = self.clone();
+            large.name.push_str("_c");
+            large.slot += 1;
+            for param in &mut large.params {
+                if let Some(other) = &mut param.other {
+                    std::mem::swap(&mut param.kind, other);
+                }
+            }
+            large
+        })
+    }
+
+    /// For a large-count form that is its ordinary form on other arguments: the counts, each with
+    /// the datatype of its elements. A count that fits an int is passed on; for another, one element
+    /// of a datatype that holds them all is the same data, whatever the library below
+    /// (`upper_half::fold`). Not so for arrays of counts, for reductions, whose operations are for
+    /// the elements alone, and for sizes in bytes.
+    pub fn folded(&self) -> Option<Vec<(&Param, &Param)>> {
+        let reduces =
+            self.class != Class::Window && self.params.iter().any(|param| param.kind == Kind::Op);
+        if !self.is_large() || self.class == Class::Object || reduces {
+            return None;
+        }
+        let mut pairs = Vec::new();
+        let mut others = self.params.iter().peekable();
+        while let Some(param) = others.next() {
+            match param.other {
+                // An address is as wide as a count.
+                None | Some(Kind::Aint) => {}
+                Some(_) => {
+                    let datatype = others.peek().copied();
+                    let is_single =
+                        |param: &Param| param.direction == Direction::In && param.array.is_none();
+                    let datatype = datatype.filter(|datatype| {
+                        datatype.kind == Kind::Datatype && is_single(datatype) && is_single(param)
+                    })?;
+                    pairs.push((param, datatype));
+                }
+            }
+        }
+        let widened = self.params.iter().any(|param| param.other.is_some());
+        widened.then_some(pairs)
     }
 
     /// The parameter of that name.

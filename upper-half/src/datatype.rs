@@ -15,20 +15,21 @@ use crate::comm::NAME_BYTES;
 use crate::object::{Body, Datatype};
 use crate::slices::{input, output};
 use crate::sync::Lock;
-use crate::{lingering, lower, object_table};
+use crate::{large, lingering, lower, object_table};
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::{c_char, c_void, CStr};
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::ffi::CString;
 
-/// The call that made a datatype: its combiner and, as MPI 3.1, §4.1.13 orders them, its integers,
-/// addresses and datatypes.
+/// The call that made a datatype: its combiner and, as MPI 4.0, §5.1.13 orders them, its integers,
+/// addresses, large counts (of a large-count constructor alone, which has some always) and datatypes.
 #[derive(Clone)]
 pub(crate) struct Contents {
     pub(crate) combiner: i32,
     pub(crate) integers: Vec<i32>,
     pub(crate) addresses: Vec<isize>,
+    pub(crate) counts: Vec<i64>,
     pub(crate) datatypes: Vec<&'static Datatype>,
 }
 
@@ -59,6 +60,7 @@ impl Body for DatatypeBody {
             combiner: COMBINER_NAMED,
             integers: Vec::new(),
             addresses: Vec::new(),
+            counts: Vec::new(),
             datatypes: Vec::new(),
         });
         body.committed.store(true, Ordering::Relaxed);
@@ -130,6 +132,14 @@ impl<'a> Integers<'a> {
 /// # Safety
 /// Crosses; the contents' datatypes must have their words.
 pub(crate) unsafe fn make_below(contents: &Contents) -> Result<usize, i32> {
+    if !contents.counts.is_empty() {
+        return match narrowed(contents) {
+            // SAFETY: passed on.
+            Some(ordinary) => unsafe { make_below(&ordinary) },
+            // SAFETY: passed on.
+            None => unsafe { large::compose(contents) },
+        };
+    }
     let types: Vec<usize> = contents
         .datatypes
         .iter()
@@ -206,8 +216,40 @@ pub(crate) unsafe fn make_below(contents: &Contents) -> Result<usize, i32> {
     check(code).map(|()| word)
 }
 
+/// The ordinary constructor's call for a large-count constructor's, if all its counts fit.
+fn narrowed(contents: &Contents) -> Option<Contents> {
+    let counts = &contents.counts;
+    let ints = |counts: &[i64]| -> Option<Vec<i32>> {
+        counts.iter().map(|&count| count.try_into().ok()).collect()
+    };
+    // How many of the large counts are addresses in the ordinary form: those at the end.
+    let blocks = counts
+        .first()
+        .map_or(0, |&n| usize::try_from(n).unwrap_or(0));
+    let addresses = match contents.combiner {
+        COMBINER_HVECTOR => 1,
+        COMBINER_HINDEXED | COMBINER_HINDEXED_BLOCK | COMBINER_STRUCT => blocks,
+        COMBINER_RESIZED => counts.len(),
+        _ => 0,
+    };
+    let (counts, addresses) = counts.split_at(counts.len().checked_sub(addresses)?);
+    let before = match contents.combiner {
+        COMBINER_SUBARRAY => 1,
+        COMBINER_DARRAY => 3,
+        _ => 0,
+    };
+    let (first, last) = contents.integers.split_at_checked(before)?;
+    Some(Contents {
+        combiner: contents.combiner,
+        integers: [first, &ints(counts)?, last].concat(),
+        addresses: addresses.iter().map(|&address| address as isize).collect(),
+        counts: vec![],
+        datatypes: contents.datatypes.clone(),
+    })
+}
+
 /// Makes a datatype for the application from its recorded call.
-unsafe fn create(contents: Contents, new: *mut &'static Datatype) -> i32 {
+pub(crate) unsafe fn create(contents: Contents, new: *mut &'static Datatype) -> i32 {
     if contents.datatypes.iter().any(|child| child.is_null()) {
         return ERR_TYPE;
     }
@@ -243,6 +285,7 @@ fn of_one(
         combiner,
         integers,
         addresses,
+        counts: vec![],
         datatypes: vec![old],
     }
 }
@@ -391,6 +434,7 @@ pub unsafe fn type_create_struct(
             combiner: COMBINER_STRUCT,
             integers: [&[count], input(blocklengths, count)].concat(),
             addresses: input(displacements, count).to_vec(),
+            counts: vec![],
             datatypes: input(types, count).to_vec(),
         };
         create(contents, new)
@@ -507,6 +551,7 @@ unsafe fn parametric(combiner: i32, integers: Vec<i32>, new: *mut &'static Datat
         combiner,
         integers,
         addresses: vec![],
+        counts: vec![],
         datatypes: vec![],
     };
     // SAFETY: passed on.
@@ -651,7 +696,7 @@ pub unsafe fn type_free(datatype: *mut &'static Datatype) -> i32 {
     SUCCESS
 }
 
-/// MPI_Type_get_envelope.
+/// MPI_Type_get_envelope. A datatype that was made with large counts has no answer here.
 pub unsafe fn type_get_envelope(
     datatype: &'static Datatype,
     num_integers: *mut i32,
@@ -659,10 +704,10 @@ pub unsafe fn type_get_envelope(
     num_datatypes: *mut i32,
     combiner: *mut i32,
 ) -> i32 {
-    if datatype.is_null() {
+    let contents = &datatype.body.contents;
+    if datatype.is_null() || !contents.counts.is_empty() {
         return ERR_TYPE;
     }
-    let contents = &datatype.body.contents;
     // SAFETY: MPI's contract for out parameters.
     unsafe {
         *num_integers = contents.integers.len() as i32;
@@ -683,13 +728,69 @@ pub unsafe fn type_get_contents(
     addresses: *mut isize,
     datatypes: *mut &'static Datatype,
 ) -> i32 {
+    if !datatype.body.contents.counts.is_empty() {
+        return ERR_TYPE;
+    }
+    // SAFETY: passed on; there are no large counts to write.
+    unsafe {
+        type_get_contents_c(
+            datatype,
+            max_integers.into(),
+            max_addresses.into(),
+            0,
+            max_datatypes.into(),
+            integers,
+            addresses,
+            core::ptr::null_mut(),
+            datatypes,
+        )
+    }
+}
+
+/// MPI_Type_get_envelope_c.
+pub unsafe fn type_get_envelope_c(
+    datatype: &'static Datatype,
+    num_integers: *mut i64,
+    num_addresses: *mut i64,
+    num_large_counts: *mut i64,
+    num_datatypes: *mut i64,
+    combiner: *mut i32,
+) -> i32 {
+    if datatype.is_null() {
+        return ERR_TYPE;
+    }
+    let contents = &datatype.body.contents;
+    // SAFETY: MPI's contract for out parameters.
+    unsafe {
+        *num_integers = contents.integers.len() as i64;
+        *num_addresses = contents.addresses.len() as i64;
+        *num_large_counts = contents.counts.len() as i64;
+        *num_datatypes = contents.datatypes.len() as i64;
+        *combiner = contents.combiner;
+    }
+    SUCCESS
+}
+
+/// MPI_Type_get_contents_c. The derived datatypes among the results are new handles.
+pub unsafe fn type_get_contents_c(
+    datatype: &'static Datatype,
+    max_integers: i64,
+    max_addresses: i64,
+    max_large_counts: i64,
+    max_datatypes: i64,
+    integers: *mut i32,
+    addresses: *mut isize,
+    counts: *mut i64,
+    datatypes: *mut &'static Datatype,
+) -> i32 {
     let contents = &datatype.body.contents;
     if datatype.is_null() || contents.combiner == COMBINER_NAMED {
         return ERR_TYPE;
     }
-    let fits = |max: i32, n: usize| usize::try_from(max).is_ok_and(|max| max >= n);
+    let fits = |max: i64, n: usize| usize::try_from(max).is_ok_and(|max| max >= n);
     if !fits(max_integers, contents.integers.len())
         || !fits(max_addresses, contents.addresses.len())
+        || !fits(max_large_counts, contents.counts.len())
         || !fits(max_datatypes, contents.datatypes.len())
     {
         return ERR_ARG;
@@ -698,6 +799,7 @@ pub unsafe fn type_get_contents(
     unsafe {
         output(&contents.integers, integers, max_integers);
         output(&contents.addresses, addresses, max_addresses);
+        output(&contents.counts, counts, max_large_counts);
         output(&contents.datatypes, datatypes, max_datatypes);
     }
     for child in &contents.datatypes {
@@ -792,6 +894,44 @@ mod tests {
         assert_eq!(got.as_slice(), integers);
         assert_eq!(types[0].index(), int.index());
         assert_eq!(combiner, COMBINER_NAMED);
+    }
+
+    #[test]
+    fn large_counts_that_fit_are_those_of_the_ordinary_constructor() {
+        crate::object::init();
+        let int = Datatype::at(datatype::INT as u32);
+        let large = |combiner, integers: &[i32], counts: &[i64]| Contents {
+            combiner,
+            integers: integers.to_vec(),
+            addresses: vec![],
+            counts: counts.to_vec(),
+            datatypes: vec![int],
+        };
+        let narrow = |contents| {
+            let narrowed = narrowed(&contents)?;
+            Some((narrowed.integers, narrowed.addresses))
+        };
+        let hvector = large(COMBINER_HVECTOR, &[], &[3, 4, 1 << 40]);
+        assert_eq!(narrow(hvector), Some((vec![3, 4], vec![1 << 40])));
+        let hindexed = large(COMBINER_HINDEXED, &[], &[2, 5, 6, 1 << 40, -8]);
+        assert_eq!(narrow(hindexed), Some((vec![2, 5, 6], vec![1 << 40, -8])));
+        let subarray = large(COMBINER_SUBARRAY, &[1, ORDER_C], &[9, 3, 2]);
+        assert_eq!(narrow(subarray), Some((vec![1, 9, 3, 2, ORDER_C], vec![])));
+        assert_eq!(narrow(large(COMBINER_CONTIGUOUS, &[], &[1 << 31])), None);
+        let made = record(large(COMBINER_CONTIGUOUS, &[], &[7]));
+        let (mut n, mut combiner) = ([0_i64; 4], 0);
+        let mut small = [0_i32; 3];
+        // SAFETY: all pointers are to locals.
+        unsafe {
+            let [i, a, c, d] = &mut n;
+            assert_eq!(
+                type_get_envelope_c(made, i, a, c, d, &mut combiner),
+                SUCCESS
+            );
+            let [i, a, d] = &mut small;
+            assert_eq!(type_get_envelope(made, i, a, d, &mut combiner), ERR_TYPE);
+        }
+        assert_eq!(n, [0, 0, 1, 1]);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct OpBody {
     function: usize,
     /// Whether the function takes its datatype as Fortran does, by an integer.
     fortran: AtomicBool,
+    /// Whether the function takes the number of elements as an MPI_Count.
+    large: bool,
     pub(crate) commute: bool,
 }
 
@@ -36,6 +38,7 @@ impl Body for OpBody {
         OpBody {
             function: 0,
             fortran: AtomicBool::new(false),
+            large: false,
             commute,
         }
     }
@@ -46,7 +49,15 @@ impl Body for OpBody {
     }
 }
 
+impl OpBody {
+    /// Whether it is the application's function.
+    pub(crate) fn is_user_defined(&self) -> bool {
+        self.function != 0
+    }
+}
+
 type User = unsafe extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize);
+type LargeUser = unsafe extern "C" fn(*mut u8, *mut u8, *mut i64, *mut usize);
 
 /// The word and the handle of the datatype of the last call: a reduction makes many in a row.
 static LAST: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)];
@@ -81,8 +92,14 @@ unsafe extern "C" fn apply(data: usize, a: *mut u8, b: *mut u8, len: i32, dataty
     };
     // SAFETY: see the module's head.
     unsafe {
-        let user: User = core::mem::transmute::<usize, User>(op.body.function);
-        user(a, b, &raw mut len, &raw mut handle);
+        if op.body.large {
+            let user: LargeUser = core::mem::transmute::<usize, LargeUser>(op.body.function);
+            let mut len = i64::from(len);
+            user(a, b, &raw mut len, &raw mut handle);
+        } else {
+            let user: User = core::mem::transmute::<usize, User>(op.body.function);
+            user(a, b, &raw mut len, &raw mut handle);
+        }
     }
 }
 
@@ -103,10 +120,22 @@ pub(crate) unsafe fn make_below(op: &'static Op) -> i32 {
 
 /// MPI_Op_create.
 pub unsafe fn op_create(function: *const c_void, commute: i32, new: *mut &'static Op) -> i32 {
+    // SAFETY: passed on.
+    unsafe { create(function, false, commute, new) }
+}
+
+/// MPI_Op_create_c.
+pub unsafe fn op_create_c(function: *const c_void, commute: i32, new: *mut &'static Op) -> i32 {
+    // SAFETY: passed on.
+    unsafe { create(function, true, commute, new) }
+}
+
+unsafe fn create(function: *const c_void, large: bool, commute: i32, new: *mut &'static Op) -> i32 {
     lingering::end();
     let body = OpBody {
         function: function as usize,
         fortran: AtomicBool::new(false),
+        large,
         commute: commute != 0,
     };
     let made = match Op::make(Op::null().lower(), body) {

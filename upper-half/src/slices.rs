@@ -8,8 +8,8 @@
 ///
 /// # Safety
 /// `n` readable entries at `pointer`, which live as long as the result is used.
-pub(crate) unsafe fn input<'a, T>(pointer: *const T, n: i32) -> &'a [T] {
-    match usize::try_from(n) {
+pub(crate) unsafe fn input<'a, T>(pointer: *const T, n: impl TryInto<usize>) -> &'a [T] {
+    match n.try_into() {
         // SAFETY: the caller's promise.
         Ok(n) if n > 0 && !pointer.is_null() => unsafe { core::slice::from_raw_parts(pointer, n) },
         _ => &[],
@@ -20,8 +20,8 @@ pub(crate) unsafe fn input<'a, T>(pointer: *const T, n: i32) -> &'a [T] {
 ///
 /// # Safety
 /// `n` writable entries at `pointer`.
-pub(crate) unsafe fn output<T: Copy>(values: &[T], pointer: *mut T, n: i32) {
-    let n = usize::try_from(n).unwrap_or(0).min(values.len());
+pub(crate) unsafe fn output<T: Copy>(values: &[T], pointer: *mut T, n: impl TryInto<usize>) {
+    let n = n.try_into().unwrap_or(0).min(values.len());
     if n > 0 {
         // SAFETY: the caller's promise; `values` is ours, so the two do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(values.as_ptr(), pointer, n) };

@@ -8,10 +8,11 @@ use contract::abi;
 use upper_half::object::Datatype;
 
 /// Translates the constants among a datatype's integers: the order of subarrays and darrays,
-/// distributions and their arguments.
+/// distributions and their arguments. Where the datatype was made with large counts, the sizes of
+/// arrays are not among the integers.
 ///
 /// # Safety
-/// `integers` holds what MPI_Type_get_contents wrote for `datatype`.
+/// `integers` holds what MPI_Type_get_contents, or its large-count form, wrote for `datatype`.
 pub unsafe fn contents_out(
     datatype: &'static Datatype,
     integers: *mut i32,
@@ -19,27 +20,30 @@ pub unsafe fn contents_out(
     distribution_out: fn(i32) -> i32,
     distribution_arg_out: fn(i32) -> i32,
 ) {
-    let (mut count, mut addresses, mut types, mut combiner) = (0, 0, 0, 0);
+    let (mut count, mut addresses, mut large, mut types, mut combiner) = (0, 0, 0, 0, 0);
     // SAFETY: the pointers lead to locals; `integers` is the caller's promise, and its layout is
-    // that of MPI 3.1, §4.1.13.
+    // that of MPI 4.0, §5.1.13.
     unsafe {
-        upper_half::type_get_envelope(
+        upper_half::type_get_envelope_c(
             datatype,
             &mut count,
             &mut addresses,
+            &mut large,
             &mut types,
             &mut combiner,
         );
+        let arrays = |n| if large == 0 { n } else { 0 };
         match combiner {
             abi::COMBINER_SUBARRAY => {
-                let order = integers.add(1 + 3 * (*integers as usize));
+                let order = integers.add(1 + arrays(3 * (*integers as usize)));
                 *order = order_out(*order);
             }
             abi::COMBINER_DARRAY => {
                 let dims = *integers.add(2) as usize;
-                crate::map_in_place(integers.add(3 + dims), dims, distribution_out);
-                crate::map_in_place(integers.add(3 + 2 * dims), dims, distribution_arg_out);
-                let order = integers.add(3 + 4 * dims);
+                let distributions = integers.add(3 + arrays(dims));
+                crate::map_in_place(distributions, dims, distribution_out);
+                crate::map_in_place(distributions.add(dims), dims, distribution_arg_out);
+                let order = distributions.add(3 * dims);
                 *order = order_out(*order);
             }
             _ => {}

@@ -7,11 +7,22 @@
 use contract::abi;
 use upper_half::object::Comm;
 
-/// Entries of an array whose length is an int argument; a negative count has none (and is refused
-/// by whoever checks the count).
+/// Entries of an array whose length is an argument; a negative count has none (and is refused by
+/// whoever checks the count).
 #[inline(always)]
-pub fn entries(count: i32) -> usize {
-    usize::try_from(count).unwrap_or(0)
+pub fn entries(count: impl TryInto<usize>) -> usize {
+    count.try_into().unwrap_or(0)
+}
+
+/// What `n` counts add up to.
+///
+/// # Safety
+/// `counts` must be valid for reads of `n`.
+pub unsafe fn total(counts: *const i64, n: usize) -> i64 {
+    (0..n).fold(0, |sum: i64, i| {
+        // SAFETY: i < n.
+        sum.saturating_add(unsafe { counts.add(i).read() })
+    })
 }
 
 /// Processes that a collective on `comm` addresses: those of the remote group for an

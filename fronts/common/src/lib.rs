@@ -15,7 +15,7 @@ pub use attribute::{attribute_as_integer, attribute_out, AttributeValues};
 pub use contents::contents_out;
 pub use convert::{f2c, keep_error, map_in_place};
 pub use group::LowerGroup;
-pub use length::{collective_size, entries, neighbours};
+pub use length::{collective_size, entries, neighbours, total};
 pub use numbering::ToolFirsts;
 pub use scratch::{Scratch, INLINE};
 pub use translate::INVALID;

@@ -27,12 +27,13 @@ fn is_newer_than_the_table(name: &str) -> bool {
         "_idup_with_info",
         "_num_events",
     ];
-    let persistent_collective = name.ends_with("_init")
+    let ordinary = name.strip_suffix("_c").unwrap_or(name);
+    let persistent_collective = ordinary.ends_with("_init")
         && !["Send_init", "Recv_init"]
             .iter()
-            .any(|known| name.ends_with(known))
-        && !["send_init"].iter().any(|known| name.ends_with(known));
-    name.ends_with("_c") || persistent_collective || parts.iter().any(|part| name.contains(part))
+            .any(|known| ordinary.ends_with(known))
+        && !["send_init"].iter().any(|known| ordinary.ends_with(known));
+    persistent_collective || parts.iter().any(|part| name.contains(part))
 }
 
 #[test]

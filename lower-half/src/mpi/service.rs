@@ -110,7 +110,7 @@ unsafe extern "C" fn error_string(buf: *mut u8, len: usize) -> usize {
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.
-fn say(text: &[u8]) {
+pub fn say(text: &[u8]) {
     let mut line = b"stasis: ".to_vec();
     if let Some(rank) = world::rank() {
         line.extend_from_slice(format!("rank {rank}: ").as_bytes());

@@ -23,7 +23,7 @@ const HAND_WRITTEN: &[&str] = &[
 /// `available` says whether the native library declares a function of that name.
 pub fn adapter(available: impl Fn(&str) -> bool) -> String {
     let mut text = "// Generated from the table of MPI functions; do not edit.\n\n".to_owned();
-    for function in crate::functions() {
+    for function in crossing() {
         let written = match body(function, &available) {
             Some(body) => write_function(&mut text, function, &body),
             None => Ok(()),
@@ -32,6 +32,12 @@ pub fn adapter(available: impl Fn(&str) -> bool) -> String {
     }
     write_fill(&mut text).expect("writing to a string cannot fail");
     text
+}
+
+/// The functions that cross: all but those that the upper half turns into others.
+fn crossing() -> impl Iterator<Item = &'static Function> {
+    let functions = crate::functions().iter();
+    functions.filter(|function| function.folded().is_none())
 }
 
 fn write_function(text: &mut String, function: &Function, body: &str) -> std::fmt::Result {
@@ -55,7 +61,7 @@ fn write_fill(text: &mut String) -> std::fmt::Result {
         "/// Writes the address of every adapter into its slot."
     )?;
     writeln!(text, "fn fill_slots(slots: &[AtomicUsize]) {{")?;
-    for function in crate::functions() {
+    for function in crossing() {
         let path = if HAND_WRITTEN.contains(&function.name.as_str()) {
             "special::"
         } else {
@@ -75,14 +81,48 @@ fn body(function: &Function, available: &impl Fn(&str) -> bool) -> Option<String
     if HAND_WRITTEN.contains(&function.name.as_str()) {
         return None;
     }
-    Some(match refusal(function, available) {
-        Some(refusal) => ignoring(function) + &refusal,
-        None => Call::new(function).body(),
+    let native = native(function, available);
+    Some(match (refusal(function), native) {
+        (None, Some(native)) => Call::new(function, native).body(),
+        (refusal, _) => {
+            let refusal = refusal.unwrap_or_else(|| "error::unsupported()".to_owned());
+            ignoring(function) + &refusal
+        }
     })
 }
 
-/// The answer of a function that cannot be served by the native library.
-fn refusal(function: &Function, available: &impl Fn(&str) -> bool) -> Option<String> {
+/// The native library's function that serves a function of ours: that of the same name; for a
+/// large-count form that the library lacks, the one of MPI 3 that gives the same by MPI_Count, or
+/// the ordinary form for counts that fit it.
+fn native(function: &Function, available: &impl Fn(&str) -> bool) -> Option<String> {
+    let same = function.name.clone();
+    let ordinary = function.ordinary_name().to_owned();
+    let mut names = vec![same];
+    if function.is_large() {
+        names.push(format!("{ordinary}_x"));
+        names.extend(is_narrowed(function).then_some(ordinary));
+    }
+    // What returns no error code is there, or a macro that the bindings have as a function.
+    let checked = function.returns == Returns::Error;
+    names.into_iter().find(|name| !checked || available(name))
+}
+
+/// Whether the ordinary form does the same as a large-count form if its counts fit: not if it tells
+/// a count that may then not fit.
+fn is_narrowed(function: &Function) -> bool {
+    let mut widened = function.params.iter().filter(|param| is_int(param));
+    function.via == Via::Direct
+        && widened.clone().next().is_some()
+        && widened.all(|param| param.direction != Direction::Out)
+}
+
+/// Whether a parameter of a large-count form is an int in the ordinary form.
+fn is_int(param: &Param) -> bool {
+    matches!(param.other, Some(Kind::Int | Kind::IntOrUndefined))
+}
+
+/// The answer of a function that must not reach the native library.
+fn refusal(function: &Function) -> Option<String> {
     let name = &function.name;
     // A callback would run with the wrong thread pointer; Fortran handles are the upper half's.
     let has = |kind| function.params.iter().any(|param| param.kind == kind);
@@ -92,7 +132,6 @@ fn refusal(function: &Function, available: &impl Fn(&str) -> bool) -> Option<Str
         _ if has(Kind::Callback) || function.via == Via::Refuse => {
             Some("error::unsupported()".to_owned())
         }
-        Returns::Error if !available(name) => Some("error::unsupported()".to_owned()),
         _ => None,
     }
 }
@@ -108,6 +147,8 @@ fn ignoring(function: &Function) -> String {
 /// One call of the native library, put together parameter by parameter.
 struct Call<'a> {
     function: &'a Function,
+    /// Name of the native function.
+    native: String,
     /// Statements before the call.
     before: String,
     /// Its arguments.
@@ -119,27 +160,28 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(function: &'a Function) -> Self {
+    fn new(function: &'a Function, native: String) -> Self {
+        let narrows = function.is_large() && native == function.ordinary_name();
         let mut call = Call {
             function,
+            native,
             before: String::new(),
             arguments: Vec::new(),
             after: String::new(),
             on_success: String::new(),
         };
         for param in &function.params {
-            call.add(param);
+            match narrows && is_int(param) {
+                true => call.add_narrowed(param),
+                false => call.add(param),
+            }
         }
         call.silence_new_object();
         call
     }
 
     fn body(&self) -> String {
-        let call = format!(
-            "mpi_sys::{}({})",
-            self.function.name,
-            self.arguments.join(", ")
-        );
+        let call = format!("mpi_sys::{}({})", self.native, self.arguments.join(", "));
         if self.function.returns != Returns::Error {
             return format!("{}{call} as _", self.before);
         }
@@ -186,6 +228,39 @@ impl<'a> Call<'a> {
             Direction::In if !is_pointer => format!("{name} as _"),
             _ => format!("{}.cast()", mutable(param)),
         });
+    }
+
+    /// A count of a large-count form on its way to the ordinary one, which must hold it.
+    fn add_narrowed(&mut self, param: &Param) {
+        let name = identifier(param);
+        let native = format!("{name}_native");
+        let (value, argument) = match (&param.array, param.direction) {
+            (None, Direction::In) => (format!("array::narrow({name})"), native.clone()),
+            (None, Direction::InOut) => {
+                self.after += &format!("*{name} = {native}.into();\n");
+                (format!("array::narrow(*{name})"), format!("&mut {native}"))
+            }
+            (Some(length), Direction::In) => {
+                self.before += &format!("let mut {name}_room = array::Room::new();\n");
+                let length = significant(self.function, param, length);
+                let narrow = format!("array::narrowed(&mut {name}_room, {name}, {length})");
+                (narrow, native.clone())
+            }
+            _ => (
+                "compile_error!(\"a count that is told\")".to_owned(),
+                native.clone(),
+            ),
+        };
+        let mutable = match argument == native {
+            true => "",
+            false => "mut ",
+        };
+        self.before += &format!(
+            "let Some({mutable}{native}) = {value} else {{ \
+             return error::too_large(\"{}\"); }};\n",
+            self.function.name
+        );
+        self.arguments.push(argument);
     }
 
     fn add_handle(&mut self, param: &Param) {
@@ -399,6 +474,19 @@ fn capacity(function: &Function, length: &Length) -> String {
     }
 }
 
+/// Number of entries of an array of counts that mean something; the others may not be there.
+fn significant(function: &Function, param: &Param, length: &Length) -> String {
+    let length = capacity(function, length);
+    let in_place = function.param("sendbuf").is_some() && param.name.starts_with('s');
+    if function.param("root").is_some() {
+        format!("array::at_root(handle(comm), root, {length})")
+    } else if in_place {
+        format!("array::unless_in_place(sendbuf, {length})")
+    } else {
+        length
+    }
+}
+
 /// Number of entries that are filled after the call.
 fn filled(function: &Function, length: &Length) -> String {
     match length {
@@ -423,6 +511,39 @@ mod tests {
             .find(|f| f.name == name)
             .expect("in the table");
         body(function, &|_| true).expect("a generated body")
+    }
+
+    /// The same for a library without large counts.
+    fn narrowed(name: &str) -> String {
+        let function = crate::functions().iter().find(|f| f.name == name);
+        let ordinary = crate::functions().iter().filter(|f| !f.is_large());
+        let has = |name: &str| ordinary.clone().any(|f| f.name == name);
+        body(function.expect("in the table"), &has).expect("a generated body")
+    }
+
+    #[test]
+    fn a_library_without_large_counts_gets_those_that_fit() {
+        assert!(of("MPI_Allreduce_c").contains("mpi_sys::MPI_Allreduce_c("));
+        let reduce = narrowed("MPI_Allreduce_c");
+        for part in [
+            "let Some(count_native) = array::narrow(count) else {",
+            "return error::too_large(\"MPI_Allreduce_c\");",
+            "mpi_sys::MPI_Allreduce(values::buffer(sendbuf.cast_mut()), values::buffer(recvbuf), \
+             count_native, ",
+        ] {
+            assert!(reduce.contains(part), "{part} in {reduce}");
+        }
+        let gather = narrowed("MPI_Gatherv_c");
+        assert!(
+            gather.contains(
+                "array::narrowed(&mut recvcounts_room, recvcounts, array::at_root(handle(comm), \
+                 root, array::comm_size(handle(comm))))"
+            ),
+            "{gather}"
+        );
+        assert!(narrowed("MPI_Pack_c").contains("*position = position_native.into();"));
+        assert!(narrowed("MPI_Type_size_c").contains("mpi_sys::MPI_Type_size_x("));
+        assert!(narrowed("MPI_Type_create_darray_c").ends_with("error::unsupported()"));
     }
 
     #[test]

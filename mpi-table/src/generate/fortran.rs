@@ -38,6 +38,7 @@ pub(super) fn is_for_c_alone(function: &Function) -> bool {
         || name.starts_with("MPI_Status_f")
         || name.ends_with("_c2f")
         || name.ends_with("_f2c")
+        || function.is_large()
 }
 
 /// Functions that `special` has: callbacks in Fortran's convention, attributes of both generations,

@@ -16,6 +16,7 @@ mod special;
 
 use std::fmt::Write;
 
+use crate::generate::lower_type::identifier;
 use crate::{Class, Direction, Function, Kind, Positioning, Returns, Via};
 use convert::Body;
 use signature::Signature;
@@ -140,11 +141,11 @@ fn core(function: &Function) -> Vec<String> {
 /// Conversion and a crossing.
 fn crossing(function: &Function) -> Vec<String> {
     let mut body = Body::for_crossing(function);
-    let call = format!(
-        "upper_half::lower::{}({})",
-        function.name,
-        body.args.join(", ")
-    );
+    let crosses_as = match function.folded() {
+        Some(_) => function.ordinary_name(),
+        None => &function.name,
+    };
+    let call = format!("upper_half::lower::{crosses_as}({})", body.args.join(", "));
     let mut lines = vec![GUARD.to_owned()];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
@@ -153,6 +154,7 @@ fn crossing(function: &Function) -> Vec<String> {
         return lines;
     }
     lines.extend(positioning(function));
+    lines.extend(reduction(function));
     let clock = clocked(function);
     if let Some(comm) = &clock {
         lines.push(format!("let clock = upper_half::collective_begin({comm});"));
@@ -230,6 +232,27 @@ fn positioning(function: &Function) -> Option<String> {
             failure(function, "contract::abi::ERR_UNSUPPORTED_OPERATION")
         ),
     })
+}
+
+/// Whether its operation can be applied to so many elements, which only large counts leave open.
+fn reduction(function: &Function) -> Option<String> {
+    let op = input(function, Kind::Op)?;
+    let mut counts = function.params.iter().filter(|p| p.kind == Kind::Count);
+    let count = counts.next().filter(|_| function.folded().is_none())?;
+    let name = identifier(count);
+    let total = match &count.array {
+        Some(length) => format!("common::total({name}, {})", convert::entries(length)),
+        // One block for each process.
+        None if name == "recvcount" => {
+            format!("{name}.saturating_mul(common::collective_size(comm_) as i64)")
+        }
+        None => name,
+    };
+    Some(format!(
+        "if let Err(code) = upper_half::may_reduce({op}_, {total}, \"{}\") {{ return {}; }}",
+        function.name,
+        failure(function, "code")
+    ))
 }
 
 /// The communicator whose clock counts the call, if it is a collective that crosses directly.

@@ -118,7 +118,7 @@ pub fn stubs() -> String {
 }
 
 fn write_stubs(text: &mut String) -> std::fmt::Result {
-    let functions = crate::functions();
+    let functions = || crate::functions().iter().filter(|f| f.folded().is_none());
     writeln!(
         text,
         "// Generated from the table of MPI functions; do not edit.\n"
@@ -130,12 +130,12 @@ fn write_stubs(text: &mut String) -> std::fmt::Result {
     for (name, service, _, _) in SERVICES {
         write_stub(text, &format!("service_{name}"), *service as usize)?;
     }
-    for function in functions {
+    for function in functions() {
         write_stub(text, &function.name, function.slot)?;
     }
     writeln!(text, ".popsection\n\"#);\n")?;
     writeln!(text, "extern \"C\" {{")?;
-    for function in functions {
+    for function in functions() {
         writeln!(
             text,
             "    /// Crosses to `{}` of the MPI library below.",

@@ -9,16 +9,18 @@
 
 use crate::sync::Lock;
 use crate::{lower, system};
-use contract::abi::{ERR_ARG, ERR_BUFFER, ERR_NO_MEM, ERR_VALUE_TOO_LARGE, SUCCESS};
+use contract::abi::{
+    ERR_ARG, ERR_BUFFER, ERR_NO_MEM, ERR_UNSUPPORTED_OPERATION, ERR_VALUE_TOO_LARGE, SUCCESS,
+};
 use core::ffi::c_void;
 
 /// What is attached.
 #[derive(Clone, Copy)]
 struct Attached {
     /// The application's buffer, which it gets back, and its size.
-    theirs: (usize, i32),
+    theirs: (usize, i64),
     /// Ours, which the lower half uses.
-    ours: (usize, i32),
+    ours: (usize, i64),
 }
 
 static ATTACHED: Lock<Option<Attached>> = Lock::new(None);
@@ -26,13 +28,49 @@ static ATTACHED: Lock<Option<Attached>> = Lock::new(None);
 /// Size of our buffer for an application's of `size` bytes. The overheads that applications were
 /// compiled with (95 to 512 bytes a message) and those that libraries have differ by less than a
 /// factor of two, so twice the size holds whatever the application reckoned to fit.
-fn our_size(size: i32) -> Option<i32> {
-    const SPARE: i32 = 1 << 16;
+fn our_size(size: i64) -> Option<i64> {
+    const SPARE: i64 = 1 << 16;
     size.checked_mul(2)?.checked_add(SPARE)
+}
+
+/// Gives the lower half our buffer; one that is too large for an int only where the library has
+/// large counts.
+unsafe fn attach_below((ours, size): (usize, i64)) -> i32 {
+    let ours = ours as *const c_void;
+    // SAFETY: passed on.
+    unsafe {
+        match i32::try_from(size) {
+            Ok(size) => lower::MPI_Buffer_attach(ours, size),
+            Err(_) => match lower::MPI_Buffer_attach_c(ours, size) {
+                ERR_UNSUPPORTED_OPERATION => ERR_VALUE_TOO_LARGE,
+                code => code,
+            },
+        }
+    }
+}
+
+/// Takes our buffer of that size back from the lower half.
+unsafe fn detach_below(size: i64) -> i32 {
+    let mut address = core::ptr::null_mut::<c_void>();
+    let address = (&raw mut address).cast();
+    let (mut small, mut large) = (0, 0);
+    // SAFETY: places for an address and a size.
+    unsafe {
+        match i32::try_from(size) {
+            Ok(_) => lower::MPI_Buffer_detach(address, &raw mut small),
+            Err(_) => lower::MPI_Buffer_detach_c(address, &raw mut large),
+        }
+    }
 }
 
 /// MPI_Buffer_attach
 pub unsafe fn buffer_attach(buffer: *const c_void, size: i32) -> i32 {
+    // SAFETY: passed on.
+    unsafe { buffer_attach_c(buffer, size.into()) }
+}
+
+/// MPI_Buffer_attach_c
+pub unsafe fn buffer_attach_c(buffer: *const c_void, size: i64) -> i32 {
     if size < 0 {
         return ERR_ARG;
     }
@@ -47,7 +85,7 @@ pub unsafe fn buffer_attach(buffer: *const c_void, size: i32) -> i32 {
         return ERR_NO_MEM;
     };
     // SAFETY: fresh memory of that size, ours alone.
-    let error = unsafe { lower::MPI_Buffer_attach(ours.cast(), our_size) };
+    let error = unsafe { attach_below((ours as usize, our_size)) };
     if error == SUCCESS {
         *attached = Some(Attached {
             theirs: (buffer as usize, size),
@@ -60,16 +98,27 @@ pub unsafe fn buffer_attach(buffer: *const c_void, size: i32) -> i32 {
     error
 }
 
-/// MPI_Buffer_detach
+/// MPI_Buffer_detach. The size of a buffer that is too large for an int is told as the largest int.
 pub unsafe fn buffer_detach(buffer_addr: *mut c_void, size: *mut i32) -> i32 {
+    let mut large = 0;
+    // SAFETY: passed on, with a place for a size.
+    let error = unsafe { buffer_detach_c(buffer_addr, &raw mut large) };
+    if error == SUCCESS {
+        // SAFETY: the caller's place.
+        unsafe { size.write(i32::try_from(large).unwrap_or(i32::MAX)) };
+    }
+    error
+}
+
+/// MPI_Buffer_detach_c
+pub unsafe fn buffer_detach_c(buffer_addr: *mut c_void, size: *mut i64) -> i32 {
     let taken = ATTACHED.lock().take();
     let Some(attached) = taken else {
         return ERR_BUFFER;
     };
-    let (mut address, mut length) = (core::ptr::null_mut::<c_void>(), 0);
-    // SAFETY: places for an address and a size. It comes back once the buffered messages are gone,
-    // which their receivers see to even while a checkpoint is pending.
-    let error = unsafe { lower::MPI_Buffer_detach((&raw mut address).cast(), &raw mut length) };
+    // SAFETY: it is what was attached. It comes back once the buffered messages are gone, which
+    // their receivers see to even while a checkpoint is pending.
+    let error = unsafe { detach_below(attached.ours.1) };
     if error != SUCCESS {
         *ATTACHED.lock() = Some(attached);
         return error;
@@ -91,9 +140,7 @@ pub unsafe fn buffer_detach(buffer_addr: *mut c_void, size: *mut i32) -> i32 {
 pub(super) unsafe fn rebuild() -> i32 {
     match *ATTACHED.lock() {
         // SAFETY: our memory, which nobody uses now.
-        Some(attached) => unsafe {
-            lower::MPI_Buffer_attach(attached.ours.0 as *mut c_void, attached.ours.1)
-        },
+        Some(attached) => unsafe { attach_below(attached.ours) },
         None => SUCCESS,
     }
 }
@@ -106,6 +153,6 @@ mod tests {
     fn our_buffer_holds_more_than_theirs() {
         assert_eq!(our_size(0), Some(1 << 16));
         assert_eq!(our_size(1000), Some(2000 + (1 << 16)));
-        assert_eq!(our_size(i32::MAX), None);
+        assert_eq!(our_size(i64::MAX), None);
     }
 }

@@ -37,7 +37,7 @@ mod words;
 
 pub use blame::raise_request;
 pub(crate) use blame::take as forget_blame;
-pub use buffer::{buffer_attach, buffer_detach};
+pub use buffer::{buffer_attach, buffer_attach_c, buffer_detach, buffer_detach_c};
 pub(crate) use collective::duplication_request;
 pub use collective::{
     access_request, collective_begin, collective_begin_unmade, collective_end, collective_request,
@@ -57,8 +57,9 @@ pub use send::{
     ssend_init,
 };
 pub use status::{
-    get_count, get_elements, get_elements_x, status_set_cancelled, status_set_elements,
-    status_set_elements_x, test_cancelled,
+    get_count, get_count_c, get_elements, get_elements_x, get_elements_x as get_elements_c,
+    status_set_cancelled, status_set_elements, status_set_elements_x,
+    status_set_elements_x as status_set_elements_c, test_cancelled,
 };
 pub use test::{request_get_status, test, testall, testany, testsome};
 pub(crate) use unexpected::leave;

@@ -10,11 +10,12 @@
 
 use super::counts::{self, peer_of, NOBODY};
 use super::request::{self, Args, Kind, State};
-use super::unexpected::{self, Entry};
+use super::unexpected::{self, to_ourselves, Entry};
 use super::{sweep, wait};
 use crate::lower::{self, service};
 use crate::object::{Comm, Datatype, Request};
 use crate::sync::multiple;
+use crate::system;
 use contract::abi::{Status, ERR_TRUNCATE, PROC_NULL, SUCCESS};
 use contract::INTERRUPTED;
 use core::ffi::c_void;
@@ -284,6 +285,14 @@ pub unsafe fn sendrecv_replace(
         // SAFETY: as promised by the caller.
         return unsafe { recv(buf, count, datatype, source, recvtag, comm, status) };
     }
+    if i64::from(count).saturating_mul(datatype.body.size()) > i64::from(i32::MAX / 2) {
+        // SAFETY: as promised by the caller.
+        return unsafe {
+            replace_large(
+                buf, count, datatype, dest, sendtag, source, recvtag, comm, status,
+            )
+        };
+    }
     let mut packed = Vec::new();
     // SAFETY: the application's buffer, which is read before it is received into.
     let error = unsafe { pack(buf, count, datatype, comm, &mut packed) };
@@ -312,6 +321,53 @@ pub unsafe fn sendrecv_replace(
             status,
         )
     }
+}
+
+/// MPI_Sendrecv_replace of more than MPI_Pack can tell the size of: what is sent is copied to memory
+/// of the same layout.
+#[allow(clippy::too_many_arguments)] // those of MPI_Sendrecv_replace
+unsafe fn replace_large(
+    buf: *mut c_void,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: &'static Comm,
+    status: *mut Status,
+) -> i32 {
+    let (mut lower_bound, mut extent, mut true_lower, mut true_extent) = (0, 0, 0, 0);
+    let word = datatype.lower();
+    // SAFETY: a live datatype and places for its bounds.
+    let error = unsafe {
+        lower::MPI_Type_get_true_extent(word, &raw mut true_lower, &raw mut true_extent);
+        lower::MPI_Type_get_extent(word, &raw mut lower_bound, &raw mut extent)
+    };
+    if error != SUCCESS {
+        return error;
+    }
+    let last = (count as isize - 1).saturating_mul(extent);
+    let start = true_lower.saturating_add(last.min(0));
+    let bytes = true_extent.saturating_add(last.saturating_abs());
+    let Some(copy) = usize::try_from(bytes).ok().and_then(system::map) else {
+        return contract::abi::ERR_NO_MEM;
+    };
+    let at = copy.wrapping_offset(-start).cast::<c_void>();
+    // SAFETY: the application's buffer, and memory that spans as much.
+    let error = match unsafe { to_ourselves((buf, count, word), (at, count, word)) } {
+        // SAFETY: as promised by the caller; the copy lives until the send is over.
+        SUCCESS => unsafe {
+            sendrecv(
+                at, count, datatype, dest, sendtag, buf, count, datatype, source, recvtag, comm,
+                status,
+            )
+        },
+        error => error,
+    };
+    // SAFETY: our memory, which no operation uses any more.
+    unsafe { system::unmap(copy, bytes as usize) };
+    error
 }
 
 unsafe fn pack(

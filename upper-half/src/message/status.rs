@@ -36,6 +36,24 @@ pub unsafe fn get_count(
     SUCCESS
 }
 
+/// MPI_Get_count_c
+pub unsafe fn get_count_c(
+    status: *const Status,
+    datatype: &'static Datatype,
+    count: *mut i64,
+) -> i32 {
+    let Ok(size) = u64::try_from(datatype.body.size()) else {
+        return ERR_TYPE;
+    };
+    // SAFETY: the caller's status and place for a count.
+    unsafe {
+        *count = entries((*status).count, size)
+            .and_then(|entries| i64::try_from(entries).ok())
+            .unwrap_or(UNDEFINED.into());
+    }
+    SUCCESS
+}
+
 /// MPI_Get_elements
 pub unsafe fn get_elements(
     status: *const Status,

@@ -150,7 +150,6 @@ impl Entry {
         datatype: &'static Datatype,
         status: &mut Status,
     ) -> i32 {
-        static TO_OURSELVES: Lock<()> = Lock::new(());
         *status = self.status();
         if self.error != SUCCESS {
             return self.error;
@@ -160,33 +159,48 @@ impl Entry {
         };
         let room = usize::try_from(count).unwrap_or(0).saturating_mul(size);
         let length = self.bytes.len().min(room);
-        let mut below = Status::EMPTY;
-        let alone = TO_OURSELVES.lock();
         // SAFETY: sends `length` bytes of ours to ourselves, into room for as many.
         let error = unsafe {
             words::as_bytes(length, |number, bytes| {
-                lower::MPI_Sendrecv(
-                    address(self.bytes.as_ptr().cast_mut(), length),
-                    number,
-                    bytes,
-                    0,
-                    0,
-                    buffer,
-                    count,
-                    datatype.lower(),
-                    0,
-                    0,
-                    words::internal_self(),
-                    &raw mut below,
-                )
+                let from = address(self.bytes.as_ptr().cast_mut(), length);
+                to_ourselves((from, number, bytes), (buffer, count, datatype.lower()))
             })
         };
-        drop(alone);
         status.count = length as u64;
         if error == SUCCESS && length < self.bytes.len() {
             return ERR_TRUNCATE;
         }
         error
+    }
+}
+
+/// Data below: where, how many elements, and the word of their datatype.
+pub(super) type Data = (*mut c_void, i32, usize);
+
+/// Copies data, whatever their datatypes: by a message to ourselves.
+///
+/// # Safety
+/// As much may be read from the one as the other is, which may be written. Crosses.
+pub(super) unsafe fn to_ourselves(from: Data, to: Data) -> i32 {
+    static ALONE: Lock<()> = Lock::new(());
+    let _alone = ALONE.lock();
+    let mut below = Status::EMPTY;
+    // SAFETY: the caller's promise, and a place for a status.
+    unsafe {
+        lower::MPI_Sendrecv(
+            from.0,
+            from.1,
+            from.2,
+            0,
+            0,
+            to.0,
+            to.1,
+            to.2,
+            0,
+            0,
+            words::internal_self(),
+            &raw mut below,
+        )
     }
 }
 

@@ -23,6 +23,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 pub(crate) mod create;
+mod large;
 mod lock;
 mod shared;
 mod sync;
@@ -31,6 +32,7 @@ pub use create::{
     win_allocate, win_allocate_shared, win_attach, win_create, win_create_dynamic, win_detach,
     win_free, win_shared_query,
 };
+pub use large::{win_allocate_c, win_allocate_shared_c, win_create_c, win_shared_query_c};
 pub use lock::{win_lock, win_lock_all, win_unlock, win_unlock_all};
 pub use sync::{win_complete, win_fence, win_post, win_start, win_test, win_wait};
 

@@ -29,20 +29,37 @@ pub struct Body {
 impl Body {
     /// For a call of the core: handles are objects.
     pub fn for_core(function: &Function) -> Body {
-        let mut body = Body::default();
-        for param in &function.params {
-            body.param(function, param, false);
-        }
-        body
+        Body::new(function, false)
     }
 
     /// For a crossing: handles are words.
     pub fn for_crossing(function: &Function) -> Body {
+        Body::new(function, true)
+    }
+
+    fn new(function: &Function, crossing: bool) -> Body {
         let mut body = Body::default();
+        let folded = function.folded().unwrap_or_default();
         for param in &function.params {
-            body.param(function, param, true);
+            match folded.iter().find(|(count, _)| *count == param) {
+                Some((count, datatype)) => body.folded(function, count, datatype),
+                None => body.param(function, param, crossing),
+            }
         }
         body
+    }
+
+    /// A count and its datatype, of which the ordinary form gets what they fold into.
+    fn folded(&mut self, function: &Function, count: &Param, datatype: &Param) {
+        let (count, datatype) = (identifier(count), identifier(datatype));
+        let failure = super::failure(function, "code");
+        self.decode.push(format!(
+            "let {count}_fold = match upper_half::fold({count}, {datatype}_) {{ \
+             Ok(fold) => fold, Err(code) => return {failure} }};"
+        ));
+        self.decode
+            .push(format!("let {datatype}_ = {count}_fold.datatype();"));
+        self.args.push(format!("{count}_fold.count()"));
     }
 
     fn param(&mut self, function: &Function, param: &Param, crossing: bool) {
@@ -374,7 +391,8 @@ fn translation(
     })
 }
 
-fn entries(length: &Length) -> String {
+/// The expression that tells how many entries an array has.
+pub fn entries(length: &Length) -> String {
     match length {
         Length::Param(count) => format!("common::entries({count})"),
         Length::CommSize(comm) => format!("common::collective_size({comm}_)"),

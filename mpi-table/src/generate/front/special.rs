@@ -43,7 +43,7 @@ pub fn body(function: &Function) -> Option<Vec<String>> {
 /// Adds outputs that need more than a translation of their own type.
 pub fn outputs(function: &Function, body: &mut Body) {
     match function.name.as_str() {
-        "MPI_Type_get_contents" => body.success.push(
+        "MPI_Type_get_contents" | "MPI_Type_get_contents_c" => body.success.push(
             "common::contents_out(datatype_, array_of_integers, abi::order_out, \
              abi::distribution_out, abi::distribution_arg_out);"
                 .to_owned(),
@@ -68,6 +68,10 @@ pub fn core_path(function: &Function) -> String {
     match function.name.as_str() {
         // `upper_half::start` starts the core.
         "MPI_Start" => "upper_half::message::start".to_owned(),
+        _ if function.folded().is_some() => {
+            let name = function.snake_name();
+            format!("upper_half::{}", name.trim_end_matches("_c"))
+        }
         _ => format!("upper_half::{}", function.snake_name()),
     }
 }

@@ -43,6 +43,48 @@ fn core_call_with_outputs() {
 }
 
 #[test]
+fn a_large_count_is_folded_into_its_datatype() {
+    let text = generate(
+        "[send core]\nMPI_Send(sendbuf buf, int/count count, datatype datatype, rank dest, tag tag, \
+         comm comm)\n[collective direct]\nMPI_Bcast(recvbuf buffer, int/count count, \
+         datatype datatype, rank root, comm comm)\n",
+    );
+    holds_in_order(
+        &text,
+        &[
+            "fn PMPI_Send(buf: *const c_void, count: i32,",
+            "upper_half::send(abi::buffer(buf as _) as _, count as _, datatype_,",
+            "fn PMPI_Send_c(buf: *const c_void, count: i64,",
+            "let count_fold = match upper_half::fold(count, datatype_) {",
+            "let datatype_ = count_fold.datatype();",
+            "upper_half::send(abi::buffer(buf as _) as _, count_fold.count(), datatype_,",
+            "fn PMPI_Bcast_c(",
+            "upper_half::collective_begin(comm_)",
+            "upper_half::lower::MPI_Bcast(abi::buffer(buffer as _) as _, count_fold.count(), \
+             datatype_.lower(),",
+        ],
+    );
+}
+
+#[test]
+fn large_reductions_and_arrays_of_counts_cross_as_they_are() {
+    let text = generate(
+        "[collective direct]\nMPI_Reduce_scatter(sendbuf sendbuf, recvbuf recvbuf, \
+         int/count recvcounts[size(comm)], datatype datatype, op op, comm comm)\n",
+    );
+    holds_in_order(
+        &text,
+        &[
+            "fn PMPI_Reduce_scatter_c(",
+            "upper_half::may_reduce(op_, common::total(recvcounts, common::collective_size(comm_)), \
+             \"MPI_Reduce_scatter_c\")",
+            "upper_half::lower::MPI_Reduce_scatter_c(",
+            "recvcounts as _, datatype_.lower()",
+        ],
+    );
+}
+
+#[test]
 fn words_are_read_after_the_clock() {
     let text = generate(
         "[collective-nonblocking direct]\nMPI_Ialltoallw(sendbuf sendbuf, \
