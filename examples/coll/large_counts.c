@@ -213,18 +213,16 @@ static void the_rest(void)
     CHECK_EQ(results[10][1], value(before, N + 1));
 }
 
-/* More elements than an int can tell. */
+/* More elements than an int can tell (MPICH 4.0 fails in its own MPI_Ibcast_c of as many). */
 static void huge(void)
 {
     MPI_Count n = (MPI_Count)INT32_MAX + 10;
-    MPI_Request request;
     char *data = mmap(NULL, n, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(data != MAP_FAILED, "no address space");
     if (test_rank == 0)
         test_fill(data + n - N, N, 3);
-    MPI_OK(MPI_Ibcast_c(data, n, MPI_CHAR, 0, MPI_COMM_WORLD, &request));
-    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    MPI_OK(MPI_Bcast_c(data, n, MPI_CHAR, 0, MPI_COMM_WORLD));
     test_verify(data + n - N, N, 3);
     CHECK_EQ(munmap(data, n), 0);
     cut();

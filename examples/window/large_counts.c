@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     cut();
     for (int i = 0; i < WINDOWS; i++) {
         operate(wins[i], 1);
-        MPI_OK(MPI_Win_unlock_all(wins[i]));
+        MPI_OK(MPI_Win_flush_all(wins[i]));
         MPI_OK(MPI_Barrier(w));
         MPI_OK(MPI_Win_sync(wins[i]));
         check(memory[i], 2);
@@ -86,8 +86,9 @@ int main(int argc, char **argv)
     CHECK_EQ(size, bytes);
     CHECK_EQ(their_unit, unit);
     CHECK_EQ(theirs[0], value(test_rank, 0));
-    MPI_OK(MPI_Barrier(w));
-    for (int i = 0; i < WINDOWS; i++)
+    for (int i = 0; i < WINDOWS; i++) {
+        MPI_OK(MPI_Win_unlock_all(wins[i]));
         MPI_OK(MPI_Win_free(&wins[i]));
+    }
     return test_finish("large_counts");
 }

@@ -20,7 +20,8 @@ use contract::Gate;
 
 use super::handle::{handle, word};
 use super::values::{self, NATIVE_SUCCESS};
-use super::{array, error, special, status};
+#[allow(unused_imports)] // `narrow` is for libraries without large counts
+use super::{array, error, narrow, special, status};
 
 include!(concat!(env!("OUT_DIR"), "/adapter.rs"));
 

@@ -8,7 +8,7 @@
 //! number of entries given. The native function gets the pointer for the time of the call.
 #![allow(unsafe_code)]
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int};
 use core::marker::PhantomData;
 use core::mem::{size_of, MaybeUninit};
 
@@ -25,30 +25,6 @@ const SHORT: usize = 16;
 #[inline(always)]
 pub fn length(count: impl TryInto<usize>) -> usize {
     count.try_into().unwrap_or(0)
-}
-
-/// A large count as an int, if it fits.
-#[inline(always)]
-pub fn narrow(count: impl TryInto<c_int>) -> Option<c_int> {
-    count.try_into().ok()
-}
-
-/// `n` large counts, or displacements, as ints, if all fit. Null stays null.
-///
-/// # Safety
-/// `counts` must be null or valid for reads of `n`.
-pub unsafe fn narrowed<T: Copy + TryInto<c_int>>(
-    room: &mut Room<c_int>,
-    counts: *const T,
-    n: usize,
-) -> Option<*const c_int> {
-    if counts.is_null() {
-        return Some(core::ptr::null());
-    }
-    // SAFETY: i < n, for which the counts are valid.
-    let count = |i| unsafe { counts.add(i).read() };
-    let fit = (0..n).all(|i| narrow(count(i)).is_some());
-    fit.then(|| room.fill(n, |i| narrow(count(i)).unwrap_or(0)).cast_const())
 }
 
 /// Room for the copy of one array: on the stack, or on the heap if that is too short. It is made
@@ -70,7 +46,7 @@ impl<T> Room<T> {
 
     /// Where `n` entries are, each `entry` of its place.
     #[inline(always)]
-    fn fill(&mut self, n: usize, mut entry: impl FnMut(usize) -> T) -> *mut T {
+    pub fn fill(&mut self, n: usize, mut entry: impl FnMut(usize) -> T) -> *mut T {
         let entries = match n > SHORT {
             false => &mut self.short[..n],
             true => {
@@ -287,33 +263,6 @@ pub fn comm_size(comm: MPI_Comm) -> usize {
     length(size)
 }
 
-/// `n` on the root of a collective operation, 0 elsewhere, where the root's arguments mean nothing.
-pub fn at_root(comm: MPI_Comm, root: i32, n: usize) -> usize {
-    let (mut inter, mut rank) = (0, mpi_sys::MPI_UNDEFINED);
-    // SAFETY: locals; an invalid communicator is reported by the library to the caller.
-    unsafe {
-        mpi_sys::MPI_Comm_test_inter(comm, &mut inter);
-        mpi_sys::MPI_Comm_rank(comm, &mut rank);
-    }
-    let here = match inter {
-        0 => root == rank,
-        _ => root == abi::ROOT,
-    };
-    if here {
-        n
-    } else {
-        0
-    }
-}
-
-/// `n`, but 0 where what would be sent is in place, and is not described.
-pub fn unless_in_place(sendbuf: *const c_void, n: usize) -> usize {
-    match sendbuf as usize {
-        abi::IN_PLACE => 0,
-        _ => n,
-    }
-}
-
 /// Incoming and outgoing neighbours in the topology of `comm`.
 pub fn neighbours(comm: MPI_Comm) -> (usize, usize) {
     let mut kind = mpi_sys::MPI_UNDEFINED;
@@ -367,23 +316,6 @@ mod tests {
             }
             assert_eq!(words, expected);
         }
-    }
-
-    #[test]
-    fn counts_are_narrowed_if_all_fit() {
-        let mut room = Room::new();
-        let large: Vec<i64> = (0..40).collect();
-        // SAFETY: as many counts as said.
-        unsafe {
-            let narrowed = |room: &mut _, counts: &[i64]| {
-                let start = narrowed(room, counts.as_ptr(), counts.len())?;
-                Some(core::slice::from_raw_parts(start, counts.len()).to_vec())
-            };
-            assert_eq!(narrowed(&mut room, &large), Some((0..40).collect()));
-            assert_eq!(narrowed(&mut room, &[1, -1]), Some(vec![1, -1]));
-            assert_eq!(narrowed(&mut room, &[1, 1 << 31]), None);
-        }
-        assert_eq!(narrow(i64::from(i32::MAX) + 1), None);
     }
 
     #[test]

@@ -85,17 +85,6 @@ pub fn unsupported() -> i32 {
     abi::ERR_UNSUPPORTED_OPERATION
 }
 
-/// The answer of a large-count form whose counts do not fit an int, where the library has only that.
-#[cold]
-pub fn too_large(name: &str) -> i32 {
-    let text = format!(
-        "{name} is not supported by Stasis for more than 2147483647 elements over an MPI library \
-         that has no large counts: use one that has (docs/not-supported.md)"
-    );
-    super::service::say(text.as_bytes());
-    unsupported()
-}
-
 /// For functions without an error code that only the upper half can answer; it never asks.
 #[cold]
 pub fn upper_half_only<T>(name: &str) -> T {

@@ -12,6 +12,7 @@ mod crossing;
 mod error;
 mod handle;
 mod hooks;
+mod narrow;
 mod op;
 mod predefined;
 mod service;

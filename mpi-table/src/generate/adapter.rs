@@ -2,7 +2,7 @@
 //! standard values to the native library's, calls it, and converts back.
 //!
 //! What the generated text names beside `mpi_sys` is in lower-half's `mpi` folder: `values`,
-//! `handle`, `array`, `status`, `error`, and `special` for the functions of [`HAND_WRITTEN`].
+//! `handle`, `array`, `narrow`, `status`, `error`, and `special` for the functions of [`HAND_WRITTEN`].
 
 use std::fmt::Write;
 
@@ -235,15 +235,15 @@ impl<'a> Call<'a> {
         let name = identifier(param);
         let native = format!("{name}_native");
         let (value, argument) = match (&param.array, param.direction) {
-            (None, Direction::In) => (format!("array::narrow({name})"), native.clone()),
+            (None, Direction::In) => (format!("narrow::one({name})"), native.clone()),
             (None, Direction::InOut) => {
                 self.after += &format!("*{name} = {native}.into();\n");
-                (format!("array::narrow(*{name})"), format!("&mut {native}"))
+                (format!("narrow::one(*{name})"), format!("&mut {native}"))
             }
             (Some(length), Direction::In) => {
                 self.before += &format!("let mut {name}_room = array::Room::new();\n");
                 let length = significant(self.function, param, length);
-                let narrow = format!("array::narrowed(&mut {name}_room, {name}, {length})");
+                let narrow = format!("narrow::all(&mut {name}_room, {name}, {length})");
                 (narrow, native.clone())
             }
             _ => (
@@ -257,7 +257,7 @@ impl<'a> Call<'a> {
         };
         self.before += &format!(
             "let Some({mutable}{native}) = {value} else {{ \
-             return error::too_large(\"{}\"); }};\n",
+             return narrow::too_large(\"{}\"); }};\n",
             self.function.name
         );
         self.arguments.push(argument);
@@ -479,9 +479,9 @@ fn significant(function: &Function, param: &Param, length: &Length) -> String {
     let length = capacity(function, length);
     let in_place = function.param("sendbuf").is_some() && param.name.starts_with('s');
     if function.param("root").is_some() {
-        format!("array::at_root(handle(comm), root, {length})")
+        format!("narrow::at_root(handle(comm), root, {length})")
     } else if in_place {
-        format!("array::unless_in_place(sendbuf, {length})")
+        format!("narrow::unless_in_place(sendbuf, {length})")
     } else {
         length
     }
@@ -526,8 +526,8 @@ mod tests {
         assert!(of("MPI_Allreduce_c").contains("mpi_sys::MPI_Allreduce_c("));
         let reduce = narrowed("MPI_Allreduce_c");
         for part in [
-            "let Some(count_native) = array::narrow(count) else {",
-            "return error::too_large(\"MPI_Allreduce_c\");",
+            "let Some(count_native) = narrow::one(count) else {",
+            "return narrow::too_large(\"MPI_Allreduce_c\");",
             "mpi_sys::MPI_Allreduce(values::buffer(sendbuf.cast_mut()), values::buffer(recvbuf), \
              count_native, ",
         ] {
@@ -536,7 +536,7 @@ mod tests {
         let gather = narrowed("MPI_Gatherv_c");
         assert!(
             gather.contains(
-                "array::narrowed(&mut recvcounts_room, recvcounts, array::at_root(handle(comm), \
+                "narrow::all(&mut recvcounts_room, recvcounts, narrow::at_root(handle(comm), \
                  root, array::comm_size(handle(comm))))"
             ),
             "{gather}"
