@@ -74,6 +74,8 @@ int main(int argc, char **argv)
         MPI_OK(MPI_Win_lock_all(0, wins[i]));
         operate(wins[i], 0);
     }
+    /* A library may need the target's help, which it cannot have while that is held. */
+    MPI_OK(MPI_Barrier(w));
     cut();
     for (int i = 0; i < WINDOWS; i++) {
         operate(wins[i], 1);
