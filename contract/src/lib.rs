@@ -18,7 +18,7 @@ pub use layout::{
     VDSO_BYTES, VDSO_SLOTS_ADDRESS,
 };
 pub use service::{HandleKind, Service, FIRST_MPI_SLOT, INTERRUPTED};
-pub use thread::{ThreadBlock, SIDE_STACK_DEPTH};
+pub use thread::{ThreadBlock, SIDE_STACK_DEPTH, STOP_WANTED, TELL_CALLS};
 
 /// Version of the whole contract; an image records it and a lower half refuses any other.
 pub const VERSION: u32 = 2;

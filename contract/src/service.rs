@@ -50,6 +50,8 @@ pub enum Service {
     Message = 16,
     /// [`ErrorString`]
     ErrorString = 17,
+    /// [`CallEnded`]
+    CallEnded = 18,
 }
 
 /// Kind of a predefined object, for [`Predefined`].
@@ -134,3 +136,7 @@ pub type Message = unsafe extern "C" fn(*const u8, usize);
 
 /// `(buf, len) -> length`: the lower library's own text for its last failing call on this thread.
 pub type ErrorString = unsafe extern "C" fn(*mut u8, usize) -> usize;
+
+/// The application's call of an MPI function is over on this thread. Only called where the thread's
+/// block says [`crate::TELL_CALLS`].
+pub type CallEnded = unsafe extern "C" fn();

@@ -3,6 +3,12 @@
 /// Nested crossings (upper → lower → callback → lower ...) that one thread can have.
 pub const SIDE_STACK_DEPTH: usize = 64;
 
+/// Bit of [`ThreadBlock::on_leaving`], set by the stop signal when the thread could not stop at once.
+pub const STOP_WANTED: u32 = 1;
+
+/// Bit of [`ThreadBlock::on_leaving`]: tell the service `CallEnded`. Only where a test wants to know.
+pub const TELL_CALLS: u32 = 2;
+
 /// State of one upper-half thread. It lies in *lower-half* memory: a restart makes a new one.
 /// Offsets are used by assembly; they are asserted below.
 #[repr(C)]
@@ -17,8 +23,9 @@ pub struct ThreadBlock {
     pub side_top: usize,
     /// Non-zero while the thread runs a wrapper of the upper half's MPI library.
     pub in_wrapper: u32,
-    /// Set by the stop signal when the thread could not stop at once; checked on leaving a wrapper.
-    pub stop_wanted: u32,
+    /// What the thread has to do on leaving its outermost wrapper: [`STOP_WANTED`], [`TELL_CALLS`].
+    /// Zero nearly always.
+    pub on_leaving: u32,
     /// Non-zero where `wrfsbase` may be used.
     pub fsgsbase: u32,
     /// Virtual thread id, as the application knows it.
@@ -36,7 +43,7 @@ const _: () = {
     assert!(offset_of!(ThreadBlock, upper_fs) == 16);
     assert!(offset_of!(ThreadBlock, side_top) == 24);
     assert!(offset_of!(ThreadBlock, in_wrapper) == 32);
-    assert!(offset_of!(ThreadBlock, stop_wanted) == 36);
+    assert!(offset_of!(ThreadBlock, on_leaving) == 36);
     assert!(offset_of!(ThreadBlock, fsgsbase) == 40);
     assert!(offset_of!(ThreadBlock, tid) == 44);
     assert!(offset_of!(ThreadBlock, vdso_sp) == 48);

@@ -7,11 +7,13 @@ use crate::thread::Thread;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 static REDIRECTS: OnceLock<Vec<(CString, CString)>> = OnceLock::new();
 static EXEC_PREFIX: OnceLock<Vec<CString>> = OnceLock::new();
 static EXIT: OnceLock<fn(i32)> = OnceLock::new();
+static TELL_CALLS: AtomicBool = AtomicBool::new(false);
 
 /// When the program's dynamic linker opens a file with one of these base names, it gets the file
 /// given here instead. Only the first call counts.
@@ -55,6 +57,19 @@ pub fn exec_prefix() -> Option<&'static [CString]> {
 /// signals held, on whichever thread asked for it. Only the first call counts.
 pub fn set_exit_hook(hook: fn(i32)) {
     let _ = EXIT.set(hook);
+}
+
+/// From now on the end of every MPI call is told to the lower half, by the service `CallEnded`.
+pub fn tell_calls() {
+    TELL_CALLS.store(true, Ordering::Relaxed);
+}
+
+/// What a new thread has to do on leaving its wrappers.
+pub fn on_leaving() -> u32 {
+    match TELL_CALLS.load(Ordering::Relaxed) {
+        true => contract::TELL_CALLS,
+        false => 0,
+    }
 }
 
 /// Ends the process.

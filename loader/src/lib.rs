@@ -51,7 +51,7 @@ mod vdso;
 
 pub use children::{all as children, Ended};
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
-pub use hooks::{set_exec_hook, set_exit_hook, set_redirects};
+pub use hooks::{set_exec_hook, set_exit_hook, set_redirects, tell_calls};
 pub use maps::{read as read_maps, Mapping};
 pub use program::{check_address_space, holding_signals, prepare, spawn_lower, Program};
 pub use signals::Action;

@@ -13,8 +13,8 @@
 
 use crate::context::{self, Context};
 use crate::lock::Spin;
-use crate::{cpu, raw, signals, stop, sud, syscalls, user};
-use contract::ThreadBlock;
+use crate::{cpu, hooks, raw, signals, stop, sud, syscalls, user};
+use contract::{ThreadBlock, STOP_WANTED};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
@@ -191,14 +191,21 @@ impl Thread {
 
     /// Whether the thread is asked to stop at the next chance.
     pub fn stop_wanted(&self) -> bool {
-        // SAFETY: a plain word of a live slot.
-        unsafe { (&raw const (*self.block()).stop_wanted).read_volatile() != 0 }
+        self.on_leaving().load(Ordering::Relaxed) & STOP_WANTED != 0
     }
 
     /// See `stop_wanted`.
     pub fn want_stop(&self, wanted: bool) {
-        // SAFETY: a plain word of a live slot.
-        unsafe { (&raw mut (*self.block()).stop_wanted).write_volatile(u32::from(wanted)) }
+        match wanted {
+            true => self.on_leaving().fetch_or(STOP_WANTED, Ordering::Relaxed),
+            false => self.on_leaving().fetch_and(!STOP_WANTED, Ordering::Relaxed),
+        };
+    }
+
+    /// What the thread has to do on leaving a wrapper.
+    fn on_leaving(&self) -> &AtomicU32 {
+        // SAFETY: an aligned word of a live slot, which wrappers read and change in one instruction.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.block()).on_leaving) }
     }
 
     /// FS base of the lower half.
@@ -266,7 +273,7 @@ impl Thread {
                 upper_fs,
                 side_top: (&raw const (*block).side) as usize,
                 in_wrapper: 0,
-                stop_wanted: 0,
+                on_leaving: hooks::on_leaving(),
                 fsgsbase: u32::from(cpu::fsgsbase()),
                 tid,
                 vdso_sp: 0,

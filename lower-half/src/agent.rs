@@ -5,6 +5,7 @@
 //! [`clock_target`] for the upper half, and [`finished`] at the end. A process that is a job by itself
 //! does all three at its start; others connect when the application has called MPI_Init.
 
+pub mod cut;
 pub mod faults;
 mod process;
 mod published;

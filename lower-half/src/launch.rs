@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::agent::cut;
 use crate::options::Launch;
 use crate::{environment, job, mpi, wire_up};
 
@@ -25,6 +26,7 @@ const FRONTS: [(&str, &str); 6] = [
 /// Runs the program; returns only if it cannot be started.
 pub fn launch(options: Launch) -> Result<Infallible> {
     environment::settle()?;
+    cut::arm()?;
     loader::check_address_space()?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let env = environment::of_application();

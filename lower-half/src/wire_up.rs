@@ -30,6 +30,7 @@ pub fn start(checkpoints: &Checkpoints) -> Result<()> {
         finalizing: || {},
         notify: agent::notify,
         clock_target: agent::clock_target,
+        call_ended: agent::cut::call_ended,
     });
     loader::set_exit_hook(|status| {
         agent::finished();

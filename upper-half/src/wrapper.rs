@@ -32,20 +32,36 @@ impl Drop for Wrapper {
     fn drop(&mut self) {
         #[cfg(not(test))]
         {
-            let stop_wanted: u32;
+            let on_leaving: u32;
             // SAFETY: see the module's head.
             unsafe {
                 asm!(
                     "dec dword ptr gs:[32]",
                     "mov {0:e}, dword ptr gs:[36]",
-                    out(reg) stop_wanted,
+                    out(reg) on_leaving,
                     options(nostack)
                 );
             }
-            if stop_wanted != 0 && depth() == 0 {
-                stop();
+            if on_leaving != 0 && depth() == 0 {
+                leave(on_leaving);
             }
         }
+    }
+}
+
+/// What is to be done on leaving the outermost wrapper.
+#[cfg(not(test))]
+#[cold]
+fn leave(what: u32) {
+    if what & contract::TELL_CALLS != 0 {
+        // A stop waits until the crossing is over, as in a wrapper.
+        set_depth(1);
+        // SAFETY: a service without arguments.
+        unsafe { crate::lower::service::call_ended() };
+        set_depth(0);
+    }
+    if stop_wanted() {
+        stop();
     }
 }
 
@@ -100,7 +116,7 @@ pub fn stop_wanted() -> bool {
         unsafe {
             asm!("mov {0:e}, dword ptr gs:[36]", out(reg) wanted, options(nostack, readonly));
         }
-        wanted != 0
+        wanted & contract::STOP_WANTED != 0
     }
 }
 
@@ -121,8 +137,9 @@ pub fn stop() -> bool {
         // the thread and comes back; memory may have changed hands to another process by then.
         unsafe {
             asm!(
-                "mov dword ptr gs:[36], 0",
+                "and dword ptr gs:[36], {other:e}",
                 "syscall",
+                other = in(reg) !contract::STOP_WANTED,
                 inlateout("rax") contract::STOP_SYSCALL as usize => result,
                 lateout("rcx") _,
                 lateout("r11") _,

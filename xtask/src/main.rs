@@ -1,4 +1,4 @@
-//! Set-up, demo, tests and benchmarks: `cargo xtask setup | demo | test | torture | bench`.
+//! Set-up, demo, tests and benchmarks: `cargo xtask setup | demo | test | torture | conformance | bench`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -9,15 +9,19 @@
 //! | `stasis.rs` | the product's commands as the harness uses them |
 //! | `test/` | the cases: style and unit tests, real programs, programs without MPI, bad input |
 //! | `torture/` | programs under a stream of random cuts |
+//! | `conformance/` | suites of test programs that others wrote |
+//! | `parallel.rs` | several things at a time |
 //! | `docs.rs` | the generated page of `docs/` |
 //! | `demo.rs`, `bench.rs` | the demo of the README, the figures of design §9 |
 
 mod bench;
 mod calls;
+mod conformance;
 mod demo;
 mod docs;
 mod job;
 mod mpi;
+mod parallel;
 mod paths;
 mod pypi;
 mod random;
@@ -49,6 +53,8 @@ enum Task {
     Test(test::Options),
     /// Programs under a stream of checkpoints and kills at random moments
     Torture(torture::Options),
+    /// A suite of MPI test programs natively, under Stasis, and cut and restarted
+    Conformance(conformance::Options),
     /// Compare native runs with runs under Stasis
     Bench(bench::Options),
     /// Write the generated page docs/mpi-coverage.md
@@ -61,6 +67,7 @@ fn main() -> anyhow::Result<()> {
         Task::Demo(options) => demo::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Torture(options) => torture::run(&options),
+        Task::Conformance(options) => conformance::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Docs => docs::write(),
     }

@@ -33,3 +33,18 @@ pub fn examples() -> PathBuf {
 pub fn compiled() -> PathBuf {
     target().join("examples")
 }
+
+/// Where the images of a job in `dir` go that nobody keeps: into memory where that is possible, since
+/// syncing would take most of the time.
+pub fn for_images(dir: &Path) -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() {
+        return dir.join("ck");
+    }
+    let of = |path: Option<&Path>| {
+        let name = path.and_then(Path::file_name).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let (outer, name) = (of(dir.parent()), of(Some(dir)));
+    memory.join(format!("stasis-{}-{outer}-{name}", std::process::id()))
+}

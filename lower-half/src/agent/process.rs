@@ -25,7 +25,7 @@ use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
 use loader::{MappedFile, ProcessState, Stopped};
 
-use super::{Setup, AGENT, SERVER};
+use super::{cut, Setup, AGENT, SERVER};
 use crate::mpi::world;
 use crate::save::{HeaderInfo, Plan, Share};
 
@@ -282,6 +282,13 @@ impl Process for ThisProcess {
     }
 
     fn exit(&self, set: &str) {
+        if cut::armed() {
+            if let Some(server) = SERVER.get() {
+                // All ranks are told from here.
+                server.wait_alone(END_LIMIT);
+            }
+            cut::die();
+        }
         if self.rank == 0 {
             eprintln!("stasis: the job ends with the checkpoint {set}, as was asked");
         }

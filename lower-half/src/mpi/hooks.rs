@@ -13,6 +13,8 @@ pub struct Hooks {
     pub notify: fn(),
     /// The target of a clock, as `contract::service::ClockTarget` says.
     pub clock_target: fn(u64) -> u64,
+    /// A call of the application is over, as `contract::service::CallEnded` says.
+    pub call_ended: fn(),
 }
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
@@ -29,6 +31,7 @@ pub(super) fn hooks() -> &'static Hooks {
         finalizing: || {},
         notify: || {},
         clock_target: |_| 0,
+        call_ended: || {},
     };
     HOOKS.get().unwrap_or(&NONE)
 }

@@ -41,6 +41,7 @@ pub fn fill(gate: &Gate) {
     slot!(Yield, yield_now);
     slot!(Message, message);
     slot!(ErrorString, error_string);
+    slot!(CallEnded, call_ended);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
@@ -107,6 +108,10 @@ unsafe extern "C" fn error_string(buf: *mut u8, len: usize) -> usize {
     // SAFETY: `length` bytes of a buffer of `len`.
     unsafe { text.as_ptr().copy_to_nonoverlapping(buf, length) };
     length
+}
+
+unsafe extern "C" fn call_ended() {
+    (hooks().call_ended)();
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.

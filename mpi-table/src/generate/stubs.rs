@@ -105,6 +105,7 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "ErrorString",
         "(buf: *mut u8, len: usize) -> usize",
     ),
+    ("call_ended", Service::CallEnded, "CallEnded", "()"),
 ];
 
 /// Source of upper-half's module `lower`: one stub and one declaration for every function of the
@@ -208,10 +209,7 @@ mod tests {
             .iter()
             .map(|(_, slot, _, _)| *slot as usize)
             .collect();
-        assert_eq!(
-            slots,
-            (0..=Service::ErrorString as usize).collect::<Vec<_>>()
-        );
+        assert_eq!(slots, (0..=Service::CallEnded as usize).collect::<Vec<_>>());
     }
 
     #[test]

@@ -787,7 +787,7 @@ pub(super) fn thread_block() {
         upper_fs: fs,
         side_top: 0,
         in_wrapper: 1,
-        stop_wanted: 0,
+        on_leaving: 0,
         fsgsbase: 1,
         tid: 1,
         vdso_sp: 0,

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod compare;
+mod conformance;
 pub mod directives;
 mod faults;
 mod loader;
@@ -15,11 +16,11 @@ mod tools;
 
 pub use compare::number_lines;
 
-use crate::{paths, random, setup, torture};
+use crate::{parallel, paths, random, setup, torture};
 use anyhow::{bail, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// What `cargo xtask test` takes.
@@ -99,6 +100,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(bad_input::cases());
     cases.extend(faults::cases(options.full));
     cases.extend(tools::cases());
+    cases.extend(conformance::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);
@@ -134,26 +136,18 @@ pub fn run(options: &Options) -> Result<()> {
     };
     println!("{} cases, seed {}", cases.len(), context.seed);
     let tally = Mutex::new(Tally::default());
-    let queue = Mutex::new(cases.into_iter());
-    let context = Arc::new(context);
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs.clamp(1, 2) {
-            scope.spawn(|| loop {
-                let next = queue.lock().expect("no case panics under it").next();
-                let Some(case) = next else { break };
-                let started = Instant::now();
-                let name = case.name;
-                let outcome = match folder(&name) {
-                    Ok(dir) => (case.body)(&context, &dir),
-                    Err(error) => Err(error).into(),
-                };
-                let took = started.elapsed().as_secs_f64();
-                tally
-                    .lock()
-                    .expect("nothing panics under it")
-                    .count(&name, &outcome, took);
-            });
-        }
+    parallel::each(options.jobs.clamp(1, 2), cases.into_iter(), |case| {
+        let started = Instant::now();
+        let name = case.name;
+        let outcome = match folder(&name) {
+            Ok(dir) => (case.body)(&context, &dir),
+            Err(error) => Err(error).into(),
+        };
+        let took = started.elapsed().as_secs_f64();
+        tally
+            .lock()
+            .expect("nothing panics under it")
+            .count(&name, &outcome, took);
     });
     let tally = tally.into_inner().expect("all threads have ended");
     for (name, why) in &tally.failures {

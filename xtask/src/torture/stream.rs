@@ -4,8 +4,8 @@ use super::subject::Subject;
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
 use crate::random::Random;
-use crate::stasis;
 use crate::test::programs::command_line;
+use crate::{paths, stasis};
 use anyhow::{bail, ensure, Context, Result};
 use std::fmt;
 use std::fs;
@@ -86,7 +86,7 @@ pub struct Stream<'a> {
     random: Random,
     cuts: u64,
     dir: &'a Path,
-    /// In memory where that is possible: syncing would take most of the time.
+    /// Where the images go.
     ckpt: PathBuf,
     /// Number of the newest checkpoint that is known to be committed.
     newest: u64,
@@ -99,20 +99,13 @@ pub struct Stream<'a> {
 impl<'a> Stream<'a> {
     /// About to cut `subject` so many times; what it leaves behind goes to `dir`.
     pub fn new(subject: &'a Subject, random: Random, cuts: u64, dir: &'a Path) -> Self {
-        let memory = Path::new("/dev/shm");
-        let ckpt = if memory.is_dir() {
-            let name = dir.file_name().unwrap_or_default().to_string_lossy();
-            memory.join(format!("stasis-{}-{name}", std::process::id()))
-        } else {
-            dir.join("ck")
-        };
         Stream {
             tally: Tally::default(),
             subject,
             random,
             cuts,
             dir,
-            ckpt,
+            ckpt: paths::for_images(dir),
             newest: 0,
             job_file: String::new(),
             starts: Vec::new(),
