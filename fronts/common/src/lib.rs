@@ -13,7 +13,7 @@ mod translate;
 
 pub use attribute::{attribute_as_integer, attribute_out, AttributeValues};
 pub use contents::contents_out;
-pub use convert::{f2c, keep_error, map_in_place};
+pub use convert::{f2c, map_in_place, single_status};
 pub use group::LowerGroup;
 pub use length::{collective_size, entries, neighbours, total};
 pub use numbering::ToolFirsts;

@@ -302,8 +302,8 @@ impl Body {
             .map(|flag| format!(" && (code != contract::abi::SUCCESS || *{flag} != 0)"))
             .unwrap_or_default();
         self.always.push(format!(
-            "if !{name}_.is_null(){filled} {{ common::keep_error(&raw mut (*{name}).error, \
-             || abi::status_out(&{name}_status, {name})); }}"
+            "if !{name}_.is_null(){filled} {{ common::single_status(&{name}_status, \
+             &raw mut (*{name}).error, || abi::status_out(&{name}_status, {name})); }}"
         ));
     }
 
