@@ -176,15 +176,21 @@ fn create(used_for: For, copy: *const c_void, delete: *const c_void, extra: *con
 unsafe fn free(used_for: For, keyval: *mut i32) -> i32 {
     // SAFETY: MPI's contract for an inout parameter.
     let given = unsafe { *keyval };
-    {
+    let first = {
         let mut all = KEYVALS.lock();
         let entry = index(given).and_then(|index| all.get_mut(index));
         match entry {
-            Some(Some(found)) if found.used_for == used_for && !found.freed => found.freed = true,
+            Some(Some(found)) if found.used_for == used_for => {
+                !core::mem::replace(&mut found.freed, true)
+            }
             _ => return ERR_KEYVAL,
         }
+    };
+    // A copy of the handle may be freed as well, by a delete callback for one, for as long as
+    // attributes keep the keyval.
+    if first {
+        refer(given, -1);
     }
-    refer(given, -1);
     // SAFETY: as above.
     unsafe { *keyval = KEYVAL_INVALID };
     SUCCESS
@@ -755,11 +761,15 @@ mod tests {
         assert_eq!(to.get(uncopied, Value::word), None);
         // SAFETY: a local. The keyval itself lives while attributes use it.
         unsafe {
-            assert_eq!(comm_free_keyval(&mut first), SUCCESS);
-            assert_eq!(first, KEYVAL_INVALID);
+            let (mut again, mut late) = (first, first);
+            for handle in [&mut first, &mut again] {
+                assert_eq!(comm_free_keyval(handle), SUCCESS);
+                assert_eq!(*handle, KEYVAL_INVALID);
+            }
+            assert_eq!(delete_all(&to), SUCCESS);
+            assert_eq!(delete_all(&from), SUCCESS);
+            assert_eq!(comm_free_keyval(&mut late), ERR_KEYVAL);
         }
-        assert_eq!(delete_all(&to), SUCCESS);
-        assert_eq!(delete_all(&from), SUCCESS);
         assert_eq!(*DELETED.lock(), [2002, 1001, 3, 2, 1]);
     }
 
