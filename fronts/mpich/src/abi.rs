@@ -397,7 +397,8 @@ pub fn error_out(code: i32) -> i32 {
 
 #[cold]
 fn class_out(code: i32) -> i32 {
-    if code > standard::ERR_LASTCODE {
+    // The last code itself is what MPI_LASTUSEDCODE begins with.
+    if code >= standard::ERR_LASTCODE {
         return code.saturating_add(USER_DEFINED);
     }
     let place = |code| ERRORS.iter().position(|&known| known == code);
@@ -578,6 +579,7 @@ mod tests {
         }
         let user_defined = standard::ERR_LASTCODE + 3;
         assert_eq!(error_in(error_out(user_defined)), user_defined);
+        assert!(error_out(standard::ERR_LASTCODE) >= 0x3fff_ffff);
         let newer = error_out(standard::ERR_ABI);
         assert_eq!(error_in(newer), standard::ERR_OTHER);
     }

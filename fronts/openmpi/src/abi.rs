@@ -355,7 +355,8 @@ pub fn error_in(code: i32) -> i32 {
 /// An error code for the application.
 #[inline(always)]
 pub fn error_out(code: i32) -> i32 {
-    if code == standard::SUCCESS || code > standard::ERR_LASTCODE {
+    // The last code itself is what MPI_LASTUSEDCODE begins with.
+    if code == standard::SUCCESS || code >= standard::ERR_LASTCODE {
         return code;
     }
     class_out(code)
@@ -538,6 +539,7 @@ mod tests {
         }
         let user_defined = standard::ERR_LASTCODE + 3;
         assert_eq!(error_in(error_out(user_defined)), user_defined);
+        assert!(error_out(standard::ERR_LASTCODE) >= 92);
         let newer = error_out(standard::ERR_ABI);
         assert_eq!(error_in(newer), standard::ERR_OTHER);
     }
