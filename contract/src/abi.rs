@@ -341,6 +341,13 @@ pub mod file {
     pub const ALL: &[(&str, usize)] = &[("MPI_FILE_NULL", FILE_NULL)];
 }
 
+/// Predefined MPI_Session handles.
+pub mod session {
+    pub const SESSION_NULL: usize = 0x120;
+    /// All of them, by the names that the standard gives.
+    pub const ALL: &[(&str, usize)] = &[("MPI_SESSION_NULL", SESSION_NULL)];
+}
+
 /// Predefined MPI_Message handles.
 pub mod message {
     pub const MESSAGE_NULL: usize = 0x128;

@@ -69,6 +69,7 @@ pub enum HandleKind {
     Message = 7,
     Win = 8,
     File = 9,
+    Session = 10,
 }
 
 /// `(kind, standard value) -> word`: the lower library's handle for a predefined object, or

@@ -160,6 +160,7 @@ pub enum Kind {
     Message,
     Win,
     File,
+    Session,
     /// Plain int without special values (counts, sizes, displacements, booleans in).
     Int,
     /// int out or in that may be MPI_UNDEFINED (colour, index, translated rank).
@@ -334,6 +335,7 @@ impl Kind {
                 | Kind::Message
                 | Kind::Win
                 | Kind::File
+                | Kind::Session
         )
     }
 
@@ -364,6 +366,7 @@ pub(crate) const KINDS: &[(&str, Kind)] = &[
     ("message", Kind::Message),
     ("win", Kind::Win),
     ("file", Kind::File),
+    ("session", Kind::Session),
     ("int", Kind::Int),
     ("int-or-undefined", Kind::IntOrUndefined),
     ("rank", Kind::Rank),

@@ -9,18 +9,21 @@
 //! application's, as MPI prescribes them.
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
+#![allow(clippy::too_many_arguments)] // MPI's own signatures
 
 use crate::code::{check, give};
 use crate::comm::CommBody;
 use crate::environment::{internal_world, sync_comm, world_group};
+use crate::errhandler::comm_set_errhandler;
 use crate::id::{self, Hash};
 use crate::message::{
     collective_begin, collective_begin_unmade, collective_end, duplication_request,
 };
-use crate::object::{Comm, Datatype, Group, Info, Request};
+use crate::object::{Comm, Datatype, Errhandler, Group, Info, Request};
 use crate::topology::Topology;
 use crate::{attribute, comm_free, group, info, lower, message};
 use contract::abi::*;
+use core::ffi::{c_char, CStr};
 use std::sync::Arc;
 
 /// World ranks of the local or remote group of a lower communicator.
@@ -420,6 +423,103 @@ pub(crate) unsafe fn from_group(members: &[u32], id: u64, word: *mut usize) -> i
 /// A tag for what members of the communicator `id` agree on below while they make it.
 pub(crate) fn below_tag(id: u64) -> i32 {
     (id & 0x7fff) as i32
+}
+
+/// What the members of a group call a constructor, as a number.
+unsafe fn number_of(stringtag: *const c_char) -> u64 {
+    // SAFETY: MPI's contract: a NUL-terminated string.
+    let name = unsafe { CStr::from_ptr(stringtag) }.to_string_lossy();
+    Hash::new(&name).finish()
+}
+
+/// A communicator of these members, who all call this, with no parent.
+unsafe fn of_group(members: &Arc<[u32]>, what: &str, number: u64) -> Result<&'static Comm, i32> {
+    if group::rank_in(members, group::own_world_rank()).is_none() {
+        return Err(ERR_GROUP);
+    }
+    let id = id::next(Hash::new(what).add(number).ranks(members));
+    let world = Comm::at(comm::COMM_WORLD as u32);
+    let body = CommBody::derived(id, members.clone(), None, &world.body)?;
+    // SAFETY: see the module's head.
+    unsafe { among(body, members, |word| from_group(members, id, word)) }
+}
+
+/// Gives a new communicator what it did not get from a parent.
+unsafe fn furnish(
+    made: &'static Comm,
+    info: &'static Info,
+    handler: &'static Errhandler,
+) -> Result<&'static Comm, i32> {
+    made.body.copy_info(info.body.entries());
+    check(comm_set_errhandler(made, handler)).inspect_err(|_| {
+        // SAFETY: nobody but us has it.
+        unsafe { comm_free::farewell(made) };
+    })?;
+    Ok(made)
+}
+
+/// MPI_Comm_create_from_group.
+pub unsafe fn comm_create_from_group(
+    group: &'static Group,
+    stringtag: *const c_char,
+    info: &'static Info,
+    handler: &'static Errhandler,
+    new: *mut &'static Comm,
+) -> i32 {
+    if group.is_null() {
+        return ERR_GROUP;
+    }
+    let members = &group.body.ranks;
+    // SAFETY: see the module's head.
+    unsafe {
+        let made = match members.is_empty() {
+            true => Ok(Comm::null()),
+            false => of_group(members, "from_group", number_of(stringtag))
+                .and_then(|made| furnish(made, info, handler)),
+        };
+        give(made, new)
+    }
+}
+
+/// MPI_Intercomm_create_from_groups. The remote group is the leader's to know, who tells the others
+/// over a communicator of the local group.
+pub unsafe fn intercomm_create_from_groups(
+    local_group: &'static Group,
+    local_leader: i32,
+    remote_group: &'static Group,
+    _remote_leader: i32,
+    stringtag: *const c_char,
+    info: &'static Info,
+    handler: &'static Errhandler,
+    new: *mut &'static Comm,
+) -> i32 {
+    if local_group.is_null() {
+        return ERR_GROUP;
+    }
+    let members = &local_group.body.ranks;
+    if usize::try_from(local_leader).map_or(true, |leader| leader >= members.len()) {
+        return ERR_RANK;
+    }
+    // SAFETY: see the module's head.
+    unsafe {
+        let number = number_of(stringtag);
+        let local = match of_group(members, "local_group", number) {
+            Ok(local) => local,
+            Err(code) => return code,
+        };
+        let remote = match local.body.rank == local_leader {
+            true if !remote_group.body.ranks.is_empty() => Ok(remote_group.body.ranks.to_vec()),
+            _ => Err(ERR_GROUP),
+        };
+        let token = collective_begin(local);
+        let remote = tell_group(local, local_leader, remote);
+        collective_end(token);
+        let made = remote
+            .and_then(|remote| connect(local, remote, below_tag(number)))
+            .and_then(|made| furnish(made, info, handler));
+        comm_free::farewell(local);
+        give(made, new)
+    }
 }
 
 /// Runs a constructor that is collective over the new communicator's members only.

@@ -13,13 +13,30 @@ use crate::object::{
     Body, Comm, Datatype, DatatypeBody, ErrhandlerBody, FileBody, GroupBody, Info, InfoBody,
     MessageBody, Object, OpBody, RequestBody, WinBody,
 };
-use crate::{attribute, comm_free, datatype, error, file, id, message, start, sync, wrapper};
+use crate::{
+    attribute, comm_free, datatype, error, file, id, message, session, start, sync, system, wrapper,
+};
 use contract::abi::*;
 use contract::{gate, MpiState};
 use core::ffi::{c_void, CStr};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::alloc::Layout;
 use std::sync::Arc;
+
+/// How far the application has come by MPI_Init and MPI_Finalize, as opposed to sessions: what lies
+/// below may be initialised before the one and after the other.
+static WORLD_MODEL: AtomicU32 = AtomicU32::new(MpiState::NotInitialised as u32);
+
+fn world_model_is(state: MpiState) -> bool {
+    WORLD_MODEL.load(Ordering::Acquire) == state as u32
+}
+
+fn set_world_model(state: MpiState) {
+    WORLD_MODEL.store(state as u32, Ordering::Release);
+}
+
+/// The process that initialised what lies below: not a child of it.
+static OWNER: AtomicI32 = AtomicI32::new(0);
 
 static PROVIDED: AtomicI32 = AtomicI32::new(THREAD_SINGLE);
 static MAIN_THREAD: AtomicU32 = AtomicU32::new(0);
@@ -150,9 +167,35 @@ unsafe fn settle(tag_ub: i32) -> Result<(), i32> {
     message::init(size as usize)
 }
 
+/// MPI_Init, once.
 fn initialise(required: i32) -> Result<i32, i32> {
+    if !world_model_is(MpiState::NotInitialised) {
+        return Err(ERR_OTHER);
+    }
+    let provided = bring_up(required)?;
+    set_world_model(MpiState::Initialised);
+    Ok(provided)
+}
+
+/// What a session needs below; gives the thread level that there is.
+pub(crate) fn start_for_session(required: i32) -> Result<i32, i32> {
+    if gate().mpi_is(MpiState::Finalised) {
+        error::unsupported(
+            "MPI_Session_init after MPI_Finalize",
+            "finalise MPI when the last session has begun",
+        );
+        return Err(ERR_UNSUPPORTED_OPERATION);
+    }
+    bring_up(required)
+}
+
+/// Initialises what lies below, unless it is; gives the thread level that there is.
+fn bring_up(required: i32) -> Result<i32, i32> {
     start::require_lower_half();
-    if !gate().mpi_is(MpiState::NotInitialised) {
+    if gate().mpi_is(MpiState::Initialised) {
+        return Ok(PROVIDED.load(Ordering::Relaxed));
+    }
+    if gate().mpi_is(MpiState::Finalised) {
         return Err(ERR_OTHER);
     }
     let (mut provided, mut tag_ub) = (THREAD_SINGLE, attribute::TAG_UB_LIMIT);
@@ -163,6 +206,7 @@ fn initialise(required: i32) -> Result<i32, i32> {
         settle(tag_ub)?;
     }
     PROVIDED.store(provided, Ordering::Relaxed);
+    OWNER.store(system::process_id(), Ordering::Relaxed);
     MAIN_THREAD.store(wrapper::thread_id(), Ordering::Relaxed);
     gate().set_mpi(MpiState::Initialised);
     Ok(provided)
@@ -202,9 +246,9 @@ pub unsafe fn init_thread(
     }
 }
 
-/// MPI_Finalize: like any collective operation, it is not started past a checkpoint's targets.
+/// MPI_Finalize. Where a session lives on, what lies below does too, until the process ends.
 pub unsafe fn finalize() -> i32 {
-    if !gate().mpi_is(MpiState::Initialised) {
+    if !world_model_is(MpiState::Initialised) {
         return ERR_OTHER;
     }
     let own = Comm::at(comm::COMM_SELF as u32);
@@ -212,6 +256,31 @@ pub unsafe fn finalize() -> i32 {
     if code != SUCCESS {
         return code;
     }
+    set_world_model(MpiState::Finalised);
+    if session::any() {
+        return SUCCESS;
+    }
+    // SAFETY: the application makes no MPI call any more.
+    unsafe { take_down() }
+}
+
+/// To be called when the process ends: what was brought up for sessions, which are all finalised, is
+/// finalised now.
+pub fn at_exit() {
+    if !start::has_lower_half() || !gate().mpi_is(MpiState::Initialised) {
+        return;
+    }
+    let done = !world_model_is(MpiState::Initialised) && !session::any();
+    if done && OWNER.load(Ordering::Relaxed) == system::process_id() {
+        let _guard = wrapper::Wrapper::enter();
+        // SAFETY: no code of the application's runs after this. There is nobody to tell of an error.
+        unsafe { take_down() };
+    }
+}
+
+/// Finalises what lies below: like any collective operation, that is not started past a checkpoint's
+/// targets.
+unsafe fn take_down() -> i32 {
     // SAFETY: crossings; the application makes no MPI call any more.
     unsafe {
         let token = message::collective_begin(Comm::at(comm::COMM_WORLD as u32));
@@ -227,14 +296,14 @@ pub unsafe fn finalize() -> i32 {
 /// MPI_Initialized.
 pub unsafe fn initialized(flag: *mut i32) -> i32 {
     // SAFETY: MPI's contract for an out parameter.
-    unsafe { *flag = i32::from(!gate().mpi_is(MpiState::NotInitialised)) };
+    unsafe { *flag = i32::from(!world_model_is(MpiState::NotInitialised)) };
     SUCCESS
 }
 
 /// MPI_Finalized.
 pub unsafe fn finalized(flag: *mut i32) -> i32 {
     // SAFETY: MPI's contract for an out parameter.
-    unsafe { *flag = i32::from(gate().mpi_is(MpiState::Finalised)) };
+    unsafe { *flag = i32::from(world_model_is(MpiState::Finalised)) };
     SUCCESS
 }
 

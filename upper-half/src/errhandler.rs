@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use crate::object::{Body, Comm, Errhandler, File, Win};
+use crate::object::{Body, Comm, Errhandler, File, Session, Win};
 use crate::sync::Lock;
 use crate::{code, object_table};
 use contract::abi::*;
@@ -38,6 +38,7 @@ enum Use {
     Comm,
     Win,
     File,
+    Session,
 }
 
 /// Body of an error handler.
@@ -159,6 +160,15 @@ pub unsafe fn file_create_errhandler(
     unsafe { create(function, Use::File, out) }
 }
 
+/// MPI_Session_create_errhandler.
+pub unsafe fn session_create_errhandler(
+    function: *const c_void,
+    out: *mut &'static Errhandler,
+) -> i32 {
+    // SAFETY: passed on.
+    unsafe { create(function, Use::Session, out) }
+}
+
 /// MPI_Errhandler_create, the deprecated form.
 pub unsafe fn errhandler_create(function: *const c_void, out: *mut &'static Errhandler) -> i32 {
     // SAFETY: passed on.
@@ -239,6 +249,36 @@ pub fn file_set_errhandler(file: &'static File, handler: &'static Errhandler) ->
 pub unsafe fn file_get_errhandler(file: &'static File, out: *mut &'static Errhandler) -> i32 {
     // SAFETY: MPI's contract for an out parameter.
     unsafe { *out = file.body.errhandler().get() };
+    SUCCESS
+}
+
+/// MPI_Session_set_errhandler.
+pub fn session_set_errhandler(session: &'static Session, handler: &'static Errhandler) -> i32 {
+    if session.is_null() {
+        return ERR_SESSION;
+    }
+    set(session.body.errhandler(), handler, Use::Session)
+}
+
+/// MPI_Session_get_errhandler.
+pub unsafe fn session_get_errhandler(
+    session: &'static Session,
+    out: *mut &'static Errhandler,
+) -> i32 {
+    if session.is_null() {
+        return ERR_SESSION;
+    }
+    // SAFETY: MPI's contract for an out parameter.
+    unsafe { *out = session.body.errhandler().get() };
+    SUCCESS
+}
+
+/// MPI_Session_call_errhandler.
+pub fn session_call_errhandler(session: &'static Session, code: i32) -> i32 {
+    if session.is_null() {
+        return ERR_SESSION;
+    }
+    crate::error::raise_session(session, code, "MPI_Session_call_errhandler");
     SUCCESS
 }
 

@@ -11,7 +11,7 @@ use crate::abi::abi;
 use crate::errhandler::Handler;
 use crate::lower;
 use crate::message;
-use crate::object::{Body, Comm, File, Object, Win};
+use crate::object::{Body, Comm, File, Object, Session, Win};
 use crate::sync::Lock;
 use crate::wrapper;
 use contract::abi::*;
@@ -394,6 +394,13 @@ pub fn raise_win(win: &'static Win, code: i32, function: &str) -> i32 {
 pub fn raise_file(file: &'static File, code: i32, function: &str) -> i32 {
     let handler = file.body.handler();
     run(handler, file, code, function, || "a file".to_owned())
+}
+
+/// The same for a session.
+#[cold]
+pub fn raise_session(session: &'static Session, code: i32, function: &str) -> i32 {
+    let handler = session.body.handler();
+    run(handler, session, code, function, || "a session".to_owned())
 }
 
 /// Says that a function is not supported and what there is to do, whatever the error handler then does.

@@ -42,7 +42,7 @@ impl InfoBody {
     }
 
     /// The value of a key.
-    fn value(&self, key: &CStr) -> Option<CString> {
+    pub(crate) fn value(&self, key: &CStr) -> Option<CString> {
         let entries = self.entries.lock();
         let entry = entries.iter().find(|entry| entry.0.as_c_str() == key)?;
         Some(entry.1.clone())

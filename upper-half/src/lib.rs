@@ -34,6 +34,7 @@ pub mod object;
 mod op;
 mod ports;
 mod rebuild;
+mod session;
 mod slices;
 mod start;
 pub mod sync;
@@ -46,7 +47,7 @@ mod wtime;
 
 pub use abi::Abi;
 pub use object::{
-    Comm, Datatype, Errhandler, File, Group, Info, Message, Object, Op, Request, Win,
+    Comm, Datatype, Errhandler, File, Group, Info, Message, Object, Op, Request, Session, Win,
 };
 pub use start::start;
 pub use wrapper::Wrapper;
@@ -58,7 +59,7 @@ pub use comm_create::*;
 pub use comm_free::*;
 pub use datatype::*;
 pub use environment::{
-    abort, alloc_mem, finalize, finalized, free_mem, init, init_thread, initialized,
+    abort, alloc_mem, at_exit, finalize, finalized, free_mem, init, init_thread, initialized,
     is_thread_main, query_thread,
 };
 pub use errhandler::*;
@@ -70,6 +71,10 @@ pub use large::*;
 pub use message::*;
 pub use op::*;
 pub use ports::{close_port, open_port, publish_name, unpublish_name};
+pub use session::{
+    group_from_session_pset, session_finalize, session_get_info, session_get_nth_pset,
+    session_get_num_psets, session_get_pset_info, session_init,
+};
 pub use tool::*;
 pub use topology::*;
 pub use window::*;

@@ -25,6 +25,7 @@ pub use crate::group::GroupBody;
 pub use crate::info::InfoBody;
 pub use crate::message::{MessageBody, RequestBody};
 pub use crate::op::OpBody;
+pub use crate::session::SessionBody;
 pub use crate::window::WinBody;
 
 /// A communicator.
@@ -47,6 +48,8 @@ pub type Message = Object<MessageBody>;
 pub type Win = Object<WinBody>;
 /// A file.
 pub type File = Object<FileBody>;
+/// A session.
+pub type Session = Object<SessionBody>;
 
 /// Indices below are the standard ABI's values of predefined objects.
 pub const FIRST_DYNAMIC: u32 = 0x400;
@@ -348,6 +351,7 @@ pub fn init() {
         MessageBody::table().init();
         WinBody::table().init();
         FileBody::table().init();
+        SessionBody::table().init();
         *done = true;
     }
 }

@@ -14,7 +14,9 @@ use stasis_front_common::{translate_bits, translate_in, translate_out, Attribute
 use upper_half::object as upper;
 
 use crate::handles;
-pub use crate::handles::{comm, datatype, errhandler, group, info, message, op, request, win};
+pub use crate::handles::{
+    comm, datatype, errhandler, group, info, message, op, request, session, win,
+};
 
 /// MPI_Status.
 #[repr(C)]
@@ -66,6 +68,7 @@ handles! {
     Request: request_out, request_c2f, request_f2c;
     Message: message_out, message_c2f, message_f2c;
     Win: win_out, win_c2f, win_f2c;
+    Session: session_out, session_c2f, session_f2c;
 }
 
 /// MPI_File's type in C: a pointer.

@@ -6,7 +6,7 @@
 use contract::abi as standard;
 use contract::HandleKind;
 use upper_half::object::{
-    Comm, Datatype, Errhandler, Group, Info, Message, Op, Request, Win, FIRST_DYNAMIC,
+    Comm, Datatype, Errhandler, Group, Info, Message, Op, Request, Session, Win, FIRST_DYNAMIC,
 };
 
 /// Where a handle's kind begins.
@@ -28,6 +28,7 @@ const fn kind_number(kind: HandleKind) -> u32 {
         HandleKind::Info => 7,
         HandleKind::Win => 8,
         HandleKind::Request | HandleKind::Message => 11,
+        HandleKind::Session => 14,
     }
 }
 
@@ -93,6 +94,7 @@ decode! {
         _ => standard::message::MESSAGE_NULL,
     };
     win: Win, |_| standard::win::WIN_NULL;
+    session: Session, |_| standard::session::SESSION_NULL;
 }
 
 /// Operations by the low bits of MPICH's handle.
@@ -264,6 +266,7 @@ pub fn index_of(kind: HandleKind, handle: usize) -> u32 {
         HandleKind::Message => message(int).index(),
         HandleKind::Win => win(int).index(),
         HandleKind::File => crate::abi::file(handle).index(),
+        HandleKind::Session => session(int).index(),
     }
 }
 

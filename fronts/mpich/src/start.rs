@@ -47,3 +47,11 @@ extern "C" fn start() {
 #[used]
 #[link_section = ".init_array"]
 static START: extern "C" fn() = start;
+
+extern "C" fn end() {
+    upper_half::at_exit();
+}
+
+#[used]
+#[link_section = ".fini_array"]
+static END: extern "C" fn() = end;

@@ -11,8 +11,6 @@ const FORTRAN: &str = "libmpichfort.so.12";
 /// Of MPI 4.0, which MPICH exports and the table does not have yet.
 fn is_newer_than_the_table(name: &str) -> bool {
     let parts = [
-        "_Session_",
-        "_session_",
         "_T_event_",
         "_T_source_",
         "_Isendrecv",
@@ -21,7 +19,6 @@ fn is_newer_than_the_table(name: &str) -> bool {
         "_Psend_init",
         "_Precv_init",
         "_events",
-        "_from_group",
         "_create_env",
         "_get_string",
         "_idup_with_info",

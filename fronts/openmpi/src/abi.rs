@@ -79,6 +79,7 @@ handles! {
     Message: message, message_out, message_c2f, message_f2c;
     Win: win, win_out, win_c2f, win_f2c;
     File: file, file_out, file_c2f, file_f2c;
+    Session: session, session_out, session_c2f, session_f2c;
 }
 
 /// A data buffer: MPI_IN_PLACE and MPI_BOTTOM are what the standard says.

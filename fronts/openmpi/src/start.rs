@@ -10,7 +10,7 @@ use contract::HandleKind;
 use stasis_front_common::ToolFirsts;
 use upper_half::abi::Tool;
 use upper_half::object::{
-    Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Win,
+    Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win,
 };
 use upper_half::Abi;
 
@@ -66,6 +66,7 @@ macro_rules! of_kind {
             HandleKind::Message => $with!(Message, message),
             HandleKind::Win => $with!(Win, win),
             HandleKind::File => $with!(File, file),
+            HandleKind::Session => $with!(Session, session),
         }
     };
 }
@@ -100,6 +101,14 @@ extern "C" fn start() {
 #[used]
 #[link_section = ".init_array"]
 static START: extern "C" fn() = start;
+
+extern "C" fn end() {
+    upper_half::at_exit();
+}
+
+#[used]
+#[link_section = ".fini_array"]
+static END: extern "C" fn() = end;
 
 #[cfg(test)]
 mod tests {

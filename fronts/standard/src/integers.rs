@@ -70,4 +70,6 @@ integers! {
         MPI_Message_fromint PMPI_Message_fromint = message_f2c;
     Win: MPI_Win_toint PMPI_Win_toint = win_c2f, MPI_Win_fromint PMPI_Win_fromint = win_f2c;
     File: MPI_File_toint PMPI_File_toint = file_c2f, MPI_File_fromint PMPI_File_fromint = file_f2c;
+    Session: MPI_Session_toint PMPI_Session_toint = session_c2f,
+        MPI_Session_fromint PMPI_Session_fromint = session_f2c;
 }

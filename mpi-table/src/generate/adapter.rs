@@ -129,7 +129,8 @@ fn refusal(function: &Function) -> Option<String> {
     match function.returns {
         Returns::Fint | Returns::Handle(_) => Some(format!("error::upper_half_only(\"{name}\")")),
         _ if has(Kind::Fint) || name.contains("f08") => Some("error::unsupported()".to_owned()),
-        _ if has(Kind::Callback) || function.via == Via::Refuse => {
+        // So are sessions.
+        _ if has(Kind::Callback) || has(Kind::Session) || function.via == Via::Refuse => {
             Some("error::unsupported()".to_owned())
         }
         _ => None,

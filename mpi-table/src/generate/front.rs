@@ -28,7 +28,7 @@ use core::ffi::{c_char, c_void};
 use stasis_front_common as common;
 use stasis_front_common::Scratch;
 use upper_half::object::{
-    Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Win,
+    Comm, Datatype, Errhandler, File, Group, Info, Message, Op, Request, Session, Win,
 };
 use upper_half::Wrapper;
 
@@ -56,6 +56,12 @@ fn failed_win(win: &'static Win, code: i32, name: &'static str) -> i32 {
 #[inline(never)]
 fn failed_file(file: &'static File, code: i32, name: &'static str) -> i32 {
     abi::error_out(upper_half::raise_file(file, code, name))
+}
+
+#[cold]
+#[inline(never)]
+fn failed_session(session: &'static Session, code: i32, name: &'static str) -> i32 {
+    abi::error_out(upper_half::raise_session(session, code, name))
 }
 
 #[inline(always)]
@@ -280,7 +286,10 @@ fn input(function: &Function, kind: Kind) -> Option<&str> {
 /// The parameter whose error handler answers for a failure.
 fn error_object(function: &Function) -> Option<(String, Kind)> {
     let of = |kind| input(function, kind).map(|name| (name.to_owned(), kind));
-    of(Kind::Win).or_else(|| of(Kind::File)).or_else(|| {
+    let of_own = [Kind::Win, Kind::File, Kind::Session]
+        .into_iter()
+        .find_map(of);
+    of_own.or_else(|| {
         // A file that could not be opened has no handler yet: MPI_FILE_NULL's is meant.
         if function.class.is_file() {
             None
@@ -299,6 +308,9 @@ fn failure(function: &Function, code: &str) -> String {
     match error_object(function) {
         Some((object, Kind::Win)) => format!("failed_win({object}_, {code}, \"{name}\")"),
         Some((object, Kind::File)) => format!("failed_file({object}_, {code}, \"{name}\")"),
+        Some((object, Kind::Session)) => {
+            format!("failed_session({object}_, {code}, \"{name}\")")
+        }
         Some((object, _)) => format!("failed_comm({object}_, {code}, \"{name}\")"),
         None if function.class.is_file() => {
             format!("failed_file(File::null(), {code}, \"{name}\")")

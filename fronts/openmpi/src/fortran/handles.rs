@@ -3,7 +3,7 @@
 //! the two cannot be confused, because Open MPI's integers are small and no index is.
 
 use contract::abi::{
-    comm, datatype as d, errhandler, file, group, info, message, op, request, win,
+    comm, datatype as d, errhandler, file, group, info, message, op, request, session, win,
 };
 use contract::HandleKind;
 use upper_half::object::{Body, Object, FIRST_DYNAMIC};
@@ -15,6 +15,7 @@ const fn predefined(kind: HandleKind) -> &'static [usize] {
         HandleKind::Group => &[group::GROUP_NULL, group::GROUP_EMPTY],
         HandleKind::Win => &[win::WIN_NULL],
         HandleKind::File => &[file::FILE_NULL],
+        HandleKind::Session => &[session::SESSION_NULL],
         HandleKind::Message => &[message::MESSAGE_NULL, message::MESSAGE_NO_PROC],
         HandleKind::Info => &[info::INFO_NULL, info::INFO_ENV],
         HandleKind::Request => &[request::REQUEST_NULL],
@@ -123,7 +124,7 @@ const DATATYPES: [usize; 73] = [
 ];
 
 /// All kinds, to go through.
-const KINDS: [HandleKind; 10] = [
+const KINDS: [HandleKind; 11] = [
     HandleKind::Comm,
     HandleKind::Group,
     HandleKind::Datatype,
@@ -134,6 +135,7 @@ const KINDS: [HandleKind; 10] = [
     HandleKind::Message,
     HandleKind::Win,
     HandleKind::File,
+    HandleKind::Session,
 ];
 
 /// Integers of predefined objects by index, which no two kinds share.
