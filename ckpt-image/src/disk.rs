@@ -46,6 +46,8 @@ pub enum Fault {
     Full,
     /// The device fails (EIO).
     Broken,
+    /// The step does not end, as where a file server is gone.
+    Hang,
 }
 
 /// Fault number `at` (from 1) of those steps that one [`Disk`] makes.
@@ -60,7 +62,7 @@ pub struct FaultAt {
 impl FromStr for FaultAt {
     type Err = String;
 
-    /// `crash:3`, `short-write:3`, `full:3`, `broken:3`.
+    /// `crash:3`, `short-write:3`, `full:3`, `broken:3`, `hang:3`.
     fn from_str(text: &str) -> Result<FaultAt, String> {
         let parsed = text.split_once(':').and_then(|(fault, at)| {
             let fault = match fault {
@@ -68,13 +70,16 @@ impl FromStr for FaultAt {
                 "short-write" => Fault::ShortWrite,
                 "full" => Fault::Full,
                 "broken" => Fault::Broken,
+                "hang" => Fault::Hang,
                 _ => return None,
             };
             let at = at.parse().ok().filter(|at| *at > 0)?;
             Some(FaultAt { fault, at })
         });
         parsed.ok_or_else(|| {
-            format!("'{text}' is no fault: crash:N, short-write:N, full:N or broken:N is one")
+            format!(
+                "'{text}' is no fault: crash:N, short-write:N, full:N, broken:N or hang:N is one"
+            )
         })
     }
 }
@@ -143,12 +148,17 @@ impl Disk {
             }
             made.push(now);
         }
+        // Who hangs holds up nobody else.
+        drop(made);
         match due.map(|due| due.fault) {
             None => Ok(Way::Whole),
             Some(Fault::ShortWrite) if step == Step::Write => Ok(Way::Half),
             Some(Fault::ShortWrite) => Ok(Way::Whole),
             Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
             Some(Fault::Broken) => Err(io::Error::from_raw_os_error(EIO)),
+            Some(Fault::Hang) => loop {
+                std::thread::park();
+            },
             Some(Fault::Halt) => Err(io::Error::other("the process was stopped here")),
             Some(Fault::Crash) => {
                 let _ = kill_process(getpid(), Signal::KILL);
