@@ -92,6 +92,19 @@ pub struct Checkpoints {
     /// Compress nothing
     #[arg(long, env = "STASIS_NO_COMPRESS", value_parser = yes_or_no())]
     pub no_compress: bool,
+    /// How long the job stands still for a checkpoint
+    #[arg(long, value_name = "HOW", default_value = "copy", env = "STASIS_PAUSE")]
+    pub pause: Pause,
+}
+
+/// How long the job stands still for a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pause {
+    /// Until its memory is copied on write, where the machine can bear that; images are written while
+    /// it runs on
+    Copy,
+    /// Until the images are written
+    Stop,
 }
 
 /// How many checkpoints stay.
@@ -124,6 +137,9 @@ impl Checkpoints {
         if self.compress || self.no_compress {
             let word = if self.compress { "always" } else { "off" };
             words.extend(["--compress".to_owned(), word.to_owned()]);
+        }
+        if self.pause == Pause::Stop {
+            words.extend(["--pause".to_owned(), "stop".to_owned()]);
         }
         words
     }

@@ -18,17 +18,26 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
         json::print(to_json(&report));
     } else {
         println!(
-            "{}: {} on disk, {} of memory in {ranks} ranks ({command}); the job stood still for {}, \
-             all took {}{}",
+            "{}: {} on disk, {} of memory in {ranks} ranks ({command}); the job stood still for {} \
+             ({}), all took {}{}",
             report.set,
             text::bytes(report.bytes),
             text::bytes(report.memory),
             text::duration(report.pause),
+            how(&report),
             text::duration(report.total),
             if report.stop { "; the job ends" } else { "" }
         );
     }
     Ok(())
+}
+
+/// What the job stood still for.
+fn how(report: &Report) -> String {
+    match &report.stood {
+        None => "its memory was copied on write".to_owned(),
+        Some(why) => format!("while images were written; {why}"),
+    }
 }
 
 /// Connects to the job of a directory.
@@ -58,7 +67,10 @@ pub fn to_json(report: &Report) -> serde_json::Value {
         "total_seconds": seconds(report.total),
         "approach_seconds": seconds(report.approach),
         "pause_seconds": seconds(report.pause),
+        "pause": if report.stood.is_none() { "copy" } else { "stop" },
+        "pause_because": report.stood,
         "drain_seconds": seconds(report.slowest.drain),
+        "copy_seconds": seconds(report.slowest.copy),
         "save_seconds": seconds(report.slowest.save),
         "stop": report.stop,
     })

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::addresses;
 use crate::frame::{self, MAX_FRAME};
 use crate::job::Address;
-use crate::protocol::{First, FromRank, Hello, Outcome, Summary, ToRank, PROTOCOL};
+use crate::protocol::{First, FromRank, Hello, Outcome, Summary, Times, ToRank, PROTOCOL};
 use crate::rank::{Effect, Input, Rank, View};
 use crate::shared::{Part, Share};
 
@@ -39,6 +39,8 @@ pub struct SaveOrder {
     pub directory: String,
     /// What to do about the shared memory that [`Process::stop`] has named.
     pub shared: Vec<Share>,
+    /// The job ends with this checkpoint: there is nothing to go on for.
+    pub stop: bool,
 }
 
 /// What the agent does to its process. `stop` and `save` are called on one thread of the agent,
@@ -54,10 +56,14 @@ pub trait Process: Send + Sync + 'static {
     /// threads could be stopped, it drains first all the same: the others wait for it. Returns the
     /// memory that other ranks may share.
     fn stop(&self) -> Result<Vec<Part>, String>;
-    /// Writes the image. `times` is filled by the agent.
-    fn save(&self, order: &SaveOrder) -> Result<Summary, String>;
+    /// Writes the image. Calls `copied` as soon as nothing that the threads do any more can get into
+    /// it, if that is before its end: from then on they may be let go. `times` is filled by the agent.
+    fn save(&self, order: &SaveOrder, copied: &mut (dyn FnMut() + Send))
+        -> Result<Summary, String>;
+    /// Sets the phase to Run and lets the threads go, while images are written.
+    fn go_on(&self);
     /// The checkpoint is over while `stop` or `save` runs: sets the phase to Run, on which a drain
-    /// gives up.
+    /// gives up, as may `save` once it has called `copied`.
     fn hurry(&self);
     /// Sets the phase to Run and lets the threads go.
     fn resume(&self, outcome: &Outcome);
@@ -94,6 +100,7 @@ enum Said {
     Message(ToRank),
     Gone,
     Stopped(Result<Vec<Part>, String>),
+    Copied,
     Saved(Result<Summary, String>),
 }
 
@@ -117,6 +124,8 @@ enum Known {
     /// One is, but its targets are not known yet.
     Intent,
     Targets(BTreeMap<u64, u64>),
+    /// None is pending any more, but images are being written.
+    Writing,
 }
 
 impl Pending {
@@ -206,7 +215,7 @@ impl Agent {
         let mut known = self.pending.lock();
         loop {
             match &*known {
-                Known::Nothing => return 0,
+                Known::Nothing | Known::Writing => return 0,
                 Known::Targets(targets) => return targets.get(&id).copied().unwrap_or(0),
                 Known::Intent => {
                     known = self
@@ -219,8 +228,15 @@ impl Agent {
         }
     }
 
-    /// The process is about to end as it should.
+    /// The process is about to end as it should. Returns when the checkpoint that is being written,
+    /// if any, has ended: its image can only be finished by this process.
     pub fn finished(&self) {
+        let writing = |known: &mut Known| matches!(known, Known::Writing);
+        let known = self
+            .pending
+            .changed
+            .wait_while(self.pending.lock(), writing);
+        drop(known);
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = frame::send(&mut *stream, &FromRank::Finished);
     }
@@ -246,11 +262,19 @@ fn work_on(process: &dyn Process, orders: &Receiver<Work>, said: &Sender<Said>) 
                 drain = micros(begun);
                 Said::Stopped(result)
             }
-            Work::Save(order) => Said::Saved(process.save(&order).map(|mut summary| {
-                summary.times.drain = drain;
-                summary.times.save = micros(begun);
-                summary
-            })),
+            Work::Save(order) => {
+                let mut copy = 0;
+                let mut copied = || {
+                    copy = micros(begun);
+                    let _ = said.send(Said::Copied);
+                };
+                let result = process.save(&order, &mut copied);
+                Said::Saved(result.map(|mut summary| {
+                    let save = micros(begun);
+                    summary.times = Times { drain, copy, save };
+                    summary
+                }))
+            }
         };
         if said.send(done).is_err() {
             return;
@@ -301,6 +325,7 @@ impl Main {
                     self.on(Input::Gone);
                 }
                 Ok(Said::Stopped(result)) => self.on(Input::Stopped(result)),
+                Ok(Said::Copied) => self.on(Input::Copied),
                 Ok(Said::Saved(result)) => self.on(Input::Saved(result)),
                 Err(RecvTimeoutError::Timeout) if self.machine.unsettled() => {
                     self.on(Input::Settled)
@@ -344,6 +369,10 @@ impl Main {
             }
             Effect::Stop => self.order(Work::Stop),
             Effect::Save(order) => self.order(Work::Save(order)),
+            Effect::GoOn => {
+                self.pending.set(Known::Writing);
+                self.process.go_on();
+            }
             Effect::Hurry => {
                 self.pending.set(Known::Nothing);
                 self.process.hurry();
@@ -352,7 +381,10 @@ impl Main {
                 self.pending.set(Known::Nothing);
                 self.process.resume(&outcome);
             }
-            Effect::Exit { set } => self.process.exit(&set),
+            Effect::Exit { set } => {
+                self.pending.set(Known::Nothing);
+                self.process.exit(&set);
+            }
             Effect::Rejected(reason) => {
                 self.process
                     .say(&format!("the coordinator refused this rank: {reason}"));

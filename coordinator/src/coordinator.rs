@@ -175,8 +175,11 @@ enum Stage {
     },
     /// Threads are being stopped, messages drained.
     Draining { drained: BTreeMap<u32, Vec<Part>> },
-    /// Images are being written.
-    Saving { saved: BTreeMap<u32, Summary> },
+    /// Images are being written: by ranks that stand still, or whose memory is copied.
+    Saving {
+        copied: BTreeSet<u32>,
+        saved: BTreeMap<u32, Summary>,
+    },
     /// The manifest is being written.
     Committing { saved: BTreeMap<u32, Summary> },
 }
@@ -189,11 +192,25 @@ struct Attempt {
     since: Time,
     asked: Time,
     stopped: Time,
+    /// When the ranks were let go while images were being written.
+    went_on: Option<Time>,
+    /// The job is to end after it.
+    stop: bool,
+    /// Who waits for it.
+    tools: BTreeSet<ToolId>,
     /// What the tools were last told that it waits for, and when.
     note: Option<(Time, String)>,
     partial: Option<PartialSet>,
     targets: BTreeMap<u64, u64>,
     stage: Stage,
+}
+
+/// A checkpoint that is wanted and cannot be begun yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Wanted {
+    since: Time,
+    stop: bool,
+    tools: BTreeSet<ToolId>,
 }
 
 /// The coordinator's machine.
@@ -205,10 +222,8 @@ pub struct Coordinator {
     absent: u32,
     epoch: u64,
     attempt: Option<Attempt>,
-    /// A checkpoint is wanted; it begins as soon as every rank is there.
-    wanted: Option<Time>,
-    stop: bool,
-    tools: BTreeSet<ToolId>,
+    /// The next one, which begins as soon as every rank is there and the one before has ended.
+    wanted: Option<Wanted>,
     committed: u64,
     last: Option<Report>,
     failure: Option<String>,
@@ -225,8 +240,6 @@ impl Coordinator {
             epoch: 0,
             attempt: None,
             wanted: None,
-            stop: false,
-            tools: BTreeSet::new(),
             committed: 0,
             last: None,
             failure: None,
@@ -247,13 +260,17 @@ impl Coordinator {
                 self.connected(rank, host, pid, now, &mut actions)
             }
             Event::Message(rank, message) => self.message(rank, message, now, &mut actions),
-            Event::Lost(rank) => self.lost(rank, &mut actions),
+            Event::Lost(rank) => self.lost(rank, now, &mut actions),
             Event::Request { tool, stop } => self.request(tool, stop, now, &mut actions),
             Event::AskStatus(tool) => {
                 actions.push(Action::Reply(tool, ToTool::Status(self.status())))
             }
             Event::ToolLost(tool) => {
-                self.tools.remove(&tool);
+                let attempt = self.attempt.as_mut().map(|a| &mut a.tools);
+                let wanted = self.wanted.as_mut().map(|w| &mut w.tools);
+                for tools in attempt.into_iter().chain(wanted) {
+                    tools.remove(&tool);
+                }
             }
             Event::Prepared(epoch, result) => self.prepared(epoch, result, now, &mut actions),
             Event::Committed(epoch, result) => self.finished(epoch, result, now, &mut actions),
@@ -286,11 +303,7 @@ impl Coordinator {
         debug_assert_eq!(*seat, Seat::Absent);
         *seat = Seat::Here { host, pid };
         self.absent -= 1;
-        if let Some(since) = self.wanted {
-            if self.absent == 0 {
-                self.begin(since, now, out);
-            }
-        }
+        self.begin(now, out);
     }
 
     /// Why no checkpoint can ever be taken again, if so.
@@ -308,35 +321,60 @@ impl Coordinator {
             out.extend(tool.map(|t| Action::Reply(t, ToTool::Failed(reason))));
             return;
         }
-        self.stop |= stop;
-        self.tools.extend(tool);
-        if self.attempt.is_some() {
-            let note = "a checkpoint is being taken already; joined it".to_string();
-            out.extend(tool.map(|t| Action::Reply(t, ToTool::Note(note))));
-            return;
-        }
-        let since = *self.wanted.get_or_insert(now);
-        match self.absent {
-            0 => self.begin(since, now, out),
-            n => {
-                let note = format!(
-                    "waiting for the ranks to call MPI_Init ({n} of {} have not yet)",
-                    self.config.size
-                );
-                out.extend(tool.map(|t| Action::Reply(t, ToTool::Note(note))));
+        let mut note = None;
+        match &mut self.attempt {
+            // The interval's: this one will do.
+            Some(_) if tool.is_none() && !stop => return,
+            Some(attempt) if attempt.went_on.is_none() => {
+                attempt.stop |= stop;
+                attempt.tools.extend(tool);
+                note = Some("a checkpoint is being taken already; joined it".to_string());
+            }
+            // What that one holds is past already.
+            attempt => {
+                let wanted = self.wanted.get_or_insert_with(|| Wanted {
+                    since: now,
+                    stop: false,
+                    tools: BTreeSet::new(),
+                });
+                wanted.stop |= stop;
+                wanted.tools.extend(tool);
+                if attempt.is_some() {
+                    note = Some(
+                        "the checkpoint before is still being written; this one begins after it"
+                            .to_string(),
+                    );
+                } else if self.absent > 0 {
+                    note = Some(format!(
+                        "waiting for the ranks to call MPI_Init ({} of {} have not yet)",
+                        self.absent, self.config.size
+                    ));
+                }
             }
         }
+        let told = tool.zip(note);
+        out.extend(told.map(|(tool, note)| Action::Reply(tool, ToTool::Note(note))));
+        self.begin(now, out);
     }
 
-    fn begin(&mut self, asked: Time, now: Time, out: &mut Vec<Action>) {
-        self.wanted = None;
+    /// Begins the checkpoint that is wanted, if one is and it can be.
+    fn begin(&mut self, now: Time, out: &mut Vec<Action>) {
+        if self.attempt.is_some() || self.absent > 0 {
+            return;
+        }
+        let Some(wanted) = self.wanted.take() else {
+            return;
+        };
         self.epoch += 1;
         self.attempt = Some(Attempt {
             epoch: self.epoch,
-            begun: asked,
+            begun: wanted.since,
             since: now,
             asked: now,
             stopped: now,
+            went_on: None,
+            stop: wanted.stop,
+            tools: wanted.tools,
             note: None,
             partial: None,
             targets: BTreeMap::new(),
@@ -364,7 +402,7 @@ impl Coordinator {
                 };
                 out.push(Action::Send(ToRank::Intent { epoch }));
             }
-            (Some(_), Err(reason)) => self.abandon(reason, out),
+            (Some(_), Err(reason)) => self.abandon(reason, now, out),
             (None, Ok(partial)) => out.push(Action::Discard(partial)),
             (None, Err(_)) => {}
         }
@@ -374,10 +412,11 @@ impl Coordinator {
         let epoch = match &message {
             FromRank::Clocks { epoch, .. }
             | FromRank::Drained { epoch, .. }
+            | FromRank::Copied { epoch }
             | FromRank::Saved { epoch, .. }
             | FromRank::Refused { epoch, .. } => *epoch,
             FromRank::State(state) => state.epoch,
-            FromRank::Finished => return self.rank_finished(rank, out),
+            FromRank::Finished => return self.rank_finished(rank, now, out),
         };
         let size = self.config.size as usize;
         let Some(attempt) = self.attempt.as_mut().filter(|a| a.epoch == epoch) else {
@@ -441,28 +480,52 @@ impl Coordinator {
                     let drained = std::mem::take(drained);
                     attempt.since = now;
                     attempt.stage = Stage::Saving {
+                        copied: BTreeSet::new(),
                         saved: BTreeMap::new(),
                     };
+                    let stop = attempt.stop;
                     if let Some(partial) = attempt.partial.clone() {
-                        self.order_images(epoch, &partial, drained, out);
+                        self.order_images(epoch, &partial, stop, drained, out);
                     }
                 }
             }
-            (FromRank::Saved { summary, .. }, Stage::Saving { saved }) => {
+            (FromRank::Copied { .. }, Stage::Saving { copied, .. }) => {
+                copied.insert(rank);
+                self.let_go(now, out);
+            }
+            (FromRank::Saved { summary, .. }, Stage::Saving { copied, saved }) => {
+                copied.remove(&rank);
                 saved.insert(rank, summary);
-                if saved.len() == size {
-                    let saved = std::mem::take(saved);
-                    let summaries = saved.values().cloned().collect();
-                    attempt.stage = Stage::Committing { saved };
-                    if let Some(partial) = attempt.partial.clone() {
-                        out.push(Action::Commit(epoch, partial, summaries));
-                    }
+                if saved.len() < size {
+                    return self.let_go(now, out);
+                }
+                let saved = std::mem::take(saved);
+                let summaries = saved.values().cloned().collect();
+                attempt.stage = Stage::Committing { saved };
+                if let Some(partial) = attempt.partial.clone() {
+                    out.push(Action::Commit(epoch, partial, summaries));
                 }
             }
             (FromRank::Refused { reason, .. }, _) => {
-                self.abandon(format!("rank {rank}: {reason}"), out);
+                self.abandon(format!("rank {rank}: {reason}"), now, out);
             }
             _ => {}
+        }
+    }
+
+    /// The ranks can go on when none of them reads its memory any more; unless the job is to end.
+    fn let_go(&mut self, now: Time, out: &mut Vec<Action>) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        let Stage::Saving { copied, saved } = &attempt.stage else {
+            return;
+        };
+        let all = copied.len() + saved.len() == self.config.size as usize;
+        if all && !attempt.stop && attempt.went_on.is_none() {
+            attempt.went_on = Some(now);
+            let epoch = attempt.epoch;
+            out.push(Action::Send(ToRank::GoOn { epoch }));
         }
     }
 
@@ -471,6 +534,7 @@ impl Coordinator {
         &self,
         epoch: u64,
         partial: &PartialSet,
+        stop: bool,
         drained: BTreeMap<u32, Vec<Part>>,
         out: &mut Vec<Action>,
     ) {
@@ -491,6 +555,7 @@ impl Coordinator {
                 id,
                 directory,
                 shared: shares.remove(&rank).unwrap_or_default(),
+                stop,
             };
             out.push(Action::Tell(rank, order));
         }
@@ -568,13 +633,13 @@ impl Coordinator {
             return;
         }
         if let Err(reason) = result {
-            return self.abandon(reason, out);
+            return self.abandon(reason, now, out);
         }
         let Some(attempt) = self.attempt.take() else {
             return;
         };
         let set = attempt.partial.map(|p| p.set).unwrap_or_default();
-        let stop = std::mem::take(&mut self.stop);
+        let stop = attempt.stop;
         let outcome = match stop {
             true => Outcome::Exit { set: set.clone() },
             false => Outcome::Committed { set: set.clone() },
@@ -583,17 +648,24 @@ impl Coordinator {
             return;
         };
         let slowest = |f: fn(&Times) -> u64| saved.values().map(|s| f(&s.times)).max().unwrap_or(0);
+        let stood = |(rank, summary): (&u32, &Summary)| {
+            let why = summary.stood.as_ref()?;
+            Some(format!("rank {rank}: {why}"))
+        };
+        let went_on = attempt.went_on.unwrap_or(now);
         let report = Report {
             set,
             bytes: saved.values().map(|s| s.bytes).sum(),
             memory: saved.values().map(|s| s.memory).sum(),
             total: now.saturating_sub(attempt.begun),
             approach: attempt.stopped.saturating_sub(attempt.asked),
-            pause: now.saturating_sub(attempt.stopped),
+            pause: went_on.saturating_sub(attempt.stopped),
             slowest: Times {
                 drain: slowest(|t| t.drain),
+                copy: slowest(|t| t.copy),
                 save: slowest(|t| t.save),
             },
+            stood: saved.iter().find_map(stood),
             stop,
         };
         self.committed += 1;
@@ -602,22 +674,21 @@ impl Coordinator {
         for (rank, summary) in &saved {
             for note in &summary.notes {
                 let note = ToTool::Note(format!("rank {rank}: {note}"));
-                out.extend(self.tools.iter().map(|t| Action::Reply(*t, note.clone())));
+                let tools = attempt.tools.iter();
+                out.extend(tools.map(|t| Action::Reply(*t, note.clone())));
             }
         }
-        self.answer(ToTool::Committed(report.clone()), out);
+        answer(attempt.tools, &ToTool::Committed(report.clone()), out);
         out.push(Action::Over(Ok(report)));
         out.push(Action::Send(ToRank::Resume { epoch, outcome }));
-        if stop {
-            self.ending = true;
-        }
+        self.ending |= stop;
+        self.next(now, out);
     }
 
-    fn abandon(&mut self, reason: String, out: &mut Vec<Action>) {
+    fn abandon(&mut self, reason: String, now: Time, out: &mut Vec<Action>) {
         let Some(attempt) = self.attempt.take() else {
             return;
         };
-        self.stop = false;
         if attempt.stage != Stage::Preparing {
             let outcome = Outcome::Abandoned {
                 reason: reason.clone(),
@@ -629,17 +700,23 @@ impl Coordinator {
         }
         out.extend(attempt.partial.map(Action::Discard));
         self.failure = Some(reason.clone());
-        self.answer(ToTool::Failed(reason.clone()), out);
+        answer(attempt.tools, &ToTool::Failed(reason.clone()), out);
         out.push(Action::Over(Err(reason)));
+        self.next(now, out);
     }
 
-    fn answer(&mut self, message: ToTool, out: &mut Vec<Action>) {
-        for tool in std::mem::take(&mut self.tools) {
-            out.push(Action::Reply(tool, message.clone()));
+    /// None is being taken: begins the next, or says why there will be none.
+    fn next(&mut self, now: Time, out: &mut Vec<Action>) {
+        let Some(reason) = self.hopeless() else {
+            return self.begin(now, out);
+        };
+        if let Some(wanted) = self.wanted.take() {
+            let message = ToTool::Failed(format!("no checkpoint can be taken: {reason}"));
+            answer(wanted.tools, &message, out);
         }
     }
 
-    fn rank_finished(&mut self, rank: u32, out: &mut Vec<Action>) {
+    fn rank_finished(&mut self, rank: u32, now: Time, out: &mut Vec<Action>) {
         let Some(seat) = self.seats.get_mut(rank as usize) else {
             return;
         };
@@ -651,11 +728,12 @@ impl Coordinator {
         }
         self.without(
             format!("rank {rank} ended before the checkpoint was whole"),
+            now,
             out,
         );
     }
 
-    fn lost(&mut self, rank: u32, out: &mut Vec<Action>) {
+    fn lost(&mut self, rank: u32, now: Time, out: &mut Vec<Action>) {
         let Some(seat) = self.seats.get_mut(rank as usize) else {
             return;
         };
@@ -667,27 +745,20 @@ impl Coordinator {
             pid: *pid,
         };
         if let Some(reason) = seat.gone(rank) {
-            self.without(reason, out);
+            self.without(reason, now, out);
         }
     }
 
     /// A rank is no more.
-    fn without(&mut self, reason: String, out: &mut Vec<Action>) {
+    fn without(&mut self, reason: String, now: Time, out: &mut Vec<Action>) {
         match &self.attempt {
             // Every image is on disk: the set is whole without the rank.
             Some(Attempt {
                 stage: Stage::Committing { .. },
                 ..
             }) => {}
-            Some(_) => self.abandon(reason, out),
-            None if self.wanted.take().is_some() => {
-                self.stop = false;
-                self.answer(
-                    ToTool::Failed(format!("no checkpoint can be taken: {reason}")),
-                    out,
-                );
-            }
-            None => {}
+            Some(_) => self.abandon(reason, now, out),
+            None => self.next(now, out),
         }
     }
 
@@ -723,13 +794,13 @@ impl Coordinator {
                 "{} had not stopped and taken in all messages after {seconds} s",
                 missing(&|r| drained.contains_key(&r))
             ),
-            Stage::Saving { saved } if over(self.config.save_limit) => format!(
+            Stage::Saving { saved, .. } if over(self.config.save_limit) => format!(
                 "{} had not written the image after {seconds} s",
                 missing(&|r| saved.contains_key(&r))
             ),
             _ => return self.note(now, out),
         };
-        self.abandon(reason, out);
+        self.abandon(reason, now, out);
     }
 
     /// Tells the tools what a checkpoint that takes long waits for.
@@ -756,20 +827,22 @@ impl Coordinator {
                 "{} must still stop or take in what is under way",
                 missing(&|r| drained.contains_key(&r))
             ),
-            Stage::Saving { saved } => format!(
-                "{} must still write the image",
-                missing(&|r| saved.contains_key(&r))
-            ),
+            Stage::Saving { saved, .. } => {
+                let missing = missing(&|r| saved.contains_key(&r));
+                let meanwhile = attempt.went_on.map_or("", |_| "; the job runs on");
+                format!("{missing} must still write the image{meanwhile}")
+            }
         };
         if attempt.note.as_ref().is_some_and(|(_, told)| *told == text) {
             return;
         }
         attempt.note = Some((now, text.clone()));
-        let tools = self.tools.iter();
+        let tools = attempt.tools.iter();
         out.extend(tools.map(|tool| Action::Reply(*tool, ToTool::Note(text.clone()))));
     }
 
     fn status(&self) -> Status {
+        let went_on = self.attempt.as_ref().and_then(|a| a.went_on);
         let stage = match self.attempt.as_ref().map(|a| &a.stage) {
             None if self.ending => "ending",
             None if self.wanted.is_some() => "waiting for MPI_Init",
@@ -778,6 +851,7 @@ impl Coordinator {
             Some(Stage::Asking { .. }) => "asking the ranks",
             Some(Stage::Approaching { .. }) => "approaching a safe state",
             Some(Stage::Draining { .. }) => "stopping and draining",
+            Some(Stage::Saving { .. }) if went_on.is_some() => "writing images while the job runs",
             Some(Stage::Saving { .. }) => "writing images",
             Some(Stage::Committing { .. }) => "committing",
         };
@@ -825,11 +899,18 @@ impl Coordinator {
                 None => "running",
             },
             Some(Stage::Draining { drained }) if drained.contains_key(&rank) => "drained",
-            Some(Stage::Saving { saved }) if saved.contains_key(&rank) => "saved",
+            Some(Stage::Saving { saved, .. }) if saved.contains_key(&rank) => "saved",
+            Some(Stage::Saving { copied, .. }) if copied.contains(&rank) => "copied",
             Some(Stage::Saving { .. }) => "saving",
             _ => "running",
         }
     }
+}
+
+/// Tells everyone who has waited.
+fn answer(tools: BTreeSet<ToolId>, message: &ToTool, out: &mut Vec<Action>) {
+    let replies = tools.into_iter();
+    out.extend(replies.map(|tool| Action::Reply(tool, message.clone())));
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::shared::{Part, Share};
 
 /// Version of the messages below. Both ends must have the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// First frame on a connection: who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +114,9 @@ pub struct State {
 pub struct Times {
     /// Until all threads stood still and nothing was under way.
     pub drain: u64,
-    /// Writing the image.
+    /// Until the memory was copied on write; 0 where it was not.
+    pub copy: u64,
+    /// Until the image was on disk.
     pub save: u64,
 }
 
@@ -131,6 +133,9 @@ pub struct Summary {
     pub host: String,
     /// How long it took.
     pub times: Times,
+    /// Why the rank stood still while its image was written; none where its memory was copied on
+    /// write.
+    pub stood: Option<String>,
     /// What people should know, such as what was not saved.
     pub notes: Vec<String>,
 }
@@ -153,6 +158,11 @@ pub enum FromRank {
         epoch: u64,
         /// Memory that other ranks may share.
         shared: Vec<Part>,
+    },
+    /// The memory is copied on write and the image is being written: the rank can go on.
+    Copied {
+        /// Which checkpoint.
+        epoch: u64,
     },
     /// The image is on disk.
     Saved {
@@ -231,6 +241,13 @@ pub enum ToRank {
         directory: String,
         /// What to do about the shared memory that the rank has named.
         shared: Vec<Share>,
+        /// The job ends with this checkpoint: nobody goes on while images are written.
+        stop: bool,
+    },
+    /// Every rank's memory is copied, or in its image: go on, while what is copied is written.
+    GoOn {
+        /// Which checkpoint.
+        epoch: u64,
     },
     /// The checkpoint is over.
     Resume {
@@ -258,6 +275,8 @@ pub struct Report {
     pub pause: u64,
     /// The slowest rank's times.
     pub slowest: Times,
+    /// Why the job stood still while images were written; none where memory was copied on write.
+    pub stood: Option<String>,
     /// The job ends with this checkpoint.
     pub stop: bool,
 }

@@ -67,6 +67,8 @@ pub enum Input {
     Settled,
     /// The end of [`Effect::Stop`].
     Stopped(Result<Vec<Part>, String>),
+    /// In the course of [`Effect::Save`]: nothing that the threads do any more can get into the image.
+    Copied,
     /// The end of [`Effect::Save`].
     Saved(Result<Summary, String>),
 }
@@ -84,6 +86,8 @@ pub enum Effect {
     Stop,
     /// Write the image, in the background.
     Save(SaveOrder),
+    /// Set the phase to Run and let all threads go, while images are written.
+    GoOn,
     /// The checkpoint is over while background work goes on: let it end as soon as it can.
     Hurry,
     /// Set the phase to Run and let all threads go.
@@ -113,7 +117,13 @@ enum Stage {
     Stopping,
     Drained,
     Saving,
+    /// The memory is copied, the image is being written; the threads still stand.
+    Copied,
     Saved,
+    /// The threads run, the image is being written.
+    Writing,
+    /// The threads run, the image is on disk.
+    Written,
     /// Over, but background work has not ended yet. An intent may already have come after it.
     Leaving {
         outcome: Outcome,
@@ -184,14 +194,24 @@ impl Rank {
             }
             Input::Look(view) => self.look(&view),
             Input::Settled => self.tell(),
-            Input::Stopped(result) => {
-                self.worked(Stage::Stopping, Stage::Drained, result, |epoch, shared| {
-                    FromRank::Drained { epoch, shared }
-                })
+            Input::Stopped(result) => self.worked(Stage::Drained, result, |epoch, shared| {
+                FromRank::Drained { epoch, shared }
+            }),
+            Input::Copied if self.stage == Stage::Saving => {
+                self.stage = Stage::Copied;
+                let epoch = self.epoch;
+                vec![Effect::Send(FromRank::Copied { epoch })]
             }
+            // The checkpoint is over already.
+            Input::Copied => vec![],
             Input::Saved(result) => {
-                self.worked(Stage::Saving, Stage::Saved, result, |epoch, summary| {
-                    FromRank::Saved { epoch, summary }
+                let then = match self.stage {
+                    Stage::Writing => Stage::Written,
+                    _ => Stage::Saved,
+                };
+                self.worked(then, result, |epoch, summary| FromRank::Saved {
+                    epoch,
+                    summary,
                 })
             }
         }
@@ -233,6 +253,7 @@ impl Rank {
                 id,
                 directory,
                 shared,
+                stop,
             } if epoch == self.epoch && self.stage == Stage::Drained => {
                 self.stage = Stage::Saving;
                 vec![Effect::Save(SaveOrder {
@@ -240,7 +261,16 @@ impl Rank {
                     id,
                     directory,
                     shared,
+                    stop,
                 })]
+            }
+            ToRank::GoOn { epoch } if epoch == self.epoch => {
+                self.stage = match self.stage {
+                    Stage::Copied => Stage::Writing,
+                    Stage::Saved => Stage::Written,
+                    _ => return vec![],
+                };
+                vec![Effect::GoOn]
             }
             ToRank::Resume { epoch, outcome } if epoch == self.epoch => self.over(outcome),
             // The end of an attempt that this rank has not begun, as it was still leaving the
@@ -252,7 +282,10 @@ impl Rank {
                 vec![]
             }
             // Of an attempt that is over for this rank.
-            ToRank::Targets { .. } | ToRank::Stop { .. } | ToRank::Save { .. } => vec![],
+            ToRank::Targets { .. }
+            | ToRank::Stop { .. }
+            | ToRank::Save { .. }
+            | ToRank::GoOn { .. } => vec![],
         }
     }
 
@@ -333,7 +366,6 @@ impl Rank {
     /// Background work has ended.
     fn worked<T>(
         &mut self,
-        during: Stage,
         then: Stage,
         result: Result<T, String>,
         message: impl FnOnce(u64, T) -> FromRank,
@@ -345,7 +377,6 @@ impl Rank {
             effects.extend(next.map(|epoch| self.intent(epoch)).unwrap_or_default());
             return effects;
         }
-        debug_assert_eq!(self.stage, during);
         let epoch = self.epoch;
         match result {
             Ok(value) => {
@@ -369,14 +400,21 @@ impl Rank {
         match self.stage {
             Stage::Idle => vec![],
             Stage::Leaving { .. } => vec![],
-            Stage::Stopping | Stage::Saving => {
+            Stage::Stopping | Stage::Saving | Stage::Copied | Stage::Writing => {
+                // What is copied need not be awaited for the threads to go on.
+                let copied = self.stage == Stage::Copied;
                 self.stage = Stage::Leaving {
                     outcome,
                     next: None,
                 };
-                vec![Effect::Hurry]
+                let go_on = copied.then_some(Effect::GoOn);
+                go_on.into_iter().chain([Effect::Hurry]).collect()
             }
-            Stage::Intended | Stage::Approaching { .. } | Stage::Drained | Stage::Saved => {
+            Stage::Intended
+            | Stage::Approaching { .. }
+            | Stage::Drained
+            | Stage::Saved
+            | Stage::Written => {
                 self.stage = Stage::Idle;
                 match outcome {
                     Outcome::Exit { set } => vec![Effect::Exit { set }],

@@ -23,6 +23,9 @@ struct Fake {
     seq: AtomicU64,
     refuses: AtomicBool,
     slow: AtomicBool,
+    copies: AtomicBool,
+    /// Let go while its image is being written.
+    went_on: AtomicBool,
     stopped: AtomicBool,
     hurried: AtomicBool,
     outcomes: Mutex<Vec<Outcome>>,
@@ -56,13 +59,21 @@ impl Process for Fake {
             }]),
         }
     }
-    fn save(&self, order: &SaveOrder) -> Result<Summary, String> {
+    fn save(
+        &self,
+        order: &SaveOrder,
+        copied: &mut (dyn FnMut() + Send),
+    ) -> Result<Summary, String> {
         assert_eq!(
             (order.set.as_str(), order.id.as_slice()),
             ("ckpt-1", &[7][..])
         );
         let stored_once: &[(u64, u64)] = if self.rank == 0 { &[(0, 8)] } else { &[] };
         assert_eq!(order.shared[0].store, stored_once);
+        let copies = self.copies.load(Ordering::SeqCst) && !order.stop;
+        if copies {
+            copied();
+        }
         let begun = Instant::now();
         while self.slow.load(Ordering::SeqCst) && !self.hurried.load(Ordering::SeqCst) {
             assert!(begun.elapsed() < Duration::from_secs(20), "nobody hurried");
@@ -70,8 +81,13 @@ impl Process for Fake {
         }
         Ok(Summary {
             bytes: 10 + u64::from(self.rank),
+            stood: (!copies).then(|| "it is told to".into()),
             ..Summary::default()
         })
+    }
+    fn go_on(&self) {
+        assert!(self.stopped.swap(false, Ordering::SeqCst));
+        self.went_on.store(true, Ordering::SeqCst);
     }
     fn hurry(&self) {
         self.hurried.store(true, Ordering::SeqCst);
@@ -163,6 +179,22 @@ impl Job {
         let mut job = Job::start(name, size, Disk::default(), None);
         job.connect();
         job
+    }
+
+    /// Ranks that copy their memory and take as long to write it as `slow` says.
+    fn copying(name: &str, size: u32) -> Job {
+        let job = Job::all(name, size);
+        for fake in &job.fakes {
+            fake.copies.store(true, Ordering::SeqCst);
+            fake.slow(true);
+        }
+        job
+    }
+}
+
+impl Fake {
+    fn slow(&self, slow: bool) {
+        self.slow.store(slow, Ordering::SeqCst);
     }
 }
 
@@ -272,9 +304,7 @@ fn a_full_disk_stops_nobody() {
 #[test]
 fn a_rank_that_dies_while_saving_costs_the_checkpoint_only() {
     let mut job = Job::all("die", 3);
-    for fake in &job.fakes {
-        fake.slow.store(true, Ordering::SeqCst);
-    }
+    job.fakes.iter().for_each(|fake| fake.slow(true));
     let asking = client(&job.directory);
     let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
     until("saving", || {
@@ -295,6 +325,61 @@ fn a_rank_that_dies_while_saving_costs_the_checkpoint_only() {
         .checkpoint(false, |_| {})
         .unwrap_err();
     assert!(error.to_string().contains("rank 2"), "{error}");
+}
+
+#[test]
+fn a_job_whose_memory_is_copied_goes_on_and_the_next_checkpoint_waits() {
+    let job = Job::copying("copies", 3);
+    let ask = || {
+        let asking = client(&job.directory);
+        let (tell, told) = std::sync::mpsc::channel();
+        let note = move |note: &str| tell.send(note.to_owned()).unwrap();
+        (
+            std::thread::spawn(move || asking.checkpoint(false, note)),
+            told,
+        )
+    };
+    let all_went_on = || {
+        let went_on = |f: &Arc<Fake>| f.went_on.load(Ordering::SeqCst);
+        until("going on", || job.fakes.iter().all(went_on));
+    };
+    let (first, _) = ask();
+    all_went_on();
+    let stage = client(&job.directory).status().unwrap().stage;
+    assert_eq!(stage, "writing images while the job runs");
+    assert!(!first.is_finished(), "it is not whole before it is written");
+    let (second, told) = ask();
+    let note = told.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(note.contains("before is still being written"), "{note}");
+    job.fakes.iter().for_each(|fake| fake.slow(false));
+    let reports = [first, second].map(|asked| asked.join().unwrap().unwrap());
+    for report in reports {
+        assert!(report.pause < report.total, "{report:?}");
+        assert_eq!(report.stood, None);
+    }
+    assert_eq!(client(&job.directory).status().unwrap().committed, 2);
+    // A job that is to end has nothing to go on for.
+    let report = client(&job.directory).checkpoint(true, |_| {}).unwrap();
+    assert_eq!(report.stood.as_deref(), Some("rank 0: it is told to"));
+}
+
+#[test]
+fn a_rank_that_ends_while_its_image_is_written_ends_with_it() {
+    let job = Job::copying("ending", 2);
+    let asking = client(&job.directory);
+    let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
+    let went_on = |f: &Arc<Fake>| f.went_on.load(Ordering::SeqCst);
+    until("going on", || job.fakes.iter().all(went_on));
+    std::thread::scope(|scope| {
+        let ends: Vec<_> = job
+            .agents
+            .iter()
+            .map(|a| scope.spawn(|| a.finished()))
+            .collect();
+        assert!(ends.iter().all(|end| !end.is_finished()));
+        job.fakes.iter().for_each(|fake| fake.slow(false));
+    });
+    assert_eq!(waiting.join().unwrap().unwrap().set, "ckpt-1");
 }
 
 #[test]

@@ -37,6 +37,8 @@ pub struct Setup {
     pub checkpoints: Checkpoints,
     /// What sets and images are written through.
     pub disk: Disk,
+    /// Memory is too scarce for a copy, whatever there is of it.
+    pub scarce: bool,
     /// The program and its arguments, for people.
     pub command: Vec<String>,
     /// Name and version of the MPI library below, for people.

@@ -31,6 +31,18 @@ pub struct Checkpoints {
     pub keep: Option<NonZeroUsize>,
     /// Whether memory is compressed.
     pub compression: Compression,
+    /// How long the job stands still.
+    pub pause: Pause,
+}
+
+/// How long the job stands still for a checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pause {
+    /// Until its memory is copied on write, where the machine can bear it.
+    #[default]
+    Copy,
+    /// Until the images are written.
+    Stop,
 }
 
 impl Checkpoints {
@@ -45,6 +57,9 @@ impl Checkpoints {
         }
         if self.compression != Compression::default() {
             words.extend(["--compress".into(), word(self.compression).into()]);
+        }
+        if self.pause == Pause::Stop {
+            words.extend(["--pause".into(), "stop".into()]);
         }
         words
     }
@@ -81,6 +96,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     let mut ckpt_dir = None;
     let (mut interval, mut keep) = (None, None);
     let mut compression = Compression::default();
+    let mut pause = Pause::default();
     let mut set = None;
     let mut changed_files = ChangedFiles::default();
     let mut rest = Vec::new();
@@ -95,6 +111,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--interval") => interval = Some(number(&value()?)?),
             Some("--keep") => keep = Some(number(&value()?)?),
             Some("--compress") => compression = compress(&value()?)?,
+            Some("--pause") => pause = pause_of(&value()?)?,
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
             Some("--changed-files") => changed_files = changed(&value()?)?,
             Some("--") => {
@@ -109,6 +126,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         interval,
         keep,
         compression,
+        pause,
     };
     match verb.to_str() {
         Some("launch") => {
@@ -151,6 +169,14 @@ fn compress(word: &OsString) -> Result<Compression> {
     let (_, compression) =
         named.with_context(|| format!("{} is not off, probe or always", word.display()))?;
     Ok(*compression)
+}
+
+fn pause_of(word: &OsString) -> Result<Pause> {
+    Ok(match word.to_str() {
+        Some("copy") => Pause::Copy,
+        Some("stop") => Pause::Stop,
+        _ => bail!("{} is not copy or stop", word.display()),
+    })
 }
 
 fn changed(word: &OsString) -> Result<ChangedFiles> {

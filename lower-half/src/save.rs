@@ -3,6 +3,10 @@
 //! Called while every thread of the upper half is parked. The address is the ledger: the kernel's
 //! list of mappings says what there is, nothing is kept beside it.
 //!
+//! The threads stand still until the image is written, or only until the memory is copied: what is
+//! private to the process by `twin.rs`, page by page as it changes, all else by `by_hand.rs`; unless
+//! `room.rs` finds that the machine cannot bear that.
+//!
 //! # Safety
 //! Memory of the upper half is read through raw pointers, by copying and without ever making a
 //! reference to it: the dead part of a parked thread's stack may still be written when a signal
@@ -13,19 +17,26 @@
 #![allow(unsafe_code)]
 
 // Named, so that the tests of saving and restarting, which have no MPI, can include this module.
+#[path = "save/by_hand.rs"]
+mod by_hand;
 #[path = "save/maps.rs"]
 mod maps;
 #[path = "save/pages.rs"]
 mod pages;
+#[path = "save/room.rs"]
+mod room;
 #[path = "save/shared.rs"]
 mod shared;
+#[path = "save/twin.rs"]
+mod twin;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
@@ -34,9 +45,12 @@ use ckpt_image::{
     SharedObject, SHARED_CONTENT,
 };
 
+use by_hand::{ByHand, Uncopied};
 use maps::Mapping;
 use pages::Pages;
+pub use room::Room;
 use shared::{Object, Objects, What};
+use twin::Twin;
 
 const PAGE: u64 = ckpt_image::PAGE;
 
@@ -68,11 +82,95 @@ pub struct Share {
     pub processes: Vec<u32>,
 }
 
+/// How long the threads stand still.
+pub enum Pause<'a> {
+    /// Until the image is on disk, because of this.
+    Stop(String),
+    /// Until the memory is copied, if there is room for that.
+    Copy {
+        /// How much may be taken at worst.
+        room: Room,
+        /// Set when the image is not wanted any more.
+        given_up: &'a AtomicBool,
+    },
+}
+
+/// What is to be written, and where.
+pub struct Order<'a> {
+    /// What everything is written through.
+    pub disk: &'a Disk,
+    /// An unfinished set.
+    pub dir: &'a Path,
+    /// About the job.
+    pub info: &'a HeaderInfo,
+    /// `(kind, version, content)`; the environment's is added.
+    pub sections: &'a [(u32, u32, Vec<u8>)],
+    /// What to do about shared objects.
+    pub shares: &'a [Share],
+    /// How long the threads stand still.
+    pub pause: Pause<'a>,
+}
+
+impl Order<'_> {
+    /// Where the image goes.
+    fn path(&self) -> PathBuf {
+        self.dir.join(image_file(self.info.rank))
+    }
+
+    fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> ImageError {
+        let path = self.path();
+        move |source| ImageError::Io {
+            action,
+            path,
+            source,
+        }
+    }
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Saved {
+    /// The image.
+    pub image: ImageSummary,
+    /// What people should know about it.
+    pub notes: Vec<String>,
+    /// Why the threads had to stand still until the end; none if the memory was copied.
+    pub stood: Option<String>,
+}
+
 /// How this process's memory is to be saved: made before anything is written, so that all that can
 /// be refused is refused by then.
 pub struct Plan {
-    regions: Vec<(Region, Content)>,
+    regions: Vec<Looked>,
     objects: Objects,
+}
+
+/// A mapping as it will be recorded.
+struct Looked {
+    region: Region,
+    content: Content,
+    /// A child made by `fork` has its content as it is at the fork.
+    forks: bool,
+}
+
+/// A region of the image and where its content is.
+struct Part {
+    region: Region,
+    runs: Vec<Range<u64>>,
+    place: Place,
+}
+
+/// Where the content of a part can be read while the threads stand still.
+enum Place {
+    /// In this process's memory.
+    Memory {
+        /// There may be pages that cannot be read (past the end of a file).
+        holes: bool,
+        /// Also in a copy of it.
+        forks: bool,
+    },
+    /// In an object, whose first byte has this address (wrapping: parts begin further on).
+    Object { index: u32, origin: u64 },
 }
 
 impl Plan {
@@ -119,56 +217,86 @@ impl Plan {
         Some(&found.described)
     }
 
-    /// Writes this rank's image through `disk` into `dir`, an unfinished set, and makes it durable. `sections` are
-    /// `(kind, version, content)`; the environment's is added here. Returns also what people should
-    /// know about it.
-    pub fn save(
-        &self,
-        disk: &Disk,
-        dir: &Path,
-        info: &HeaderInfo,
-        sections: &[(u32, u32, Vec<u8>)],
-        shares: &[Share],
-    ) -> Result<(ImageSummary, Vec<String>)> {
-        let path = dir.join(image_file(info.rank));
-        let failed = |action| {
-            let path = path.clone();
-            move |source: io::Error| ImageError::Io {
-                action,
-                path,
-                source,
+    /// Writes this rank's image and makes it durable. Calls `copied` when the threads may be let go
+    /// although that is not done yet.
+    pub fn save(&self, order: &Order<'_>, copied: impl FnOnce()) -> Result<Saved> {
+        let notes = self.meet_others(order.shares)?;
+        let parts = self.parts_of_image(order)?;
+        let mem = File::open("/proc/self/mem");
+        let still = Still {
+            plan: self,
+            mem: &mem.map_err(order.failed("open /proc/self/mem for"))?,
+        };
+        let (image, stood) = match still.copies(&parts, &order.pause) {
+            Ok(copies) => {
+                copied();
+                let image = self.write(order, &parts, copies)?;
+                (image, None)
             }
+            Err(why) => (self.write(order, &parts, still)?, Some(why)),
         };
-        let notes = self.meet_others(shares)?;
-        let pages = Pages::open().map_err(failed("open /proc/self/pagemap for"))?;
-        let mut memory = OwnMemory {
-            mem: File::open("/proc/self/mem").map_err(failed("open /proc/self/mem for"))?,
-            direct: false,
-            holes: false,
-        };
-        let mut writer = ImageWriter::create(disk, &path, header(info), info.compression)?;
-        for (region, content) in &self.regions {
-            let range = region.start..region.end();
-            let runs = match content {
+        Ok(Saved {
+            image,
+            notes,
+            stood,
+        })
+    }
+
+    /// All regions with what they hold, in the order of the image.
+    fn parts_of_image(&self, order: &Order<'_>) -> Result<Vec<Part>> {
+        let pages = Pages::open().map_err(order.failed("open /proc/self/pagemap for"))?;
+        let mut parts = Vec::new();
+        for looked in &self.regions {
+            let range = looked.region.start..looked.region.end();
+            let runs = match looked.content {
                 Content::None => Vec::new(),
                 Content::All => vec![range],
-                Content::Own => pages.own(range).map_err(failed(
-                    "ask which pages are in use (/proc/self/pagemap) for",
-                ))?,
+                Content::Own => pages
+                    .own(range)
+                    .map_err(order.failed("ask which pages are in use (/proc/self/pagemap) for"))?,
             };
-            memory.holes = *content == Content::All;
-            memory.direct = !memory.holes && region.prot & 1 != 0;
-            writer.region(region.clone(), &runs, &mut memory)?;
+            parts.push(Part {
+                region: looked.region.clone(),
+                runs,
+                place: Place::Memory {
+                    holes: looked.content == Content::All,
+                    forks: looked.forks,
+                },
+            });
         }
-        self.store(shares, &memory.mem, &mut writer)?;
-        let environment = Environment::here().map_err(failed("describe this machine for"))?;
-        let environment = postcard::to_stdvec(&environment)
-            .map_err(|e| failed("describe this machine for")(io::Error::other(e)))?;
+        self.stored_here(order.shares, &mut parts)?;
+        Ok(parts)
+    }
+
+    /// Writes what `source` tells of the parts.
+    fn write(
+        &self,
+        order: &Order<'_>,
+        parts: &[Part],
+        source: impl Source,
+    ) -> Result<ImageSummary> {
+        let (info, path) = (order.info, order.path());
+        let mut writer = ImageWriter::create(order.disk, &path, header(info), info.compression)?;
+        for part in parts {
+            let mut memory = source.of(part)?;
+            writer.region(part.region.clone(), &part.runs, &mut *memory)?;
+        }
+        source
+            .check()
+            .map_err(order.failed("read the memory for"))?;
+        // Copies are needed no longer.
+        drop(source);
+        let described = self.objects.all().iter().map(|o| o.described.clone());
+        writer.shared(described.collect());
+        let undescribed = || order.failed("describe this machine for");
+        let environment = Environment::here().map_err(undescribed())?;
+        let environment =
+            postcard::to_stdvec(&environment).map_err(|e| undescribed()(io::Error::other(e)))?;
         writer.section(kind::ENVIRONMENT, 1, environment);
-        for (kind, version, bytes) in sections {
+        for (kind, version, bytes) in order.sections {
             writer.section(*kind, *version, bytes.clone());
         }
-        Ok((writer.finish()?, notes))
+        writer.finish()
     }
 
     /// The first of the ranks that have an object sees to it that nobody else has it. Returns what
@@ -201,16 +329,12 @@ impl Plan {
         })
     }
 
-    /// Writes the list of shared objects, and this rank's part of their content.
-    fn store(&self, shares: &[Share], mem: &File, writer: &mut ImageWriter) -> Result<()> {
-        let described = self.objects.all().iter().map(|o| o.described.clone());
-        writer.shared(described.collect());
+    /// Adds this rank's part of the content of shared objects.
+    fn stored_here(&self, shares: &[Share], parts: &mut Vec<Part>) -> Result<()> {
         let mut at = SHARED_CONTENT;
         let shared = self.shared(shares);
         for (index, object, share) in shared.filter(|(_, _, share)| !share.store.is_empty()) {
-            let file = object
-                .open()
-                .map_err(|e| object.unsaveable(format!("cannot be read: {e}")))?;
+            let file = object.open()?;
             for part in &share.store {
                 let region = Region {
                     start: at,
@@ -225,22 +349,186 @@ impl Plan {
                     },
                 };
                 let origin = at.wrapping_sub(part.start);
-                let runs: Vec<Range<u64>> = object
-                    .content(part.clone(), file.as_ref())
-                    .into_iter()
+                let runs = object.content(part.clone(), file.as_ref()).into_iter();
+                let runs = runs
                     .map(|run| origin.wrapping_add(run.start)..origin.wrapping_add(run.end))
                     .collect();
                 at = region.end();
-                let mut content = shared::Content {
-                    object,
-                    file: file.as_ref(),
-                    origin,
-                    mem,
-                };
-                writer.region(region, &runs, &mut content)?;
+                let place = Place::Object { index, origin };
+                parts.push(Part {
+                    region,
+                    runs,
+                    place,
+                });
             }
         }
         Ok(())
+    }
+}
+
+/// Where the content of parts is read.
+trait Source {
+    /// The memory in which a part's addresses mean what they do in the image.
+    fn of<'a>(&'a self, part: &'a Part) -> Result<Box<dyn ReadMemory + 'a>>;
+
+    /// Fails if what was read cannot be trusted.
+    fn check(&self) -> io::Result<()>;
+}
+
+/// The process itself, whose threads stand still.
+struct Still<'a> {
+    plan: &'a Plan,
+    /// /proc/self/mem.
+    mem: &'a File,
+}
+
+impl Source for Still<'_> {
+    fn of<'a>(&'a self, part: &'a Part) -> Result<Box<dyn ReadMemory + 'a>> {
+        let mem = self.mem;
+        Ok(match part.place {
+            Place::Memory { holes, .. } => Box::new(OwnMemory {
+                mem,
+                direct: !holes && part.region.prot & 1 != 0,
+                holes,
+            }),
+            Place::Object { index, origin } => {
+                let object = &self.plan.objects.all()[index as usize];
+                Box::new(shared::Content {
+                    object,
+                    file: object.open()?,
+                    origin,
+                    mem,
+                })
+            }
+        })
+    }
+
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Still<'_> {
+    /// Copies all parts, or says why not.
+    fn copies<'a>(
+        &self,
+        parts: &[Part],
+        pause: &'a Pause<'_>,
+    ) -> std::result::Result<Copies<'a>, String> {
+        let (room, given_up) = match pause {
+            Pause::Stop(why) => return Err(why.clone()),
+            Pause::Copy { room, given_up } => (room, *given_up),
+        };
+        let bytes = |part: &Part| part.runs.iter().map(|run| run.end - run.start).sum::<u64>();
+        let forked: u64 = parts.iter().filter(|part| part.forks()).map(bytes).sum();
+        let scarce = || {
+            format!(
+                "memory is too scarce to copy {} MiB on write, and what is shared: {} MiB are to be \
+                 had ({})",
+                forked >> 20,
+                room.bytes >> 20,
+                room.limit
+            )
+        };
+        let mut left = room.bytes.checked_sub(forked).ok_or_else(scarce)?;
+        let mut by_hand = BTreeMap::new();
+        for part in parts.iter().filter(|part| !part.forks()) {
+            let mut memory = self.of(part).map_err(|e| e.to_string())?;
+            let copy = ByHand::copy(&mut *memory, &part.runs, &mut left);
+            let copy = copy.map_err(|why| match why {
+                Uncopied::NoRoom => scarce(),
+                Uncopied::Unreadable(e) => format!("shared memory cannot be copied: {e}"),
+            })?;
+            by_hand.insert(part.region.start, copy);
+        }
+        let alone = Unshared::make(&self.plan.regions);
+        let private =
+            Twin::make().map_err(|e| format!("the memory cannot be copied on write: {e}"))?;
+        drop(alone);
+        Ok(Copies {
+            private,
+            by_hand,
+            given_up,
+        })
+    }
+}
+
+impl Part {
+    /// Its content is in a copy that `fork` makes.
+    fn forks(&self) -> bool {
+        matches!(self.place, Place::Memory { forks: true, .. })
+    }
+}
+
+/// Shared mappings, kept out of the children that are made meanwhile: a copy is no process with
+/// which memory is shared, and does not count as attached to a System V segment.
+struct Unshared<'a>(Vec<&'a Region>);
+
+impl<'a> Unshared<'a> {
+    fn make(regions: &'a [Looked]) -> Unshared<'a> {
+        let shared = regions
+            .iter()
+            .map(|looked| &looked.region)
+            .filter(|region| {
+                let shared = !matches!(
+                    region.backing,
+                    Backing::Anonymous | Backing::PrivateFile { .. }
+                );
+                shared && !region.advice.dont_fork && advise(region, libc::MADV_DONTFORK)
+            });
+        Unshared(shared.collect())
+    }
+}
+
+impl Drop for Unshared<'_> {
+    fn drop(&mut self) {
+        for region in &self.0 {
+            advise(region, libc::MADV_DOFORK);
+        }
+    }
+}
+
+/// Whether the kernel takes the advice.
+fn advise(region: &Region, advice: libc::c_int) -> bool {
+    // SAFETY: of a mapping of the upper half, whose threads stand still; its content stays as it is.
+    unsafe {
+        libc::madvise(
+            region.start as *mut libc::c_void,
+            region.len as usize,
+            advice,
+        ) == 0
+    }
+}
+
+/// The memory as it was when the copies were made.
+struct Copies<'a> {
+    private: Twin,
+    /// By the beginning of their regions.
+    by_hand: BTreeMap<u64, ByHand>,
+    given_up: &'a AtomicBool,
+}
+
+impl Source for Copies<'_> {
+    fn of<'a>(&'a self, part: &'a Part) -> Result<Box<dyn ReadMemory + 'a>> {
+        Ok(match self.by_hand.get(&part.region.start) {
+            Some(copy) => Box::new(copy),
+            None => Box::new(self),
+        })
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.private.check()
+    }
+}
+
+impl ReadMemory for &Copies<'_> {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        if self.given_up.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the checkpoint was given up"));
+        }
+        let read = self.private.read(address, into);
+        // Why it cannot be read says more than that it cannot.
+        read.or_else(|error| self.check().and(Err(error)))
     }
 }
 
@@ -296,7 +584,7 @@ struct Look {
 
 impl Look {
     /// How a mapping is recorded, or why it cannot be.
-    fn region(&mut self, mapping: &Mapping) -> Result<(Region, Content)> {
+    fn region(&mut self, mapping: &Mapping) -> Result<Looked> {
         let (backing, content) = self
             .backing(mapping)
             .map_err(|why| ImageError::Unsaveable {
@@ -318,7 +606,17 @@ impl Look {
             },
             backing,
         };
-        Ok((region, content))
+        // Pages of the file itself another process may change. Huge pages set aside for this process
+        // are taken from a child when they run out.
+        let forks = content == Content::Own
+            && !region.advice.dont_fork
+            && !region.advice.wipe_on_fork
+            && !mapping.has(b"ht");
+        Ok(Looked {
+            region,
+            content,
+            forks,
+        })
     }
 
     fn backing(
@@ -414,15 +712,15 @@ fn same_file(mapping: &Mapping, files: &mut IdentityCache) -> Option<Identity> {
 }
 
 /// This process's memory.
-struct OwnMemory {
-    mem: File,
+struct OwnMemory<'a> {
+    mem: &'a File,
     /// The pages asked for are there and can be read by load instructions.
     direct: bool,
     /// Where nothing can be read (past the end of a file), zeros are taken.
     holes: bool,
 }
 
-impl ReadMemory for OwnMemory {
+impl ReadMemory for OwnMemory<'_> {
     fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
         if self.direct {
             // SAFETY: see the head of this file; `into` is the lower half's, so they cannot
@@ -441,7 +739,7 @@ impl ReadMemory for OwnMemory {
     }
 }
 
-impl OwnMemory {
+impl OwnMemory<'_> {
     fn read_around_holes(&self, range: Range<u64>, into: &mut [u8]) -> io::Result<()> {
         for (page, address) in into
             .chunks_mut(PAGE as usize)

@@ -18,6 +18,7 @@ pub fn start(checkpoints: &Checkpoints) -> Result<()> {
     agent::setup(Setup {
         checkpoints: checkpoints.clone(),
         disk: faults::disk()?,
+        scarce: faults::scarce()?,
         command: job::command().to_vec(),
         library: world::library(),
         sections: job::sections,

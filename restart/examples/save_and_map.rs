@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use ckpt_image::{next_number, Compression, Disk, Manifest, RankEntry, SetWriter};
-use save::{HeaderInfo, Plan};
+use save::{HeaderInfo, Order, Pause, Plan};
 use stasis_restart::SharedMemory;
 
 fn main() {
@@ -102,9 +102,15 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         compression,
     };
     let plan = Plan::make(|id| id).expect("looked at");
-    let (image, _) = plan
-        .save(&Disk::default(), set.path(), &info, &[], &[])
-        .expect("saved");
+    let order = Order {
+        disk: &Disk::default(),
+        dir: set.path(),
+        info: &info,
+        sections: &[],
+        shares: &[],
+        pause: Pause::Stop("nobody runs".into()),
+    };
+    let image = plan.save(&order, || ()).expect("saved").image;
     let manifest = Manifest {
         schema_version: 1,
         set_id: info.set_id,

@@ -15,10 +15,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ckpt_image::{Compression, Disk, Manifest, RankEntry, SetWriter};
 use coordinator::shared::{share_out, Part};
-use save::{HeaderInfo, Plan, Share};
+use save::{HeaderInfo, Order, Pause, Plan, Room, Saved, Share};
 
 const PAGE: usize = 4096;
 const BASE: usize = contract::ARENA_START;
@@ -430,6 +431,41 @@ fn save_set(ck: &Path, number: u64) -> ckpt_image::Result<PathBuf> {
     Ok(save_with_notes(ck, number)?.0)
 }
 
+/// As long as nobody runs.
+fn stop() -> Pause<'static> {
+    Pause::Stop("nobody runs".to_owned())
+}
+
+/// Saves from a copy, and spoils all that was copied as soon as it is.
+fn save_a_copy(ck: &Path, number: u64) {
+    let given_up = AtomicBool::new(false);
+    let pause = Pause::Copy {
+        room: Room::here(1),
+        given_up: &given_up,
+    };
+    let (_, stood, _) = save(ck, number, pause, spoil).unwrap();
+    assert_eq!(stood, None);
+}
+
+/// Overwrites all memory of the upper half that can be written.
+fn spoil() {
+    let memory = OpenOptions::new()
+        .write(true)
+        .open("/proc/self/mem")
+        .unwrap();
+    for line in fs::read_to_string("/proc/self/maps").unwrap().lines() {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).unwrap());
+        if start < contract::ARENA_END && rest.starts_with("rw") {
+            for page in (start..end).step_by(PAGE) {
+                // There may be nothing behind the end of a file.
+                let _ = memory.write_at(&[0xee; PAGE], page as u64);
+            }
+        }
+    }
+}
+
 /// The shares of a job of one rank.
 fn alone(plan: &Plan) -> Vec<Share> {
     let part = |(object, part): (String, std::ops::Range<u64>)| Part {
@@ -449,6 +485,17 @@ fn alone(plan: &Plan) -> Vec<Share> {
 
 /// Saves, and returns also what people are told.
 fn save_with_notes(ck: &Path, number: u64) -> ckpt_image::Result<(PathBuf, Vec<String>)> {
+    let (path, _, notes) = save(ck, number, stop(), || panic!("it was told to stop"))?;
+    Ok((path, notes))
+}
+
+/// Saves; returns also why nobody could run meanwhile, and what people are told.
+fn save(
+    ck: &Path,
+    number: u64,
+    pause: Pause<'_>,
+    copied: impl FnOnce(),
+) -> ckpt_image::Result<(PathBuf, Option<String>, Vec<String>)> {
     let set = SetWriter::begin(&Disk::default(), ck, number)?;
     let info = HeaderInfo {
         set_id: set.set_id(),
@@ -460,13 +507,19 @@ fn save_with_notes(ck: &Path, number: u64) -> ckpt_image::Result<(PathBuf, Vec<S
     };
     let sections = [(ckpt_image::kind::PROCESS, 1, b"threads".to_vec())];
     let plan = Plan::make(|id| id)?;
-    let (image, notes) = plan.save(
-        &Disk::default(),
-        set.path(),
-        &info,
-        &sections,
-        &alone(&plan),
-    )?;
+    let order = Order {
+        disk: &Disk::default(),
+        dir: set.path(),
+        info: &info,
+        sections: &sections,
+        shares: &alone(&plan),
+        pause,
+    };
+    let Saved {
+        image,
+        notes,
+        stood,
+    } = plan.save(&order, copied)?;
     let path = set.commit(&Manifest {
         schema_version: 1,
         set_id: info.set_id,
@@ -483,7 +536,21 @@ fn save_with_notes(ck: &Path, number: u64) -> ckpt_image::Result<(PathBuf, Vec<S
             image,
         }],
     })?;
-    Ok((path, notes))
+    Ok((path, stood, notes))
+}
+
+/// Kills what this thread has forked.
+fn kill_children() {
+    let children = fs::read_to_string("/proc/thread-self/children").unwrap();
+    for child in children.split_whitespace() {
+        let child: i32 = child.parse().unwrap();
+        let how = libc::WEXITED | libc::WNOWAIT | libc::__WALL;
+        // SAFETY: ends a child of this process and waits until it has; a null pointer is allowed.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitid(libc::P_PID, child as u32, std::ptr::null_mut(), how);
+        }
+    }
 }
 
 /// Runs this program in a role, in a directory.
@@ -532,6 +599,49 @@ fn played() {
             save_set(&ck, 2).unwrap();
             check();
         }
+        "copy" => {
+            build(&dir);
+            fs::write(dir.join("ledger"), ledger()).unwrap();
+            save_a_copy(&ck, 2);
+            let children = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
+            assert_eq!(children, "", "the twin has ended");
+        }
+        "copy-without-room" => {
+            build(&dir);
+            let given_up = AtomicBool::new(false);
+            let room = Room::none("there is none");
+            let pause = Pause::Copy {
+                room,
+                given_up: &given_up,
+            };
+            let (_, stood, _) = save(&ck, 1, pause, spoil).unwrap();
+            let stood = stood.unwrap();
+            assert!(
+                stood.contains("too scarce") && stood.contains("there is none"),
+                "{stood}"
+            );
+            check();
+        }
+        "copy-given-up" => {
+            build(&dir);
+            let given_up = AtomicBool::new(false);
+            let pause = Pause::Copy {
+                room: Room::here(1),
+                given_up: &given_up,
+            };
+            let give_up = || given_up.store(true, Ordering::Relaxed);
+            say(&save(&ck, 1, pause, give_up).unwrap_err());
+            assert_eq!(fs::read_dir(&ck).unwrap().count(), 0, "nothing is left");
+        }
+        "copy-killed" => {
+            build(&dir);
+            let given_up = AtomicBool::new(false);
+            let pause = Pause::Copy {
+                room: Room::here(1),
+                given_up: &given_up,
+            };
+            say(&save(&ck, 1, pause, kill_children).unwrap_err());
+        }
         "restore" => {
             let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
             assert_eq!(opened.set().name(), "ckpt-2");
@@ -571,6 +681,12 @@ fn played() {
             // The job runs on, and is killed.
             bytes(shared_at(File_), 3 * PAGE + 100).fill(0xee);
             bytes(shared_at(Named), PAGE).fill(0xee);
+        }
+        "share-copy" => {
+            build_shared(&dir);
+            fs::write(dir.join("ledger"), ledger()).unwrap();
+            save_a_copy(&ck, 1);
+            assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
         }
         "share-again" => {
             let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
@@ -634,6 +750,28 @@ fn everything_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     played_well("save", dir.path());
     played_well("restore", dir.path());
+}
+
+#[test]
+fn what_was_copied_comes_back_whatever_is_written_after() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("copy", dir.path());
+    played_well("restore", dir.path());
+}
+
+#[test]
+fn without_room_for_a_copy_nobody_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("copy-without-room", dir.path());
+}
+
+#[test]
+fn a_copy_that_is_not_wanted_or_is_killed_makes_no_image() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = error("copy-given-up", dir.path());
+    assert!(said.contains("given up"), "{said}");
+    let said = error("copy-killed", dir.path());
+    assert!(said.contains("for want of memory"), "{said}");
 }
 
 #[test]
@@ -735,6 +873,13 @@ fn shared_memory_is_shared_again_and_stored_once() {
     for _ in 0..2 {
         played_well("share-again", dir.path());
     }
+}
+
+#[test]
+fn shared_memory_is_copied_before_anybody_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("share-copy", dir.path());
+    played_well("share-again", dir.path());
 }
 
 #[test]

@@ -314,3 +314,84 @@ fn status_tells_the_stage() {
     assert_eq!(c.status().stage, "writing images");
     assert_eq!(c.status().ranks[0].state, "saving");
 }
+
+fn copied(c: &mut Coordinator, now: Time, rank: u32) -> Vec<Action> {
+    c.on(now, Event::Message(rank, FromRank::Copied { epoch: 1 }))
+}
+fn saved(c: &mut Coordinator, rank: u32, stood: Option<&str>) -> Vec<Action> {
+    let summary = Summary {
+        stood: stood.map(str::to_owned),
+        ..Summary::default()
+    };
+    c.on(
+        9000,
+        Event::Message(rank, FromRank::Saved { epoch: 1, summary }),
+    )
+}
+const GO_ON: Action = Action::Send(ToRank::GoOn { epoch: 1 });
+
+#[test]
+fn ranks_go_on_when_the_last_has_copied_or_written() {
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    assert_eq!(copied(&mut c, 3000, 1), []);
+    assert_eq!(c.status().ranks[1].state, "copied");
+    assert_eq!(saved(&mut c, 0, Some("memory is scarce")), [GO_ON]);
+    assert!(matches!(saved(&mut c, 1, None)[..], [Action::Commit(..)]));
+    let a = c.on(50_000, Event::Committed(1, Ok(())));
+    let Action::Reply(1, ToTool::Committed(report)) = &a[0] else {
+        panic!("{a:?}")
+    };
+    assert_eq!((report.pause, report.total), (8000, 50_000));
+    let why = report.stood.as_deref();
+    assert_eq!(why, Some("rank 0: memory is scarce"));
+}
+
+#[test]
+fn a_job_that_is_to_end_does_not_go_on() {
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    copied(&mut c, 3000, 0);
+    let (tool, stop) = (Some(2), true);
+    c.on(3500, Event::Request { tool, stop });
+    assert_eq!(copied(&mut c, 4000, 1), []);
+    saved(&mut c, 0, None);
+    saved(&mut c, 1, None);
+    let a = c.on(50_000, Event::Committed(1, Ok(())));
+    let exit = |a: &Action| matches!(a, Action::Send(ToRank::Resume { outcome, .. }) if matches!(outcome, Outcome::Exit { .. }));
+    assert!(a.iter().any(exit), "{a:?}");
+}
+
+#[test]
+fn a_checkpoint_asked_for_after_the_cut_is_another_one() {
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    copied(&mut c, 3000, 0);
+    assert_eq!(copied(&mut c, 3000, 1), [GO_ON]);
+    let interval = Event::Request {
+        tool: None,
+        stop: false,
+    };
+    assert_eq!(c.on(4000, interval), []);
+    let (tool, stop) = (Some(2), true);
+    let a = c.on(4000, Event::Request { tool, stop });
+    assert!(matches!(&a[..], [Action::Reply(2, ToTool::Note(n))] if n.contains("begins after it")));
+    saved(&mut c, 0, None);
+    saved(&mut c, 1, None);
+    let a = c.on(50_000, Event::Committed(1, Ok(())));
+    let outcomes: Vec<_> = a
+        .iter()
+        .filter(|a| matches!(a, Action::Reply(2, _) | Action::Prepare(_)))
+        .collect();
+    assert_eq!(outcomes, [&Action::Prepare(2)], "the job does not end yet");
+
+    // If the one before fails, so that no other can be taken, whoever waits is told.
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    copied(&mut c, 3000, 0);
+    copied(&mut c, 3000, 1);
+    c.on(4000, Event::Request { tool, stop });
+    let a = c.on(5000, Event::Lost(1));
+    let told = |a: &&Action| matches!(a, Action::Reply(_, ToTool::Failed(_)));
+    assert_eq!(a.iter().filter(told).count(), 2, "{a:?}");
+}

@@ -46,6 +46,14 @@ const LATE: Variant = Variant {
     late_reports: true,
     ..Variant::OURS
 };
+const COPIES: Variant = Variant {
+    copies: true,
+    ..Variant::OURS
+};
+const COPIES_AND_FAULT: Variant = Variant {
+    copies: true,
+    ..FAULT
+};
 const FORGETFUL_DRAIN: Variant = Variant {
     drain_catches_up: false,
     ..FAULT
@@ -127,6 +135,16 @@ fn every_small_program_goes_on_after_a_fault_and_is_checkpointed() {
 }
 
 #[test]
+fn ranks_go_on_while_what_is_copied_is_written() {
+    all_right(&SHORT[..3], COPIES, 2, 200);
+}
+
+#[test]
+fn ranks_that_have_gone_on_outlive_a_fault() {
+    all_right(&SHORT[2..3], COPIES_AND_FAULT, 2, 14);
+}
+
+#[test]
 fn clocks_of_groups_hang_as_published() {
     hangs(&SHORT[3..4], Variant::PER_GROUP, 1);
 }
@@ -151,6 +169,12 @@ fn every_program_is_checkpointed() {
 #[ignore = "long: cargo xtask test --full"]
 fn every_program_goes_on_after_a_fault_and_is_checkpointed() {
     all_right(&SHORT[3..], FAULT, 2, 100);
+}
+
+#[test]
+#[ignore = "long: cargo xtask test --full"]
+fn ranks_go_on_while_what_is_copied_is_written_in_more_programs() {
+    all_right(&SHORT[3..], COPIES, 2, 100);
 }
 
 #[test]

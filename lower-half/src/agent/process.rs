@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,9 +25,10 @@ use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
 use loader::{MappedFile, ProcessState, Stopped};
 
-use super::{cut, Setup, AGENT, SERVER};
+use super::{cut, faults, Section, Setup, AGENT, SERVER};
 use crate::mpi::world;
-use crate::save::{HeaderInfo, Plan, Share};
+use crate::options::Pause;
+use crate::save::{self, HeaderInfo, Plan, Room, Saved, Share};
 
 /// How long an orderly end may take before the process just ends.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -43,6 +44,8 @@ pub struct ThisProcess {
     stopped: Mutex<Option<Stopped>>,
     /// How the memory is to be saved, while everybody stands still.
     plan: Mutex<Option<Plan>>,
+    /// The checkpoint was given up while its image is being written.
+    given_up: AtomicBool,
 }
 
 impl ThisProcess {
@@ -61,6 +64,7 @@ impl ThisProcess {
             size,
             stopped: Mutex::new(None),
             plan: Mutex::new(None),
+            given_up: AtomicBool::new(false),
         })
     }
 
@@ -171,18 +175,43 @@ impl ThisProcess {
         Ok(())
     }
 
-    fn write(&self, order: &SaveOrder) -> Result<Summary> {
+    /// What the image holds beside memory.
+    fn sections(&self, plan: &Plan) -> Result<Vec<Section>> {
         let guard = self.stopped();
         let stopped = guard
             .as_ref()
             .context("the application's threads do not stand still")?;
-        let plan = self.plan();
-        let plan = plan.as_ref().context("the memory has not been looked at")?;
         let state = loader::capture(stopped, &|dev, ino| mapped(plan, dev, ino))?;
         let state =
             postcard::to_stdvec(&state).context("the state of the process cannot be encoded")?;
         let mut sections = vec![(kind::PROCESS, ProcessState::VERSION, state)];
         sections.extend((self.setup.sections)());
+        Ok(sections)
+    }
+
+    /// How long the threads are to stand still.
+    fn pause(&self, order: &SaveOrder) -> save::Pause<'_> {
+        let ranks_here = launcher::ranks_here().unwrap_or(self.size);
+        let stop = |why: &str| save::Pause::Stop(why.to_owned());
+        match self.setup.checkpoints.pause {
+            _ if order.stop => stop("the job ends with it"),
+            Pause::Stop => stop("--pause stop"),
+            Pause::Copy => save::Pause::Copy {
+                room: match self.setup.scarce {
+                    true => Room::none(faults::VARIABLE),
+                    false => Room::here(ranks_here),
+                },
+                given_up: &self.given_up,
+            },
+        }
+    }
+
+    fn write(&self, order: &SaveOrder, copied: &mut (dyn FnMut() + Send)) -> Result<Summary> {
+        // Nothing is held on to: the threads may be let go before this has ended.
+        let plan = self.plan().take();
+        let plan = plan.context("the memory has not been looked at")?;
+        let sections = self.sections(&plan)?;
+        let children = loader::children().0;
         let id = order
             .id
             .as_slice()
@@ -205,17 +234,36 @@ impl ThisProcess {
                 processes: share.processes.clone(),
             })
             .collect();
-        let disk = &self.setup.disk;
+        let order = save::Order {
+            disk: &self.setup.disk,
+            dir: Path::new(&order.directory),
+            info: &info,
+            sections: &sections,
+            shares: &shares,
+            pause: self.pause(order),
+        };
         // Apart, since files of the application are opened there.
-        let save = || plan.save(disk, Path::new(&order.directory), &info, &sections, &shares);
-        let (image, mut notes) = loader::apart(save).context("no thread could be made")??;
-        notes.extend(loader::children().0.into_iter().map(child_note));
+        let saved = loader::apart(|| {
+            let release = loader::release_files().context("descriptors cannot be listed")?;
+            let copied = || {
+                copied();
+                release();
+            };
+            anyhow::Ok(plan.save(&order, copied)?)
+        });
+        let Saved {
+            image,
+            mut notes,
+            stood,
+        } = saved.context("no thread could be made")??;
+        notes.extend(children.into_iter().map(child_note));
         Ok(Summary {
             bytes: image.bytes,
             memory: image.memory_bytes,
             digest: image.digest,
             host: coordinator::addresses::host(),
             times: Times::default(),
+            stood,
             notes,
         })
     }
@@ -223,6 +271,7 @@ impl ThisProcess {
 
 impl Process for ThisProcess {
     fn approach(&self) {
+        self.given_up.store(false, Ordering::Relaxed);
         gate().phase.store(Phase::Approach as u32, Ordering::SeqCst);
         // From here on every wrapper either has its count visible to us or sees the phase. It was
         // registered, so it cannot fail.
@@ -265,15 +314,24 @@ impl Process for ThisProcess {
         looked.map_err(|e| format!("{e:#}"))
     }
 
-    fn save(&self, order: &SaveOrder) -> Result<Summary, String> {
-        self.write(order).map_err(|e| format!("{e:#}"))
+    fn save(
+        &self,
+        order: &SaveOrder,
+        copied: &mut (dyn FnMut() + Send),
+    ) -> Result<Summary, String> {
+        self.write(order, copied).map_err(|e| format!("{e:#}"))
     }
 
     fn hurry(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
         gate().phase.store(Phase::Run as u32, Ordering::SeqCst);
     }
 
     fn resume(&self, _outcome: &Outcome) {
+        self.go_on();
+    }
+
+    fn go_on(&self) {
         gate().phase.store(Phase::Run as u32, Ordering::SeqCst);
         *self.plan() = None;
         if let Some(stopped) = self.stopped().take() {

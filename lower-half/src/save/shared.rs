@@ -222,8 +222,9 @@ impl Object {
     }
 
     /// Opens the object to read it, if it can be opened.
-    pub fn open(&self) -> io::Result<Option<File>> {
-        self.source.as_ref().map(File::open).transpose()
+    pub fn open(&self) -> Result<Option<File>, ImageError> {
+        let opened = self.source.as_ref().map(File::open).transpose();
+        opened.map_err(|e| self.unsaveable(format!("cannot be read: {e}")))
     }
 
     /// The parts of `range` that hold anything. What they leave out of an ordinary file would stay
@@ -316,7 +317,7 @@ fn data(file: &File, range: &Range<u64>) -> Vec<Range<u64>> {
 pub struct Content<'a> {
     pub object: &'a Object,
     /// What [`Object::open`] gave.
-    pub file: Option<&'a File>,
+    pub file: Option<File>,
     /// The object's first byte has this address (wrapping: parts begin further on).
     pub origin: u64,
     /// /proc/self/mem.
@@ -326,7 +327,7 @@ pub struct Content<'a> {
 impl ReadMemory for Content<'_> {
     fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
         let offset = address.wrapping_sub(self.origin);
-        match self.file {
+        match &self.file {
             Some(file) => read_file(file, offset, into),
             None => self.read_mapped(offset, into),
         }

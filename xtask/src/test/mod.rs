@@ -9,6 +9,7 @@ mod faults;
 mod loader;
 mod lowers;
 mod matrix;
+mod pause;
 pub mod programs;
 pub mod real;
 mod style;
@@ -101,6 +102,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(faults::cases(options.full));
     cases.extend(tools::cases());
     cases.extend(conformance::cases());
+    cases.extend(pause::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);

@@ -196,6 +196,9 @@ impl<'a> Stream<'a> {
             let ranks = self.subject.example.ranks;
             let mut command = stasis::restart(lower, ranks, &self.ckpt, self.dir);
             command.current_dir(self.dir);
+            if self.random.below(4) == 0 {
+                command.args(["--pause", "stop"]);
+            }
             let mut job = self.start(command, &name)?;
             if self.random.below(10) == 0 {
                 std::thread::sleep(self.random.seconds(0.0, KILL_RESTART));

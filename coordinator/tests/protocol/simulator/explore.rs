@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 
+use super::process::Job;
 use super::program::Program;
 use super::{Move, Variant, World};
 use stasis_coordinator::protocol::ToRank;
@@ -131,7 +132,8 @@ impl World {
     /// - A checkpoint is asked for at the first possible moment: that ranks hear of it arbitrarily
     ///   late is the same as asking later. When none is pending or wanted any more, any order will do.
     /// - The disk answers, background work goes on, threads stop once they are told to: whoever waits
-    ///   for these does nothing else, and a late stop is the same as hearing of it late.
+    ///   for these does nothing else, and a late stop is the same as hearing of it late. An image that
+    ///   is written from a copy is on disk at any time.
     /// - What a rank tells is heard, and its agent looks, as soon as possible; what differs if it does
     ///   not is for `late_reports` to find out.
     /// - Before a rank hears of a checkpoint, it makes no difference whether what it does apart from
@@ -147,7 +149,10 @@ impl World {
         }
         let ranks = 0..self.processes.len() as u32;
         for (r, p) in ranks.zip(&self.processes) {
-            moves.extend([Move::Look(r), Move::Hear(r), Move::Job(r)]);
+            moves.extend([Move::Look(r), Move::Hear(r)]);
+            if p.job != Some(Job::Write) {
+                moves.push(Move::Job(r));
+            }
             if matches!(p.inbox.front(), Some(ToRank::Save { .. })) {
                 moves.push(Move::Agent(r));
             }

@@ -31,6 +31,8 @@ pub struct Variant {
     /// How many faults may happen: a rank dies or refuses, the disk fails, the coordinator dies or
     /// gives up by its limits, or takes the job for stalled although it is not.
     pub faults: u32,
+    /// Memory is copied, and ranks go on while images are written.
+    pub copies: bool,
     /// What ranks tell may be late, too, and they may tell what they do while they go on. Otherwise
     /// only what they are told is late.
     pub late_reports: bool,
@@ -42,6 +44,7 @@ impl Variant {
         parking: Parking::Tentative,
         drain_catches_up: true,
         faults: 0,
+        copies: false,
         late_reports: false,
     };
     /// Published, and hangs: a clock for all communicators of the same members.
@@ -95,6 +98,8 @@ pub struct World {
     store: VecDeque<Action>,
     requests_left: u32,
     faults_left: u32,
+    /// The ranks were let go while images are being written; the cut is what they were then.
+    went_on: bool,
     /// A fault has happened that excuses a checkpoint which is given up.
     excused: bool,
     /// What must never happen has happened.
@@ -171,6 +176,7 @@ impl World {
             store: VecDeque::new(),
             requests_left: requests,
             faults_left: variant.faults,
+            went_on: false,
             excused: false,
             broken: None,
             committed: 0,
@@ -251,7 +257,14 @@ impl World {
                 }
                 can
             }
-            Move::Hear(r) => self.hear(r),
+            Move::Hear(r) => {
+                let before = self.went_on;
+                let can = self.hear(r);
+                if self.went_on && !before {
+                    self.check_cut(program);
+                }
+                can
+            }
             Move::Request => {
                 let can = self.requests_left > 0 && self.idle();
                 if can {
@@ -377,6 +390,7 @@ impl World {
         for action in actions {
             match action {
                 Action::Send(message) => {
+                    self.went_on |= matches!(message, ToRank::GoOn { .. });
                     for r in 0..self.processes.len() as u32 {
                         if !self.processes[r as usize].mourned {
                             self.process(r).inbox.push_back(message.clone());
@@ -422,11 +436,14 @@ impl World {
         };
         match action {
             Action::Commit(epoch, ..) => {
-                self.check_cut(program);
+                if !std::mem::take(&mut self.went_on) {
+                    self.check_cut(program);
+                }
                 let result = if fails { Err(failure()) } else { Ok(()) };
                 self.event(Event::Committed(epoch, result));
             }
             Action::Prepare(epoch) => {
+                self.went_on = false;
                 let partial = PartialSet {
                     set: String::new(),
                     directory: String::new(),
@@ -480,6 +497,10 @@ impl World {
                     p.job = Some(Job::Stop);
                 }
                 Effect::Save(_) => p.job = Some(Job::Save),
+                Effect::GoOn => {
+                    p.phase = Phase::Run;
+                    p.stopped = false;
+                }
                 Effect::Hurry => p.phase = Phase::Run,
                 Effect::Resume(outcome) => {
                     if p.job.is_some() {

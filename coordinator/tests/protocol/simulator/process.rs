@@ -46,6 +46,8 @@ pub(super) enum Job {
     /// Everybody waits for everybody in internal operation number so-and-so.
     Barrier(u64),
     Save,
+    /// What was copied is being written.
+    Write,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -238,7 +240,11 @@ impl World {
                 self.process(r).job = None;
                 self.rank(r, Input::Stopped(verdict(fails, vec![])));
             }
-            Job::Save => {
+            Job::Save if self.variant.copies && !fails => {
+                self.process(r).job = Some(Job::Write);
+                self.rank(r, Input::Copied);
+            }
+            Job::Save | Job::Write => {
                 self.process(r).job = None;
                 self.rank(r, Input::Saved(verdict(fails, Summary::default())));
             }

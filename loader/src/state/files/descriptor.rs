@@ -140,6 +140,29 @@ pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
+/// What closes all that a thread that is [`apart`] has open now, but standard error: for one that goes on
+/// when others close their files, so that it does not keep a pipe open for them.
+pub fn release_files() -> io::Result<impl FnOnce()> {
+    let mut files: Vec<i32> = Vec::new();
+    for entry in std::fs::read_dir("/proc/thread-self/fd")? {
+        files.extend(
+            entry?
+                .file_name()
+                .to_str()
+                .and_then(|fd| fd.parse::<i32>().ok()),
+        );
+    }
+    let call = |nr, fd: i32| raw::plain(nr, [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0]);
+    // What the directory was read by is closed already.
+    let open = |fd: i32| !raw::is_err(call(libc::SYS_fcntl, fd));
+    files.retain(|fd| *fd != libc::STDERR_FILENO && open(*fd));
+    Ok(move || {
+        for fd in files {
+            call(libc::SYS_close, fd);
+        }
+    })
+}
+
 /// The result of a call that says -1 and errno.
 pub fn checked(result: i32) -> io::Result<i32> {
     match result {

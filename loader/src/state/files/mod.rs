@@ -32,7 +32,7 @@ mod unnamed;
 use serde::{Deserialize, Serialize};
 
 pub use capture::capture;
-pub use descriptor::apart;
+pub use descriptor::{apart, release_files};
 pub use mapped::MappedFile;
 pub use reopen::{open_files, OpenedFiles};
 pub use standard::note as note_standard_files;

@@ -1,0 +1,118 @@
+//! Memory that `fork` does not copy (what is shared, what must not be in children), copied while the
+//! threads stand still.
+
+use std::io;
+use std::ops::Range;
+
+use ckpt_image::ReadMemory;
+
+use super::PAGE;
+
+/// As much as is allocated, and looked at for zeros, at a time.
+const BLOCK: u64 = 256 * PAGE;
+
+/// Why something was not copied.
+pub enum Uncopied {
+    /// There is no room for it.
+    NoRoom,
+    /// It could not be read.
+    Unreadable(io::Error),
+}
+
+/// A copy of some memory.
+pub struct ByHand {
+    /// In ascending order of their addresses; what is not among them is zero.
+    blocks: Vec<(u64, Vec<u8>)>,
+}
+
+impl ByHand {
+    /// Copies `runs`, as long as there is `room`, which gets smaller by what is taken.
+    pub fn copy(
+        memory: &mut dyn ReadMemory,
+        runs: &[Range<u64>],
+        room: &mut u64,
+    ) -> Result<ByHand, Uncopied> {
+        let mut blocks = Vec::new();
+        let ends = |run: &Range<u64>| {
+            run.clone()
+                .step_by(BLOCK as usize)
+                .zip(std::iter::repeat(run.end))
+        };
+        for (start, end) in runs.iter().flat_map(ends) {
+            let len = (end - start).min(BLOCK);
+            let mut block = Vec::new();
+            if len > *room || block.try_reserve_exact(len as usize).is_err() {
+                return Err(Uncopied::NoRoom);
+            }
+            block.resize(len as usize, 0);
+            memory
+                .read(start, &mut block)
+                .map_err(Uncopied::Unreadable)?;
+            if block.iter().any(|byte| *byte != 0) {
+                *room -= len;
+                blocks.push((start, block));
+            }
+        }
+        Ok(ByHand { blocks })
+    }
+}
+
+impl ReadMemory for &ByHand {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        into.fill(0);
+        let end = address + into.len() as u64;
+        let from = self
+            .blocks
+            .partition_point(|(start, block)| start + block.len() as u64 <= address);
+        let within = self.blocks[from..]
+            .iter()
+            .take_while(|(start, _)| *start < end);
+        for (start, block) in within {
+            let first = (*start).max(address);
+            let last = (start + block.len() as u64).min(end);
+            let place = |at: u64, base: u64| (at - base) as usize;
+            into[place(first, address)..place(last, address)]
+                .copy_from_slice(&block[place(first, *start)..place(last, *start)]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory whose bytes tell their block, the third of which is zero.
+    struct Numbered;
+
+    impl ReadMemory for Numbered {
+        fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
+            for (byte, at) in into.iter_mut().zip(address..) {
+                *byte = match at / BLOCK {
+                    2 => 0,
+                    block => 1 + block as u8,
+                };
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_copied_is_read_back_at_any_place() {
+        let runs = [0..5 * BLOCK + PAGE, 6 * BLOCK..6 * BLOCK + PAGE];
+        let mut room = 5 * BLOCK;
+        let Ok(copy) = ByHand::copy(&mut Numbered, &runs, &mut room) else {
+            panic!("it was not copied");
+        };
+        for start in (0..5 * BLOCK).step_by(3 * PAGE as usize + 1) {
+            let len = (4 * PAGE).min(5 * BLOCK + PAGE - start) as usize;
+            let (mut copied, mut real) = (vec![9; len], vec![0; len]);
+            (&copy).read(start, &mut copied).unwrap();
+            Numbered.read(start, &mut real).unwrap();
+            assert!(copied == real, "{start}");
+        }
+        assert!(room < BLOCK, "{room}");
+        let again = ByHand::copy(&mut Numbered, &runs, &mut room);
+        assert!(matches!(again, Err(Uncopied::NoRoom)));
+    }
+}

@@ -1,0 +1,168 @@
+//! A copy of this process's memory as it is now, made in milliseconds: a child made by `fork`, which
+//! the kernel gives the same pages and copies each of them only when one of the two writes to it.
+//!
+//! The child does nothing. It runs no code of any library, allocates nothing, takes no lock and holds
+//! no file open; a thread of this process reads its memory and writes the image. So whatever other
+//! threads were doing at the fork (the MPI library's progress threads in `malloc`, say) is of no
+//! consequence, and no launcher waits for the end of a pipe that a child has kept open.
+//!
+//! Nobody sees it: it is made without libc, so that no `atfork` handler runs; its end sends no signal,
+//! and `wait` is told of it only where it asks for such children (`__WALL`). It answers to no signal but
+//! SIGKILL and ends with the thread that has made it: a rank that is killed leaves no copy behind. If
+//! memory becomes scarce nevertheless, the kernel takes the copy first, and the job runs on.
+//!
+//! Memory that is shared, or that must not be in children (MADV_DONTFORK), is not copied so: see
+//! `by_hand.rs`. Pages that a network adapter reads or writes directly the kernel copies at the fork
+//! (since Linux 5.12), so that the adapter keeps those of this process.
+//!
+//! # Safety
+//! `clone` gives the child a copy of the whole address space and of the caller's stack; the child makes
+//! system calls without memory arguments (but the name, a constant) until it is killed. Reading passes
+//! the caller's own buffer with its true length.
+#![allow(unsafe_code)]
+
+use std::fs::{self, File};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// A copy; gone when dropped.
+pub struct Twin {
+    child: Child,
+    memory: File,
+}
+
+impl Twin {
+    /// Makes a copy, for the calling thread.
+    pub fn make() -> io::Result<Twin> {
+        let child = Child::fork()?;
+        // Only a help, where memory becomes scarce.
+        let _ = fs::write(format!("/proc/{}/oom_score_adj", child.pid), "1000");
+        let memory = File::open(format!("/proc/{}/mem", child.pid))?;
+        Ok(Twin { child, memory })
+    }
+
+    /// Copies `into.len()` bytes from `address`, whether or not the process itself may read there.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        let ours = libc::iovec {
+            iov_base: into.as_mut_ptr().cast(),
+            iov_len: into.len(),
+        };
+        let its = libc::iovec {
+            iov_base: address as *mut libc::c_void,
+            iov_len: into.len(),
+        };
+        // SAFETY: the kernel writes to `into` alone, for its length.
+        let read = unsafe { libc::process_vm_readv(self.child.pid, &ours, 1, &its, 1, 0) };
+        if read == into.len() as isize {
+            return Ok(());
+        }
+        // It may not be read, or the call is forbidden here.
+        self.memory.read_exact_at(into, address)
+    }
+
+    /// Fails if the copy has ended, so that what was read may be anything.
+    pub fn check(&self) -> io::Result<()> {
+        match self.child.ended(libc::WNOHANG | libc::WNOWAIT) {
+            false => Ok(()),
+            true => Err(io::Error::other(
+                "the process that held the copy of the memory was killed, perhaps by the kernel for \
+                 want of memory; --pause stop needs no copy",
+            )),
+        }
+    }
+}
+
+/// The process that holds the copy. Killed when dropped.
+struct Child {
+    pid: libc::pid_t,
+    /// By which it is ended and waited for, even if somebody else has waited for it.
+    descriptor: OwnedFd,
+}
+
+impl Child {
+    fn fork() -> io::Result<Child> {
+        // And no signal at its end.
+        const FLAGS: libc::c_long = libc::CLONE_PIDFD as libc::c_long;
+        const NONE: libc::c_long = 0;
+        let parent = std::process::id();
+        let mut descriptor = -1;
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the sets and the descriptor are locals; for the child see the head of this file.
+        unsafe {
+            // It inherits that all signals are blocked.
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            let pid = libc::syscall(
+                libc::SYS_clone,
+                FLAGS,
+                NONE,
+                &raw mut descriptor,
+                NONE,
+                NONE,
+            );
+            if pid == 0 {
+                stand(parent);
+            }
+            let error = io::Error::last_os_error();
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+            match libc::pid_t::try_from(pid) {
+                Ok(pid) if pid > 0 => Ok(Child {
+                    pid,
+                    descriptor: OwnedFd::from_raw_fd(descriptor),
+                }),
+                _ => Err(error),
+            }
+        }
+    }
+
+    /// Whether it has ended, or somebody else has waited for its end.
+    fn ended(&self, how: libc::c_int) -> bool {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let id = self.descriptor.as_raw_fd() as libc::id_t;
+        let how = libc::WEXITED | libc::__WALL | how;
+        // SAFETY: the kernel fills the local, and leaves it zero while the child lives.
+        unsafe {
+            libc::waitid(libc::P_PIDFD, id, info.as_mut_ptr(), how) != 0
+                || info.assume_init().si_pid() != 0
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let descriptor = libc::c_long::from(self.descriptor.as_raw_fd());
+        let kill = libc::c_long::from(libc::SIGKILL);
+        const NONE: libc::c_long = 0;
+        // SAFETY: passes no memory.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, kill, NONE, NONE) };
+        self.ended(0);
+    }
+}
+
+/// What the child does.
+fn stand(parent: u32) -> ! {
+    const NONE: libc::c_long = 0;
+    let prctl = |option: libc::c_int, value: libc::c_long| {
+        let option = libc::c_long::from(option);
+        // SAFETY: changes this process alone; of its memory the kernel reads a name at most.
+        unsafe { libc::syscall(libc::SYS_prctl, option, value, NONE, NONE, NONE) };
+    };
+    let last = libc::c_long::from(u32::MAX);
+    // SAFETY: without memory.
+    unsafe { libc::syscall(libc::SYS_close_range, NONE, last, NONE) };
+    prctl(libc::PR_SET_NAME, c"stasis-twin".as_ptr() as libc::c_long);
+    prctl(libc::PR_SET_PDEATHSIG, libc::c_long::from(libc::SIGKILL));
+    loop {
+        // SAFETY: without memory.
+        unsafe {
+            // It may have ended before the kernel was asked to tell.
+            if libc::syscall(libc::SYS_getppid) != libc::c_long::from(parent) {
+                libc::syscall(libc::SYS_exit_group, NONE);
+            }
+            libc::syscall(libc::SYS_pause);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! How long a job stands still for a checkpoint: only until its memory is copied, unless it is told to
+//! or must; and what becomes of an image that is being written while the job runs on, when the job goes
+//! on to its end, is killed, or is asked for the next.
+
+use super::bad_input::{example, start};
+use super::Case;
+use crate::job::{self, Job};
+use crate::mpi::Mpi;
+use crate::stasis;
+use anyhow::{ensure, Context, Result};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const RANKS: usize = 2;
+/// MiB of each rank that take long enough to be written for that to be seen; and that do not.
+const MUCH: &str = "192";
+const LITTLE: &str = "8";
+/// As `stasis status` says it.
+const WRITING: &str = "writing images while the job runs";
+
+/// The cases.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&Path) -> Result<()>| {
+        Case::new(format!("pause/{name}"), move |_, dir| run(dir).into())
+    };
+    vec![
+        case("copied", copied),
+        case("told-to-stop", told_to_stop),
+        case("memory-too-scarce", scarce),
+        case("next-checkpoint-waits", next_waits),
+        case("job-ends-while-written", ends),
+        case("job-killed-while-written", killed),
+        case("rank-killed-while-written", rank_killed),
+    ]
+}
+
+/// A job with so many MiB in each rank, at its cut.
+fn heavy(dir: &Path, ckpt: &Path, mpi: Mpi, mib: &str) -> Result<Job> {
+    let mut heavy = example("tools", "tools/heavy")?;
+    heavy.variant = Some(mib.to_owned());
+    start(&heavy, dir, ckpt, mpi)
+}
+
+/// What `stasis checkpoint` tells, to a program.
+fn checkpoint(ckpt: &Path, dir: &Path, name: &str, words: &[&str]) -> Result<Value> {
+    let mut command = stasis::checkpoint(ckpt);
+    command.arg("--json").args(words);
+    report(
+        &job::run(command, dir, name, LIMIT)?
+            .expect_success("stasis checkpoint")?
+            .stdout,
+    )
+}
+
+fn report(text: &str) -> Result<Value> {
+    serde_json::from_str(text).context("reading what stasis checkpoint printed")
+}
+
+/// The job stood still for this reason, or for none.
+fn because(report: &Value, words: Option<&str>) -> Result<()> {
+    let (pause, why) = (report["pause"].as_str(), report["pause_because"].as_str());
+    let right = match words {
+        None => (pause, why) == (Some("copy"), None),
+        Some(words) => pause == Some("stop") && why.is_some_and(|why| why.contains(words)),
+    };
+    ensure!(right, "not {words:?}: {report:#}");
+    Ok(())
+}
+
+/// Ends as the harness wants it.
+fn finish(mut job: Job, dir: &Path) -> Result<()> {
+    fs::write(dir.join("go"), "")?;
+    let ended = job.wait(Instant::now() + LIMIT)?;
+    let right = match ended {
+        Some(status) if status.success() => Ok(()),
+        other => Err(anyhow::anyhow!("the job ended with {other:?}")),
+    };
+    job.explain(right, dir)
+}
+
+fn restart(mpi: Mpi, ckpt: &Path, dir: &Path, words: &[&str]) -> Command {
+    let mut command = stasis::restart(mpi, RANKS, ckpt, dir);
+    command.args(words).env("STASIS_TEST_GO", dir.join("go"));
+    command
+}
+
+/// As `ready` says, from the job file that was there before.
+fn back(command: Command, ckpt: &Path, dir: &Path, name: &str, before: &str) -> Result<Job> {
+    let mut job = Job::start(command, dir, name)?;
+    let reached = stasis::until_reached(&mut job, ckpt, before, Instant::now() + LIMIT);
+    job.explain(reached, dir)?;
+    Ok(job)
+}
+
+/// Asks for a checkpoint and waits until the job runs on and the images are being written.
+fn until_written_behind(job: &mut Job, ckpt: &Path, dir: &Path) -> Result<Job> {
+    let mut command = stasis::checkpoint(ckpt);
+    command.arg("--json");
+    let mut request = Job::start(command, dir, "checkpoint")?;
+    loop {
+        if stasis::stage(ckpt, dir, LIMIT)? == WRITING {
+            return Ok(request);
+        }
+        let over = request.poll()?;
+        let missed = match over {
+            None => Ok(()),
+            Some(status) => Err(anyhow::anyhow!("it was over before it was seen: {status}")),
+        };
+        job.explain(missed, dir)?;
+    }
+}
+
+fn answer(request: &mut Job, job: &Job, dir: &Path) -> Result<Value> {
+    let status = request.wait(Instant::now() + LIMIT)?;
+    let answer = match status {
+        Some(status) if status.success() => report(&job::read_text(&request.stdout)),
+        other => Err(anyhow::anyhow!(
+            "stasis checkpoint: {other:?}\n{}",
+            job::read_text(&request.stderr)
+        )),
+    };
+    job.explain(answer, dir)
+}
+
+/// Processes of the job that hold a copy of a rank's memory, and nothing else.
+fn twins(job: &Job) -> Vec<i32> {
+    let is_twin =
+        |pid: &i32| job::read_text(format!("/proc/{pid}/comm").as_ref()) == "stasis-twin\n";
+    job.pids().into_iter().filter(is_twin).collect()
+}
+
+fn copied(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let job = heavy(dir, &ckpt, Mpi::OpenMpi, LITTLE)?;
+    because(&checkpoint(&ckpt, dir, "copied", &[])?, None)?;
+    ensure!(twins(&job).is_empty(), "a copy outlives its image");
+    finish(job, dir)?;
+    stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
+    Ok(())
+}
+
+/// By the job's start, and because it is to end.
+fn told_to_stop(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut job = heavy(dir, &ckpt, Mpi::Mpich, LITTLE)?;
+    because(&checkpoint(&ckpt, dir, "first", &[])?, None)?;
+    job.kill()?;
+    let before = stasis::job_file(&ckpt);
+    let command = restart(Mpi::OpenMpi, &ckpt, dir, &["--pause", "stop"]);
+    let mut job = back(command, &ckpt, dir, "stopping", &before)?;
+    because(&checkpoint(&ckpt, dir, "told", &[])?, Some("--pause stop"))?;
+    job.kill()?;
+    let before = stasis::job_file(&ckpt);
+    let command = restart(Mpi::Mpich, &ckpt, dir, &[]);
+    let mut job = back(command, &ckpt, dir, "ending", &before)?;
+    let last = checkpoint(&ckpt, dir, "last", &["--stop"])?;
+    because(&last, Some("the job ends with it"))?;
+    let ended = job.wait(Instant::now() + LIMIT)?;
+    job.explain(ended.context("the job did not stop"), dir)?;
+    finish(
+        Job::start(restart(Mpi::Mpich, &ckpt, dir, &[]), dir, "last-restart")?,
+        dir,
+    )
+}
+
+/// One rank finds no memory for its copy: the job stands still and has its checkpoint all the same.
+fn scarce(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut job = heavy(dir, &ckpt, Mpi::OpenMpi, LITTLE)?;
+    checkpoint(&ckpt, dir, "first", &[])?;
+    job.kill()?;
+    let before = stasis::job_file(&ckpt);
+    let mut command = restart(Mpi::OpenMpi, &ckpt, dir, &[]);
+    command.env("STASIS_FAULT", "scarce@1");
+    let mut job = back(command, &ckpt, dir, "scarce", &before)?;
+    let taken = checkpoint(&ckpt, dir, "second", &[])?;
+    because(&taken, Some("rank 1: memory is too scarce"))?;
+    job.kill()?;
+    finish(
+        Job::start(restart(Mpi::Mpich, &ckpt, dir, &[]), dir, "last")?,
+        dir,
+    )
+}
+
+/// What is asked for while images are written is taken after that.
+fn next_waits(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut job = heavy(dir, &ckpt, Mpi::Mpich, MUCH)?;
+    let mut first = until_written_behind(&mut job, &ckpt, dir)?;
+    let second = checkpoint(&ckpt, dir, "second", &[])?;
+    let first = answer(&mut first, &job, dir)?;
+    let sets = (first["set"].as_str(), second["set"].as_str());
+    ensure!(sets == (Some("ckpt-1"), Some("ckpt-2")), "{sets:?}");
+    job.kill()?;
+    stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
+    finish(
+        Job::start(restart(Mpi::Mpich, &ckpt, dir, &[]), dir, "last")?,
+        dir,
+    )
+}
+
+/// A job that comes to its end meanwhile waits for its images.
+fn ends(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut job = heavy(dir, &ckpt, Mpi::OpenMpi, MUCH)?;
+    let mut request = until_written_behind(&mut job, &ckpt, dir)?;
+    fs::write(dir.join("go"), "")?;
+    answer(&mut request, &job, dir)?;
+    finish(job, dir)?;
+    stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
+    let left = fs::read_dir(&ckpt)?
+        .flatten()
+        .map(|entry| entry.file_name());
+    let left: Vec<_> = left.collect();
+    ensure!(left == ["ckpt-1"], "left: {left:?}");
+    finish(
+        Job::start(restart(Mpi::Mpich, &ckpt, dir, &[]), dir, "restart")?,
+        dir,
+    )
+}
+
+/// A job that goes on while the disk of its last rank hangs, with the set before that one. Returns what
+/// asks for the set that is not finished, too.
+fn hung(dir: &Path, ckpt: &Path) -> Result<(Job, Job)> {
+    let mut job = heavy(dir, ckpt, Mpi::OpenMpi, LITTLE)?;
+    checkpoint(ckpt, dir, "first", &[])?;
+    job.kill()?;
+    let before = stasis::job_file(ckpt);
+    let mut command = restart(Mpi::OpenMpi, ckpt, dir, &[]);
+    command.env("STASIS_FAULT", "hang:3@1");
+    let mut job = back(command, ckpt, dir, "hung", &before)?;
+    let request = until_written_behind(&mut job, ckpt, dir)?;
+    Ok((job, request))
+}
+
+/// A set whose writing is interrupted by the end of everything is none; the one before it is whole.
+fn killed(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let (mut job, _request) = hung(dir, &ckpt)?;
+    job.kill()?;
+    ensure!(!ckpt.join("ckpt-2").exists(), "it was committed");
+    finish(
+        Job::start(restart(Mpi::Mpich, &ckpt, dir, &[]), dir, "restart")?,
+        dir,
+    )
+}
+
+/// Who holds a copy of a rank's memory holds no file open, and ends with the rank when that is killed;
+/// there is no set then.
+fn rank_killed(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let (mut job, mut request) = hung(dir, &ckpt)?;
+    let twin = *twins(&job).first().context("nobody holds a copy")?;
+    let files = fs::read_dir(format!("/proc/{twin}/fd"))?.count();
+    ensure!(files == 0, "process {twin} holds {files} files open");
+    let status = job::read_text(format!("/proc/{twin}/status").as_ref());
+    let rank = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    let rank = rank.and_then(|pid| pid.trim().parse().ok());
+    crate::signal::kill_now(rank.context("it has no parent")?);
+    // The launcher ends the others.
+    let deadline = Instant::now() + LIMIT;
+    let ended = job.wait(deadline)?;
+    let ended = ended.context("the job goes on without the rank that was killed");
+    job.explain(ended, dir)?;
+    while !job.pids()[1..].is_empty() {
+        ensure!(Instant::now() < deadline, "processes outlive the job");
+    }
+    let refused = request.wait(deadline)?;
+    ensure!(
+        refused.is_some_and(|status| !status.success()),
+        "{refused:?}"
+    );
+    ensure!(!ckpt.join("ckpt-2").exists(), "it was committed");
+    finish(
+        Job::start(restart(Mpi::Mpich, &ckpt, dir, &[]), dir, "restart")?,
+        dir,
+    )
+}
