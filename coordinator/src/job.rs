@@ -297,6 +297,21 @@ mod tests {
     }
 
     #[test]
+    fn what_others_can_write_is_not_believed() {
+        use std::os::unix::fs::{symlink, PermissionsExt};
+        let dir = directory("open");
+        job(1).write(&dir).unwrap();
+        let path = dir.join(JOB_FILE);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+        assert!(matches!(JobFile::read(&dir), Err(Error::Bad(..))));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(&path, dir.join("elsewhere")).unwrap();
+        symlink(dir.join("elsewhere"), &path).unwrap();
+        assert!(matches!(JobFile::read(&dir), Err(Error::Io(..))));
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
     fn what_is_no_job_file_is_named() {
         let dir = directory("bad");
         fs::write(dir.join(JOB_FILE), "{").unwrap();

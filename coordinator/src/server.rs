@@ -4,6 +4,7 @@
 //! All threads inherit the signal mask of the thread that calls [`Server::start`].
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ const TICK: Duration = Duration::from_millis(50);
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
 /// A peer that does not take a message within this time is lost.
 const WRITE_LIMIT: Duration = Duration::from_secs(20);
+/// The disk must be done with what it has begun within this time, when the job ends.
+const DISK_LIMIT: Duration = Duration::from_secs(10);
 /// Connections beyond the ranks' that may be open before they have said who they are.
 const STRANGERS: usize = 64;
 
@@ -37,6 +40,9 @@ pub trait Store: Send + 'static {
     fn commit(&mut self, images: &[Summary]) -> Result<(), String>;
     /// Throws the prepared set away.
     fn discard(&mut self);
+    /// What is left to do when a set was made whole, and nobody waits for: called once those who asked
+    /// for it have their answer. The server ends only after it.
+    fn tidy(&mut self);
 }
 
 /// What the server is to know.
@@ -72,6 +78,8 @@ pub struct Server {
     directory: PathBuf,
     said: Sender<Said>,
     connected: Arc<Connected>,
+    /// Says nothing, and is closed when the disk's thread has ended.
+    disk: Mutex<Receiver<Infallible>>,
 }
 
 /// How many ranks other than 0 are connected.
@@ -110,6 +118,7 @@ enum Errand {
     Prepare(u64),
     Commit(u64, Vec<Summary>),
     Discard,
+    Tidy,
 }
 
 impl Server {
@@ -169,9 +178,13 @@ impl Server {
         let interval = options.interval;
         spawn("ckpt-coord", Box::new(move || main.run(&hear, interval)))?;
         let back = said.clone();
+        let (working, disk) = mpsc::channel();
         spawn(
             "ckpt-disk",
-            Box::new(move || errands_of(store, &orders, &back)),
+            Box::new(move || {
+                errands_of(store, &orders, &back);
+                drop(working);
+            }),
         )?;
         let back = said.clone();
         let most = options.config.size as usize + STRANGERS;
@@ -185,6 +198,7 @@ impl Server {
             directory: options.directory,
             said,
             connected,
+            disk: Mutex::new(disk),
         })
     }
 
@@ -212,10 +226,12 @@ impl Server {
             .wait_timeout_while(others, limit, |n| *n > 0);
     }
 
-    /// The job ends: takes the job file away and stops answering.
+    /// The job ends: takes the job file away, stops answering, and lets the disk finish.
     pub fn close(&self) {
         self.job.remove(&self.directory);
         let _ = self.said.send(Said::Close);
+        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = disk.recv_timeout(DISK_LIMIT);
     }
 }
 
@@ -226,6 +242,10 @@ fn errands_of(mut store: impl Store, orders: &Receiver<Errand>, back: &Sender<Sa
             Errand::Commit(epoch, images) => Event::Committed(epoch, store.commit(&images)),
             Errand::Discard => {
                 store.discard();
+                continue;
+            }
+            Errand::Tidy => {
+                store.tidy();
                 continue;
             }
         };
@@ -442,7 +462,8 @@ impl Main {
                 Action::Prepare(epoch) => self.errand(Errand::Prepare(epoch)),
                 Action::Commit(epoch, _, images) => self.errand(Errand::Commit(epoch, images)),
                 Action::Discard(_) => self.errand(Errand::Discard),
-                Action::Over(Ok(_)) => {}
+                // The tools were answered by actions before this one.
+                Action::Over(Ok(_)) => self.errand(Errand::Tidy),
                 Action::Over(Err(reason)) => {
                     eprintln!(
                         "stasis: a checkpoint was given up, the job of {} ranks runs on: {reason}",

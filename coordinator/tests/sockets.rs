@@ -108,6 +108,9 @@ impl Process for Fake {
 struct Disk {
     full: bool,
     commits: Arc<AtomicU64>,
+    /// What it waits for before it tidies up.
+    answered: Option<Arc<AtomicBool>>,
+    tidied: Arc<AtomicU64>,
 }
 
 impl Store for Disk {
@@ -128,6 +131,12 @@ impl Store for Disk {
         Ok(())
     }
     fn discard(&mut self) {}
+    fn tidy(&mut self) {
+        if let Some(answered) = &self.answered {
+            until("the answer", || answered.load(Ordering::SeqCst));
+        }
+        self.tidied.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 struct Job {
@@ -241,6 +250,23 @@ fn a_checkpoint_is_committed_and_everyone_goes_on() {
     let status = client(&job.directory).status().unwrap();
     assert_eq!((status.stage.as_str(), status.committed), ("idle", 1));
     assert_eq!(job.agents[0].clock_target(1), 0, "nothing is pending");
+}
+
+#[test]
+fn the_answer_does_not_wait_for_tidying_up_and_the_end_does() {
+    let (answered, tidied) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let disk = Disk {
+        answered: Some(answered.clone()),
+        tidied: Arc::clone(&tidied),
+        ..Disk::default()
+    };
+    let mut job = Job::start("tidy", 2, disk, None);
+    job.connect();
+    client(&job.directory).checkpoint(false, |_| {}).unwrap();
+    assert_eq!(tidied.load(Ordering::SeqCst), 0);
+    answered.store(true, Ordering::SeqCst);
+    drop(job);
+    assert_eq!(tidied.load(Ordering::SeqCst), 1);
 }
 
 #[test]
@@ -430,6 +456,34 @@ fn strangers_are_turned_away() {
             job::Error::Taken { .. }
         ))
     ));
+}
+
+#[test]
+fn a_rank_without_the_token_is_turned_away() {
+    let mut job = Job::start("token", 2, Disk::default(), None);
+    let mut address = job.server.address().clone();
+    address.token.replace_range(..1, "x");
+    let rejected = Agent::connect(&address, 0, 2, job.fakes[0].clone());
+    let error = rejected.err().expect("it was let in").to_string();
+    assert!(error.contains("the token is wrong"), "{error}");
+    job.connect();
+    client(&job.directory).checkpoint(false, |_| {}).unwrap();
+}
+
+#[test]
+fn a_job_on_one_machine_listens_to_that_machine_alone() {
+    let job = Job::all("loopback", 1);
+    let port = format!(":{:04X}", job.server.address().port);
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let places = sockets.lines().filter_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, _, state) = (fields.next()?, fields.next()?, fields.next()?);
+        // 0A is LISTEN.
+        (state == "0A").then(|| local.strip_suffix(&port)).flatten()
+    });
+    assert_eq!(places.collect::<Vec<_>>(), ["0100007F"]);
+    let other_protocol = std::fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
+    assert!(!other_protocol.contains(&port));
 }
 
 #[test]

@@ -27,16 +27,6 @@ impl Sets {
             writing: None,
         }
     }
-
-    /// Removes what is older than the job wants to keep. That it cannot be removed is no reason to
-    /// give up the checkpoint.
-    fn prune(&self) {
-        let checkpoints = &self.setup.checkpoints;
-        let Some(keep) = checkpoints.keep else { return };
-        if let Err(why) = prune(&self.setup.disk, &checkpoints.dir, keep) {
-            eprintln!("stasis: older checkpoints stay: {why}");
-        }
-    }
 }
 
 impl Store for Sets {
@@ -82,9 +72,17 @@ impl Store for Sets {
             command: self.setup.command.clone(),
             ranks: (0..).zip(images).map(entry).collect(),
         };
-        writer.commit(&manifest).map_err(|e| e.to_string())?;
-        self.prune();
-        Ok(())
+        let committed = writer.commit(&manifest);
+        committed.map(drop).map_err(|e| e.to_string())
+    }
+
+    /// Removes what is older than the job wants to keep.
+    fn tidy(&mut self) {
+        let checkpoints = &self.setup.checkpoints;
+        let Some(keep) = checkpoints.keep else { return };
+        if let Err(why) = prune(&self.setup.disk, &checkpoints.dir, keep) {
+            eprintln!("stasis: older checkpoints stay: {why}");
+        }
     }
 
     fn discard(&mut self) {
