@@ -91,6 +91,28 @@ fn check_owner(path: &Path, meta: &Metadata) -> Result<()> {
 
 /// Opens an image or a manifest for reading, once it is known to be ours.
 pub(crate) fn open(path: &Path) -> Result<File> {
+    let (file, meta) = open_regular(path)?;
+    check_owner(path, &meta)?;
+    Ok(file)
+}
+
+/// Opens what nobody else may even read.
+pub(crate) fn open_secret(path: &Path) -> Result<File> {
+    let (file, meta) = open_regular(path)?;
+    let me = rustix::process::geteuid().as_raw();
+    let why = match (meta.uid(), meta.mode() & 0o7777) {
+        (owner, _) if owner != me => {
+            format!("it belongs to user {owner}, this process runs as user {me}")
+        }
+        (_, mode) if mode & 0o077 != 0 => {
+            format!("others can read or write it (mode {mode:04o}): chmod 600")
+        }
+        _ => return Ok(file),
+    };
+    Err(ImageError::access(path, why))
+}
+
+fn open_regular(path: &Path) -> Result<(File, Metadata)> {
     let file = OpenOptions::new()
         .read(true)
         // Without NONBLOCK a pipe put in its place would hang us.
@@ -108,6 +130,5 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     if !meta.is_file() {
         return Err(ImageError::access(path, "it is not a regular file"));
     }
-    check_owner(path, &meta)?;
-    Ok(file)
+    Ok((file, meta))
 }

@@ -1,6 +1,6 @@
 //! Memory in chunks: one entry says which addresses, where in the file, and how stored.
 
-use crate::bytes::{all_zero, put, u32_at, u64_at};
+use crate::bytes::{all_zero, array, put, u32_at, u64_at};
 
 /// Most memory that one chunk holds. Small enough to stay in a core's cache between being copied,
 /// checked and written; large enough that the table of chunks is nothing beside them.
@@ -66,5 +66,32 @@ impl Chunk {
                 _ => return None,
             },
         })
+    }
+}
+
+/// BLAKE3 of what is stored of every chunk, in their order: 32 bytes each. A checksum is easily made
+/// right again by whoever changes a chunk, a digest is not.
+#[derive(Debug, Default)]
+pub(crate) struct Digests(Vec<u8>);
+
+impl Digests {
+    /// Adds the next chunk's.
+    pub fn add(&mut self, stored: &[u8]) {
+        self.0.extend_from_slice(blake3::hash(stored).as_bytes());
+    }
+
+    /// Whether `stored` is what chunk `index` was.
+    pub fn fits(&self, index: usize, stored: &[u8]) -> bool {
+        blake3::hash(stored) == array::<{ blake3::OUT_LEN }>(&self.0, index * blake3::OUT_LEN)
+    }
+
+    /// The section.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// The section of an image with so many chunks.
+    pub fn decode(bytes: Vec<u8>, chunks: usize) -> Option<Digests> {
+        (bytes.len() == chunks * blake3::OUT_LEN).then_some(Digests(bytes))
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::header::{SetId, FORMAT_VERSION};
+use crate::key::KeyId;
 
 /// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, ImageError>;
@@ -52,6 +53,17 @@ pub enum Damage {
     Layout(&'static str),
     #[error("its digest is not the one in the manifest")]
     Digest,
+    #[error(
+        "memory chunk {index} (address {address:#x}, offset {offset}) does not match its digest: it \
+         was changed by somebody who made its checksum right"
+    )]
+    ChunkDigest {
+        index: usize,
+        address: u64,
+        offset: u64,
+    },
+    #[error("it has no digests of its memory, which a sealed set must have")]
+    NoDigests,
     #[error("the manifest does not match its own digest")]
     ManifestDigest,
     #[error("the manifest cannot be read: {0}")]
@@ -76,6 +88,33 @@ pub enum ImageError {
     },
     #[error("{} is not safe to use: {why}", path.display())]
     Access { path: PathBuf, why: String },
+    #[error("the key file {} cannot be used: {why}", path.display())]
+    Key { path: PathBuf, why: String },
+    #[error(
+        "{} is sealed with key {key}, which was not given (--key-file or STASIS_KEY_FILE)",
+        path.display()
+    )]
+    KeyWanted { path: PathBuf, key: KeyId },
+    #[error(
+        "{} is sealed with key {key}, not with the key that was given, {given}",
+        path.display()
+    )]
+    OtherKey {
+        path: PathBuf,
+        key: KeyId,
+        given: KeyId,
+    },
+    #[error(
+        "{} is not sealed, though a key was given ({given}): anybody who can write there may have \
+         made it. If you trust it, leave the key out",
+        path.display()
+    )]
+    NotSealed { path: PathBuf, given: KeyId },
+    #[error(
+        "{} does not match its seal: it was changed by somebody who does not have the key",
+        path.display()
+    )]
+    BrokenSeal { path: PathBuf },
     #[error("the image of rank {rank} is missing ({} does not exist)", path.display())]
     MissingImage { rank: u32, path: PathBuf },
     #[error("{} should hold rank {expected}, but holds the image of rank {found}: files were swapped", path.display())]

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::access;
-use crate::bytes::{all_zero, hex, round_up};
-use crate::chunk::{self, Chunk, Encoding, CHUNK_BYTES};
+use crate::bytes::{all_zero, array, hex, round_up};
+use crate::chunk::{self, Chunk, Digests, Encoding, CHUNK_BYTES};
 use crate::error::{Damage, ImageError, Result};
 use crate::header::{Header, Layout, SetId, HEADER_BYTES, PAGE};
 use crate::region::{Backing, Region};
@@ -35,6 +35,8 @@ pub struct Expect {
     pub bytes: Option<u64>,
     /// Digest according to the manifest, in hexadecimal.
     pub digest: Option<String>,
+    /// It must hold a digest of every memory chunk, because its set is sealed.
+    pub sealed: bool,
 }
 
 /// A verified image.
@@ -46,6 +48,7 @@ pub struct Image {
     regions: Vec<Region>,
     shared: Vec<SharedObject>,
     chunks: Vec<Chunk>,
+    digests: Option<Digests>,
     /// Which of `chunks` belong to each region.
     chunks_of: Vec<Range<usize>>,
     sections: Vec<Section>,
@@ -56,7 +59,7 @@ impl Image {
     /// checksum, the digest, and that all tables fit each other and fill the file exactly.
     pub fn open_verified(path: &Path, expect: &Expect) -> Result<Image> {
         let file = open_file(path, expect.rank)?;
-        let (header, layout) = read_header(&file, path, expect)?;
+        let (first, header, layout) = read_header(&file, path, expect)?;
         compare(&header, path, expect)?;
         let damaged = |damage| ImageError::damaged(path, header.rank, damage);
 
@@ -67,10 +70,8 @@ impl Image {
                 return Err(damaged(Damage::Length { expected, found }));
             }
         }
-        let contents = Contents::read(&file, &layout, expect).map_err(|fault| match fault {
-            Fault::Io(e) => ImageError::io("read", path, e),
-            Fault::Damage(damage) => damaged(damage),
-        })?;
+        let contents = Contents::read(&file, &first, &layout, expect)
+            .map_err(|fault| fault.of(path, header.rank))?;
         Ok(Image {
             file,
             path: path.to_owned(),
@@ -78,15 +79,17 @@ impl Image {
             regions: contents.regions,
             shared: contents.shared,
             chunks: contents.chunks,
+            digests: contents.digests,
             chunks_of: contents.chunks_of,
             sections: contents.sections,
         })
     }
 
-    /// Only the header of the image at `path`, compared with `expect` (digest aside).
+    /// Only the header of the image at `path`, compared with `expect` (the digest aside; and of a sealed
+    /// set's image, whether it has digests of its memory).
     pub fn read_header(path: &Path, expect: &Expect) -> Result<Header> {
         let file = open_file(path, expect.rank)?;
-        let (header, layout) = read_header(&file, path, expect)?;
+        let (_, header, layout) = read_header(&file, path, expect)?;
         compare(&header, path, expect)?;
         let found = length(&file, path)?;
         let expected = expect.bytes.unwrap_or(layout.file_bytes);
@@ -96,6 +99,9 @@ impl Image {
                 header.rank,
                 Damage::Length { expected, found },
             ));
+        }
+        if expect.sealed {
+            has_digests(&file, &layout).map_err(|fault| fault.of(path, header.rank))?;
         }
         Ok(header)
     }
@@ -140,8 +146,18 @@ impl Image {
         &self.sections
     }
 
+    /// Chunks are in ascending order.
     fn index_of(&self, chunk: &Chunk) -> usize {
-        self.chunks.iter().position(|c| c == chunk).unwrap_or(0)
+        let found = self
+            .chunks
+            .binary_search_by_key(&chunk.address, |c| c.address);
+        found.unwrap_or(0)
+    }
+
+    /// Whether what is stored of a chunk is what was written.
+    fn check(&self, chunk: &Chunk, stored: &[u8]) -> Result<()> {
+        let index = self.index_of(chunk);
+        check_chunk(index, chunk, stored, self.digests.as_ref()).map_err(|d| self.damaged(d))
     }
 
     fn damaged(&self, damage: Damage) -> ImageError {
@@ -174,14 +190,7 @@ impl Loader<'_> {
         let read = |stored: &mut [u8]| -> Result<()> {
             file.read_exact_at(stored, chunk.offset)
                 .map_err(|e| ImageError::io("read", path, e))?;
-            match crc32fast::hash(stored) == chunk.crc {
-                true => Ok(()),
-                false => Err(self.image.damaged(Damage::ChunkChecksum {
-                    index: self.image.index_of(chunk),
-                    address: chunk.address,
-                    offset: chunk.offset,
-                })),
-            }
+            self.image.check(chunk, stored)
         };
         match chunk.encoding {
             Encoding::Zero => into.fill(0),
@@ -231,7 +240,10 @@ fn length(file: &File, path: &Path) -> Result<u64> {
         .map_err(|e| ImageError::io("look at", path, e))
 }
 
-fn read_header(file: &File, path: &Path, expect: &Expect) -> Result<(Header, Layout)> {
+/// The first page, read once: what is verified of it is what is used.
+type First = [u8; PAGE as usize];
+
+fn read_header(file: &File, path: &Path, expect: &Expect) -> Result<(First, Header, Layout)> {
     let found = length(file, path)?;
     if found < PAGE {
         return Err(ImageError::damaged(
@@ -243,10 +255,12 @@ fn read_header(file: &File, path: &Path, expect: &Expect) -> Result<(Header, Lay
             },
         ));
     }
-    let mut bytes = [0; HEADER_BYTES];
-    file.read_exact_at(&mut bytes, 0)
+    let mut first = [0; PAGE as usize];
+    file.read_exact_at(&mut first, 0)
         .map_err(|e| ImageError::io("read", path, e))?;
-    Header::decode(&bytes).map_err(|damage| ImageError::damaged(path, expect.rank, damage))
+    let (header, layout) = Header::decode(&array(&first, 0))
+        .map_err(|damage| ImageError::damaged(path, expect.rank, damage))?;
+    Ok((first, header, layout))
 }
 
 /// Whether the header is the one expected. Mixed up files come first: the rest follows from that.
@@ -289,6 +303,15 @@ enum Fault {
     Damage(Damage),
 }
 
+impl Fault {
+    fn of(self, path: &Path, rank: u32) -> ImageError {
+        match self {
+            Fault::Io(e) => ImageError::io("read", path, e),
+            Fault::Damage(damage) => ImageError::damaged(path, rank, damage),
+        }
+    }
+}
+
 impl From<Damage> for Fault {
     fn from(damage: Damage) -> Fault {
         Fault::Damage(damage)
@@ -310,32 +333,23 @@ struct Contents {
     regions: Vec<Region>,
     shared: Vec<SharedObject>,
     chunks: Vec<Chunk>,
+    digests: Option<Digests>,
     chunks_of: Vec<Range<usize>>,
     sections: Vec<Section>,
 }
 
 impl Contents {
-    fn read(file: &File, layout: &Layout, expect: &Expect) -> std::result::Result<Contents, Fault> {
-        let mut header = [0; PAGE as usize];
-        file.read_exact_at(&mut header, 0)?;
-        let (header, padding) = header.split_at(HEADER_BYTES);
+    fn read(
+        file: &File,
+        first: &First,
+        layout: &Layout,
+        expect: &Expect,
+    ) -> std::result::Result<Contents, Fault> {
+        let (header, padding) = first.split_at(HEADER_BYTES);
         if !all_zero(padding) {
             return contradiction("the space after the header is not empty");
         }
-
-        let directory_bytes = u64::from(layout.directory_entries) * section::ENTRY_BYTES as u64;
-        let fits = layout.sections_at >= PAGE
-            && layout.sections_at.is_multiple_of(PAGE)
-            && layout.sections_at <= layout.directory_at
-            && layout.directory_entries <= MAX_SECTIONS
-            && layout.directory_at.checked_add(directory_bytes) == Some(layout.file_bytes);
-        if !fits {
-            return contradiction("the header's offsets");
-        }
-        let directory = read_at(file, layout.directory_at, directory_bytes)?;
-        if crc32fast::hash(&directory) != layout.directory_crc {
-            return Err(Damage::DirectoryChecksum.into());
-        }
+        let directory = read_directory(file, layout)?;
         let mut sections = read_sections(file, layout, &directory)?;
 
         let mut digest = blake3::Hasher::new();
@@ -361,14 +375,52 @@ impl Contents {
         check_shared(&regions, &shared)?;
         let chunks = decode_chunks(&take(&mut sections, kind::CHUNKS, "chunks")?)?;
         let chunks_of = place_chunks(&regions, &chunks, layout.sections_at)?;
-        verify_memory(file, &chunks)?;
+        let digests = match sections.iter().any(|section| section.kind == kind::DIGESTS) {
+            true => {
+                let bytes = take(&mut sections, kind::DIGESTS, "digests")?;
+                let digests = Digests::decode(bytes, chunks.len());
+                Some(digests.ok_or(Damage::Section("digests"))?)
+            }
+            false if expect.sealed => return Err(Damage::NoDigests.into()),
+            false => None,
+        };
+        verify_memory(file, &chunks, digests.as_ref())?;
         Ok(Contents {
             regions,
             shared,
             chunks,
+            digests,
             chunks_of,
             sections,
         })
+    }
+}
+
+/// The section directory, after the place and the checksum that the header gives it.
+fn read_directory(file: &File, layout: &Layout) -> std::result::Result<Vec<u8>, Fault> {
+    let bytes = u64::from(layout.directory_entries) * section::ENTRY_BYTES as u64;
+    let fits = layout.sections_at >= PAGE
+        && layout.sections_at.is_multiple_of(PAGE)
+        && layout.sections_at <= layout.directory_at
+        && layout.directory_entries <= MAX_SECTIONS
+        && layout.directory_at.checked_add(bytes) == Some(layout.file_bytes);
+    if !fits {
+        return contradiction("the header's offsets");
+    }
+    let directory = read_at(file, layout.directory_at, bytes)?;
+    match crc32fast::hash(&directory) == layout.directory_crc {
+        true => Ok(directory),
+        false => Err(Damage::DirectoryChecksum.into()),
+    }
+}
+
+/// Whether the image has the section that a sealed set needs.
+fn has_digests(file: &File, layout: &Layout) -> std::result::Result<(), Fault> {
+    let directory = read_directory(file, layout)?;
+    let mut entries = directory.chunks_exact(section::ENTRY_BYTES);
+    match entries.any(|entry| Entry::decode(entry).kind == kind::DIGESTS) {
+        true => Ok(()),
+        false => Err(Damage::NoDigests.into()),
     }
 }
 
@@ -582,7 +634,36 @@ fn place_chunks(
     Ok(chunks_of)
 }
 
-fn verify_memory(file: &File, chunks: &[Chunk]) -> std::result::Result<(), Fault> {
+/// Whether the stored bytes of chunk `index` fit its checksum and, where there is one, its digest.
+fn check_chunk(
+    index: usize,
+    chunk: &Chunk,
+    stored: &[u8],
+    digests: Option<&Digests>,
+) -> std::result::Result<(), Damage> {
+    let (address, offset) = (chunk.address, chunk.offset);
+    if crc32fast::hash(stored) != chunk.crc {
+        return Err(Damage::ChunkChecksum {
+            index,
+            address,
+            offset,
+        });
+    }
+    if digests.is_some_and(|digests| !digests.fits(index, stored)) {
+        return Err(Damage::ChunkDigest {
+            index,
+            address,
+            offset,
+        });
+    }
+    Ok(())
+}
+
+fn verify_memory(
+    file: &File,
+    chunks: &[Chunk],
+    digests: Option<&Digests>,
+) -> std::result::Result<(), Fault> {
     // Large chunks are read past the buffer, small ones through it.
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
     reader.seek(SeekFrom::Start(PAGE))?;
@@ -591,14 +672,7 @@ fn verify_memory(file: &File, chunks: &[Chunk]) -> std::result::Result<(), Fault
         let stored = chunk.stored as usize;
         let padded = stored.next_multiple_of(PAGE as usize);
         reader.read_exact(&mut buffer[..padded])?;
-        if chunk.encoding != Encoding::Zero && crc32fast::hash(&buffer[..stored]) != chunk.crc {
-            return Err(Damage::ChunkChecksum {
-                index,
-                address: chunk.address,
-                offset: chunk.offset,
-            }
-            .into());
-        }
+        check_chunk(index, chunk, &buffer[..stored], digests)?;
         if !all_zero(&buffer[stored..padded]) {
             return contradiction("the space between two chunks is not empty");
         }

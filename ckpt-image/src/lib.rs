@@ -19,6 +19,7 @@ mod error;
 mod header;
 mod identity;
 mod image;
+mod key;
 mod list;
 mod manifest;
 mod region;
@@ -37,6 +38,7 @@ pub use error::{Damage, ImageError, Result};
 pub use header::{Header, SetId, FORMAT_VERSION, PAGE};
 pub use identity::{Identity, IdentityCache};
 pub use image::{Expect, Image, Loader};
+pub use key::{Key, KeyId};
 pub use list::{
     explain, list_sets, newest_whole, newest_whole_before, next_number, Newest, SetInfo, SetState,
 };

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::access;
 use crate::error::{ImageError, Result};
+use crate::key::{Key, KeyId};
 use crate::manifest::Manifest;
 use crate::retention::MOST_ATTEMPTS;
 use crate::set::Set;
@@ -30,6 +31,8 @@ pub struct SetInfo {
     pub state: SetState,
     /// Its manifest, if that can be read: time, ranks and sizes stand there.
     pub manifest: Option<Manifest>,
+    /// The key that seals it, which was given.
+    pub sealed: Option<KeyId>,
     /// Restarts that were begun from it and did not come back, since one last did.
     pub attempts: u32,
 }
@@ -79,16 +82,16 @@ fn names(dir: &Path) -> Result<Vec<(String, Name)>> {
     Ok(names)
 }
 
-/// All sets in `dir`, newest first.
-pub fn list_sets(dir: &Path) -> Result<Vec<SetInfo>> {
+/// All sets in `dir`, newest first. What a key is for, here and below: [`Set::open`].
+pub fn list_sets(dir: &Path, key: Option<&Key>) -> Result<Vec<SetInfo>> {
     access::check_checkpoint_dir(dir)?;
     let look = |(name, parsed): (String, Name)| {
-        let mut attempts = 0;
+        let (mut attempts, mut sealed) = (0, None);
         let (number, state, manifest) = match parsed {
             Name::Partial(number) => (number, SetState::Unfinished, None),
-            Name::Whole(number) => match Set::open(dir, &name) {
+            Name::Whole(number) => match Set::open(dir, &name, key) {
                 Ok(set) => {
-                    attempts = set.attempts();
+                    (attempts, sealed) = (set.attempts(), set.sealed());
                     let state = match set.check_images() {
                         Ok(()) => SetState::Whole,
                         Err(e) => SetState::Unusable(e.to_string()),
@@ -103,6 +106,7 @@ pub fn list_sets(dir: &Path) -> Result<Vec<SetInfo>> {
             number,
             state,
             manifest,
+            sealed,
             attempts,
         }
     };
@@ -119,13 +123,13 @@ pub struct Newest {
 }
 
 /// The newest whole set in `dir`, but for those from which three restarts have failed.
-pub fn newest_whole(dir: &Path) -> Result<Newest> {
+pub fn newest_whole(dir: &Path, key: Option<&Key>) -> Result<Newest> {
     access::check_checkpoint_dir(dir)?;
     let (mut passed_over, mut unfinished) = (Vec::new(), Vec::new());
     for (name, parsed) in names(dir)? {
         match parsed {
             Name::Partial(_) => unfinished.push(format!("{name}: it was never finished")),
-            Name::Whole(_) => match tried(dir, &name) {
+            Name::Whole(_) => match tried(dir, &name, key) {
                 Ok(set) => return Ok(Newest { set, passed_over }),
                 Err(e) => passed_over.push(format!("{name}: {e}")),
             },
@@ -138,8 +142,8 @@ pub fn newest_whole(dir: &Path) -> Result<Newest> {
     })
 }
 
-fn tried(dir: &Path, name: &str) -> Result<Set> {
-    let set = whole(dir, name)?;
+fn tried(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
+    let set = whole(dir, name, key)?;
     match set.attempts() {
         attempts @ MOST_ATTEMPTS.. => Err(ImageError::KeepsFailing {
             name: name.to_owned(),
@@ -150,7 +154,7 @@ fn tried(dir: &Path, name: &str) -> Result<Set> {
 }
 
 /// The newest whole set older than the set `name`: what to fall back to when that one is bad.
-pub fn newest_whole_before(dir: &Path, name: &str) -> Option<Set> {
+pub fn newest_whole_before(dir: &Path, name: &str, key: Option<&Key>) -> Option<Set> {
     let Some(Name::Whole(bad)) = parse_name(name) else {
         return None;
     };
@@ -158,7 +162,7 @@ pub fn newest_whole_before(dir: &Path, name: &str) -> Option<Set> {
         .ok()?
         .into_iter()
         .find_map(|(name, parsed)| match parsed {
-            Name::Whole(number) if number < bad => whole(dir, &name).ok(),
+            Name::Whole(number) if number < bad => whole(dir, &name, key).ok(),
             _ => None,
         })
 }
@@ -174,17 +178,17 @@ pub fn next_number(dir: &Path) -> Result<u64> {
     })
 }
 
-fn whole(dir: &Path, name: &str) -> Result<Set> {
-    let set = Set::open(dir, name)?;
+fn whole(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
+    let set = Set::open(dir, name, key)?;
     set.check_images()?;
     Ok(set)
 }
 
 /// Wraps the reason why the set `name` cannot be used with what can be used instead.
-pub fn explain(dir: &Path, name: &str, reason: ImageError) -> ImageError {
+pub fn explain(dir: &Path, name: &str, key: Option<&Key>, reason: ImageError) -> ImageError {
     ImageError::Unusable {
         set: name.to_owned(),
         reason: Box::new(reason),
-        older: newest_whole_before(dir, name).map(|set| set.path().to_owned()),
+        older: newest_whole_before(dir, name, key).map(|set| set.path().to_owned()),
     }
 }

@@ -1,5 +1,5 @@
-//! The manifest: what makes a directory of images a checkpoint. Readable by people, and covered by
-//! its own digest.
+//! The manifest: what makes a directory of images a checkpoint. Readable by people, covered by its own
+//! digest and, where the job has a key, by a seal.
 
 use std::io::{IoSlice, Read};
 use std::path::Path;
@@ -11,6 +11,7 @@ use crate::bytes::{hex, unhex};
 use crate::disk::Disk;
 use crate::error::{Damage, ImageError, Result};
 use crate::header::SetId;
+use crate::key::{Key, KeyId};
 use crate::writer::ImageSummary;
 
 /// Name of the manifest in its set.
@@ -22,6 +23,11 @@ const SCHEMA_VERSION: u32 = 1;
 /// The last member, which holds the digest of all bytes before it.
 const DIGEST_MEMBER: &str = "  \"blake3\": \"";
 const DIGEST_END: &str = "\"\n}\n";
+/// The two members before it in a sealed set: which key, and the seal of all bytes before. They begin
+/// a line, and no text within the JSON can look like them, because its quotes are escaped.
+const KEY_MEMBER: &str = "  \"key\": \"";
+const SEAL_MEMBER: &str = "  \"seal\": \"";
+const MEMBER_END: &str = "\",\n";
 
 /// One rank of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,10 +67,10 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Writes the manifest, durably.
-    pub(crate) fn write(&self, disk: &Disk, path: &Path) -> Result<()> {
+    /// Writes the manifest, durably; sealed, where there is a key.
+    pub(crate) fn write(&self, disk: &Disk, path: &Path, key: Option<&Key>) -> Result<()> {
         let text = self
-            .encode()
+            .encode(key)
             .map_err(|what| ImageError::damaged(path, None, Damage::Manifest(what)))?;
         let file = disk
             .create(path)
@@ -74,8 +80,9 @@ impl Manifest {
             .map_err(|e| ImageError::io("write", path, e))
     }
 
-    /// Reads and checks a manifest.
-    pub(crate) fn read(path: &Path) -> Result<Manifest> {
+    /// Reads and checks a manifest. With a key, it must be sealed with it, without one not at all.
+    /// Tells the key that seals it.
+    pub(crate) fn read(path: &Path, key: Option<&Key>) -> Result<(Manifest, Option<KeyId>)> {
         let mut text = String::new();
         access::open(path)?
             .take(MAX_BYTES + 1)
@@ -86,10 +93,14 @@ impl Manifest {
                 }
                 _ => ImageError::io("read", path, e),
             })?;
-        Manifest::decode(&text).map_err(|damage| ImageError::damaged(path, None, damage))
+        let damaged = |damage| ImageError::damaged(path, None, damage);
+        let body = undamaged(&text).map_err(damaged)?;
+        let sealed = check_seal(path, body, key)?;
+        let manifest = Manifest::decode(&text).map_err(damaged)?;
+        Ok((manifest, sealed))
     }
 
-    fn encode(&self) -> std::result::Result<String, String> {
+    fn encode(&self, key: Option<&Key>) -> std::result::Result<String, String> {
         let versioned = Manifest {
             schema_version: SCHEMA_VERSION,
             ..self.clone()
@@ -97,7 +108,12 @@ impl Manifest {
         versioned.check()?;
         let text = serde_json::to_string_pretty(&versioned).map_err(|e| e.to_string())?;
         let body = text.trim_end().trim_end_matches('}').trim_end();
-        let body = format!("{body},\n");
+        let mut body = format!("{body},\n");
+        if let Some(key) = key {
+            body += &format!("{KEY_MEMBER}{}{MEMBER_END}", key.id());
+            let seal = hex(key.seal(body.as_bytes()).as_bytes());
+            body += &format!("{SEAL_MEMBER}{seal}{MEMBER_END}");
+        }
         let digest = blake3::hash(body.as_bytes());
         Ok(format!(
             "{body}{DIGEST_MEMBER}{}{DIGEST_END}",
@@ -106,13 +122,6 @@ impl Manifest {
     }
 
     fn decode(text: &str) -> std::result::Result<Manifest, Damage> {
-        let (body, digest) = text
-            .rsplit_once(DIGEST_MEMBER)
-            .ok_or(Damage::ManifestDigest)?;
-        let digest: Option<[u8; 32]> = digest.strip_suffix(DIGEST_END).and_then(unhex);
-        if digest != Some(*blake3::hash(body.as_bytes()).as_bytes()) {
-            return Err(Damage::ManifestDigest);
-        }
         let unreadable = |e: serde_json::Error| Damage::Manifest(e.to_string());
         // The version first: another version may have other members.
         #[derive(Deserialize)]
@@ -150,6 +159,52 @@ impl Manifest {
     }
 }
 
+/// What stands before the digest, which fits it.
+fn undamaged(text: &str) -> std::result::Result<&str, Damage> {
+    let (body, digest) = text
+        .rsplit_once(DIGEST_MEMBER)
+        .ok_or(Damage::ManifestDigest)?;
+    let digest: Option<[u8; 32]> = digest.strip_suffix(DIGEST_END).and_then(unhex);
+    match digest == Some(*blake3::hash(body.as_bytes()).as_bytes()) {
+        true => Ok(body),
+        false => Err(Damage::ManifestDigest),
+    }
+}
+
+/// Checks the seal, or that there is none, and tells the key.
+fn check_seal(path: &Path, body: &str, key: Option<&Key>) -> Result<Option<KeyId>> {
+    let path = path.to_owned();
+    let (sealed, seal) = match (body.rsplit_once(SEAL_MEMBER), key) {
+        (Some(sealed_and_seal), _) => sealed_and_seal,
+        (None, None) => return Ok(None),
+        (None, Some(key)) => {
+            let given = key.id();
+            return Err(ImageError::NotSealed { path, given });
+        }
+    };
+    let named = sealed.rsplit_once(KEY_MEMBER).map(|(_, id)| id);
+    let named = named.and_then(|id| KeyId::parse(id.strip_suffix(MEMBER_END)?));
+    let seal: Option<[u8; 32]> = seal.strip_suffix(MEMBER_END).and_then(unhex);
+    let (Some(named), Some(seal)) = (named, seal) else {
+        return Err(ImageError::BrokenSeal { path });
+    };
+    let key = match key {
+        None => return Err(ImageError::KeyWanted { path, key: named }),
+        Some(key) if key.id() != named => {
+            return Err(ImageError::OtherKey {
+                path,
+                key: named,
+                given: key.id(),
+            })
+        }
+        Some(key) => key,
+    };
+    match key.seal(sealed.as_bytes()) == seal {
+        true => Ok(Some(named)),
+        false => Err(ImageError::BrokenSeal { path }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,10 +233,14 @@ mod tests {
         }
     }
 
+    fn decode(text: &str) -> std::result::Result<Manifest, Damage> {
+        undamaged(text).and_then(|_| Manifest::decode(text))
+    }
+
     #[test]
     fn goes_both_ways_and_is_json() {
-        let text = manifest().encode().unwrap();
-        assert_eq!(Manifest::decode(&text).unwrap(), manifest());
+        let text = manifest().encode(None).unwrap();
+        assert_eq!(decode(&text).unwrap(), manifest());
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["ranks"][1]["bytes"], 9);
         assert_eq!(json["blake3"].as_str().unwrap().len(), 64);
@@ -189,13 +248,13 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_found() {
-        let good = manifest().encode().unwrap().into_bytes();
+        let good = manifest().encode(None).unwrap().into_bytes();
         for at in 0..good.len() {
             for bit in 0..8 {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << bit;
                 if let Ok(text) = String::from_utf8(bad) {
-                    assert!(Manifest::decode(&text).is_err(), "byte {at}, bit {bit}");
+                    assert!(decode(&text).is_err(), "byte {at}, bit {bit}");
                 }
             }
         }
@@ -203,17 +262,17 @@ mod tests {
 
     #[test]
     fn every_truncation_is_found() {
-        let good = manifest().encode().unwrap();
-        assert!((0..good.len()).all(|len| Manifest::decode(&good[..len]).is_err()));
+        let good = manifest().encode(None).unwrap();
+        assert!((0..good.len()).all(|len| decode(&good[..len]).is_err()));
     }
 
     #[test]
     fn ranks_must_be_complete() {
         let mut short = manifest();
         short.ranks.pop();
-        assert!(short.encode().is_err());
+        assert!(short.encode(None).is_err());
         let mut twice = manifest();
         twice.ranks[1].rank = 0;
-        assert!(twice.encode().is_err());
+        assert!(twice.encode(None).is_err());
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::disk::Disk;
 use crate::error::{ImageError, Result};
+use crate::key::Key;
 use crate::list::{list_sets, SetState};
 use crate::set::{partial_name, remove_partial, Set};
 
@@ -15,13 +16,18 @@ pub(crate) const ATTEMPTS_FILE: &str = "attempts";
 /// A set with so many is not taken unless it is named.
 pub(crate) const MOST_ATTEMPTS: u32 = 3;
 
-/// Removes the whole sets in `dir` but the newest `keep`. Sets that cannot be used stay, and do not
-/// count: somebody may want to know why. Returns the names of those that are gone.
+/// Removes the whole sets in `dir` but the newest `keep`. Sets that cannot be used, for want of the right
+/// key too, stay, and do not count: somebody may want to know why. Returns the names of those that are gone.
 ///
 /// A set is renamed to an unfinished one first, durably: half of a set is never taken for a
 /// checkpoint.
-pub fn prune(disk: &Disk, dir: &Path, keep: NonZeroUsize) -> Result<Vec<String>> {
-    let sets = list_sets(dir)?;
+pub fn prune(
+    disk: &Disk,
+    dir: &Path,
+    keep: NonZeroUsize,
+    key: Option<&Key>,
+) -> Result<Vec<String>> {
+    let sets = list_sets(dir, key)?;
     let whole = sets.iter().filter(|set| set.state == SetState::Whole);
     let mut gone = Vec::new();
     for set in whole.skip(keep.get()) {

@@ -17,6 +17,8 @@ pub mod kind {
     pub const ENVIRONMENT: u32 = 3;
     /// The objects that mappings share: [`crate::SharedObject`]s (this crate's).
     pub const SHARED: u32 = 4;
+    /// A digest of every memory chunk, in sets that are sealed (this crate's).
+    pub const DIGESTS: u32 = 5;
     /// Threads, files, signals and the rest of the process: the loader's.
     pub const PROCESS: u32 = 16;
     /// What the lower half itself must know again: the agent's.
@@ -26,11 +28,12 @@ pub mod kind {
 }
 
 /// `(kind, highest version, name)`.
-const KNOWN: [(u32, u32, &str); 7] = [
+const KNOWN: [(u32, u32, &str); 8] = [
     (kind::REGIONS, 2, "regions"),
     (kind::CHUNKS, 1, "chunks"),
     (kind::ENVIRONMENT, 1, "environment"),
     (kind::SHARED, 1, "shared"),
+    (kind::DIGESTS, 1, "digests"),
     (kind::PROCESS, 2, "process"),
     (kind::AGENT, 1, "agent"),
     (kind::JOB, 1, "job"),

@@ -11,6 +11,7 @@ use crate::disk::Disk;
 use crate::error::{ImageError, Result};
 use crate::header::SetId;
 use crate::image::{Expect, Image};
+use crate::key::{Key, KeyId};
 use crate::list::{parse_name, Name};
 use crate::manifest::{Manifest, MANIFEST_FILE};
 use crate::retention::ATTEMPTS_FILE;
@@ -81,21 +82,23 @@ impl SetWriter {
     }
 
     /// Makes the set a checkpoint, once every rank has reported its image finished. Looks at each
-    /// image once more; writes the manifest; renames. Returns the set's directory.
-    pub fn commit(mut self, manifest: &Manifest) -> Result<PathBuf> {
+    /// image once more; writes the manifest, sealed if there is a key; renames. Returns the set's
+    /// directory.
+    pub fn commit(mut self, manifest: &Manifest, key: Option<&Key>) -> Result<PathBuf> {
         for entry in &manifest.ranks {
             let expect = Expect {
                 set_id: Some(self.set_id),
                 rank: Some(entry.rank),
                 world_size: Some(manifest.world_size),
                 bytes: Some(entry.image.bytes),
+                sealed: key.is_some(),
                 ..Expect::default()
             };
             Image::read_header(&self.partial.join(image_file(entry.rank)), &expect)?;
         }
         // The images must be in their directory before the manifest says that they are.
         self.sync_dir(&self.partial)?;
-        manifest.write(&self.disk, &self.partial.join(MANIFEST_FILE))?;
+        manifest.write(&self.disk, &self.partial.join(MANIFEST_FILE), key)?;
         self.sync_dir(&self.partial)?;
         let whole = self.dir.join(set_name(self.number));
         self.disk
@@ -127,11 +130,13 @@ pub struct Set {
     path: PathBuf,
     name: String,
     manifest: Manifest,
+    sealed: Option<KeyId>,
 }
 
 impl Set {
-    /// Opens the set `name` in `dir` and reads its manifest. The images are not looked at.
-    pub fn open(dir: &Path, name: &str) -> Result<Set> {
+    /// Opens the set `name` in `dir` and reads its manifest. The images are not looked at. With a key,
+    /// the set must be sealed with it; one that is sealed is not opened without.
+    pub fn open(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
         access::check_checkpoint_dir(dir)?;
         let missing = || ImageError::NoSuchSet {
             dir: dir.to_owned(),
@@ -143,14 +148,16 @@ impl Set {
         let path = dir.join(name);
         let absent = |e: &ImageError| matches!(e, ImageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound);
         access::check_set_dir(&path).map_err(|e| if absent(&e) { missing() } else { e })?;
-        let manifest = Manifest::read(&path.join(MANIFEST_FILE)).map_err(|e| match absent(&e) {
-            true => ImageError::NoManifest { path: path.clone() },
-            false => e,
-        })?;
+        let (manifest, sealed) =
+            Manifest::read(&path.join(MANIFEST_FILE), key).map_err(|e| match absent(&e) {
+                true => ImageError::NoManifest { path: path.clone() },
+                false => e,
+            })?;
         Ok(Set {
             path,
             name: name.to_owned(),
             manifest,
+            sealed,
         })
     }
 
@@ -167,6 +174,11 @@ impl Set {
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The key that seals it, which was given.
+    pub fn sealed(&self) -> Option<KeyId> {
+        self.sealed
     }
 
     /// Refuses a job with another number of ranks.
@@ -224,6 +236,7 @@ impl Set {
             world_size: Some(self.manifest.world_size),
             bytes: entry.map(|entry| entry.image.bytes),
             digest: entry.map(|entry| entry.image.digest.clone()),
+            sealed: self.sealed.is_some(),
             ..Expect::default()
         }
     }

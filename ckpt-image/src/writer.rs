@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{all_zero, hex, round_up};
-use crate::chunk::{Chunk, Encoding, CHUNK_BYTES};
+use crate::chunk::{Chunk, Digests, Encoding, CHUNK_BYTES};
 use crate::compress::{Compression, Compressor};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{ImageError, Result};
@@ -44,6 +44,7 @@ pub struct ImageWriter {
     regions: Vec<Region>,
     shared: Vec<SharedObject>,
     chunks: Vec<Chunk>,
+    digests: Option<Digests>,
     sections: Vec<Section>,
     compressor: Compressor,
     block: Box<[u8]>,
@@ -72,6 +73,7 @@ impl ImageWriter {
             regions: Vec::new(),
             shared: Vec::new(),
             chunks: Vec::new(),
+            digests: None,
             sections: Vec::new(),
             compressor,
             block: vec![0; CHUNK_BYTES].into_boxed_slice(),
@@ -79,6 +81,12 @@ impl ImageWriter {
             memory_bytes: 0,
             finished: false,
         })
+    }
+
+    /// Has it hold a digest of every chunk, as an image of a sealed set must. Called before any region
+    /// is added.
+    pub fn sealed(&mut self) {
+        self.digests = Some(Digests::default());
     }
 
     /// Adds a section of one of the kinds in [`kind`].
@@ -164,6 +172,7 @@ impl ImageWriter {
                 if zero {
                     if keep_zeros {
                         self.chunks.push(chunk);
+                        self.digests.iter_mut().for_each(|digests| digests.add(&[]));
                     }
                     continue;
                 }
@@ -184,6 +193,9 @@ impl ImageWriter {
                 };
                 chunk.stored = stored.len() as u32;
                 chunk.crc = crc32fast::hash(stored);
+                self.digests
+                    .iter_mut()
+                    .for_each(|digests| digests.add(stored));
                 self.at += padded(stored.len());
                 self.memory_bytes += content.len() as u64;
                 self.chunks.push(chunk);
@@ -216,6 +228,9 @@ impl ImageWriter {
             let shared = postcard::to_stdvec(&self.shared)
                 .map_err(|e| self.failed(io::Error::other(format!("encoding the objects: {e}"))))?;
             own.push((kind::SHARED, 1, shared));
+        }
+        if let Some(digests) = self.digests.take() {
+            own.push((kind::DIGESTS, 1, digests.into_bytes()));
         }
         let own = own.into_iter().map(|(kind, version, bytes)| Section {
             kind,

@@ -48,9 +48,9 @@ impl How {
 
 /// What a job does at a checkpoint: set 2, and set 1 goes.
 fn checkpoint(disk: &Disk, dir: &Path) -> (Result<PathBuf>, Result<Vec<String>>) {
-    let made = write_set_on(disk, dir, 2, RANKS);
+    let made = write_set_on(disk, dir, 2, RANKS, None);
     let pruned = match made {
-        Ok(_) => prune(disk, dir, NonZeroUsize::MIN),
+        Ok(_) => prune(disk, dir, NonZeroUsize::MIN, None),
         Err(_) => Ok(Vec::new()),
     };
     (made, pruned)
@@ -74,7 +74,7 @@ fn cell(how: How, at: usize) -> Option<(Made, &'static str)> {
         lose(before);
     }
     let context = format!("{how:?} at step {at}", how = failed.step);
-    let set = newest_whole(&dir)
+    let set = newest_whole(&dir, None)
         .unwrap_or_else(|e| panic!("{context}: {e}"))
         .set;
     for rank in 0..RANKS {
@@ -99,8 +99,8 @@ fn cell(how: How, at: usize) -> Option<(Made, &'static str)> {
 /// The next checkpoint succeeds and leaves nothing but itself.
 fn next_is_made(dir: &Path, context: &str) {
     write_set(dir, 3, RANKS);
-    prune(&Disk::default(), dir, NonZeroUsize::MIN).unwrap();
-    let left: Vec<_> = list_sets(dir)
+    prune(&Disk::default(), dir, NonZeroUsize::MIN, None).unwrap();
+    let left: Vec<_> = list_sets(dir, None)
         .unwrap()
         .into_iter()
         .map(|set| (set.name, set.state))
@@ -211,7 +211,7 @@ fn too_few_are_kept_never() {
         write_set(&dir, number, 1);
     }
     fs::remove_file(dir.join("ckpt-3/manifest.json")).unwrap();
-    let gone = prune(&Disk::default(), &dir, NonZeroUsize::new(2).unwrap()).unwrap();
+    let gone = prune(&Disk::default(), &dir, NonZeroUsize::new(2).unwrap(), None).unwrap();
     assert_eq!(gone, ["ckpt-1"], "one that cannot be used does not count");
     assert!(dir.join("ckpt-3").exists(), "and stays to be looked at");
 }
@@ -223,7 +223,7 @@ fn a_set_that_keeps_failing_is_passed_over() {
     for number in 1..=2 {
         write_set(&dir, number, 1);
     }
-    let newest = || newest_whole(&dir).unwrap();
+    let newest = || newest_whole(&dir, None).unwrap();
     for _ in 0..3 {
         assert_eq!(newest().set.name(), "ckpt-2");
         newest().set.restart_begun().unwrap();
@@ -232,7 +232,7 @@ fn a_set_that_keeps_failing_is_passed_over() {
     assert_eq!(chosen.set.name(), "ckpt-1");
     let why = chosen.passed_over.join(", ");
     assert!(why.contains("ckpt-2: 3 restarts"), "{why}");
-    stasis_ckpt_image::Set::open(&dir, "ckpt-2")
+    stasis_ckpt_image::Set::open(&dir, "ckpt-2", None)
         .unwrap()
         .restart_worked();
     assert_eq!(newest().set.name(), "ckpt-2");

@@ -1,7 +1,7 @@
 //! Sets that older writers have made are read as they were meant. `golden/` holds one for every
 //! version of a section that a writer of ours has ever written: `cargo test --test golden -- --ignored`
-//! adds the present writer's under `NEW`, to be committed when a version has changed, and the others
-//! are never touched.
+//! adds those of `NEW` that are not there yet, to be committed when a version has changed, and the others
+//! are never touched. Where there is a file `key-7`, it seals the set.
 
 mod common;
 
@@ -9,11 +9,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use common::{noise, write_set, BASE};
-use stasis_ckpt_image::{kind, Set, PAGE, SHARED_CONTENT};
+use common::{key, noise, write_sealed_set, write_set, BASE};
+use stasis_ckpt_image::{kind, Key, Set, PAGE, SHARED_CONTENT};
 
-/// The name of the next one.
-const NEW: &str = "regions-2";
+/// What the present writer makes: its name, and whether it is sealed.
+const NEW: [(&str, bool); 2] = [("regions-2", false), ("sealed-1", true)];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -58,7 +58,10 @@ fn what_older_writers_made_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let ck = dir.path().join("ck");
         private_copy(&entry.path(), &ck);
-        let image = Set::open(&ck, "ckpt-1").unwrap().image(0, Some(1));
+        let file = ck.join("key-7");
+        let key = file.exists().then(|| Key::read(&file).unwrap());
+        let image = Set::open(&ck, "ckpt-1", key.as_ref());
+        let image = image.and_then(|set| set.image(0, Some(1)));
         let image = image.unwrap_or_else(|e| panic!("{name}: {e}"));
         let regions = image.regions().iter();
         let places: Vec<_> = regions
@@ -77,13 +80,24 @@ fn what_older_writers_made_is_read() {
         }
         read.push(name);
     }
-    assert!(read.len() >= 2 && read.iter().any(|name| name == NEW));
+    assert!(read.len() >= 3);
+    assert!(NEW
+        .iter()
+        .all(|(new, _)| read.iter().any(|name| name == new)));
 }
 
 #[test]
 #[ignore = "writes a new file into the sources"]
 fn write_golden() {
-    let dir = golden().join(NEW);
-    assert!(!dir.exists(), "{} is there", dir.display());
-    write_set(&dir, 1, 1);
+    for (name, sealed) in NEW {
+        let dir = golden().join(name);
+        if dir.exists() {
+            continue;
+        }
+        fs::create_dir(&dir).unwrap();
+        match sealed {
+            true => write_sealed_set(&dir, 1, 1, &key(&dir, 7)),
+            false => write_set(&dir, 1, 1),
+        };
+    }
 }

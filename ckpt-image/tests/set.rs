@@ -17,7 +17,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 fn states(dir: &Path) -> Vec<(String, bool)> {
-    let sets = list_sets(dir).unwrap();
+    let sets = list_sets(dir, None).unwrap();
     sets.into_iter()
         .map(|set| (set.name, set.state == SetState::Whole))
         .collect()
@@ -36,12 +36,12 @@ fn a_set_is_made_whole_and_private() {
         assert_eq!(mode(&path.join(file)), 0o600);
     }
     assert_eq!(fs::read_dir(&ck).unwrap().count(), 1);
-    let set = newest_whole(&ck).unwrap().set;
+    let set = newest_whole(&ck, None).unwrap().set;
     assert_eq!(set.name(), "ckpt-1");
     for rank in 0..2 {
         assert_eq!(set.image(rank, Some(1)).unwrap().header().rank, rank);
     }
-    let info = &list_sets(&ck).unwrap()[0];
+    let info = &list_sets(&ck, None).unwrap()[0];
     assert!(info.bytes() > 0 && info.state == SetState::Whole);
 }
 
@@ -68,7 +68,7 @@ fn newest_first_and_unfinished_ones_never() {
         states(ck),
         expected.map(|(name, whole)| (name.to_owned(), whole))
     );
-    assert_eq!(newest_whole(ck).unwrap().set.name(), "ckpt-10");
+    assert_eq!(newest_whole(ck, None).unwrap().set.name(), "ckpt-10");
     drop(open);
     assert_eq!(states(ck).len(), 3);
 }
@@ -79,17 +79,17 @@ fn no_manifest_no_checkpoint() {
     let path = write_set(dir.path(), 3, 1);
     fs::remove_file(path.join(MANIFEST_FILE)).unwrap();
     assert!(matches!(
-        Set::open(dir.path(), "ckpt-3"),
+        Set::open(dir.path(), "ckpt-3", None),
         Err(ImageError::NoManifest { .. })
     ));
-    let error = newest_whole(dir.path()).unwrap_err().to_string();
+    let error = newest_whole(dir.path(), None).unwrap_err().to_string();
     assert!(
         error.contains("no whole checkpoint") && error.contains("ckpt-3"),
         "{error}"
     );
     for name in ["ckpt-4", "../ckpt-3", "ckpt-3.partial", ""] {
         assert!(matches!(
-            Set::open(dir.path(), name),
+            Set::open(dir.path(), name, None),
             Err(ImageError::NoSuchSet { .. })
         ));
     }
@@ -130,7 +130,7 @@ fn a_set_that_is_not_what_the_ranks_reported_is_not_committed() {
             2 => fs::rename(file(1), file(0)).unwrap(),
             _ => manifest.world_size = 3,
         }
-        writer.commit(&manifest).unwrap_err();
+        writer.commit(&manifest, None).unwrap_err();
         assert_eq!(states(dir.path()), []);
     }
 }
@@ -145,10 +145,10 @@ fn what_is_wrong_is_named_with_the_older_set() {
     let good = [0, 1].map(|rank| fs::read(image(rank)).unwrap());
     let old = fs::read(ck.join("ckpt-1/rank-1.img")).unwrap();
     let complaint = |rank| {
-        let reason = Set::open(ck, "ckpt-2")
+        let reason = Set::open(ck, "ckpt-2", None)
             .and_then(|set| set.image(rank, Some(1)))
             .unwrap_err();
-        explain(ck, "ckpt-2", reason).to_string()
+        explain(ck, "ckpt-2", None, reason).to_string()
     };
     let cases: [(&str, &dyn Fn()); 5] = [
         ("the image of rank 1 is missing", &|| {
@@ -187,7 +187,7 @@ fn what_is_wrong_is_named_with_the_older_set() {
 fn another_number_of_ranks_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     write_set(dir.path(), 1, 2);
-    let error = newest_whole(dir.path())
+    let error = newest_whole(dir.path(), None)
         .unwrap()
         .set
         .check_world_size(3)
@@ -213,7 +213,7 @@ fn what_others_can_write_is_refused() {
     ] {
         for bad in [0o720, 0o702, 0o777] {
             fs::set_permissions(path, Permissions::from_mode(bad)).unwrap();
-            let error = Set::open(&ck, "ckpt-1")
+            let error = Set::open(&ck, "ckpt-1", None)
                 .and_then(|set| set.image(0, None))
                 .unwrap_err();
             assert!(error.to_string().contains("others can write it"), "{error}");
@@ -237,7 +237,7 @@ fn what_others_own_is_refused() {
         if std::os::unix::fs::chown(path, Some(12345), None).is_err() {
             return;
         }
-        let error = Set::open(&ck, "ckpt-1")
+        let error = Set::open(&ck, "ckpt-1", None)
             .and_then(|set| set.image(0, None))
             .unwrap_err();
         assert!(
@@ -256,13 +256,13 @@ fn links_are_not_followed() {
     let image = set.join("rank-0.img");
     fs::rename(&image, dir.path().join("elsewhere")).unwrap();
     symlink(dir.path().join("elsewhere"), &image).unwrap();
-    let error = Set::open(&ck, "ckpt-1")
+    let error = Set::open(&ck, "ckpt-1", None)
         .unwrap()
         .image(0, None)
         .unwrap_err();
     assert!(error.to_string().contains("symbolic link"), "{error}");
     symlink(&set, ck.join("ckpt-2")).unwrap();
-    let error = Set::open(&ck, "ckpt-2").unwrap_err();
+    let error = Set::open(&ck, "ckpt-2", None).unwrap_err();
     assert!(error.to_string().contains("not a directory"), "{error}");
 }
 

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use ckpt_image::Key;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -30,7 +31,7 @@ pub enum Command {
     /// Continue a job from a checkpoint: mpirun -n N stasis restart DIR
     Restart(Restart),
     /// Tell how the job that runs with this directory stands
-    Status(Inspect),
+    Status(Status),
     /// List the checkpoints in a directory
     List(Inspect),
     /// Read checkpoints to the last byte and tell whether they are sound
@@ -77,6 +78,22 @@ impl ChangedFiles {
     }
 }
 
+/// Which checkpoints are trusted.
+#[derive(Args)]
+pub struct KeyFile {
+    /// Seal checkpoints with the key in FILE (32 bytes or more, yours alone), and take only those that
+    /// it seals
+    #[arg(long, value_name = "FILE", env = "STASIS_KEY_FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl KeyFile {
+    /// The key, if one was given.
+    pub fn read(&self) -> ckpt_image::Result<Option<Key>> {
+        self.key_file.as_deref().map(Key::read).transpose()
+    }
+}
+
 /// Options of `launch` and `restart`.
 #[derive(Args)]
 pub struct Checkpoints {
@@ -95,6 +112,9 @@ pub struct Checkpoints {
     /// How long the job stands still for a checkpoint
     #[arg(long, value_name = "HOW", default_value = "copy", env = "STASIS_PAUSE")]
     pub pause: Pause,
+    /// Which are trusted.
+    #[command(flatten)]
+    pub key: KeyFile,
 }
 
 /// How long the job stands still for a checkpoint.
@@ -126,20 +146,25 @@ fn keep(text: &str) -> Result<Keep, String> {
 
 impl Checkpoints {
     /// As the lower half is told.
-    pub fn words(&self) -> Vec<String> {
+    pub fn words(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         if let Some(seconds) = self.interval {
-            words.extend(["--interval".to_owned(), seconds.to_string()]);
+            words.extend(["--interval".into(), seconds.to_string().into()]);
         }
         if let Keep::Newest(number) = self.keep {
-            words.extend(["--keep".to_owned(), number.to_string()]);
+            words.extend(["--keep".into(), number.to_string().into()]);
         }
         if self.compress || self.no_compress {
             let word = if self.compress { "always" } else { "off" };
-            words.extend(["--compress".to_owned(), word.to_owned()]);
+            words.extend(["--compress".into(), word.into()]);
+        }
+        if let Some(file) = &self.key.key_file {
+            // The program may change its working directory.
+            let file = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            words.extend(["--key-file".into(), file.into()]);
         }
         if self.pause == Pause::Stop {
-            words.extend(["--pause".to_owned(), "stop".to_owned()]);
+            words.extend(["--pause".into(), "stop".into()]);
         }
         words
     }
@@ -223,7 +248,18 @@ pub struct Checkpoint {
     pub json: bool,
 }
 
-/// Options of the commands that only look.
+/// Options of `status`.
+#[derive(Args)]
+pub struct Status {
+    /// The job's checkpoint directory
+    #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
+    pub directory: PathBuf,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of the commands that only look at checkpoints.
 #[derive(Args)]
 pub struct Inspect {
     /// The checkpoint directory, or one checkpoint in it
@@ -233,6 +269,9 @@ pub struct Inspect {
         env = "STASIS_CKPT_DIR"
     )]
     pub directory: PathBuf,
+    /// Which are trusted.
+    #[command(flatten)]
+    pub key: KeyFile,
     /// Print JSON
     #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
@@ -247,6 +286,9 @@ pub struct Diff {
     /// The other
     #[arg(value_name = "DIR[/ckpt-N]")]
     pub second: PathBuf,
+    /// Which are trusted.
+    #[command(flatten)]
+    pub key: KeyFile,
     /// Print JSON
     #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
@@ -398,6 +440,20 @@ mod tests {
         assert_eq!(words("3").unwrap(), ["--keep", "3"]);
         assert!(words("all").unwrap().is_empty());
         assert_eq!((words("0"), words("few")), (None, None));
+    }
+
+    #[test]
+    fn a_key_file_is_named_from_the_root() {
+        let line = ["stasis", "launch", "--key-file", "k", "./app"];
+        let Command::Launch(launch) = Arguments::parse_from(line).command else {
+            panic!()
+        };
+        let words = launch.checkpoints.words();
+        let [.., name, file] = &words[..] else {
+            panic!()
+        };
+        assert_eq!(name, "--key-file");
+        assert!(PathBuf::from(file).is_absolute());
     }
 
     #[test]

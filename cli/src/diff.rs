@@ -38,7 +38,9 @@ impl Change {
 
 /// Runs `stasis diff`.
 pub fn run(options: &Diff) -> exit::Result<()> {
-    let sets = [&options.first, &options.second].map(|path| open(path).code(Code::Image));
+    let key = options.key.read().code(Code::Usage)?;
+    let sets = [&options.first, &options.second];
+    let sets = sets.map(|path| open(path, key.as_ref()).code(Code::Image));
     let [first, second] = sets;
     let (first, second) = (first?, second?);
     comparable(&first, &second).code(Code::Image)?;

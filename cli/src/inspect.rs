@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ckpt_image::{image_file, newest_whole, Backing, Image, ImageError, Region, Set};
+use ckpt_image::{explain, image_file, newest_whole, Backing, Image, ImageError, Key, Region, Set};
 use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
@@ -35,17 +35,19 @@ impl Amount {
 }
 
 /// The set that was named, or the newest whole one of a directory.
-pub fn open(path: &Path) -> Result<Set, ImageError> {
+pub fn open(path: &Path, key: Option<&Key>) -> Result<Set, ImageError> {
     let (directory, named) = directory_and_set(path);
     match named {
-        Some(name) => Set::open(&directory, &name),
-        None => Ok(newest_whole(&directory)?.set),
+        Some(name) => Set::open(&directory, &name, key)
+            .map_err(|reason| explain(&directory, &name, key, reason)),
+        None => Ok(newest_whole(&directory, key)?.set),
     }
 }
 
 /// Runs `stasis inspect`.
 pub fn run(options: &Inspect) -> exit::Result<()> {
-    let set = open(&options.directory).code(Code::Image)?;
+    let key = options.key.read().code(Code::Usage)?;
+    let set = open(&options.directory, key.as_ref()).code(Code::Image)?;
     let manifest = set.manifest();
     let mut parts: BTreeMap<String, Amount> = BTreeMap::new();
     let mut ranks = Vec::new();

@@ -32,6 +32,8 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         .choose(options.mpi.as_deref(), findings.front)
         .code(Code::CannotServe)?
         .path;
+    // It is the lower half that uses it; here it is known to be there before anything is started.
+    options.checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
     keep_out_of_other_jobs(&directory).code(Code::Directory)?;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{anyhow, bail, Result};
-use ckpt_image::{explain, list_sets, newest_whole, Set, SetInfo, SetState};
+use ckpt_image::{explain, list_sets, newest_whole, Key, Set, SetInfo, SetState};
 
 use crate::arguments::{directory_and_set, ChangedFiles, Checkpoints, Launch, Restart};
 use crate::exit::{self, Code, WithCode};
@@ -17,7 +17,8 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     kernel::check_dispatch().code(Code::CannotServe)?;
     let (directory, named) = directory_and_set(&options.directory);
     let named = options.set.clone().or(named);
-    let set = choose(&directory, named.as_deref()).code(Code::Image)?;
+    let key = options.checkpoints.key.read().code(Code::Usage)?;
+    let set = choose(&directory, named.as_deref(), key.as_ref()).code(Code::Image)?;
     go_on(
         &directory,
         &set,
@@ -70,11 +71,18 @@ fn go_on(
 /// some and all are bad is an error: a fresh start would be a loss that nobody has agreed to.
 pub fn resume(options: &Launch) -> exit::Result<()> {
     let directory = &options.ckpt_dir;
+    let key = options.checkpoints.key.read().code(Code::Usage)?;
+    let key = key.as_ref();
     let finished = |set: &SetInfo| !matches!(set.state, SetState::Unfinished);
-    if !directory.exists() || !list_sets(directory).code(Code::Image)?.iter().any(finished) {
+    if !directory.exists()
+        || !list_sets(directory, key)
+            .code(Code::Image)?
+            .iter()
+            .any(finished)
+    {
         return Ok(());
     }
-    let set = choose(directory, None).code(Code::Image)?;
+    let set = choose(directory, None, key).code(Code::Image)?;
     let manifest = set.manifest();
     let asked = options.app.iter().map(|word| word.to_string_lossy());
     if !same_program(asked, &manifest.command) {
@@ -104,16 +112,16 @@ fn same_program<'a>(asked: impl Iterator<Item = Cow<'a, str>>, taken: &[String])
     asked.enumerate().map(name).eq(taken.enumerate().map(name))
 }
 
-fn choose(directory: &std::path::Path, named: Option<&str>) -> ckpt_image::Result<Set> {
+fn choose(directory: &Path, named: Option<&str>, key: Option<&Key>) -> ckpt_image::Result<Set> {
     let Some(name) = named else {
-        let newest = newest_whole(directory)?;
+        let newest = newest_whole(directory, key)?;
         for why in newest.passed_over.iter().filter(|_| launcher::is_first()) {
             eprintln!("stasis: passing over {why}");
         }
         return Ok(newest.set);
     };
-    let checked = Set::open(directory, name).and_then(|set| set.check_images().map(|()| set));
-    checked.map_err(|reason| explain(directory, name, reason))
+    let checked = Set::open(directory, name, key).and_then(|set| set.check_images().map(|()| set));
+    checked.map_err(|reason| explain(directory, name, key, reason))
 }
 
 /// The number of ranks is known before MPI is started, where the launcher tells it.

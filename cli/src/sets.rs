@@ -1,9 +1,9 @@
 //! `stasis list` and `stasis verify`: what is on disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use ckpt_image::{list_sets, ImageError, Set, SetInfo, SetState};
+use ckpt_image::{list_sets, ImageError, Key, Set, SetInfo, SetState};
 use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
@@ -11,9 +11,9 @@ use crate::exit::{self, Code, WithCode};
 use crate::{json, text};
 
 /// The sets of a directory, or the one that was named.
-fn find(options: &Inspect) -> exit::Result<(std::path::PathBuf, Vec<SetInfo>)> {
+fn find(options: &Inspect, key: Option<&Key>) -> exit::Result<(PathBuf, Vec<SetInfo>)> {
     let (directory, named) = directory_and_set(&options.directory);
-    let mut sets = list_sets(&directory).code(Code::Image)?;
+    let mut sets = list_sets(&directory, key).code(Code::Image)?;
     if let Some(name) = named {
         sets.retain(|set| set.name == name);
         if sets.is_empty() {
@@ -37,7 +37,8 @@ fn state(set: &SetInfo) -> (&'static str, Option<&str>) {
 
 /// Runs `stasis list`.
 pub fn list(options: &Inspect) -> exit::Result<()> {
-    let (directory, sets) = find(options)?;
+    let key = options.key.read().code(Code::Usage)?;
+    let (directory, sets) = find(options, key.as_ref())?;
     if options.json {
         let rows: Vec<_> = sets.iter().map(to_json).collect();
         json::print(json!({ "checkpoints": rows }));
@@ -63,6 +64,9 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
         if let Some(why) = why {
             println!("           {why}");
         }
+        if let Some(key) = set.sealed {
+            println!("           sealed with key {key}");
+        }
         if set.attempts > 0 {
             println!(
                 "           {} restarts from it did not come back",
@@ -83,6 +87,7 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
         "why": why,
         "bytes": set.bytes(),
         "failed_restarts": set.attempts,
+        "sealed_with": set.sealed.map(|key| key.to_string()),
         "ranks": manifest.map(|m| m.world_size),
         "created": manifest.map(|m| m.created),
         "restarts": manifest.map(|m| m.epoch),
@@ -94,10 +99,17 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
 
 /// Runs `stasis verify`: every image of every set that claims to be finished.
 pub fn verify(options: &Inspect) -> exit::Result<()> {
-    let (directory, sets) = find(options)?;
+    let key = options.key.read().code(Code::Usage)?;
+    let (directory, sets) = find(options, key.as_ref())?;
     let finished = sets.iter().filter(|set| set.state != SetState::Unfinished);
     let results: Vec<(&str, u64, Result<(), ImageError>)> = finished
-        .map(|set| (set.name.as_str(), set.bytes(), sound(&directory, &set.name)))
+        .map(|set| {
+            (
+                set.name.as_str(),
+                set.bytes(),
+                sound(&directory, &set.name, key.as_ref()),
+            )
+        })
         .collect();
     if options.json {
         let row = |(name, bytes, result): &(&str, u64, Result<(), ImageError>)| {
@@ -128,7 +140,7 @@ pub fn verify(options: &Inspect) -> exit::Result<()> {
     Ok(())
 }
 
-fn sound(directory: &Path, name: &str) -> Result<(), ImageError> {
-    let set = Set::open(directory, name)?;
+fn sound(directory: &Path, name: &str, key: Option<&Key>) -> Result<(), ImageError> {
+    let set = Set::open(directory, name, key)?;
     (0..set.manifest().world_size).try_for_each(|rank| set.image(rank, None).map(drop))
 }

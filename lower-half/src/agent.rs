@@ -16,7 +16,7 @@ use std::sync::{mpsc, Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{anyhow, Context, Result};
-use ckpt_image::Disk;
+use ckpt_image::{Disk, Key};
 use contract::{gate, GROUP_CLOCKS};
 use coordinator::agent::Agent;
 use coordinator::coordinator::{Config, Parking};
@@ -39,6 +39,8 @@ pub struct Setup {
     pub disk: Disk,
     /// Memory is too scarce for a copy, whatever there is of it.
     pub scarce: bool,
+    /// What seals sets.
+    pub key: Option<Key>,
     /// The program and its arguments, for people.
     pub command: Vec<String>,
     /// Name and version of the MPI library below, for people.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{bail, Context, Result};
-use ckpt_image::Compression;
+use ckpt_image::{Compression, Key};
 use loader::ChangedFiles;
 
 /// What this process is to do.
@@ -33,6 +33,8 @@ pub struct Checkpoints {
     pub compression: Compression,
     /// How long the job stands still.
     pub pause: Pause,
+    /// The file of the key that seals sets.
+    pub key_file: Option<PathBuf>,
 }
 
 /// How long the job stands still for a checkpoint.
@@ -46,6 +48,12 @@ pub enum Pause {
 }
 
 impl Checkpoints {
+    /// The key that seals sets.
+    pub fn key(&self) -> Result<Option<Key>> {
+        let key = self.key_file.as_deref().map(Key::read);
+        Ok(key.transpose()?)
+    }
+
     /// The options as they are written.
     pub fn words(&self) -> Vec<OsString> {
         let mut words = vec!["--ckpt-dir".into(), self.dir.clone().into()];
@@ -60,6 +68,9 @@ impl Checkpoints {
         }
         if self.pause == Pause::Stop {
             words.extend(["--pause".into(), "stop".into()]);
+        }
+        if let Some(file) = &self.key_file {
+            words.extend(["--key-file".into(), file.clone().into()]);
         }
         words
     }
@@ -93,7 +104,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     if verb == "about" {
         return Ok(Command::About);
     }
-    let mut ckpt_dir = None;
+    let (mut ckpt_dir, mut key_file) = (None, None);
     let (mut interval, mut keep) = (None, None);
     let mut compression = Compression::default();
     let mut pause = Pause::default();
@@ -112,6 +123,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--keep") => keep = Some(number(&value()?)?),
             Some("--compress") => compression = compress(&value()?)?,
             Some("--pause") => pause = pause_of(&value()?)?,
+            Some("--key-file") => key_file = Some(PathBuf::from(value()?)),
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
             Some("--changed-files") => changed_files = changed(&value()?)?,
             Some("--") => {
@@ -127,6 +139,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         keep,
         compression,
         pause,
+        key_file,
     };
     match verb.to_str() {
         Some("launch") => {

@@ -93,8 +93,9 @@ fn part(options: &Restart, rank: u32, size: u32) -> Result<Part> {
     if rank == 0 {
         Client::check_free(dir)?;
     }
-    let set = ::restart::choose(dir, options.set.as_deref(), size)?;
-    let opened = ::restart::open(dir, Some(&set), rank, size)?;
+    let key = options.checkpoints.key()?;
+    let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
+    let opened = ::restart::open(dir, Some(&set), key.as_ref(), rank, size)?;
     let process: ProcessState = section(&opened, kind::PROCESS, ProcessState::VERSION)?;
     let job = section(&opened, kind::JOB, job::VERSION)?;
     let files = loader::open_files(&process, options.changed_files)?;

@@ -69,6 +69,8 @@ pub struct HeaderInfo {
     pub abi: String,
     /// Whether memory is compressed where it pays.
     pub compression: Compression,
+    /// Whether the set will be sealed.
+    pub sealed: bool,
 }
 
 /// What a rank is told about an object of which [`Plan::parts`] has named parts.
@@ -277,6 +279,9 @@ impl Plan {
     ) -> Result<ImageSummary> {
         let (info, path) = (order.info, order.path());
         let mut writer = ImageWriter::create(order.disk, &path, header(info), info.compression)?;
+        if info.sealed {
+            writer.sealed();
+        }
         for part in parts {
             let mut memory = source.of(part)?;
             writer.region(part.region.clone(), &part.runs, &mut *memory)?;

@@ -19,6 +19,7 @@ pub fn start(checkpoints: &Checkpoints) -> Result<()> {
         checkpoints: checkpoints.clone(),
         disk: faults::disk()?,
         scarce: faults::scarce()?,
+        key: checkpoints.key()?,
         command: job::command().to_vec(),
         library: world::library(),
         sections: job::sections,

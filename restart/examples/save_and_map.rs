@@ -100,6 +100,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         world_size: 1,
         abi: "none".into(),
         compression,
+        sealed: false,
     };
     let plan = Plan::make(|id| id).expect("looked at");
     let order = Order {
@@ -127,12 +128,12 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
             image,
         }],
     };
-    set.commit(&manifest).expect("committed")
+    set.commit(&manifest, None).expect("committed")
 }
 
 fn restore(ck: &Path) {
     let start = Watch::start();
-    let opened = stasis_restart::open(ck, None, 0, 1).expect("opened");
+    let opened = stasis_restart::open(ck, None, None, 0, 1).expect("opened");
     let bytes = fs::metadata(opened.image().path()).expect("an image").len() as usize;
     let verify = start.rate(bytes);
     let start = Watch::start();

@@ -13,20 +13,22 @@ mod suit;
 
 use std::path::Path;
 
-use ckpt_image::{explain, newest_whole, Header, Image, Manifest, Section, Set};
+use ckpt_image::{explain, newest_whole, Header, Image, Key, Manifest, Section, Set};
 
 pub use error::{RestartError, Result};
 pub use memory::{map, MappedUpper};
 pub use shared::{Claim, Made, SharedMemory, Where};
 
 /// Finds the set `set` in `dir`, or the newest whole one, and checks that all images of it are
-/// there and that it was taken with `size` ranks. Returns its name.
-pub fn choose(dir: &Path, set: Option<&str>, size: u32) -> Result<String> {
+/// there and that it was taken with `size` ranks. With a key, only sets that it seals are taken, here and
+/// in [`open`]. Returns its name.
+pub fn choose(dir: &Path, set: Option<&str>, key: Option<&Key>, size: u32) -> Result<String> {
     let set = match set {
-        None => newest_whole(dir)?.set,
+        None => newest_whole(dir, key)?.set,
         Some(name) => {
-            let checked = Set::open(dir, name).and_then(|set| set.check_images().map(|()| set));
-            checked.map_err(|reason| explain(dir, name, reason))?
+            let set = Set::open(dir, name, key);
+            let checked = set.and_then(|set| set.check_images().map(|()| set));
+            checked.map_err(|reason| explain(dir, name, key, reason))?
         }
     };
     set.check_world_size(size)?;
@@ -35,13 +37,19 @@ pub fn choose(dir: &Path, set: Option<&str>, size: u32) -> Result<String> {
 
 /// Opens the image of `rank` in a job of `size` ranks: verified to the last byte and found to suit
 /// this machine. Without `set`, the newest whole one is taken.
-pub fn open(dir: &Path, set: Option<&str>, rank: u32, size: u32) -> Result<Opened> {
+pub fn open(
+    dir: &Path,
+    set: Option<&str>,
+    key: Option<&Key>,
+    rank: u32,
+    size: u32,
+) -> Result<Opened> {
     let name = match set {
         Some(name) => name.to_owned(),
-        None => newest_whole(dir)?.set.name().to_owned(),
+        None => newest_whole(dir, key)?.set.name().to_owned(),
     };
-    let unusable = |reason| explain(dir, &name, reason);
-    let set = Set::open(dir, &name).map_err(unusable)?;
+    let unusable = |reason| explain(dir, &name, key, reason);
+    let set = Set::open(dir, &name, key).map_err(unusable)?;
     set.check_world_size(size)?;
     let image = set.image(rank, Some(contract::VERSION)).map_err(unusable)?;
     let reasons = suit::refusals(&image)?;

@@ -504,6 +504,7 @@ fn save(
         world_size: 1,
         abi: "none".into(),
         compression: Compression::Probe,
+        sealed: false,
     };
     let sections = [(ckpt_image::kind::PROCESS, 1, b"threads".to_vec())];
     let plan = Plan::make(|id| id)?;
@@ -520,22 +521,25 @@ fn save(
         notes,
         stood,
     } = plan.save(&order, copied)?;
-    let path = set.commit(&Manifest {
-        schema_version: 1,
-        set_id: info.set_id,
-        created: 0,
-        epoch: 3,
-        world_size: 1,
-        abi: info.abi,
-        library: "none".into(),
-        contract_version: contract::VERSION,
-        command: Vec::new(),
-        ranks: vec![RankEntry {
-            rank: 0,
-            host: String::new(),
-            image,
-        }],
-    })?;
+    let path = set.commit(
+        &Manifest {
+            schema_version: 1,
+            set_id: info.set_id,
+            created: 0,
+            epoch: 3,
+            world_size: 1,
+            abi: info.abi,
+            library: "none".into(),
+            contract_version: contract::VERSION,
+            command: Vec::new(),
+            ranks: vec![RankEntry {
+                rank: 0,
+                host: String::new(),
+                image,
+            }],
+        },
+        None,
+    )?;
     Ok((path, stood, notes))
 }
 
@@ -643,7 +647,7 @@ fn played() {
             say(&save(&ck, 1, pause, kill_children).unwrap_err());
         }
         "restore" => {
-            let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
+            let opened = stasis_restart::open(&ck, None, None, 0, 1).unwrap();
             assert_eq!(opened.set().name(), "ckpt-2");
             assert_eq!(opened.header().epoch, 3);
             assert_eq!(
@@ -657,17 +661,17 @@ fn played() {
         }
         "chain" => {
             // What was brought back is saved, and that is brought back.
-            let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
+            let opened = stasis_restart::open(&ck, None, None, 0, 1).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             save_set(&ck, ckpt_image::next_number(&ck).unwrap()).unwrap();
         }
-        "open" => match stasis_restart::open(&ck, None, 0, 1) {
+        "open" => match stasis_restart::open(&ck, None, None, 0, 1) {
             Ok(_) => println!("\nOPENED"),
             Err(e) => say(&e),
         },
         "occupied" => {
             map(place(0) + (5 << 20), PAGE, RW, libc::MAP_PRIVATE, None);
-            let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
+            let opened = stasis_restart::open(&ck, None, None, 0, 1).unwrap();
             say(&opened.map(&opened.share_alone().unwrap()).unwrap_err());
         }
         "share" => {
@@ -689,7 +693,7 @@ fn played() {
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
         }
         "share-again" => {
-            let opened = stasis_restart::open(&ck, None, 0, 1).unwrap();
+            let opened = stasis_restart::open(&ck, None, None, 0, 1).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
             check_shared(&dir);

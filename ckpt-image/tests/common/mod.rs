@@ -1,14 +1,16 @@
 //! Small images and sets to break.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
+use std::fs::{self, Permissions};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use stasis_ckpt_image::{
-    image_file, kind, Advice, Backing, Compression, Disk, Header, Identity, ImageSummary,
-    ImageWriter, Manifest, RankEntry, ReadMemory, Region, Result, SetId, SetWriter, SharedKind,
-    SharedObject, PAGE, SHARED_CONTENT,
+    image_file, kind, Advice, Backing, Compression, Disk, Header, Identity, Image, ImageSummary,
+    ImageWriter, Key, Manifest, RankEntry, ReadMemory, Region, Result, SetId, SetWriter,
+    SharedKind, SharedObject, PAGE, SHARED_CONTENT,
 };
 
 /// Memory made of a formula: the same address always holds the same bytes.
@@ -76,16 +78,17 @@ pub fn pages(range: Range<u64>) -> Range<u64> {
 
 /// A small image with every kind of region and chunk.
 pub fn write_small(path: &Path, set_id: SetId, rank: u32, world_size: u32) -> ImageSummary {
-    write_small_on(&Disk::default(), path, set_id, rank, world_size).unwrap()
+    write_small_on(&Disk::default(), path, set_id, [rank, world_size], false).unwrap()
 }
 
-/// The same through a disk that may fail.
+/// The same for a rank of so many, through a disk that may fail, and perhaps for a set that is to be
+/// sealed.
 pub fn write_small_on(
     disk: &Disk,
     path: &Path,
     set_id: SetId,
-    rank: u32,
-    world_size: u32,
+    [rank, world_size]: [u32; 2],
+    sealed: bool,
 ) -> Result<ImageSummary> {
     let mut writer = ImageWriter::create(
         disk,
@@ -93,6 +96,9 @@ pub fn write_small_on(
         header(set_id, rank, world_size),
         Compression::Probe,
     )?;
+    if sealed {
+        writer.sealed();
+    }
     let at = |page| BASE + page * PAGE;
     writer.region(
         region(at(0), 8, Backing::Anonymous),
@@ -167,19 +173,56 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
 
 /// Makes a whole set and returns its directory.
 pub fn write_set(dir: &Path, number: u64, ranks: u32) -> PathBuf {
-    write_set_on(&Disk::default(), dir, number, ranks).unwrap()
+    write_set_on(&Disk::default(), dir, number, ranks, None).unwrap()
 }
 
-/// The same through a disk that may fail.
-pub fn write_set_on(disk: &Disk, dir: &Path, number: u64, ranks: u32) -> Result<PathBuf> {
+/// The same, sealed.
+pub fn write_sealed_set(dir: &Path, number: u64, ranks: u32, key: &Key) -> PathBuf {
+    write_set_on(&Disk::default(), dir, number, ranks, Some(key)).unwrap()
+}
+
+/// Either, through a disk that may fail.
+pub fn write_set_on(
+    disk: &Disk,
+    dir: &Path,
+    number: u64,
+    ranks: u32,
+    key: Option<&Key>,
+) -> Result<PathBuf> {
     let writer = SetWriter::begin(disk, dir, number)?;
     let id = writer.set_id();
     let image = |rank| {
         let path = writer.path().join(image_file(rank));
-        write_small_on(disk, &path, id, rank, ranks)
+        write_small_on(disk, &path, id, [rank, ranks], key.is_some())
     };
     let images = (0..ranks).map(image).collect::<Result<_>>()?;
-    writer.commit(&manifest(id, images))
+    writer.commit(&manifest(id, images), key)
+}
+
+/// A key, from a file in `dir`.
+pub fn key(dir: &Path, byte: u8) -> Key {
+    let path = dir.join(format!("key-{byte}"));
+    fs::write(&path, [byte; 32]).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    Key::read(&path).unwrap()
+}
+
+/// What a verified image says holds together, whatever its bytes were.
+pub fn assert_holds_together(image: &Image) {
+    let mut loader = image.loader().unwrap();
+    let mut end = 0;
+    for (index, region) in image.regions().iter().enumerate() {
+        assert!(region.start >= end && region.len > 0);
+        end = region.start.checked_add(region.len).unwrap();
+        let mut from = region.start;
+        for chunk in image.chunks_of(index) {
+            assert!(chunk.address >= from);
+            from = chunk.address + u64::from(chunk.len);
+            assert!(from <= end);
+            // It may not decompress: its checksum is that of what is stored.
+            let _ = loader.load(chunk, &mut vec![0; chunk.len as usize]);
+        }
+    }
 }
 
 /// Makes all checksums of an image's tables right again after they were changed, as far as its

@@ -224,6 +224,7 @@ impl ThisProcess {
             world_size: self.size,
             abi: abi_name(),
             compression: self.setup.checkpoints.compression,
+            sealed: self.setup.key.is_some(),
         };
         let shares: Vec<Share> = order
             .shared

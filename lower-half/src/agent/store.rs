@@ -72,15 +72,20 @@ impl Store for Sets {
             command: self.setup.command.clone(),
             ranks: (0..).zip(images).map(entry).collect(),
         };
-        let committed = writer.commit(&manifest);
+        let committed = writer.commit(&manifest, self.setup.key.as_ref());
         committed.map(drop).map_err(|e| e.to_string())
     }
 
     /// Removes what is older than the job wants to keep.
     fn tidy(&mut self) {
-        let checkpoints = &self.setup.checkpoints;
+        let Setup {
+            checkpoints,
+            disk,
+            key,
+            ..
+        } = self.setup;
         let Some(keep) = checkpoints.keep else { return };
-        if let Err(why) = prune(&self.setup.disk, &checkpoints.dir, keep) {
+        if let Err(why) = prune(disk, &checkpoints.dir, keep, key.as_ref()) {
             eprintln!("stasis: older checkpoints stay: {why}");
         }
     }

@@ -46,6 +46,7 @@ fn as_root(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) 
 
 /// The command line's exit codes (`stasis --help`).
 const DIRECTORY: i32 = 1;
+const USAGE: i32 = 2;
 pub const CANNOT_SERVE: i32 = 3;
 const CHECKPOINT: i32 = 4;
 const IMAGE: i32 = 5;
@@ -468,6 +469,7 @@ fn images() -> Vec<Case> {
         })
         .collect();
     cases.push(case("image-that-keeps-failing", keeps_failing));
+    cases.push(case("seal", seal));
     cases.push(case("image-of-another-set", |dir| {
         let ckpt = copy_of_set(dir)?;
         let other = dir.join("other");
@@ -505,6 +507,64 @@ fn keeps_failing(dir: &Path) -> Result<()> {
     );
     job.explain(back, dir)?;
     job.kill()
+}
+
+/// Sealed sets are taken with their key alone. A change that no checksum sees is found.
+fn seal(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let key = |name: &str, mode: u32| -> Result<PathBuf> {
+        let path = dir.join(name);
+        fs::write(&path, name.repeat(8))?;
+        fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        Ok(path)
+    };
+    let (ours, other, open) = (
+        key("ours", 0o600)?,
+        key("other", 0o600)?,
+        key("open", 0o640)?,
+    );
+
+    let mut command = stasis::launch(Mpi::OpenMpi, RANKS, &ckpt, dir);
+    command.arg("--key-file").arg(&open).arg("/bin/true");
+    let readable: &[&[&str]] = &[&["key file"], &["others can read"], &["chmod 600"]];
+    refused(&job::run(command, dir, "open", LIMIT)?, USAGE, readable)?;
+
+    let held = example("probes", "probes/peers.p10_pending_irecv")?;
+    let mut command = stasis::launch(Mpi::OpenMpi, RANKS, &ckpt, dir);
+    command.arg("--key-file").arg(&ours);
+    let mut job = start_by(command, &held, dir, Mpi::OpenMpi)?;
+    for name in ["first", "second"] {
+        job::run(stasis::checkpoint(&ckpt), dir, name, LIMIT)?.expect_success("checkpoint")?;
+    }
+    job.kill()?;
+    let image = ckpt.join("ckpt-2/rank-1.img");
+    let sound = fs::read(&image)?;
+    let mut forged = sound.clone();
+    // A multiple of CRC-32's polynomial: the checksum stays as it is.
+    let polynomial = (1 | 0xedb8_8320_u64 << 1).to_le_bytes();
+    for (byte, add) in forged[4096..].iter_mut().zip(&polynomial[..5]) {
+        *byte ^= add;
+    }
+    fs::write(&image, forged)?;
+    let again = |key: Option<&Path>, set: &str, name: &str| {
+        let mut command = stasis::restart(Mpi::OpenMpi, RANKS, &ckpt.join(set), dir);
+        command.env("STASIS_TEST_GO", dir.join("go"));
+        if let Some(key) = key {
+            command.env("STASIS_KEY_FILE", key);
+        }
+        job::run(command, dir, name, LIMIT)
+    };
+    let changed: &[&[&str]] = &[&["rank-1"], &["does not match its digest"], &["ck/ckpt-1"]];
+    refused(&again(Some(&ours), "ckpt-2", "changed")?, IMAGE, changed)?;
+    fs::write(&image, sound)?;
+    let wanted: &[&[&str]] = &[&["ckpt-2"], &["is sealed with key"], &["--key-file"]];
+    refused(&again(None, "ckpt-2", "wanted")?, IMAGE, wanted)?;
+    refused(&stasis::verify(&ckpt, dir, LIMIT)?, IMAGE, wanted)?;
+    let wrong: &[&[&str]] = &[&["ckpt-2"], &["not with the key that was given"]];
+    refused(&again(Some(&other), "ckpt-2", "wrong")?, IMAGE, wrong)?;
+    fs::write(dir.join("go"), "")?;
+    again(Some(&ours), "", "right")?.expect_success("a restart with the key")?;
+    Ok(())
 }
 
 /// A restart needs the files that the job had open with MPI_File_open.
@@ -650,7 +710,12 @@ fn start_held(dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
 
 /// An example, until all its ranks have announced that they can be cut.
 pub fn start(example: &Example, dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
-    let mut command = stasis::launch(mpi, RANKS, ckpt, dir);
+    let launch = stasis::launch(mpi, RANKS, ckpt, dir);
+    start_by(launch, example, dir, mpi)
+}
+
+/// The same by a command that launches it.
+fn start_by(mut command: Command, example: &Example, dir: &Path, mpi: Mpi) -> Result<Job> {
     command
         .args(command_line(example, Some(mpi))?)
         .current_dir(dir)
