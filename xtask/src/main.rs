@@ -1,4 +1,5 @@
-//! Set-up, demo, tests and benchmarks: `cargo xtask setup | demo | test | torture | conformance | bench`.
+//! Set-up, demo, tests and benchmarks:
+//! `cargo xtask setup | demo | test | torture | conformance | fuzz | bench`.
 //!
 //! | file | holds |
 //! |---|---|
@@ -11,6 +12,7 @@
 //! | `torture/` | programs under a stream of random cuts |
 //! | `conformance/` | suites of test programs that others wrote |
 //! | `parallel.rs` | several things at a time |
+//! | `fuzz.rs` | the fuzz targets of `fuzz/`, and what they have reached |
 //! | `docs.rs` | the generated page of `docs/` |
 //! | `demo.rs`, `bench.rs` | the demo of the README, the figures of design §9 |
 
@@ -19,6 +21,7 @@ mod calls;
 mod conformance;
 mod demo;
 mod docs;
+mod fuzz;
 mod job;
 mod mpi;
 mod parallel;
@@ -55,6 +58,8 @@ enum Task {
     Torture(torture::Options),
     /// A suite of MPI test programs natively, under Stasis, and cut and restarted
     Conformance(conformance::Options),
+    /// Feed the readers of checkpoints what nobody has written
+    Fuzz(fuzz::Options),
     /// Compare native runs with runs under Stasis
     Bench(bench::Options),
     /// Write the generated page docs/mpi-coverage.md
@@ -68,6 +73,7 @@ fn main() -> anyhow::Result<()> {
         Task::Test(options) => test::run(&options),
         Task::Torture(options) => torture::run(&options),
         Task::Conformance(options) => conformance::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Docs => docs::write(),
     }

@@ -1,0 +1,32 @@
+//! The golden sets of `ckpt-image`, of one rank each.
+
+use std::sync::LazyLock;
+
+use stasis_ckpt_image::Key;
+
+use crate::{ck, common};
+
+macro_rules! golden {
+    ($set:literal, $file:literal) => {
+        include_bytes!(concat!("../../ckpt-image/tests/golden/", $set, "/", $file)).as_slice()
+    };
+}
+
+/// Their images.
+pub const IMAGES: [&[u8]; 3] = [
+    golden!("regions-1", "ckpt-1/rank-0.img"),
+    golden!("regions-2", "ckpt-1/rank-0.img"),
+    SEALED_IMAGE,
+];
+/// Their manifests.
+pub const MANIFESTS: [&[u8]; 3] = [
+    golden!("regions-1", "ckpt-1/manifest.json"),
+    golden!("regions-2", "ckpt-1/manifest.json"),
+    SEALED_MANIFEST,
+];
+/// The image of the set that is sealed with [`KEY`].
+pub const SEALED_IMAGE: &[u8] = golden!("sealed-1", "ckpt-1/rank-0.img");
+/// Its manifest.
+pub const SEALED_MANIFEST: &[u8] = golden!("sealed-1", "ckpt-1/manifest.json");
+/// The key, which is that of `golden/sealed-1/key-7`.
+pub static KEY: LazyLock<Key> = LazyLock::new(|| common::key(ck(), 7));
