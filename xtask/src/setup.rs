@@ -76,11 +76,16 @@ pub fn run_with(options: &Options) -> Result<()> {
 }
 
 fn packages(full: bool) -> Result<()> {
-    let missing: Vec<_> = PACKAGES
-        .iter()
-        .chain(FULL_PACKAGES.iter().filter(|_| full))
-        .filter(|(name, _)| !is_installed(name))
-        .collect();
+    let full = FULL_PACKAGES.iter().filter(|_| full);
+    install_packages(PACKAGES.iter().chain(full))
+}
+
+/// Install those Debian packages that are missing.
+pub fn install_packages<'a>(
+    packages: impl IntoIterator<Item = &'a (&'a str, &'a str)>,
+) -> Result<()> {
+    let packages = packages.into_iter();
+    let missing: Vec<_> = packages.filter(|(name, _)| !is_installed(name)).collect();
     if missing.is_empty() {
         return Ok(());
     }

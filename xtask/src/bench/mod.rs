@@ -1,9 +1,20 @@
-//! `cargo xtask bench`: native runs and runs under Stasis, alternating, as ratios. Prints Markdown.
+//! `cargo xtask bench`: native runs and runs under Stasis, alternating, as ratios; `bench images`: the
+//! checkpoints. Prints Markdown.
 //!
 //! Who comes first changes from round to round, for a processor that was just idle is faster. Calls
 //! are measured in a third way as well: natively with the thread pointer written twice a call. That
 //! is what the processor asks of any crossing between two C libraries; only what is above it is
 //! ours.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `images.rs` | checkpoints of memory of several kinds and sizes |
+//! | `peer.rs` | the same by `criu` and other checkpointers |
+//! | `disk.rs` | what the disk does by itself (`fio`) |
+
+mod disk;
+mod images;
+mod peer;
 
 use crate::job::{self, Finished, Job};
 use crate::mpi::Mpi;
@@ -21,7 +32,10 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// What `cargo xtask bench` takes.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Pairs of runs (native, Stasis) of the call benchmark per MPI library
     #[arg(long, default_value_t = 7)]
     rounds: usize,
@@ -34,6 +48,13 @@ pub struct Options {
     /// Use target/stasis as it is
     #[arg(long)]
     no_setup: bool,
+}
+
+/// What else there is to be measured.
+#[derive(clap::Subcommand)]
+enum Other {
+    /// Size, pause and speed of checkpoints and restarts, beside other checkpointers and the disk
+    Images(images::Options),
 }
 
 /// What design §9 allows for a row of the call benchmark.
@@ -64,7 +85,20 @@ const CALLS: &[(&str, &str, Budget)] = &[
 
 /// Everything, in order.
 pub fn run(options: &Options) -> Result<()> {
-    if !options.no_setup {
+    if let Some(Other::Images(options)) = &options.other {
+        return images::run(options);
+    }
+    let dir = prepare(options.no_setup)?;
+    for mpi in Mpi::ALL {
+        calls(options, mpi, &dir)?;
+    }
+    lammps(options, &dir)?;
+    Ok(())
+}
+
+/// Sets up, says on which machine this is, and makes an empty directory.
+fn prepare(no_setup: bool) -> Result<PathBuf> {
+    if !no_setup {
         setup::run()?;
     }
     let dir = paths::target().join("bench");
@@ -73,11 +107,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     fs::create_dir_all(&dir)?;
     println!("{}\n", machine());
-    for mpi in Mpi::ALL {
-        calls(options, mpi, &dir)?;
-    }
-    lammps(options, &dir)?;
-    Ok(())
+    Ok(dir)
 }
 
 fn machine() -> String {
@@ -161,8 +191,8 @@ fn in_turn<const N: usize>(mut ways: [Way; N], round: usize) -> [Way; N] {
 fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
     let ways = [Way::Native, Way::Crossings, Way::Stasis];
     let (plain, crossing) = (
-        compile(mpi, "calls", &[])?,
-        compile(mpi, "crossings", &["-DCROSSINGS"])?,
+        compile(mpi, "bench/calls.c", "calls", &[])?,
+        compile(mpi, "bench/calls.c", "crossings", &["-DCROSSINGS"])?,
     );
     let mut runs: BTreeMap<Way, Vec<Figures>> = BTreeMap::new();
     for round in 0..options.rounds {
@@ -211,8 +241,8 @@ fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The call benchmark, compiled under `name` with more arguments.
-fn compile(mpi: Mpi, name: &str, more: &[&str]) -> Result<PathBuf> {
+/// An example in C, compiled under `name` with more arguments.
+fn compile(mpi: Mpi, source: &str, name: &str, more: &[&str]) -> Result<PathBuf> {
     let dir = paths::compiled().join(mpi.name()).join("bench");
     fs::create_dir_all(&dir)?;
     let binary = dir.join(name);
@@ -221,7 +251,7 @@ fn compile(mpi: Mpi, name: &str, more: &[&str]) -> Result<PathBuf> {
     command
         .arg("-o")
         .arg(&binary)
-        .arg(paths::examples().join("bench/calls.c"));
+        .arg(paths::examples().join(source));
     job::run(command, &dir, "compile", LIMIT)?.expect_success("compiling the benchmark")?;
     Ok(binary)
 }

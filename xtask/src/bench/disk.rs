@@ -1,0 +1,27 @@
+//! What a place on disk does by itself: `fio` writes as much as the ranks' images hold, in as many
+//! processes, and makes it durable.
+
+use super::LIMIT;
+use crate::job;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Bytes a second of all writers together, until everything is synced.
+pub fn write_rate(place: &Path, scratch: &Path, writers: usize, mib: usize) -> Result<f64> {
+    let files = place.join("fio");
+    fs::create_dir_all(&files)?;
+    let mut fio = Command::new("fio");
+    fio.args(["--name=images", "--rw=write", "--bs=1M", "--ioengine=psync"]);
+    fio.args(["--end_fsync=1", "--group_reporting", "--output-format=json"]);
+    fio.arg(format!("--directory={}", files.display()));
+    fio.arg(format!("--size={mib}M"));
+    fio.arg(format!("--numjobs={writers}"));
+    let finished = job::run(fio, scratch, "fio", LIMIT)?.expect_success("fio");
+    fs::remove_dir_all(&files)?;
+    let report: serde_json::Value =
+        serde_json::from_str(&finished?.stdout).context("reading what fio printed")?;
+    let rate = report["jobs"][0]["write"]["bw_bytes"].as_f64();
+    rate.context("fio tells no rate")
+}

@@ -1,0 +1,128 @@
+//! Other checkpointers, on one process without a launcher: `criu`, and those that `--peer` names.
+
+use super::images::Subject;
+use super::LIMIT;
+use crate::job::{self, Job};
+use anyhow::{bail, Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// One of them.
+pub enum Peer {
+    /// Debian's.
+    Criu,
+    /// A command.
+    Other(PathBuf),
+}
+
+/// All that are to be measured.
+pub fn all(named: &[PathBuf]) -> impl Iterator<Item = Peer> + '_ {
+    let others = named.iter().cloned().map(Peer::Other);
+    std::iter::once(Peer::Criu).chain(others)
+}
+
+impl Peer {
+    /// For people.
+    pub fn name(&self) -> String {
+        match self {
+            Peer::Criu => "criu".to_owned(),
+            Peer::Other(command) => command.display().to_string(),
+        }
+    }
+
+    /// Size, time of a dump that lets the process run on, time until it is back and has done a step.
+    pub fn measure(&self, subject: &Subject, images: &Path) -> Result<String> {
+        self.check(&subject.dir)?;
+        fs::create_dir_all(images)?;
+        let measured = self.dump_and_restore(subject, images);
+        fs::remove_dir_all(images)?;
+        measured
+    }
+
+    /// Whether it works on this machine.
+    fn check(&self, dir: &Path) -> Result<()> {
+        let Peer::Criu = self else { return Ok(()) };
+        let mut command = Command::new("criu");
+        command.arg("check");
+        let checked =
+            job::run(command, dir, "criu-check", LIMIT).context("it cannot be started")?;
+        match checked.status.success() {
+            true => Ok(()),
+            false => bail!("it cannot work here: {}", last_line(&checked.stderr)),
+        }
+    }
+
+    fn dump_and_restore(&self, subject: &Subject, images: &Path) -> Result<String> {
+        let dir = &subject.dir;
+        let mut job = Job::start(subject.alone(), dir, "alone")?;
+        let deadline = Instant::now() + LIMIT;
+        let filled = job.until("memory was filled", deadline, || subject.has_done(0, 1));
+        job.explain(filled, dir)?;
+        let [pid, ..] = job.pids()[..] else {
+            bail!("the process is gone");
+        };
+        let dumped = self.run("dump", Some(pid), images, dir)?;
+        let mut bytes = 0;
+        for entry in fs::read_dir(images)? {
+            bytes += entry?.metadata()?.len();
+        }
+        job.kill()?;
+        let start = Instant::now();
+        self.run("restore", None, images, dir)?;
+        subject.allow(1)?;
+        until("did the step", || subject.has_done(1, 1))?;
+        let restored = start.elapsed().as_secs_f64();
+        subject.finish()?;
+        let right = || job::read_text(&job.stdout).contains("OK footprint");
+        until("came to its right end", right)?;
+        Ok(format!(
+            "{:.1} | {dumped:.2} | {restored:.2}",
+            bytes as f64 / (1 << 20) as f64
+        ))
+    }
+
+    /// Runs a verb of it; how long it took, in seconds.
+    fn run(&self, verb: &str, pid: Option<i32>, images: &Path, dir: &Path) -> Result<f64> {
+        let pid = pid.map(|pid| pid.to_string());
+        let mut command = match self {
+            Peer::Criu => {
+                let mut command = Command::new("criu");
+                command.args([verb, "--shell-job", "-D"]).arg(images);
+                match &pid {
+                    Some(pid) => command.args(["--leave-running", "-t", pid]),
+                    None => command.arg("--restore-detached"),
+                };
+                command
+            }
+            Peer::Other(name) => {
+                let mut command = Command::new(name);
+                command.arg(verb).args(&pid).arg(images);
+                command
+            }
+        };
+        command.current_dir(dir);
+        let finished = job::run(command, dir, verb, LIMIT)?;
+        match finished.status.success() {
+            true => Ok(finished.took.as_secs_f64()),
+            false => bail!("{verb}: {}", last_line(&finished.stderr)),
+        }
+    }
+}
+
+/// Waits for a process that is nobody's child.
+fn until(what: &str, mut event: impl FnMut() -> bool) -> Result<()> {
+    let start = Instant::now();
+    while !event() {
+        if start.elapsed() > LIMIT {
+            bail!("what was restored never {what}");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().last().unwrap_or("it says nothing")
+}
