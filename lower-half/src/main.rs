@@ -29,8 +29,13 @@ fn main() {
         Err(usage) => (2, Err(usage)),
     };
     let Err(error) = error;
-    eprintln!("stasis: {}{error:#}", launcher::rank_label());
+    tell(&error);
     std::process::exit(code);
+}
+
+/// Says what is wrong, and in which rank.
+fn tell(error: &anyhow::Error) {
+    eprintln!("stasis: {}{error:#}", launcher::rank_label());
 }
 
 /// Tells `stasis build-lower` which library this is for, and that it can be started.

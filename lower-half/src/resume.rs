@@ -117,6 +117,10 @@ fn join(part: &Result<Part>, rank: u32, size: u32) -> Result<World> {
         .as_ref()
         .map_or(abi::THREAD_SINGLE, |part| part.job.thread_level);
     let world = world::initialise(level)?;
+    if let Err(why) = part {
+        // Before any rank knows of it: when the first of them ends, its launcher ends the others.
+        crate::tell(why);
+    }
     let able = world::minimum(i64::from(part.is_ok()))? == 1;
     // The image was chosen by the launcher's word; MPI has the last.
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
@@ -133,11 +137,8 @@ fn join(part: &Result<Part>, rank: u32, size: u32) -> Result<World> {
             world.size
         );
     }
-    if part.is_ok() {
-        // The rank that cannot says why.
-        std::process::exit(BAD_IMAGE);
-    }
-    Ok(world)
+    // The rank that cannot has said why.
+    std::process::exit(BAD_IMAGE);
 }
 
 /// Decodes a section. Its encoding names no fields: only the very version can be read.

@@ -54,9 +54,7 @@ struct Melt {
 
 /// The demo.
 pub fn run(options: &Options) -> Result<()> {
-    if !options.no_setup {
-        setup::run()?;
-    }
+    setup::unless(options.no_setup)?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
     let root = paths::target().join("demo");
     if root.exists() {

@@ -59,6 +59,36 @@ pub fn run() -> Result<()> {
     run_with(&Options { full: false })
 }
 
+/// As [`run`], unless what is laid out is to be used as it is: then only says so where it is not what
+/// the sources are. Figures and failures of another Stasis than the one at hand mislead.
+pub fn unless(as_it_is: bool) -> Result<()> {
+    if !as_it_is {
+        return run();
+    }
+    if let Some(source) = newer_source()? {
+        eprintln!("target/stasis is older than {source}: leave --no-setup away to build it again");
+    }
+    Ok(())
+}
+
+/// A source of the product that has changed since it was laid out.
+fn newer_source() -> Result<Option<String>> {
+    let laid_out = fs::metadata(paths::stasis()).and_then(|file| file.modified());
+    let laid_out = laid_out.context("there is no target/stasis yet: leave --no-setup away")?;
+    let mut list = Command::new("git");
+    list.args(["ls-files", "*.rs", "*.table", "*.toml"]);
+    list.args([":!examples", ":!fuzz", ":!xtask"])
+        .current_dir(paths::root());
+    let files = list.output().context("git ls-files")?;
+    let changed = |path: &&str| {
+        fs::metadata(paths::root().join(path))
+            .and_then(|file| file.modified())
+            .is_ok_and(|time| time > laid_out)
+    };
+    let files = String::from_utf8_lossy(&files.stdout);
+    Ok(files.lines().find(changed).map(str::to_owned))
+}
+
 /// As [`run`], or with what the tests of `--full` need too.
 pub fn run_fully() -> Result<()> {
     run_with(&Options { full: true })

@@ -98,9 +98,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Sets up, says on which machine this is, and makes an empty directory.
 fn prepare(no_setup: bool) -> Result<PathBuf> {
-    if !no_setup {
-        setup::run()?;
-    }
+    setup::unless(no_setup)?;
     let dir = paths::target().join("bench");
     if dir.exists() {
         fs::remove_dir_all(&dir)?;

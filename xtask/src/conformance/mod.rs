@@ -70,9 +70,7 @@ impl Options {
 
 /// Runs the suite and prints what was found.
 pub fn run(options: &Options) -> Result<()> {
-    if !options.no_setup {
-        setup::run()?;
-    }
+    setup::unless(options.no_setup)?;
     let started = Instant::now();
     let mut table = Table::default();
     let to = paths::target().join("conformance");

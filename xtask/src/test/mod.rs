@@ -127,11 +127,9 @@ pub fn run(options: &Options) -> Result<()> {
     if cases.is_empty() {
         bail!("no case has a name like that; see --list");
     }
-    if !options.no_setup {
-        match options.full {
-            true => setup::run_fully()?,
-            false => setup::run()?,
-        }
+    match options.full && !options.no_setup {
+        true => setup::run_fully()?,
+        false => setup::unless(options.no_setup)?,
     }
     let context = Session {
         seed: options.seed.unwrap_or_else(random::fresh_seed),

@@ -61,9 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
         subjects.names().for_each(|name| println!("{name}"));
         return Ok(());
     }
-    if !options.no_setup {
-        setup::run()?;
-    }
+    setup::unless(options.no_setup)?;
     let first = options.seed.unwrap_or_else(fresh_seed);
     println!("seed {first}");
     let end = Instant::now() + Duration::from_secs(60 * options.minutes);
