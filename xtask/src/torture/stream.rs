@@ -344,13 +344,6 @@ impl<'a> Stream<'a> {
         );
         self.newest = number;
         self.tally.cuts += 1;
-        for entry in fs::read_dir(&self.ckpt)?.flatten() {
-            let name = entry.file_name();
-            let old = name.to_str().and_then(set_number);
-            if old.is_some_and(|old| old + 1 < number) {
-                fs::remove_dir_all(entry.path())?;
-            }
-        }
         Ok(true)
     }
 
