@@ -40,7 +40,8 @@ pub use identity::{Identity, IdentityCache};
 pub use image::{Expect, Image, Loader};
 pub use key::{Key, KeyId};
 pub use list::{
-    explain, list_sets, newest_whole, newest_whole_before, next_number, Newest, SetInfo, SetState,
+    any_finished, explain, list_sets, named_whole, newest_whole, newest_whole_before, next_number,
+    Newest, SetInfo, SetState,
 };
 pub use manifest::{Manifest, RankEntry, MANIFEST_FILE};
 pub use region::{Advice, Backing, Region};

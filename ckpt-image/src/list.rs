@@ -178,6 +178,19 @@ pub fn next_number(dir: &Path) -> Result<u64> {
     })
 }
 
+/// Whether any set in `dir` was ever finished, be it usable or not. Only names are looked at.
+pub fn any_finished(dir: &Path) -> Result<bool> {
+    access::check_checkpoint_dir(dir)?;
+    let finished = |(_, name): &(String, Name)| matches!(name, Name::Whole(_));
+    Ok(names(dir)?.iter().any(finished))
+}
+
+/// The set `name` in `dir`, all of whose images are there. If it cannot be used, the reason says what
+/// can be used instead.
+pub fn named_whole(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
+    whole(dir, name, key).map_err(|reason| explain(dir, name, key, reason))
+}
+
 fn whole(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
     let set = Set::open(dir, name, key)?;
     set.check_images()?;

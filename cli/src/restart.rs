@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{anyhow, bail, Result};
-use ckpt_image::{explain, list_sets, newest_whole, Key, Set, SetInfo, SetState};
+use ckpt_image::{any_finished, named_whole, newest_whole, Key, Set};
 
 use crate::arguments::{directory_and_set, ChangedFiles, Checkpoints, Launch, Restart};
 use crate::exit::{self, Code, WithCode};
@@ -73,13 +73,7 @@ pub fn resume(options: &Launch) -> exit::Result<()> {
     let directory = &options.ckpt_dir;
     let key = options.checkpoints.key.read().code(Code::Usage)?;
     let key = key.as_ref();
-    let finished = |set: &SetInfo| !matches!(set.state, SetState::Unfinished);
-    if !directory.exists()
-        || !list_sets(directory, key)
-            .code(Code::Image)?
-            .iter()
-            .any(finished)
-    {
+    if !directory.exists() || !any_finished(directory).code(Code::Image)? {
         return Ok(());
     }
     let set = choose(directory, None, key).code(Code::Image)?;
@@ -120,8 +114,7 @@ fn choose(directory: &Path, named: Option<&str>, key: Option<&Key>) -> ckpt_imag
         }
         return Ok(newest.set);
     };
-    let checked = Set::open(directory, name, key).and_then(|set| set.check_images().map(|()| set));
-    checked.map_err(|reason| explain(directory, name, key, reason))
+    named_whole(directory, name, key)
 }
 
 /// The number of ranks is known before MPI is started, where the launcher tells it.

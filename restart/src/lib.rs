@@ -13,7 +13,7 @@ mod suit;
 
 use std::path::Path;
 
-use ckpt_image::{explain, newest_whole, Header, Image, Key, Manifest, Section, Set};
+use ckpt_image::{explain, named_whole, newest_whole, Header, Image, Key, Manifest, Section, Set};
 
 pub use error::{RestartError, Result};
 pub use memory::{map, MappedUpper};
@@ -25,11 +25,7 @@ pub use shared::{Claim, Made, SharedMemory, Where};
 pub fn choose(dir: &Path, set: Option<&str>, key: Option<&Key>, size: u32) -> Result<String> {
     let set = match set {
         None => newest_whole(dir, key)?.set,
-        Some(name) => {
-            let set = Set::open(dir, name, key);
-            let checked = set.and_then(|set| set.check_images().map(|()| set));
-            checked.map_err(|reason| explain(dir, name, key, reason))?
-        }
+        Some(name) => named_whole(dir, name, key)?,
     };
     set.check_world_size(size)?;
     Ok(set.name().to_owned())
