@@ -31,7 +31,7 @@ pub enum Command {
     /// Continue a job from a checkpoint: mpirun -n N stasis restart DIR
     Restart(Restart),
     /// Tell how the job that runs with this directory stands
-    Status(Status),
+    Status(Job),
     /// List the checkpoints in a directory
     List(Inspect),
     /// Read checkpoints to the last byte and tell whether they are sound
@@ -94,7 +94,27 @@ impl KeyFile {
     }
 }
 
-/// Options of `launch` and `restart`.
+/// Options of `launch` and `restart`: how the job runs.
+#[derive(Args)]
+pub struct Running {
+    /// When, and how many.
+    #[command(flatten)]
+    pub checkpoints: Checkpoints,
+    /// Lower half to run over, by name [default: that of the launcher's MPI library]
+    #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
+    pub mpi: Option<String>,
+    /// At a restart: where a file that was open has another content than at the checkpoint (it may have
+    /// grown)
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "refuse",
+        env = "STASIS_CHANGED_FILES"
+    )]
+    pub changed_files: ChangedFiles,
+}
+
+/// When checkpoints are taken, and which stay.
 #[derive(Args)]
 pub struct Checkpoints {
     /// Take a checkpoint every so many seconds
@@ -181,24 +201,12 @@ pub struct Launch {
         env = "STASIS_CKPT_DIR"
     )]
     pub ckpt_dir: PathBuf,
-    /// When, and how many.
+    /// How it runs.
     #[command(flatten)]
-    pub checkpoints: Checkpoints,
-    /// Lower half to run over, by name [default: that of the launcher's MPI library]
-    #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
-    pub mpi: Option<String>,
+    pub running: Running,
     /// Continue from the directory's newest whole checkpoint; start the program only if there is none
     #[arg(long, env = "STASIS_RESUME", value_parser = yes_or_no())]
     pub resume: bool,
-    /// With --resume: where a file that was open has another content than at the checkpoint (it may
-    /// have grown)
-    #[arg(
-        long,
-        value_name = "WHAT",
-        default_value = "refuse",
-        env = "STASIS_CHANGED_FILES"
-    )]
-    pub changed_files: ChangedFiles,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -218,39 +226,25 @@ pub struct Restart {
     /// Take this checkpoint of the directory
     #[arg(long, value_name = "NAME", env = "STASIS_SET")]
     pub set: Option<String>,
-    /// When, and how many.
+    /// How it runs.
     #[command(flatten)]
-    pub checkpoints: Checkpoints,
-    /// Lower half to run over, by name [default: that of the launcher's MPI library]
-    #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
-    pub mpi: Option<String>,
-    /// Where a file that was open has another content than at the checkpoint (it may have grown)
-    #[arg(
-        long,
-        value_name = "WHAT",
-        default_value = "refuse",
-        env = "STASIS_CHANGED_FILES"
-    )]
-    pub changed_files: ChangedFiles,
+    pub running: Running,
 }
 
 /// Options of `checkpoint`.
 #[derive(Args)]
 pub struct Checkpoint {
-    /// The job's checkpoint directory
-    #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
-    pub directory: PathBuf,
+    /// Which job.
+    #[command(flatten)]
+    pub job: Job,
     /// End the job once the checkpoint is committed
     #[arg(long, env = "STASIS_STOP", value_parser = yes_or_no())]
     pub stop: bool,
-    /// Print JSON
-    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
-    pub json: bool,
 }
 
-/// Options of `status`.
+/// Options of the commands that ask a running job.
 #[derive(Args)]
-pub struct Status {
+pub struct Job {
     /// The job's checkpoint directory
     #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
     pub directory: PathBuf,
@@ -423,7 +417,7 @@ mod tests {
         };
         assert_eq!(launch.app, ["./app", "-i", "--ckpt-dir", "x", "--", "y"]);
         assert_eq!(
-            (launch.checkpoints.interval, launch.ckpt_dir),
+            (launch.running.checkpoints.interval, launch.ckpt_dir),
             (Some(5), PathBuf::from("./ckpt"))
         );
     }
@@ -435,7 +429,7 @@ mod tests {
             let Command::Restart(restart) = Arguments::try_parse_from(line).ok()?.command else {
                 panic!()
             };
-            Some(restart.checkpoints.words())
+            Some(restart.running.checkpoints.words())
         };
         assert_eq!(words("3").unwrap(), ["--keep", "3"]);
         assert!(words("all").unwrap().is_empty());
@@ -448,7 +442,7 @@ mod tests {
         let Command::Launch(launch) = Arguments::parse_from(line).command else {
             panic!()
         };
-        let words = launch.checkpoints.words();
+        let words = launch.running.checkpoints.words();
         let [.., name, file] = &words[..] else {
             panic!()
         };

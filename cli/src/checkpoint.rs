@@ -10,11 +10,11 @@ use crate::{json, text};
 
 /// Runs the command.
 pub fn run(options: &Checkpoint) -> exit::Result<()> {
-    let client = connect(&options.directory)?;
+    let client = connect(&options.job.directory)?;
     let (ranks, command) = (client.job.ranks, client.job.command());
     let result = client.checkpoint(options.stop, |note| eprintln!("stasis: {note}"));
     let report = result.map_err(failure)?;
-    if options.json {
+    if options.job.json {
         json::print(to_json(&report));
     } else {
         println!(

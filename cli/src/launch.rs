@@ -29,17 +29,17 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     let (path, findings) = program::inspect(app, &layout).code(Code::CannotServe)?;
     findings.accept(&path).code(Code::CannotServe)?;
     let lower = layout
-        .choose(options.mpi.as_deref(), findings.front)
+        .choose(options.running.mpi.as_deref(), findings.front)
         .code(Code::CannotServe)?
         .path;
     // It is the lower half that uses it; here it is known to be there before anything is started.
-    options.checkpoints.key.read().code(Code::Usage)?;
+    options.running.checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
     keep_out_of_other_jobs(&directory).code(Code::Directory)?;
 
     let mut command = Command::new(&lower);
     command.arg("launch").arg("--ckpt-dir").arg(directory);
-    command.args(options.checkpoints.words());
+    command.args(options.running.checkpoints.words());
     command.arg("--").arg(&path).args(arguments);
     // The program sees the name by which it was called.
     command.env("STASIS_ARGV0", app);

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{anyhow, bail, Result};
 use ckpt_image::{any_finished, named_whole, newest_whole, Key, Set};
 
-use crate::arguments::{directory_and_set, ChangedFiles, Checkpoints, Launch, Restart};
+use crate::arguments::{directory_and_set, Launch, Restart, Running};
 use crate::exit::{self, Code, WithCode};
 use crate::layout::{Abi, Layout};
 use crate::{kernel, launch, text};
@@ -17,30 +17,20 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     kernel::check_dispatch().code(Code::CannotServe)?;
     let (directory, named) = directory_and_set(&options.directory);
     let named = options.set.clone().or(named);
-    let key = options.checkpoints.key.read().code(Code::Usage)?;
+    let key = options.running.checkpoints.key.read().code(Code::Usage)?;
     let set = choose(&directory, named.as_deref(), key.as_ref()).code(Code::Image)?;
-    go_on(
-        &directory,
-        &set,
-        options.mpi.as_deref(),
-        options.changed_files,
-        &options.checkpoints,
-    )
+    go_on(&directory, &set, &options.running)
 }
 
 /// Continues the job of a set; returns only if it cannot be continued.
-fn go_on(
-    directory: &Path,
-    set: &Set,
-    mpi: Option<&str>,
-    changed_files: ChangedFiles,
-    checkpoints: &Checkpoints,
-) -> exit::Result<()> {
+fn go_on(directory: &Path, set: &Set, running: &Running) -> exit::Result<()> {
     check_size(set).code(Code::Image)?;
     let manifest = set.manifest();
     let preferred = Abi::ALL.into_iter().find(|abi| abi.word() == manifest.abi);
     let layout = Layout::find().code(Code::CannotServe)?;
-    let lower = layout.choose(mpi, preferred).code(Code::CannotServe)?;
+    let lower = layout
+        .choose(running.mpi.as_deref(), preferred)
+        .code(Code::CannotServe)?;
     let directory = launch::prepare(directory).code(Code::Directory)?;
     if launcher::is_first() {
         eprintln!(
@@ -61,8 +51,8 @@ fn go_on(
         .arg("--set")
         .arg(set.name())
         .arg("--changed-files")
-        .arg(changed_files.word());
-    command.args(checkpoints.words());
+        .arg(running.changed_files.word());
+    command.args(running.checkpoints.words());
     launch::become_it(command, &lower.path).code(Code::CannotServe)
 }
 
@@ -71,7 +61,7 @@ fn go_on(
 /// some and all are bad is an error: a fresh start would be a loss that nobody has agreed to.
 pub fn resume(options: &Launch) -> exit::Result<()> {
     let directory = &options.ckpt_dir;
-    let key = options.checkpoints.key.read().code(Code::Usage)?;
+    let key = options.running.checkpoints.key.read().code(Code::Usage)?;
     let key = key.as_ref();
     if !directory.exists() || !any_finished(directory).code(Code::Image)? {
         return Ok(());
@@ -87,13 +77,7 @@ pub fn resume(options: &Launch) -> exit::Result<()> {
         ))
         .code(Code::Image);
     }
-    go_on(
-        directory,
-        &set,
-        options.mpi.as_deref(),
-        options.changed_files,
-        &options.checkpoints,
-    )
+    go_on(directory, &set, &options.running)
 }
 
 /// Whether two command lines are of one program, which may have been named by another path.

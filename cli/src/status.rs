@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use crate::arguments::Status;
+use crate::arguments::Job;
 use crate::{checkpoint, exit, text};
 
 /// Runs the command.
-pub fn run(options: &Status) -> exit::Result<()> {
+pub fn run(options: &Job) -> exit::Result<()> {
     let client = checkpoint::connect(&options.directory)?;
     let job = client.job.clone();
     let status = client.status().map_err(checkpoint::failure)?;
