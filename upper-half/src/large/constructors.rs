@@ -20,6 +20,34 @@ fn of_one(combiner: i32, counts: Vec<i64>, old: &'static Datatype) -> Contents {
     }
 }
 
+/// A count, and two arrays of as many entries.
+///
+/// # Safety
+/// The arrays have that many entries, or there are none.
+unsafe fn listed(count: i64, first: *const i64, second: *const i64) -> Vec<i64> {
+    // SAFETY: this function's contract.
+    unsafe { [&[count], input(first, count), input(second, count)].concat() }
+}
+
+/// Makes a datatype of blocks of one length, whose displacements are bytes or elements.
+///
+/// # Safety
+/// As for MPI_Type_create_indexed_block_c.
+unsafe fn create_of_equal_blocks(
+    combiner: i32,
+    count: i64,
+    blocklength: i64,
+    displacements: *const i64,
+    old: &'static Datatype,
+    new: *mut &'static Datatype,
+) -> i32 {
+    // SAFETY: MPI's contract: count entries.
+    unsafe {
+        let counts = [&[count, blocklength], input(displacements, count)].concat();
+        create(of_one(combiner, counts, old), new)
+    }
+}
+
 /// `count` elements one after the other.
 pub(super) fn contiguous(count: i64, old: &'static Datatype) -> Contents {
     of_one(COMBINER_CONTIGUOUS, vec![count], old)
@@ -71,12 +99,7 @@ pub unsafe fn type_indexed_c(
 ) -> i32 {
     // SAFETY: MPI's contract: count entries each.
     unsafe {
-        let counts = [
-            &[count],
-            input(blocklengths, count),
-            input(displacements, count),
-        ]
-        .concat();
+        let counts = listed(count, blocklengths, displacements);
         create(of_one(COMBINER_INDEXED, counts, old), new)
     }
 }
@@ -91,12 +114,7 @@ pub unsafe fn type_create_hindexed_c(
 ) -> i32 {
     // SAFETY: MPI's contract: count entries each.
     unsafe {
-        let counts = [
-            &[count],
-            input(blocklengths, count),
-            input(displacements, count),
-        ]
-        .concat();
+        let counts = listed(count, blocklengths, displacements);
         create(of_one(COMBINER_HINDEXED, counts, old), new)
     }
 }
@@ -109,11 +127,9 @@ pub unsafe fn type_create_indexed_block_c(
     old: &'static Datatype,
     new: *mut &'static Datatype,
 ) -> i32 {
-    // SAFETY: MPI's contract: count entries.
-    unsafe {
-        let counts = [&[count, blocklength], input(displacements, count)].concat();
-        create(of_one(COMBINER_INDEXED_BLOCK, counts, old), new)
-    }
+    let combiner = COMBINER_INDEXED_BLOCK;
+    // SAFETY: passed on.
+    unsafe { create_of_equal_blocks(combiner, count, blocklength, displacements, old, new) }
 }
 
 /// MPI_Type_create_hindexed_block_c.
@@ -124,11 +140,9 @@ pub unsafe fn type_create_hindexed_block_c(
     old: &'static Datatype,
     new: *mut &'static Datatype,
 ) -> i32 {
-    // SAFETY: MPI's contract: count entries.
-    unsafe {
-        let counts = [&[count, blocklength], input(displacements, count)].concat();
-        create(of_one(COMBINER_HINDEXED_BLOCK, counts, old), new)
-    }
+    let combiner = COMBINER_HINDEXED_BLOCK;
+    // SAFETY: passed on.
+    unsafe { create_of_equal_blocks(combiner, count, blocklength, displacements, old, new) }
 }
 
 /// MPI_Type_create_struct_c.
@@ -145,12 +159,7 @@ pub unsafe fn type_create_struct_c(
             combiner: COMBINER_STRUCT,
             integers: vec![],
             addresses: vec![],
-            counts: [
-                &[count],
-                input(blocklengths, count),
-                input(displacements, count),
-            ]
-            .concat(),
+            counts: listed(count, blocklengths, displacements),
             datatypes: input(types, count).to_vec(),
         };
         create(contents, new)

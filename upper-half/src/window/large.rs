@@ -12,12 +12,15 @@ use crate::unsupported;
 use contract::abi::{ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use core::ffi::c_void;
 
-/// The unit as an int, or the error with which the function of that name is refused.
-fn narrow(unit: isize, name: &str) -> Result<i32, i32> {
-    i32::try_from(unit).map_err(|_| {
-        unsupported(name, "a displacement unit is at most 2147483647 bytes");
-        ERR_UNSUPPORTED_OPERATION
-    })
+/// Calls the ordinary form with the unit as an int, or refuses the function of that name.
+fn narrowed(unit: isize, name: &str, ordinary: impl FnOnce(i32) -> i32) -> i32 {
+    match i32::try_from(unit) {
+        Ok(unit) => ordinary(unit),
+        Err(_) => {
+            unsupported(name, "a displacement unit is at most 2147483647 bytes");
+            ERR_UNSUPPORTED_OPERATION
+        }
+    }
 }
 
 /// MPI_Win_create_c.
@@ -29,11 +32,10 @@ pub unsafe fn win_create_c(
     comm: &'static Comm,
     win: *mut &'static Win,
 ) -> i32 {
-    match narrow(disp_unit, "MPI_Win_create_c") {
-        // SAFETY: passed on.
-        Ok(unit) => unsafe { win_create(base, size, unit, info, comm, win) },
-        Err(code) => code,
-    }
+    // SAFETY: passed on.
+    narrowed(disp_unit, "MPI_Win_create_c", |unit| unsafe {
+        win_create(base, size, unit, info, comm, win)
+    })
 }
 
 /// MPI_Win_allocate_c.
@@ -45,11 +47,10 @@ pub unsafe fn win_allocate_c(
     baseptr: *mut c_void,
     win: *mut &'static Win,
 ) -> i32 {
-    match narrow(disp_unit, "MPI_Win_allocate_c") {
-        // SAFETY: passed on.
-        Ok(unit) => unsafe { win_allocate(size, unit, info, comm, baseptr, win) },
-        Err(code) => code,
-    }
+    // SAFETY: passed on.
+    narrowed(disp_unit, "MPI_Win_allocate_c", |unit| unsafe {
+        win_allocate(size, unit, info, comm, baseptr, win)
+    })
 }
 
 /// MPI_Win_allocate_shared_c.
@@ -61,11 +62,10 @@ pub unsafe fn win_allocate_shared_c(
     baseptr: *mut c_void,
     win: *mut &'static Win,
 ) -> i32 {
-    match narrow(disp_unit, "MPI_Win_allocate_shared_c") {
-        // SAFETY: passed on.
-        Ok(unit) => unsafe { win_allocate_shared(size, unit, info, comm, baseptr, win) },
-        Err(code) => code,
-    }
+    // SAFETY: passed on.
+    narrowed(disp_unit, "MPI_Win_allocate_shared_c", |unit| unsafe {
+        win_allocate_shared(size, unit, info, comm, baseptr, win)
+    })
 }
 
 /// MPI_Win_shared_query_c.
