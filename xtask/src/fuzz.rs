@@ -58,7 +58,8 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn fuzz(name: &str, seconds: u32, dir: &Path) -> Result<()> {
     // Sets are written many thousand times a second.
-    let memory = dir_in_memory(name)?;
+    let memory = paths::for_images(&dir.join(name));
+    fs::create_dir_all(&memory).with_context(|| format!("making {}", memory.display()))?;
     let mut command = cargo(&["fuzz", "run", name, "--"]);
     command.args([&format!("-max_total_time={seconds}"), "-timeout=10"]);
     command.env("TMPDIR", &memory);
@@ -85,12 +86,6 @@ fn fuzz(name: &str, seconds: u32, dir: &Path) -> Result<()> {
         after("corp:")
     );
     Ok(())
-}
-
-fn dir_in_memory(name: &str) -> Result<std::path::PathBuf> {
-    let path = Path::new("/dev/shm").join(format!("stasis-fuzz-{name}-{}", std::process::id()));
-    fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
-    Ok(path)
 }
 
 /// The nightly toolchain's, in `fuzz/`; this process's own has set the variable that chooses.

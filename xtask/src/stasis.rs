@@ -4,6 +4,7 @@ use crate::job::{self, Finished, Job};
 use crate::mpi::Mpi;
 use crate::paths;
 use anyhow::{Context, Result};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
@@ -45,13 +46,18 @@ pub fn verify(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Finished> {
     job::run(command, dir, "verify", limit)
 }
 
+/// What a command that must succeed prints with `--json`. Its output goes to files of that name in `dir`.
+pub fn json(mut command: Command, dir: &Path, name: &str, limit: Duration) -> Result<Value> {
+    command.arg("--json");
+    let answer = job::run(command, dir, name, limit)?.expect_success(name)?;
+    serde_json::from_str(&answer.stdout).with_context(|| format!("reading what {name} printed"))
+}
+
 /// The stage of the coordinator of the job in `ckpt`, as `stasis status` tells it.
 pub fn stage(ckpt: &Path, dir: &Path, limit: Duration) -> Result<String> {
-    let mut command = command(["status", "--json"]);
+    let mut command = command(["status"]);
     command.arg(ckpt);
-    let answer = job::run(command, dir, "status", limit)?.expect_success("stasis status")?;
-    let status: serde_json::Value =
-        serde_json::from_str(&answer.stdout).context("reading what stasis status printed")?;
+    let status = json(command, dir, "status", limit)?;
     let stage = status["stage"].as_str();
     Ok(stage.context("stasis status tells no stage")?.to_owned())
 }

@@ -3,7 +3,7 @@
 //! beside what `fio` writes there. Then one rank beside other checkpointers.
 
 use super::{compile, disk, median, newest_set, peer, prepare, LIMIT};
-use crate::job::{self, Job};
+use crate::job::Job;
 use crate::mpi::Mpi;
 use crate::{setup, stasis};
 use anyhow::{bail, ensure, Context, Result};
@@ -248,10 +248,7 @@ fn measure(subject: &Subject, ranks: usize, changes: usize, ckpt: &Path) -> Resu
 }
 
 fn take(ckpt: &Path, dir: &Path) -> Result<Taken> {
-    let mut command = stasis::checkpoint(ckpt);
-    command.arg("--json");
-    let answer = job::run(command, dir, "checkpoint", LIMIT)?.expect_success("checkpoint")?;
-    let report: serde_json::Value = serde_json::from_str(&answer.stdout)?;
+    let report = stasis::json(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
     let seconds = |name: &str| report[name].as_f64().with_context(|| format!("no {name}"));
     Ok(Taken {
         bytes: newest_set(ckpt)?.1 as f64,

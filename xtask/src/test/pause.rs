@@ -48,16 +48,8 @@ fn heavy(dir: &Path, ckpt: &Path, mpi: Mpi, mib: &str) -> Result<Job> {
 /// What `stasis checkpoint` tells, to a program.
 fn checkpoint(ckpt: &Path, dir: &Path, name: &str, words: &[&str]) -> Result<Value> {
     let mut command = stasis::checkpoint(ckpt);
-    command.arg("--json").args(words);
-    report(
-        &job::run(command, dir, name, LIMIT)?
-            .expect_success("stasis checkpoint")?
-            .stdout,
-    )
-}
-
-fn report(text: &str) -> Result<Value> {
-    serde_json::from_str(text).context("reading what stasis checkpoint printed")
+    command.args(words);
+    stasis::json(command, dir, name, LIMIT)
 }
 
 /// The job stood still for this reason, or for none.
@@ -117,7 +109,8 @@ fn until_written_behind(job: &mut Job, ckpt: &Path, dir: &Path) -> Result<Job> {
 fn answer(request: &mut Job, job: &Job, dir: &Path) -> Result<Value> {
     let status = request.wait(Instant::now() + LIMIT)?;
     let answer = match status {
-        Some(status) if status.success() => report(&job::read_text(&request.stdout)),
+        Some(status) if status.success() => serde_json::from_str(&job::read_text(&request.stdout))
+            .context("reading what stasis checkpoint printed"),
         other => Err(anyhow::anyhow!(
             "stasis checkpoint: {other:?}\n{}",
             job::read_text(&request.stderr)

@@ -174,7 +174,6 @@ fn resume(dir: &Path) -> Result<()> {
 
 fn json(dir: &Path, words: &[&str], paths: &[&Path]) -> Result<Value> {
     let mut command = stasis::command(words);
-    command.arg("--json").args(paths);
-    let answer = job::run(command, dir, words[0], LIMIT)?.expect_success(words[0])?;
-    serde_json::from_str(&answer.stdout).with_context(|| format!("{words:?} printed no JSON"))
+    command.args(paths);
+    stasis::json(command, dir, words[0], LIMIT)
 }
