@@ -1,6 +1,6 @@
 //! Looks at everything that the application has open, and changes nothing of it.
 
-use super::descriptor::{apart, fcntl, same_open_file, Look};
+use super::descriptor::{all_open, apart, fcntl, same_open_file, Look};
 use super::event::{self, Event};
 use super::mapped::{self, MappedFile};
 use super::pair::{self, Pair};
@@ -39,17 +39,11 @@ pub fn capture(
 }
 
 fn numbers() -> Result<Vec<i32>, CaptureError> {
-    let failed = |source| CaptureError::System {
-        what: "/proc/self/fd".to_owned(),
+    let mut numbers = all_open().map_err(|source| CaptureError::System {
+        what: "/proc/thread-self/fd".to_owned(),
         source,
-    };
-    let mut numbers = Vec::new();
-    for entry in std::fs::read_dir("/proc/self/fd").map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        numbers.extend(name.to_str().and_then(|n| n.parse::<i32>().ok()));
-    }
-    // The one that is being read is in the list, too.
-    numbers.retain(|&fd| fds::is_owned(fd) && fcntl(fd, libc::F_GETFD, 0).is_ok());
+    })?;
+    numbers.retain(|&fd| fds::is_owned(fd));
     numbers.sort_unstable();
     Ok(numbers)
 }

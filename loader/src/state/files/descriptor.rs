@@ -140,25 +140,26 @@ pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
+/// The descriptors that the calling thread has open, in no order.
+pub fn all_open() -> io::Result<Vec<i32>> {
+    let mut numbers: Vec<i32> = Vec::new();
+    for entry in std::fs::read_dir("/proc/thread-self/fd")? {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(|n| n.parse::<i32>().ok()));
+    }
+    // The one by which they were read is among them, too.
+    numbers.retain(|&fd| fcntl(fd, libc::F_GETFD, 0).is_ok());
+    Ok(numbers)
+}
+
 /// What closes all that a thread that is [`apart`] has open now, but standard error: for one that goes on
 /// when others close their files, so that it does not keep a pipe open for them.
 pub fn release_files() -> io::Result<impl FnOnce()> {
-    let mut files: Vec<i32> = Vec::new();
-    for entry in std::fs::read_dir("/proc/thread-self/fd")? {
-        files.extend(
-            entry?
-                .file_name()
-                .to_str()
-                .and_then(|fd| fd.parse::<i32>().ok()),
-        );
-    }
-    let call = |nr, fd: i32| raw::plain(nr, [fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0]);
-    // What the directory was read by is closed already.
-    let open = |fd: i32| !raw::is_err(call(libc::SYS_fcntl, fd));
-    files.retain(|fd| *fd != libc::STDERR_FILENO && open(*fd));
+    let mut files = all_open()?;
+    files.retain(|fd| *fd != libc::STDERR_FILENO);
     Ok(move || {
         for fd in files {
-            call(libc::SYS_close, fd);
+            raw::plain(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
         }
     })
 }
