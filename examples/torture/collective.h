@@ -82,6 +82,21 @@ SHARED uint64_t sum_of(const unsigned char *bytes, size_t n)
     return sum;
 }
 
+/* May a member have nothing to give and nothing to get? */
+SHARED int may_be_idle(const slot *s, const collective *c)
+{
+    if (c->kind < NEIGHBOR_ALLGATHER)
+        return c->in_place && (c->kind == ALLTOALLW || (c->kind == ALLTOALL && c->varied));
+    for (int a = 0; a < s->n; a++) {
+        int neighbours = 0;
+        for (int b = 0; b < s->n; b++)
+            neighbours += s->edge[a][b] + s->edge[b][a];
+        if (!neighbours)
+            return 1;
+    }
+    return 0;
+}
+
 /* Whether it can be called there: what MPI does not have, and what the libraries do not do right
  * natively, is left out. */
 SHARED int suits(const slot *s, collective *c, int blocking)
@@ -93,6 +108,8 @@ SHARED int suits(const slot *s, collective *c, int blocking)
             return 0;
     }
     if (c->kind == ALLTOALLW && s->topology && !blocking) /* Open MPI 4.1 reads a type for each neighbour */
+        return 0;
+    if (!blocking && may_be_idle(s, c)) /* and numbers the next ones in another way on a rank that has nothing to do */
         return 0;
     if (c->kind == REDUCE) /* MPICH 4.0 reads from MPI_IN_PLACE, if the root is not 0 and there is much */
         c->in_place = 0;
