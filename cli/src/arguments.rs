@@ -12,6 +12,8 @@ use ckpt_image::Key;
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::schedule::{self, Interval, Signal, Then};
+
 /// Freezes a running MPI job to disk and brings it back, under any MPI library.
 #[derive(Parser)]
 #[command(name = "stasis", version, after_help = crate::exit::HELP)]
@@ -117,9 +119,9 @@ pub struct Running {
 /// When checkpoints are taken, and which stay.
 #[derive(Args)]
 pub struct Checkpoints {
-    /// Take a checkpoint every so many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), env = "STASIS_INTERVAL")]
-    pub interval: Option<u64>,
+    /// When.
+    #[command(flatten)]
+    pub schedule: Schedule,
     /// Keep the newest N checkpoints; `all` keeps every one
     #[arg(long, value_name = "N", default_value = "2", value_parser = keep, env = "STASIS_KEEP")]
     pub keep: Keep,
@@ -135,6 +137,33 @@ pub struct Checkpoints {
     /// Which are trusted.
     #[command(flatten)]
     pub key: KeyFile,
+}
+
+/// When checkpoints are taken that no command asks for.
+#[derive(Args)]
+pub struct Schedule {
+    /// Take a checkpoint every so many seconds (or 30m, 12h, 7d); `auto` finds the interval that loses
+    /// least time, from what the last one cost and from --mtbf
+    #[arg(short, long, value_name = "SECONDS|auto", value_parser = schedule::interval, env = "STASIS_INTERVAL")]
+    pub interval: Option<Interval>,
+    /// For `--interval auto`: how long a job of this size runs on average until something fails
+    /// [default: 1d]
+    #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_MTBF")]
+    pub mtbf: Option<u64>,
+    /// Take a checkpoint so many minutes (or 90s, 1h) before the allocation ends, as Slurm knows it, and
+    /// end the job
+    #[arg(long, value_name = "MINUTES", value_parser = schedule::minutes, env = "STASIS_BEFORE_END")]
+    pub before_end: Option<u64>,
+    /// For `--before-end` where there is no Slurm: how many minutes (or 8h, 2d) the job has from now
+    #[arg(long, value_name = "MINUTES", value_parser = schedule::minutes, env = "STASIS_TIME_LIMIT")]
+    pub time_limit: Option<u64>,
+    /// Take a checkpoint when a rank gets this signal, which the program then never sees (USR1, USR2,
+    /// TERM, INT, QUIT, HUP, XCPU, or several between commas). With all but the first two the job ends
+    #[arg(long, value_name = "SIGNAL", value_delimiter = ',', value_parser = schedule::signal, env = "STASIS_SIGNAL")]
+    pub signal: Vec<Signal>,
+    /// What follows a checkpoint that a signal or --before-end asks for
+    #[arg(long, value_name = "WHAT", env = "STASIS_THEN")]
+    pub then: Option<Then>,
 }
 
 /// How long the job stands still for a checkpoint.
@@ -168,9 +197,6 @@ impl Checkpoints {
     /// As the lower half is told.
     pub fn words(&self) -> Vec<OsString> {
         let mut words = Vec::new();
-        if let Some(seconds) = self.interval {
-            words.extend(["--interval".into(), seconds.to_string().into()]);
-        }
         if let Keep::Newest(number) = self.keep {
             words.extend(["--keep".into(), number.to_string().into()]);
         }
@@ -240,6 +266,12 @@ pub struct Checkpoint {
     /// End the job once the checkpoint is committed
     #[arg(long, env = "STASIS_STOP", value_parser = yes_or_no())]
     pub stop: bool,
+    /// Return as soon as the job knows that a checkpoint is wanted
+    #[arg(long, env = "STASIS_NO_WAIT", value_parser = yes_or_no())]
+    pub no_wait: bool,
+    /// Return when the checkpoint is committed, as is usual; --no-wait has no say then
+    #[arg(long, env = "STASIS_WAIT", value_parser = yes_or_no())]
+    pub wait: bool,
 }
 
 /// Options of the commands that ask a running job.
@@ -417,8 +449,11 @@ mod tests {
         };
         assert_eq!(launch.app, ["./app", "-i", "--ckpt-dir", "x", "--", "y"]);
         assert_eq!(
-            (launch.running.checkpoints.interval, launch.ckpt_dir),
-            (Some(5), PathBuf::from("./ckpt"))
+            (
+                launch.running.checkpoints.schedule.interval,
+                launch.ckpt_dir
+            ),
+            (Some(Interval::Seconds(5)), PathBuf::from("./ckpt"))
         );
     }
 

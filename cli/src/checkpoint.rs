@@ -1,6 +1,7 @@
-//! `stasis checkpoint`: asks the running job and waits until the set is whole.
+//! `stasis checkpoint`: asks the running job and, unless told not to, waits until the set is whole.
 
 use coordinator::client::{Client, Error};
+use coordinator::job;
 use coordinator::protocol::Report;
 use serde_json::json;
 
@@ -12,7 +13,16 @@ use crate::{json, text};
 pub fn run(options: &Checkpoint) -> exit::Result<()> {
     let client = connect(&options.job.directory)?;
     let (ranks, command) = (client.job.ranks, client.job.command());
-    let result = client.checkpoint(options.stop, |note| eprintln!("stasis: {note}"));
+    let note = |note: &str| eprintln!("stasis: {note}");
+    if options.no_wait && !options.wait {
+        client.request(options.stop, note).map_err(failure)?;
+        match options.job.json {
+            true => json::print(json!({ "set": null })),
+            false => println!("a checkpoint will be taken ({command})"),
+        }
+        return Ok(());
+    }
+    let result = client.checkpoint(options.stop, note);
     let report = result.map_err(failure)?;
     if options.job.json {
         json::print(to_json(&report));
@@ -48,6 +58,7 @@ pub fn connect(directory: &std::path::Path) -> exit::Result<Client> {
 /// The exit code that belongs to what went wrong.
 pub fn failure(error: Error) -> exit::Failure {
     let code = match &error {
+        Error::Job(job::Error::Ended { .. }) => Code::Unfinished,
         Error::Job(_) | Error::Lost(_) => Code::NoJob,
         Error::Rejected(_) | Error::Failed(_) => Code::Checkpoint,
     };

@@ -15,13 +15,16 @@ pub enum Code {
     Image = 5,
     /// No job runs in that directory.
     NoJob = 6,
+    /// None does any more: it has ended with a checkpoint, as it was told to, and waits to be continued.
+    Unfinished = 7,
 }
 
 /// For `stasis --help`.
 pub const HELP: &str = "\
 Exit codes: 0 success; 1 the checkpoint directory cannot be used; 2 wrong usage; 3 the program cannot \
 be served, or Stasis cannot work here; 4 the checkpoint was given up (the job runs on); 5 a checkpoint \
-is missing, damaged, or does not fit the job; 6 no job runs in that directory. `launch` and `restart` \
+is missing, damaged, or does not fit the job; 6 no job runs in that directory; 7 the job \
+has ended with a checkpoint, as it was told to, and waits to be continued. `launch` and `restart` \
 end with the program's own code.";
 
 /// An error and the code to end with.

@@ -1,6 +1,7 @@
 //! `stasis launch`: finds the lower half and becomes it, after everything that can be found wrong
 //! before the run.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -11,7 +12,7 @@ use anyhow::{Context, Result};
 use coordinator::client::Client;
 use launcher::preload;
 
-use crate::arguments::Launch;
+use crate::arguments::{Launch, Running};
 use crate::exit::{self, Code, WithCode};
 use crate::layout::Layout;
 use crate::{kernel, program, restart};
@@ -37,8 +38,10 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
     keep_out_of_other_jobs(&directory).code(Code::Directory)?;
 
+    let schedule = schedule(&options.running).code(Code::Usage)?;
     let mut command = Command::new(&lower);
     command.arg("launch").arg("--ckpt-dir").arg(directory);
+    command.args(schedule);
     command.args(options.running.checkpoints.words());
     command.arg("--").arg(&path).args(arguments);
     // The program sees the name by which it was called.
@@ -78,16 +81,27 @@ pub fn prepare(directory: &Path) -> Result<PathBuf> {
 }
 
 /// Makes sure that no other job runs in the directory. Only the first rank can tell: for the others
-/// it may be their own. They are in MPI_Init soon, where an orderly end of this one would leave them
-/// waiting (Hydra), so where there are others it ends by a signal, which every launcher understands.
+/// it may be their own.
 fn keep_out_of_other_jobs(directory: &Path) -> Result<()> {
     if !launcher::is_first() {
         return Ok(());
     }
-    let result = Client::check_free(directory);
+    for_all(Client::check_free(directory))
+}
+
+/// When checkpoints are taken that no command asks for, as the lower half is told.
+pub fn schedule(running: &Running) -> Result<Vec<OsString>> {
+    for_all(running.checkpoints.schedule.words())
+}
+
+/// What only the first rank can tell. The others are in MPI_Init soon, where an orderly end of this one
+/// would leave them waiting (Hydra), so where there are others it ends by a signal, which every launcher
+/// understands.
+fn for_all<T, E: Into<anyhow::Error>>(result: Result<T, E>) -> Result<T> {
+    let result = result.map_err(E::into);
     if let (Err(error), Some(2..)) = (&result, launcher::size()) {
         eprintln!("stasis: {}{error:#}", launcher::rank_label());
         std::process::abort();
     }
-    Ok(result?)
+    result
 }

@@ -17,6 +17,7 @@ mod lowers;
 mod pages;
 mod program;
 mod restart;
+mod schedule;
 mod search;
 mod sets;
 mod status;

@@ -43,6 +43,7 @@ fn go_on(directory: &Path, set: &Set, running: &Running) -> exit::Result<()> {
             text::library(&lower.record.library),
         );
     }
+    let schedule = launch::schedule(running).code(Code::Usage)?;
     let mut command = Command::new(&lower.path);
     command
         .arg("restart")
@@ -52,6 +53,7 @@ fn go_on(directory: &Path, set: &Set, running: &Running) -> exit::Result<()> {
         .arg(set.name())
         .arg("--changed-files")
         .arg(running.changed_files.word());
+    command.args(schedule);
     command.args(running.checkpoints.words());
     launch::become_it(command, &lower.path).code(Code::CannotServe)
 }

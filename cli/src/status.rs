@@ -28,6 +28,10 @@ pub fn run(options: &Job) -> exit::Result<()> {
             "committed": status.committed,
             "last": status.last.as_ref().map(checkpoint::to_json),
             "failure": status.failure,
+            "next": status.next.as_ref().map(|next| json!({
+                "seconds": next.after as f64 / 1e6,
+                "because": next.why,
+            })),
             "ranks": ranks,
         });
         crate::json::print(all);
@@ -50,6 +54,9 @@ pub fn run(options: &Job) -> exit::Result<()> {
             "  last: {} ({size}, the job stood still for {pause})",
             last.set
         );
+    }
+    if let Some(next) = &status.next {
+        println!("  next: in {} ({})", text::duration(next.after), next.why);
     }
     if let Some(reason) = &status.failure {
         println!("  last one that was given up: {reason}");

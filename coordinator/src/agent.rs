@@ -97,6 +97,7 @@ pub struct Agent {
 
 enum Said {
     Notify,
+    Ask { stop: bool },
     Message(ToRank),
     Gone,
     Stopped(Result<Vec<Part>, String>),
@@ -228,6 +229,11 @@ impl Agent {
         }
     }
 
+    /// Asks for a checkpoint on the rank's own behalf; `stop`: with which the job is to end.
+    pub fn ask(&self, stop: bool) {
+        let _ = self.said.send(Said::Ask { stop });
+    }
+
     /// The process is about to end as it should. Returns when the checkpoint that is being written,
     /// if any, has ended: its image can only be finished by this process.
     pub fn finished(&self) {
@@ -319,6 +325,7 @@ impl Main {
                     self.notified.store(false, Ordering::Release);
                     self.look();
                 }
+                Ok(Said::Ask { stop }) => self.do_it(Effect::Send(FromRank::Asks { stop })),
                 Ok(Said::Message(message)) => self.on(Input::Message(message)),
                 Ok(Said::Gone) => {
                     self.gone = true;

@@ -64,11 +64,26 @@ impl Client {
     /// Takes a checkpoint; returns when it is committed. `note` is told what people who wait may
     /// like to know.
     pub fn checkpoint(mut self, stop: bool, mut note: impl FnMut(&str)) -> Result<Report, Error> {
-        self.ask(Request::Checkpoint { stop })?;
+        self.ask(Request::Checkpoint { stop, wait: true })?;
         loop {
             match self.answer()? {
                 ToTool::Note(text) => note(&text),
+                ToTool::Noted => {}
                 ToTool::Committed(report) => return Ok(report),
+                ToTool::Failed(reason) => return Err(Error::Failed(reason)),
+                ToTool::Rejected(reason) => return Err(Error::Rejected(reason)),
+                ToTool::Status(_) => {}
+            }
+        }
+    }
+
+    /// Asks for a checkpoint; returns as soon as the job has noted that.
+    pub fn request(mut self, stop: bool, mut note: impl FnMut(&str)) -> Result<(), Error> {
+        self.ask(Request::Checkpoint { stop, wait: false })?;
+        loop {
+            match self.answer()? {
+                ToTool::Note(text) => note(&text),
+                ToTool::Noted | ToTool::Committed(_) => return Ok(()),
                 ToTool::Failed(reason) => return Err(Error::Failed(reason)),
                 ToTool::Rejected(reason) => return Err(Error::Rejected(reason)),
                 ToTool::Status(_) => {}
@@ -83,7 +98,7 @@ impl Client {
             match self.answer()? {
                 ToTool::Status(status) => return Ok(status),
                 ToTool::Rejected(reason) => return Err(Error::Rejected(reason)),
-                ToTool::Note(_) | ToTool::Committed(_) | ToTool::Failed(_) => {}
+                ToTool::Note(_) | ToTool::Noted | ToTool::Committed(_) | ToTool::Failed(_) => {}
             }
         }
     }

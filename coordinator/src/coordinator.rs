@@ -92,9 +92,11 @@ pub enum Event {
     Message(u32, FromRank),
     /// A rank's connection is gone.
     Lost(u32),
-    /// A tool asks for a checkpoint.
+    /// A checkpoint is due by the interval.
+    Due,
+    /// A checkpoint is asked for.
     Request {
-        /// Which tool; `None` for the interval timer and signals.
+        /// By which tool; `None` if the job itself does.
         tool: Option<ToolId>,
         /// The job is to end after it.
         stop: bool,
@@ -261,6 +263,11 @@ impl Coordinator {
             }
             Event::Message(rank, message) => self.message(rank, message, now, &mut actions),
             Event::Lost(rank) => self.lost(rank, now, &mut actions),
+            // If one is being taken, that one will do.
+            Event::Due if self.attempt.is_none() && self.hopeless().is_none() => {
+                self.request(None, false, now, &mut actions)
+            }
+            Event::Due => {}
             Event::Request { tool, stop } => self.request(tool, stop, now, &mut actions),
             Event::AskStatus(tool) => {
                 actions.push(Action::Reply(tool, ToTool::Status(self.status())))
@@ -318,13 +325,16 @@ impl Coordinator {
     fn request(&mut self, tool: Option<ToolId>, stop: bool, now: Time, out: &mut Vec<Action>) {
         if let Some(reason) = self.hopeless() {
             let reason = format!("no checkpoint can be taken: {reason}");
-            out.extend(tool.map(|t| Action::Reply(t, ToTool::Failed(reason))));
+            match tool {
+                Some(tool) => out.push(Action::Reply(tool, ToTool::Failed(reason))),
+                // Whoever is the second to ask for the end has what he wants.
+                None if self.ending => {}
+                None => out.push(Action::Over(Err(reason))),
+            }
             return;
         }
         let mut note = None;
         match &mut self.attempt {
-            // The interval's: this one will do.
-            Some(_) if tool.is_none() && !stop => return,
             Some(attempt) if attempt.went_on.is_none() => {
                 attempt.stop |= stop;
                 attempt.tools.extend(tool);
@@ -416,6 +426,7 @@ impl Coordinator {
             | FromRank::Saved { epoch, .. }
             | FromRank::Refused { epoch, .. } => *epoch,
             FromRank::State(state) => state.epoch,
+            FromRank::Asks { stop } => return self.request(None, *stop, now, out),
             FromRank::Finished => return self.rank_finished(rank, now, out),
         };
         let size = self.config.size as usize;
@@ -866,6 +877,7 @@ impl Coordinator {
             committed: self.committed,
             last: self.last.clone(),
             failure: self.failure.clone(),
+            next: None,
             ranks: ranks.collect(),
         }
     }

@@ -1,5 +1,6 @@
 //! The job file: how commands find a running job. Rank 0 leaves it in the checkpoint directory and
-//! takes it away at the end; one that a killed job left behind is told by nobody answering there.
+//! takes it away at the end, unless the job ends with a checkpoint: then the file says so. One that a
+//! killed job left behind is told by nobody answering there.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -75,6 +76,9 @@ pub struct JobFile {
     pub mpi: String,
     /// When the job started or was restarted, in seconds since 1970.
     pub started: u64,
+    /// The checkpoint with which it has ended, to be continued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_with: Option<String>,
 }
 
 /// Why there is no job to talk to.
@@ -114,6 +118,22 @@ pub enum Error {
         /// What happened.
         why: io::Error,
     },
+    /// The job has ended, to be continued.
+    #[error(
+        "the job in {} ({program}) has ended with {set}, as it was told to. Continue it with `mpirun -n \
+         {ranks} stasis restart {}`",
+        directory.display(), directory.display()
+    )]
+    Ended {
+        /// Checkpoint directory.
+        directory: PathBuf,
+        /// What it ran.
+        program: String,
+        /// Number of ranks.
+        ranks: u32,
+        /// The checkpoint.
+        set: String,
+    },
     /// Another job uses the directory.
     #[error(
         "{} is used by a job that runs already ({program}, process {pid} on {host}); give another \
@@ -146,6 +166,7 @@ impl JobFile {
             program,
             mpi,
             started: since.map_or(0, |s| s.as_secs()),
+            ended_with: None,
         }
     }
 
@@ -208,13 +229,37 @@ impl JobFile {
 
     /// Takes the file away, if it is still this job's.
     pub fn remove(&self, directory: &Path) {
-        if Self::read(directory).is_ok_and(|job| job.id == self.id) {
+        if self.is_in(directory) {
             let _ = fs::remove_file(directory.join(JOB_FILE));
         }
     }
 
+    /// Notes in the file, if it is still this job's, with which checkpoint the job ends.
+    pub fn end_with(&self, directory: &Path, set: &str) -> Result<(), Error> {
+        if !self.is_in(directory) {
+            return Ok(());
+        }
+        let ended = JobFile {
+            ended_with: Some(set.to_owned()),
+            ..self.clone()
+        };
+        ended.write(directory)
+    }
+
+    fn is_in(&self, directory: &Path) -> bool {
+        Self::read(directory).is_ok_and(|job| job.id == self.id)
+    }
+
     /// Connects to the job that the file names.
     pub fn connect(&self, directory: &Path) -> Result<TcpStream, Error> {
+        if let Some(set) = &self.ended_with {
+            return Err(Error::Ended {
+                directory: directory.to_owned(),
+                program: self.command(),
+                ranks: self.ranks,
+                set: set.clone(),
+            });
+        }
         self.address.connect().map_err(|why| Error::Dead {
             directory: directory.to_owned(),
             program: self.command(),
@@ -283,6 +328,27 @@ mod tests {
         assert!(JobFile::read(&dir).is_ok(), "another job's file stays");
         job.remove(&dir);
         assert!(matches!(JobFile::read(&dir), Err(Error::None(_))));
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_job_that_is_to_be_continued_is_told_from_one_that_is_over() {
+        let dir = directory("ended");
+        let job = job(1);
+        job.write(&dir).unwrap();
+        job.end_with(&dir, "ckpt-3").unwrap();
+        let ended = JobFile::read(&dir).unwrap();
+        let error = ended.connect(&dir).unwrap_err();
+        assert!(matches!(&error, Error::Ended { set, .. } if set == "ckpt-3"));
+        assert!(error.to_string().contains("-n 2 stasis restart"), "{error}");
+        // The next one in this directory has its own file.
+        let next = JobFile {
+            id: "next".into(),
+            ..job.clone()
+        };
+        next.write(&dir).unwrap();
+        job.end_with(&dir, "ckpt-4").unwrap();
+        assert_eq!(JobFile::read(&dir).unwrap(), next);
         fs::remove_dir_all(dir).unwrap();
     }
 

@@ -6,7 +6,8 @@
 //! drive the very code that runs in production through every interleaving they can think of.
 //!
 //! Around them: [`server`] (threads and sockets around the coordinator, in rank 0's lower half),
-//! [`agent`] (the same around a rank's machine), [`client`] (what the `stasis` command uses),
+//! [`schedule`] (which checkpoints are due that nobody asks for), [`agent`] (the same around a rank's
+//! machine), [`client`] (what the `stasis` command uses),
 //! [`job`] (the file by which the command finds a job) and [`protocol`] (what is said).
 
 pub mod addresses;
@@ -18,6 +19,7 @@ pub mod job;
 pub mod protocol;
 pub mod rank;
 mod release;
+pub mod schedule;
 pub mod server;
 pub mod shared;
 mod words;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::shared::{Part, Share};
 
 /// Version of the messages below. Both ends must have the same.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// First frame on a connection: who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,10 +45,12 @@ pub struct Hello {
 /// What a tool can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// Take a checkpoint and answer when it is committed.
+    /// Take a checkpoint.
     Checkpoint {
         /// End the job once the checkpoint is committed.
         stop: bool,
+        /// Answer when it is committed, not as soon as it is noted.
+        wait: bool,
     },
     /// Say how the job stands.
     Status,
@@ -178,6 +180,11 @@ pub enum FromRank {
         /// Why, for people.
         reason: String,
     },
+    /// The rank wants a checkpoint: a signal came that asks for one, or the program does.
+    Asks {
+        /// End the job once it is committed.
+        stop: bool,
+    },
     /// The process is about to end as it should.
     Finished,
 }
@@ -294,6 +301,15 @@ pub struct RankStatus {
     pub state: String,
 }
 
+/// The next checkpoint that nobody has to ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Next {
+    /// Microseconds until it is due.
+    pub after: u64,
+    /// Why then, for people.
+    pub why: String,
+}
+
 /// How the job stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Status {
@@ -307,6 +323,8 @@ pub struct Status {
     pub last: Option<Report>,
     /// Why the last checkpoint that was given up was given up.
     pub failure: Option<String>,
+    /// The next that is due.
+    pub next: Option<Next>,
     /// Each rank.
     pub ranks: Vec<RankStatus>,
 }
@@ -316,6 +334,8 @@ pub struct Status {
 pub enum ToTool {
     /// Something to tell people while they wait.
     Note(String),
+    /// The checkpoint is being taken, or will be as soon as it can; nothing more is told of it.
+    Noted,
     /// The checkpoint is committed.
     Committed(Report),
     /// The checkpoint was given up; the job goes on.

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use crate::addresses;
 use crate::client::Client;
-use crate::coordinator::{Action, Config, Coordinator, Event, PartialSet, ToolId};
+use crate::coordinator::{Action, Config, Coordinator, Event, PartialSet, Time, ToolId};
 use crate::frame::{self, MAX_FIRST, MAX_FRAME};
 use crate::job::{self, random_word, Address, JobFile};
 use crate::protocol::{First, FromRank, Request, Summary, ToRank, ToTool, PROTOCOL};
+use crate::schedule::{Due, Plan, Schedule};
 
 /// How often time is told to the machine while a checkpoint is being taken.
 const TICK: Duration = Duration::from_millis(50);
@@ -53,8 +54,8 @@ pub struct Options {
     pub directory: PathBuf,
     /// All ranks are on this machine: do not listen to any other.
     pub local: bool,
-    /// Take checkpoints by ourselves, so often.
-    pub interval: Option<Duration>,
+    /// When checkpoints are taken that no command asks for.
+    pub plan: Plan,
     /// The program and its arguments, for people.
     pub program: Vec<String>,
     /// The MPI library below, for people.
@@ -102,9 +103,6 @@ enum Said {
     Rank(u32, FromRank),
     Gone(Peer),
     Disk(Event),
-    Ask {
-        stop: bool,
-    },
     Close,
 }
 
@@ -164,7 +162,9 @@ impl Server {
                 .spawn(body);
             thread.map(drop).map_err(system("start a thread"))
         };
+        let begun = Instant::now();
         let main = Main {
+            schedule: Schedule::new(options.plan, micros(begun)),
             machine: Coordinator::new(options.config),
             size: options.config.size,
             token,
@@ -173,10 +173,9 @@ impl Server {
             next_tool: 1,
             errands,
             connected: connected.clone(),
-            begun: Instant::now(),
+            begun,
         };
-        let interval = options.interval;
-        spawn("ckpt-coord", Box::new(move || main.run(&hear, interval)))?;
+        spawn("ckpt-coord", Box::new(move || main.run(&hear)))?;
         let back = said.clone();
         let (working, disk) = mpsc::channel();
         spawn(
@@ -207,11 +206,6 @@ impl Server {
         &self.job.address
     }
 
-    /// Asks for a checkpoint on the job's own behalf.
-    pub fn ask(&self, stop: bool) {
-        let _ = self.said.send(Said::Ask { stop });
-    }
-
     /// Waits until all ranks but 0 are gone, for at most so long: this process must be the last to
     /// go when the job is to end, since all messages come from here.
     pub fn wait_alone(&self, limit: Duration) {
@@ -229,6 +223,18 @@ impl Server {
     /// The job ends: takes the job file away, stops answering, and lets the disk finish.
     pub fn close(&self) {
         self.job.remove(&self.directory);
+        self.stop();
+    }
+
+    /// As [`Server::close`], for a job that ends with a checkpoint: the job file says so.
+    pub fn close_with(&self, set: &str) {
+        if let Err(why) = self.job.end_with(&self.directory, set) {
+            eprintln!("stasis: {why}; the job can be continued from {set} all the same");
+        }
+        self.stop();
+    }
+
+    fn stop(&self) {
         let _ = self.said.send(Said::Close);
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = disk.recv_timeout(DISK_LIMIT);
@@ -310,6 +316,7 @@ fn read(mut stream: TcpStream, peer: Peer, said: &Sender<Said>) {
 
 /// The thread that owns the machine.
 struct Main {
+    schedule: Schedule,
     machine: Coordinator,
     size: u32,
     token: String,
@@ -322,24 +329,22 @@ struct Main {
 }
 
 impl Main {
-    fn run(mut self, hear: &Receiver<Said>, interval: Option<Duration>) {
+    fn run(mut self, hear: &Receiver<Said>) {
         let mut tick = Instant::now() + TICK;
-        let mut due = interval.map(|i| Instant::now() + i);
         loop {
             let now = Instant::now();
             if self.machine.busy() && now >= tick {
                 tick = now + TICK;
                 self.event(Event::Tick);
             }
-            if let (Some(time), Some(interval)) = (due, interval) {
-                if now >= time {
-                    due = Some(now + interval);
-                    self.event(Event::Request {
-                        tool: None,
-                        stop: false,
-                    });
-                }
+            while let Some(due) = self.schedule.due(micros(self.begun)) {
+                self.event(match due {
+                    Due::Interval => Event::Due,
+                    Due::Last { stop } => Event::Request { tool: None, stop },
+                });
             }
+            let due = self.schedule.next();
+            let due = due.map(|due| self.begun + Duration::from_micros(due));
             let wake = match (self.machine.busy(), due) {
                 (true, Some(due)) => Some(tick.min(due)),
                 (true, None) => Some(tick),
@@ -363,6 +368,8 @@ impl Main {
                 let peer = self.admit(first, stream);
                 let _ = answer.send(peer);
             }
+            Said::Rank(rank, FromRank::Asks { .. })
+                if !self.schedule.asks(micros(self.begun), rank) => {}
             Said::Rank(rank, message) => self.event(Event::Message(rank, message)),
             Said::Gone(Peer::Rank(rank)) => self.lose(rank),
             Said::Gone(Peer::Tool(tool)) => {
@@ -370,7 +377,6 @@ impl Main {
                 self.event(Event::ToolLost(tool));
             }
             Said::Disk(event) => self.event(event),
-            Said::Ask { stop } => self.event(Event::Request { tool: None, stop }),
             Said::Close => {}
         }
     }
@@ -419,19 +425,23 @@ impl Main {
                 self.next_tool += 1;
                 self.tools.insert(tool, stream);
                 self.event(match request {
-                    Request::Checkpoint { stop } => Event::Request {
+                    Request::Checkpoint { stop, .. } => Event::Request {
                         tool: Some(tool),
                         stop,
                     },
                     Request::Status => Event::AskStatus(tool),
                 });
+                if let Request::Checkpoint { wait: false, .. } = request {
+                    // If there can be none it was told so before.
+                    self.reply(tool, &ToTool::Noted);
+                }
                 Some(Peer::Tool(tool))
             }
         }
     }
 
     fn event(&mut self, event: Event) {
-        let now = self.begun.elapsed().as_micros() as u64;
+        let now = micros(self.begun);
         let mut broken = Vec::new();
         let actions = self.machine.on(now, event);
         for action in actions {
@@ -453,18 +463,21 @@ impl Main {
                         broken.push(rank);
                     }
                 }
-                Action::Reply(tool, message) => {
-                    // A tool that has gone away does not wait for its answer.
-                    if let Some(stream) = self.tools.get_mut(&tool) {
-                        let _ = frame::send(stream, &message);
-                    }
+                Action::Reply(tool, ToTool::Status(mut status)) => {
+                    status.next = self.schedule.describe(now);
+                    self.reply(tool, &ToTool::Status(status));
                 }
+                Action::Reply(tool, message) => self.reply(tool, &message),
                 Action::Prepare(epoch) => self.errand(Errand::Prepare(epoch)),
                 Action::Commit(epoch, _, images) => self.errand(Errand::Commit(epoch, images)),
                 Action::Discard(_) => self.errand(Errand::Discard),
                 // The tools were answered by actions before this one.
-                Action::Over(Ok(_)) => self.errand(Errand::Tidy),
+                Action::Over(Ok(report)) => {
+                    self.schedule.over(now, Some(&report));
+                    self.errand(Errand::Tidy);
+                }
                 Action::Over(Err(reason)) => {
+                    self.schedule.over(now, None);
                     eprintln!(
                         "stasis: a checkpoint was given up, the job of {} ranks runs on: {reason}",
                         self.size
@@ -477,10 +490,21 @@ impl Main {
         }
     }
 
+    fn reply(&mut self, tool: ToolId, message: &ToTool) {
+        // A tool that has gone away does not wait for its answer.
+        if let Some(stream) = self.tools.get_mut(&tool) {
+            let _ = frame::send(stream, message);
+        }
+    }
+
     fn errand(&self, errand: Errand) {
         // The disk's thread ends only after this one.
         let _ = self.errands.send(errand);
     }
+}
+
+fn micros(since: Instant) -> Time {
+    since.elapsed().as_micros() as Time
 }
 
 fn check(protocol: u32, token: &str, expected: &str) -> Result<(), String> {

@@ -13,6 +13,7 @@ use stasis_coordinator::coordinator::{Config, PartialSet};
 use stasis_coordinator::job::{self, JobFile};
 use stasis_coordinator::protocol::{Activity, Outcome, Summary};
 use stasis_coordinator::rank::{ClockView, View};
+use stasis_coordinator::schedule::{Interval, Last, Plan};
 use stasis_coordinator::server::{Options, Server, Store};
 use stasis_coordinator::shared::Part;
 
@@ -151,7 +152,7 @@ struct Job {
 }
 
 impl Job {
-    fn start(name: &str, size: u32, disk: Disk, interval: Option<Duration>) -> Job {
+    fn start(name: &str, size: u32, disk: Disk, plan: Plan) -> Job {
         let directory =
             std::env::temp_dir().join(format!("stasis-sockets-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -159,7 +160,7 @@ impl Job {
             config: Config::new(size),
             directory: directory.clone(),
             local: true,
-            interval,
+            plan,
             program: vec!["./app".into()],
             mpi: "none".into(),
         };
@@ -189,7 +190,7 @@ impl Job {
     }
 
     fn all(name: &str, size: u32) -> Job {
-        let mut job = Job::start(name, size, Disk::default(), None);
+        let mut job = Job::start(name, size, Disk::default(), Plan::default());
         job.connect();
         job
     }
@@ -264,7 +265,7 @@ fn the_answer_does_not_wait_for_tidying_up_and_the_end_does() {
         tidied: Arc::clone(&tidied),
         ..Disk::default()
     };
-    let mut job = Job::start("tidy", 2, disk, None);
+    let mut job = Job::start("tidy", 2, disk, Plan::default());
     job.connect();
     client(&job.directory).checkpoint(false, |_| {}).unwrap();
     assert_eq!(tidied.load(Ordering::SeqCst), 0);
@@ -275,7 +276,7 @@ fn the_answer_does_not_wait_for_tidying_up_and_the_end_does() {
 
 #[test]
 fn before_mpi_init_people_are_told_what_is_waited_for() {
-    let mut job = Job::start("early", 3, Disk::default(), None);
+    let mut job = Job::start("early", 3, Disk::default(), Plan::default());
     let early = client(&job.directory);
     let (tell, told) = std::sync::mpsc::channel();
     let waiting = std::thread::spawn(move || {
@@ -318,7 +319,7 @@ fn a_full_disk_stops_nobody() {
             full: true,
             ..Disk::default()
         },
-        None,
+        Plan::default(),
     );
     job.connect();
     let error = client(&job.directory)
@@ -430,9 +431,76 @@ fn the_interval_takes_checkpoints_unasked() {
         commits: commits.clone(),
         ..Disk::default()
     };
-    let mut job = Job::start("interval", 2, disk, Some(Duration::from_millis(30)));
+    let plan = Plan {
+        interval: Some(Interval::Fixed(Duration::from_millis(30))),
+        last: None,
+    };
+    let mut job = Job::start("interval", 2, disk, plan);
     job.connect();
     until("three checkpoints", || commits.load(Ordering::SeqCst) >= 3);
+}
+
+#[test]
+fn the_job_ends_before_its_time_is_over() {
+    let plan = Plan {
+        interval: None,
+        last: Some(Last {
+            after: Duration::from_millis(30),
+            stop: true,
+        }),
+    };
+    let mut job = Job::start("last", 2, Disk::default(), plan);
+    let next = client(&job.directory).status().unwrap().next.unwrap();
+    assert!(
+        next.why.contains("it ends with this checkpoint"),
+        "{next:?}"
+    );
+    job.connect();
+    for fake in &job.fakes {
+        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
+    }
+}
+
+#[test]
+fn what_all_ranks_ask_for_is_taken_once() {
+    let commits = Arc::new(AtomicU64::new(0));
+    let disk = Disk {
+        commits: commits.clone(),
+        ..Disk::default()
+    };
+    let mut job = Job::start("asks", 4, disk, Plan::default());
+    job.connect();
+    for agent in &job.agents {
+        agent.ask(false);
+    }
+    until("the checkpoint", || commits.load(Ordering::SeqCst) == 1);
+    // Nobody asks later than this, so there is no other one to come.
+    client(&job.directory).checkpoint(false, |_| {}).unwrap();
+    assert_eq!(commits.load(Ordering::SeqCst), 2);
+    job.agents[2].ask(true);
+    for fake in &job.fakes {
+        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
+    }
+}
+
+#[test]
+fn who_does_not_wait_is_told_at_once_whether_it_will_be_taken() {
+    let mut job = Job::start("no-wait", 2, Disk::default(), Plan::default());
+    let mut notes = vec![];
+    let asked = client(&job.directory).request(false, |note| notes.push(note.to_owned()));
+    asked.unwrap();
+    assert!(notes[0].contains("MPI_Init"), "{notes:?}");
+    job.connect();
+    until("it", || {
+        client(&job.directory).status().unwrap().committed == 1
+    });
+    job.agents[1].finished();
+    until("the end of rank 1", || {
+        let status = client(&job.directory).status().unwrap();
+        status.ranks[1].state == "finished"
+    });
+    let refused = client(&job.directory).request(false, |_| {}).unwrap_err();
+    assert!(matches!(refused, Error::Failed(_)), "{refused}");
 }
 
 #[test]
@@ -451,7 +519,7 @@ fn strangers_are_turned_away() {
                 config: Config::new(1),
                 directory: job.directory.clone(),
                 local: true,
-                interval: None,
+                plan: Plan::default(),
                 program: vec![],
                 mpi: String::new(),
             },
@@ -465,7 +533,7 @@ fn strangers_are_turned_away() {
 
 #[test]
 fn a_rank_without_the_token_is_turned_away() {
-    let mut job = Job::start("token", 2, Disk::default(), None);
+    let mut job = Job::start("token", 2, Disk::default(), Plan::default());
     let mut address = job.server.address().clone();
     address.token.replace_range(..1, "x");
     let stranger = Arc::new(Fake {

@@ -7,6 +7,7 @@
 //! stand around it. (Slurm comes last: its variables are inherited by an mpirun's ranks.) What tells its
 //! executable from that of another library is in `ancestor.rs`.
 
+pub mod allocation;
 mod ancestor;
 
 pub use ancestor::{launcher, Launcher};

@@ -20,6 +20,7 @@
 //!   credentials, namespaces, seccomp filters and the like once the program has changed them.
 
 mod arena;
+mod asked;
 mod children;
 mod clock;
 mod context;
@@ -49,6 +50,7 @@ mod user;
 mod vacant;
 mod vdso;
 
+pub use asked::{take_signals, Asked, Listener};
 pub use children::{all as children, Ended};
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
 pub use hooks::{set_exec_hook, set_exit_hook, set_redirects, tell_calls};

@@ -8,7 +8,8 @@
 //! - the thread is none of the application's: the signal is passed on to the process.
 //!
 //! SIGSYS and the stop signal belong to Stasis: they are never blocked and the application's
-//! handlers for them are only remembered.
+//! handlers for them are only remembered; so are those for signals that ask for checkpoints
+//! (`asked.rs`).
 //!
 //! # Safety
 //! Handlers run on whatever stack the kernel chose, with either FS: no libc, no TLS, no
@@ -21,7 +22,7 @@ use crate::dispatch;
 use crate::lock::Spin;
 use crate::syscalls::timers;
 use crate::thread::{self, Thread};
-use crate::{cpu, interrupted, raw, vdso};
+use crate::{asked, cpu, interrupted, raw, vdso};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -289,7 +290,7 @@ fn kernel_get(signal: i32) -> Action {
 
 /// Tells the kernel about what the application asked for.
 fn install(signal: i32, action: &Action) -> isize {
-    if signal == libc::SIGSYS || signal == STOP_SIGNAL {
+    if signal == libc::SIGSYS || signal == STOP_SIGNAL || asked::is_taken(signal) {
         return 0;
     }
     let mut kernel = *action;

@@ -13,7 +13,7 @@
 
 use crate::context::{self, Context};
 use crate::lock::Spin;
-use crate::{cpu, hooks, raw, signals, stop, sud, syscalls, user};
+use crate::{asked, cpu, hooks, raw, signals, stop, sud, syscalls, user};
 use contract::{ThreadBlock, STOP_WANTED};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -662,6 +662,7 @@ pub fn after_fork(thread: &'static Thread) {
     // SAFETY: our own block.
     unsafe { (&raw mut (*thread.block()).tid).write(pid) };
     stop::after_fork(thread);
+    asked::after_fork();
     syscalls::timers::after_fork();
     sud::arm();
 }

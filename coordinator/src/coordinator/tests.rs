@@ -368,11 +368,11 @@ fn a_checkpoint_asked_for_after_the_cut_is_another_one() {
     to_saving(&mut c, 2);
     copied(&mut c, 3000, 0);
     assert_eq!(copied(&mut c, 3000, 1), [GO_ON]);
-    let interval = Event::Request {
-        tool: None,
-        stop: false,
-    };
-    assert_eq!(c.on(4000, interval), []);
+    assert_eq!(
+        c.on(4000, Event::Due),
+        [],
+        "the interval's: this one will do"
+    );
     let (tool, stop) = (Some(2), true);
     let a = c.on(4000, Event::Request { tool, stop });
     assert!(matches!(&a[..], [Action::Reply(2, ToTool::Note(n))] if n.contains("begins after it")));

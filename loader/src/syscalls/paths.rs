@@ -1,8 +1,9 @@
-//! Paths that mean something else to the application: its MPI library, and `/proc/self/exe`.
+//! Paths that mean something else to the application: its MPI library, `/proc/self/exe`, and that with
+//! which it asks for a checkpoint.
 
 use super::files::returned;
 use super::{fail, Call, Handler, Outcome};
-use crate::{facts, hooks, thread, user};
+use crate::{asked, facts, hooks, thread, user};
 use core::ffi::CStr;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
@@ -36,15 +37,22 @@ fn replacement(call: &mut Call, address: usize) -> Option<&'static CStr> {
             return Some(other);
         }
     }
-    is_own_exe(path).then(facts::program)
+    if is_own_exe(path) {
+        return Some(facts::program());
+    }
+    asked::instead_of(path)
 }
 
 fn open_at(call: &mut Call, position: usize) -> Outcome {
     let (nr, mut args) = (call.nr(), call.args());
-    if let Some(path) = replacement(call, args[position]) {
+    let other = replacement(call, args[position]);
+    if let Some(path) = other {
         args[position] = path.as_ptr() as usize;
     }
     let outcome = call.pass_with(nr, args);
+    if other == Some(asked::NOTHING) && matches!(outcome, Outcome::Value(fd) if fd >= 0) {
+        asked::by_program();
+    }
     returned(call, outcome)
 }
 

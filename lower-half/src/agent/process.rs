@@ -369,7 +369,7 @@ impl Process for ThisProcess {
         if let Some(server) = SERVER.get() {
             // All ranks were told from here: this process goes last.
             server.wait_alone(END_LIMIT);
-            server.close();
+            server.close_with(set);
         }
         world::leave(0);
         end()

@@ -46,7 +46,7 @@ fn as_root(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) 
 
 /// The command line's exit codes (`stasis --help`).
 const DIRECTORY: i32 = 1;
-const USAGE: i32 = 2;
+pub const USAGE: i32 = 2;
 pub const CANNOT_SERVE: i32 = 3;
 const CHECKPOINT: i32 = 4;
 const IMAGE: i32 = 5;
@@ -715,19 +715,29 @@ pub fn start(example: &Example, dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job
 }
 
 /// The same by a command that launches it.
-fn start_by(mut command: Command, example: &Example, dir: &Path, mpi: Mpi) -> Result<Job> {
+fn start_by(command: Command, example: &Example, dir: &Path, mpi: Mpi) -> Result<Job> {
+    let mut job = begin(command, example, dir, mpi)?;
+    reach_cut(&mut job, dir)?;
+    Ok(job)
+}
+
+/// The same, without waiting for it.
+pub fn begin(mut command: Command, example: &Example, dir: &Path, mpi: Mpi) -> Result<Job> {
     command
         .args(command_line(example, Some(mpi))?)
         .current_dir(dir)
         .env("STASIS_TEST_READY", dir.join("ready"))
         .env("STASIS_TEST_GO", dir.join("go"));
-    let mut job = Job::start(command, dir, "launch")?;
+    Job::start(command, dir, "launch")
+}
+
+/// Waits until all ranks of a job have announced that they can be cut.
+pub fn reach_cut(job: &mut Job, dir: &Path) -> Result<()> {
     let ready = |rank: usize| dir.join(format!("ready.{rank}")).exists();
     job.until("all ranks reached the cut", Instant::now() + LIMIT, || {
         (0..RANKS).all(ready)
     })
-    .with_context(|| job::tail(&job::read_text(&job.stderr), 10))?;
-    Ok(job)
+    .with_context(|| job::tail(&job::read_text(&job.stderr), 10))
 }
 
 /// One example by its name.

@@ -12,6 +12,7 @@ mod matrix;
 mod pause;
 pub mod programs;
 pub mod real;
+mod schedule;
 mod style;
 mod tools;
 
@@ -103,6 +104,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(tools::cases());
     cases.extend(conformance::cases());
     cases.extend(pause::cases());
+    cases.extend(schedule::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);

@@ -111,6 +111,10 @@ fn compile(source: &Path, flags: &[String], front: Option<Mpi>, binary: &Path) -
     command.args(["-O1", "-g", "-Wall"]);
     // MPICH's headers declare MPI_STATUSES_IGNORE as an array of no statuses.
     command.args(["-Wno-stringop-overflow", "-Wno-stringop-overread"]);
+    if extension == "f90" {
+        // Its modules, which would lie about otherwise.
+        command.arg("-J").arg(dir);
+    }
     command.args(flags).arg("-o").arg(binary);
     command.arg(source).arg("-lm");
     let name = format!(

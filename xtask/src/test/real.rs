@@ -20,7 +20,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Folders of examples that are not for this: other tests, the benchmark and the demo use them.
-const ELSEWHERE: &[&str] = &["bench", "lammps", "loader", "qe", "tools", "torture"];
+const ELSEWHERE: &[&str] = &[
+    "bench", "lammps", "loader", "qe", "schedule", "tools", "torture",
+];
 
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
 const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);

@@ -1,0 +1,310 @@
+//! When checkpoints are taken that no command asks for: every so often, before the job's time is over,
+//! and when ranks ask. Pure, like the machines: it is told the time, in microseconds.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::coordinator::Time;
+use crate::protocol::{Next, Report};
+
+/// How long until the first checkpoint whose cost says when the next is due.
+const FIRST: Duration = Duration::from_secs(60);
+/// How long until that with which the job was to end is tried again, if it was given up.
+const AGAIN: Duration = Duration::from_secs(60);
+/// For so long what other ranks ask for is the same: a launcher passes a signal on to all, and all
+/// run the same program.
+const TOGETHER: Duration = Duration::from_secs(10);
+
+/// From one checkpoint to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interval {
+    /// Always the same, from the beginning of one to that of the next.
+    Fixed(Duration),
+    /// That which loses least time to checkpoints and to work that failures undo, for a job that fails
+    /// once in so long on average.
+    Best(Duration),
+}
+
+/// The checkpoint before the job's time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// How long after the start.
+    pub after: Duration,
+    /// The job ends with it.
+    pub stop: bool,
+}
+
+/// What was asked for when the job was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// So often; never if absent.
+    pub interval: Option<Interval>,
+    /// Before the end, if that is known.
+    pub last: Option<Last>,
+}
+
+/// A checkpoint that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// By the interval: none is needed if one is being taken.
+    Interval,
+    /// Before the end.
+    Last {
+        /// The job ends with it.
+        stop: bool,
+    },
+}
+
+/// What is due when.
+#[derive(Debug)]
+pub struct Schedule {
+    interval: Option<Interval>,
+    /// The next by the interval; none while its checkpoint is being taken.
+    due: Option<Time>,
+    /// From the last one to that.
+    waiting: Duration,
+    /// The one before the end, and whether the job ends with it.
+    last: Option<(Time, bool)>,
+    /// It is being taken.
+    ending: Option<bool>,
+    /// Since when ranks ask for the same, and which have.
+    asked: (Time, BTreeSet<u32>),
+}
+
+fn micros(duration: Duration) -> Time {
+    Time::try_from(duration.as_micros()).unwrap_or(Time::MAX)
+}
+
+impl Schedule {
+    /// What is due for a job that starts now.
+    pub fn new(plan: Plan, now: Time) -> Self {
+        let waiting = match plan.interval {
+            Some(Interval::Fixed(interval)) => interval,
+            Some(Interval::Best(between_failures)) => FIRST.min(between_failures),
+            None => Duration::ZERO,
+        };
+        Schedule {
+            interval: plan.interval,
+            due: plan.interval.map(|_| now.saturating_add(micros(waiting))),
+            waiting,
+            last: plan
+                .last
+                .map(|last| (now.saturating_add(micros(last.after)), last.stop)),
+            ending: None,
+            asked: (0, BTreeSet::new()),
+        }
+    }
+
+    /// When the next is due.
+    pub fn next(&self) -> Option<Time> {
+        self.due.into_iter().chain(self.last.map(|l| l.0)).min()
+    }
+
+    /// The next, and why, for people.
+    pub fn describe(&self, now: Time) -> Option<Next> {
+        let next = self.next()?;
+        let why = match (self.last, self.interval) {
+            (Some((last, true)), _) if last == next => {
+                "the job's time is nearly over then: it ends with this checkpoint".to_owned()
+            }
+            (Some((last, false)), _) if last == next => {
+                "the job's time is nearly over then".to_owned()
+            }
+            (_, Some(Interval::Best(_))) if self.waiting == FIRST => {
+                "to measure what one costs".to_owned()
+            }
+            _ => format!("one every {} s", self.waiting.as_secs_f64().round()),
+        };
+        Some(Next {
+            after: next.saturating_sub(now),
+            why,
+        })
+    }
+
+    /// What is due by now, if anything is. To be called until nothing is.
+    pub fn due(&mut self, now: Time) -> Option<Due> {
+        if let Some((_, stop)) = self.last.take_if(|(last, _)| *last <= now) {
+            self.ending = Some(stop);
+            return Some(Due::Last { stop });
+        }
+        self.due.take_if(|due| *due <= now)?;
+        if let Some(Interval::Fixed(interval)) = self.interval {
+            self.due = Some(now.saturating_add(micros(interval)));
+        }
+        Some(Due::Interval)
+    }
+
+    /// A checkpoint, whoever has asked for it, has ended so.
+    pub fn over(&mut self, now: Time, report: Option<&Report>) {
+        let ending = self.ending.take();
+        if let (Some(stop), None) = (ending, report) {
+            self.last = Some((now.saturating_add(micros(AGAIN)), stop));
+        }
+        let Some(Interval::Best(between_failures)) = self.interval else {
+            return;
+        };
+        if let Some(report) = report {
+            let cost = Duration::from_micros(report.pause);
+            // Images that are written while the job runs on cost something too, which nobody measures:
+            // so they are written for half of the time at most.
+            let written = Duration::from_micros(report.total);
+            self.waiting = best(cost, between_failures).max(written);
+        }
+        self.due = Some(now.saturating_add(micros(self.waiting)));
+    }
+
+    /// A rank asks for a checkpoint: whether that is another one than others have asked for just now.
+    pub fn asks(&mut self, now: Time, rank: u32) -> bool {
+        let (since, ranks) = &mut self.asked;
+        let together = !ranks.is_empty() && now.saturating_sub(*since) < micros(TOGETHER);
+        if together && ranks.insert(rank) {
+            return false;
+        }
+        self.asked = (now, BTreeSet::from([rank]));
+        true
+    }
+}
+
+/// The time between the end of one checkpoint and the beginning of the next that loses least, where one
+/// costs `cost`: J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart
+/// dumps" (2006), equation 37.
+fn best(cost: Duration, between_failures: Duration) -> Duration {
+    let (cost, mean) = (cost.as_secs_f64(), between_failures.as_secs_f64());
+    if cost >= 2.0 * mean {
+        return between_failures;
+    }
+    let share = cost / (2.0 * mean);
+    let work = (2.0 * cost * mean).sqrt() * (1.0 + share.sqrt() / 3.0 + share / 9.0) - cost;
+    Duration::from_secs_f64(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Times;
+
+    const SECOND: Time = 1_000_000;
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn report(pause: Time, total: Time) -> Report {
+        Report {
+            set: "ckpt-1".into(),
+            bytes: 0,
+            memory: 0,
+            total,
+            approach: 0,
+            pause,
+            slowest: Times::default(),
+            stood: None,
+            stop: false,
+        }
+    }
+
+    fn every(interval: Interval) -> Schedule {
+        let plan = Plan {
+            interval: Some(interval),
+            last: None,
+        };
+        Schedule::new(plan, 0)
+    }
+
+    /// By hand: sqrt(2 * 300 * 86400) = 7200; the root of the share is 1/24, so 1 + 1/72 + 1/5184
+    /// times that, less 300.
+    #[test]
+    fn the_formula_gives_what_the_paper_gives() {
+        let found = best(Duration::from_secs(300), DAY).as_secs_f64();
+        assert!((found - 7_001.388_889).abs() < 1e-3, "{found}");
+        let rare = best(2 * DAY, DAY);
+        assert_eq!(rare, DAY, "longer than the job lasts: as rare as failures");
+    }
+
+    /// A job of as much work as there is time between failures on average, by Daly's equation 20.
+    fn lost(interval: Duration, cost: Duration, mean: Duration) -> f64 {
+        let (interval, cost, mean) = (
+            interval.as_secs_f64(),
+            cost.as_secs_f64(),
+            mean.as_secs_f64(),
+        );
+        mean * (((interval + cost) / mean).exp() - 1.0) / interval
+    }
+
+    #[test]
+    fn neither_shorter_nor_longer_intervals_lose_less() {
+        for (cost, mean) in [(1, 3600), (30, 86_400), (300, 86_400), (600, 3600)] {
+            let (cost, mean) = (Duration::from_secs(cost), Duration::from_secs(mean));
+            let found = best(cost, mean);
+            let least = lost(found, cost, mean);
+            for other in [found.mul_f64(0.9), found.mul_f64(1.1)] {
+                assert!(
+                    lost(other, cost, mean) > least,
+                    "{cost:?} {mean:?} {other:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_interval_follows_from_what_the_last_one_cost() {
+        let mut schedule = every(Interval::Best(DAY));
+        assert_eq!(schedule.next(), Some(60 * SECOND));
+        assert_eq!(schedule.due(60 * SECOND), Some(Due::Interval));
+        assert_eq!((schedule.next(), schedule.due(61 * SECOND)), (None, None));
+        schedule.over(100 * SECOND, Some(&report(300 * SECOND, 400 * SECOND)));
+        let next = schedule.next().unwrap();
+        assert_eq!(next / SECOND, 100 + 7001);
+        // One that somebody asked for meanwhile counts as well; one that was given up tells nothing.
+        schedule.over(200 * SECOND, None);
+        assert_eq!(schedule.next().unwrap() / SECOND, 200 + 7001);
+        schedule.over(300 * SECOND, Some(&report(0, 500 * SECOND)));
+        assert_eq!(
+            schedule.next(),
+            Some(800 * SECOND),
+            "not written all the time"
+        );
+    }
+
+    #[test]
+    fn a_fixed_interval_stays() {
+        let mut schedule = every(Interval::Fixed(Duration::from_secs(10)));
+        assert_eq!(schedule.due(10 * SECOND - 1), None);
+        assert_eq!(schedule.due(10 * SECOND), Some(Due::Interval));
+        schedule.over(13 * SECOND, Some(&report(SECOND, SECOND)));
+        assert_eq!(schedule.next(), Some(20 * SECOND));
+        let told = schedule.describe(13 * SECOND).unwrap();
+        assert_eq!((told.after, &*told.why), (7 * SECOND, "one every 10 s"));
+    }
+
+    #[test]
+    fn the_last_one_is_tried_until_it_succeeds() {
+        let last = Last {
+            after: Duration::from_secs(100),
+            stop: true,
+        };
+        let plan = Plan {
+            interval: None,
+            last: Some(last),
+        };
+        let mut schedule = Schedule::new(plan, 0);
+        assert_eq!(schedule.due(99 * SECOND), None);
+        // One before it that failed has nothing to do with it.
+        schedule.over(99 * SECOND, None);
+        assert_eq!(schedule.next(), Some(100 * SECOND));
+        let due = Some(Due::Last { stop: true });
+        assert_eq!(schedule.due(100 * SECOND), due);
+        schedule.over(101 * SECOND, None);
+        assert_eq!(schedule.due(160 * SECOND), None);
+        assert_eq!(schedule.due(161 * SECOND), due);
+        schedule.over(162 * SECOND, Some(&report(SECOND, SECOND)));
+        assert_eq!(schedule.next(), None);
+    }
+
+    #[test]
+    fn what_reaches_all_ranks_is_asked_for_once() {
+        let mut schedule = Schedule::new(Plan::default(), 0);
+        assert!(schedule.asks(0, 0), "even at the very start");
+        assert!(!schedule.asks(5, 1));
+        assert!(schedule.asks(6, 1), "the same rank again is another one");
+        assert!(!schedule.asks(7, 0));
+        assert!(schedule.asks(20 * SECOND, 2), "so is a later one");
+    }
+}
