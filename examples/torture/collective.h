@@ -143,7 +143,7 @@ SHARED int draw_collective(world *w, collective *c, int blocking)
         c->in_place = 0;
     c->blocking = blocking;
     c->id = next_id(w);
-    return suits(s, c, blocking);
+    return suits(s, c, blocking) && !alone_with(w, c->slot, MESSAGE);
 }
 
 /* The places of the members from whom this rank gets something, in a collective over all. */

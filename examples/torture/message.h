@@ -47,6 +47,8 @@ SHARED int same_class(const message *a, const message *b) { return same_way(a, b
 /* May a message go this way, or would it be taken for one that is under way? */
 SHARED int way_is_free(const world *w, const message *m, int exclusive)
 {
+    if (alone_with(w, m->slot, COLLECTIVE))
+        return 0;
     for (int i = 0; i < OPS; i++) {
         const op *o = &w->ops[i];
         if (o->used && o->kind == MESSAGE && same_way(&o->message, m) &&

@@ -139,6 +139,18 @@ SHARED int ops_under_way(const world *w, int slot)
     return n;
 }
 
+/* Is something of this kind under way on a communicator of one member? MPICH 4.0 has one queue for its
+ * messages and its collectives, and gives what belongs to the one to the other. */
+SHARED int alone_with(const world *w, int slot, int kind)
+{
+    if (w->slots[slot].n + w->slots[slot].m > 1)
+        return 0;
+    for (int i = 0; i < OPS; i++)
+        if (w->ops[i].used && w->ops[i].kind == kind && w->ops[i].message.slot == slot)
+            return 1;
+    return 0;
+}
+
 /* Something other than MPI, for each rank its own amount. */
 SHARED void compute(world *w)
 {
