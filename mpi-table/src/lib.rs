@@ -1,6 +1,6 @@
 //! The one table of MPI functions, and the generators that read it.
 //!
-//! The table is `mpi-3.1.table`; its head says how to add a function. [`functions`] is the table,
+//! The table is `mpi.table`; its head says how to add a function. [`functions`] is the table,
 //! [`hash`] what two halves compare to know that they were generated from the same one, and
 //! [`generate`] holds what is made from it.
 #![forbid(unsafe_code)]
@@ -15,7 +15,7 @@ pub use parse::{parse, Mistake, ParseError};
 pub use schema::{Class, Direction, Function, Kind, Length, Param, Positioning, Returns, Via};
 
 /// The table's text.
-pub const TEXT: &str = include_str!("../mpi-3.1.table");
+pub const TEXT: &str = include_str!("../mpi.table");
 
 /// All functions, in the order of the table, which is the order of their slots.
 ///

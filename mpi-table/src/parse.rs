@@ -62,9 +62,6 @@ pub fn parse(text: &str, first_slot: usize) -> Result<Vec<Function>, ParseError>
         } else {
             let (class, via) = section.ok_or(at(Mistake::NoSection))?;
             let (name, params, returns) = parse_function(&statement).map_err(at)?;
-            if !names.insert(name.clone()) {
-                return Err(at(Mistake::Twice(name)));
-            }
             let slot = first_slot + functions.len();
             let heading = heading.clone();
             let function = Function {
@@ -76,15 +73,12 @@ pub fn parse(text: &str, first_slot: usize) -> Result<Vec<Function>, ParseError>
                 params,
                 slot,
             };
-            let large = function.large_form();
-            if let Some(large) = large
-                .as_ref()
-                .filter(|large| !names.insert(large.name.clone()))
-            {
-                return Err(at(Mistake::Twice(large.name.clone())));
+            for form in function.with_forms() {
+                if !names.insert(form.name.clone()) {
+                    return Err(at(Mistake::Twice(form.name)));
+                }
+                functions.push(form);
             }
-            functions.push(function);
-            functions.extend(large);
         }
     }
     Ok(functions)
@@ -352,6 +346,43 @@ mod tests {
             ]
         );
         assert_eq!(functions[1].snake_name(), "x_c");
+    }
+
+    #[test]
+    fn persistent_forms_follow_non_blocking_ones() {
+        let text = "[collective-nonblocking direct]\nMPI_Ineighbor_x(int/count n, comm comm, \
+                    out request request)\nMPI_Ibarrier(comm comm, out request request)";
+        let functions = parse(text, 7).expect("a good table");
+        let names: Vec<_> = functions
+            .iter()
+            .map(|f| (f.name.as_str(), f.slot))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("MPI_Ineighbor_x", 7),
+                ("MPI_Ineighbor_x_c", 8),
+                ("MPI_Neighbor_x_init", 9),
+                ("MPI_Neighbor_x_init_c", 10),
+                ("MPI_Ibarrier", 11),
+                ("MPI_Barrier_init", 12),
+            ]
+        );
+        let large = &functions[3];
+        let params: Vec<_> = large
+            .params
+            .iter()
+            .map(|p| (p.name.as_str(), p.kind))
+            .collect();
+        assert_eq!(params[0], ("n", Kind::Count));
+        assert_eq!(
+            params[2..],
+            [("info", Kind::Info), ("request", Kind::Request)]
+        );
+        assert_eq!(large.started_as().as_deref(), Some("MPI_Ineighbor_x"));
+        assert_eq!(functions[4].started_as(), None);
+        let crossing = |n: usize| functions[n].crosses();
+        assert!(crossing(0) && !crossing(2) && !crossing(3));
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub enum Class {
     Collective,
     /// Non-blocking collective over its `comm`.
     CollectiveNonblocking,
+    /// Makes a request by which a non-blocking collective is started any number of times.
+    CollectivePersistent,
     /// Makes or frees an object, locally.
     Object,
     /// Makes an object collectively.
@@ -231,6 +233,18 @@ pub enum Kind {
     Double,
 }
 
+/// What came with MPI 4 as a whole.
+const HEADINGS_OF_MPI_4: &[&str] = &["Sessions", "Partitioned communication"];
+
+/// What came with MPI 4 beside what was there.
+const OF_MPI_4: &[&str] = &[
+    "MPI_Isendrecv",
+    "MPI_Isendrecv_replace",
+    "MPI_Comm_idup_with_info",
+    "MPI_Info_create_env",
+    "MPI_Info_get_string",
+];
+
 impl Function {
     /// The name in snake case without `MPI_`, under which upper-half implements the function.
     /// A name that is a keyword of Rust in this form does not occur.
@@ -255,6 +269,15 @@ impl Function {
         }
     }
 
+    /// Whether it came with MPI 4: Open MPI 4 has no function of these.
+    pub fn is_of_mpi_4(&self) -> bool {
+        self.is_large()
+            || self.class == Class::CollectivePersistent
+            || HEADINGS_OF_MPI_4.contains(&self.heading.as_str())
+            || self.name.starts_with("MPI_Session_")
+            || OF_MPI_4.contains(&self.name.as_str())
+    }
+
     /// Whether it is the large-count form of MPI 4: no other function's name ends so.
     pub fn is_large(&self) -> bool {
         self.name.ends_with("_c")
@@ -265,14 +288,63 @@ impl Function {
         self.name.strip_suffix("_c").unwrap_or(&self.name)
     }
 
-    /// Its large-count form in the next slot, where the table says that it has one: the same with
-    /// the other kinds.
-    pub fn large_form(&self) -> Option<Function> {
+    /// The function with its other forms: large-count, persistent, and both. Their slots are the
+    /// next ones.
+    pub fn with_forms(self) -> Vec<Function> {
+        let persistent = self.persistent_form();
+        let ordinary = std::iter::once(self).chain(persistent);
+        let mut forms: Vec<Function> = ordinary
+            .flat_map(|form| {
+                let large = form.large_form();
+                std::iter::once(form).chain(large)
+            })
+            .collect();
+        for i in 1..forms.len() {
+            forms[i].slot = forms[0].slot + i;
+        }
+        forms
+    }
+
+    /// The persistent form of a non-blocking collective: the same with an info object before the
+    /// request.
+    fn persistent_form(&self) -> Option<Function> {
+        let is_nonblocking = self.class == Class::CollectiveNonblocking;
+        let name = self.name.strip_prefix("MPI_I").filter(|_| is_nonblocking)?;
+        let (first, rest) = name.split_at_checked(1)?;
+        let mut persistent = self.clone();
+        persistent.name = format!("MPI_{}{rest}_init", first.to_ascii_uppercase());
+        persistent.class = Class::CollectivePersistent;
+        let request = self.params.iter().position(|p| p.kind == Kind::Request)?;
+        let info = Param {
+            name: "info".to_owned(),
+            kind: Kind::Info,
+            direction: Direction::In,
+            array: None,
+            other: None,
+        };
+        persistent.params.insert(request, info);
+        Some(persistent)
+    }
+
+    /// The non-blocking collective whose persistent form this is, without `_c`.
+    pub fn started_as(&self) -> Option<String> {
+        let name = self.ordinary_name().strip_prefix("MPI_")?;
+        let name = name.strip_suffix("_init")?;
+        (self.class == Class::CollectivePersistent)
+            .then(|| format!("MPI_I{}", name.to_ascii_lowercase()))
+    }
+
+    /// Whether it reaches the library below as such: not if the upper half turns it into others.
+    pub fn crosses(&self) -> bool {
+        self.folded().is_none() && self.class != Class::CollectivePersistent
+    }
+
+    /// Its large-count form, where the table says that it has one: the same with the other kinds.
+    fn large_form(&self) -> Option<Function> {
         let has_one = self.params.iter().any(|param| param.other.is_some());
         has_one.then(|| {
             let mut large = self.clone();
             large.name.push_str("_c");
-            large.slot += 1;
             for param in &mut large.params {
                 if let Some(other) = &mut param.other {
                     std::mem::swap(&mut param.kind, other);
@@ -414,6 +486,7 @@ pub(crate) const CLASSES: &[(&str, Class)] = &[
     ("completion", Class::Completion),
     ("collective", Class::Collective),
     ("collective-nonblocking", Class::CollectiveNonblocking),
+    ("collective-persistent", Class::CollectivePersistent),
     ("object", Class::Object),
     ("object-collective", Class::ObjectCollective),
     ("window", Class::Window),

@@ -24,6 +24,7 @@ use crate::topology::Topology;
 use crate::{attribute, comm_free, group, info, lower, message};
 use contract::abi::*;
 use core::ffi::{c_char, CStr};
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// World ranks of the local or remote group of a lower communicator.
@@ -236,6 +237,27 @@ pub unsafe fn comm_idup(
     new: *mut &'static Comm,
     request: *mut &'static Request,
 ) -> i32 {
+    // SAFETY: passed on.
+    unsafe { idup(comm, comm.body.info(), new, request) }
+}
+
+/// MPI_Comm_idup_with_info. Hints are kept for MPI_Comm_get_info; the library below is not told.
+pub unsafe fn comm_idup_with_info(
+    comm: &'static Comm,
+    info: &'static Info,
+    new: *mut &'static Comm,
+    request: *mut &'static Request,
+) -> i32 {
+    // SAFETY: passed on.
+    unsafe { idup(comm, info.body.entries(), new, request) }
+}
+
+unsafe fn idup(
+    comm: &'static Comm,
+    hints: Vec<(CString, CString)>,
+    new: *mut &'static Comm,
+    request: *mut &'static Request,
+) -> i32 {
     if comm.body.size == 0 {
         return ERR_COMM;
     }
@@ -244,7 +266,10 @@ pub unsafe fn comm_idup(
         // The application's callbacks run before the operation counts: no cut could fall into them
         // between that and its start below.
         let body = match duplicate(comm) {
-            Ok(body) => body,
+            Ok(body) => {
+                body.copy_info(hints);
+                body
+            }
             Err(code) => return code,
         };
         let token = collective_begin(comm);
@@ -273,7 +298,6 @@ unsafe fn duplicate(comm: &'static Comm) -> Result<CommBody, i32> {
     let id = derive("dup", comm.body.id, &members, remote.as_deref());
     let mut body = CommBody::derived(id, members, remote, &comm.body)?;
     body.topology = comm.body.topology.clone();
-    body.copy_info(comm.body.info());
     check(attribute::copy(
         &comm.body.attributes,
         &body.attributes,
@@ -320,8 +344,15 @@ pub unsafe fn comm_split(
     }
 }
 
+/// Whether hints for a guided split name the type that MPI has a value for.
+fn names_shared_memory(info: &'static Info) -> bool {
+    let named = info.body.value(c"mpi_hw_resource_type");
+    named.is_some_and(|named| named.as_c_str() == c"mpi_shared_memory")
+}
+
 /// MPI_Comm_split_type. The members stay what they are now, also when a restart places them
-/// differently.
+/// differently. Types of hardware, which libraries find each in its own way, or not at all, split
+/// nothing, as MPI allows; but for the one by shared memory.
 pub unsafe fn comm_split_type(
     comm: &'static Comm,
     split_type: i32,
@@ -329,6 +360,11 @@ pub unsafe fn comm_split_type(
     info: &'static Info,
     new: *mut &'static Comm,
 ) -> i32 {
+    let split_type = match split_type {
+        COMM_TYPE_HW_GUIDED if names_shared_memory(info) => COMM_TYPE_SHARED,
+        COMM_TYPE_HW_GUIDED | COMM_TYPE_HW_UNGUIDED => UNDEFINED,
+        other => other,
+    };
     // SAFETY: see the module's head.
     unsafe {
         let made = construct(

@@ -11,7 +11,7 @@ use crate::sync::Lock;
 use crate::{code, lower, object_table};
 use contract::abi::*;
 use contract::HandleKind;
-use core::ffi::{c_char, CStr};
+use core::ffi::{c_char, c_void, CStr};
 use std::ffi::CString;
 
 /// One entry: key and value.
@@ -154,6 +154,13 @@ pub(crate) unsafe fn give(entries: Vec<Entry>, out: *mut &'static Info) -> i32 {
     unsafe { code::give(make(entries), out) }
 }
 
+/// MPI_Info_create_env: what MPI_INFO_ENV says.
+pub unsafe fn info_create_env(_argc: i32, _argv: *mut c_void, out: *mut &'static Info) -> i32 {
+    let env = Info::at(info::INFO_ENV as u32);
+    // SAFETY: passed on.
+    unsafe { give(env.body.entries(), out) }
+}
+
 /// MPI_Info_free.
 pub unsafe fn info_free(info: *mut &'static Info) -> i32 {
     // SAFETY: MPI's contract for an inout parameter.
@@ -227,6 +234,39 @@ pub unsafe fn info_get(
         if let Some(found) = found {
             let mut length = 0;
             crate::error::write_string(found.as_bytes(), value, capacity + 1, &raw mut length);
+        }
+    }
+    SUCCESS
+}
+
+/// MPI_Info_get_string: `buflen` is the buffer's size, and then what the value needs, both with the NUL.
+pub unsafe fn info_get_string(
+    info: &'static Info,
+    name: *const c_char,
+    buflen: *mut i32,
+    value: *mut c_char,
+    flag: *mut i32,
+) -> i32 {
+    if info.is_null() {
+        return ERR_INFO;
+    }
+    // SAFETY: MPI's contract: a NUL-terminated key; `value` holds buflen characters.
+    unsafe {
+        let name = match key(name) {
+            Ok(name) => name,
+            Err(code) => return code,
+        };
+        let Ok(room) = usize::try_from(*buflen) else {
+            return ERR_ARG;
+        };
+        let found = info.body.value(name);
+        *flag = i32::from(found.is_some());
+        if let Some(found) = found {
+            if room > 0 {
+                let mut length = 0;
+                crate::error::write_string(found.as_bytes(), value, room, &raw mut length);
+            }
+            *buflen = found.as_bytes_with_nul().len() as i32;
         }
     }
     SUCCESS
@@ -322,6 +362,13 @@ mod tests {
                 SUCCESS
             );
             assert_eq!(n, 10);
+            for (room, text_of) in [(0, c"three"), (5, c"thre"), (16, c"threethree")] {
+                n = room;
+                let value = text.as_mut_ptr();
+                let code = info_get_string(handle, c"b".as_ptr(), &mut n, value, &mut flag);
+                assert_eq!((code, n, flag), (SUCCESS, 11, 1));
+                assert_eq!(CStr::from_ptr(text.as_ptr()), text_of, "room for {room}");
+            }
             assert_eq!(info_delete(handle, c"b".as_ptr()), SUCCESS);
             assert_eq!(info_delete(handle, c"b".as_ptr()), ERR_INFO_NOKEY);
             assert_eq!(

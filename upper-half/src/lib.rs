@@ -47,7 +47,7 @@ mod wtime;
 
 pub use abi::Abi;
 pub use object::{
-    Comm, Datatype, Errhandler, File, Group, Info, Message, Object, Op, Request, Session, Win,
+    Comm, Datatype, Errhandler, File, Group, Info, Kept, Message, Object, Op, Request, Session, Win,
 };
 pub use start::start;
 pub use wrapper::Wrapper;

@@ -192,6 +192,31 @@ impl<B: Body> Object<B> {
     }
 }
 
+/// A reference to an object, given back when it is dropped.
+pub struct Kept<B: Body>(&'static Object<B>);
+
+impl<B: Body> Kept<B> {
+    /// Keeps the object alive.
+    pub fn new(object: &'static Object<B>) -> Self {
+        object.retain();
+        Kept(object)
+    }
+}
+
+impl<B: Body> core::ops::Deref for Kept<B> {
+    type Target = Object<B>;
+
+    fn deref(&self) -> &Object<B> {
+        self.0
+    }
+}
+
+impl<B: Body> Drop for Kept<B> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 /// All objects of a kind.
 pub struct Table<B: 'static> {
     base: AtomicPtr<Object<B>>,

@@ -514,12 +514,14 @@ translate_bits! {
     }
 }
 
-/// How processes are split by type. Types of hardware that a library finds in
-/// its own way are not served: another library would split differently after a restart.
+/// How processes are split by type. MPICH's own types are not served: another library would split
+/// differently after a restart.
 #[inline(always)]
 pub fn split_type_in(split_type: i32) -> i32 {
     match split_type {
         1 => standard::COMM_TYPE_SHARED,
+        2 => standard::COMM_TYPE_HW_GUIDED,
+        3 => standard::COMM_TYPE_HW_UNGUIDED,
         standard::UNDEFINED => standard::UNDEFINED,
         _ => INVALID,
     }

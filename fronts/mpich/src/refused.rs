@@ -16,7 +16,7 @@ fn refuse(name: &str) -> i32 {
     let _guard = upper_half::Wrapper::enter();
     upper_half::unsupported(
         name,
-        "it is of MPI 4, or of MPICH alone; use what MPI 3.1 has",
+        "it is partitioned communication, or of MPICH alone; use what else MPI 4 has",
     );
     let world = upper_half::Comm::at(comm::COMM_WORLD as u32);
     crate::abi::error_out(upper_half::raise_comm(

@@ -13,24 +13,14 @@ fn is_newer_than_the_table(name: &str) -> bool {
     let parts = [
         "_T_event_",
         "_T_source_",
-        "_Isendrecv",
         "_Pready",
         "_Parrived",
         "_Psend_init",
         "_Precv_init",
         "_events",
-        "_create_env",
-        "_get_string",
-        "_idup_with_info",
         "_num_events",
     ];
-    let ordinary = name.strip_suffix("_c").unwrap_or(name);
-    let persistent_collective = ordinary.ends_with("_init")
-        && !["Send_init", "Recv_init"]
-            .iter()
-            .any(|known| ordinary.ends_with(known))
-        && !["send_init"].iter().any(|known| ordinary.ends_with(known));
-    persistent_collective || parts.iter().any(|part| name.contains(part))
+    parts.iter().any(|part| name.contains(part))
 }
 
 #[test]

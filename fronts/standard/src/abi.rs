@@ -199,12 +199,14 @@ pub static ATTRIBUTE_VALUES: AttributeValues = AttributeValues {
     models: [standard::WIN_UNIFIED, standard::WIN_SEPARATE],
 };
 
-/// How processes are split by type. Types of hardware that a library finds in its own way are not
-/// served: another library would split differently after a restart.
+/// How processes are split by type: what came with MPI 4.1 is not served.
 #[inline(always)]
 pub fn split_type_in(split_type: i32) -> i32 {
     match split_type {
-        standard::COMM_TYPE_SHARED | standard::UNDEFINED => split_type,
+        standard::COMM_TYPE_SHARED
+        | standard::COMM_TYPE_HW_GUIDED
+        | standard::COMM_TYPE_HW_UNGUIDED
+        | standard::UNDEFINED => split_type,
         _ => INVALID,
     }
 }
@@ -267,7 +269,7 @@ mod tests {
     fn the_default_argument_is_no_block_size() {
         assert_eq!(distribution_arg_out(distribution_arg_in(19)), 19);
         assert_eq!(distribution_arg_in(18), 18);
-        assert_eq!(split_type_in(standard::COMM_TYPE_HW_GUIDED), INVALID);
+        assert_eq!(split_type_in(standard::COMM_TYPE_RESOURCE_GUIDED), INVALID);
         assert_eq!(displacement_in(-2), i64::MIN);
     }
 }

@@ -37,7 +37,7 @@ pub fn adapter(available: impl Fn(&str) -> bool) -> String {
 /// The functions that cross: all but those that the upper half turns into others.
 fn crossing() -> impl Iterator<Item = &'static Function> {
     let functions = crate::functions().iter();
-    functions.filter(|function| function.folded().is_none())
+    functions.filter(|function| function.crosses())
 }
 
 fn write_function(text: &mut String, function: &Function, body: &str) -> std::fmt::Result {

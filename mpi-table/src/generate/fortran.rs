@@ -38,13 +38,7 @@ pub(super) fn is_for_c_alone(function: &Function) -> bool {
         || name.starts_with("MPI_Status_f")
         || name.ends_with("_c2f")
         || name.ends_with("_f2c")
-        || function.is_large()
-        || of_sessions(function)
-}
-
-/// Functions of sessions, which Open MPI 4 has not.
-fn of_sessions(function: &Function) -> bool {
-    function.heading == "Sessions" || function.name.starts_with("MPI_Session_")
+        || function.is_of_mpi_4()
 }
 
 /// Functions that `special` has: callbacks in Fortran's convention, attributes of both generations,

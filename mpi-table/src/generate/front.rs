@@ -11,6 +11,7 @@
 //! lower half's words.
 
 pub mod convert;
+mod persistent;
 mod signature;
 mod special;
 
@@ -120,6 +121,7 @@ fn write_function(text: &mut String, function: &Function) -> std::fmt::Result {
 
 fn body(function: &Function) -> Vec<String> {
     match function.via {
+        _ if function.class == Class::CollectivePersistent => persistent::body(function),
         Via::Core => core(function),
         Via::Direct => crossing(function),
         Via::Refuse => refusal(function),
@@ -151,7 +153,7 @@ fn crossing(function: &Function) -> Vec<String> {
         Some(_) => function.ordinary_name(),
         None => &function.name,
     };
-    let call = format!("upper_half::lower::{crosses_as}({})", body.args.join(", "));
+    let call = call_below(crosses_as, &body);
     let mut lines = vec![GUARD.to_owned()];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
@@ -181,6 +183,11 @@ fn crossing(function: &Function) -> Vec<String> {
         (false, false) => lines.push(started("code")),
     }
     finish(function, body, lines)
+}
+
+/// The call of a stub.
+fn call_below(name: &str, body: &Body) -> String {
+    format!("upper_half::lower::{name}({})", body.args.join(", "))
 }
 
 /// What follows the call: outputs, and the error handler.

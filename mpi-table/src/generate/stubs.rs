@@ -119,7 +119,7 @@ pub fn stubs() -> String {
 }
 
 fn write_stubs(text: &mut String) -> std::fmt::Result {
-    let functions = || crate::functions().iter().filter(|f| f.folded().is_none());
+    let functions = || crate::functions().iter().filter(|f| f.crosses());
     writeln!(
         text,
         "// Generated from the table of MPI functions; do not edit.\n"

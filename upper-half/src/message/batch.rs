@@ -10,7 +10,7 @@ use super::activity::WaitSet;
 use super::blame;
 use super::counts::NOBODY;
 use super::park::Look;
-use super::request::{Kind, State};
+use super::request::State;
 use crate::object::{Comm, Request};
 use contract::abi::{Status, ERR_IN_STATUS, ERR_PENDING, SUCCESS};
 use core::mem::MaybeUninit;
@@ -202,7 +202,7 @@ unsafe fn settle(requests: &[&'static Request], answer: &Answer) {
             ERR_IN_STATUS => status.error,
             other => other,
         };
-        if error != SUCCESS && request.body.kind.get().is_persistent() {
+        if error != SUCCESS && request.body.kind.get().is_persistent_below() {
             // One library frees even a persistent request that failed.
             // SAFETY: as the caller promises.
             request.set_lower(unsafe { *answer.words.add(i) });
@@ -331,8 +331,10 @@ pub(super) unsafe fn some_answered(
 pub(super) fn waits_for(requests: &[&'static Request], set: &mut WaitSet) {
     for request in requests {
         let body = &request.body;
-        let receives = matches!(body.kind.get(), Kind::Receive | Kind::PersistentReceive);
-        if receives && body.state.get() == State::Active {
+        if let (State::Upper, Some(pair)) = (body.state.get(), request.pair()) {
+            waits_for(&[pair.receive], set);
+        }
+        if body.kind.get().is_receive() && body.state.get() == State::Active {
             match body.peer.get() {
                 NOBODY => {
                     let args = body.args.get();

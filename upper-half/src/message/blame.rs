@@ -28,7 +28,7 @@ pub(super) fn outcome(request: &'static Request, error: i32) -> i32 {
 pub(super) fn answered(request: &'static Request, word: usize, error: i32) {
     if error != SUCCESS {
         note(request::comm_of(request));
-        if request.body.kind.get().is_persistent() {
+        if request.body.kind.get().is_persistent_below() {
             request.set_lower(word);
         }
     }

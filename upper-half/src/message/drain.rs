@@ -134,7 +134,8 @@ fn must_end(request: &'static crate::object::Request) -> bool {
     let body = &request.body;
     match body.state.get() {
         State::Active => !body.kind.get().is_receive(),
-        State::Upper => body.kind.get() != Kind::Generalized,
+        // Each operation of a pair has a request of its own.
+        State::Upper => !matches!(body.kind.get(), Kind::Generalized | Kind::SendReceive),
         State::Free | State::Inactive | State::Done => false,
     }
 }

@@ -18,12 +18,15 @@ mod drain;
 #[cfg(test)]
 mod fake;
 mod grequest;
+mod isendrecv;
 mod matched;
 mod park;
 mod persistent;
 mod probe;
 mod rebuild;
 mod receive;
+mod repeated;
+mod replaced;
 mod request;
 mod send;
 mod status;
@@ -45,12 +48,15 @@ pub use collective::{
 };
 pub(crate) use drain::drain;
 pub use grequest::{grequest_complete, grequest_is_fortran, grequest_start};
+pub use isendrecv::{isendrecv, isendrecv_replace};
 pub use matched::{improbe, imrecv, mprobe, mrecv, MessageBody};
 pub(crate) use park::wait_until;
 pub use persistent::{recv_init, start, startall};
 pub use probe::{iprobe, probe};
 pub(crate) use rebuild::rebuild;
-pub use receive::{irecv, recv, sendrecv, sendrecv_replace};
+pub use receive::{irecv, recv, sendrecv};
+pub use repeated::{collective_init, Starter};
+pub use replaced::sendrecv_replace;
 pub use request::{RequestBody, Scratch};
 pub use send::{
     bsend, bsend_init, ibsend, irsend, isend, issend, rsend, rsend_init, send, send_init, ssend,
@@ -74,7 +80,7 @@ pub(crate) fn init(world_size: usize) -> Result<(), i32> {
 /// Whether a non-blocking collective operation is under way: it may use operations and datatypes
 /// that the application has freed.
 pub(crate) fn collectives_pending() -> bool {
-    request::pending().any(|request| request.body.kind.get() == request::Kind::Collective)
+    request::pending().any(|request| request.body.kind.get().is_collective())
 }
 
 /// Why no checkpoint may be taken now, if that is so.

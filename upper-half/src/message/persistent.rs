@@ -1,5 +1,5 @@
-//! Persistent requests: made once, started many times. Their arguments are kept, so that a restart
-//! makes them again; a start counts like the operation that it starts.
+//! Persistent requests: made once, started many times. The arguments of sends and receives are kept, so
+//! that a restart makes them again; a start counts like the operation that it starts.
 //!
 //! # Safety
 //! Buffers are the application's, under the promises that MPI asks of it; handles are descriptors.
@@ -9,7 +9,7 @@
 use super::receive::{self, peer_for};
 use super::request::{self, Args, Kind, Mode, State};
 use super::send::Starting;
-use super::{batch, blame, counts, unexpected};
+use super::{batch, blame, counts, repeated, unexpected};
 use crate::lower;
 use crate::object::{Comm, Datatype, Request};
 use crate::sync::multiple;
@@ -153,6 +153,7 @@ unsafe fn start_one(request: &'static Request) -> i32 {
         }
         // SAFETY: as for a send.
         Kind::PersistentReceive => unsafe { start_below(request) },
+        Kind::PersistentCollective => repeated::start(request),
         _ => ERR_REQUEST,
     }
 }

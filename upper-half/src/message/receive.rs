@@ -10,12 +10,11 @@
 
 use super::counts::{self, peer_of, NOBODY};
 use super::request::{self, Args, Kind, State};
-use super::unexpected::{self, to_ourselves, Entry};
+use super::unexpected::{self, Entry};
 use super::{sweep, wait};
 use crate::lower::{self, service};
 use crate::object::{Comm, Datatype, Request};
 use crate::sync::multiple;
-use crate::system;
 use contract::abi::{Status, ERR_TRUNCATE, PROC_NULL, SUCCESS};
 use contract::INTERRUPTED;
 use core::ffi::c_void;
@@ -144,7 +143,7 @@ pub unsafe fn irecv(
 
 /// Posts a receive, or gives it the early message that it matches.
 #[inline(always)]
-unsafe fn post(args: Args) -> Result<&'static Request, i32> {
+pub(super) unsafe fn post(args: Args) -> Result<&'static Request, i32> {
     let request = request::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;
     if args.peer == PROC_NULL {
         // Done here: not every library gives such a receive the status that MPI asks for.
@@ -264,142 +263,6 @@ pub unsafe fn sendrecv(
     if error == SUCCESS {
         received
     } else {
-        error
-    }
-}
-
-/// MPI_Sendrecv_replace
-#[allow(clippy::too_many_arguments)] // those of MPI_Sendrecv_replace
-pub unsafe fn sendrecv_replace(
-    buf: *mut c_void,
-    count: i32,
-    datatype: &'static Datatype,
-    dest: i32,
-    sendtag: i32,
-    source: i32,
-    recvtag: i32,
-    comm: &'static Comm,
-    status: *mut Status,
-) -> i32 {
-    if dest == PROC_NULL {
-        // SAFETY: as promised by the caller.
-        return unsafe { recv(buf, count, datatype, source, recvtag, comm, status) };
-    }
-    if i64::from(count).saturating_mul(datatype.body.size()) > i64::from(i32::MAX / 2) {
-        // SAFETY: as promised by the caller.
-        return unsafe {
-            replace_large(
-                buf, count, datatype, dest, sendtag, source, recvtag, comm, status,
-            )
-        };
-    }
-    let mut packed = Vec::new();
-    // SAFETY: the application's buffer, which is read before it is received into.
-    let error = unsafe { pack(buf, count, datatype, comm, &mut packed) };
-    if error != SUCCESS {
-        return error;
-    }
-    let packed_type = Datatype::at(contract::abi::datatype::PACKED as u32);
-    // SAFETY: as promised by the caller; the copy lives until the send is over.
-    unsafe {
-        sendrecv(
-            if packed.is_empty() {
-                core::ptr::null()
-            } else {
-                packed.as_ptr().cast()
-            },
-            packed.len() as i32,
-            packed_type,
-            dest,
-            sendtag,
-            buf,
-            count,
-            datatype,
-            source,
-            recvtag,
-            comm,
-            status,
-        )
-    }
-}
-
-/// MPI_Sendrecv_replace of more than MPI_Pack can tell the size of: what is sent is copied to memory
-/// of the same layout.
-#[allow(clippy::too_many_arguments)] // those of MPI_Sendrecv_replace
-unsafe fn replace_large(
-    buf: *mut c_void,
-    count: i32,
-    datatype: &'static Datatype,
-    dest: i32,
-    sendtag: i32,
-    source: i32,
-    recvtag: i32,
-    comm: &'static Comm,
-    status: *mut Status,
-) -> i32 {
-    let (mut lower_bound, mut extent, mut true_lower, mut true_extent) = (0, 0, 0, 0);
-    let word = datatype.lower();
-    // SAFETY: a live datatype and places for its bounds.
-    let error = unsafe {
-        lower::MPI_Type_get_true_extent(word, &raw mut true_lower, &raw mut true_extent);
-        lower::MPI_Type_get_extent(word, &raw mut lower_bound, &raw mut extent)
-    };
-    if error != SUCCESS {
-        return error;
-    }
-    let last = (count as isize - 1).saturating_mul(extent);
-    let start = true_lower.saturating_add(last.min(0));
-    let bytes = true_extent.saturating_add(last.saturating_abs());
-    let Some(copy) = usize::try_from(bytes).ok().and_then(system::map) else {
-        return contract::abi::ERR_NO_MEM;
-    };
-    let at = copy.wrapping_offset(-start).cast::<c_void>();
-    // SAFETY: the application's buffer, and memory that spans as much.
-    let error = match unsafe { to_ourselves((buf, count, word), (at, count, word)) } {
-        // SAFETY: as promised by the caller; the copy lives until the send is over.
-        SUCCESS => unsafe {
-            sendrecv(
-                at, count, datatype, dest, sendtag, buf, count, datatype, source, recvtag, comm,
-                status,
-            )
-        },
-        error => error,
-    };
-    // SAFETY: our memory, which no operation uses any more.
-    unsafe { system::unmap(copy, bytes as usize) };
-    error
-}
-
-unsafe fn pack(
-    buf: *const c_void,
-    count: i32,
-    datatype: &'static Datatype,
-    comm: &'static Comm,
-    packed: &mut Vec<u8>,
-) -> i32 {
-    let (mut size, mut position) = (0, 0);
-    // SAFETY: the application's buffer, and room for as many bytes as MPI_Pack_size asks for.
-    unsafe {
-        let error = lower::MPI_Pack_size(count, datatype.lower(), comm.lower(), &raw mut size);
-        if error != SUCCESS {
-            return error;
-        }
-        let capacity = usize::try_from(size).unwrap_or(0);
-        if packed.try_reserve_exact(capacity).is_err() {
-            return contract::abi::ERR_NO_MEM;
-        }
-        let error = lower::MPI_Pack(
-            buf,
-            count,
-            datatype.lower(),
-            packed.as_mut_ptr().cast(),
-            size,
-            &raw mut position,
-            comm.lower(),
-        );
-        if error == SUCCESS {
-            packed.set_len(usize::try_from(position).unwrap_or(0).min(capacity));
-        }
         error
     }
 }

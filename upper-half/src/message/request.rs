@@ -18,6 +18,8 @@
 
 use super::counts::{self, NOBODY};
 use super::grequest::{self, Generalized};
+use super::isendrecv::Pair;
+use super::repeated::Repeated;
 use super::unexpected::Entry;
 use crate::lower;
 use crate::object::{Body, Comm, Datatype, Request};
@@ -48,13 +50,28 @@ pub(super) enum Kind {
     PersistentSend,
     /// MPI_Recv_init.
     PersistentReceive,
+    /// MPI_Bcast_init and its like: every start is a non-blocking collective operation of its own.
+    PersistentCollective,
+    /// MPI_Isendrecv: two operations, each with a request that the application does not know.
+    SendReceive,
 }
 
 impl Kind {
     /// Whether the request outlives its operation.
     #[inline(always)]
     pub(super) fn is_persistent(self) -> bool {
+        self.is_persistent_below() || self == Kind::PersistentCollective
+    }
+
+    /// Whether it is a persistent request of the lower half too.
+    #[inline(always)]
+    pub(super) fn is_persistent_below(self) -> bool {
         matches!(self, Kind::PersistentSend | Kind::PersistentReceive)
+    }
+
+    /// Whether it is a collective operation while it is under way.
+    pub(super) fn is_collective(self) -> bool {
+        matches!(self, Kind::Collective | Kind::PersistentCollective)
     }
 
     /// Whether it is a receive that matches a message when it is posted or later.
@@ -75,7 +92,8 @@ pub(super) enum State {
     Inactive,
     /// Under way in the lower half, under the request's word.
     Active,
-    /// A receive that has an early message which is still arriving, or a generalized request.
+    /// A receive that has an early message which is still arriving, a generalized request, or one that
+    /// stands for two.
     Upper,
     /// Finished, not yet collected by the application.
     Done,
@@ -166,6 +184,8 @@ pub struct RequestBody {
     /// The early message of a receive in state `Upper`.
     pub(super) entry: Cell<Option<*mut Entry>>,
     pub(super) generalized: Cell<Option<Box<Generalized>>>,
+    pub(super) repeated: Cell<Option<Box<Repeated>>>,
+    pub(super) pair: Cell<Option<Box<Pair>>>,
     scratch: Cell<Scratch>,
     /// Of MPI_Comm_idup: the duplicate, and the word that it gets when the operation is complete.
     duplicate: Cell<Option<(&'static Comm, usize)>>,
@@ -205,6 +225,8 @@ impl RequestBody {
             status: Cell::new(Status::EMPTY),
             entry: Cell::new(None),
             generalized: Cell::new(None),
+            repeated: Cell::new(None),
+            pair: Cell::new(None),
             scratch: Cell::new(None),
             duplicate: Cell::new(None),
             next: Cell::new(None),
@@ -343,13 +365,13 @@ impl Request {
                     counts::unsent(body.peer.get());
                 }
             }
-            Kind::Collective | Kind::Access | Kind::File => {
+            Kind::Collective | Kind::PersistentCollective | Kind::Access | Kind::File => {
                 drop(body.scratch.take());
                 if let Some((duplicate, word)) = body.duplicate.take() {
                     duplicate.set_lower(word);
                 }
             }
-            Kind::Matched | Kind::Generalized => {}
+            Kind::Matched | Kind::Generalized | Kind::SendReceive => {}
         }
     }
 
@@ -359,7 +381,7 @@ impl Request {
         let body = &self.body;
         body.status.set(*status);
         body.error.set(error);
-        if !body.kind.get().is_persistent() {
+        if !body.kind.get().is_persistent_below() {
             self.set_lower(Request::null().lower());
         }
         body.state.set(State::Done);
@@ -395,6 +417,9 @@ impl Request {
             return;
         }
         if body.kind.get().is_persistent() {
+            if !body.kind.get().is_persistent_below() {
+                self.set_lower(Request::null().lower());
+            }
             body.state.set(State::Inactive);
             body.cancelling.set(false);
         } else {
@@ -403,13 +428,22 @@ impl Request {
         }
     }
 
+    /// What a request that stands for two stands for.
+    pub(super) fn pair(&self) -> Option<&Pair> {
+        // SAFETY: it is set before the request is in the state in which anyone looks for it, and taken
+        // when the request is given back.
+        unsafe { (*self.body.pair.as_ptr()).as_deref() }
+    }
+
     /// Gives the entry back for its next use, and what the request kept alive.
     #[inline(always)]
     pub(super) fn recycle(&'static self) {
         let body = &self.body;
         match body.kind.get() {
             Kind::Send | Kind::Collective | Kind::Access | Kind::File | Kind::Matched => {}
+            Kind::SendReceive => drop(body.pair.take()),
             Kind::Generalized => grequest::free(self),
+            Kind::PersistentCollective => drop(body.repeated.take()),
             Kind::Receive | Kind::PersistentSend | Kind::PersistentReceive => {
                 let args = body.args.get();
                 args.comm.release();
@@ -464,7 +498,7 @@ pub(super) unsafe fn reap() {
 /// Crosses; the word must be inactive.
 pub(super) unsafe fn release_below(request: &'static Request) {
     let null = Request::null().lower();
-    if request.body.kind.get().is_persistent() && request.lower() != null {
+    if request.body.kind.get().is_persistent_below() && request.lower() != null {
         let mut word = request.lower();
         // SAFETY: an inactive persistent request of ours; a failure would leak its entry below.
         unsafe { lower::MPI_Request_free(&raw mut word) };
@@ -496,9 +530,9 @@ pub(super) fn pending() -> impl Iterator<Item = &'static Request> {
         .filter(|request| matches!(request.body.state.get(), State::Active | State::Upper))
 }
 
-/// All persistent requests.
+/// All persistent requests that are such in the lower half.
 pub(super) fn persistent() -> impl Iterator<Item = &'static Request> {
     RequestBody::table().dynamic().filter(|request| {
-        request.body.kind.get().is_persistent() && request.body.state.get() != State::Free
+        request.body.kind.get().is_persistent_below() && request.body.state.get() != State::Free
     })
 }

@@ -150,7 +150,7 @@ unsafe fn one(request: &'static Request) {
             if flag != 0 || error != SUCCESS {
                 news();
                 request.ended(&status);
-                if error != SUCCESS && body.kind.get().is_persistent() {
+                if error != SUCCESS && body.kind.get().is_persistent_below() {
                     // One library frees even a persistent request that failed.
                     request.set_lower(word);
                 }
@@ -165,6 +165,14 @@ unsafe fn one(request: &'static Request) {
                     if (*entry).look() {
                         deliver(request);
                     }
+                }
+            } else if let Some(pair) = request.pair() {
+                for part in pair.parts() {
+                    // SAFETY: passed on to the caller.
+                    unsafe { one(part) };
+                }
+                if let Some((status, error)) = pair.outcome() {
+                    request.settle(&status, error);
                 }
             }
         }

@@ -10,7 +10,8 @@ use std::str::FromStr;
 pub enum Compare {
     /// Standard output, byte by byte.
     Stdout,
-    /// Nothing but the exit status: the program prints times.
+    /// Nothing but the exit status: the program prints times, or checks what the library itself does
+    /// wrong. It is not run natively then.
     Nothing,
     /// Files that the program writes.
     Files(Vec<FilePart>),

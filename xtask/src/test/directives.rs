@@ -14,7 +14,7 @@
 //! | `Flags` | for the compiler |
 //! | `Preload` | the source, in `examples`, of a library that is preloaded into the program |
 //! | `Command` | instead of a compiled program; `{source}` and `{examples}` are replaced |
-//! | `Compare` | what must agree with the native run: `stdout` (default), `none`, or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` |
+//! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
 //! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs` |

@@ -4,6 +4,7 @@
 //! A case is called `example:mode:front@lower` or `...>restart`: the program was built for
 //! `front`, started over `lower` and restarted over `restart`.
 
+use super::compare::Compare;
 use super::directives::{collect, Cut, Example, Mode};
 use super::programs::{command_line, preload};
 use super::{Case, Outcome, Session};
@@ -145,8 +146,8 @@ pub fn migrate(
 }
 
 fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<()> {
-    let native = match plan.mode {
-        Mode::Hang => None,
+    let native = match (plan.mode, &example.compare) {
+        (Mode::Hang, _) | (_, Compare::Nothing) => None,
         _ => Some(reference(example, plan.front)?),
     };
     let mut case = RunningCase {

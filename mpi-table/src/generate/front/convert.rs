@@ -13,8 +13,12 @@ pub struct Body {
     pub objects: Vec<String>,
     /// From all else to objects and standard values; lengths may need the objects.
     pub decode: Vec<String>,
+    /// From objects to those that a closure keeps (persistent collectives only).
+    pub kept: Vec<String>,
     /// From objects to the lower half's words (crossings only).
     pub words: Vec<String>,
+    /// Whether `words` make a box of words that the operation needs until it is complete.
+    pub boxes_words: bool,
     /// The arguments of the call.
     pub args: Vec<String>,
     /// The expression that makes the request of an operation that was started below, stores it and
@@ -35,6 +39,20 @@ impl Body {
     /// For a crossing: handles are words.
     pub fn for_crossing(function: &Function) -> Body {
         Body::new(function, true)
+    }
+
+    /// For the closure of a persistent collective, which crosses: handles are words there.
+    pub fn for_persistent(function: &Function) -> Body {
+        let mut body = Body::new(function, true);
+        let kept = |param: &&Param| {
+            matches!(param.kind, Kind::Datatype | Kind::Op) && param.array.is_none()
+        };
+        for param in function.params.iter().filter(kept) {
+            let name = identifier(param);
+            body.kept
+                .push(format!("let {name}_ = upper_half::Kept::new({name}_);"));
+        }
+        body
     }
 
     fn new(function: &Function, crossing: bool) -> Body {
@@ -150,6 +168,11 @@ impl Body {
     fn word(&mut self, function: &Function, param: &Param, name: &str) {
         let decode = decoder(param.kind);
         match (param.kind, &param.array, param.direction) {
+            // Hints for an operation of which the library below knows nothing.
+            (Kind::Info, ..) if function.class == Class::CollectivePersistent => {}
+            (Kind::Request, ..) if function.class == Class::CollectivePersistent => {
+                self.args.push(format!("{name}_word"));
+            }
             // Info objects and groups live in the upper half alone; the lower half gets a copy.
             (Kind::Info, None, Direction::In) => {
                 self.objects
@@ -203,51 +226,67 @@ impl Body {
         );
     }
 
-    /// An array of handles in a crossing. Those of a non-blocking collective must outlive the call,
-    /// so they lie in one box that the request owns.
+    /// An array of handles in a crossing. Those of a collective that outlives the call lie in one box
+    /// that the request owns.
     fn words_array(&mut self, function: &Function, param: &Param, name: &str, length: &Length) {
         let decode = decoder(param.kind);
         let entries = significant(function, name, &entries(length));
         self.decode.push(format!("let {name}_len = {entries};"));
-        if function.class != Class::CollectiveNonblocking {
+        let outlives_the_call = matches!(
+            function.class,
+            Class::CollectiveNonblocking | Class::CollectivePersistent
+        );
+        if !outlives_the_call {
             self.words
                 .push(format!("let mut {name}_scratch = Scratch::<usize>::new();"));
             self.words.push(format!(
                 "let {name}_ = {name}_scratch.fill({name}_len, \
                  |entry| abi::{decode}(*{name}.add(entry)).lower());"
             ));
-        } else {
-            let before: Vec<String> = boxed_arrays(function)
-                .take_while(|other| identifier(other) != name)
-                .map(|other| format!("{}_len", identifier(other)))
-                .collect();
-            let all: Vec<String> = boxed_arrays(function)
-                .map(|other| format!("{}_len", identifier(other)))
-                .collect();
-            if all.last() == Some(&format!("{name}_len")) {
-                // The last array makes the box; all lengths are known by then.
-                let fill = boxed_arrays(function).map(|other| {
-                    let (other_name, decode) = (identifier(other), decoder(other.kind));
-                    format!(
-                        ".chain((0..{other_name}_len).map(\
-                         |entry| abi::{decode}(*{other_name}.add(entry)).lower()))"
-                    )
-                });
-                self.words.push(format!(
-                    "let mut words: Box<[usize]> = core::iter::empty(){}.collect();",
-                    fill.collect::<String>()
-                ));
-            }
-            let offset = if before.is_empty() {
-                "0".to_owned()
-            } else {
-                before.join(" + ")
-            };
-            self.args
-                .push(format!("words.as_mut_ptr().add({offset}) as _"));
+            self.args.push(format!("{name}_ as _"));
             return;
         }
-        self.args.push(format!("{name}_ as _"));
+        let object = |param: &Param| {
+            let (name, decode) = (identifier(param), decoder(param.kind));
+            format!("abi::{decode}(*{name}.add(entry))")
+        };
+        if function.class == Class::CollectivePersistent {
+            self.kept.push(format!(
+                "let {name}_: Box<[_]> = (0..{name}_len).map(|entry| \
+                 upper_half::Kept::new({})).collect();",
+                object(param)
+            ));
+        }
+        let before: Vec<String> = boxed_arrays(function)
+            .take_while(|other| identifier(other) != name)
+            .map(|other| format!("{}_len", identifier(other)))
+            .collect();
+        if before.len() + 1 == boxed_arrays(function).count() {
+            // The last array makes the box; all lengths are known by then.
+            let fill = boxed_arrays(function).map(|other| {
+                let name = identifier(other);
+                match function.class {
+                    Class::CollectivePersistent => {
+                        format!(".chain({name}_.iter().map(|kept| kept.lower()))")
+                    }
+                    _ => format!(
+                        ".chain((0..{name}_len).map(|entry| {}.lower()))",
+                        object(other)
+                    ),
+                }
+            });
+            self.words.push(format!(
+                "let mut words: Box<[usize]> = core::iter::empty(){}.collect();",
+                fill.collect::<String>()
+            ));
+            self.boxes_words = true;
+        }
+        let offset = match before.is_empty() {
+            true => "0".to_owned(),
+            false => before.join(" + "),
+        };
+        self.args
+            .push(format!("words.as_mut_ptr().add({offset}) as _"));
     }
 
     fn status(&mut self, function: &Function, param: &Param, name: &str) {
