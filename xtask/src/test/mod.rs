@@ -13,6 +13,7 @@ mod pause;
 pub mod programs;
 pub mod real;
 mod schedule;
+mod slurm;
 mod style;
 mod tools;
 
@@ -111,6 +112,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(torture::cases()?);
     if options.full {
         cases.extend(matrix::cases()?);
+        cases.extend(slurm::cases());
     }
     if !options.filter.is_empty() {
         cases.retain(|case| {
