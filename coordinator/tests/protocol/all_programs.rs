@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::simulator::enumerate::{programs, Messages, Scope};
+use crate::simulator::enumerate::{programs, Collectives, Messages, Scope};
 use crate::simulator::explore::explore;
 use crate::simulator::program::Program;
 use crate::simulator::Variant;
@@ -20,6 +20,14 @@ const fn scope(ranks: u32, events: usize, messages: Messages) -> Scope {
         comms: 3,
         events,
         messages,
+        collectives: Collectives::All,
+    }
+}
+
+const fn blocking(scope: Scope) -> Scope {
+    Scope {
+        collectives: Collectives::Blocking,
+        ..scope
     }
 }
 
@@ -30,11 +38,12 @@ const SHORT: [Scope; 5] = [
     scope(2, 2, Messages::Few),
     scope(3, 1, Messages::All),
 ];
-const LONG: [Scope; 5] = [
+const LONG: [Scope; 6] = [
     scope(2, 2, Messages::All),
     scope(2, 3, Messages::Few),
     scope(3, 2, Messages::Few),
-    scope(3, 3, Messages::One),
+    blocking(scope(3, 3, Messages::One)),
+    blocking(scope(4, 3, Messages::One)),
     scope(4, 2, Messages::One),
 ];
 
@@ -88,10 +97,11 @@ fn check(scopes: &[Scope], variant: Variant, requests: u32) -> Tally {
         });
         let states = states.into_inner();
         println!(
-            "{} ranks, {} events, {:?} messages: {} programs, {states} states ({:.0} s so far)",
+            "{} ranks, {} events, {:?} messages, {:?} collectives: {} programs, {states} states ({:.0} s so far)",
             scope.ranks,
             scope.events,
             scope.messages,
+            scope.collectives,
             programs.len(),
             begun.elapsed().as_secs_f64()
         );
@@ -162,7 +172,7 @@ fn what_ranks_tell_may_be_late() {
 #[test]
 #[ignore = "long: cargo xtask test --full"]
 fn every_program_is_checkpointed() {
-    all_right(&LONG, Variant::OURS, 1, 1000);
+    all_right(&LONG, Variant::OURS, 1, 10_000);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! `all_programs.rs` because it finds checkpoints that go on for ever, which `stateright` does not
 //! look for, and needs no threads and no copy of the path for every state.)
 
-use crate::simulator::enumerate::{programs, Messages, Scope};
+use crate::simulator::enumerate::{programs, Collectives, Messages, Scope};
 use crate::simulator::explore::explore;
 use crate::simulator::program::Program;
 use crate::simulator::{Move, Variant, World};
@@ -21,22 +21,22 @@ impl Model for Checked {
     type Action = Move;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(&self.program, self.variant, 1)]
+        vec![World::new(&self.program, self.variant, 1).settled(&self.program)]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Move>) {
-        actions.extend(world.next_moves(&self.program));
+        let next = world.successors(&self.program).unwrap_or_default();
+        actions.extend(next.into_iter().map(|(m, _)| m));
     }
 
     fn next_state(&self, world: &World, m: Move) -> Option<World> {
-        let mut next = world.clone();
-        next.make(&self.program, m).then_some(next)
+        world.after(&self.program, m)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![Property::always(
             SAFE,
-            |checked: &Checked, world: &World| world.wrong(&checked.program).is_none(),
+            |checked: &Checked, world: &World| world.successors(&checked.program).is_ok(),
         )]
     }
 }
@@ -48,6 +48,7 @@ fn stateright_visits_the_same_states_and_agrees() {
         comms: 2,
         events: 2,
         messages: Messages::One,
+        collectives: Collectives::All,
     };
     let mut wrong = 0;
     for program in programs(scope) {

@@ -25,6 +25,8 @@ pub struct Scope {
     pub events: usize,
     /// Kinds of messages.
     pub messages: Messages,
+    /// Kinds of collective operations.
+    pub collectives: Collectives,
 }
 
 /// How a message is sent.
@@ -73,6 +75,23 @@ impl Messages {
     }
 }
 
+/// Which kinds of collective operations programs have.
+#[derive(Clone, Copy, Debug)]
+pub enum Collectives {
+    All,
+    Blocking,
+}
+
+impl Collectives {
+    /// Whether they are blocking.
+    fn kinds(self) -> &'static [bool] {
+        match self {
+            Collectives::All => &[true, false],
+            Collectives::Blocking => &[true],
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Message {
@@ -111,7 +130,8 @@ fn of_comms(scope: Scope, comms: &[Members], made: &mut BTreeSet<Program>) {
     }
     let mut choices = Vec::new();
     for comm in 0..comms.len() {
-        choices.extend([true, false].map(|blocking| Event::Collective { comm, blocking }));
+        let kinds = scope.collectives.kinds().iter();
+        choices.extend(kinds.map(|&blocking| Event::Collective { comm, blocking }));
     }
     for (from, to) in (0..scope.ranks).flat_map(|f| (0..scope.ranks).map(move |t| (f, t))) {
         if from != to {

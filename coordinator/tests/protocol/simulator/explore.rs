@@ -1,13 +1,13 @@
 //! All paths through a [`World`].
 //!
-//! Moves whose order nobody can see are made at once, in a fixed order ([`World::urgent`]). Time
+//! Moves whose order nobody can see are made at once, in a fixed order ([`World::settled`]). Time
 //! passes only where nothing else can move, or as a fault. A state from which nothing moves must be
 //! the end; a state from which a path leads back to itself would mean that a checkpoint may take for
 //! ever, and is looked for, too. That is what the model checkers at hand do not do (`stateright`
 //! takes a way back for a way that was seen to end), beside starting threads and keeping a copy of
 //! the path for every state; it visits the same states (`second_opinion.rs`).
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
 use super::process::Job;
@@ -26,105 +26,143 @@ pub struct Found {
 
 /// Visits every state, until something is wrong.
 pub fn explore(program: &Program, variant: Variant, requests: u32) -> Found {
-    let start = World::new(program, variant, requests);
-    if let Some(wrong) = start.wrong(program) {
-        let wrong = format!("{wrong} at once\n{}", start.describe(program));
-        return Found {
-            states: 1,
-            wrong: Some(wrong),
-        };
-    }
-    // Whether the state is on the present path.
-    let mut seen = HashMap::from([(digest(&start), true)]);
-    let mut path = vec![Step::new(start, None, program)];
-    while let Some(step) = path.last_mut() {
-        let Some(m) = step.moves.pop() else {
-            seen.insert(digest(&step.world), false);
-            path.pop();
-            continue;
-        };
-        let mut next = step.world.clone();
-        if !next.make(program, m) {
-            continue;
-        }
-        let wrong = match seen.get(&digest(&next)) {
-            Some(true) => Some("goes on for ever".to_string()),
-            Some(false) => continue,
-            None => next.wrong(program),
-        };
-        seen.insert(digest(&next), true);
-        path.push(Step::new(next, Some(m), program));
-        if let Some(wrong) = wrong {
-            return Found {
-                states: seen.len(),
-                wrong: Some(tell(program, &path, &wrong)),
-            };
+    let mut exploration = Exploration {
+        program,
+        seen: HashSet::new(),
+        on_path: HashSet::new(),
+        path: Vec::new(),
+    };
+    let start = World::new(program, variant, requests).settled(program);
+    let mut wrong = exploration.enter(None, start).err();
+    while let (None, Some(step)) = (&wrong, exploration.path.last_mut()) {
+        match step.next.pop() {
+            Some((m, world)) => wrong = exploration.enter(Some(m), world).err(),
+            None => {
+                exploration.on_path.remove(&step.digest);
+                exploration.path.pop();
+            }
         }
     }
     Found {
-        states: seen.len(),
-        wrong: None,
+        states: exploration.seen.len(),
+        wrong: wrong.map(|wrong| exploration.tell(&wrong)),
     }
+}
+
+struct Exploration<'a> {
+    program: &'a Program,
+    /// Digests of all states that were met.
+    seen: HashSet<u128>,
+    /// Of those on the present path.
+    on_path: HashSet<u128>,
+    path: Vec<Step>,
 }
 
 /// A state on the present path.
 struct Step {
     world: World,
+    digest: u128,
     /// How the path came here.
     by: Option<Move>,
     /// What has not been followed yet.
-    moves: Vec<Move>,
+    next: Vec<(Move, World)>,
 }
 
-impl Step {
-    fn new(world: World, by: Option<Move>, program: &Program) -> Step {
-        let moves = world.next_moves(program);
-        Step { world, by, moves }
+impl Exploration<'_> {
+    /// Goes on to a state, if it is new.
+    fn enter(&mut self, by: Option<Move>, world: World) -> Result<(), String> {
+        let digest = digest(&world);
+        let new = self.seen.insert(digest);
+        if !new && !self.on_path.contains(&digest) {
+            return Ok(());
+        }
+        let next = world.successors(self.program);
+        let next = match new {
+            true => next,
+            false => Err("goes on for ever".to_string()),
+        };
+        self.on_path.insert(digest);
+        self.path.push(Step {
+            world,
+            digest,
+            by,
+            next: next.clone().unwrap_or_default(),
+        });
+        next.map(|_| ())
+    }
+
+    fn tell(&self, wrong: &str) -> String {
+        let moves: Vec<Move> = self.path.iter().filter_map(|step| step.by).collect();
+        let last = self.path.last();
+        let last = last.map(|step| step.world.describe(self.program));
+        format!(
+            "{wrong}\n{}{:?}\n{moves:?}",
+            last.unwrap_or_default(),
+            self.program
+        )
     }
 }
 
-fn tell(program: &Program, path: &[Step], wrong: &str) -> String {
-    let moves: Vec<Move> = path.iter().filter_map(|step| step.by).collect();
-    let last = path.last().map(|step| step.world.describe(program));
-    format!(
-        "{wrong}\n{}{program:?}\n{moves:?}",
-        last.unwrap_or_default()
-    )
-}
+/// Moves after which a world that nobody influences counts as going on for ever.
+const ENDLESS: usize = 10_000;
 
 impl World {
-    /// The moves to follow from here; most of them are possible.
-    pub fn next_moves(&self, program: &Program) -> Vec<Move> {
-        if self.broken.is_some() {
-            return vec![];
-        }
-        let mut trial = self.clone();
-        let urgent = self
-            .urgent(program)
-            .into_iter()
-            .find(|m| trial.make(program, *m));
-        if let Some(m) = urgent {
-            // It may go wrong instead.
-            let twin = match m {
-                Move::Store => Some(Move::StoreFails),
-                Move::Job(r) => Some(Move::JobFails(r)),
-                _ => None,
-            };
-            let twin = twin.filter(|_| self.faults_left > 0);
-            return [m].into_iter().chain(twin).collect();
-        }
-        let mut moves = Vec::new();
-        for m in self.moves() {
-            if trial.make(program, m) {
-                moves.push(m);
-                trial = self.clone();
+    /// The world once every move has been made whose order nobody can see; but not those that may
+    /// also go wrong.
+    pub fn settled(mut self, program: &Program) -> World {
+        for _ in 0..ENDLESS {
+            if self.broken.is_some() {
+                return self;
+            }
+            let m = self
+                .urgent(program)
+                .into_iter()
+                .find(|m| (self.faults_left == 0 || twin(*m).is_none()) && self.make(program, *m));
+            if m.is_none() {
+                return self;
             }
         }
-        if moves.is_empty() && !self.done(program) {
-            moves.push(Move::Tick);
+        self.broken = Some("goes on for ever".to_string());
+        self
+    }
+
+    /// The settled world after a move, if that is possible.
+    pub fn after(&self, program: &Program, m: Move) -> Option<World> {
+        let mut world = self.clone();
+        world.make(program, m).then(|| world.settled(program))
+    }
+
+    /// What follows from here; or what is wrong here.
+    pub fn successors(&self, program: &Program) -> Result<Vec<(Move, World)>, String> {
+        if let Some(broken) = &self.broken {
+            return Err(broken.clone());
         }
-        moves.extend(self.faults());
-        moves
+        let mut trial = self.clone();
+        let mut follow = |moves: &[Move]| -> Vec<(Move, World)> {
+            let mut one = |m: &Move| {
+                let possible = trial.make(program, *m);
+                possible.then(|| {
+                    let after = std::mem::replace(&mut trial, self.clone());
+                    (*m, after.settled(program))
+                })
+            };
+            moves.iter().filter_map(&mut one).collect()
+        };
+        for m in self.urgent(program) {
+            let next = follow(&[Some(m), twin(m)].into_iter().flatten().collect::<Vec<_>>());
+            if !next.is_empty() {
+                return Ok(next);
+            }
+        }
+        let mut next = follow(&self.moves());
+        if next.is_empty() && !self.done(program) {
+            next = follow(&[Move::Tick]);
+            if next.is_empty() {
+                return Err("hangs".to_string());
+            }
+        }
+        next.extend(follow(&self.faults()));
+        Ok(next)
     }
 
     /// Moves whose order nobody can see, so that they may be made at once, in turn:
@@ -163,18 +201,14 @@ impl World {
         }
         moves
     }
+}
 
-    /// What is wrong with this state, if anything.
-    pub fn wrong(&self, program: &Program) -> Option<String> {
-        if self.broken.is_some() {
-            return self.broken.clone();
-        }
-        let stuck = |m: &Move| !self.clone().make(program, *m);
-        let hangs = !self.done(program)
-            && self.urgent(program).iter().all(stuck)
-            && self.moves().iter().all(stuck)
-            && stuck(&Move::Tick);
-        hangs.then(|| "hangs".to_string())
+/// A move that may go wrong instead, by a fault.
+fn twin(m: Move) -> Option<Move> {
+    match m {
+        Move::Store => Some(Move::StoreFails),
+        Move::Job(r) => Some(Move::JobFails(r)),
+        _ => None,
     }
 }
 
