@@ -334,6 +334,9 @@ pub(super) fn waits_for(requests: &[&'static Request], set: &mut WaitSet) {
         if let (State::Upper, Some(pair)) = (body.state.get(), request.pair()) {
             waits_for(&[pair.receive], set);
         }
+        if let (State::Upper, Some(partitioned)) = (body.state.get(), request.partitioned()) {
+            partitioned.waits_for(set);
+        }
         if body.kind.get().is_receive() && body.state.get() == State::Active {
             match body.peer.get() {
                 NOBODY => {

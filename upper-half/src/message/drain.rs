@@ -23,7 +23,7 @@
 //! under way when a drain is given up are kept until the operations are complete.
 #![allow(unsafe_code)]
 
-use super::request::{self, Kind, State};
+use super::request::{self, State};
 use super::sweep::{self, phase};
 use super::{counts, matched, words};
 use crate::lower::{self, service};
@@ -134,8 +134,8 @@ fn must_end(request: &'static crate::object::Request) -> bool {
     let body = &request.body;
     match body.state.get() {
         State::Active => !body.kind.get().is_receive(),
-        // Each operation of a pair has a request of its own.
-        State::Upper => !matches!(body.kind.get(), Kind::Generalized | Kind::SendReceive),
+        // What stands for others has nothing below itself.
+        State::Upper => body.kind.get().is_receive(),
         State::Free | State::Inactive | State::Done => false,
     }
 }

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::activity::{self, WaitSet};
+use super::partitioned;
 use super::sweep::{self, phase};
 use crate::lower::service;
 use crate::sync::Lock;
@@ -103,6 +104,7 @@ pub(super) unsafe fn look_around(phase: Phase) {
     // SAFETY: passed on to the caller.
     unsafe {
         sweep::requests();
+        partitioned::match_announced();
         if phase != Phase::Run {
             // A message that cannot be pulled now (no memory) is tried again, and the drain says so.
             let _ = sweep::messages();

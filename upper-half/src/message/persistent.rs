@@ -9,7 +9,7 @@
 use super::receive::{self, peer_for};
 use super::request::{self, Args, Kind, Mode, State};
 use super::send::Starting;
-use super::{batch, blame, counts, repeated, unexpected};
+use super::{batch, blame, counts, partitioned, repeated, unexpected};
 use crate::lower;
 use crate::object::{Comm, Datatype, Request};
 use crate::sync::multiple;
@@ -118,7 +118,7 @@ pub unsafe fn startall(count: i32, requests: *mut &'static Request) -> i32 {
     SUCCESS
 }
 
-unsafe fn start_one(request: &'static Request) -> i32 {
+pub(super) unsafe fn start_one(request: &'static Request) -> i32 {
     let body = &request.body;
     if body.state.get() != State::Inactive || request.is_null() {
         return ERR_REQUEST;
@@ -154,6 +154,7 @@ unsafe fn start_one(request: &'static Request) -> i32 {
         // SAFETY: as for a send.
         Kind::PersistentReceive => unsafe { start_below(request) },
         Kind::PersistentCollective => repeated::start(request),
+        Kind::Partitioned => partitioned::start(request),
         _ => ERR_REQUEST,
     }
 }

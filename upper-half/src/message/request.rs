@@ -19,6 +19,7 @@
 use super::counts::{self, NOBODY};
 use super::grequest::{self, Generalized};
 use super::isendrecv::Pair;
+use super::partitioned::{self, Partitioned};
 use super::repeated::Repeated;
 use super::unexpected::Entry;
 use crate::lower;
@@ -52,6 +53,9 @@ pub(super) enum Kind {
     PersistentReceive,
     /// MPI_Bcast_init and its like: every start is a non-blocking collective operation of its own.
     PersistentCollective,
+    /// MPI_Psend_init and MPI_Precv_init: a persistent request that the application does not know moves
+    /// all partitions at once.
+    Partitioned,
     /// MPI_Isendrecv: two operations, each with a request that the application does not know.
     SendReceive,
 }
@@ -60,7 +64,7 @@ impl Kind {
     /// Whether the request outlives its operation.
     #[inline(always)]
     pub(super) fn is_persistent(self) -> bool {
-        self.is_persistent_below() || self == Kind::PersistentCollective
+        self.is_persistent_below() || matches!(self, Kind::PersistentCollective | Kind::Partitioned)
     }
 
     /// Whether it is a persistent request of the lower half too.
@@ -93,7 +97,7 @@ pub(super) enum State {
     /// Under way in the lower half, under the request's word.
     Active,
     /// A receive that has an early message which is still arriving, a generalized request, or one that
-    /// stands for two.
+    /// stands for others.
     Upper,
     /// Finished, not yet collected by the application.
     Done,
@@ -186,6 +190,7 @@ pub struct RequestBody {
     pub(super) generalized: Cell<Option<Box<Generalized>>>,
     pub(super) repeated: Cell<Option<Box<Repeated>>>,
     pub(super) pair: Cell<Option<Box<Pair>>>,
+    pub(super) partitioned: Cell<Option<Box<Partitioned>>>,
     scratch: Cell<Scratch>,
     /// Of MPI_Comm_idup: the duplicate, and the word that it gets when the operation is complete.
     duplicate: Cell<Option<(&'static Comm, usize)>>,
@@ -227,6 +232,7 @@ impl RequestBody {
             generalized: Cell::new(None),
             repeated: Cell::new(None),
             pair: Cell::new(None),
+            partitioned: Cell::new(None),
             scratch: Cell::new(None),
             duplicate: Cell::new(None),
             next: Cell::new(None),
@@ -371,7 +377,7 @@ impl Request {
                     duplicate.set_lower(word);
                 }
             }
-            Kind::Matched | Kind::Generalized | Kind::SendReceive => {}
+            Kind::Matched | Kind::Generalized | Kind::SendReceive | Kind::Partitioned => {}
         }
     }
 
@@ -435,6 +441,12 @@ impl Request {
         unsafe { (*self.body.pair.as_ptr()).as_deref() }
     }
 
+    /// What a request of partitioned communication holds.
+    pub(super) fn partitioned(&self) -> Option<&Partitioned> {
+        // SAFETY: as for a pair.
+        unsafe { (*self.body.partitioned.as_ptr()).as_deref() }
+    }
+
     /// Gives the entry back for its next use, and what the request kept alive.
     #[inline(always)]
     pub(super) fn recycle(&'static self) {
@@ -442,6 +454,7 @@ impl Request {
         match body.kind.get() {
             Kind::Send | Kind::Collective | Kind::Access | Kind::File | Kind::Matched => {}
             Kind::SendReceive => drop(body.pair.take()),
+            Kind::Partitioned => partitioned::free(self),
             Kind::Generalized => grequest::free(self),
             Kind::PersistentCollective => drop(body.repeated.take()),
             Kind::Receive | Kind::PersistentSend | Kind::PersistentReceive => {

@@ -174,6 +174,14 @@ unsafe fn one(request: &'static Request) {
                 if let Some((status, error)) = pair.outcome() {
                     request.settle(&status, error);
                 }
+            } else if let Some(partitioned) = request.partitioned() {
+                if let Some(whole) = partitioned.whole() {
+                    // SAFETY: passed on to the caller.
+                    unsafe { one(whole) };
+                }
+                if let Some((status, error)) = partitioned.outcome() {
+                    request.settle(&status, error);
+                }
             }
         }
         State::Free | State::Inactive | State::Done => {}

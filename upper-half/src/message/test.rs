@@ -18,7 +18,10 @@ use contract::Phase;
 
 /// Looks at everything, then at the requests: whether what is tested for is there.
 #[cold]
-unsafe fn look_here(requests: &[&'static Request], look: impl Fn(&batch::Found) -> Look) -> bool {
+pub(super) unsafe fn look_here(
+    requests: &[&'static Request],
+    look: impl Fn(&batch::Found) -> Look,
+) -> bool {
     let phase = phase();
     // SAFETY: no word is in the caller's hands.
     unsafe {
