@@ -1,5 +1,6 @@
 //! `stasis status`: how the running job stands.
 
+use coordinator::protocol::RankStatus;
 use serde_json::json;
 
 use crate::arguments::Job;
@@ -14,7 +15,16 @@ pub fn run(options: &Job) -> exit::Result<()> {
         let ranks: Vec<_> = status
             .ranks
             .iter()
-            .map(|r| json!({ "rank": r.rank, "host": r.host, "pid": r.pid, "state": r.state }))
+            .map(|r| {
+                json!({
+                    "rank": r.rank,
+                    "host": r.host,
+                    "pid": r.pid,
+                    "state": r.state,
+                    "doing": r.doing.as_ref().map(|d| &d.what),
+                    "doing_seconds": r.doing.as_ref().map(|d| d.since as f64 / 1e6),
+                })
+            })
             .collect();
         let all = json!({
             "job": job.id,
@@ -25,6 +35,7 @@ pub fn run(options: &Job) -> exit::Result<()> {
             "started": job.started,
             "size": status.size,
             "stage": status.stage,
+            "waiting": status.waiting,
             "committed": status.committed,
             "last": status.last.as_ref().map(checkpoint::to_json),
             "failure": status.failure,
@@ -48,6 +59,9 @@ pub fn run(options: &Job) -> exit::Result<()> {
         "  now: {}; checkpoints committed: {}",
         status.stage, status.committed
     );
+    if let Some(waiting) = &status.waiting {
+        println!("  it waits: {waiting}");
+    }
     if let Some(last) = &status.last {
         let (size, pause) = (text::bytes(last.bytes), text::duration(last.pause));
         println!(
@@ -65,10 +79,31 @@ pub fn run(options: &Job) -> exit::Result<()> {
         match rank.host.as_str() {
             "" => println!("  rank {}: has not called MPI_Init", rank.rank),
             host => println!(
-                "  rank {}: {} (process {} on {host})",
-                rank.rank, rank.state, rank.pid
+                "  rank {}: {}{} (process {} on {host})",
+                rank.rank,
+                rank.state,
+                doing(rank),
+                rank.pid
             ),
         }
     }
     Ok(())
+}
+
+/// `, in MPI_Recv for 12.0 s at least`.
+fn doing(rank: &RankStatus) -> String {
+    match (&rank.doing, rank.state.as_str()) {
+        (Some(doing), state) => {
+            let what = match doing.what == state {
+                true => String::new(),
+                false => format!(", {}", doing.what),
+            };
+            match doing.since {
+                0..1_000_000 => what,
+                since => format!("{what} for {} at least", text::duration(since)),
+            }
+        }
+        (None, "finished" | "lost") => String::new(),
+        (None, _) => ", does not answer".to_owned(),
+    }
 }

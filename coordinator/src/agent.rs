@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::addresses;
 use crate::frame::{self, MAX_FRAME};
 use crate::job::Address;
-use crate::protocol::{First, FromRank, Hello, Outcome, Summary, Times, ToRank, PROTOCOL};
+use crate::protocol::{Doing, First, FromRank, Hello, Outcome, Summary, Times, ToRank, PROTOCOL};
 use crate::rank::{Effect, Input, Rank, View};
 use crate::shared::{Part, Share};
 
@@ -27,6 +27,8 @@ const SETTLE: Duration = Duration::from_millis(2);
 const RESTLESS: Duration = Duration::from_millis(50);
 /// While a checkpoint is pending the agent also looks without being notified.
 const LOOK: Duration = Duration::from_millis(10);
+/// How often it looks at other times, so that it can say since when nothing has changed.
+const GLANCE: Duration = Duration::from_secs(5);
 
 /// Where and as what a rank is to save.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub trait Process: Send + Sync + 'static {
     fn resume(&self, outcome: &Outcome);
     /// The checkpoint is committed and the process is to end.
     fn exit(&self, set: &str);
+    /// What the program does, for people, and a number that changes with whatever it does in MPI.
+    fn doing(&self) -> (String, u64);
     /// Tells people.
     fn say(&self, text: &str);
 }
@@ -184,6 +188,7 @@ impl Agent {
             "ckpt-work",
             Box::new(move || work_on(worker.as_ref(), &orders, &back)),
         )?;
+        let seen = process.doing();
         let main = Main {
             machine: Rank::new(),
             process,
@@ -192,6 +197,7 @@ impl Agent {
             notified: notified.clone(),
             pending: pending.clone(),
             unsettled: None,
+            seen: (seen, Instant::now()),
             gone: false,
         };
         spawn("ckpt-agent", Box::new(move || main.run(&hear)))?;
@@ -297,6 +303,8 @@ struct Main {
     pending: Arc<Pending>,
     /// Since when there is something that was not told.
     unsettled: Option<Instant>,
+    /// What the program did when that was last looked at, and since when.
+    seen: ((String, u64), Instant),
     gone: bool,
 }
 
@@ -312,20 +320,20 @@ impl Main {
                 (false, _) => None,
             };
             let wait = match (self.machine.unsettled(), self.machine.watching()) {
-                (true, _) => Some(SETTLE),
-                (false, true) => Some(LOOK),
-                (false, false) => None,
+                (true, _) => SETTLE,
+                (false, true) => LOOK,
+                (false, false) => GLANCE,
             };
-            let said = match wait {
-                Some(time) => hear.recv_timeout(time),
-                None => hear.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
-            match said {
+            match hear.recv_timeout(wait) {
                 Ok(Said::Notify) => {
                     self.notified.store(false, Ordering::Release);
                     self.look();
                 }
                 Ok(Said::Ask { stop }) => self.do_it(Effect::Send(FromRank::Asks { stop })),
+                Ok(Said::Message(ToRank::Tell { question })) => {
+                    let doing = self.glance();
+                    self.do_it(Effect::Send(FromRank::Doing { question, doing }));
+                }
                 Ok(Said::Message(message)) => self.on(Input::Message(message)),
                 Ok(Said::Gone) => {
                     self.gone = true;
@@ -337,7 +345,8 @@ impl Main {
                 Err(RecvTimeoutError::Timeout) if self.machine.unsettled() => {
                     self.on(Input::Settled)
                 }
-                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Timeout) if self.machine.watching() => self.look(),
+                Err(RecvTimeoutError::Timeout) => drop(self.glance()),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -348,6 +357,19 @@ impl Main {
             // Also for communicators made since.
             self.process.set_targets(self.machine.targets());
             self.on(Input::Look(self.process.look()));
+        }
+    }
+
+    /// What the program does, and how long it has been seen to do that.
+    fn glance(&mut self) -> Doing {
+        let now = self.process.doing();
+        if self.seen.0 != now {
+            self.seen = (now, Instant::now());
+        }
+        let ((what, _), since) = &self.seen;
+        Doing {
+            what: what.clone(),
+            since: since.elapsed().as_micros() as u64,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::{
-    FromRank, Outcome, RankStatus, Report, State, Status, Summary, Times, ToRank, ToTool,
+    Doing, FromRank, Outcome, RankStatus, Report, State, Status, Summary, Times, ToRank, ToTool,
 };
 use crate::release::{raises, Quiet};
 use crate::shared::{share_out, Part};
@@ -22,6 +22,9 @@ const STALLED_TICKS: u32 = 4;
 
 /// One in so many ranks must have told something before all are looked at again, or a tick has passed.
 const NEWS_PER_RANK: u32 = 16;
+
+/// How long a rank may take to tell what it does.
+const ANSWER_LIMIT: Time = 1_000_000;
 
 /// How long a checkpoint stays in one stage before the tools that wait are told what it waits for,
 /// and from one such note to the next.
@@ -215,6 +218,14 @@ struct Wanted {
     tools: BTreeSet<ToolId>,
 }
 
+/// Tools that want to know how things stand, and what ranks have told since they asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    since: Time,
+    tools: BTreeSet<ToolId>,
+    told: BTreeMap<u32, Doing>,
+}
+
 /// The coordinator's machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Coordinator {
@@ -230,6 +241,9 @@ pub struct Coordinator {
     last: Option<Report>,
     failure: Option<String>,
     ending: bool,
+    /// How many times ranks were asked what they do.
+    questions: u64,
+    question: Option<Question>,
 }
 
 impl Coordinator {
@@ -246,12 +260,14 @@ impl Coordinator {
             last: None,
             failure: None,
             ending: false,
+            questions: 0,
+            question: None,
         }
     }
 
-    /// A checkpoint is being taken.
+    /// A checkpoint is being taken, or ranks are asked what they do: time matters.
     pub fn busy(&self) -> bool {
-        self.attempt.is_some()
+        self.attempt.is_some() || self.question.is_some()
     }
 
     /// Takes what happened at time `now` and returns what is to be done.
@@ -269,13 +285,12 @@ impl Coordinator {
             }
             Event::Due => {}
             Event::Request { tool, stop } => self.request(tool, stop, now, &mut actions),
-            Event::AskStatus(tool) => {
-                actions.push(Action::Reply(tool, ToTool::Status(self.status())))
-            }
+            Event::AskStatus(tool) => self.ask(tool, now, &mut actions),
             Event::ToolLost(tool) => {
                 let attempt = self.attempt.as_mut().map(|a| &mut a.tools);
                 let wanted = self.wanted.as_mut().map(|w| &mut w.tools);
-                for tools in attempt.into_iter().chain(wanted) {
+                let question = self.question.as_mut().map(|q| &mut q.tools);
+                for tools in attempt.into_iter().chain(wanted).chain(question) {
                     tools.remove(&tool);
                 }
             }
@@ -283,7 +298,41 @@ impl Coordinator {
             Event::Committed(epoch, result) => self.finished(epoch, result, now, &mut actions),
             Event::Tick => self.tick(now, &mut actions),
         }
+        self.answer_question(now, &mut actions);
         actions
+    }
+
+    /// Asks the ranks what they do, for a tool that wants to know how things stand.
+    fn ask(&mut self, tool: ToolId, now: Time, out: &mut Vec<Action>) {
+        if let Some(question) = &mut self.question {
+            question.tools.insert(tool);
+            return;
+        }
+        self.questions += 1;
+        self.question = Some(Question {
+            since: now,
+            tools: BTreeSet::from([tool]),
+            told: BTreeMap::new(),
+        });
+        let question = self.questions;
+        out.push(Action::Send(ToRank::Tell { question }));
+    }
+
+    /// Answers, if all ranks have told, or one that does not has had its time.
+    fn answer_question(&mut self, now: Time, out: &mut Vec<Action>) {
+        let Some(question) = &self.question else {
+            return;
+        };
+        let here = |(seat, _): &(&Seat, u32)| matches!(seat, Seat::Here { .. });
+        let mut seats = self.seats.iter().zip(0..).filter(here);
+        let all = seats.all(|(_, rank)| question.told.contains_key(&rank));
+        if !all && now.saturating_sub(question.since) < ANSWER_LIMIT {
+            return;
+        }
+        if let Some(question) = self.question.take() {
+            let status = ToTool::Status(self.status(question.told));
+            answer(question.tools, &status, out);
+        }
     }
 
     /// Whether a rank that introduces itself so may connect.
@@ -426,6 +475,13 @@ impl Coordinator {
             | FromRank::Saved { epoch, .. }
             | FromRank::Refused { epoch, .. } => *epoch,
             FromRank::State(state) => state.epoch,
+            FromRank::Doing { question, doing } => {
+                let current = *question == self.questions;
+                if let Some(question) = self.question.as_mut().filter(|_| current) {
+                    question.told.insert(rank, doing.clone());
+                }
+                return;
+            }
             FromRank::Asks { stop } => return self.request(None, *stop, now, out),
             FromRank::Finished => return self.rank_finished(rank, now, out),
         };
@@ -816,18 +872,35 @@ impl Coordinator {
 
     /// Tells the tools what a checkpoint that takes long waits for.
     fn note(&mut self, now: Time, out: &mut Vec<Action>) {
-        let Some(attempt) = &mut self.attempt else {
+        let Some(attempt) = &self.attempt else {
             return;
         };
         let begun = attempt.note.as_ref().map_or(0, |(when, _)| *when);
         if now.saturating_sub(attempt.since.max(begun)) < NOTE_AFTER {
             return;
         }
+        let Some(text) = self.waits_for() else {
+            return;
+        };
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        if attempt.note.as_ref().is_some_and(|(_, told)| *told == text) {
+            return;
+        }
+        attempt.note = Some((now, text.clone()));
+        let tools = attempt.tools.iter();
+        out.extend(tools.map(|tool| Action::Reply(*tool, ToTool::Note(text.clone()))));
+    }
+
+    /// What the checkpoint that is being taken waits for, if it is for ranks.
+    fn waits_for(&self) -> Option<String> {
+        let attempt = self.attempt.as_ref()?;
         let missing = |there: &dyn Fn(u32) -> bool| {
             words::ranks((0..self.config.size).filter(|r| !there(*r)))
         };
-        let text = match &attempt.stage {
-            Stage::Preparing | Stage::Committing { .. } => return,
+        Some(match &attempt.stage {
+            Stage::Preparing | Stage::Committing { .. } => return None,
             Stage::Asking { heard } => {
                 format!("no answer yet from {}", missing(&|r| heard.contains(&r)))
             }
@@ -843,16 +916,10 @@ impl Coordinator {
                 let meanwhile = attempt.went_on.map_or("", |_| "; the job runs on");
                 format!("{missing} must still write the image{meanwhile}")
             }
-        };
-        if attempt.note.as_ref().is_some_and(|(_, told)| *told == text) {
-            return;
-        }
-        attempt.note = Some((now, text.clone()));
-        let tools = attempt.tools.iter();
-        out.extend(tools.map(|tool| Action::Reply(*tool, ToTool::Note(text.clone()))));
+        })
     }
 
-    fn status(&self) -> Status {
+    fn status(&self, mut told: BTreeMap<u32, Doing>) -> Status {
         let went_on = self.attempt.as_ref().and_then(|a| a.went_on);
         let stage = match self.attempt.as_ref().map(|a| &a.stage) {
             None if self.ending => "ending",
@@ -870,10 +937,11 @@ impl Coordinator {
             .seats
             .iter()
             .zip(0..)
-            .map(|(seat, rank)| self.rank_status(rank, seat));
+            .map(|(seat, rank)| self.rank_status(rank, seat, told.remove(&rank)));
         Status {
             size: self.config.size,
             stage: stage.into(),
+            waiting: self.waits_for(),
             committed: self.committed,
             last: self.last.clone(),
             failure: self.failure.clone(),
@@ -882,7 +950,7 @@ impl Coordinator {
         }
     }
 
-    fn rank_status(&self, rank: u32, seat: &Seat) -> RankStatus {
+    fn rank_status(&self, rank: u32, seat: &Seat, doing: Option<Doing>) -> RankStatus {
         let (host, pid, state) = match seat {
             Seat::Absent => ("", 0, "absent"),
             Seat::Here { host, pid } => (host.as_str(), *pid, self.doing(rank)),
@@ -894,6 +962,7 @@ impl Coordinator {
             host: host.into(),
             pid,
             state: state.into(),
+            doing,
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::shared::{Part, Share};
 
 /// Version of the messages below. Both ends must have the same.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// First frame on a connection: who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +142,15 @@ pub struct Summary {
     pub notes: Vec<String>,
 }
 
+/// What a rank does, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Doing {
+    /// In words, such as `computing` or `in MPI_Barrier`.
+    pub what: String,
+    /// For how many microseconds at least: it is looked at now and then.
+    pub since: u64,
+}
+
 /// From a rank's agent to the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FromRank {
@@ -180,6 +189,13 @@ pub enum FromRank {
         /// Why, for people.
         reason: String,
     },
+    /// Answer to [`ToRank::Tell`].
+    Doing {
+        /// Which question.
+        question: u64,
+        /// What the rank does.
+        doing: Doing,
+    },
     /// The rank wants a checkpoint: a signal came that asks for one, or the program does.
     Asks {
         /// End the job once it is committed.
@@ -216,6 +232,11 @@ pub enum ToRank {
     Rejected {
         /// Why, for people.
         reason: String,
+    },
+    /// Tell what you do.
+    Tell {
+        /// Goes back with the answer.
+        question: u64,
     },
     /// A checkpoint is wanted: tell your clocks.
     Intent {
@@ -299,6 +320,8 @@ pub struct RankStatus {
     pub pid: u32,
     /// One word: `absent`, `running`, `finished`, `lost`, or what it does in a checkpoint.
     pub state: String,
+    /// What the program does there; none if the rank did not say in time.
+    pub doing: Option<Doing>,
 }
 
 /// The next checkpoint that nobody has to ask for.
@@ -317,6 +340,8 @@ pub struct Status {
     pub size: u32,
     /// What the coordinator does: `idle`, or a stage of the checkpoint.
     pub stage: String,
+    /// What the checkpoint that is being taken waits for.
+    pub waiting: Option<String>,
     /// Checkpoints committed since the job started.
     pub committed: u64,
     /// The last of them.

@@ -220,6 +220,8 @@ impl Rank {
     fn message(&mut self, message: ToRank) -> Vec<Effect> {
         match message {
             ToRank::Rejected { reason } => vec![Effect::Rejected(reason)],
+            // The agent answers.
+            ToRank::Tell { .. } => vec![],
             ToRank::Intent { epoch } => self.intent(epoch),
             ToRank::Targets {
                 epoch,

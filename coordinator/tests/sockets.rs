@@ -103,6 +103,9 @@ impl Process for Fake {
     fn exit(&self, set: &str) {
         self.exits.lock().unwrap().push(set.into());
     }
+    fn doing(&self) -> (String, u64) {
+        (format!("in rank {}", self.rank), 0)
+    }
     fn say(&self, text: &str) {
         assert!(self.stranger, "{text}");
         self.said.lock().unwrap().push(text.into());

@@ -26,6 +26,7 @@ mod clock;
 mod context;
 mod cpu;
 mod dispatch;
+mod doing;
 mod elf;
 mod error;
 mod facts;
@@ -52,6 +53,7 @@ mod vdso;
 
 pub use asked::{take_signals, Asked, Listener};
 pub use children::{all as children, Ended};
+pub use doing::{doing, Doing};
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
 pub use hooks::{set_exec_hook, set_exit_hook, set_redirects, tell_calls};
 pub use maps::{read as read_maps, Mapping};

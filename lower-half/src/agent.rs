@@ -6,6 +6,7 @@
 //! does all three at its start; others connect when the application has called MPI_Init.
 
 pub mod cut;
+mod doing;
 pub mod faults;
 mod process;
 mod published;

@@ -309,10 +309,10 @@ fn strangers_and_doubles_are_not_admitted() {
 #[test]
 fn status_tells_the_stage() {
     let mut c = job(2);
-    assert_eq!(c.status().stage, "idle");
+    assert_eq!(c.status(BTreeMap::new()).stage, "idle");
     to_saving(&mut c, 2);
-    assert_eq!(c.status().stage, "writing images");
-    assert_eq!(c.status().ranks[0].state, "saving");
+    assert_eq!(c.status(BTreeMap::new()).stage, "writing images");
+    assert_eq!(c.status(BTreeMap::new()).ranks[0].state, "saving");
 }
 
 fn copied(c: &mut Coordinator, now: Time, rank: u32) -> Vec<Action> {
@@ -335,7 +335,7 @@ fn ranks_go_on_when_the_last_has_copied_or_written() {
     let mut c = job(2);
     to_saving(&mut c, 2);
     assert_eq!(copied(&mut c, 3000, 1), []);
-    assert_eq!(c.status().ranks[1].state, "copied");
+    assert_eq!(c.status(BTreeMap::new()).ranks[1].state, "copied");
     assert_eq!(saved(&mut c, 0, Some("memory is scarce")), [GO_ON]);
     assert!(matches!(saved(&mut c, 1, None)[..], [Action::Commit(..)]));
     let a = c.on(50_000, Event::Committed(1, Ok(())));
@@ -394,4 +394,60 @@ fn a_checkpoint_asked_for_after_the_cut_is_another_one() {
     let a = c.on(5000, Event::Lost(1));
     let told = |a: &&Action| matches!(a, Action::Reply(_, ToTool::Failed(_)));
     assert_eq!(a.iter().filter(told).count(), 2, "{a:?}");
+}
+
+#[test]
+fn whoever_asks_hears_what_each_rank_does() {
+    let tells = |rank: u32| {
+        let doing = Doing {
+            what: format!("in call {rank}"),
+            since: 7,
+        };
+        let question = 1;
+        Event::Message(rank, FromRank::Doing { question, doing })
+    };
+    let told = |actions: &[Action]| match actions {
+        [Action::Reply(tool, ToTool::Status(status))] => {
+            let doing = status.ranks.iter().map(|rank| rank.doing.clone());
+            Some((*tool, doing.map(|d| d.map(|d| d.what)).collect::<Vec<_>>()))
+        }
+        _ => None,
+    };
+    let what = |rank: u32| Some(format!("in call {rank}"));
+    let asked = Action::Send(ToRank::Tell { question: 1 });
+
+    let mut c = job(2);
+    assert_eq!(c.on(0, Event::AskStatus(5)), [asked.clone()]);
+    assert!(c.busy());
+    assert_eq!(c.on(10, tells(0)), []);
+    assert_eq!(told(&c.on(20, tells(1))), Some((5, vec![what(0), what(1)])));
+    assert!(!c.busy());
+
+    // One that does not answer is not waited for for ever, nor is one that dies.
+    let mut c = job(2);
+    c.on(0, Event::AskStatus(5));
+    c.on(10, tells(1));
+    assert_eq!(c.on(500_000, Event::Tick), []);
+    assert_eq!(
+        told(&c.on(1_000_000, Event::Tick)),
+        Some((5, vec![None, what(1)]))
+    );
+    assert_eq!(c.on(1_000_010, tells(0)), [], "too late");
+    let mut c = job(2);
+    c.on(0, Event::AskStatus(5));
+    c.on(10, tells(1));
+    assert_eq!(
+        told(&c.on(20, Event::Lost(0))),
+        Some((5, vec![None, what(1)]))
+    );
+}
+
+#[test]
+fn whoever_asks_hears_what_a_checkpoint_waits_for() {
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    saved(&mut c, 0, None);
+    let status = c.status(BTreeMap::new());
+    let waiting = status.waiting.unwrap_or_default();
+    assert!(waiting.starts_with("rank 1 must still write"), "{waiting}");
 }

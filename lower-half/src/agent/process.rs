@@ -25,7 +25,7 @@ use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
 use loader::{MappedFile, ProcessState, Stopped};
 
-use super::{cut, faults, Section, Setup, AGENT, SERVER};
+use super::{cut, doing, faults, Section, Setup, AGENT, SERVER};
 use crate::mpi::world;
 use crate::options::Pause;
 use crate::save::{self, HeaderInfo, Plan, Room, Saved, Share};
@@ -373,6 +373,17 @@ impl Process for ThisProcess {
         }
         world::leave(0);
         end()
+    }
+
+    fn doing(&self) -> (String, u64) {
+        let gate = gate();
+        let messages = [&gate.upper.sent, &gate.upper.received];
+        let messages = messages.into_iter().flat_map(|array| self.counts(array));
+        let operations = clocks()
+            .iter()
+            .map(|clock| clock.seq.load(Ordering::Relaxed));
+        let progress = messages.map(|(_, n)| n).chain(operations);
+        (doing::words(), progress.fold(0, u64::wrapping_add))
     }
 
     fn say(&self, text: &str) {

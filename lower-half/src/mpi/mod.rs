@@ -28,6 +28,7 @@ mod native;
 
 use std::sync::atomic::Ordering;
 
+pub use adapter::name_of;
 pub use hooks::{set_hooks, Hooks};
 pub use native::KIND;
 

@@ -54,6 +54,16 @@ fn write_function(text: &mut String, function: &Function, body: &str) -> std::fm
 }
 
 fn write_fill(text: &mut String) -> std::fmt::Result {
+    writeln!(text, "/// The function that is behind a slot.")?;
+    writeln!(
+        text,
+        "pub fn name_of(slot: usize) -> Option<&'static str> {{"
+    )?;
+    writeln!(text, "    Some(match slot {{")?;
+    for function in crossing() {
+        writeln!(text, "        {} => \"{}\",", function.slot, function.name)?;
+    }
+    writeln!(text, "        _ => return None,\n    }})\n}}\n")?;
     writeln!(text, "/// Hash of the table that this was generated from.")?;
     writeln!(text, "pub const TABLE_HASH: u64 = {:#x};\n", crate::hash())?;
     writeln!(

@@ -14,6 +14,7 @@ pub mod programs;
 pub mod real;
 mod schedule;
 mod slurm;
+mod status;
 mod style;
 mod tools;
 
@@ -106,6 +107,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(conformance::cases());
     cases.extend(pause::cases());
     cases.extend(schedule::cases());
+    cases.extend(status::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);

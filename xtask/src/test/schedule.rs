@@ -267,8 +267,9 @@ fn asked(dir: &Path, name: &str, mpi: Mpi) -> Result<()> {
     let native = real::reference(&run.example, mpi)?;
     let said = |path: &Path| -> Vec<bool> {
         let text = job::read_text(path);
-        let lines = text.lines().filter_map(|line| line.strip_prefix("asked: "));
-        lines.map(|answer| ["1", "T"].contains(&answer)).collect()
+        // Launchers mix what ranks write, even within a line.
+        let answers = text.split("asked: ").skip(1);
+        answers.map(|rest| rest.starts_with(['1', 'T'])).collect()
     };
     ensure!(
         said(&run.job.stderr) == [true; RANKS] && said(&native.join("run.err")) == [false; RANKS],

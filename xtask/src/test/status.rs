@@ -1,0 +1,97 @@
+//! What `stasis status` tells of a job that runs, and of one that a checkpoint waits for.
+
+use super::bad_input::{example, start};
+use super::Case;
+use crate::job::{self, Job};
+use crate::mpi::Mpi;
+use crate::stasis;
+use anyhow::{ensure, Context, Result};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The cases: in which call rank 0 of `p2p/blocked_in` is, by variant.
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (variant, call) in [
+        ("recv", "MPI_Recv"),
+        ("probe", "MPI_Probe"),
+        ("waitall", "MPI_Waitall"),
+        ("barrier", "MPI_Barrier"),
+        ("allreduce", "MPI_Allreduce"),
+    ] {
+        for mpi in Mpi::ALL {
+            let name = format!("status/in-{variant}:{mpi}");
+            cases.push(Case::new(name, move |_, dir| {
+                in_call(dir, mpi, variant, call).into()
+            }));
+        }
+    }
+    cases.push(Case::new("status/who-holds-it-up", |_, dir| {
+        who_holds_it_up(dir).into()
+    }));
+    cases
+}
+
+fn status(ckpt: &Path, dir: &Path) -> Result<Value> {
+    let mut command = stasis::command(["status"]);
+    command.arg(ckpt);
+    stasis::json(command, dir, "status", LIMIT)
+}
+
+/// What a rank does, and for how long it has been seen to.
+fn doing(status: &Value, rank: usize) -> Result<(&str, f64)> {
+    let rank = &status["ranks"][rank];
+    let doing = rank["doing"].as_str().zip(rank["doing_seconds"].as_f64());
+    doing.with_context(|| format!("status says of a rank: {rank}"))
+}
+
+/// Rank 0 is blocked in a call, and rank 1 makes none.
+fn in_call(dir: &Path, mpi: Mpi, variant: &str, call: &str) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let blocked = example("p2p", &format!("p2p/blocked_in.{variant}"))?;
+    let mut job = start(&blocked, dir, &ckpt, mpi)?;
+    // Rank 0 has announced that it is about to make the call.
+    let expected = format!("in {call}");
+    let mut last = Value::Null;
+    let come = job.until("status told of the call", Instant::now() + LIMIT, || {
+        last = status(&ckpt, dir).unwrap_or_default();
+        doing(&last, 0).is_ok_and(|(what, _)| what == expected)
+    });
+    job.explain(come, dir)
+        .with_context(|| format!("status says: {last:#}"))?;
+    let (before, then) = (last, status(&ckpt, dir)?);
+    let since = |status: &Value| doing(status, 0).map(|(_, since)| since);
+    ensure!(
+        since(&then)? > since(&before)? && doing(&then, 1)?.0 == "computing",
+        "status says: {before:#}, then: {then:#}"
+    );
+    job.kill()
+}
+
+/// A checkpoint that can only be taken when rank 1 has come to the barrier in which rank 0 waits.
+fn who_holds_it_up(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let blocked = example("p2p", "p2p/blocked_in.barrier")?;
+    let job = start(&blocked, dir, &ckpt, Mpi::OpenMpi)?;
+    let mut request = Job::start(stasis::checkpoint(&ckpt), dir, "checkpoint")?;
+    let mut last = Value::Null;
+    let told = request.until("status told", Instant::now() + LIMIT, || {
+        last = status(&ckpt, dir).unwrap_or_default();
+        let waiting = last["waiting"].as_str().unwrap_or_default();
+        waiting.contains("rank 0 is in a collective") || waiting.contains("rank 1 computes")
+    });
+    job.explain(told, dir)
+        .with_context(|| format!("status says: {last:#}"))?;
+    fs::write(dir.join("go"), "")?;
+    let answer = request.wait(Instant::now() + LIMIT)?;
+    ensure!(
+        answer.is_some_and(|status| status.success()),
+        "the checkpoint: {}",
+        job::read_text(&request.stderr)
+    );
+    Ok(())
+}
