@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::chain::LONGEST_CHAIN;
 use crate::header::{SetId, FORMAT_VERSION};
 use crate::key::KeyId;
 
@@ -64,6 +65,10 @@ pub enum Damage {
     },
     #[error("it has no digests of its memory, which a sealed set must have")]
     NoDigests,
+    #[error("it is not the image that the next increment was made upon")]
+    NotTheParent,
+    #[error("it is an increment of the set with id {0}, without which it tells nothing")]
+    WithoutParent(SetId),
     #[error("the manifest does not match its own digest")]
     ManifestDigest,
     #[error("the manifest cannot be read: {0}")]
@@ -163,6 +168,16 @@ pub enum ImageError {
          job runs on"
     )]
     Unsaveable { start: u64, end: u64, why: String },
+    #[error("{set} needs {link}, of which it is an increment, and that cannot be used: {reason}")]
+    Link {
+        set: String,
+        link: String,
+        reason: Box<ImageError>,
+    },
+    #[error("it is not the set that the next increment was made upon: that has set id {expected}")]
+    OtherLink { expected: SetId },
+    #[error("there are more than {LONGEST_CHAIN} sets in the chain")]
+    TooLong,
     #[error("checkpoint {set} cannot be used: {reason}.{}", older_set(older.as_deref()))]
     Unusable {
         set: String,

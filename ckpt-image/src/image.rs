@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use crate::access;
 use crate::bytes::{all_zero, array, hex, round_up};
+use crate::chain::Chain;
 use crate::chunk::{self, Chunk, Digests, Encoding, CHUNK_BYTES};
 use crate::error::{Damage, ImageError, Result};
 use crate::header::{Header, Layout, SetId, HEADER_BYTES, PAGE};
+use crate::inherited::{Inherited, Parent};
 use crate::region::{Backing, Region};
 use crate::section::{self, kind, known, Entry, Section, MAX_SECTIONS};
 use crate::shared::{SharedKind, SharedObject, SHARED_CONTENT};
@@ -39,19 +41,52 @@ pub struct Expect {
     pub sealed: bool,
 }
 
-/// A verified image.
+/// A verified image. That of an increment is complete, so that its [`Image::memory`] can be read, when
+/// [`crate::Set::image`] has opened it.
 #[derive(Debug)]
 pub struct Image {
-    file: File,
-    path: PathBuf,
+    pub(crate) stored: Stored,
     header: Header,
+    digest: String,
     regions: Vec<Region>,
     shared: Vec<SharedObject>,
-    chunks: Vec<Chunk>,
-    digests: Option<Digests>,
-    /// Which of `chunks` belong to each region.
+    /// Which of the chunks belong to each region.
     chunks_of: Vec<Range<usize>>,
     sections: Vec<Section>,
+    inherited: Option<Inherited>,
+    pub(crate) chain: Chain,
+    /// What it inherits, if anything, is in `chain`.
+    pub(crate) complete: bool,
+}
+
+/// A verified file and the memory chunks in it.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    file: File,
+    path: PathBuf,
+    rank: u32,
+    pub chunks: Vec<Chunk>,
+    digests: Option<Digests>,
+}
+
+impl Stored {
+    /// Chunks are in ascending order.
+    fn index_of(&self, chunk: &Chunk) -> usize {
+        let found = self
+            .chunks
+            .binary_search_by_key(&chunk.address, |c| c.address);
+        found.unwrap_or(0)
+    }
+
+    /// Whether what is stored of a chunk is what was written.
+    fn check(&self, chunk: &Chunk, stored: &[u8]) -> Result<()> {
+        let index = self.index_of(chunk);
+        check_chunk(index, chunk, stored, self.digests.as_ref()).map_err(|d| self.damaged(d))
+    }
+
+    fn damaged(&self, damage: Damage) -> ImageError {
+        ImageError::damaged(&self.path, self.rank, damage)
+    }
 }
 
 impl Image {
@@ -73,15 +108,22 @@ impl Image {
         let contents = Contents::read(&file, &first, &layout, expect)
             .map_err(|fault| fault.of(path, header.rank))?;
         Ok(Image {
-            file,
-            path: path.to_owned(),
+            chain: Chain::alone(&contents.chunks, contents.chunks_of.clone()),
+            stored: Stored {
+                file,
+                path: path.to_owned(),
+                rank: header.rank,
+                chunks: contents.chunks,
+                digests: contents.digests,
+            },
             header,
+            digest: contents.digest,
             regions: contents.regions,
             shared: contents.shared,
-            chunks: contents.chunks,
-            digests: contents.digests,
             chunks_of: contents.chunks_of,
             sections: contents.sections,
+            complete: contents.inherited.is_none(),
+            inherited: contents.inherited,
         })
     }
 
@@ -113,7 +155,23 @@ impl Image {
 
     /// Where the image lies.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.stored.path
+    }
+
+    /// Its digest, in hexadecimal.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// What it leaves to an older image; none if it stands by itself.
+    pub fn inherited(&self) -> Option<&Inherited> {
+        self.inherited.as_ref()
+    }
+
+    /// The image that it builds upon, if that was not given yet.
+    pub(crate) fn lacks(&self) -> Option<&Parent> {
+        let inherited = self.inherited.as_ref().filter(|_| !self.complete);
+        inherited.map(|inherited| &inherited.parent)
     }
 
     /// The regions, in ascending order, none overlapping another.
@@ -126,14 +184,15 @@ impl Image {
         &self.shared
     }
 
-    /// The chunks of `regions()[region]`, in ascending order, none overlapping another.
+    /// The chunks of `regions()[region]` that are stored in this image, in ascending order, none
+    /// overlapping another.
     pub fn chunks_of(&self, region: usize) -> &[Chunk] {
-        &self.chunks[self.chunks_of[region].clone()]
+        &self.stored.chunks[self.chunks_of[region].clone()]
     }
 
-    /// All chunks.
+    /// All chunks that are stored in this image.
     pub fn chunks(&self) -> &[Chunk] {
-        &self.chunks
+        &self.stored.chunks
     }
 
     /// The section of a kind, if the image has one.
@@ -141,36 +200,22 @@ impl Image {
         self.sections.iter().find(|section| section.kind == kind)
     }
 
-    /// All sections but the tables of regions, chunks and shared objects.
+    /// All sections but the tables of regions, chunks, shared objects and of what is inherited.
     pub fn sections(&self) -> &[Section] {
         &self.sections
     }
 
-    /// Chunks are in ascending order.
-    fn index_of(&self, chunk: &Chunk) -> usize {
-        let found = self
-            .chunks
-            .binary_search_by_key(&chunk.address, |c| c.address);
-        found.unwrap_or(0)
+    pub(crate) fn damaged(&self, damage: Damage) -> ImageError {
+        self.stored.damaged(damage)
     }
 
-    /// Whether what is stored of a chunk is what was written.
-    fn check(&self, chunk: &Chunk, stored: &[u8]) -> Result<()> {
-        let index = self.index_of(chunk);
-        check_chunk(index, chunk, stored, self.digests.as_ref()).map_err(|d| self.damaged(d))
-    }
-
-    fn damaged(&self, damage: Damage) -> ImageError {
-        ImageError::damaged(&self.path, self.header.rank, damage)
-    }
-
-    /// Starts reading memory.
+    /// Starts reading the chunks that are stored in this image.
     pub fn loader(&self) -> Result<Loader<'_>> {
         Ok(Loader {
             image: self,
             stored: vec![0; CHUNK_BYTES],
             zstd: zstd::bulk::Decompressor::new()
-                .map_err(|e| ImageError::io("start zstd for", &self.path, e))?,
+                .map_err(|e| ImageError::io("start zstd for", self.path(), e))?,
         })
     }
 }
@@ -186,11 +231,21 @@ impl Loader<'_> {
     /// Puts the memory of one of the image's chunks into `into`, which is `chunk.len` long.
     /// Verified once more, since the file could have been changed after it was opened.
     pub fn load(&mut self, chunk: &Chunk, into: &mut [u8]) -> Result<()> {
-        let Image { file, path, .. } = self.image;
+        self.load_from(&self.image.stored, chunk, into)
+    }
+
+    /// The same for a chunk of another file of the image's chain.
+    pub(crate) fn load_from(
+        &mut self,
+        from: &Stored,
+        chunk: &Chunk,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let Stored { file, path, .. } = from;
         let read = |stored: &mut [u8]| -> Result<()> {
             file.read_exact_at(stored, chunk.offset)
                 .map_err(|e| ImageError::io("read", path, e))?;
-            self.image.check(chunk, stored)
+            from.check(chunk, stored)
         };
         match chunk.encoding {
             Encoding::Zero => into.fill(0),
@@ -200,8 +255,8 @@ impl Loader<'_> {
                 read(stored)?;
                 let len = self.zstd.decompress_to_buffer(stored, into);
                 if len.ok() != Some(chunk.len as usize) {
-                    return Err(self.image.damaged(Damage::ChunkEncoding {
-                        index: self.image.index_of(chunk),
+                    return Err(from.damaged(Damage::ChunkEncoding {
+                        index: from.index_of(chunk),
                         address: chunk.address,
                         offset: chunk.offset,
                     }));
@@ -330,11 +385,13 @@ fn contradiction<T>(what: &'static str) -> std::result::Result<T, Fault> {
 
 /// What stands behind the header.
 struct Contents {
+    digest: String,
     regions: Vec<Region>,
     shared: Vec<SharedObject>,
     chunks: Vec<Chunk>,
     digests: Option<Digests>,
     chunks_of: Vec<Range<usize>>,
+    inherited: Option<Inherited>,
     sections: Vec<Section>,
 }
 
@@ -368,29 +425,40 @@ impl Contents {
         }
 
         let regions = decode_regions(&take(&mut sections, kind::REGIONS, "regions")?)?;
-        let shared = match sections.iter().any(|section| section.kind == kind::SHARED) {
-            true => decode_shared(&take(&mut sections, kind::SHARED, "shared")?)?,
-            false => Vec::new(),
+        let shared = match take_if_there(&mut sections, kind::SHARED) {
+            Some(bytes) => decode_shared(&bytes)?,
+            None => Vec::new(),
         };
         check_shared(&regions, &shared)?;
         let chunks = decode_chunks(&take(&mut sections, kind::CHUNKS, "chunks")?)?;
         let chunks_of = place_chunks(&regions, &chunks, layout.sections_at)?;
-        let digests = match sections.iter().any(|section| section.kind == kind::DIGESTS) {
-            true => {
-                let bytes = take(&mut sections, kind::DIGESTS, "digests")?;
+        let digests = match take_if_there(&mut sections, kind::DIGESTS) {
+            Some(bytes) => {
                 let digests = Digests::decode(bytes, chunks.len());
                 Some(digests.ok_or(Damage::Section("digests"))?)
             }
-            false if expect.sealed => return Err(Damage::NoDigests.into()),
-            false => None,
+            None if expect.sealed => return Err(Damage::NoDigests.into()),
+            None => None,
+        };
+        let inherited = match take_if_there(&mut sections, kind::INHERITED) {
+            Some(bytes) => {
+                let inherited = Inherited::decode(&bytes).ok_or(Damage::Section("inherited"))?;
+                if !inherited.fits(&regions, &chunks) {
+                    return contradiction("what it inherits");
+                }
+                Some(inherited)
+            }
+            None => None,
         };
         verify_memory(file, &chunks, digests.as_ref())?;
         Ok(Contents {
+            digest,
             regions,
             shared,
             chunks,
             digests,
             chunks_of,
+            inherited,
             sections,
         })
     }
@@ -491,11 +559,12 @@ fn take(
     kind: u32,
     name: &'static str,
 ) -> std::result::Result<Vec<u8>, Damage> {
-    let at = sections
-        .iter()
-        .position(|section| section.kind == kind)
-        .ok_or(Damage::NoSection(name))?;
-    Ok(sections.remove(at).bytes)
+    take_if_there(sections, kind).ok_or(Damage::NoSection(name))
+}
+
+fn take_if_there(sections: &mut Vec<Section>, kind: u32) -> Option<Vec<u8>> {
+    let at = sections.iter().position(|section| section.kind == kind)?;
+    Some(sections.remove(at).bytes)
 }
 
 fn decode_regions(bytes: &[u8]) -> std::result::Result<Vec<Region>, Fault> {

@@ -11,7 +11,9 @@
 
 mod access;
 mod bytes;
+mod chain;
 mod chunk;
+mod compact;
 mod compress;
 mod disk;
 mod environment;
@@ -19,6 +21,7 @@ mod error;
 mod header;
 mod identity;
 mod image;
+mod inherited;
 mod key;
 mod list;
 mod manifest;
@@ -30,7 +33,9 @@ mod shared;
 mod writer;
 
 pub use access::{check_checkpoint_dir, create_checkpoint_dir};
+pub use chain::{Memory, Piece, LONGEST_CHAIN};
 pub use chunk::{Chunk, Encoding, CHUNK_BYTES};
+pub use compact::{compact, Compacted};
 pub use compress::Compression;
 pub use disk::{Disk, Fault, FaultAt, Made, Step};
 pub use environment::Environment;
@@ -38,12 +43,13 @@ pub use error::{Damage, ImageError, Result};
 pub use header::{Header, SetId, FORMAT_VERSION, PAGE};
 pub use identity::{Identity, IdentityCache};
 pub use image::{Expect, Image, Loader};
+pub use inherited::{Inherited, Parent};
 pub use key::{Key, KeyId};
 pub use list::{
-    any_finished, explain, list_sets, named_whole, newest_whole, newest_whole_before, next_number,
-    Newest, SetInfo, SetState,
+    any_finished, explain, list_sets, named_whole, newest_whole, next_number, Newest, SetInfo,
+    SetState,
 };
-pub use manifest::{Manifest, RankEntry, MANIFEST_FILE};
+pub use manifest::{Manifest, ParentSet, RankEntry, MANIFEST_FILE};
 pub use region::{Advice, Backing, Region};
 pub use retention::prune;
 pub use section::{kind, Section};

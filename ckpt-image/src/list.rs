@@ -38,6 +38,12 @@ pub struct SetInfo {
 }
 
 impl SetInfo {
+    /// The set of which it is an increment; none if it stands by itself.
+    pub fn parent(&self) -> Option<&str> {
+        let parent = self.manifest.as_ref()?.increment_of.as_ref()?;
+        Some(&parent.set)
+    }
+
     /// Bytes of all images.
     pub fn bytes(&self) -> u64 {
         let ranks = self.manifest.iter().flat_map(|manifest| &manifest.ranks);
@@ -153,16 +159,18 @@ fn tried(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
     }
 }
 
-/// The newest whole set older than the set `name`: what to fall back to when that one is bad.
-pub fn newest_whole_before(dir: &Path, name: &str, key: Option<&Key>) -> Option<Set> {
-    let Some(Name::Whole(bad)) = parse_name(name) else {
+/// The newest whole set older than the set `name` that does not need the set `bad`, which may be that one
+/// or one of its chain: what to fall back to.
+fn newest_whole_before(dir: &Path, name: &str, bad: &str, key: Option<&Key>) -> Option<Set> {
+    let Some(Name::Whole(named)) = parse_name(name) else {
         return None;
     };
+    let spared = |set: &Set| set.name() != bad && set.chain().iter().all(|link| link.name() != bad);
     names(dir)
         .ok()?
         .into_iter()
         .find_map(|(name, parsed)| match parsed {
-            Name::Whole(number) if number < bad => whole(dir, &name, key).ok(),
+            Name::Whole(number) if number < named => whole(dir, &name, key).ok().filter(spared),
             _ => None,
         })
 }
@@ -199,9 +207,14 @@ fn whole(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
 
 /// Wraps the reason why the set `name` cannot be used with what can be used instead.
 pub fn explain(dir: &Path, name: &str, key: Option<&Key>, reason: ImageError) -> ImageError {
+    let bad = match &reason {
+        ImageError::Link { link, .. } => link,
+        _ => name,
+    };
+    let older = newest_whole_before(dir, name, bad, key);
     ImageError::Unusable {
         set: name.to_owned(),
+        older: older.map(|set| set.path().to_owned()),
         reason: Box::new(reason),
-        older: newest_whole_before(dir, name, key).map(|set| set.path().to_owned()),
     }
 }

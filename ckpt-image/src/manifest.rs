@@ -41,6 +41,15 @@ pub struct RankEntry {
     pub image: ImageSummary,
 }
 
+/// The set that an increment was made upon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentSet {
+    /// Its name, in the same directory.
+    pub set: String,
+    /// Its id.
+    pub set_id: SetId,
+}
+
 /// What a set consists of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -48,6 +57,9 @@ pub struct Manifest {
     pub schema_version: u32,
     /// Id that all images of the set carry.
     pub set_id: SetId,
+    /// The set of which this is an increment; absent if it stands by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub increment_of: Option<ParentSet>,
     /// When the checkpoint was asked for, in seconds since 1970.
     pub created: u64,
     /// How often the job had been restarted.
@@ -222,6 +234,7 @@ mod tests {
         Manifest {
             schema_version: 1,
             set_id: SetId([1; 16]),
+            increment_of: None,
             created: 1_700_000_000,
             epoch: 2,
             world_size: 2,
@@ -244,6 +257,21 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["ranks"][1]["bytes"], 9);
         assert_eq!(json["blake3"].as_str().unwrap().len(), 64);
+    }
+
+    #[test]
+    fn an_increment_names_its_parent() {
+        let increment = Manifest {
+            increment_of: Some(ParentSet {
+                set: "ckpt-3".into(),
+                set_id: SetId([9; 16]),
+            }),
+            ..manifest()
+        };
+        let text = increment.encode(None).unwrap();
+        assert_eq!(decode(&text).unwrap(), increment);
+        let full = manifest().encode(None).unwrap();
+        assert!(!full.contains("increment_of"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Which sets stay: the newest few. And which are tried: a set from which restarts have failed again
+//! Which sets stay: the newest few, and those that they build upon. And which are tried: a set from which restarts have failed again
 //! and again is passed over for an older one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -16,8 +17,9 @@ pub(crate) const ATTEMPTS_FILE: &str = "attempts";
 /// A set with so many is not taken unless it is named.
 pub(crate) const MOST_ATTEMPTS: u32 = 3;
 
-/// Removes the whole sets in `dir` but the newest `keep`. Sets that cannot be used, for want of the right
-/// key too, stay, and do not count: somebody may want to know why. Returns the names of those that are gone.
+/// Removes the whole sets in `dir` but the newest `keep` and those that these build upon. Sets that cannot
+/// be used, for want of the right key too, stay, and do not count: somebody may want to know why. Returns the
+/// names of those that are gone. The newest goes first: what is left of a chain is always one.
 ///
 /// A set is renamed to an unfinished one first, durably: half of a set is never taken for a
 /// checkpoint.
@@ -29,8 +31,12 @@ pub fn prune(
 ) -> Result<Vec<String>> {
     let sets = list_sets(dir, key)?;
     let whole = sets.iter().filter(|set| set.state == SetState::Whole);
-    let mut gone = Vec::new();
-    for set in whole.skip(keep.get()) {
+    let (mut gone, mut needed) = (Vec::new(), BTreeSet::new());
+    for (place, set) in whole.enumerate() {
+        if place < keep.get() || needed.contains(&*set.name) {
+            needed.extend(set.parent());
+            continue;
+        }
         let (path, doomed) = (dir.join(&set.name), dir.join(partial_name(set.number)));
         disk.rename(&path, &doomed)
             .and_then(|()| disk.sync_dir(dir))

@@ -19,6 +19,8 @@ pub mod kind {
     pub const SHARED: u32 = 4;
     /// A digest of every memory chunk, in sets that are sealed (this crate's).
     pub const DIGESTS: u32 = 5;
+    /// What an increment leaves to the set before it: [`crate::Inherited`] (this crate's).
+    pub const INHERITED: u32 = 6;
     /// Threads, files, signals and the rest of the process: the loader's.
     pub const PROCESS: u32 = 16;
     /// What the lower half itself must know again: the agent's.
@@ -28,12 +30,13 @@ pub mod kind {
 }
 
 /// `(kind, highest version, name)`.
-const KNOWN: [(u32, u32, &str); 8] = [
+const KNOWN: [(u32, u32, &str); 9] = [
     (kind::REGIONS, 2, "regions"),
     (kind::CHUNKS, 1, "chunks"),
     (kind::ENVIRONMENT, 1, "environment"),
     (kind::SHARED, 1, "shared"),
     (kind::DIGESTS, 1, "digests"),
+    (kind::INHERITED, 1, "inherited"),
     (kind::PROCESS, 2, "process"),
     (kind::AGENT, 1, "agent"),
     (kind::JOB, 1, "job"),

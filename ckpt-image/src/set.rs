@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{flock, FlockOperation};
 
 use crate::access;
+use crate::chain::{broken, LONGEST_CHAIN};
 use crate::disk::Disk;
 use crate::error::{ImageError, Result};
 use crate::header::SetId;
@@ -96,6 +97,8 @@ impl SetWriter {
             };
             Image::read_header(&self.partial.join(image_file(entry.rank)), &expect)?;
         }
+        // Somebody may have removed what it builds upon.
+        chain_of(&self.dir, &set_name(self.number), manifest, key)?;
         // The images must be in their directory before the manifest says that they are.
         self.sync_dir(&self.partial)?;
         manifest.write(&self.disk, &self.partial.join(MANIFEST_FILE), key)?;
@@ -131,12 +134,21 @@ pub struct Set {
     name: String,
     manifest: Manifest,
     sealed: Option<KeyId>,
+    /// The sets that it builds upon: the one before it first, the full one last.
+    chain: Vec<Set>,
 }
 
 impl Set {
-    /// Opens the set `name` in `dir` and reads its manifest. The images are not looked at. With a key,
-    /// the set must be sealed with it; one that is sealed is not opened without.
+    /// Opens the set `name` in `dir` and reads its manifest, and those of the sets that it builds upon.
+    /// The images are not looked at. With a key, the sets must be sealed with it; one that is sealed is not
+    /// opened without.
     pub fn open(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
+        let mut set = Set::open_alone(dir, name, key)?;
+        set.chain = chain_of(dir, name, &set.manifest, key)?;
+        Ok(set)
+    }
+
+    fn open_alone(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
         access::check_checkpoint_dir(dir)?;
         let missing = || ImageError::NoSuchSet {
             dir: dir.to_owned(),
@@ -158,6 +170,7 @@ impl Set {
             name: name.to_owned(),
             manifest,
             sealed,
+            chain: Vec::new(),
         })
     }
 
@@ -174,6 +187,11 @@ impl Set {
     /// Its manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// The sets that it builds upon, newest first; none for a full one.
+    pub fn chain(&self) -> &[Set] {
+        &self.chain
     }
 
     /// The key that seals it, which was given.
@@ -194,17 +212,44 @@ impl Set {
         }
     }
 
-    /// Checks that every rank's image is there, with the right header and length. Quick: reads a
-    /// few hundred bytes of each.
+    /// Checks that every rank's image is there, with the right header and length, in this set and those
+    /// that it builds upon. Quick: reads a few hundred bytes of each.
     pub fn check_images(&self) -> Result<()> {
+        self.check_own_images()?;
+        self.chain.iter().try_for_each(|link| {
+            let checked = link.check_own_images();
+            checked.map_err(|reason| broken(&self.name, &link.name, reason))
+        })
+    }
+
+    fn check_own_images(&self) -> Result<()> {
         for rank in 0..self.manifest.world_size {
             Image::read_header(&self.path.join(image_file(rank)), &self.expect(rank))?;
         }
         Ok(())
     }
 
-    /// Opens one rank's image, verified down to the last byte.
+    /// Opens one rank's image with all that it builds upon, verified down to the last byte.
     pub fn image(&self, rank: u32, contract_version: Option<u32>) -> Result<Image> {
+        let (mut set, mut image) = (self, self.own_image(rank, contract_version)?);
+        let (mut links, mut increments) = (self.chain.iter(), Vec::new());
+        let link_broken = |link: &Set, reason| broken(&self.name, &link.name, reason);
+        // Its manifest agrees that there is one below.
+        while let Some(link) = links.next().filter(|_| image.lacks().is_some()) {
+            let below = link.own_image(rank, contract_version);
+            let below = below.map_err(|reason| link_broken(link, reason))?;
+            increments.push((set, std::mem::replace(&mut image, below)));
+            set = link;
+        }
+        while let Some((above, increment)) = increments.pop() {
+            let whole = increment.on(image);
+            image = whole.map_err(|reason| link_broken(set, reason))?;
+            set = above;
+        }
+        Ok(image)
+    }
+
+    fn own_image(&self, rank: u32, contract_version: Option<u32>) -> Result<Image> {
         let expect = Expect {
             contract_version,
             page_size: contract_version.map(|_| rustix::param::page_size() as u32),
@@ -225,6 +270,12 @@ impl Set {
         let (m, h) = (&self.manifest, image.header());
         agree("the epoch", m.epoch.to_string(), h.epoch.to_string())?;
         agree("the program's MPI ABI", m.abi.clone(), h.abi.clone())?;
+        if let Some(inherited) = image.inherited() {
+            let named = |id: Option<SetId>| id.map_or("none".to_owned(), |id| id.to_string());
+            let parent = m.increment_of.as_ref().map(|parent| parent.set_id);
+            let found = Some(inherited.parent.set_id);
+            agree("the set before it", named(parent), named(found))?;
+        }
         Ok(image)
     }
 
@@ -240,6 +291,42 @@ impl Set {
             ..Expect::default()
         }
     }
+}
+
+/// The sets that one with this name and manifest builds upon, nearest first. Numbers only grow, so that of
+/// a parent is smaller.
+fn chain_of(dir: &Path, name: &str, manifest: &Manifest, key: Option<&Key>) -> Result<Vec<Set>> {
+    let number = |name: &str| match parse_name(name) {
+        Some(Name::Whole(number)) => Some(number),
+        _ => None,
+    };
+    let mut chain: Vec<Set> = Vec::new();
+    let mut next = (name.to_owned(), manifest.increment_of.clone());
+    while let (child, Some(parent)) = next {
+        let link = (|| {
+            if chain.len() >= LONGEST_CHAIN {
+                return Err(ImageError::TooLong);
+            }
+            if number(&parent.set) >= number(&child) {
+                return Err(ImageError::NoSuchSet {
+                    dir: dir.to_owned(),
+                    name: parent.set.clone(),
+                });
+            }
+            let link = Set::open_alone(dir, &parent.set, key)?;
+            link.check_world_size(manifest.world_size)?;
+            match link.manifest.set_id == parent.set_id {
+                true => Ok(link),
+                false => Err(ImageError::OtherLink {
+                    expected: parent.set_id,
+                }),
+            }
+        })();
+        let link = link.map_err(|reason| broken(name, &parent.set, reason))?;
+        next = (parent.set, link.manifest.increment_of.clone());
+        chain.push(link);
+    }
+    Ok(chain)
 }
 
 fn lock(dir: &Path) -> io::Result<File> {

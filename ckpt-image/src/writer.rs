@@ -13,6 +13,7 @@ use crate::compress::{Compression, Compressor};
 use crate::disk::{Disk, DiskFile};
 use crate::error::{ImageError, Result};
 use crate::header::{Header, Layout, PAGE};
+use crate::inherited::Inherited;
 use crate::region::{Backing, Region};
 use crate::section::{kind, Entry, Section};
 use crate::shared::SharedObject;
@@ -45,6 +46,7 @@ pub struct ImageWriter {
     shared: Vec<SharedObject>,
     chunks: Vec<Chunk>,
     digests: Option<Digests>,
+    inherited: Option<Inherited>,
     sections: Vec<Section>,
     compressor: Compressor,
     block: Box<[u8]>,
@@ -74,6 +76,7 @@ impl ImageWriter {
             shared: Vec::new(),
             chunks: Vec::new(),
             digests: None,
+            inherited: None,
             sections: Vec::new(),
             compressor,
             block: vec![0; CHUNK_BYTES].into_boxed_slice(),
@@ -87,6 +90,12 @@ impl ImageWriter {
     /// is added.
     pub fn sealed(&mut self) {
         self.digests = Some(Digests::default());
+    }
+
+    /// Makes it an increment: these pages, which lie in its regions and of which nothing is stored here, are
+    /// the parent's.
+    pub fn inherit(&mut self, inherited: Inherited) {
+        self.inherited = Some(inherited);
     }
 
     /// Adds a section of one of the kinds in [`kind`].
@@ -228,6 +237,13 @@ impl ImageWriter {
             let shared = postcard::to_stdvec(&self.shared)
                 .map_err(|e| self.failed(io::Error::other(format!("encoding the objects: {e}"))))?;
             own.push((kind::SHARED, 1, shared));
+        }
+        if let Some(inherited) = self.inherited.take() {
+            let fits = inherited.fits(&self.regions, &self.chunks);
+            let inherited = inherited.encode().filter(|_| fits).ok_or_else(|| {
+                self.failed(io::Error::other("what it inherits does not fit its memory"))
+            })?;
+            own.push((kind::INHERITED, 1, inherited));
         }
         if let Some(digests) = self.digests.take() {
             own.push((kind::DIGESTS, 1, digests.into_bytes()));

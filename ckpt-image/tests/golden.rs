@@ -9,11 +9,23 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use common::{key, noise, write_sealed_set, write_set, BASE};
-use stasis_ckpt_image::{kind, Key, Set, PAGE, SHARED_CONTENT};
+use common::{assert_has_changed, key, noise, write_increment, write_sealed_set, write_set, BASE};
+use stasis_ckpt_image::{kind, Disk, Key, Set, PAGE, SHARED_CONTENT};
 
-/// What the present writer makes: its name, and whether it is sealed.
-const NEW: [(&str, bool); 2] = [("regions-2", false), ("sealed-1", true)];
+/// Makes sets in a directory.
+type Write = fn(&Path);
+
+/// What the present writer makes: its name, and how.
+const NEW: [(&str, Write); 3] = [
+    ("regions-2", |dir| drop(write_set(dir, 1, 1))),
+    ("sealed-1", |dir| {
+        write_sealed_set(dir, 1, 1, &key(dir, 7));
+    }),
+    ("inherited-1", |dir| {
+        write_set(dir, 1, 1);
+        write_increment(&Disk::default(), dir, 2, "ckpt-1", None).unwrap();
+    }),
+];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -78,9 +90,14 @@ fn what_older_writers_made_is_read() {
                 assert_eq!(*byte, expected(address), "{name}: {address:#x}");
             }
         }
+        if ck.join("ckpt-2").exists() {
+            let increment = Set::open(&ck, "ckpt-2", key.as_ref());
+            let image = increment.and_then(|set| set.image(0, Some(1)));
+            assert_has_changed(&image.unwrap_or_else(|e| panic!("{name}: {e}")));
+        }
         read.push(name);
     }
-    assert!(read.len() >= 3);
+    assert!(read.len() >= 4);
     assert!(NEW
         .iter()
         .all(|(new, _)| read.iter().any(|name| name == new)));
@@ -89,15 +106,12 @@ fn what_older_writers_made_is_read() {
 #[test]
 #[ignore = "writes a new file into the sources"]
 fn write_golden() {
-    for (name, sealed) in NEW {
+    for (name, write) in NEW {
         let dir = golden().join(name);
         if dir.exists() {
             continue;
         }
         fs::create_dir(&dir).unwrap();
-        match sealed {
-            true => write_sealed_set(&dir, 1, 1, &key(&dir, 7)),
-            false => write_set(&dir, 1, 1),
-        };
+        write(&dir);
     }
 }

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use ckpt_image::Key;
+use ckpt_image::{Key, LONGEST_CHAIN};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -42,6 +42,8 @@ pub enum Command {
     Inspect(Inspect),
     /// Compare two checkpoints of a job, page by page
     Diff(Diff),
+    /// Make the newest checkpoint, an increment, a full one that needs no other; no job may be running
+    Compact(Compact),
     /// Tell whether Stasis can work here, and with this program
     Doctor(Doctor),
     /// Build what Stasis needs to run jobs over an MPI library, with that library's mpicc
@@ -125,6 +127,10 @@ pub struct Checkpoints {
     /// Keep the newest N checkpoints; `all` keeps every one
     #[arg(long, value_name = "N", default_value = "2", value_parser = keep, env = "STASIS_KEEP")]
     pub keep: Keep,
+    /// Have every M-th checkpoint hold all memory, and those between only what has changed since the one
+    /// before; 1 makes each a full one
+    #[arg(long, value_name = "M", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=LONGEST_CHAIN as i64), env = "STASIS_FULL_EVERY")]
+    pub full_every: u32,
     /// Compress whatever gets smaller, not only where that costs no time
     #[arg(long, conflicts_with = "no_compress", env = "STASIS_COMPRESS", value_parser = yes_or_no())]
     pub compress: bool,
@@ -199,6 +205,9 @@ impl Checkpoints {
         let mut words = Vec::new();
         if let Keep::Newest(number) = self.keep {
             words.extend(["--keep".into(), number.to_string().into()]);
+        }
+        if self.full_every > 1 {
+            words.extend(["--full-every".into(), self.full_every.to_string().into()]);
         }
         if self.compress || self.no_compress {
             let word = if self.compress { "always" } else { "off" };
@@ -312,6 +321,24 @@ pub struct Diff {
     /// The other
     #[arg(value_name = "DIR[/ckpt-N]")]
     pub second: PathBuf,
+    /// Which are trusted.
+    #[command(flatten)]
+    pub key: KeyFile,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `compact`.
+#[derive(Args)]
+pub struct Compact {
+    /// The checkpoint directory
+    #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
+    pub directory: PathBuf,
+    /// Keep the newest N checkpoints and those that they need, the new one among them; `all` keeps every
+    /// one
+    #[arg(long, value_name = "N", default_value = "all", value_parser = keep, env = "STASIS_KEEP")]
+    pub keep: Keep,
     /// Which are trusted.
     #[command(flatten)]
     pub key: KeyFile,
@@ -469,6 +496,28 @@ mod tests {
         assert_eq!(words("3").unwrap(), ["--keep", "3"]);
         assert!(words("all").unwrap().is_empty());
         assert_eq!((words("0"), words("few")), (None, None));
+    }
+
+    #[test]
+    fn increments_are_asked_for() {
+        let words = |every: &str| {
+            let line = [
+                "stasis",
+                "restart",
+                "ck",
+                "--keep",
+                "all",
+                "--full-every",
+                every,
+            ];
+            let Command::Restart(restart) = Arguments::try_parse_from(line).ok()?.command else {
+                panic!()
+            };
+            Some(restart.running.checkpoints.words())
+        };
+        assert_eq!(words("8").unwrap(), ["--full-every", "8"]);
+        assert!(words("1").unwrap().is_empty());
+        assert_eq!((words("0"), words("101")), (None, None));
     }
 
     #[test]

@@ -28,10 +28,14 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
         json::print(to_json(&report));
     } else {
         println!(
-            "{}: {} on disk, {} of memory in {ranks} ranks ({command}); the job stood still for {} \
-             ({}), all took {}{}",
+            "{}: {} on disk{}, {} of memory in {ranks} ranks ({command}); the job stood still for \
+             {} ({}), all took {}{}",
             report.set,
             text::bytes(report.bytes),
+            match &report.increment_of {
+                Some(parent) => format!(" (an increment of {parent})"),
+                None => String::new(),
+            },
             text::bytes(report.memory),
             text::duration(report.pause),
             how(&report),
@@ -73,6 +77,7 @@ pub fn to_json(report: &Report) -> serde_json::Value {
     let seconds = |micros: u64| micros as f64 / 1e6;
     json!({
         "set": report.set,
+        "increment_of": report.increment_of,
         "bytes": report.bytes,
         "memory_bytes": report.memory,
         "total_seconds": seconds(report.total),

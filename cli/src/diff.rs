@@ -137,15 +137,15 @@ fn changes(first: &Image, second: &Image) -> Result<BTreeMap<Rc<str>, Change>, I
 /// pages of plain memory are not stored and not here.
 fn pages(image: &Image) -> Result<HashMap<u64, (Rc<str>, u64)>, ImageError> {
     let mut pages = HashMap::new();
-    let mut loader = image.loader()?;
-    let mut memory = Vec::new();
+    let mut memory = image.memory()?;
+    let mut content = Vec::new();
     for (index, region) in image.regions().iter().enumerate() {
         let what: Rc<str> = what(image, region).into();
-        for chunk in image.chunks_of(index) {
-            memory.resize(chunk.len as usize, 0);
-            loader.load(chunk, &mut memory)?;
-            let addresses = (chunk.address..).step_by(PAGE as usize);
-            for (page, address) in memory.chunks_exact(PAGE as usize).zip(addresses) {
+        for piece in memory.pieces_of(index).to_vec() {
+            content.resize(piece.len as usize, 0);
+            memory.load(&piece, &mut content)?;
+            let addresses = (piece.address..).step_by(PAGE as usize);
+            for (page, address) in content.chunks_exact(PAGE as usize).zip(addresses) {
                 let mut hasher = DefaultHasher::new();
                 hasher.write(page);
                 pages.insert(address, (what.clone(), hasher.finish()));

@@ -18,9 +18,9 @@ const WIDTH: u64 = 40;
 /// How much of something a set holds, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Amount {
-    /// On disk.
+    /// On disk, in this set.
     stored: u64,
-    /// Of memory, before it was compressed.
+    /// Of memory, before it was compressed, with what is in the sets that it builds upon.
     memory: u64,
     /// Of address space.
     mapped: u64,
@@ -54,7 +54,7 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     for entry in &manifest.ranks {
         let image = set.image(entry.rank, None).code(Code::Image)?;
         let mut rank = Amount::default();
-        for (what, amount) in amounts(&image) {
+        for (what, amount) in amounts(&image).code(Code::Image)? {
             rank.add(amount);
             parts.entry(what).or_default().add(amount);
         }
@@ -77,7 +77,8 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
             .collect();
         json::print(
             json!({ "set": set.name(), "command": manifest.command, "library": manifest.library,
-                    "abi": manifest.abi, "created": manifest.created, "restarts": manifest.epoch,
+                    "abi": manifest.abi, "created": manifest.created,
+                    "increment_of": manifest.increment_of.as_ref().map(|parent| &parent.set), "restarts": manifest.epoch,
                     "ranks": ranks, "parts": parts }),
         );
         return Ok(());
@@ -91,6 +92,9 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
         text::library(&manifest.library),
         manifest.epoch
     );
+    if let Some(parent) = &manifest.increment_of {
+        println!("an increment: what has not changed is in {}", parent.set);
+    }
     println!(
         "{} mapped, {} of it with content, in {} on disk\n",
         text::bytes(all.mapped),
@@ -136,15 +140,16 @@ fn bar(of: u64, longest: u64) -> String {
 }
 
 /// The content of an image, by what it was.
-fn amounts(image: &Image) -> Vec<(String, Amount)> {
+fn amounts(image: &Image) -> Result<Vec<(String, Amount)>, ImageError> {
+    let memory = image.memory()?;
     let regions = image.regions().iter().enumerate();
     let mut amounts: Vec<_> = regions
         .map(|(index, region)| {
-            let chunks = image.chunks_of(index);
+            let (chunks, pieces) = (image.chunks_of(index), memory.pieces_of(index));
             let content = matches!(region.backing, Backing::SharedContent { .. });
             let amount = Amount {
                 stored: chunks.iter().map(|chunk| u64::from(chunk.stored)).sum(),
-                memory: chunks.iter().map(|chunk| u64::from(chunk.len)).sum(),
+                memory: pieces.iter().map(|piece| u64::from(piece.len)).sum(),
                 mapped: if content { 0 } else { region.len },
             };
             (what(image, region), amount)
@@ -156,7 +161,7 @@ fn amounts(image: &Image) -> Vec<(String, Amount)> {
         ..Amount::default()
     };
     amounts.push(("state of process and job".to_owned(), tables));
-    amounts
+    Ok(amounts)
 }
 
 /// What people call a region.

@@ -4,6 +4,7 @@
 mod arguments;
 mod build_lower;
 mod checkpoint;
+mod compact;
 mod diff;
 mod doctor;
 mod elf;
@@ -38,6 +39,7 @@ fn main() {
         Command::Verify(options) => sets::verify(&options),
         Command::Inspect(options) => inspect::run(&options),
         Command::Diff(options) => diff::run(&options),
+        Command::Compact(options) => compact::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::BuildLower(options) => build_lower::run(&options),
         Command::Completions(options) => pages::completions(&options),

@@ -64,6 +64,9 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
         if let Some(why) = why {
             println!("           {why}");
         }
+        if let Some(parent) = set.parent() {
+            println!("           increment of {parent}");
+        }
         if let Some(key) = set.sealed {
             println!("           sealed with key {key}");
         }
@@ -86,6 +89,7 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
         "state": word,
         "why": why,
         "bytes": set.bytes(),
+        "increment_of": set.parent(),
         "failed_restarts": set.attempts,
         "sealed_with": set.sealed.map(|key| key.to_string()),
         "ranks": manifest.map(|m| m.world_size),

@@ -39,6 +39,7 @@ fn one(size: u32) {
         set: "ckpt-1".into(),
         id: vec![0; 16],
         directory: "/scratch/ckpt-1.partial".into(),
+        parent: None,
     };
     job.on(0, Event::Prepared(1, Ok(partial)));
     let mut everyone = |now: u64, message: &dyn Fn(u32) -> FromRank| {

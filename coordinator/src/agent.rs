@@ -39,6 +39,8 @@ pub struct SaveOrder {
     pub id: Vec<u8>,
     /// Directory to write into.
     pub directory: String,
+    /// Id of the set to build upon; none for a full one.
+    pub parent: Option<Vec<u8>>,
     /// What to do about the shared memory that [`Process::stop`] has named.
     pub shared: Vec<Share>,
     /// The job ends with this checkpoint: there is nothing to go on for.

@@ -77,6 +77,17 @@ pub struct PartialSet {
     pub id: Vec<u8>,
     /// Directory to write into.
     pub directory: String,
+    /// The set to build upon; none for a full one.
+    pub parent: Option<Parent>,
+}
+
+/// A committed set that the next may build upon.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Parent {
+    /// Its name.
+    pub set: String,
+    /// Its id.
+    pub id: Vec<u8>,
 }
 
 /// What happened.
@@ -615,12 +626,18 @@ impl Coordinator {
             .collect();
         let mut shares = share_out(&ranks);
         for rank in ranks.into_keys() {
-            let PartialSet { set, id, directory } = partial.clone();
+            let PartialSet {
+                set,
+                id,
+                directory,
+                parent,
+            } = partial.clone();
             let order = ToRank::Save {
                 epoch,
                 set,
                 id,
                 directory,
+                parent: parent.map(|parent| parent.id),
                 shared: shares.remove(&rank).unwrap_or_default(),
                 stop,
             };
@@ -705,7 +722,10 @@ impl Coordinator {
         let Some(attempt) = self.attempt.take() else {
             return;
         };
-        let set = attempt.partial.map(|p| p.set).unwrap_or_default();
+        let (set, parent) = attempt
+            .partial
+            .map(|partial| (partial.set, partial.parent))
+            .unwrap_or_default();
         let stop = attempt.stop;
         let outcome = match stop {
             true => Outcome::Exit { set: set.clone() },
@@ -720,8 +740,10 @@ impl Coordinator {
             Some(format!("rank {rank}: {why}"))
         };
         let went_on = attempt.went_on.unwrap_or(now);
+        let inherits = saved.values().any(|summary| summary.inherits);
         let report = Report {
             set,
+            increment_of: parent.filter(|_| inherits).map(|parent| parent.set),
             bytes: saved.values().map(|s| s.bytes).sum(),
             memory: saved.values().map(|s| s.memory).sum(),
             total: now.saturating_sub(attempt.begun),

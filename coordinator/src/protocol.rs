@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::shared::{Part, Share};
 
 /// Version of the messages below. Both ends must have the same.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// First frame on a connection: who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +138,8 @@ pub struct Summary {
     /// Why the rank stood still while its image was written; none where its memory was copied on
     /// write.
     pub stood: Option<String>,
+    /// The image holds what has changed since the set to build upon, and needs that one.
+    pub inherits: bool,
     /// What people should know, such as what was not saved.
     pub notes: Vec<String>,
 }
@@ -267,6 +269,8 @@ pub enum ToRank {
         id: Vec<u8>,
         /// Directory to write into.
         directory: String,
+        /// Id of the set to build upon; none for a full one.
+        parent: Option<Vec<u8>>,
         /// What to do about the shared memory that the rank has named.
         shared: Vec<Share>,
         /// The job ends with this checkpoint: nobody goes on while images are written.
@@ -291,6 +295,8 @@ pub enum ToRank {
 pub struct Report {
     /// Name of the set.
     pub set: String,
+    /// The set of which it is an increment; none if it stands by itself.
+    pub increment_of: Option<String>,
     /// Bytes of all images on disk.
     pub bytes: u64,
     /// Bytes of memory in all images.

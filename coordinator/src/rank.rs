@@ -254,6 +254,7 @@ impl Rank {
                 set,
                 id,
                 directory,
+                parent,
                 shared,
                 stop,
             } if epoch == self.epoch && self.stage == Stage::Drained => {
@@ -262,6 +263,7 @@ impl Rank {
                     set,
                     id,
                     directory,
+                    parent,
                     shared,
                     stop,
                 })]

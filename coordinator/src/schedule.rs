@@ -189,6 +189,7 @@ mod tests {
     fn report(pause: Time, total: Time) -> Report {
         Report {
             set: "ckpt-1".into(),
+            increment_of: None,
             bytes: 0,
             memory: 0,
             total,

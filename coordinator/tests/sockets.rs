@@ -129,6 +129,7 @@ impl Store for Disk {
                 set: "ckpt-1".into(),
                 id: vec![7],
                 directory: "d".into(),
+                parent: None,
             }),
         }
     }

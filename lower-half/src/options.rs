@@ -33,6 +33,8 @@ pub struct Checkpoints {
     pub schedule: Schedule,
     /// How many whole sets stay; all if absent.
     pub keep: Option<NonZeroUsize>,
+    /// One in so many sets is a full one, the others hold what has changed.
+    pub full_every: u32,
     /// Whether memory is compressed.
     pub compression: Compression,
     /// How long the job stands still.
@@ -64,6 +66,9 @@ impl Checkpoints {
         words.extend(self.schedule.words());
         if let Some(keep) = self.keep {
             words.extend(["--keep".into(), keep.to_string().into()]);
+        }
+        if self.full_every > 1 {
+            words.extend(["--full-every".into(), self.full_every.to_string().into()]);
         }
         if self.compression != Compression::default() {
             words.extend(["--compress".into(), word(self.compression).into()]);
@@ -108,6 +113,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     }
     let (mut ckpt_dir, mut key_file) = (None, None);
     let (mut schedule, mut keep) = (Schedule::default(), None);
+    let mut full_every = 1;
     let mut compression = Compression::default();
     let mut pause = Pause::default();
     let mut set = None;
@@ -123,6 +129,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--ckpt-dir") => ckpt_dir = Some(PathBuf::from(value()?)),
             Some(option) if schedule.takes(option) => schedule.read(option, &value()?)?,
             Some("--keep") => keep = Some(number(&value()?)?),
+            Some("--full-every") => full_every = number(&value()?)?,
             Some("--compress") => compression = compress(&value()?)?,
             Some("--pause") => pause = pause_of(&value()?)?,
             Some("--key-file") => key_file = Some(PathBuf::from(value()?)),
@@ -139,6 +146,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         dir: ckpt_dir.context("--ckpt-dir is missing")?,
         schedule,
         keep,
+        full_every,
         compression,
         pause,
         key_file,

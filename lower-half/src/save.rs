@@ -5,7 +5,8 @@
 //!
 //! The threads stand still until the image is written, or only until the memory is copied: what is
 //! private to the process by `twin.rs`, page by page as it changes, all else by `by_hand.rs`; unless
-//! `room.rs` finds that the machine cannot bear that.
+//! `room.rs` finds that the machine cannot bear that. Of an increment only those pages are read and written
+//! that have changed, which `changes.rs` tells.
 //!
 //! # Safety
 //! Memory of the upper half is read through raw pointers, by copying and without ever making a
@@ -19,12 +20,16 @@
 // Named, so that the tests of saving and restarting, which have no MPI, can include this module.
 #[path = "save/by_hand.rs"]
 mod by_hand;
+#[path = "save/changes.rs"]
+mod changes;
 #[path = "save/maps.rs"]
 mod maps;
 #[path = "save/pages.rs"]
 mod pages;
 #[path = "save/room.rs"]
 mod room;
+#[path = "save/runs.rs"]
+mod runs;
 #[path = "save/shared.rs"]
 mod shared;
 #[path = "save/twin.rs"]
@@ -41,13 +46,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
     image_file, kind, Advice, Backing, Compression, Disk, Environment, Header, Identity,
-    IdentityCache, ImageError, ImageSummary, ImageWriter, ReadMemory, Region, Result, SetId,
-    SharedObject, SHARED_CONTENT,
+    IdentityCache, ImageError, ImageSummary, ImageWriter, Inherited, ReadMemory, Region, Result,
+    SetId, SharedObject, SHARED_CONTENT,
 };
 
 use by_hand::{ByHand, Uncopied};
+pub use changes::Changes;
 use maps::Mapping;
-use pages::Pages;
+use pages::{Marked, Pages};
 pub use room::Room;
 use shared::{Object, Objects, What};
 use twin::Twin;
@@ -111,6 +117,16 @@ pub struct Order<'a> {
     pub shares: &'a [Share],
     /// How long the threads stand still.
     pub pause: Pause<'a>,
+    /// What has changed since older sets; none where every set is a full one.
+    pub increments: Option<Increments<'a>>,
+}
+
+/// What an increment is made by.
+pub struct Increments<'a> {
+    /// The watch over the memory.
+    pub changes: &'a Changes,
+    /// The set to build upon; none for a full one, upon which later ones may build.
+    pub parent: Option<SetId>,
 }
 
 impl Order<'_> {
@@ -138,6 +154,8 @@ pub struct Saved {
     pub notes: Vec<String>,
     /// Why the threads had to stand still until the end; none if the memory was copied.
     pub stood: Option<String>,
+    /// The image inherits from the parent that was given.
+    pub inherits: bool,
 }
 
 /// How this process's memory is to be saved: made before anything is written, so that all that can
@@ -153,12 +171,54 @@ struct Looked {
     content: Content,
     /// A child made by `fork` has its content as it is at the fork.
     forks: bool,
+    /// Whether the kernel can tell which pages were written.
+    watch: Watch,
+}
+
+impl Looked {
+    /// The pages that belong to the process alone. What `changes` tells of them is added to `marked`.
+    fn own(
+        &self,
+        pages: &Pages,
+        changes: Option<&Changes>,
+        marked: &mut Marked,
+    ) -> io::Result<Vec<Range<u64>>> {
+        let range = self.region.start..self.region.end();
+        if let Some(changes) = changes {
+            let anonymous = self.region.backing == Backing::Anonymous;
+            let watched = self.watch == Watch::Watched;
+            let to_watch = self.watch == Watch::New && !pages.own(range.clone())?.is_empty();
+            if watched || to_watch {
+                // What cannot be watched is stored.
+                if let Ok(found) = changes.mark(pages, range.clone(), anonymous, watched) {
+                    marked.own.extend_from_slice(&found.own);
+                    marked.unchanged.extend(found.unchanged);
+                    return Ok(found.own);
+                }
+            }
+        }
+        pages.own(range)
+    }
+}
+
+/// Whether writes to a mapping are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Watch {
+    /// They cannot be.
+    Never,
+    /// They can be from now on.
+    New,
+    /// They have been.
+    Watched,
 }
 
 /// A region of the image and where its content is.
 struct Part {
     region: Region,
+    /// What is to be stored.
     runs: Vec<Range<u64>>,
+    /// Bytes of content, with what is inherited.
+    held: u64,
     place: Place,
 }
 
@@ -222,8 +282,14 @@ impl Plan {
     /// Writes this rank's image and makes it durable. Calls `copied` when the threads may be let go
     /// although that is not done yet.
     pub fn save(&self, order: &Order<'_>, copied: impl FnOnce()) -> Result<Saved> {
-        let notes = self.meet_others(order.shares)?;
-        let parts = self.parts_of_image(order)?;
+        let mut notes = self.meet_others(order.shares)?;
+        let Contents {
+            parts,
+            inherited,
+            note,
+        } = self.contents(order)?;
+        notes.extend(note);
+        let inherits = inherited.is_some();
         let mem = File::open("/proc/self/mem");
         let still = Still {
             plan: self,
@@ -232,33 +298,74 @@ impl Plan {
         let (image, stood) = match still.copies(&parts, &order.pause) {
             Ok(copies) => {
                 copied();
-                let image = self.write(order, &parts, copies)?;
+                let image = self.write(order, &parts, inherited, copies)?;
                 (image, None)
             }
-            Err(why) => (self.write(order, &parts, still)?, Some(why)),
+            Err(why) => (self.write(order, &parts, inherited, still)?, Some(why)),
         };
+        if let Some(increments) = &order.increments {
+            increments.changes.written(order.info.set_id, &image.digest);
+        }
         Ok(Saved {
             image,
             notes,
             stood,
+            inherits,
         })
     }
 
-    /// All regions with what they hold, in the order of the image.
-    fn parts_of_image(&self, order: &Order<'_>) -> Result<Vec<Part>> {
+    /// What goes into the image and what is left to its parent.
+    fn contents(&self, order: &Order<'_>) -> Result<Contents> {
+        let Some(Increments { changes, parent }) = &order.increments else {
+            let parts = self.parts_of_image(order, None)?.0;
+            return Ok(Contents::whole(parts, None));
+        };
+        if let Some(why) = changes.blind() {
+            changes.forget();
+            let parts = self.parts_of_image(order, None)?.0;
+            let note = parent.map(|_| format!("all of its memory is stored: {why}"));
+            return Ok(Contents::whole(parts, note));
+        }
+        // What was marked is lost if that of all is not told.
+        let looked = self.parts_of_image(order, Some(changes));
+        let (mut parts, marked) = looked.inspect_err(|_| changes.forget())?;
+        let Some(inherited) = changes.cut(order.info.set_id, *parent, marked) else {
+            let note = parent.map(|_| {
+                "all of its memory is stored: of nothing is it known that it has not changed"
+                    .to_owned()
+            });
+            return Ok(Contents::whole(parts, note));
+        };
+        for part in &mut parts {
+            part.runs = runs::minus(&part.runs, &inherited.runs);
+        }
+        Ok(Contents {
+            parts,
+            inherited: Some(inherited),
+            note: None,
+        })
+    }
+
+    /// All regions with what they hold, in the order of the image; and what `changes` tells of them.
+    fn parts_of_image(
+        &self,
+        order: &Order<'_>,
+        changes: Option<&Changes>,
+    ) -> Result<(Vec<Part>, Marked)> {
         let pages = Pages::open().map_err(order.failed("open /proc/self/pagemap for"))?;
-        let mut parts = Vec::new();
+        let (mut parts, mut marked) = (Vec::new(), Marked::default());
         for looked in &self.regions {
             let range = looked.region.start..looked.region.end();
             let runs = match looked.content {
                 Content::None => Vec::new(),
                 Content::All => vec![range],
-                Content::Own => pages
-                    .own(range)
+                Content::Own => looked
+                    .own(&pages, changes, &mut marked)
                     .map_err(order.failed("ask which pages are in use (/proc/self/pagemap) for"))?,
             };
             parts.push(Part {
                 region: looked.region.clone(),
+                held: runs::bytes(&runs),
                 runs,
                 place: Place::Memory {
                     holes: looked.content == Content::All,
@@ -267,7 +374,7 @@ impl Plan {
             });
         }
         self.stored_here(order.shares, &mut parts)?;
-        Ok(parts)
+        Ok((parts, marked))
     }
 
     /// Writes what `source` tells of the parts.
@@ -275,6 +382,7 @@ impl Plan {
         &self,
         order: &Order<'_>,
         parts: &[Part],
+        inherited: Option<Inherited>,
         source: impl Source,
     ) -> Result<ImageSummary> {
         let (info, path) = (order.info, order.path());
@@ -291,6 +399,9 @@ impl Plan {
             .map_err(order.failed("read the memory for"))?;
         // Copies are needed no longer.
         drop(source);
+        if let Some(inherited) = inherited {
+            writer.inherit(inherited);
+        }
         let described = self.objects.all().iter().map(|o| o.described.clone());
         writer.shared(described.collect());
         let undescribed = || order.failed("describe this machine for");
@@ -355,13 +466,14 @@ impl Plan {
                 };
                 let origin = at.wrapping_sub(part.start);
                 let runs = object.content(part.clone(), file.as_ref()).into_iter();
-                let runs = runs
+                let runs: Vec<_> = runs
                     .map(|run| origin.wrapping_add(run.start)..origin.wrapping_add(run.end))
                     .collect();
                 at = region.end();
                 let place = Place::Object { index, origin };
                 parts.push(Part {
                     region,
+                    held: runs::bytes(&runs),
                     runs,
                     place,
                 });
@@ -424,8 +536,9 @@ impl Still<'_> {
             Pause::Stop(why) => return Err(why.clone()),
             Pause::Copy { room, given_up } => (room, *given_up),
         };
-        let bytes = |part: &Part| part.runs.iter().map(|run| run.end - run.start).sum::<u64>();
-        let forked: u64 = parts.iter().filter(|part| part.forks()).map(bytes).sum();
+        let forks = parts.iter().filter(|part| part.forks());
+        // Whatever is stored of it, all of it may come to be there twice.
+        let forked: u64 = forks.map(|part| part.held).sum();
         let scarce = || {
             format!(
                 "memory is too scarce to copy {} MiB on write, and what is shared: {} MiB are to be \
@@ -455,6 +568,25 @@ impl Still<'_> {
             by_hand,
             given_up,
         })
+    }
+}
+
+/// What an image consists of.
+struct Contents {
+    parts: Vec<Part>,
+    inherited: Option<Inherited>,
+    /// What people should know about it.
+    note: Option<String>,
+}
+
+impl Contents {
+    /// Nothing is inherited.
+    fn whole(parts: Vec<Part>, note: Option<String>) -> Contents {
+        Contents {
+            parts,
+            inherited: None,
+            note,
+        }
     }
 }
 
@@ -617,10 +749,16 @@ impl Look {
             && !region.advice.dont_fork
             && !region.advice.wipe_on_fork
             && !mapping.has(b"ht");
+        let watch = match mapping.has(b"uw") {
+            _ if content != Content::Own || mapping.has(b"ht") => Watch::Never,
+            true => Watch::Watched,
+            false => Watch::New,
+        };
         Ok(Looked {
             region,
             content,
             forks,
+            watch,
         })
     }
 

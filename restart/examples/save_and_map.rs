@@ -110,11 +110,13 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         sections: &[],
         shares: &[],
         pause: Pause::Stop("nobody runs".into()),
+        increments: None,
     };
     let image = plan.save(&order, || ()).expect("saved").image;
     let manifest = Manifest {
         schema_version: 1,
         set_id: info.set_id,
+        increment_of: None,
         created: 0,
         epoch: 0,
         world_size: 1,

@@ -4,7 +4,7 @@
 //! All mappings are made with MAP_FIXED_NOREPLACE, so nothing that exists is ever replaced: what
 //! is written afterwards lies inside a mapping that this function has just made and that nothing
 //! else in the process knows of. A verified image guarantees that regions do not overlap and that
-//! every chunk lies inside its region.
+//! every piece of content lies inside its region.
 #![allow(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use ckpt_image::{Backing, Chunk, Image, Loader, Region};
+use ckpt_image::{Backing, Image, Memory, Piece, Region};
 
 use crate::error::{RestartError, Result};
 use crate::shared::{Held, SharedMemory};
@@ -34,7 +34,7 @@ pub struct MappedUpper {
 /// image's shared objects. To be called when nothing of an upper half is mapped; after an error the
 /// process is of no further use.
 pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
-    let mut loader = image.loader()?;
+    let mut memory = image.memory()?;
     let mut mapped = MappedUpper::default();
     let rank = image.header().rank;
     attach_segments(image, shared)?;
@@ -42,7 +42,7 @@ pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
         if matches!(region.backing, Backing::SharedContent { .. }) {
             continue;
         }
-        let chunks = image.chunks_of(index);
+        let pieces = memory.pieces_of(index).to_vec();
         let place = Place {
             region,
             rank,
@@ -51,17 +51,17 @@ pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
         if place.segment().is_some() {
             place.protect()?;
         } else {
-            place.map(!chunks.is_empty())?;
+            place.map(!pieces.is_empty())?;
         }
         place.advise()?;
-        place.fill(chunks, &mut loader)?;
+        place.fill(&pieces, &mut memory)?;
         let filled_as_it_is = region.prot == 3;
-        if !chunks.is_empty() && !filled_as_it_is {
+        if !pieces.is_empty() && !filled_as_it_is {
             place.protect()?;
         }
         mapped.regions += 1;
         mapped.mapped_bytes += region.len;
-        mapped.filled_bytes += chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
+        mapped.filled_bytes += pieces.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
     }
     Ok(mapped)
 }
@@ -282,13 +282,13 @@ impl Place<'_> {
         }
     }
 
-    fn fill(&self, chunks: &[Chunk], loader: &mut Loader<'_>) -> Result<()> {
-        for chunk in chunks {
+    fn fill(&self, pieces: &[Piece], memory: &mut Memory<'_>) -> Result<()> {
+        for piece in pieces {
             // SAFETY: see the head of this file. The slice ends with this iteration.
             let into = unsafe {
-                std::slice::from_raw_parts_mut(chunk.address as *mut u8, chunk.len as usize)
+                std::slice::from_raw_parts_mut(piece.address as *mut u8, piece.len as usize)
             };
-            loader.load(chunk, into)?;
+            memory.load(piece, into)?;
         }
         Ok(())
     }

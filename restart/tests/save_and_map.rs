@@ -11,15 +11,16 @@
 mod save;
 
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hasher};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ckpt_image::{Compression, Disk, Manifest, RankEntry, SetWriter};
+use ckpt_image::{Compression, Disk, Manifest, ParentSet, RankEntry, SetWriter};
 use coordinator::shared::{share_out, Part};
-use save::{HeaderInfo, Order, Pause, Plan, Room, Saved, Share};
+use save::{Changes, HeaderInfo, Increments, Order, Pause, Plan, Room, Saved, Share};
 
 const PAGE: usize = 4096;
 const BASE: usize = contract::ARENA_START;
@@ -496,6 +497,18 @@ fn save(
     pause: Pause<'_>,
     copied: impl FnOnce(),
 ) -> ckpt_image::Result<(PathBuf, Option<String>, Vec<String>)> {
+    let (set, manifest, saved) = save_without_commit(ck, number, pause, None, copied)?;
+    Ok((set.commit(&manifest, None)?, saved.stood, saved.notes))
+}
+
+/// Saves all or, where there is a parent, what has changed since; returns what is needed for the commit.
+fn save_without_commit(
+    ck: &Path,
+    number: u64,
+    pause: Pause<'_>,
+    increments: Option<(&Changes, Option<&ParentSet>)>,
+    copied: impl FnOnce(),
+) -> ckpt_image::Result<(SetWriter, Manifest, Saved)> {
     let set = SetWriter::begin(&Disk::default(), ck, number)?;
     let info = HeaderInfo {
         set_id: set.set_id(),
@@ -515,32 +528,175 @@ fn save(
         sections: &sections,
         shares: &alone(&plan),
         pause,
+        increments: increments.map(|(changes, parent)| Increments {
+            changes,
+            parent: parent.map(|parent| parent.set_id),
+        }),
     };
-    let Saved {
-        image,
-        notes,
-        stood,
-    } = plan.save(&order, copied)?;
-    let path = set.commit(
-        &Manifest {
-            schema_version: 1,
-            set_id: info.set_id,
-            created: 0,
-            epoch: 3,
-            world_size: 1,
-            abi: info.abi,
-            library: "none".into(),
-            contract_version: contract::VERSION,
-            command: Vec::new(),
-            ranks: vec![RankEntry {
-                rank: 0,
-                host: String::new(),
-                image,
-            }],
-        },
-        None,
-    )?;
-    Ok((path, stood, notes))
+    let saved = plan.save(&order, copied)?;
+    let parent = increments.and_then(|(_, parent)| parent.cloned());
+    let manifest = Manifest {
+        schema_version: 1,
+        set_id: info.set_id,
+        increment_of: parent.filter(|_| saved.inherits),
+        created: 0,
+        epoch: 3,
+        world_size: 1,
+        abi: info.abi.clone(),
+        library: "none".into(),
+        contract_version: contract::VERSION,
+        command: Vec::new(),
+        ranks: vec![RankEntry {
+            rank: 0,
+            host: String::new(),
+            image: saved.image.clone(),
+        }],
+    };
+    Ok((set, manifest, saved))
+}
+
+/// Checkpoints of a process that goes on, each upon the last that was committed.
+struct Chain<'a> {
+    ck: &'a Path,
+    changes: Changes,
+    last: Option<ParentSet>,
+    number: u64,
+}
+
+impl Chain<'_> {
+    /// Takes the next; returns the length of its image.
+    fn cut(&mut self, commit: bool) -> u64 {
+        self.number += 1;
+        let given_up = AtomicBool::new(false);
+        // By turns from a copy and while all stand still.
+        let pause = match self.number % 2 {
+            0 => stop(),
+            _ => Pause::Copy {
+                room: Room::here(1),
+                given_up: &given_up,
+            },
+        };
+        let increments = Some((&self.changes, self.last.as_ref()));
+        let made = save_without_commit(self.ck, self.number, pause, increments, || ());
+        let (set, manifest, saved) = made.unwrap();
+        assert_eq!(saved.inherits, self.last.is_some());
+        if commit {
+            set.commit(&manifest, None).unwrap();
+            self.last = Some(ParentSet {
+                set: ckpt_image::set_name(self.number),
+                set_id: manifest.set_id,
+            });
+        }
+        saved.image.bytes
+    }
+}
+
+/// A hash of every page of the upper half's that is not zero, and its permissions, one line each.
+fn contents() -> String {
+    let memory = File::open("/proc/self/mem").unwrap();
+    let (mut out, mut page) = (String::new(), [0; PAGE]);
+    for line in fs::read_to_string("/proc/self/maps").unwrap().lines() {
+        let (start, rest) = line.split_once('-').unwrap();
+        let (end, rest) = rest.split_once(' ').unwrap();
+        let [start, end] = [start, end].map(|text| usize::from_str_radix(text, 16).unwrap());
+        // What only is reserved has no pages, and takes long to look at.
+        if start >= contract::ARENA_END || rest.starts_with("---") {
+            continue;
+        }
+        for at in (start..end).step_by(PAGE) {
+            let read = memory.read_exact_at(&mut page, at as u64).is_ok();
+            if read && page.iter().any(|b| *b != 0) {
+                let mut hasher = DefaultHasher::new();
+                hasher.write(&page);
+                out += &format!("{at:#x} {} {:x}\n", &rest[..4], hasher.finish());
+            }
+        }
+    }
+    out
+}
+
+fn advise(at: usize, len: usize, advice: i32) {
+    // SAFETY: memory of this test.
+    assert_eq!(unsafe { libc::madvise(at as *mut _, len, advice) }, 0);
+}
+
+/// Changes memory in all ways in which memory changes; differently each time.
+fn change(round: usize) {
+    let mib = 1 << 20;
+    let spot = |offset: usize| place(0) + offset + round * 3 * PAGE;
+    // Single pages; by a write of the kernel's; back to what it was.
+    bytes(spot(0), 1)[0] ^= 1;
+    bytes(spot(5000) + 100 * PAGE, 3).fill(round as u8);
+    let urandom = File::open("/dev/urandom").unwrap();
+    urandom
+        .read_exact_at(bytes(spot(200 * PAGE), 2 * PAGE), 0)
+        .unwrap();
+    let same = bytes(spot(300 * PAGE), 1)[0];
+    bytes(spot(300 * PAGE), 1)[0] = same;
+    // Scattered over more runs than one answer of the kernel holds.
+    for page in 0..700 {
+        bytes(place(0) + 8 * mib + 9 * page * PAGE, 1)[0] = round as u8;
+    }
+    // Given back: zero from now on; and one of these used again.
+    advise(spot(400 * PAGE), 2 * PAGE, libc::MADV_DONTNEED);
+    bytes(spot(400 * PAGE), 1)[0] = 7;
+    advise(spot(500 * PAGE), PAGE, libc::MADV_FREE);
+    // Grown and read only; a page that was there before turns zero.
+    assert_eq!(bytes(place(0) + (40 + round) * mib, 1)[0], 0);
+    bytes(place(0) + (50 + round) * mib, 1)[0] = 1;
+    bytes(spot(600 * PAGE), PAGE).fill(0);
+    // A file's page for the first time, and one of them given back.
+    fill(place(9) + (6 + round % 2) * PAGE, PAGE);
+    advise(place(9) + 2 * PAGE, PAGE, libc::MADV_DONTNEED);
+    // Protected and back, as a whole and in parts.
+    protect(place(13), 2 * PAGE, RW);
+    bytes(place(13) + PAGE, 1)[0] = round as u8;
+    protect(place(13), 2 * PAGE, libc::PROT_READ);
+    // A huge page: one page of it, and the whole given back.
+    bytes(place(14) + 2 * mib + 17 * PAGE, 1)[0] ^= 1;
+    advise(place(14) + 4 * mib, 2 * mib, libc::MADV_DONTNEED);
+    bytes(place(15) + 15 * PAGE, 1)[0] = 5;
+    // Shared memory, which nobody watches.
+    bytes(place(16) + PAGE, 1)[0] = round as u8;
+    // SAFETY: memory of this test, to which nothing refers.
+    unsafe {
+        // Replaced by fresh memory: the old is gone.
+        let at = (place(0) + 2 * mib) as *mut libc::c_void;
+        assert_eq!(libc::munmap(at, 4 * PAGE), 0);
+        map(at as usize, 4 * PAGE, RW, libc::MAP_PRIVATE, None);
+        bytes(at as usize + PAGE, 1)[0] = round as u8;
+        // Moved onto what was watched, and away from there; what was moved is not written.
+        let from = (place(0) + 2 * mib + 64 * PAGE) as *mut libc::c_void;
+        let to = (place(0) + 2 * mib + 128 * PAGE) as *mut libc::c_void;
+        let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        assert_eq!(libc::mremap(from, 8 * PAGE, 8 * PAGE, how, to), to);
+        map(from as usize, 8 * PAGE, RW, libc::MAP_PRIVATE, None);
+        fill(from as usize + 2 * PAGE, PAGE);
+        // Grown in its place; and a mapping that was not there before.
+        let grown = (
+            NON_PIE as *mut libc::c_void,
+            (3 + round) * PAGE,
+            (4 + round) * PAGE,
+        );
+        assert_eq!(libc::mremap(grown.0, grown.1, grown.2, 0), grown.0);
+        fill(NON_PIE + (3 + round) * PAGE, PAGE);
+        map(
+            place(17) + round * 8 * PAGE,
+            4 * PAGE,
+            RW,
+            libc::MAP_PRIVATE,
+            None,
+        );
+        fill(place(17) + round * 8 * PAGE, 2 * PAGE);
+        // A child takes its copy of everything, and writes to it.
+        let child = libc::fork();
+        if child == 0 {
+            bytes(spot(700 * PAGE), PAGE).fill(9);
+            libc::_exit(0);
+        }
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    bytes(spot(710 * PAGE), 1)[0] ^= 1;
 }
 
 /// Kills what this thread has forked.
@@ -658,6 +814,41 @@ fn played() {
             opened.map(&opened.share_alone().unwrap()).unwrap();
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
             check();
+        }
+        "increments" => {
+            build(&dir);
+            let mut chain = Chain {
+                ck: &ck,
+                changes: Changes::watch().unwrap(),
+                last: None,
+                number: 0,
+            };
+            let full = chain.cut(true);
+            let least = chain.cut(true);
+            // What is shared, or cannot be watched, and the tables.
+            assert!(least < full / 20, "{least} of {full}");
+            for round in 1..=5 {
+                change(round);
+                // Every other one is given up, and what it has seen is not lost.
+                let commit = round % 2 == 1;
+                let bytes = chain.cut(commit);
+                assert!(bytes < full, "{bytes} of {full}");
+                if commit {
+                    fs::write(dir.join(format!("contents-{}", chain.number)), contents()).unwrap();
+                }
+            }
+        }
+        role @ ("restore-3" | "restore-5" | "restore-7" | "restore-8") => {
+            let number = &role["restore-".len()..];
+            let name = format!("ckpt-{number}");
+            let opened = stasis_restart::open(&ck, Some(&name), None, 0, 1).unwrap();
+            opened.map(&opened.share_alone().unwrap()).unwrap();
+            // The last one merged holds what that did.
+            let number = if number == "8" { "7" } else { number };
+            let (then, now) = (dir.join(format!("contents-{number}")), contents());
+            let then = fs::read_to_string(then).unwrap();
+            let differs = then.lines().zip(now.lines()).find(|(a, b)| a != b);
+            assert_eq!((differs, then.len()), (None, now.len()));
         }
         "chain" => {
             // What was brought back is saved, and that is brought back.
@@ -790,6 +981,26 @@ fn what_came_back_can_be_saved_again() {
     fs::create_dir(dir.path().join("ck")).unwrap();
     fs::rename(dir.path().join("last"), dir.path().join("ck/ckpt-2")).unwrap();
     played_well("restore", dir.path());
+}
+
+#[test]
+fn increments_hold_what_has_changed_however_it_did() {
+    let dir = tempfile::tempdir().unwrap();
+    // Kernels before 6.7 cannot.
+    if let Err(why) = Changes::watch() {
+        println!("not tested: {why}");
+        return;
+    }
+    played_well("increments", dir.path());
+    for set in ["restore-3", "restore-5", "restore-7"] {
+        played_well(set, dir.path());
+    }
+    let merged = ckpt_image::compact(&Disk::default(), &dir.path().join("ck"), None).unwrap();
+    assert!(merged.made.unwrap().ends_with("ckpt-8"));
+    for gone in [1, 2, 3, 5, 7] {
+        fs::remove_dir_all(dir.path().join(format!("ck/ckpt-{gone}"))).unwrap();
+    }
+    played_well("restore-8", dir.path());
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use stasis_ckpt_image::{
     image_file, kind, Advice, Backing, Compression, Disk, Header, Identity, Image, ImageSummary,
-    ImageWriter, Key, Manifest, RankEntry, ReadMemory, Region, Result, SetId, SetWriter,
-    SharedKind, SharedObject, PAGE, SHARED_CONTENT,
+    ImageWriter, Inherited, Key, Manifest, Parent, ParentSet, RankEntry, ReadMemory, Region,
+    Result, Set, SetId, SetWriter, SharedKind, SharedObject, PAGE, SHARED_CONTENT,
 };
 
 /// Memory made of a formula: the same address always holds the same bytes.
@@ -152,6 +152,7 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
     Manifest {
         schema_version: 1,
         set_id,
+        increment_of: None,
         created: 1_700_000_000,
         epoch: 0,
         world_size: images.len() as u32,
@@ -197,6 +198,89 @@ pub fn write_set_on(
     };
     let images = (0..ranks).map(image).collect::<Result<_>>()?;
     writer.commit(&manifest(id, images), key)
+}
+
+/// What stands in memory when the first increment is taken, in pages that were written since.
+pub fn later(address: u64) -> u8 {
+    noise(address ^ 0x5555 << 32)
+}
+
+/// An increment of set `parent`, which [`write_set`] or this has made: pages 5 and 10 were written since;
+/// page 2 and, of the file's, page 21 were given back.
+pub fn write_increment(
+    disk: &Disk,
+    dir: &Path,
+    number: u64,
+    parent: &str,
+    key: Option<&Key>,
+) -> Result<PathBuf> {
+    let parent = Set::open(dir, parent, key)?;
+    let below = parent.manifest();
+    let writer = SetWriter::begin(disk, dir, number)?;
+    let image = |entry: &RankEntry| {
+        let inherited = Inherited {
+            parent: Parent {
+                set_id: below.set_id,
+                digest: entry.image.digest.clone(),
+            },
+            runs: vec![pages(1..2), pages(8..10), pages(11..12), pages(22..23)],
+        };
+        let path = writer.path().join(image_file(entry.rank));
+        let of = header(writer.set_id(), entry.rank, below.world_size);
+        let mut image = ImageWriter::create(disk, &path, of, Compression::Probe)?;
+        if key.is_some() {
+            image.sealed();
+        }
+        let at = |page| BASE + page * PAGE;
+        let written = [pages(5..6), pages(10..11)];
+        let changed = written.each_ref().map(std::slice::from_ref);
+        image.region(
+            region(at(0), 8, Backing::Anonymous),
+            changed[0],
+            &mut Formula(later),
+        )?;
+        image.region(
+            region(at(8), 4, Backing::Anonymous),
+            changed[1],
+            &mut Formula(later),
+        )?;
+        image.region(region(at(20), 4, file_backing()), &[], &mut Formula(later))?;
+        image.inherit(inherited);
+        image.section(kind::PROCESS, 1, vec![entry.rank as u8; 100]);
+        image.finish()
+    };
+    let images = below.ranks.iter().map(image).collect::<Result<_>>()?;
+    let manifest = Manifest {
+        increment_of: Some(ParentSet {
+            set: parent.name().to_owned(),
+            set_id: below.set_id,
+        }),
+        ..manifest(writer.set_id(), images)
+    };
+    writer.commit(&manifest, key)
+}
+
+/// Checks the memory of an image of [`write_increment`], or of one that it was merged to.
+pub fn assert_has_changed(image: &Image) {
+    let mut memory = image.memory().unwrap();
+    let mut found = Vec::new();
+    for index in 0..image.regions().len() {
+        for piece in memory.pieces_of(index).to_vec() {
+            let mut content = vec![0; piece.len as usize];
+            memory.load(&piece, &mut content).unwrap();
+            for (byte, address) in content.iter().zip(piece.address..) {
+                let expected = match (address - BASE) / PAGE {
+                    5 | 10 => later(address),
+                    8 | 9 | 11 => (address % 7) as u8,
+                    _ => noise(address),
+                };
+                assert_eq!(*byte, expected, "{address:#x}");
+            }
+            let first = (piece.address - BASE) / PAGE;
+            found.extend(first..first + u64::from(piece.len) / PAGE);
+        }
+    }
+    assert_eq!(found, [1, 5, 8, 9, 10, 11, 22]);
 }
 
 /// A key, from a file in `dir`.

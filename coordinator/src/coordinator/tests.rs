@@ -22,6 +22,7 @@ fn partial() -> PartialSet {
         set: "ckpt-1".into(),
         id: vec![],
         directory: "d".into(),
+        parent: None,
     }
 }
 fn failed(actions: &[Action]) -> Option<&str> {

@@ -28,7 +28,7 @@ use loader::{MappedFile, ProcessState, Stopped};
 use super::{cut, doing, faults, Section, Setup, AGENT, SERVER};
 use crate::mpi::world;
 use crate::options::Pause;
-use crate::save::{self, HeaderInfo, Plan, Room, Saved, Share};
+use crate::save::{self, Changes, HeaderInfo, Increments, Plan, Room, Saved, Share};
 
 /// How long an orderly end may take before the process just ends.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -46,6 +46,8 @@ pub struct ThisProcess {
     plan: Mutex<Option<Plan>>,
     /// The checkpoint was given up while its image is being written.
     given_up: AtomicBool,
+    /// What has changed since older sets, where that is wanted; or why that cannot be told.
+    changes: Option<Result<Changes, String>>,
 }
 
 impl ThisProcess {
@@ -58,7 +60,13 @@ impl ThisProcess {
                 std::io::Error::last_os_error()
             );
         }
+        let wanted = setup.checkpoints.full_every > 1;
+        let changes = wanted.then(Changes::watch);
+        if let (Some(Err(why)), 0) = (&changes, rank) {
+            eprintln!("stasis: --full-every: every checkpoint will be a full one, because {why}");
+        }
         Ok(ThisProcess {
+            changes,
             setup,
             rank,
             size,
@@ -212,19 +220,24 @@ impl ThisProcess {
         let plan = plan.context("the memory has not been looked at")?;
         let sections = self.sections(&plan)?;
         let children = loader::children().0;
-        let id = order
-            .id
-            .as_slice()
-            .try_into()
-            .context("the coordinator sent no set id")?;
+        let set_id = |id: &[u8]| {
+            let id = id.try_into().context("the coordinator sent no set id");
+            id.map(SetId)
+        };
+        let parent = order.parent.as_deref().map(set_id).transpose()?;
         let info = HeaderInfo {
-            set_id: SetId(id),
+            set_id: set_id(&order.id)?,
             epoch: u64::from(gate().lower.epoch.load(Ordering::Relaxed)),
             rank: self.rank,
             world_size: self.size,
             abi: abi_name(),
             compression: self.setup.checkpoints.compression,
             sealed: self.setup.key.is_some(),
+        };
+        let (changes, untold) = match &self.changes {
+            Some(Ok(changes)) => (Some(changes), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
         };
         let shares: Vec<Share> = order
             .shared
@@ -242,6 +255,7 @@ impl ThisProcess {
             sections: &sections,
             shares: &shares,
             pause: self.pause(order),
+            increments: changes.map(|changes| Increments { changes, parent }),
         };
         // Apart, since files of the application are opened there.
         let saved = loader::apart(|| {
@@ -256,7 +270,10 @@ impl ThisProcess {
             image,
             mut notes,
             stood,
+            inherits,
         } = saved.context("no thread could be made")??;
+        let whole = |why| format!("all of its memory is stored: {why}");
+        notes.extend(untold.filter(|_| parent.is_some()).map(whole));
         notes.extend(children.into_iter().map(child_note));
         Ok(Summary {
             bytes: image.bytes,
@@ -265,6 +282,7 @@ impl ThisProcess {
             host: coordinator::addresses::host(),
             times: Times::default(),
             stood,
+            inherits,
             notes,
         })
     }

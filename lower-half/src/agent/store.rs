@@ -1,10 +1,13 @@
-//! Image sets for the coordinator: where ranks write, and the manifest that makes a set whole.
+//! Image sets for the coordinator: where ranks write, what they build upon, and the manifest that makes a
+//! set whole.
 
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ckpt_image::{next_number, prune, set_name, ImageSummary, Manifest, RankEntry, SetWriter};
-use coordinator::coordinator::PartialSet;
+use ckpt_image::{
+    next_number, prune, set_name, ImageSummary, Manifest, ParentSet, RankEntry, Set, SetWriter,
+};
+use coordinator::coordinator::{Parent, PartialSet};
 use coordinator::protocol::Summary;
 use coordinator::server::Store;
 
@@ -14,8 +17,25 @@ use super::{process, Setup};
 pub struct Sets {
     setup: &'static Setup,
     size: u32,
-    /// The set being made, and when it was begun.
-    writing: Option<(SetWriter, u64)>,
+    writing: Option<Writing>,
+    /// The newest set that this process has committed.
+    last: Option<Last>,
+}
+
+/// The set being made.
+struct Writing {
+    writer: SetWriter,
+    name: String,
+    /// When it was begun, in seconds since 1970.
+    created: u64,
+    /// What the ranks were told to build upon.
+    parent: Option<ParentSet>,
+}
+
+struct Last {
+    set: ParentSet,
+    /// How many sets it builds upon.
+    increments: u32,
 }
 
 impl Sets {
@@ -25,7 +45,20 @@ impl Sets {
             setup,
             size,
             writing: None,
+            last: None,
         }
+    }
+
+    /// The set that the next one may build upon: as long as a full one is not due, and if the last one is
+    /// still there, with all that it builds upon.
+    fn parent(&self) -> Option<ParentSet> {
+        let Setup {
+            checkpoints, key, ..
+        } = self.setup;
+        let last = self.last.as_ref();
+        let last = last.filter(|last| last.increments + 1 < checkpoints.full_every)?;
+        let found = Set::open(&checkpoints.dir, &last.set.set, key.as_ref()).ok()?;
+        (found.manifest().set_id == last.set.set_id).then(|| last.set.clone())
     }
 }
 
@@ -39,18 +72,35 @@ impl Store for Sets {
             Ok((number, SetWriter::begin(&self.setup.disk, dir, number)?))
         };
         let (number, writer) = begin().map_err(|e: ckpt_image::ImageError| e.to_string())?;
+        let parent = self.parent();
         let partial = PartialSet {
             set: set_name(number),
             id: writer.set_id().0.to_vec(),
             directory: writer.path().to_string_lossy().into_owned(),
+            parent: parent.as_ref().map(|parent| Parent {
+                set: parent.set.clone(),
+                id: parent.set_id.0.to_vec(),
+            }),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.writing = Some((writer, now.map_or(0, |since| since.as_secs())));
+        self.writing = Some(Writing {
+            writer,
+            name: set_name(number),
+            created: now.map_or(0, |since| since.as_secs()),
+            parent,
+        });
         Ok(partial)
     }
 
     fn commit(&mut self, images: &[Summary]) -> Result<(), String> {
-        let (writer, created) = self.writing.take().ok_or("no set is being made")?;
+        let Writing {
+            writer,
+            name,
+            created,
+            parent,
+        } = self.writing.take().ok_or("no set is being made")?;
+        // Ranks that could not tell what has changed have stored everything.
+        let parent = parent.filter(|_| images.iter().any(|summary| summary.inherits));
         let entry = |(rank, summary): (u32, &Summary)| RankEntry {
             rank,
             host: summary.host.clone(),
@@ -63,6 +113,7 @@ impl Store for Sets {
         let manifest = Manifest {
             schema_version: 0,
             set_id: writer.set_id(),
+            increment_of: parent,
             created,
             epoch: u64::from(contract::gate().lower.epoch.load(Ordering::Relaxed)),
             world_size: self.size,
@@ -73,7 +124,16 @@ impl Store for Sets {
             ranks: (0..).zip(images).map(entry).collect(),
         };
         let committed = writer.commit(&manifest, self.setup.key.as_ref());
-        committed.map(drop).map_err(|e| e.to_string())
+        committed.map_err(|e| e.to_string())?;
+        let below = self.last.take().map_or(0, |last| last.increments + 1);
+        self.last = Some(Last {
+            set: ParentSet {
+                set: name,
+                set_id: manifest.set_id,
+            },
+            increments: manifest.increment_of.map_or(0, |_| below),
+        });
+        Ok(())
     }
 
     /// Removes what is older than the job wants to keep.

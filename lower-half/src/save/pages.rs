@@ -1,8 +1,10 @@
-//! Which pages of a mapping hold something that is not in its file: those that were written.
+//! Which pages of a mapping hold something that is not in its file: those that were written. And which
+//! of them have been written since they were last asked about.
 //!
 //! # Safety
 //! The only unsafe operation is the ioctl that asks the kernel; its argument points to local
-//! buffers that outlive the call, with their true lengths.
+//! buffers that outlive the call, with their true lengths. Write-protecting pages for ourselves changes
+//! nothing for the program: the kernel lets every write through, and notes it.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,6 +15,8 @@ use std::os::unix::fs::FileExt;
 
 const PAGE: u64 = 4096;
 
+/// Was written since it was write-protected by [`Pages::mark`], or never was.
+const WRITTEN: u64 = 1 << 1;
 const FILE: u64 = 1 << 2;
 const PRESENT: u64 = 1 << 3;
 const SWAPPED: u64 = 1 << 4;
@@ -47,10 +51,20 @@ struct PageRegion {
     categories: u64,
 }
 
+impl PageRegion {
+    fn range(&self) -> Range<u64> {
+        self.start..self.end
+    }
+}
+
 const _: () = assert!(size_of::<ScanArgument>() == 96 && size_of::<PageRegion>() == 24);
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | 96 << 16 | (b'f' as libc::c_ulong) << 8 | 16;
+
+/// Flags of the scan: write-protect what is found; fail where that cannot be undone by a mere write.
+const PROTECT: u64 = 1 << 0;
+const ONLY_WATCHED: u64 = 1 << 1;
 
 /// The way to ask that this kernel understands.
 #[derive(Clone, Copy)]
@@ -59,6 +73,15 @@ enum Way {
     Scan(u64),
     /// One word per page (kernels before 6.7).
     Words,
+}
+
+/// Pages that belong to the process alone, in ascending order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    /// All of them.
+    pub own: Vec<Range<u64>>,
+    /// Those that were not written since the last time.
+    pub unchanged: Vec<Range<u64>>,
 }
 
 /// Asks the kernel about pages of this process.
@@ -75,7 +98,7 @@ impl Pages {
             way: Way::Words,
         };
         for without in [FILE | ZERO_PAGE | GUARD, FILE | ZERO_PAGE] {
-            if pages.scan(0..PAGE, without).is_ok() {
+            if pages.scan(0..PAGE, without, 0, 0).is_ok() {
                 pages.way = Way::Scan(without);
                 break;
             }
@@ -87,19 +110,46 @@ impl Pages {
     /// and the modified pages of a private file mapping.
     pub fn own(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
         match self.way {
-            Way::Scan(without) => self.scan(range, without),
+            Way::Scan(without) => {
+                let found = self.scan(range, without, 0, 0)?;
+                Ok(merged(found.iter().map(PageRegion::range)))
+            }
             Way::Words => self.words(range),
         }
     }
 
-    fn scan(&self, range: Range<u64>, without: u64) -> io::Result<Vec<Range<u64>>> {
+    /// The same for a range in which the kernel watches for writes, with what it has seen; from now on
+    /// it watches anew. Pages that are written meanwhile count as written or are found so the next time.
+    ///
+    /// Where a file is behind the memory, a page that was given back keeps its protection and looks like
+    /// one that is swapped out: so there the latter count as written, too.
+    pub fn mark(&self, range: Range<u64>, anonymous: bool) -> io::Result<Marked> {
+        let Way::Scan(without) = self.way else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let there = if anonymous { 0 } else { PRESENT };
+        let found = self.scan(range, without, PROTECT | ONLY_WATCHED, WRITTEN | there)?;
+        let unchanged = found.iter().filter(|region| region.categories == there);
+        Ok(Marked {
+            own: merged(found.iter().map(PageRegion::range)),
+            unchanged: merged(unchanged.map(PageRegion::range)),
+        })
+    }
+
+    fn scan(
+        &self,
+        range: Range<u64>,
+        without: u64,
+        flags: u64,
+        tell: u64,
+    ) -> io::Result<Vec<PageRegion>> {
         let mut found = [PageRegion::default(); 512];
-        let mut runs = Vec::new();
+        let mut all: Vec<PageRegion> = Vec::new();
         let mut start = range.start;
         loop {
             let argument = ScanArgument {
                 size: size_of::<ScanArgument>() as u64,
-                flags: 0,
+                flags,
                 start,
                 end: range.end,
                 walk_end: 0,
@@ -109,19 +159,19 @@ impl Pages {
                 category_inverted: without,
                 category_mask: without,
                 category_anyof_mask: PRESENT | SWAPPED,
-                // Nothing more is asked about them, so that neighbours come as one.
-                return_mask: 0,
+                // Neighbours about which the same is told come as one.
+                return_mask: tell,
             };
             // SAFETY: `argument` and `found` live across the call and `vec_len` is the length of
             // `found`, which the kernel fills.
             let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, &argument) };
             let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-            runs.extend(found[..count].iter().map(|region| region.start..region.end));
+            all.extend_from_slice(&found[..count]);
             // `walk_end` is not to be trusted where there are many regions: a full answer goes on
             // behind its last region, any other is the end.
-            match runs.last() {
+            match all.last() {
                 Some(last) if count == found.len() && last.end < range.end => start = last.end,
-                _ => return Ok(merged(runs)),
+                _ => return Ok(all),
             }
         }
     }
@@ -152,7 +202,7 @@ impl Pages {
 }
 
 /// Ascending runs, with neighbours joined.
-fn merged(runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+fn merged(runs: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     for run in runs {
         match out.last_mut() {

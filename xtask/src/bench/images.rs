@@ -1,5 +1,5 @@
 //! `cargo xtask bench images`: checkpoints of a job with much memory of one kind (`examples/run/footprint.c`):
-//! a first one, some after 1 % of the memory has changed, and a restart; on each place the ranks' bytes
+//! a first one, increments after 1 % of the memory has changed, and a restart from them; on each place the ranks' bytes
 //! beside what `fio` writes there. Then one rank beside other checkpointers.
 
 use super::{compile, disk, median, newest_set, peer, prepare, LIMIT};
@@ -215,6 +215,7 @@ impl Figures {
 fn measure(subject: &Subject, ranks: usize, changes: usize, ckpt: &Path) -> Result<Figures> {
     let dir = &subject.dir;
     let mut command = stasis::launch(MPI, ranks, ckpt, dir);
+    command.args(["--full-every", &(changes + 1).to_string()]);
     subject.append_to(&mut command);
     let mut job = Job::start(command, dir, "launch")?;
     let deadline = Instant::now() + LIMIT;

@@ -45,11 +45,11 @@ fn as_root(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) 
 }
 
 /// The command line's exit codes (`stasis --help`).
-const DIRECTORY: i32 = 1;
+pub const DIRECTORY: i32 = 1;
 pub const USAGE: i32 = 2;
 pub const CANNOT_SERVE: i32 = 3;
-const CHECKPOINT: i32 = 4;
-const IMAGE: i32 = 5;
+pub const CHECKPOINT: i32 = 4;
+pub const IMAGE: i32 = 5;
 const NO_JOB: i32 = 6;
 /// MPI_Abort's, where a rank found too late that it cannot go on.
 const ABORTED: i32 = 1;
@@ -715,7 +715,7 @@ pub fn start(example: &Example, dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job
 }
 
 /// The same by a command that launches it.
-fn start_by(command: Command, example: &Example, dir: &Path, mpi: Mpi) -> Result<Job> {
+pub fn start_by(command: Command, example: &Example, dir: &Path, mpi: Mpi) -> Result<Job> {
     let mut job = begin(command, example, dir, mpi)?;
     reach_cut(&mut job, dir)?;
     Ok(job)

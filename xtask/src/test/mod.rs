@@ -6,6 +6,7 @@ mod compare;
 mod conformance;
 pub mod directives;
 mod faults;
+mod increments;
 mod loader;
 mod lowers;
 mod matrix;
@@ -108,6 +109,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(pause::cases());
     cases.extend(schedule::cases());
     cases.extend(status::cases());
+    cases.extend(increments::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(real::cases(options.full)?);

@@ -448,6 +448,7 @@ impl World {
                     set: String::new(),
                     directory: String::new(),
                     id: vec![],
+                    parent: None,
                 };
                 let result = if fails { Err(failure()) } else { Ok(partial) };
                 self.event(Event::Prepared(epoch, result));

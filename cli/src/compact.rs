@@ -1,0 +1,52 @@
+//! `stasis compact`: merges an increment and the checkpoints that it builds upon to a full one.
+
+use ckpt_image::{compact, list_sets, prune, Disk};
+use coordinator::client::Client;
+use serde_json::json;
+
+use crate::arguments::{Compact, Keep};
+use crate::exit::{self, Code, WithCode};
+use crate::{json, text};
+
+/// Runs the command.
+pub fn run(options: &Compact) -> exit::Result<()> {
+    let (directory, disk) = (&options.directory, Disk::default());
+    let key = options.key.read().code(Code::Usage)?;
+    let key = key.as_ref();
+    // A job would not know that its newest checkpoint is another one now.
+    Client::check_free(directory).code(Code::Directory)?;
+    let compacted = compact(&disk, directory, key).code(Code::Image)?;
+    for why in &compacted.from.passed_over {
+        eprintln!("stasis: passing over {why}");
+    }
+    let removed = match options.keep {
+        Keep::All => Vec::new(),
+        Keep::Newest(number) => prune(&disk, directory, number, key).code(Code::Directory)?,
+    };
+    let from = &compacted.from.set;
+    let chain: Vec<&str> = std::iter::once(from)
+        .chain(from.chain())
+        .map(|set| set.name())
+        .collect();
+    let sets = list_sets(directory, key).code(Code::Image)?;
+    let made = compacted.made.as_deref();
+    let name = made.and_then(|path| path.file_name()?.to_str());
+    let bytes = sets.iter().find(|set| Some(&*set.name) == name);
+    let bytes = bytes.map(|set| set.bytes());
+    if options.json {
+        json::print(json!({ "merged": chain, "set": name, "bytes": bytes, "removed": removed }));
+        return Ok(());
+    }
+    match (name, bytes) {
+        (Some(name), Some(bytes)) => println!(
+            "{name}: a full checkpoint of {}, {}",
+            chain.join(" on "),
+            text::bytes(bytes)
+        ),
+        _ => println!("{} is a full checkpoint already", from.name()),
+    }
+    for name in removed {
+        println!("{name}: removed");
+    }
+    Ok(())
+}
