@@ -357,11 +357,19 @@ pub struct Doctor {
     /// Print every symbol of MPI that is imported, with a file that does
     #[arg(long, env = "STASIS_SYMBOLS", value_parser = yes_or_no())]
     pub symbols: bool,
+    /// Where checkpoints are to go: what it lies on, and how many fit
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "./ckpt",
+        env = "STASIS_CKPT_DIR"
+    )]
+    pub ckpt_dir: PathBuf,
 }
 
 const DOCTOR_CODES: &str = "\
-Exit codes: 0 all is well; 2 wrong usage; 3 something is BAD: Stasis cannot work here, the program was \
-not found or cannot be served, or symbols are missing, which are named.";
+Exit codes: 0 all is well; 2 wrong usage; 3 something is BAD: Stasis cannot work here, no checkpoint can \
+be written there, the program was not found or cannot be served, or symbols are missing, which are named.";
 
 /// Options of `build-lower`.
 #[derive(Args)]

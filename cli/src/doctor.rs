@@ -1,10 +1,11 @@
-//! `stasis doctor`: whether Stasis can work here, and with a program, without running anything.
+//! `stasis doctor`: whether Stasis can work here, write there, and serve a program, without running anything.
 
 use anyhow::{anyhow, Result};
 
 use crate::arguments::Doctor;
 use crate::exit::{self, Code, WithCode};
 use crate::layout::{Abi, Layout};
+use crate::place::Place;
 use crate::program::{self, Findings};
 use crate::{kernel, text};
 
@@ -26,6 +27,19 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
     tell(
         "membarrier",
         kernel::check_membarrier().map(|()| "offered".into()),
+    );
+    what_could_be_better();
+    tell(
+        &format!("checkpoints in {}", options.ckpt_dir.display()),
+        Place::examine(&options.ckpt_dir).map(|place| {
+            if place.is_volatile() {
+                note(
+                    "the checkpoint directory",
+                    "is lost with this machine or container",
+                );
+            }
+            place.describe()
+        }),
     );
     for abi in Abi::ALL {
         let front = layout.front(abi);
@@ -64,6 +78,41 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         0 => Ok(()),
         n => Err(anyhow!("{n} of these must be mended first")).code(Code::CannotServe),
     }
+}
+
+/// What costs time or is not there, though everything works without it.
+fn what_could_be_better() {
+    if !kernel::writes_thread_pointer() {
+        note(
+            "FSGSBASE",
+            "the kernel does not let programs write the thread pointer, so every call of MPI costs two \
+             system calls more: use Linux 5.9 or later, without nofsgsbase",
+        );
+    }
+    if let Err(why) = kernel::check_changes() {
+        note(
+            "increments",
+            &format!("with --full-every every checkpoint is a full one: {why:#}"),
+        );
+    }
+    if kernel::promises_strictly() {
+        note(
+            "memory",
+            "the kernel promises no more than there is (vm.overcommit_memory is 2), so ranks that use more \
+             than half of it stand still while their checkpoints are written",
+        );
+    }
+    if let Some(limit) = kernel::address_limit() {
+        let limit = text::bytes(limit);
+        note(
+            "ulimit -v",
+            &format!("a rank may have {limit} of addresses, for program and MPI library together"),
+        );
+    }
+}
+
+fn note(what: &str, text: &str) {
+    println!("note  {what}: {text}");
 }
 
 /// What was found out about a program that can be served.

@@ -19,6 +19,13 @@ pub enum Code {
     Unfinished = 7,
 }
 
+impl Code {
+    /// What failed lies in the machine, the directory or the program, at which `stasis doctor` looks.
+    pub fn is_of_this_place(self) -> bool {
+        matches!(self, Code::Directory | Code::CannotServe)
+    }
+}
+
 /// For `stasis --help`.
 pub const HELP: &str = "\
 Exit codes: 0 success; 1 the checkpoint directory cannot be used; 2 wrong usage; 3 the program cannot \

@@ -1,10 +1,11 @@
 //! What the kernel must offer.
 //!
 //! # Safety
-//! prctl and membarrier are asked what they can do; neither touches memory of this process.
+//! prctl and membarrier are asked what they can do; neither touches memory of this process. A
+//! userfaultfd that nothing is registered with is closed again.
 #![allow(unsafe_code)]
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 
 const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
 const MEMBARRIER_QUERY: i32 = 0;
@@ -43,4 +44,56 @@ pub fn check_membarrier() -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether programs may write the thread pointer themselves (Linux 5.9), which every crossing into the
+/// lower half does twice; without that, by system calls.
+pub fn writes_thread_pointer() -> bool {
+    const FSGSBASE: usize = 1 << 1; // arch/x86/include/uapi/asm/hwcap2.h
+    rustix::param::linux_hwcap().1 & FSGSBASE != 0
+}
+
+/// Whether the kernel can tell which pages were written, which increments are made by.
+pub fn check_changes() -> Result<()> {
+    use rustix::mm::{userfaultfd, UserfaultfdFlags};
+    if version(&release()) < Some((6, 7)) {
+        bail!("the kernel tells which pages were written since Linux 6.7");
+    }
+    // Only faults in user mode (UFFD_USER_MODE_ONLY): that needs no privilege.
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::from_bits_retain(1);
+    // SAFETY: nothing is registered with it, and it is closed at once.
+    unsafe { userfaultfd(flags) }
+        .map(drop)
+        .context("userfaultfd is forbidden here, perhaps by a container's seccomp policy")
+}
+
+/// `6.7` of `6.7.12-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Whether the kernel promises no more memory than there is: a copy of a process then counts in full.
+pub fn promises_strictly() -> bool {
+    let policy = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    policy.is_ok_and(|policy| policy.trim() == "2")
+}
+
+/// How many bytes of addresses a process may have, if that is limited.
+pub fn address_limit() -> Option<u64> {
+    use rustix::process::{getrlimit, Resource};
+    getrlimit(Resource::As).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_have_versions() {
+        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
+        assert_eq!(version("5.4"), Some((5, 4)));
+        assert!(version("6.1.0-18-amd64") < Some((6, 7)));
+        assert_eq!(version("unknown"), None);
+    }
 }

@@ -16,6 +16,7 @@ mod launch;
 mod layout;
 mod lowers;
 mod pages;
+mod place;
 mod program;
 mod restart;
 mod schedule;
@@ -30,6 +31,7 @@ use clap::Parser;
 fn main() {
     // clap ends with code 2 on wrong usage.
     let arguments = Arguments::parse();
+    let starts = matches!(arguments.command, Command::Launch(_) | Command::Restart(_));
     let result = match arguments.command {
         Command::Launch(options) => launch::run(&options),
         Command::Restart(options) => restart::run(&options),
@@ -47,6 +49,9 @@ fn main() {
     };
     if let Err(failure) = result {
         eprintln!("stasis: {}{:#}", launcher::rank_label(), failure.error);
+        if starts && failure.code.is_of_this_place() && launcher::is_first() {
+            eprintln!("stasis: `stasis doctor` looks at everything that Stasis needs here");
+        }
         std::process::exit(failure.code as i32);
     }
 }

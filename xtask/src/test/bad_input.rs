@@ -179,6 +179,14 @@ fn programs() -> Vec<Case> {
             let doctor = stasis::command(["doctor".as_ref(), program.as_os_str()]);
             let finished = job::run(doctor, dir, "doctor", LIMIT)?;
             refused(&finished, CANNOT_SERVE, &[&["BAD"], &[function]])?;
+            let mut doctor = stasis::command(["doctor", "--ckpt-dir"]);
+            doctor.arg(dir.join("doctor.out"));
+            let finished = job::run(doctor, dir, "doctor-file", LIMIT)?;
+            refused(
+                &finished,
+                CANNOT_SERVE,
+                &[&["BAD"], &["is not a directory"]],
+            )?;
             let program = compile(dir, &mpi.compiler("c"), "imports.c", &[])?;
             let mut doctor = stasis::command(["doctor", "--symbols"]);
             doctor.arg(program);
@@ -186,7 +194,8 @@ fn programs() -> Vec<Case> {
             let said = finished.expect_success("stasis doctor")?.stdout;
             let front = format!("the front for {mpi}");
             let note = "note  MPI_Comm_spawn";
-            for words in [&front, "all 3 symbols", note, "has   MPI_Init "] {
+            let place = "1 MiB is durable after";
+            for words in [&front, "all 3 symbols", note, "has   MPI_Init ", place] {
                 ensure!(said.contains(words), "does not say '{words}':\n{said}");
             }
             Ok(())
