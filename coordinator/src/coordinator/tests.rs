@@ -418,7 +418,7 @@ fn whoever_asks_hears_what_each_rank_does() {
     let asked = Action::Send(ToRank::Tell { question: 1 });
 
     let mut c = job(2);
-    assert_eq!(c.on(0, Event::AskStatus(5)), [asked.clone()]);
+    assert_eq!(c.on(0, Event::AskStatus(5)), std::slice::from_ref(&asked));
     assert!(c.busy());
     assert_eq!(c.on(10, tells(0)), []);
     assert_eq!(told(&c.on(20, tells(1))), Some((5, vec![what(0), what(1)])));
