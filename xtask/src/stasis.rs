@@ -68,7 +68,7 @@ pub fn job_file(ckpt: &Path) -> String {
 }
 
 /// Wait until a job can be reached: until its file is there and is not `before`, which the run before
-/// it has left (empty for the first). Returns it.
+/// it has left (empty for the first), nor says that a job has ended, to be continued. Returns it.
 pub fn until_reached(
     job: &mut Job,
     ckpt: &Path,
@@ -78,7 +78,12 @@ pub fn until_reached(
     let mut now = String::new();
     job.until("the job could be reached (job.json)", deadline, || {
         now = job_file(ckpt);
-        !now.is_empty() && now != before
+        !now.is_empty() && now != before && !has_ended(&now)
     })?;
     Ok(now)
+}
+
+fn has_ended(job_file: &str) -> bool {
+    let job = serde_json::from_str::<serde_json::Value>(job_file);
+    job.is_ok_and(|job| job["ended_with"].is_string())
 }
