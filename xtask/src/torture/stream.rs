@@ -203,6 +203,8 @@ impl<'a> Stream<'a> {
             if self.random.below(10) == 0 {
                 std::thread::sleep(self.random.seconds(0.0, KILL_RESTART));
                 if self.kill(&mut job)? {
+                    // It may have left its address already.
+                    self.job_file = stasis::job_file(&self.ckpt);
                     self.tally.kills_in_restart += 1;
                     continue;
                 }
