@@ -85,6 +85,16 @@ impl Job {
         }
     }
 
+    /// Wait for the end, which must be a success; an error is explained as by [`Job::explain`].
+    pub fn succeed(&mut self, deadline: Instant, dir: &Path) -> Result<()> {
+        let result = match self.wait(deadline)? {
+            None => Err(anyhow!("timeout: the job does not end")),
+            Some(status) if !status.success() => Err(anyhow!("the job failed: {status}")),
+            Some(_) => Ok(()),
+        };
+        self.explain(result, dir)
+    }
+
     /// Wait until `event` says so; fails when the job ends or the deadline comes first.
     pub fn until(
         &mut self,

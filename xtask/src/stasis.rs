@@ -53,11 +53,16 @@ pub fn json(mut command: Command, dir: &Path, name: &str, limit: Duration) -> Re
     serde_json::from_str(&answer.stdout).with_context(|| format!("reading what {name} printed"))
 }
 
-/// The stage of the coordinator of the job in `ckpt`, as `stasis status` tells it.
-pub fn stage(ckpt: &Path, dir: &Path, limit: Duration) -> Result<String> {
+/// What `stasis status` says of the job in `ckpt`.
+pub fn status(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Value> {
     let mut command = command(["status"]);
     command.arg(ckpt);
-    let status = json(command, dir, "status", limit)?;
+    json(command, dir, "status", limit)
+}
+
+/// The stage of the coordinator of the job in `ckpt`, as `stasis status` tells it.
+pub fn stage(ckpt: &Path, dir: &Path, limit: Duration) -> Result<String> {
+    let status = status(ckpt, dir, limit)?;
     let stage = status["stage"].as_str();
     Ok(stage.context("stasis status tells no stage")?.to_owned())
 }
@@ -67,8 +72,8 @@ pub fn job_file(ckpt: &Path) -> String {
     job::read_text(&ckpt.join("job.json"))
 }
 
-/// Wait until a job can be reached: until its file is there and is not `before`, which the run before
-/// it has left (empty for the first), nor says that a job has ended, to be continued. Returns it.
+/// Wait until a job can be reached: until its file is there and is not `before`, which was there when the
+/// run before it had ended (empty for the first). Returns it.
 pub fn until_reached(
     job: &mut Job,
     ckpt: &Path,
@@ -78,12 +83,7 @@ pub fn until_reached(
     let mut now = String::new();
     job.until("the job could be reached (job.json)", deadline, || {
         now = job_file(ckpt);
-        !now.is_empty() && now != before && !has_ended(&now)
+        !now.is_empty() && now != before
     })?;
     Ok(now)
-}
-
-fn has_ended(job_file: &str) -> bool {
-    let job = serde_json::from_str::<serde_json::Value>(job_file);
-    job.is_ok_and(|job| job["ended_with"].is_string())
 }

@@ -51,6 +51,7 @@ pub const CANNOT_SERVE: i32 = 3;
 pub const CHECKPOINT: i32 = 4;
 pub const IMAGE: i32 = 5;
 const NO_JOB: i32 = 6;
+pub const UNFINISHED: i32 = 7;
 /// MPI_Abort's, where a rank found too late that it cannot go on.
 const ABORTED: i32 = 1;
 

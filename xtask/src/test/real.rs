@@ -460,23 +460,19 @@ impl RunningCase<'_> {
 
     /// Kill the whole job, or, after `--stop`, wait for its end.
     fn end(&mut self, mut job: Job) -> Result<()> {
-        self.job_before = stasis::job_file(&self.ckpt);
         if self.plan.mode == Mode::Stop {
             let ended = job.wait(self.deadline)?;
             let result = ended.map(|_| ()).context("the job did not stop");
-            return job.explain(result, self.dir);
+            job.explain(result, self.dir)?;
+        } else {
+            job.kill()?;
         }
-        job.kill()
+        self.job_before = stasis::job_file(&self.ckpt);
+        Ok(())
     }
 
     fn finish(&self, mut job: Job) -> Result<()> {
-        let status = job.wait(self.deadline)?;
-        let result = match status {
-            None => Err(anyhow::anyhow!("timeout: the job does not end")),
-            Some(status) if !status.success() => Err(anyhow::anyhow!("the job failed: {status}")),
-            Some(_) => Ok(()),
-        };
-        job.explain(result, self.dir)
+        job.succeed(self.deadline, self.dir)
     }
 
     fn verify(&self) -> Result<()> {

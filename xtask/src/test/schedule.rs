@@ -1,21 +1,20 @@
 //! Checkpoints that no command waits for: every so often, before the job's time is over, on a signal,
 //! and from inside the program.
 
-use super::bad_input::{begin, example, reach_cut, refused, USAGE};
+use super::bad_input::{begin, example, reach_cut, refused, UNFINISHED, USAGE};
 use super::directives::Example;
 use super::{real, Case};
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
 use crate::{signal, stasis};
 use anyhow::{ensure, Context, Result};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const RANKS: usize = 2;
-/// The exit code for a job that waits to be continued.
-const UNFINISHED: i32 = 7;
 
 /// The cases.
 pub fn cases() -> Vec<Case> {
@@ -97,12 +96,7 @@ impl Run<'_> {
 
     /// Waits until the job has ended by itself, as a success that is to be continued.
     fn until_ended(&mut self) -> Result<()> {
-        let ended = self.job.wait(Instant::now() + LIMIT)?;
-        let ended = ended.context("the job does not end").and_then(|status| {
-            ensure!(status.success(), "the job failed: {status}");
-            Ok(())
-        });
-        self.job.explain(ended, self.dir)?;
+        self.job.succeed(Instant::now() + LIMIT, self.dir)?;
         let mut status = stasis::command(["status"]);
         status.arg(&self.ckpt);
         let status = job::run(status, self.dir, "status", LIMIT)?;
@@ -123,12 +117,7 @@ impl Run<'_> {
         let mut command = stasis::restart(self.mpi.other(), RANKS, &self.ckpt, self.dir);
         command.env("STASIS_TEST_GO", self.dir.join("go"));
         let mut job = Job::start(command, self.dir, "restart")?;
-        let ended = job.wait(Instant::now() + LIMIT)?;
-        let ended = ended.context("the job does not end").and_then(|status| {
-            ensure!(status.success(), "the continued job failed: {status}");
-            Ok(())
-        });
-        job.explain(ended, self.dir)?;
+        job.succeed(Instant::now() + LIMIT, self.dir)?;
         let native = real::reference(&self.example, self.mpi)?;
         let printed = [self.job.stdout.clone(), job.stdout.clone()];
         self.example.compare.runs(&native, self.dir, &printed)
@@ -137,34 +126,42 @@ impl Run<'_> {
     /// Lets the job go on to its end. Returns what it has printed.
     fn finish(mut self) -> Result<String> {
         fs::write(self.dir.join("go"), "")?;
-        let ended = self.job.wait(Instant::now() + LIMIT)?;
-        let ended = ended.context("the job does not end").and_then(|status| {
-            ensure!(status.success(), "the job failed: {status}");
-            Ok(job::read_text(&self.job.stdout))
-        });
-        self.job.explain(ended, self.dir)
+        self.job.succeed(Instant::now() + LIMIT, self.dir)?;
+        Ok(job::read_text(&self.job.stdout))
     }
 
     /// The processes of the ranks.
     fn ranks(&self) -> Result<Vec<i32>> {
-        let status = status(&self.ckpt, self.dir)?;
+        let status = self.status()?;
         let ranks = status["ranks"].as_array().into_iter().flatten();
         let pids = ranks.map(|rank| rank["pid"].as_i64().map(|pid| pid as i32));
         pids.collect::<Option<_>>()
             .context("status tells no processes")
     }
 
+    /// Takes a checkpoint by command: whatever else has asked for one by then has been heard, and that was
+    /// one checkpoint.
+    fn was_asked_once(&self) -> Result<()> {
+        job::run(
+            stasis::checkpoint(&self.ckpt),
+            self.dir,
+            "checkpoint",
+            LIMIT,
+        )?
+        .expect_success("checkpoint")?;
+        let committed = self.committed()?;
+        ensure!(committed == 2, "it was taken {} times", committed - 1);
+        Ok(())
+    }
+
+    fn status(&self) -> Result<Value> {
+        stasis::status(&self.ckpt, self.dir, LIMIT)
+    }
+
     fn committed(&self) -> Result<u64> {
-        let committed = status(&self.ckpt, self.dir)?["committed"].as_u64();
+        let committed = self.status()?["committed"].as_u64();
         committed.context("status does not tell how many were committed")
     }
-}
-
-/// What `stasis status` says of the job in `ckpt`.
-fn status(ckpt: &Path, dir: &Path) -> Result<serde_json::Value> {
-    let mut command = stasis::command(["status"]);
-    command.arg(ckpt);
-    stasis::json(command, dir, "status", LIMIT)
 }
 
 /// The first comes early, and tells what the next ones cost. With a failure every two seconds they
@@ -179,7 +176,7 @@ fn interval_auto(dir: &Path) -> Result<()> {
         "status told of the next one",
         Instant::now() + LIMIT,
         || {
-            status(&ckpt, dir).is_ok_and(|status| {
+            stasis::status(&ckpt, dir, LIMIT).is_ok_and(|status| {
                 let why = status["next"]["because"].as_str();
                 why.is_some_and(|why| why.contains("one every"))
             })
@@ -228,14 +225,7 @@ fn signal_to_launcher(dir: &Path) -> Result<()> {
     )?;
     signal::send(run.job.pids()[0], libc::SIGUSR1);
     run.until_committed(1)?;
-    // Whatever the signal asks for was asked for before this.
-    job::run(stasis::checkpoint(&run.ckpt), dir, "checkpoint", LIMIT)?
-        .expect_success("checkpoint")?;
-    ensure!(
-        run.committed()? == 2,
-        "it was taken {} times",
-        run.committed()? - 1
-    );
+    run.was_asked_once()?;
     run.continue_to_the_end()
 }
 
@@ -277,13 +267,7 @@ fn asked(dir: &Path, name: &str, mpi: Mpi) -> Result<()> {
         said(&run.job.stderr),
         said(&native.join("run.err"))
     );
-    job::run(stasis::checkpoint(&run.ckpt), dir, "checkpoint", LIMIT)?
-        .expect_success("checkpoint")?;
-    ensure!(
-        run.committed()? == 2,
-        "it was taken {} times",
-        run.committed()? - 1
-    );
+    run.was_asked_once()?;
     run.continue_to_the_end()
 }
 

@@ -36,12 +36,6 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-fn status(ckpt: &Path, dir: &Path) -> Result<Value> {
-    let mut command = stasis::command(["status"]);
-    command.arg(ckpt);
-    stasis::json(command, dir, "status", LIMIT)
-}
-
 /// What a rank does, and for how long it has been seen to.
 fn doing(status: &Value, rank: usize) -> Result<(&str, f64)> {
     let rank = &status["ranks"][rank];
@@ -58,12 +52,12 @@ fn in_call(dir: &Path, mpi: Mpi, variant: &str, call: &str) -> Result<()> {
     let expected = format!("in {call}");
     let mut last = Value::Null;
     let come = job.until("status told of the call", Instant::now() + LIMIT, || {
-        last = status(&ckpt, dir).unwrap_or_default();
+        last = stasis::status(&ckpt, dir, LIMIT).unwrap_or_default();
         doing(&last, 0).is_ok_and(|(what, _)| what == expected)
     });
     job.explain(come, dir)
         .with_context(|| format!("status says: {last:#}"))?;
-    let (before, then) = (last, status(&ckpt, dir)?);
+    let (before, then) = (last, stasis::status(&ckpt, dir, LIMIT)?);
     let since = |status: &Value| doing(status, 0).map(|(_, since)| since);
     ensure!(
         since(&then)? > since(&before)? && doing(&then, 1)?.0 == "computing",
@@ -80,7 +74,7 @@ fn who_holds_it_up(dir: &Path) -> Result<()> {
     let mut request = Job::start(stasis::checkpoint(&ckpt), dir, "checkpoint")?;
     let mut last = Value::Null;
     let told = request.until("status told", Instant::now() + LIMIT, || {
-        last = status(&ckpt, dir).unwrap_or_default();
+        last = stasis::status(&ckpt, dir, LIMIT).unwrap_or_default();
         let waiting = last["waiting"].as_str().unwrap_or_default();
         waiting.contains("rank 0 is in a collective") || waiting.contains("rank 1 computes")
     });

@@ -90,8 +90,6 @@ pub struct Stream<'a> {
     ckpt: PathBuf,
     /// Number of the newest checkpoint that is known to be committed.
     newest: u64,
-    /// Contents of the job file of the run before.
-    job_file: String,
     /// Standard output of each start, in order.
     starts: Vec<PathBuf>,
 }
@@ -107,7 +105,6 @@ impl<'a> Stream<'a> {
             dir,
             ckpt: paths::for_images(dir),
             newest: 0,
-            job_file: String::new(),
             starts: Vec::new(),
         }
     }
@@ -199,17 +196,16 @@ impl<'a> Stream<'a> {
             if self.random.below(4) == 0 {
                 command.args(["--pause", "stop"]);
             }
+            let before = stasis::job_file(&self.ckpt);
             let mut job = self.start(command, &name)?;
             if self.random.below(10) == 0 {
                 std::thread::sleep(self.random.seconds(0.0, KILL_RESTART));
                 if self.kill(&mut job)? {
-                    // It may have left its address already.
-                    self.job_file = stasis::job_file(&self.ckpt);
                     self.tally.kills_in_restart += 1;
                     continue;
                 }
             }
-            let result = self.reach_restarted(&mut job);
+            let result = self.reach_restarted(&mut job, &before);
             job.explain(result, self.dir)?;
             self.tally.restarts += 1;
             return Ok(job);
@@ -217,16 +213,15 @@ impl<'a> Stream<'a> {
     }
 
     /// Until the restarted job has left its address, or has ended.
-    fn reach_restarted(&mut self, job: &mut Job) -> Result<()> {
+    fn reach_restarted(&self, job: &mut Job, before: &str) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        match stasis::until_reached(job, &self.ckpt, &self.job_file, deadline) {
-            Ok(now) => self.job_file = now,
+        match stasis::until_reached(job, &self.ckpt, before, deadline) {
+            Ok(_) => Ok(()),
             Err(error) => match job.poll()? {
-                Some(status) if status.success() => {}
-                _ => return Err(error),
+                Some(status) if status.success() => Ok(()),
+                _ => Err(error),
             },
         }
-        Ok(())
     }
 
     /// Checkpoints, until the job is killed, is stopped or ends.
@@ -329,7 +324,7 @@ impl<'a> Stream<'a> {
         Job::start(command, self.dir, "checkpoint")
     }
 
-    /// Whether a request that was answered has made a checkpoint. Older ones are cleared away.
+    /// Whether a request that was answered has made a checkpoint.
     fn committed(&mut self, status: ExitStatus, request: &Job) -> Result<bool> {
         if !status.success() {
             return Ok(false);
@@ -361,11 +356,7 @@ impl<'a> Stream<'a> {
     }
 
     /// `kill -9` of the whole job; false if it had come to its own end before.
-    fn kill(&mut self, job: &mut Job) -> Result<bool> {
-        let now = stasis::job_file(&self.ckpt);
-        if !now.is_empty() {
-            self.job_file = now;
-        }
+    fn kill(&self, job: &mut Job) -> Result<bool> {
         if let Some(status) = job.poll()? {
             ensure!(status.success(), "the job failed: {status}");
             return Ok(false);
@@ -375,12 +366,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// The number of a set or of what is left of one.
+/// The number of a set.
 fn set_number(name: &str) -> Option<u64> {
-    let number = name.strip_prefix("ckpt-")?;
-    number
-        .strip_suffix(".partial")
-        .unwrap_or(number)
-        .parse()
-        .ok()
+    name.strip_prefix("ckpt-")?.parse().ok()
 }
