@@ -144,9 +144,9 @@ pub struct Memory<'a> {
     loaded: Option<(u32, u32)>,
 }
 
-impl Memory<'_> {
+impl<'a> Memory<'a> {
     /// The content of `regions()[region]`, in ascending order, none overlapping another.
-    pub fn pieces_of(&self, region: usize) -> &[Piece] {
+    pub fn pieces_of(&self, region: usize) -> &'a [Piece] {
         let Chain {
             pieces, pieces_of, ..
         } = &self.image.chain;

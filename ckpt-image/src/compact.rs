@@ -71,14 +71,14 @@ fn merge(
     }
     let mut memory = image.memory()?;
     for (index, region) in image.regions().iter().enumerate() {
-        let pieces = memory.pieces_of(index).to_vec();
+        let pieces = memory.pieces_of(index);
         let runs: Vec<_> = pieces
             .iter()
             .map(|piece| piece.address..piece.address + u64::from(piece.len))
             .collect();
         let mut source = Source {
             memory: &mut memory,
-            pieces: &pieces,
+            pieces,
             content: Vec::new(),
             held: None,
         };

@@ -141,9 +141,9 @@ fn pages(image: &Image) -> Result<HashMap<u64, (Rc<str>, u64)>, ImageError> {
     let mut content = Vec::new();
     for (index, region) in image.regions().iter().enumerate() {
         let what: Rc<str> = what(image, region).into();
-        for piece in memory.pieces_of(index).to_vec() {
+        for piece in memory.pieces_of(index) {
             content.resize(piece.len as usize, 0);
-            memory.load(&piece, &mut content)?;
+            memory.load(piece, &mut content)?;
             let addresses = (piece.address..).step_by(PAGE as usize);
             for (page, address) in content.chunks_exact(PAGE as usize).zip(addresses) {
                 let mut hasher = DefaultHasher::new();

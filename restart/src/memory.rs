@@ -42,7 +42,7 @@ pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
         if matches!(region.backing, Backing::SharedContent { .. }) {
             continue;
         }
-        let pieces = memory.pieces_of(index).to_vec();
+        let pieces = memory.pieces_of(index);
         let place = Place {
             region,
             rank,
@@ -54,7 +54,7 @@ pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
             place.map(!pieces.is_empty())?;
         }
         place.advise()?;
-        place.fill(&pieces, &mut memory)?;
+        place.fill(pieces, &mut memory)?;
         let filled_as_it_is = region.prot == 3;
         if !pieces.is_empty() && !filled_as_it_is {
             place.protect()?;

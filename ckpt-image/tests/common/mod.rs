@@ -265,9 +265,9 @@ pub fn assert_has_changed(image: &Image) {
     let mut memory = image.memory().unwrap();
     let mut found = Vec::new();
     for index in 0..image.regions().len() {
-        for piece in memory.pieces_of(index).to_vec() {
+        for piece in memory.pieces_of(index) {
             let mut content = vec![0; piece.len as usize];
-            memory.load(&piece, &mut content).unwrap();
+            memory.load(piece, &mut content).unwrap();
             for (byte, address) in content.iter().zip(piece.address..) {
                 let expected = match (address - BASE) / PAGE {
                     5 | 10 => later(address),
