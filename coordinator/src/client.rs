@@ -66,13 +66,8 @@ impl Client {
     pub fn checkpoint(mut self, stop: bool, mut note: impl FnMut(&str)) -> Result<Report, Error> {
         self.ask(Request::Checkpoint { stop, wait: true })?;
         loop {
-            match self.answer()? {
-                ToTool::Note(text) => note(&text),
-                ToTool::Noted => {}
-                ToTool::Committed(report) => return Ok(report),
-                ToTool::Failed(reason) => return Err(Error::Failed(reason)),
-                ToTool::Rejected(reason) => return Err(Error::Rejected(reason)),
-                ToTool::Status(_) => {}
+            if let ToTool::Committed(report) = self.news(&mut note)? {
+                return Ok(report);
             }
         }
     }
@@ -81,12 +76,20 @@ impl Client {
     pub fn request(mut self, stop: bool, mut note: impl FnMut(&str)) -> Result<(), Error> {
         self.ask(Request::Checkpoint { stop, wait: false })?;
         loop {
+            if let ToTool::Noted | ToTool::Committed(_) = self.news(&mut note)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What the job says next of a checkpoint, but for notes; an error if there will be none.
+    fn news(&mut self, note: &mut impl FnMut(&str)) -> Result<ToTool, Error> {
+        loop {
             match self.answer()? {
                 ToTool::Note(text) => note(&text),
-                ToTool::Noted | ToTool::Committed(_) => return Ok(()),
                 ToTool::Failed(reason) => return Err(Error::Failed(reason)),
                 ToTool::Rejected(reason) => return Err(Error::Rejected(reason)),
-                ToTool::Status(_) => {}
+                other => return Ok(other),
             }
         }
     }

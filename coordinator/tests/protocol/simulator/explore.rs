@@ -76,19 +76,22 @@ impl Exploration<'_> {
         if !new && !self.on_path.contains(&digest) {
             return Ok(());
         }
-        let next = world.successors(self.program);
         let next = match new {
-            true => next,
+            true => world.successors(self.program),
             false => Err("goes on for ever".to_string()),
+        };
+        let (next, found) = match next {
+            Ok(next) => (next, Ok(())),
+            Err(wrong) => (Vec::new(), Err(wrong)),
         };
         self.on_path.insert(digest);
         self.path.push(Step {
             world,
             digest,
             by,
-            next: next.clone().unwrap_or_default(),
+            next,
         });
-        next.map(|_| ())
+        found
     }
 
     fn tell(&self, wrong: &str) -> String {
