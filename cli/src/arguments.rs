@@ -439,7 +439,7 @@ fn holds_sets(path: &std::path::Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use clap::CommandFactory;
 
@@ -492,15 +492,18 @@ mod tests {
         );
     }
 
+    /// What `stasis restart` is told by these flags; none if they are wrong.
+    pub(crate) fn running(flags: &[&str]) -> Option<Running> {
+        let line = ["stasis", "restart", "ck"].iter().chain(flags);
+        let Command::Restart(restart) = Arguments::try_parse_from(line).ok()?.command else {
+            panic!()
+        };
+        Some(restart.running)
+    }
+
     #[test]
     fn old_checkpoints_are_counted_or_all_kept() {
-        let words = |keep: &str| {
-            let line = ["stasis", "restart", "ck", "--keep", keep];
-            let Command::Restart(restart) = Arguments::try_parse_from(line).ok()?.command else {
-                panic!()
-            };
-            Some(restart.running.checkpoints.words())
-        };
+        let words = |keep: &str| Some(running(&["--keep", keep])?.checkpoints.words());
         assert_eq!(words("3").unwrap(), ["--keep", "3"]);
         assert!(words("all").unwrap().is_empty());
         assert_eq!((words("0"), words("few")), (None, None));
@@ -509,19 +512,8 @@ mod tests {
     #[test]
     fn increments_are_asked_for() {
         let words = |every: &str| {
-            let line = [
-                "stasis",
-                "restart",
-                "ck",
-                "--keep",
-                "all",
-                "--full-every",
-                every,
-            ];
-            let Command::Restart(restart) = Arguments::try_parse_from(line).ok()?.command else {
-                panic!()
-            };
-            Some(restart.running.checkpoints.words())
+            let flags = ["--keep", "all", "--full-every", every];
+            Some(running(&flags)?.checkpoints.words())
         };
         assert_eq!(words("8").unwrap(), ["--full-every", "8"]);
         assert!(words("1").unwrap().is_empty());

@@ -29,17 +29,16 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         kernel::check_membarrier().map(|()| "offered".into()),
     );
     what_could_be_better();
+    let place = Place::examine(&options.ckpt_dir);
+    if place.as_ref().is_ok_and(Place::is_volatile) {
+        note(
+            "the checkpoint directory",
+            "is lost with this machine or container",
+        );
+    }
     tell(
         &format!("checkpoints in {}", options.ckpt_dir.display()),
-        Place::examine(&options.ckpt_dir).map(|place| {
-            if place.is_volatile() {
-                note(
-                    "the checkpoint directory",
-                    "is lost with this machine or container",
-                );
-            }
-            place.describe()
-        }),
+        place.map(|place| place.describe()),
     );
     for abi in Abi::ALL {
         let front = layout.front(abi);

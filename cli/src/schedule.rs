@@ -155,15 +155,10 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::{Arguments, Command};
-    use clap::Parser;
+    use crate::arguments::tests::running;
 
     fn words(flags: &[&str]) -> Option<Vec<OsString>> {
-        let line = ["stasis", "restart", "ck"].iter().chain(flags);
-        let Command::Restart(restart) = Arguments::try_parse_from(line).ok()?.command else {
-            panic!()
-        };
-        Some(restart.running.checkpoints.schedule.words().unwrap())
+        Some(running(flags)?.checkpoints.schedule.words().unwrap())
     }
 
     #[test]
