@@ -209,6 +209,23 @@ pub unsafe fn info_delete(info: &'static Info, name: *const c_char) -> i32 {
     }
 }
 
+/// The value of a key, and in `flag` whether there is one.
+///
+/// # Safety
+/// MPI's contract: a NUL-terminated key, and a place for the flag.
+unsafe fn look_up(
+    info: &'static Info,
+    name: *const c_char,
+    flag: *mut i32,
+) -> Result<Option<CString>, i32> {
+    // SAFETY: this function's contract.
+    unsafe {
+        let found = info.body.value(key(name)?);
+        *flag = i32::from(found.is_some());
+        Ok(found)
+    }
+}
+
 /// MPI_Info_get.
 pub unsafe fn info_get(
     info: &'static Info,
@@ -225,12 +242,10 @@ pub unsafe fn info_get(
     };
     // SAFETY: MPI's contract: a NUL-terminated key; `value` holds valuelen + 1 characters.
     unsafe {
-        let name = match key(name) {
-            Ok(name) => name,
+        let found = match look_up(info, name, flag) {
+            Ok(found) => found,
             Err(code) => return code,
         };
-        let found = info.body.value(name);
-        *flag = i32::from(found.is_some());
         if let Some(found) = found {
             let mut length = 0;
             crate::error::write_string(found.as_bytes(), value, capacity + 1, &raw mut length);
@@ -252,15 +267,13 @@ pub unsafe fn info_get_string(
     }
     // SAFETY: MPI's contract: a NUL-terminated key; `value` holds buflen characters.
     unsafe {
-        let name = match key(name) {
-            Ok(name) => name,
-            Err(code) => return code,
-        };
         let Ok(room) = usize::try_from(*buflen) else {
             return ERR_ARG;
         };
-        let found = info.body.value(name);
-        *flag = i32::from(found.is_some());
+        let found = match look_up(info, name, flag) {
+            Ok(found) => found,
+            Err(code) => return code,
+        };
         if let Some(found) = found {
             if room > 0 {
                 let mut length = 0;
@@ -284,12 +297,10 @@ pub unsafe fn info_get_valuelen(
     }
     // SAFETY: MPI's contract for strings and out parameters.
     unsafe {
-        let name = match key(name) {
-            Ok(name) => name,
+        let found = match look_up(info, name, flag) {
+            Ok(found) => found,
             Err(code) => return code,
         };
-        let found = info.body.value(name);
-        *flag = i32::from(found.is_some());
         if let Some(found) = found {
             *valuelen = found.count_bytes() as i32;
         }

@@ -30,6 +30,7 @@ pub fn adapter(available: impl Fn(&str) -> bool) -> String {
         };
         written.expect("writing to a string cannot fail");
     }
+    write_names(&mut text).expect("writing to a string cannot fail");
     write_fill(&mut text).expect("writing to a string cannot fail");
     text
 }
@@ -53,7 +54,7 @@ fn write_function(text: &mut String, function: &Function, body: &str) -> std::fm
     writeln!(text, "}}\n")
 }
 
-fn write_fill(text: &mut String) -> std::fmt::Result {
+fn write_names(text: &mut String) -> std::fmt::Result {
     writeln!(text, "/// The function that is behind a slot.")?;
     writeln!(
         text,
@@ -63,7 +64,10 @@ fn write_fill(text: &mut String) -> std::fmt::Result {
     for function in crossing() {
         writeln!(text, "        {} => \"{}\",", function.slot, function.name)?;
     }
-    writeln!(text, "        _ => return None,\n    }})\n}}\n")?;
+    writeln!(text, "        _ => return None,\n    }})\n}}\n")
+}
+
+fn write_fill(text: &mut String) -> std::fmt::Result {
     writeln!(text, "/// Hash of the table that this was generated from.")?;
     writeln!(text, "pub const TABLE_HASH: u64 = {:#x};\n", crate::hash())?;
     writeln!(
