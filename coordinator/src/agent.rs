@@ -54,7 +54,8 @@ pub trait Process: Send + Sync + 'static {
     fn approach(&self);
     /// Looks at the clocks and the activity.
     fn look(&self) -> View;
-    /// Stores the targets in the clocks. Called again and again, for clocks made meanwhile.
+    /// Stores the targets in the clocks, and 0 in those that have none: they may still have one from a
+    /// checkpoint that was given up. Called again and again, for clocks made meanwhile.
     fn set_targets(&self, targets: &BTreeMap<u64, u64>);
     /// Sets the phase to Stop, stops all threads, drains. Where the rank must refuse although its
     /// threads could be stopped, it drains first all the same: the others wait for it. Returns the

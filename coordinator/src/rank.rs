@@ -80,7 +80,7 @@ pub enum Effect {
     Send(FromRank),
     /// Set the phase to Approach so that all threads see it, then look.
     Approach,
-    /// These are all targets now; store them in the clocks, then look.
+    /// These are all targets now; store them in the clocks, and 0 in all others, then look.
     Targets(BTreeMap<u64, u64>),
     /// Stop all threads and drain, in the background.
     Stop,

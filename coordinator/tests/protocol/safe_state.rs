@@ -43,6 +43,20 @@ fn crossed_initiations() -> Program {
     Program::new(&[&[0, 1], &[0, 1]], vec![start(0, 1), start(1, 0)])
 }
 
+/// A target that was raised for the second collective outlives its checkpoint, if that is given up:
+/// rank 1 must not begin the collective in the next one because of it.
+fn raised_and_given_up() -> Program {
+    let start = Op::Initiate {
+        comm: 1,
+        request: 0,
+    };
+    let wait = Op::Wait { request: 0 };
+    Program::new(
+        &[&[0, 1], &[0, 1]],
+        vec![vec![barrier(0), start, wait], vec![start, barrier(0), wait]],
+    )
+}
+
 /// Design §5, second hole: A = 0, B = 1, C = 2; G = {A, C}; H = {B, D}, D = 3.
 fn crossed_message() -> Program {
     Program::new(
@@ -109,6 +123,22 @@ fn hole_2_through_other_ranks_and_any_source() {
         hangs += u32::from(random_path(&program, Variant::NO_RELEASE, 1, &mut seeds).is_err());
     }
     assert!(hangs > 0, "the published form must hang on some path");
+}
+
+#[test]
+fn targets_of_a_checkpoint_that_was_given_up_are_forgotten() {
+    let fault = Variant {
+        faults: 1,
+        ..Variant::OURS
+    };
+    let kept = Variant {
+        targets_are_forgotten: false,
+        ..fault
+    };
+    let program = raised_and_given_up();
+    assert_eq!(explore(&program, fault, 2).wrong, None);
+    let hangs = explore(&program, kept, 2).wrong.unwrap();
+    assert!(hangs.starts_with("hangs"), "{hangs}");
 }
 
 #[test]

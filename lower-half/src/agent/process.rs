@@ -318,9 +318,11 @@ impl Process for ThisProcess {
 
     fn set_targets(&self, targets: &BTreeMap<u64, u64>) {
         for clock in clocks() {
-            if let Some(target) = targets.get(&clock.id.load(Ordering::Acquire)) {
-                clock.target.store(*target, Ordering::Release);
-            }
+            // One without a target may still have that of a checkpoint which was given up.
+            let target = targets.get(&clock.id.load(Ordering::Acquire));
+            clock
+                .target
+                .store(target.copied().unwrap_or(0), Ordering::Release);
         }
     }
 

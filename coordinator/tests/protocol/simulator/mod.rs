@@ -28,6 +28,8 @@ pub struct Variant {
     pub parking: Parking,
     /// A drain first completes what drains that were given up have left behind.
     pub drain_catches_up: bool,
+    /// A clock without a target loses that of a checkpoint which was given up.
+    pub targets_are_forgotten: bool,
     /// How many faults may happen: a rank dies or refuses, the disk fails, the coordinator dies or
     /// gives up by its limits, or takes the job for stalled although it is not.
     pub faults: u32,
@@ -43,6 +45,7 @@ impl Variant {
         clock_per_group: false,
         parking: Parking::Tentative,
         drain_catches_up: true,
+        targets_are_forgotten: true,
         faults: 0,
         copies: false,
         late_reports: false,
@@ -475,6 +478,7 @@ impl World {
     /// What the agent's threads do around the rank's machine.
     fn rank(&mut self, r: u32, input: Input) {
         let excused = self.excused;
+        let forgotten = self.variant.targets_are_forgotten;
         let mut broken = None;
         let p = self.process(r);
         let mut todo: VecDeque<Effect> = p.machine.on(input).into();
@@ -488,7 +492,8 @@ impl World {
                 }
                 Effect::Targets(targets) => {
                     for (id, clock) in &mut p.clocks {
-                        clock.target = targets.get(id).copied().unwrap_or(clock.target);
+                        let kept = if forgotten { 0 } else { clock.target };
+                        clock.target = targets.get(id).copied().unwrap_or(kept);
                     }
                     let view = p.view();
                     todo.extend(p.machine.on(Input::Look(view)));
