@@ -20,6 +20,10 @@ pub const ACTIVITY_RANKS: usize = 64;
 /// algorithm. Only to show that it hangs.
 pub const GROUP_CLOCKS: u32 = 1 << 1;
 
+/// Bit of [`LowerInfo::features`]: a barrier precedes every blocking collective operation, as in the
+/// algorithm that was published before. Only to compare with it.
+pub const TWO_PHASE_COMMIT: u32 = 1 << 2;
+
 /// What the rank is to do about a checkpoint. Written by the agent, read by every wrapper.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +122,8 @@ pub struct LowerInfo {
     pub rank: AtomicU32,
     /// Size of MPI_COMM_WORLD; valid once MPI is initialised.
     pub size: AtomicU32,
-    /// Bit 0: `wrfsbase` may be used. Mirrored in every thread block. [`GROUP_CLOCKS`].
+    /// Bit 0: `wrfsbase` may be used. Mirrored in every thread block. [`GROUP_CLOCKS`],
+    /// [`TWO_PHASE_COMMIT`].
     pub features: AtomicU32,
     /// How often this job has been restarted.
     pub epoch: AtomicU32,

@@ -11,7 +11,7 @@ mod thread;
 
 pub use gate::{
     gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, Phase, UpperEntry,
-    ACTIVITY_RANKS, CLOCKS, DRAIN_CLOCK, GROUP_CLOCKS, SLOTS,
+    ACTIVITY_RANKS, CLOCKS, DRAIN_CLOCK, GROUP_CLOCKS, SLOTS, TWO_PHASE_COMMIT,
 };
 pub use layout::{
     ARENA_END, ARENA_START, CLOCKS_ADDRESS, CLOCKS_BYTES, GATE_ADDRESS, GATE_BYTES, VDSO_ADDRESS,

@@ -1,7 +1,8 @@
 //#Ranks: 3
 //#Cut: loop
 //#Modes: plain, continue, restart, migrate, cycle
-//#Matrix: full
+//#Variant: clocks; matrix=full
+//#Variant: two-phase; published=two-phase-commit; modes=plain, continue, restart, migrate
 //#Shows: every blocking collective of MPI-3.1 in a loop that the cut hits anywhere
 #include "../stasis_test.h"
 

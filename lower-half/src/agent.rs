@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use anyhow::{anyhow, Context, Result};
 use ckpt_image::{Disk, Key};
-use contract::{gate, GROUP_CLOCKS};
+use contract::gate;
 use coordinator::agent::Agent;
 use coordinator::coordinator::{Config, Parking};
 use coordinator::job::Address;
@@ -67,12 +67,8 @@ fn starting() -> MutexGuard<'static, ()> {
 
 /// Tells the agent what it must know, before any communicator is made. Only the first call counts.
 pub fn setup(setup: Setup) -> Result<()> {
-    if Published::from_environment()?.group_clocks {
-        gate()
-            .lower
-            .features
-            .fetch_or(GROUP_CLOCKS, Ordering::Relaxed);
-    }
+    let published = Published::from_environment()?.features();
+    gate().lower.features.fetch_or(published, Ordering::Relaxed);
     SETUP.get_or_init(|| setup);
     Ok(())
 }

@@ -165,7 +165,11 @@ fn crossing(function: &Function) -> Vec<String> {
     lines.extend(reduction(function));
     let clock = clocked(function);
     if let Some(comm) = &clock {
-        lines.push(format!("let clock = upper_half::collective_begin({comm});"));
+        let begin = match body.request.is_empty() {
+            true => "collective_begin_blocking",
+            false => "collective_begin",
+        };
+        lines.push(format!("let clock = upper_half::{begin}({comm});"));
     }
     lines.append(&mut body.words);
     lines.push(format!("let code = {call};"));

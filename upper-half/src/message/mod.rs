@@ -35,6 +35,7 @@ mod sweep;
 mod test;
 #[cfg(test)]
 mod tests;
+mod two_phase;
 mod unexpected;
 mod wait;
 mod words;
@@ -70,6 +71,7 @@ pub use status::{
     status_set_elements_x as status_set_elements_c, test_cancelled,
 };
 pub use test::{request_get_status, test, testall, testany, testsome};
+pub use two_phase::collective_begin_blocking;
 pub(crate) use unexpected::leave;
 pub use wait::{cancel, request_free, wait, waitall, waitany, waitsome};
 

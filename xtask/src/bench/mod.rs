@@ -4,7 +4,8 @@
 //! Who comes first changes from round to round, for a processor that was just idle is faster. Calls
 //! are measured in a third way as well: natively with the thread pointer written twice a call. That
 //! is what the processor asks of any crossing between two C libraries; only what is above it is
-//! ours.
+//! ours. And in a fourth, under Stasis with a barrier before every blocking collective operation, as
+//! checkpointers had it before there were collective clocks (two-phase commit).
 //!
 //! | file | holds |
 //! |---|---|
@@ -151,6 +152,8 @@ enum Way {
     /// Natively, writing the thread pointer as a crossing does.
     Crossings,
     Stasis,
+    /// Under Stasis, by the algorithm that was published before.
+    TwoPhase,
 }
 
 impl Way {
@@ -159,6 +162,7 @@ impl Way {
             Way::Native => "native",
             Way::Crossings => "crossings",
             Way::Stasis => "stasis",
+            Way::TwoPhase => "two-phase",
         }
     }
 
@@ -173,8 +177,11 @@ impl Way {
         let name = format!("{name}-{}", self.name());
         let mut command = match self {
             Way::Native | Way::Crossings => mpirun(mpi, dir),
-            Way::Stasis => under_stasis(mpi, dir, &dir.join(format!("{name}-ck"))),
+            Way::Stasis | Way::TwoPhase => under_stasis(mpi, dir, &dir.join(format!("{name}-ck"))),
         };
+        if self == Way::TwoPhase {
+            command.env("STASIS_PUBLISHED", "two-phase-commit");
+        }
         program(&mut command);
         job::run(command, dir, &name, LIMIT)?.expect_success(&name)
     }
@@ -187,7 +194,7 @@ fn in_turn<const N: usize>(mut ways: [Way; N], round: usize) -> [Way; N] {
 }
 
 fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
-    let ways = [Way::Native, Way::Crossings, Way::Stasis];
+    let ways = [Way::Native, Way::Crossings, Way::Stasis, Way::TwoPhase];
     let (plain, crossing) = (
         compile(mpi, "bench/calls.c", "calls", &[])?,
         compile(mpi, "bench/calls.c", "crossings", &["-DCROSSINGS"])?,
@@ -206,8 +213,8 @@ fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
             runs.entry(way).or_default().push(figures(&finished)?);
         }
     }
-    println!("| {mpi}: {} rounds | native, ns | with crossings, ns | Stasis, ns | Stasis / native: medians | minima | crossings / native: medians | minima | budget | |", options.rounds);
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("| {mpi}: {} rounds | native, ns | with crossings, ns | Stasis, ns | Stasis / native: medians | minima | crossings / native: medians | minima | two-phase / native: medians | budget | |", options.rounds);
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for (key, title, budget) in CALLS {
         let column = |way: Way, pick: fn(&(f64, f64)) -> f64| -> Result<Vec<f64>> {
             let figure = |run: &Figures| run.get(*key).map(pick);
@@ -225,13 +232,14 @@ fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
             Budget::Nanoseconds(limit) => (format!("≤ {limit} ns"), time(Way::Stasis)? <= *limit),
         };
         println!(
-            "| {title} | {:.1} | {:.1} | {:.1} | {of_medians:.3} | {:.3} | {:.3} | {:.3} | {limit} | {} |",
+            "| {title} | {:.1} | {:.1} | {:.1} | {of_medians:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {limit} | {} |",
             time(Way::Native)?,
             time(Way::Crossings)?,
             time(Way::Stasis)?,
             ratio(Way::Stasis, |f| f.0)?,
             ratio(Way::Crossings, |f| f.1)?,
             ratio(Way::Crossings, |f| f.0)?,
+            ratio(Way::TwoPhase, |f| f.1)?,
             if within { "" } else { "**over**" }
         );
     }

@@ -9,6 +9,7 @@
 //! | `Mpi` | which libraries' ABI the program is built for: `openmpi, mpich` (both) |
 //! | `Modes` | `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `stop` |
 //! | `Hangs` | `group-clocks` or `final-parking`: with the algorithm published so, the checkpoint must hang (mode `hang`) |
+//! | `Published` | what is as published in every mode: `two-phase-commit`, which is slower and must do the same |
 //! | `Cut` | where the checkpoint falls, see [`Cut`] |
 //! | `Matrix` | `full`: more combinations in the default run |
 //! | `Flags` | for the compiler |
@@ -17,7 +18,7 @@
 //! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
-//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs` |
+//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs`, `published` |
 
 use super::compare::{Compare, FilePart};
 use crate::mpi::Mpi;
@@ -112,6 +113,18 @@ pub struct Example {
     pub pending: Option<String>,
     /// What is as published in mode [`Mode::Hang`].
     pub hangs: Option<String>,
+    /// ... and in all others.
+    pub published: Option<String>,
+}
+
+impl Example {
+    /// What is as published in a mode.
+    pub fn published_in(&self, mode: Mode) -> Option<&str> {
+        match mode {
+            Mode::Hang => self.hangs.as_deref(),
+            _ => self.published.as_deref(),
+        }
+    }
 }
 
 /// All examples in the given folders, in order of name.
@@ -151,6 +164,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         timeout: Duration::from_secs(60),
         pending: None,
         hangs: None,
+        published: None,
     };
     let mut variants = Vec::new();
     for line in text.lines() {
@@ -192,6 +206,7 @@ impl Example {
                 self.hangs = Some(value.to_owned());
                 self.modes.push(Mode::Hang);
             }
+            "published" => self.published = Some(value.to_owned()),
             "matrix" => self.full = value == "full",
             "timeout" => self.timeout = Duration::from_secs(value.parse()?),
             _ => bail!("there is no directive '{key}'"),

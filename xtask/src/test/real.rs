@@ -230,9 +230,6 @@ impl RunningCase<'_> {
         launch
             .args(command_line(self.example, Some(plan.front))?)
             .current_dir(self.dir.join("work"));
-        if let (Mode::Hang, Some(published)) = (mode, &self.example.hangs) {
-            launch.env("STASIS_PUBLISHED", published);
-        }
         let mut job = self.start(launch, "launch")?;
         if mode == Mode::Plain {
             return self.finish(job);
@@ -272,6 +269,9 @@ impl RunningCase<'_> {
         command
             .env("STASIS_TEST_READY", self.dir.join("ready"))
             .env("STASIS_TEST_GO", self.gate());
+        if let Some(published) = self.example.published_in(self.plan.mode) {
+            command.env("STASIS_PUBLISHED", published);
+        }
         let job = Job::start(command, self.dir, name)?;
         self.starts.push(job.stdout.clone());
         Ok(job)

@@ -59,7 +59,7 @@ fn a_large_count_is_folded_into_its_datatype() {
             "let datatype_ = count_fold.datatype();",
             "upper_half::send(abi::buffer(buf as _) as _, count_fold.count(), datatype_,",
             "fn PMPI_Bcast_c(",
-            "upper_half::collective_begin(comm_)",
+            "upper_half::collective_begin_blocking(comm_)",
             "upper_half::lower::MPI_Bcast(abi::buffer(buffer as _) as _, count_fold.count(), \
              datatype_.lower(),",
         ],
