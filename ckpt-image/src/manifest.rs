@@ -72,6 +72,9 @@ pub struct Manifest {
     pub library: String,
     /// Version of the contract between the halves.
     pub contract_version: u32,
+    /// Version of Stasis that took it; told, not compared. Absent in sets from before it was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stasis_version: Option<String>,
     /// The program and its arguments; told, not compared.
     pub command: Vec<String>,
     /// One entry per rank, in order.
@@ -241,6 +244,7 @@ mod tests {
             abi: "openmpi".into(),
             library: "MPICH 4.0.2".into(),
             contract_version: 1,
+            stasis_version: Some("0.1.0".into()),
             command: vec!["./a \"b\"".into(), "{}".into()],
             ranks: vec![entry(0), entry(1)],
         }

@@ -385,7 +385,7 @@ pub struct BuildLower {
     /// What `--mpi` is to call it [default: the library's name and version, like openmpi-5.0.11]
     #[arg(long, env = "STASIS_NAME")]
     pub name: Option<String>,
-    /// Stasis's sources [default: those that this command was built from]
+    /// Stasis's sources [default: those of the package, or those that this command was built from]
     #[arg(long, value_name = "DIR", env = "STASIS_SOURCE")]
     pub source: Option<PathBuf>,
 }

@@ -1,5 +1,8 @@
 //! `stasis build-lower`: builds a lower half for an MPI library that is installed here, and puts it
-//! into the layout with a record of whose launchers it serves (`lowers.rs`).
+//! into the layout (`layout.rs`) with a record of whose launchers it serves (`lowers.rs`).
+//!
+//! It is built from the sources, which a package has in it, into a folder beside them, or into the user's
+//! cache where nothing can be written to them.
 //!
 //! All that it needs is looked for first, and what is missing is named together, with how to get it.
 //! A library of a kind that is not known yet needs more than this: its header is recognised here and
@@ -11,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
+use rustix::fs::{access, Access};
 use serde::Deserialize;
 
 use crate::arguments::BuildLower;
@@ -46,16 +50,15 @@ pub fn run(options: &BuildLower) -> exit::Result<()> {
 }
 
 fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
-    let needs = find(options)?;
+    let needs = find(options, layout)?;
     let name = &needs.name;
     // Found out before minutes are spent; in a tree that was never installed it is not there yet.
-    let lib = layout.lib();
-    fs::create_dir_all(lib).with_context(|| format!("cannot make {}", lib.display()))?;
+    let lib = layout.place_for_lowers()?;
     println!(
         "building the lower half {name} with {} (some minutes, the first time)",
         needs.mpicc.display()
     );
-    let target = needs.source.join("target").join(format!("lower-{name}"));
+    let target = target(&needs.source)?.join(format!("lower-{name}"));
     forget_another(&needs, &target)?;
     let status = Command::new(&needs.cargo)
         .args(["build", "--release", "--quiet", "-p", "stasis-lower-half"])
@@ -94,6 +97,20 @@ fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// The folder that things are built in.
+fn target(source: &Path) -> Result<PathBuf> {
+    if access(source, Access::WRITE_OK).is_ok() {
+        return Ok(source.join("target"));
+    }
+    let cache = dirs::cache_dir().with_context(|| {
+        format!(
+            "nothing can be written to {}, and you have no home directory: set HOME",
+            source.display()
+        )
+    })?;
+    Ok(cache.join("stasis"))
+}
+
 /// mpi-sys looks at the compiler only once: where the last build was for another one, or for another
 /// version of the library, its bindings are thrown away.
 fn forget_another(needs: &Needs, target: &Path) -> Result<()> {
@@ -111,25 +128,20 @@ fn forget_another(needs: &Needs, target: &Path) -> Result<()> {
             .with_context(|| format!("{} cannot be run", needs.cargo.display()))?;
         ensure!(status.success(), "cargo clean failed ({status})");
     }
-    let cannot = || {
-        format!(
-            "cannot write {}: make it writable, or give --source",
-            stamp.display()
-        )
-    };
+    let cannot = || format!("cannot write {}", stamp.display());
     fs::create_dir_all(target).with_context(cannot)?;
     fs::write(&stamp, now).with_context(cannot)
 }
 
 /// Finds all that is needed, or names all that is missing.
-fn find(options: &BuildLower) -> Result<Needs> {
+fn find(options: &BuildLower, layout: &Layout) -> Result<Needs> {
     let mut missing = Vec::new();
     let mut need = |found: Result<PathBuf>| {
         found
             .map_err(|error| missing.push(format!("{error:#}")))
             .ok()
     };
-    let source = need(sources(options.source.as_deref()));
+    let source = need(sources(options.source.as_deref(), layout.source()));
     let cargo = need(cargo());
     need(libclang());
     let mpicc = need(compiler(options.mpicc.as_os_str()));
@@ -171,8 +183,12 @@ fn list(missing: &[String]) -> anyhow::Error {
     )
 }
 
-fn sources(given: Option<&Path>) -> Result<PathBuf> {
-    let source = given.unwrap_or(Path::new(SOURCE));
+fn sources(given: Option<&Path>, packaged: &Path) -> Result<PathBuf> {
+    let found = match packaged.is_dir() {
+        true => packaged,
+        false => Path::new(SOURCE),
+    };
+    let source = given.unwrap_or(found);
     let manifest = source.join("lower-half/Cargo.toml");
     ensure!(
         manifest.is_file(),
@@ -373,7 +389,8 @@ mod tests {
             name: None,
             source: Some("/nowhere/else".into()),
         };
-        let error = find(&options).err().unwrap().to_string();
+        let layout = Layout::find().unwrap();
+        let error = find(&options, &layout).err().unwrap().to_string();
         assert!(error.contains("/nowhere/mpicc"), "{error}");
         assert!(error.contains("--source"), "{error}");
     }

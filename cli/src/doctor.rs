@@ -45,7 +45,7 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         let found = match front.exists() {
             true => Ok("is there".into()),
             false => Err(anyhow!(
-                "{} does not exist; run `cargo xtask setup`",
+                "{} does not exist: install Stasis again (`cargo xtask setup` in its sources)",
                 front.display()
             )),
         };

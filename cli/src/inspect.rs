@@ -78,17 +78,20 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
         json::print(
             json!({ "set": set.name(), "command": manifest.command, "library": manifest.library,
                     "abi": manifest.abi, "created": manifest.created,
+                    "stasis_version": manifest.stasis_version,
                     "increment_of": manifest.increment_of.as_ref().map(|parent| &parent.set), "restarts": manifest.epoch,
                     "ranks": ranks, "parts": parts }),
         );
         return Ok(());
     }
 
+    let version = manifest.stasis_version.as_ref();
     println!("{}: {}", set.name(), manifest.command.join(" "));
     println!(
-        "{} ranks, taken {} over {}, after {} restarts",
+        "{} ranks, taken {} by Stasis{} over {}, after {} restarts",
         manifest.world_size,
         text::ago(manifest.created),
+        version.map_or(String::new(), |version| format!(" {version}")),
         text::library(&manifest.library),
         manifest.epoch
     );

@@ -123,6 +123,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         abi: info.abi,
         library: "none".into(),
         contract_version: contract::VERSION,
+        stasis_version: None,
         command: Vec::new(),
         ranks: vec![RankEntry {
             rank: 0,

@@ -545,6 +545,7 @@ fn save_without_commit(
         abi: info.abi.clone(),
         library: "none".into(),
         contract_version: contract::VERSION,
+        stasis_version: None,
         command: Vec::new(),
         ranks: vec![RankEntry {
             rank: 0,

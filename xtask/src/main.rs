@@ -1,11 +1,12 @@
 //! Set-up, demo, tests and benchmarks:
-//! `cargo xtask setup | demo | test | torture | conformance | fuzz | bench`.
+//! `cargo xtask setup | demo | package | test | torture | conformance | fuzz | bench`.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `setup.rs` | packages, builds, the layout under `target/stasis` |
 //! | `mpi.rs` | MPI libraries: their launchers, compilers and environment |
 //! | `pypi.rs` | those from PyPI, for the tests of `--full` |
+//! | `package.rs` | the tarball and Debian's package |
 //! | `job.rs` | a running job: start, wait, find all its processes, kill, say where it hangs |
 //! | `stasis.rs` | the product's commands as the harness uses them |
 //! | `test/` | the cases: style and unit tests, real programs, programs without MPI, bad input |
@@ -24,6 +25,7 @@ mod docs;
 mod fuzz;
 mod job;
 mod mpi;
+mod package;
 mod parallel;
 mod paths;
 mod pypi;
@@ -52,6 +54,8 @@ enum Task {
     Setup(setup::Options),
     /// Freeze LAMMPS under one MPI library and continue it under the other, both ways
     Demo(demo::Options),
+    /// Make the tarball and Debian's package in target/package
+    Package(package::Options),
     /// Style, unit tests and the real-program cases
     Test(test::Options),
     /// Programs under a stream of checkpoints and kills at random moments
@@ -70,6 +74,7 @@ fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Setup(options) => setup::run_with(&options),
         Task::Demo(options) => demo::run(&options),
+        Task::Package(options) => package::run(&options),
         Task::Test(options) => test::run(&options),
         Task::Torture(options) => torture::run(&options),
         Task::Conformance(options) => conformance::run(&options),

@@ -241,6 +241,16 @@ fn cargo(what: &str, lower: Option<Mpi>, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Run a command that must succeed.
+pub fn succeed(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_owned();
+    let status = command
+        .status()
+        .with_context(|| format!("{} cannot be run", program.display()))?;
+    ensure!(status.success(), "{} failed ({status})", program.display());
+    Ok(())
+}
+
 /// Put a file into the layout unless it is there already. Renamed into place, so that a running
 /// job keeps what it started with.
 fn install(from: &Path, to: &str) -> Result<()> {

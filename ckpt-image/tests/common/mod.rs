@@ -159,6 +159,7 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
         abi: "openmpi".into(),
         library: "test".into(),
         contract_version: 1,
+        stasis_version: None,
         command: vec!["./app".into()],
         ranks: images
             .into_iter()

@@ -120,6 +120,7 @@ impl Store for Sets {
             abi: process::abi_name(),
             library: self.setup.library.clone(),
             contract_version: contract::VERSION,
+            stasis_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             command: self.setup.command.clone(),
             ranks: (0..).zip(images).map(entry).collect(),
         };

@@ -10,6 +10,7 @@ mod increments;
 mod loader;
 mod lowers;
 mod matrix;
+mod packages;
 mod pause;
 pub mod programs;
 pub mod real;
@@ -112,6 +113,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(increments::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
+    cases.extend(packages::cases());
     cases.extend(real::cases(options.full)?);
     cases.extend(torture::cases()?);
     if options.full {
