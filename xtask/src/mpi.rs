@@ -48,7 +48,7 @@ impl Mpi {
 
     /// The one with this name.
     pub fn named(name: &str) -> anyhow::Result<Mpi> {
-        Mpi::ALL
+        Mpi::EVERY
             .into_iter()
             .find(|mpi| mpi.name() == name)
             .ok_or_else(|| anyhow::anyhow!("no MPI library is called '{name}'"))

@@ -17,7 +17,12 @@ const LIBRARIES: [(Mpi, &str, &[&str]); 3] = [
     (
         Mpi::Intel,
         "impi",
-        &["impi-rt==2021.18.1", "impi-devel==2021.18.1"],
+        // The last is for its benchmark with threads.
+        &[
+            "impi-rt==2021.18.1",
+            "impi-devel==2021.18.1",
+            "intel-openmp==2026.2.0",
+        ],
     ),
 ];
 
@@ -25,6 +30,14 @@ const LIBRARIES: [(Mpi, &str, &[&str]); 3] = [
 pub fn bin(mpi: Mpi) -> Option<PathBuf> {
     let (_, folder, _) = LIBRARIES.iter().find(|(known, ..)| *known == mpi)?;
     Some(paths::target().join("pypi").join(folder).join("bin"))
+}
+
+/// Says which of these libraries has not been installed, if one has not.
+pub fn missing(libraries: &[Mpi]) -> Option<String> {
+    let mut needed = libraries.iter().filter_map(|mpi| bin(*mpi));
+    let bin = needed.find(|bin| !bin.exists())?;
+    let bin = bin.display();
+    Some(format!("{bin} is not there: `cargo xtask setup --full`"))
 }
 
 /// Installs what is missing, saying so first, and builds the lower halves.

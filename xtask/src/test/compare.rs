@@ -13,7 +13,7 @@ pub enum Compare {
     /// Nothing but the exit status: the program prints times, or checks what the library itself does
     /// wrong. It is not run natively then.
     Nothing,
-    /// Files that the program writes.
+    /// Files that the program writes; `stdout` is one.
     Files(Vec<FilePart>),
 }
 
@@ -82,9 +82,10 @@ impl Compare {
                 pieces(&job::read_text(&native.join("run.out")), &printed)
             }
             Compare::Nothing => Ok(()),
-            Compare::Files(parts) => parts
-                .iter()
-                .try_for_each(|part| part.compare(&native.join("work"), &ours.join("work"))),
+            Compare::Files(parts) => parts.iter().try_for_each(|part| match part.name() {
+                "stdout" => part.compare_printed(&native.join("run.out"), starts),
+                _ => part.compare(&native.join("work"), &ours.join("work")),
+            }),
         }
     }
 }
@@ -112,6 +113,21 @@ impl FilePart {
             );
         }
         Ok(())
+    }
+
+    /// The part of standard output, of which each start has printed some.
+    fn compare_printed(&self, native: &Path, starts: &[PathBuf]) -> Result<()> {
+        let part = |path: &Path| -> String {
+            let text = job::read_text(path);
+            let lines = self.lines(&text);
+            lines.iter().map(|line| format!("{line}\n")).collect()
+        };
+        let expected = part(native);
+        if expected.is_empty() {
+            bail!("stdout: the native run printed nothing to compare");
+        }
+        let printed: Vec<String> = starts.iter().map(|path| part(path)).collect();
+        pieces(&expected, &printed)
     }
 
     /// The file, relative to the program's directory.

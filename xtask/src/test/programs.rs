@@ -3,7 +3,7 @@
 use super::directives::Example;
 use crate::job;
 use crate::mpi::Mpi;
-use crate::paths;
+use crate::{paths, pypi};
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::fs;
@@ -21,11 +21,13 @@ type Cell = Arc<OnceLock<std::result::Result<(), String>>>;
 pub fn command_line(example: &Example, front: Option<Mpi>) -> Result<Vec<String>> {
     let source = example.source.to_string_lossy().into_owned();
     let extension = extension(&example.source);
+    let bin = front.and_then(pypi::bin);
     let mut line = match (&example.command, extension) {
         (Some(command), _) => words(
             &command
                 .replace("{source}", &source)
-                .replace("{examples}", &paths::examples().to_string_lossy()),
+                .replace("{examples}", &paths::examples().to_string_lossy())
+                .replace("{bin}", &bin.unwrap_or_default().to_string_lossy()),
         ),
         (None, "py") => vec!["/usr/bin/python3".into(), source],
         (None, _) => vec![compiled(example, front)?.to_string_lossy().into_owned()],
@@ -34,8 +36,13 @@ pub fn command_line(example: &Example, front: Option<Mpi>) -> Result<Vec<String>
     Ok(line)
 }
 
-/// Lets the job that `command` starts find the example's library to preload, compiled for `front`.
-pub fn preload(command: &mut Command, example: &Example, front: Mpi) -> Result<()> {
+/// What the job that `command` starts finds in its environment: the example's own settings, its library
+/// to preload, compiled for `front`, and the libraries that a program which came with `front` wants.
+pub fn set_environment(command: &mut Command, example: &Example, front: Mpi) -> Result<()> {
+    command.envs(example.environment.clone());
+    if let (Some(_), Some(bin)) = (&example.command, pypi::bin(front)) {
+        command.env("LD_LIBRARY_PATH", bin.with_file_name("lib"));
+    }
     if let Some(source) = &example.preload {
         let library = paths::compiled().join(front.name()).join(&example.name);
         let library = library.with_extension("so");

@@ -6,12 +6,12 @@
 
 use super::compare::Compare;
 use super::directives::{collect, Cut, Example, Mode};
-use super::programs::{command_line, preload};
+use super::programs::{command_line, set_environment};
 use super::{Case, Outcome, Session};
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
 use crate::random::{hash, Random};
-use crate::{paths, stasis};
+use crate::{paths, pypi, stasis};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::HashMap;
 use std::fs;
@@ -32,12 +32,23 @@ const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);
 pub fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for example in collect(&paths::examples(), &folders()?)? {
+        if !full
+            && example
+                .fronts
+                .iter()
+                .any(|front| pypi::bin(*front).is_some())
+        {
+            continue;
+        }
         let example = Arc::new(example);
         for plan in plans(&example, full) {
             let example = example.clone();
             cases.push(Case::new(plan.name(&example), move |session, dir| {
                 if let Some(why) = &example.pending {
                     return Outcome::Skipped(why.clone());
+                }
+                if let Some(why) = pypi::missing(&[plan.front]) {
+                    return Outcome::Skipped(why);
                 }
                 run(&example, &plan, session, dir).into()
             }));
@@ -195,7 +206,7 @@ fn native_run(example: &Example, front: Mpi) -> Result<PathBuf> {
     let work = dir.join("work");
     fs::create_dir(&work)?;
     let mut command = front.mpirun(example.ranks, &dir);
-    preload(&mut command, example, front)?;
+    set_environment(&mut command, example, front)?;
     command
         .args(command_line(example, Some(front))?)
         .current_dir(&work);
@@ -265,7 +276,7 @@ impl RunningCase<'_> {
     }
 
     fn start(&mut self, mut command: Command, name: &str) -> Result<Job> {
-        preload(&mut command, self.example, self.plan.front)?;
+        set_environment(&mut command, self.example, self.plan.front)?;
         command
             .env("STASIS_TEST_READY", self.dir.join("ready"))
             .env("STASIS_TEST_GO", self.gate());
