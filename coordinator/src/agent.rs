@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use crate::addresses;
 use crate::frame::{self, MAX_FRAME};
 use crate::job::Address;
-use crate::protocol::{Doing, First, FromRank, Hello, Outcome, Summary, Times, ToRank, PROTOCOL};
+use crate::protocol::{
+    Doing, First, FromRank, Hello, Member, Outcome, Summary, Times, ToRank, PROTOCOL,
+};
 use crate::rank::{Effect, Input, Rank, View};
 use crate::shared::{Part, Share};
 
@@ -158,10 +160,12 @@ impl Agent {
         let hello = Hello {
             protocol: PROTOCOL,
             token: address.token.clone(),
-            rank,
-            size,
-            host: addresses::host(),
-            pid: std::process::id(),
+            member: Member {
+                rank,
+                size,
+                host: addresses::host(),
+                pid: std::process::id(),
+            },
         };
         let first = First::Rank(hello);
         let open = || -> Result<[TcpStream; 3], frame::Error> {

@@ -356,9 +356,7 @@ impl Coordinator {
         }
         match self.seats.get(rank as usize) {
             Some(Seat::Absent) => Ok(()),
-            Some(_) => Err(format!(
-                "rank {rank} has connected before; were two jobs started as one?"
-            )),
+            Some(_) => Err(words::came_before(rank)),
             None => Err(format!("there is no rank {rank} in a job of {size}")),
         }
     }

@@ -37,10 +37,15 @@ impl Error {
 
 /// The frame for a message.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Error> {
+    encode_within(message, MAX_FRAME)
+}
+
+/// The frame for a message, which may have `cap` bytes.
+pub fn encode_within<T: Serialize>(message: &T, cap: usize) -> Result<Vec<u8>, Error> {
     let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(Error::Malformed)?;
     let length = frame.len() - 4;
-    if length > MAX_FRAME {
-        return Err(Error::TooLong(length, MAX_FRAME));
+    if length > cap {
+        return Err(Error::TooLong(length, cap));
     }
     frame[..4].copy_from_slice(&(length as u32).to_le_bytes());
     Ok(frame)

@@ -17,7 +17,7 @@ pub const JOB_FILE: &str = "job.json";
 const FORMAT: u32 = 1;
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Where the coordinator listens, and the word that opens it.
+/// Where the coordinator or a relay listens, and the word that opens it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// Addresses of its machine.
@@ -28,17 +28,28 @@ pub struct Address {
     pub token: String,
 }
 
-impl Address {
-    /// For the broadcast through MPI.
+/// What a rank is told through MPI, so that it can find its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Contact {
+    /// The coordinator's address, or a relay's.
+    pub address: Address,
+    /// See [`crate::tree`].
+    pub fan_out: u32,
+}
+
+impl Contact {
+    /// For MPI.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_stdvec(self).unwrap_or_default()
     }
 
     /// The other way.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Address> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Contact> {
         postcard::from_bytes(bytes).ok()
     }
+}
 
+impl Address {
     /// Connects to the first address that answers.
     pub fn connect(&self) -> io::Result<TcpStream> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);

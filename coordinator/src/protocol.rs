@@ -1,13 +1,14 @@
 //! What ranks, coordinator and tools say to each other. One frame ([`crate::frame`]) holds one of
-//! these. A connection opens with a [`First`]; what follows is [`FromRank`]/[`ToRank`] for a rank
-//! and [`ToTool`] for a tool.
+//! these. A connection opens with a [`First`]; what follows is [`FromRank`]/[`ToRank`] for a rank,
+//! [`ToTool`] for a tool, and bundles of [`Up`]/[`Down`] for a relay.
 
 use serde::{Deserialize, Serialize};
 
+use crate::ranks::Ranks;
 use crate::shared::{Part, Share};
 
 /// Version of the messages below. Both ends must have the same.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// First frame on a connection: who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,28 @@ pub enum First {
         /// What it wants.
         request: Request,
     },
+    /// A relay, through which ranks come in.
+    Relay {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The job's token, as broadcast by rank 0.
+        token: String,
+    },
+}
+
+impl First {
+    /// [`PROTOCOL`] of who is there, and his token.
+    pub fn credentials(&self) -> (u32, &str) {
+        match self {
+            First::Rank(Hello {
+                protocol, token, ..
+            })
+            | First::Tool {
+                protocol, token, ..
+            }
+            | First::Relay { protocol, token } => (*protocol, token),
+        }
+    }
 }
 
 /// A rank introduces itself.
@@ -32,6 +55,13 @@ pub struct Hello {
     pub protocol: u32,
     /// The job's token, as broadcast by rank 0.
     pub token: String,
+    /// Who it is.
+    pub member: Member,
+}
+
+/// Who a rank is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Member {
     /// Rank in MPI_COMM_WORLD.
     pub rank: u32,
     /// Size of MPI_COMM_WORLD.
@@ -288,6 +318,43 @@ pub enum ToRank {
         /// How it ended.
         outcome: Outcome,
     },
+}
+
+/// From a relay to the coordinator, or to the relay between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Up {
+    /// A rank has connected, its protocol and token are right.
+    Joined(Member),
+    /// Ranks have said this; of [`FromRank::Clocks`] the largest that any of them has told.
+    Said {
+        /// Which.
+        ranks: Ranks,
+        /// What.
+        message: FromRank,
+    },
+    /// The connections to these ranks are gone.
+    Lost {
+        /// Which.
+        ranks: Ranks,
+    },
+}
+
+/// To ranks, by way of a relay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Down {
+    /// To which.
+    pub to: To,
+    /// What.
+    pub message: ToRank,
+}
+
+/// To which ranks something goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum To {
+    /// All that are connected.
+    All,
+    /// These.
+    Ranks(Ranks),
 }
 
 /// A checkpoint that was committed.

@@ -1,37 +1,34 @@
 //! The coordinator's threads and sockets, in rank 0's lower half: one thread that owns the machine
 //! and all writing ends, one that accepts, one per connection that reads, and one for the disk.
+//! Connected are the ranks of a small job, and in a large one the relays next to it ([`crate::tree`]).
 //!
 //! All threads inherit the signal mask of the thread that calls [`Server::start`].
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::addresses;
+use crate::below::{Below, Connected, Kind};
+use crate::bundle::{each, Orders};
 use crate::client::Client;
 use crate::coordinator::{Action, Config, Coordinator, Event, PartialSet, Time, ToolId};
-use crate::frame::{self, MAX_FIRST, MAX_FRAME};
+use crate::door::{spawn, Door, Heard};
+use crate::frame;
 use crate::job::{self, random_word, Address, JobFile};
-use crate::protocol::{First, FromRank, Request, Summary, ToRank, ToTool, PROTOCOL};
+use crate::protocol::{First, FromRank, Member, Request, Summary, ToTool, Up};
+use crate::ranks::Ranks;
+use crate::routes::LinkId;
 use crate::schedule::{Due, Plan, Schedule};
 
 /// How often time is told to the machine while a checkpoint is being taken.
 const TICK: Duration = Duration::from_millis(50);
-/// A stranger must say who he is within this time.
-const FIRST_LIMIT: Duration = Duration::from_secs(10);
-/// A peer that does not take a message within this time is lost.
-const WRITE_LIMIT: Duration = Duration::from_secs(20);
 /// The disk must be done with what it has begun within this time, when the job ends.
 const DISK_LIMIT: Duration = Duration::from_secs(10);
-/// Connections beyond the ranks' that may be open before they have said who they are.
-const STRANGERS: usize = 64;
 
 /// Where images are put: what the coordinator needs of it. Called on one thread.
 pub trait Store: Send + 'static {
@@ -83,33 +80,16 @@ pub struct Server {
     disk: Mutex<Receiver<Infallible>>,
 }
 
-/// How many ranks other than 0 are connected.
-#[derive(Default)]
-struct Connected {
-    others: Mutex<usize>,
-    changed: Condvar,
-}
-
-impl Connected {
-    fn change(&self, change: impl FnOnce(&mut usize)) {
-        change(&mut self.others.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
-    }
-}
-
 enum Said {
-    /// Somebody wants in. The answer admits the reading thread.
-    Knock(First, TcpStream, Sender<Option<Peer>>),
-    Rank(u32, FromRank),
-    Gone(Peer),
+    Heard(Heard),
     Disk(Event),
     Close,
 }
 
-#[derive(Clone, Copy)]
-enum Peer {
-    Rank(u32),
-    Tool(ToolId),
+impl From<Heard> for Said {
+    fn from(heard: Heard) -> Said {
+        Said::Heard(heard)
+    }
 }
 
 enum Errand {
@@ -126,71 +106,36 @@ impl Server {
         // been started at the same time.
         Client::check_free(&options.directory)?;
         let system = |what| move |e| Error::System(what, e);
-        let bind = if options.local {
-            Ipv4Addr::LOCALHOST
-        } else {
-            Ipv4Addr::UNSPECIFIED
-        };
-        let listener = TcpListener::bind((bind, 0)).map_err(system("listen for its ranks"))?;
-        let port = listener
-            .local_addr()
-            .map_err(system("listen for its ranks"))?
-            .port();
         let token = random_word().map_err(system("read /dev/urandom"))?;
-        let mut addresses: Vec<IpAddr> = vec![];
-        if !options.local {
-            addresses = addresses::of_this_machine();
-            addresses.retain(IpAddr::is_ipv4);
-        }
-        if addresses.is_empty() || options.local {
-            addresses = vec![Ipv4Addr::LOCALHOST.into()];
-        }
-        let address = Address {
-            addresses,
-            port,
-            token: token.clone(),
-        };
+        let door = Door::open(options.local, token).map_err(system("listen for its ranks"))?;
+        let address = door.address.clone();
         let job = JobFile::new(address, options.config.size, options.program, options.mpi);
 
         let (said, hear) = mpsc::channel();
         let (errands, orders) = mpsc::channel();
-        let connected = Arc::new(Connected::default());
-        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-            let thread = thread::Builder::new()
-                .name(name.into())
-                .stack_size(256 << 10)
-                .spawn(body);
-            thread.map(drop).map_err(system("start a thread"))
-        };
+        let below = Below::new(0);
+        let connected = below.connected();
         let begun = Instant::now();
         let main = Main {
             schedule: Schedule::new(options.plan, micros(begun)),
             machine: Coordinator::new(options.config),
             size: options.config.size,
-            token,
-            ranks: HashMap::new(),
+            below,
             tools: HashMap::new(),
-            next_tool: 1,
             errands,
-            connected: connected.clone(),
             begun,
         };
-        spawn("ckpt-coord", Box::new(move || main.run(&hear)))?;
+        let thread = system("start a thread");
+        spawn("ckpt-coord", move || main.run(&hear)).map_err(thread)?;
         let back = said.clone();
         let (working, disk) = mpsc::channel();
-        spawn(
-            "ckpt-disk",
-            Box::new(move || {
-                errands_of(store, &orders, &back);
-                drop(working);
-            }),
-        )?;
-        let back = said.clone();
-        let most = options.config.size as usize + STRANGERS;
-        spawn(
-            "ckpt-accept",
-            Box::new(move || accept(&listener, &back, most)),
-        )?;
+        let errands = move || {
+            errands_of(store, &orders, &back);
+            drop(working);
+        };
+        spawn("ckpt-disk", errands).map_err(thread)?;
+        let ranks = options.config.size as usize;
+        door.serve(said.clone(), ranks).map_err(thread)?;
         job.write(&options.directory)?;
         Ok(Server {
             job,
@@ -209,15 +154,7 @@ impl Server {
     /// Waits until all ranks but 0 are gone, for at most so long: this process must be the last to
     /// go when the job is to end, since all messages come from here.
     pub fn wait_alone(&self, limit: Duration) {
-        let others = self
-            .connected
-            .others
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let _ = self
-            .connected
-            .changed
-            .wait_timeout_while(others, limit, |n| *n > 0);
+        self.connected.wait_for_none(limit);
     }
 
     /// The job ends: takes the job file away, stops answering, and lets the disk finish.
@@ -261,70 +198,14 @@ fn errands_of(mut store: impl Store, orders: &Receiver<Errand>, back: &Sender<Sa
     }
 }
 
-fn accept(listener: &TcpListener, said: &Sender<Said>, most: usize) {
-    let strangers = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            // Out of file descriptors, most likely: give others time to close some.
-            thread::sleep(TICK);
-            continue;
-        };
-        if strangers.load(Ordering::Relaxed) >= most {
-            continue;
-        }
-        strangers.fetch_add(1, Ordering::Relaxed);
-        let (said, count) = (said.clone(), strangers.clone());
-        let reader = move || {
-            let peer = knock(&stream, &said);
-            count.fetch_sub(1, Ordering::Relaxed);
-            if let Some(peer) = peer {
-                read(stream, peer, &said);
-            }
-        };
-        let spawned = thread::Builder::new()
-            .name("ckpt-peer".into())
-            .stack_size(256 << 10)
-            .spawn(reader);
-        if spawned.is_err() {
-            strangers.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Reads who is there and has him admitted.
-fn knock(stream: &TcpStream, said: &Sender<Said>) -> Option<Peer> {
-    stream.set_nodelay(true).ok()?;
-    stream.set_read_timeout(Some(FIRST_LIMIT)).ok()?;
-    stream.set_write_timeout(Some(WRITE_LIMIT)).ok()?;
-    let first = frame::receive(&mut &*stream, MAX_FIRST).ok()?;
-    stream.set_read_timeout(None).ok()?;
-    let (answer, admitted) = mpsc::channel();
-    said.send(Said::Knock(first, stream.try_clone().ok()?, answer))
-        .ok()?;
-    admitted.recv().ok()?
-}
-
-fn read(mut stream: TcpStream, peer: Peer, said: &Sender<Said>) {
-    while let Ok(message) = frame::receive::<FromRank>(&mut stream, MAX_FRAME) {
-        let Peer::Rank(rank) = peer else { break };
-        if said.send(Said::Rank(rank, message)).is_err() {
-            return;
-        }
-    }
-    let _ = said.send(Said::Gone(peer));
-}
-
 /// The thread that owns the machine.
 struct Main {
     schedule: Schedule,
     machine: Coordinator,
     size: u32,
-    token: String,
-    ranks: HashMap<u32, TcpStream>,
+    below: Below,
     tools: HashMap<ToolId, TcpStream>,
-    next_tool: ToolId,
     errands: Sender<Errand>,
-    connected: Arc<Connected>,
     begun: Instant,
 }
 
@@ -364,65 +245,81 @@ impl Main {
 
     fn hear(&mut self, said: Said) {
         match said {
-            Said::Knock(first, stream, answer) => {
-                let peer = self.admit(first, stream);
-                let _ = answer.send(peer);
+            Said::Heard(Heard::Knock(first, stream, answer)) => {
+                let link = self.admit(first, stream);
+                let _ = answer.send(link);
             }
-            Said::Rank(rank, FromRank::Asks { .. })
-                if !self.schedule.asks(micros(self.begun), rank) => {}
-            Said::Rank(rank, message) => self.event(Event::Message(rank, message)),
-            Said::Gone(Peer::Rank(rank)) => self.lose(rank),
-            Said::Gone(Peer::Tool(tool)) => {
-                self.tools.remove(&tool);
-                self.event(Event::ToolLost(tool));
+            Said::Heard(Heard::Said(link, words)) => {
+                for word in words {
+                    self.word(link, word);
+                }
             }
+            Said::Heard(Heard::Gone(gone)) => match self.tools.remove(&gone) {
+                Some(_) => self.event(Event::ToolLost(gone)),
+                None => self.lose(gone),
+            },
             Said::Disk(event) => self.event(event),
             Said::Close => {}
         }
     }
 
-    fn lose(&mut self, rank: u32) {
-        if let Some(stream) = self.ranks.remove(&rank) {
-            let _ = stream.shutdown(Shutdown::Both);
-            if rank != 0 {
-                self.connected.change(|n| *n -= 1);
+    fn word(&mut self, link: LinkId, word: Up) {
+        match word {
+            Up::Joined(member) => self.join(link, member),
+            Up::Said { ranks, message } => {
+                let ranks = self.below.behind(link, &ranks);
+                for (rank, message) in each(&ranks, message) {
+                    let asks = matches!(message, FromRank::Asks { .. });
+                    if !asks || self.schedule.asks(micros(self.begun), rank) {
+                        self.event(Event::Message(rank, message));
+                    }
+                }
             }
+            Up::Lost { ranks } => {
+                let lost = self.below.leave(link, &ranks);
+                self.lost(&lost);
+            }
+        }
+    }
+
+    fn join(&mut self, link: LinkId, member: Member) {
+        let Member {
+            rank,
+            size,
+            host,
+            pid,
+        } = member;
+        match self.machine.admits(rank, size) {
+            Err(reason) => self.below.refuse(link, rank, reason),
+            Ok(()) if self.below.join(link, rank) => {
+                self.event(Event::Connected { rank, host, pid });
+            }
+            // It is in its seat already.
+            Ok(()) => {}
+        }
+    }
+
+    fn lose(&mut self, link: LinkId) {
+        let lost = self.below.close(link);
+        self.lost(&lost);
+    }
+
+    fn lost(&mut self, ranks: &Ranks) {
+        for rank in ranks.iter() {
             self.event(Event::Lost(rank));
         }
     }
 
-    fn admit(&mut self, first: First, mut stream: TcpStream) -> Option<Peer> {
+    fn admit(&mut self, first: First, stream: TcpStream) -> Option<LinkId> {
         match first {
             First::Rank(hello) => {
-                let welcome = check(hello.protocol, &hello.token, &self.token)
-                    .and_then(|()| self.machine.admits(hello.rank, hello.size));
-                if let Err(reason) = welcome {
-                    let _ = frame::send(&mut stream, &ToRank::Rejected { reason });
-                    return None;
-                }
-                let rank = hello.rank;
-                self.ranks.insert(rank, stream);
-                if rank != 0 {
-                    self.connected.change(|n| *n += 1);
-                }
-                self.event(Event::Connected {
-                    rank,
-                    host: hello.host,
-                    pid: hello.pid,
-                });
-                Some(Peer::Rank(rank))
+                let link = self.below.open(Kind::Rank, stream);
+                self.join(link, hello.member);
+                self.below.has(link).then_some(link)
             }
-            First::Tool {
-                protocol,
-                token,
-                request,
-            } => {
-                if let Err(reason) = check(protocol, &token, &self.token) {
-                    let _ = frame::send(&mut stream, &ToTool::Rejected(reason));
-                    return None;
-                }
-                let tool = self.next_tool;
-                self.next_tool += 1;
+            First::Relay { .. } => Some(self.below.open(Kind::Relay, stream)),
+            First::Tool { request, .. } => {
+                let tool = self.below.name();
                 self.tools.insert(tool, stream);
                 self.event(match request {
                     Request::Checkpoint { stop, .. } => Event::Request {
@@ -435,34 +332,23 @@ impl Main {
                     // If there can be none it was told so before.
                     self.reply(tool, &ToTool::Noted);
                 }
-                Some(Peer::Tool(tool))
+                Some(tool)
             }
         }
     }
 
     fn event(&mut self, event: Event) {
         let now = micros(self.begun);
-        let mut broken = Vec::new();
-        let actions = self.machine.on(now, event);
-        for action in actions {
+        let mut orders = Orders::default();
+        let mut broken = vec![];
+        for action in self.machine.on(now, event) {
+            if !matches!(action, Action::Send(_) | Action::Tell(..)) {
+                // It happens after what comes before it.
+                broken.extend(self.below.deliver(&orders.take()));
+            }
             match action {
-                Action::Send(message) => {
-                    let bytes = frame::encode(&message).unwrap_or_default();
-                    for (rank, stream) in &mut self.ranks {
-                        if bytes.is_empty() || io::Write::write_all(stream, &bytes).is_err() {
-                            broken.push(*rank);
-                        }
-                    }
-                }
-                Action::Tell(rank, message) => {
-                    let told = self
-                        .ranks
-                        .get_mut(&rank)
-                        .map(|to| frame::send(to, &message));
-                    if !matches!(told, Some(Ok(()))) {
-                        broken.push(rank);
-                    }
-                }
+                Action::Send(message) => orders.all(message),
+                Action::Tell(rank, message) => orders.one(rank, message),
                 Action::Reply(tool, ToTool::Status(mut status)) => {
                     status.next = self.schedule.describe(now);
                     self.reply(tool, &ToTool::Status(status));
@@ -485,8 +371,9 @@ impl Main {
                 }
             }
         }
-        for rank in broken {
-            self.lose(rank);
+        broken.extend(self.below.deliver(&orders.take()));
+        for link in broken {
+            self.lose(link);
         }
     }
 
@@ -505,24 +392,4 @@ impl Main {
 
 fn micros(since: Instant) -> Time {
     since.elapsed().as_micros() as Time
-}
-
-fn check(protocol: u32, token: &str, expected: &str) -> Result<(), String> {
-    if protocol != PROTOCOL {
-        return Err(format!(
-            "it speaks version {protocol} of the protocol, the job speaks {PROTOCOL}: use the Stasis \
-             that started the job"
-        ));
-    }
-    // All characters are compared whatever the first difference is.
-    let different = token.len() != expected.len()
-        || token
-            .bytes()
-            .zip(expected.bytes())
-            .fold(0, |d, (a, b)| d | (a ^ b))
-            != 0;
-    match different {
-        true => Err("the token is wrong: it belongs to another job".into()),
-        false => Ok(()),
-    }
 }

@@ -1,4 +1,4 @@
-//! What a checkpoint waits for, in words for people.
+//! What a checkpoint waits for, and other things, in words for people.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,11 @@ pub fn ranks(ranks: impl Iterator<Item = u32>) -> String {
             many.len() - 3
         ),
     }
+}
+
+/// Why a rank is not let in of which there is one.
+pub fn came_before(rank: u32) -> String {
+    format!("rank {rank} has connected before; were two jobs started as one?")
 }
 
 /// So many ranks are told of one by one.

@@ -2,6 +2,7 @@
 //#Shows: a ring with messages in flight at the cut: sent, not yet received, several tags out of order
 //#Variant: eager; cut=hold; matrix=full
 //#Variant: rendezvous; cut=hold; matrix=full
+//#Variant: relays; ranks=8; fan-out=2; cut=hold; modes=continue,restart,migrate,stop
 #include "../stasis_test.h"
 
 /* All are sent before the cut and received after it, last tag first. */

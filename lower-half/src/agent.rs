@@ -1,12 +1,13 @@
 //! The checkpoint agent of this rank and, in rank 0, the job's coordinator: what the `coordinator`
 //! crate does over sockets, on threads of the lower half, applied to this process.
 //!
-//! In order: [`setup`] once, [`serve`] in rank 0, [`connect`] in every rank; then [`notify`] and
-//! [`clock_target`] for the upper half, and [`finished`] at the end. A process that is a job by itself
+//! In order: [`setup`] once, [`serve`] in rank 0, [`relay`] in some others of a large job, [`connect`] in
+//! every rank; then [`notify`] and [`clock_target`] for the upper half, and [`finished`] at the end. A process that is a job by itself
 //! does all three at its start; others connect when the application has called MPI_Init.
 
 pub mod cut;
 mod doing;
+mod fan_out;
 pub mod faults;
 mod process;
 mod published;
@@ -14,14 +15,15 @@ mod store;
 
 use std::sync::atomic::Ordering;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use anyhow::{anyhow, Context, Result};
+use anyhow::{Context, Result};
 use ckpt_image::{Disk, Key};
 use contract::gate;
 use coordinator::agent::Agent;
 use coordinator::coordinator::{Config, Parking};
-use coordinator::job::Address;
+use coordinator::job::Contact;
+use coordinator::relay::Relay;
 use coordinator::server::{Options, Server};
 use loader::Listener;
 
@@ -55,8 +57,12 @@ pub struct Setup {
     pub finalize: fn(),
 }
 
+/// How long a process with a relay waits at its end for those below to end, too.
+const LINGER: Duration = Duration::from_secs(1);
+
 static SETUP: OnceLock<Setup> = OnceLock::new();
 static SERVER: OnceLock<Server> = OnceLock::new();
+static RELAY: OnceLock<Relay> = OnceLock::new();
 static AGENT: OnceLock<Agent> = OnceLock::new();
 /// Serving and connecting happen once, whoever asks first.
 static STARTING: Mutex<()> = Mutex::new(());
@@ -81,9 +87,10 @@ fn known() -> Result<&'static Setup> {
 
 /// Starts the coordinator of a job of `size` ranks in this process, if it does not run here already.
 /// Returns what the other ranks need for [`connect`]. Leaves the job file.
-pub fn serve(size: u32) -> Result<Vec<u8>> {
+pub fn serve(size: u32) -> Result<Contact> {
     let _one = starting();
     let setup = known()?;
+    let fan_out = fan_out::from_environment()?;
     if SERVER.get().is_none() {
         let parking = match Published::from_environment()?.final_parking {
             true => Parking::Final,
@@ -105,17 +112,28 @@ pub fn serve(size: u32) -> Result<Vec<u8>> {
         SERVER.get_or_init(|| server);
     }
     let server = SERVER.get().context("the coordinator does not run")?;
-    Ok(server.address().to_bytes())
+    let address = server.address().clone();
+    Ok(Contact { address, fan_out })
 }
 
-/// Connects this rank to the coordinator, if it is not yet.
-pub fn connect(address: &[u8], rank: u32, size: u32) -> Result<()> {
+/// Starts a relay for so many others between them and `above`. Returns what they need for [`connect`].
+pub fn relay(above: &Contact, rank: u32, others: usize) -> Result<Contact> {
+    let address = above.address.clone();
+    let relay = on_lower_thread(move || Relay::start(&address, rank, others))?;
+    let address = RELAY.get_or_init(|| relay).address().clone();
+    Ok(Contact {
+        address,
+        fan_out: above.fan_out,
+    })
+}
+
+/// Connects this rank to the coordinator or a relay, if it is not yet.
+pub fn connect(contact: Contact, rank: u32, size: u32) -> Result<()> {
     let _one = starting();
     if AGENT.get().is_some() {
         return Ok(());
     }
-    let address = Address::from_bytes(address)
-        .ok_or_else(|| anyhow!("rank 0 sent no address of the coordinator: see its message"))?;
+    let address = contact.address;
     let process = Arc::new(ThisProcess::new(known()?, rank, size)?);
     let agent = on_lower_thread(move || Agent::connect(&address, rank, size, process))?;
     AGENT.get_or_init(|| agent);
@@ -161,6 +179,10 @@ pub fn clock_target(id: u64) -> u64 {
 pub fn finished() {
     if let Some(agent) = AGENT.get() {
         agent.finished();
+    }
+    if let Some(relay) = RELAY.get() {
+        relay.wait_alone(LINGER);
+        relay.close();
     }
     if let Some(server) = SERVER.get() {
         server.close();

@@ -1,15 +1,21 @@
 //! Who this process is among the ranks: first by what the launcher says in the environment, then,
-//! once MPI is initialised, by MPI itself, which also carries the coordinator's address.
+//! once MPI is initialised, by MPI itself, which also carries the addresses of those to whom each
+//! connects: the coordinator's to all, a relay's from its rank to those below it. So no rank sends or
+//! receives more of them than it has connections, and no address goes where it is not used.
 
-use anyhow::Result;
+use anyhow::{anyhow, Context, Result};
+use coordinator::job::Contact;
+use coordinator::tree::Place;
 
 use crate::agent::{self, faults, Setup};
 use crate::job;
 use crate::mpi::{self, world, Hooks};
 use crate::options::Checkpoints;
 
-/// Bytes in which rank 0 broadcasts the coordinator's address, zero-padded behind its length.
+/// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
+/// Of these, the length.
+const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// Sets the agent up, and the coordinator in rank 0. A process that is a job by itself can be
 /// checkpointed from now on, whether it calls MPI_Init or not; the ranks of a larger job find each
@@ -42,9 +48,9 @@ pub fn start(checkpoints: &Checkpoints) -> Result<()> {
     // From now on a checkpoint can be asked for; in a larger job it waits for MPI_Init.
     if launcher::is_first() {
         let size = launcher::size().unwrap_or(1);
-        let alone = |address: Vec<u8>| {
+        let alone = |contact: Contact| {
             if size == 1 {
-                agent::connect(&address, 0, 1)
+                agent::connect(contact, 0, 1)
             } else {
                 Ok(())
             }
@@ -60,29 +66,77 @@ pub fn connected(rank: u32, size: u32) {
 }
 
 fn connect(rank: u32, size: u32) -> Result<()> {
-    let mut buffer = vec![0; ADDRESS_BYTES];
-    let served = if rank == 0 {
-        agent::serve(size)
-    } else {
-        Ok(vec![])
+    let served = (rank == 0).then(|| agent::serve(size)).transpose();
+    let mut buffer = match &served {
+        Ok(Some(contact)) => pack(contact),
+        _ => [0; ADDRESS_BYTES],
     };
-    if let Ok(address) = &served {
-        let length = u32::try_from(address.len()).unwrap_or(u32::MAX);
-        if address.len() <= ADDRESS_BYTES - 4 {
-            buffer[..4].copy_from_slice(&length.to_le_bytes());
-            buffer[4..4 + address.len()].copy_from_slice(address);
-        }
-    }
     // Also when rank 0 has failed: the others wait for it here.
     world::broadcast(&mut buffer, 0)?;
     served?;
-    let length = u32::from_le_bytes([buffer[0], buffer[1], buffer[2], buffer[3]]) as usize;
-    agent::connect(&buffer[4..4 + length.min(ADDRESS_BYTES - 4)], rank, size)
+    let mut contact = unpack(&buffer)
+        .ok_or_else(|| anyhow!("rank 0 sent no address of the coordinator: see its message"))?;
+    let place = Place::of(rank, size, contact.fan_out);
+    if let Some(parent) = place.parent.filter(|parent| *parent != 0) {
+        world::receive(&mut buffer, parent)?;
+        let sent = unpack(&buffer);
+        contact = sent.with_context(|| format!("rank {parent} sent no address of its relay"))?;
+    }
+    if place.relays() {
+        // If there can be none, those below connect to what is above, as this rank does.
+        match agent::relay(&contact, rank, place.children.len()) {
+            Ok(own) => contact = own,
+            Err(why) => report(Err(why)),
+        }
+        for child in &place.children {
+            world::send(&pack(&contact), *child)?;
+        }
+    }
+    agent::connect(contact, rank, size)
+}
+
+fn pack(contact: &Contact) -> [u8; ADDRESS_BYTES] {
+    let mut buffer = [0; ADDRESS_BYTES];
+    let (length, content) = buffer.split_at_mut(LENGTH_BYTES);
+    let bytes = contact.to_bytes();
+    // One that does not fit is none.
+    if let Some(content) = content.get_mut(..bytes.len()) {
+        content.copy_from_slice(&bytes);
+        length.copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    }
+    buffer
+}
+
+fn unpack(buffer: &[u8; ADDRESS_BYTES]) -> Option<Contact> {
+    let (length, content) = buffer.split_first_chunk::<LENGTH_BYTES>()?;
+    Contact::from_bytes(content.get(..u32::from_le_bytes(*length) as usize)?)
 }
 
 /// A job that cannot be checkpointed runs on all the same.
 fn report(result: Result<()>) {
     if let Err(error) = result {
         eprintln!("stasis: {}{error:#}", launcher::rank_label());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coordinator::job::Address;
+
+    #[test]
+    fn an_address_that_fits_goes_through_and_any_other_is_none() {
+        let contact = |addresses| Contact {
+            address: Address {
+                addresses: vec![[127, 0, 0, 1].into(); addresses],
+                port: 7,
+                token: "x".into(),
+            },
+            fan_out: 64,
+        };
+        assert_eq!(unpack(&pack(&contact(3))), Some(contact(3)));
+        assert_eq!(unpack(&pack(&contact(ADDRESS_BYTES))), None);
+        assert_eq!(unpack(&[0; ADDRESS_BYTES]), None);
+        assert_eq!(unpack(&[0xff; ADDRESS_BYTES]), None);
     }
 }

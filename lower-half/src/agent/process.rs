@@ -25,7 +25,7 @@ use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
 use loader::{MappedFile, ProcessState, Stopped};
 
-use super::{cut, doing, faults, Section, Setup, AGENT, SERVER};
+use super::{cut, doing, faults, Section, Setup, AGENT, RELAY, SERVER};
 use crate::mpi::world;
 use crate::options::Pause;
 use crate::save::{self, Changes, HeaderInfo, Increments, Plan, Room, Saved, Share};
@@ -362,10 +362,7 @@ impl Process for ThisProcess {
 
     fn exit(&self, set: &str) {
         if cut::armed() {
-            if let Some(server) = SERVER.get() {
-                // All ranks are told from here.
-                server.wait_alone(END_LIMIT);
-            }
+            wait_alone();
             cut::die();
         }
         if self.rank == 0 {
@@ -386,9 +383,11 @@ impl Process for ThisProcess {
         if let Some(agent) = AGENT.get() {
             agent.finished();
         }
+        wait_alone();
+        if let Some(relay) = RELAY.get() {
+            relay.close();
+        }
         if let Some(server) = SERVER.get() {
-            // All ranks were told from here: this process goes last.
-            server.wait_alone(END_LIMIT);
             server.close_with(set);
         }
         world::leave(0);
@@ -408,6 +407,16 @@ impl Process for ThisProcess {
 
     fn say(&self, text: &str) {
         eprintln!("stasis: rank {}: {text}", self.rank);
+    }
+}
+
+/// Waits for all ranks that were told from here: this process goes after them.
+fn wait_alone() {
+    if let Some(relay) = RELAY.get() {
+        relay.wait_alone(END_LIMIT);
+    }
+    if let Some(server) = SERVER.get() {
+        server.wait_alone(END_LIMIT);
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::{bail, Context};
 use contract::{abi, Gate};
 
 use super::values::{self, NATIVE_SUCCESS};
-use super::{error, wait};
+use super::{error, native, wait};
 
 /// The job, as MPI describes it after initialisation.
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +143,47 @@ pub fn broadcast(bytes: &mut [u8], root: u32) -> anyhow::Result<()> {
         )
     };
     check(code, "MPI_Bcast")
+}
+
+/// Tag of [`send`]. Which one it is does not matter: what two ranks send each other before MPI_Init
+/// returns to the application is received before what the application sends.
+const TAG: c_int = 0;
+
+/// Sends `bytes` to a rank that will [`receive`] as many, before MPI_Init has returned in either.
+pub fn send(bytes: &[u8], to: u32) -> anyhow::Result<()> {
+    let count = c_int::try_from(bytes.len()).context("a message of over 2 GiB")?;
+    let to = c_int::try_from(to).context("a rank above the largest int")?;
+    // SAFETY: `count` bytes to send.
+    let code = unsafe {
+        mpi_sys::MPI_Send(
+            bytes.as_ptr().cast(),
+            count,
+            mpi_sys::RSMPI_UINT8_T,
+            to,
+            TAG,
+            mpi_sys::RSMPI_COMM_WORLD,
+        )
+    };
+    check(code, "MPI_Send")
+}
+
+/// Fills `bytes` with what rank `from` [`send`]s.
+pub fn receive(bytes: &mut [u8], from: u32) -> anyhow::Result<()> {
+    let count = c_int::try_from(bytes.len()).context("a message of over 2 GiB")?;
+    let from = c_int::try_from(from).context("a rank above the largest int")?;
+    // SAFETY: a buffer of `count` bytes; the status is not wanted.
+    let code = unsafe {
+        mpi_sys::MPI_Recv(
+            bytes.as_mut_ptr().cast(),
+            count,
+            mpi_sys::RSMPI_UINT8_T,
+            from,
+            TAG,
+            mpi_sys::RSMPI_COMM_WORLD,
+            native::STATUS_IGNORE as *mut mpi_sys::MPI_Status,
+        )
+    };
+    check(code, "MPI_Recv")
 }
 
 /// Hands `bytes` of every rank to all ranks, in the order of their ranks.

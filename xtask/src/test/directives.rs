@@ -11,6 +11,7 @@
 //! | `Hangs` | `group-clocks` or `final-parking`: with the algorithm published so, the checkpoint must hang (mode `hang`) |
 //! | `Published` | what is as published in every mode: `two-phase-commit`, which is slower and must do the same |
 //! | `Cut` | where the checkpoint falls, see [`Cut`] |
+//! | `Fan-out` | to how many others a process of the control plane is connected at most (64) |
 //! | `Matrix` | `full`: more combinations in the default run |
 //! | `Flags` | for the compiler |
 //! | `Preload` | the source, in `examples`, of a library that is preloaded into the program |
@@ -19,7 +20,7 @@
 //! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` (of `stdout`, too) |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
-//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs`, `published` |
+//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs`, `published`, `fan-out` |
 
 use super::compare::{Compare, FilePart};
 use crate::mpi::Mpi;
@@ -117,6 +118,8 @@ pub struct Example {
     pub hangs: Option<String>,
     /// ... and in all others.
     pub published: Option<String>,
+    /// How wide the tree of the control plane is; as it is usually if absent.
+    pub fan_out: Option<u32>,
 }
 
 impl Example {
@@ -168,6 +171,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         pending: None,
         hangs: None,
         published: None,
+        fan_out: None,
     };
     let mut variants = Vec::new();
     for line in text.lines() {
@@ -211,6 +215,7 @@ impl Example {
                 self.modes.push(Mode::Hang);
             }
             "published" => self.published = Some(value.to_owned()),
+            "fan-out" => self.fan_out = Some(value.parse()?),
             "matrix" => self.full = value == "full",
             "timeout" => self.timeout = Duration::from_secs(value.parse()?),
             _ => bail!("there is no directive '{key}'"),

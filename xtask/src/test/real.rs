@@ -283,6 +283,9 @@ impl RunningCase<'_> {
         if let Some(published) = self.example.published_in(self.plan.mode) {
             command.env("STASIS_PUBLISHED", published);
         }
+        if let Some(fan_out) = self.example.fan_out {
+            command.env("STASIS_FAN_OUT", fan_out.to_string());
+        }
         let job = Job::start(command, self.dir, name)?;
         self.starts.push(job.stdout.clone());
         Ok(job)

@@ -1,6 +1,6 @@
 //! What `stasis status` tells of a job that runs, and of one that a checkpoint waits for.
 
-use super::bad_input::{example, start};
+use super::bad_input::{begin, example, start};
 use super::Case;
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
@@ -29,6 +29,10 @@ pub fn cases() -> Vec<Case> {
                 in_call(dir, mpi, variant, call).into()
             }));
         }
+    }
+    for mpi in Mpi::ALL {
+        let name = format!("status/through-relays:{mpi}");
+        cases.push(Case::new(name, move |_, dir| relays(dir, mpi).into()));
     }
     cases.push(Case::new("status/who-holds-it-up", |_, dir| {
         who_holds_it_up(dir).into()
@@ -64,6 +68,42 @@ fn in_call(dir: &Path, mpi: Mpi, variant: &str, call: &str) -> Result<()> {
         "status says: {before:#}, then: {then:#}"
     );
     job.kill()
+}
+
+/// Eight ranks by two: rank 0 is connected to itself and to two others, and every rank tells.
+fn relays(dir: &Path, mpi: Mpi) -> Result<()> {
+    const RANKS: usize = 8;
+    let ckpt = dir.join("ck");
+    let ring = example("p2p", "p2p/ring.relays")?;
+    let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    launch.env("STASIS_FAN_OUT", "2");
+    let mut job = begin(launch, &ring, dir, mpi)?;
+    let mut last = Value::Null;
+    let come = job.until("every rank told", Instant::now() + LIMIT, || {
+        last = stasis::status(&ckpt, dir, LIMIT).unwrap_or_default();
+        (0..RANKS).all(|rank| doing(&last, rank).is_ok())
+    });
+    job.explain(come, dir)
+        .with_context(|| format!("status says: {last:#}"))?;
+    let port: Value = serde_json::from_str(&stasis::job_file(&ckpt))?;
+    let port = port["port"]
+        .as_u64()
+        .context("the job file names no port")?;
+    let connected = connections(port)?;
+    ensure!(connected == 3, "{connected} connections to the coordinator");
+    job.kill()
+}
+
+/// How many connections there are to a port of this machine.
+fn connections(port: u64) -> Result<usize> {
+    const ESTABLISHED: &str = "01";
+    let port = format!(":{port:04X}");
+    let sockets = fs::read_to_string("/proc/net/tcp")?;
+    let to_it = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        matches!(fields[..], [_, local, _, ESTABLISHED, ..] if local.ends_with(&port))
+    };
+    Ok(sockets.lines().filter(to_it).count())
 }
 
 /// A checkpoint that can only be taken when rank 1 has come to the barrier in which rank 0 waits.

@@ -1,0 +1,372 @@
+//! Large jobs: most ranks are behind relays.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stasis_coordinator::agent::Agent;
+use stasis_coordinator::frame::{self, MAX_FRAME};
+use stasis_coordinator::job::Address;
+use stasis_coordinator::protocol::{
+    Down, First, FromRank, Hello, Member, Outcome, RankStatus, ToRank, Up, PROTOCOL,
+};
+use stasis_coordinator::relay::Relay;
+use stasis_coordinator::schedule::Plan;
+
+use crate::job::{client, until, Disk, Fake, Job};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Nine ranks by two: 1 and 5 are connected to the coordinator, 2, 3, 6 and 7 to these, and 4 and 8 to 3
+/// and 7.
+fn nine(name: &str) -> Job {
+    let mut job = Job::start(name, 9, Disk::default(), Plan::default()).by(2);
+    job.connect();
+    job
+}
+
+/// What a rank is in the status, and does.
+fn states(job: &Job) -> Vec<(String, Option<String>)> {
+    let status = client(&job.directory).status().unwrap();
+    let of = |rank: RankStatus| (rank.state, rank.doing.map(|doing| doing.what));
+    status.ranks.into_iter().map(of).collect()
+}
+
+#[test]
+fn checkpoints_are_committed_and_everyone_goes_on() {
+    let job = nine("tree-commit");
+    assert_eq!(job.relays.keys().copied().collect::<Vec<_>>(), [1, 3, 5, 7]);
+    for n in 1..=3 {
+        let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
+        assert_eq!(report.bytes, (0..9).map(|r| 10 + r).sum::<u64>());
+        for fake in &job.fakes {
+            until("resume", || fake.outcomes.lock().unwrap().len() == n);
+            let set = "ckpt-1".into();
+            assert_eq!(
+                fake.outcomes.lock().unwrap()[n - 1],
+                Outcome::Committed { set }
+            );
+            // The largest clock was that of the last rank, at its end of the tree.
+            assert_eq!(fake.seq.load(Ordering::SeqCst), 8);
+        }
+    }
+}
+
+#[test]
+fn every_rank_tells_what_it_does() {
+    let job = nine("tree-status");
+    until("everyone", || states(&job).iter().all(|s| s.0 == "running"));
+    let expected = (0..9).map(|r| ("running".to_owned(), Some(format!("in rank {r}"))));
+    assert_eq!(states(&job), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_refusal_from_the_end_of_the_tree_is_told() {
+    let job = nine("tree-refuse");
+    job.fakes[8].refuses.store(true, Ordering::SeqCst);
+    let error = client(&job.directory).checkpoint(false, |_| {});
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("rank 8: a window is open"), "{error}");
+    job.fakes[8].refuses.store(false, Ordering::SeqCst);
+    client(&job.directory).checkpoint(false, |_| {}).unwrap();
+}
+
+#[test]
+fn a_job_goes_on_while_images_are_written_and_ends_with_them() {
+    let job = nine("tree-copies");
+    job.copies_slowly();
+    let asking = client(&job.directory);
+    let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
+    until("going on", || {
+        let went_on = |f: &Arc<Fake>| f.went_on.load(Ordering::SeqCst);
+        job.fakes.iter().all(went_on)
+    });
+    // Every rank is at its end, relays among them, and held back until the set is whole.
+    std::thread::scope(|scope| {
+        for (rank, agent) in (0..).zip(&job.agents) {
+            let relay = job.relays.get(&rank);
+            scope.spawn(move || {
+                agent.finished();
+                relay.map(Relay::close);
+            });
+        }
+        job.fakes.iter().for_each(|fake| fake.slow(false));
+    });
+    assert_eq!(waiting.join().unwrap().unwrap().set, "ckpt-1");
+    for fake in &job.fakes {
+        until("the outcome", || !fake.outcomes.lock().unwrap().is_empty());
+        let committed = Outcome::Committed {
+            set: "ckpt-1".into(),
+        };
+        assert_eq!(*fake.outcomes.lock().unwrap(), [committed]);
+    }
+}
+
+#[test]
+fn stop_reaches_every_rank() {
+    let job = nine("tree-stop");
+    client(&job.directory).checkpoint(true, |_| {}).unwrap();
+    for fake in &job.fakes {
+        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
+    }
+}
+
+#[test]
+fn what_all_ranks_ask_for_is_taken_once() {
+    let commits = Arc::new(AtomicU64::new(0));
+    let disk = Disk {
+        commits: commits.clone(),
+        ..Disk::default()
+    };
+    let mut job = Job::start("tree-asks", 9, disk, Plan::default()).by(2);
+    job.connect();
+    job.agents.iter().for_each(|agent| agent.ask(false));
+    until("the checkpoint", || commits.load(Ordering::SeqCst) >= 1);
+    job.agents[8].ask(true);
+    for fake in &job.fakes {
+        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
+    }
+}
+
+#[test]
+fn who_is_not_of_this_job_is_turned_away_at_any_door() {
+    let job = nine("tree-stranger");
+    until("everyone", || states(&job).iter().all(|s| s.0 == "running"));
+    let stranger = || {
+        Arc::new(Fake {
+            stranger: true,
+            ..Fake::default()
+        })
+    };
+    let mut forged = job.address(7).clone();
+    forged.token.replace_range(..1, "x");
+    let cases = [
+        // By the relay: it has one such already; another job's.
+        (job.address(7), 8, 9, "rank 8 has connected before"),
+        (&forged, 8, 9, "the token is wrong"),
+        // By the coordinator, through two relays.
+        (job.address(7), 4, 9, "rank 4 has connected before"),
+        (job.address(7), 3, 7, "the job has 9 ranks, not 7"),
+    ];
+    for (address, rank, size, why) in cases {
+        let fake = stranger();
+        let agent = Agent::connect(address, rank, size, fake.clone()).unwrap();
+        until("the answer", || !fake.said.lock().unwrap().is_empty());
+        let said = fake.said.lock().unwrap().join("; ");
+        assert!(said.contains(why), "{said}");
+        drop(agent);
+    }
+    // Nobody has lost his place.
+    client(&job.directory).checkpoint(false, |_| {}).unwrap();
+}
+
+#[test]
+fn those_below_a_relay_that_is_turned_away_are_told_why() {
+    let job = Job::start("tree-refused", 2, Disk::default(), Plan::default());
+    let mut other = job.server.address().clone();
+    other.token.replace_range(..1, "x");
+    // What is above the relay opens only when the relay has heard of a rank.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let door = Address {
+        port: listener.local_addr().unwrap().port(),
+        ..other.clone()
+    };
+    let relay = Relay::start(&door, 1, 0).unwrap();
+    let rank = bare(relay.address(), 1, 2);
+    let (mut below, _) = listener.accept().unwrap();
+    let first: First = frame::receive(&mut below, MAX_FRAME).unwrap();
+    let words: Vec<Up> = frame::receive(&mut below, MAX_FRAME).unwrap();
+    assert!(matches!(words[..], [Up::Joined(_)]), "{words:?}");
+    let mut above = other.connect().unwrap();
+    frame::send(&mut above, &first).unwrap();
+    let answer: Vec<Down> = frame::receive(&mut above, MAX_FRAME).unwrap();
+    frame::send(&mut below, &answer).unwrap();
+    let ToRank::Rejected { reason } = hear(&rank) else {
+        panic!("not refused");
+    };
+    assert!(reason.contains("the token is wrong"), "{reason}");
+}
+
+/// A connection between a relay and what is above it, which can be broken.
+struct Cable {
+    address: Address,
+    ends: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Cable {
+    fn to(above: &Address) -> Cable {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = Address {
+            port: listener.local_addr().unwrap().port(),
+            ..above.clone()
+        };
+        let ends: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let (above, both) = (above.clone(), Arc::clone(&ends));
+        std::thread::spawn(move || {
+            let (below, _) = listener.accept().unwrap();
+            let above = above.connect().unwrap();
+            let clone = |stream: &TcpStream| stream.try_clone().unwrap();
+            both.lock().unwrap().extend([clone(&below), clone(&above)]);
+            let (mut from, mut to) = (clone(&below), clone(&above));
+            std::thread::spawn(move || carry(&mut from, &mut to));
+            let (mut from, mut to) = (above, below);
+            carry(&mut from, &mut to);
+        });
+        Cable { address, ends }
+    }
+
+    /// As if one of those at its ends had died.
+    fn cut(&self) {
+        for end in &*self.ends.lock().unwrap() {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn carry(from: &mut TcpStream, to: &mut TcpStream) {
+    let mut bytes = [0; 4096];
+    let mut pass = || -> io::Result<usize> {
+        let read = from.read(&mut bytes)?;
+        to.write_all(&bytes[..read])?;
+        Ok(read)
+    };
+    while pass().is_ok_and(|n| n > 0) {}
+}
+
+/// Rank 0, and 1 to 3 behind a relay in 1 on a cable.
+fn cabled(name: &str) -> (Job, Cable) {
+    let mut job = Job::start(name, 4, Disk::default(), Plan::default());
+    let cable = Cable::to(job.server.address());
+    let relay = Relay::start(&cable.address, 1, 2).unwrap();
+    for fake in &job.fakes {
+        let address = match fake.rank {
+            0 => job.server.address(),
+            _ => relay.address(),
+        };
+        let agent = Agent::connect(address, fake.rank, 4, fake.clone());
+        job.agents.push(agent.unwrap());
+    }
+    job.relays.insert(1, relay);
+    (job, cable)
+}
+
+#[test]
+fn a_relay_that_dies_costs_the_checkpoint_only() {
+    let (job, cable) = cabled("tree-dies");
+    job.fakes.iter().for_each(|fake| fake.slow(true));
+    let asking = client(&job.directory);
+    let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
+    until("saving", || {
+        client(&job.directory).status().unwrap().stage == "writing images"
+    });
+    cable.cut();
+    let error = waiting.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("the connection to rank 1"), "{error}");
+    // Those behind the relay give it up by themselves, and go on as rank 0 does.
+    for fake in &job.fakes {
+        until("resume", || !fake.outcomes.lock().unwrap().is_empty());
+        let outcomes = fake.outcomes.lock().unwrap().clone();
+        assert!(
+            matches!(outcomes[..], [Outcome::Abandoned { .. }]),
+            "{outcomes:?}"
+        );
+        assert!(fake.hurried.load(Ordering::SeqCst));
+    }
+    let lost = |state: &(String, _)| state.0 == "lost";
+    let states = states(&job);
+    assert!(
+        !lost(&states[0]) && states[1..].iter().all(lost),
+        "{states:?}"
+    );
+    let error = client(&job.directory).checkpoint(false, |_| {});
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("no checkpoint can be taken"), "{error}");
+}
+
+/// A rank that is nothing but its connection, and can die.
+fn bare(address: &Address, rank: u32, size: u32) -> TcpStream {
+    let mut stream = address.connect().unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let hello = Hello {
+        protocol: PROTOCOL,
+        token: address.token.clone(),
+        member: Member {
+            rank,
+            size,
+            host: "here".into(),
+            pid: rank,
+        },
+    };
+    frame::send(&mut stream, &First::Rank(hello)).unwrap();
+    stream
+}
+
+fn hear(mut stream: &TcpStream) -> ToRank {
+    frame::receive(&mut stream, MAX_FRAME).unwrap()
+}
+
+#[test]
+fn a_rank_that_dies_behind_relays_is_named() {
+    let mut job = Job::start("tree-leaf", 9, Disk::default(), Plan::default()).by(2);
+    job.connect_first(8);
+    let leaf = bare(job.address(7), 8, 9);
+    let asking = client(&job.directory);
+    let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
+    assert!(matches!(hear(&leaf), ToRank::Intent { epoch: 1 }));
+    drop(leaf);
+    let error = waiting.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("the connection to rank 8"), "{error}");
+    for fake in &job.fakes[..8] {
+        until("resume", || !fake.outcomes.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_was_said_below_goes_up_before_a_relay_ends() {
+    let job = Job::start("tree-ends", 3, Disk::default(), Plan::default());
+    let relay = Relay::start(job.server.address(), 1, 1).unwrap();
+    let [mut host, mut leaf] = [1, 2].map(|rank| bare(relay.address(), rank, 3));
+    until("both", || {
+        states(&job)[1..].iter().all(|s| s.0 == "running")
+    });
+    // The relay waits for those below, and for its own process's word.
+    std::thread::scope(|scope| {
+        let ends = scope.spawn(|| {
+            relay.wait_alone(LIMIT);
+            relay.close();
+        });
+        frame::send(&mut leaf, &FromRank::Finished).unwrap();
+        frame::send(&mut host, &FromRank::Finished).unwrap();
+        drop(leaf);
+        ends.join().unwrap();
+    });
+    until("both ends", || {
+        states(&job)[1..].iter().all(|s| s.0 == "finished")
+    });
+}
+
+#[test]
+fn the_coordinator_waits_for_all_behind_relays() {
+    let job = Job::start("tree-alone", 3, Disk::default(), Plan::default());
+    let relay = Relay::start(job.server.address(), 1, 1).unwrap();
+    let ranks = [1, 2].map(|rank| bare(relay.address(), rank, 3));
+    until("both", || {
+        states(&job)[1..].iter().all(|s| s.0 == "running")
+    });
+    std::thread::scope(|scope| {
+        let alone = scope.spawn(|| job.server.wait_alone(LIMIT));
+        drop(ranks);
+        alone.join().unwrap();
+    });
+    assert!(states(&job)[1..].iter().all(|s| s.0 == "lost"));
+}
+
+#[test]
+fn two_hundred_ranks_by_four() {
+    let mut job = Job::start("tree-many", 200, Disk::default(), Plan::default()).by(4);
+    job.connect();
+    let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
+    assert_eq!(report.bytes, (0..200).map(|r| 10 + r).sum::<u64>());
+}
