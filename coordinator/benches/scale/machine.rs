@@ -1,5 +1,5 @@
 //! What a checkpoint costs the coordinator's machine as jobs grow: processor time of all its steps,
-//! and memory at its largest. `cargo bench -p stasis-coordinator`.
+//! and memory at its largest. Measured.
 //!
 //! Every rank tells four clocks of its own node's kind (WORLD, its node's, two more), waits once for
 //! a message on its way to the targets, reaches them, drains and saves.
@@ -11,7 +11,8 @@ use stasis_coordinator::protocol::{Activity, FromRank, On, State, Summary};
 
 const RANKS_OF_A_NODE: u32 = 100;
 
-fn main() {
+/// Prints the table.
+pub fn measure() {
     println!("     ranks   connect  approach     drain      save   us/rank  resident");
     for size in [1_000, 10_000, 100_000, 1_000_000] {
         one(size);

@@ -1,0 +1,44 @@
+//! What a checkpoint costs as jobs grow: `cargo bench -p stasis-coordinator`. The tables are in
+//! `docs/protocol.md`.
+
+mod machine;
+mod simulation;
+
+use simulation::{simulate, Costs, Job};
+
+fn main() {
+    println!("measured: the coordinator's machine");
+    machine::measure();
+    println!("\nsimulated: the control plane, {}", Costs::USUAL);
+    println!("{}", simulation::HEAD);
+    let usual = Job {
+        ranks: 10_000,
+        clocks: 4,
+        skew: 0,
+        fan_out: None,
+    };
+    let star_and_tree = |job: Job| {
+        simulate(&job, &Costs::USUAL);
+        let fan_out = Some(64);
+        simulate(&Job { fan_out, ..job }, &Costs::USUAL);
+    };
+    for ranks in [1_000, 10_000, 100_000] {
+        star_and_tree(Job { ranks, ..usual });
+    }
+    // The star of a million takes ten times as long as that of a hundred thousand, here as there.
+    for (ranks, fan_out) in [(1_000_000, 64), (100_000, 8), (100_000, 256)] {
+        let fan_out = Some(fan_out);
+        let job = Job {
+            ranks,
+            fan_out,
+            ..usual
+        };
+        simulate(&job, &Costs::USUAL);
+    }
+    for clocks in [16, 256] {
+        star_and_tree(Job { clocks, ..usual });
+    }
+    for skew in [100_000, 2_000_000] {
+        star_and_tree(Job { skew, ..usual });
+    }
+}

@@ -1,0 +1,523 @@
+//! A checkpoint of a whole job in simulated time: the coordinator's machine, the shape of the tree, the
+//! bundles and their frames are those of production; sockets, ranks and their programs are pretended.
+//!
+//! Every process of the control plane does one thing at a time. To take a message, and to send one,
+//! costs it a time for the message and for each of its bytes, whatever it says; it arrives a latency
+//! after it was sent. Every rank has used some communicators of its own node beside MPI_COMM_WORLD, and
+//! comes to its targets at a random moment within the skew. Nobody waits for messages: releases, of
+//! which there may be several rounds, are not in this, each of which costs what the targets cost.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use stasis_coordinator::bundle::{each, frames, Bundle, Orders};
+use stasis_coordinator::coordinator::{Action, Config, Coordinator, Event, PartialSet};
+use stasis_coordinator::frame::{self, MAX_FRAME};
+use stasis_coordinator::protocol::{Activity, Down, FromRank, State, Summary, To, ToRank, Up};
+use stasis_coordinator::ranks::Ranks;
+use stasis_coordinator::relay::PATIENCE;
+use stasis_coordinator::tree::Place;
+
+/// In nanoseconds.
+type Nanos = u64;
+
+const RANKS_OF_A_NODE: u32 = 100;
+/// How often the coordinator is told the time.
+const TICK: Nanos = 50_000_000;
+/// How long a rank that has not reached its targets keeps that to itself.
+const SETTLE: Nanos = 2_000_000;
+
+/// What messages cost.
+pub struct Costs {
+    latency: Nanos,
+    message: Nanos,
+    /// In picoseconds.
+    byte: u64,
+}
+
+impl Costs {
+    /// A TCP connection in a cluster, and threads that wake up for a message.
+    pub const USUAL: Costs = Costs {
+        latency: 20_000,
+        message: 10_000,
+        byte: 1_000,
+    };
+
+    fn of(&self, bytes: usize) -> Nanos {
+        self.message + bytes as u64 * self.byte / 1000
+    }
+}
+
+impl fmt::Display for Costs {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "latency {} us, {} us a message at either end, {} ns a byte",
+            self.latency / 1000,
+            self.message / 1000,
+            self.byte as f64 / 1000.0
+        )
+    }
+}
+
+/// What is simulated.
+#[derive(Clone, Copy)]
+pub struct Job {
+    /// How many.
+    pub ranks: u32,
+    /// Communicators of each rank.
+    pub clocks: u64,
+    /// Microseconds from the first rank that is at its targets to the last.
+    pub skew: u64,
+    /// Width of the tree; none: all are connected to the coordinator.
+    pub fan_out: Option<u32>,
+}
+
+/// The columns that [`simulate`] prints.
+pub const HEAD: &str = "     ranks  clocks     skew  tree  deep  safe state   resumed  messages  most in one  \
+     ... in one  largest\n                                                            of a rank  process      \
+     step        frame";
+
+/// Prints what a checkpoint of this job costs.
+pub fn simulate(job: &Job, costs: &Costs) {
+    let mut simulation = Simulation::new(job, costs);
+    simulation.run();
+    let Simulation { seen, .. } = &simulation;
+    let most = simulation.processes();
+    let most = |count: fn(&Process) -> u64| most.clone().map(count).max().unwrap_or(0);
+    let tree = job.fan_out.map_or("star".into(), |n| n.to_string());
+    println!(
+        "{:>10} {:>7} {:>6} ms {tree:>5} {:>5} {:>8.1} ms {:>6.1} ms {:>9.2} {:>12} {:>11} {:>8}",
+        job.ranks,
+        job.clocks,
+        job.skew / 1000,
+        simulation.deepest(),
+        seen.safe as f64 / 1e6,
+        seen.resumed as f64 / 1e6,
+        seen.messages as f64 / f64::from(job.ranks),
+        most(|process| process.handled),
+        most(|process| process.most),
+        seen.largest,
+    );
+}
+
+/// Who takes part.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Node {
+    Coordinator,
+    Relay(u32),
+    Rank(u32),
+}
+
+/// Where the rank is connected whose parent this is.
+fn node(parent: Option<u32>) -> Node {
+    match parent {
+        None | Some(0) => Node::Coordinator,
+        Some(parent) => Node::Relay(parent),
+    }
+}
+
+/// A process of the control plane.
+#[derive(Clone, Default)]
+struct Process {
+    /// When it has done what it has to do so far.
+    free: Nanos,
+    /// Messages sent and taken, since it was last told something.
+    step: u64,
+    /// ... in the step in which there were most.
+    most: u64,
+    handled: u64,
+}
+
+/// A relay, or the place of the coordinator.
+#[derive(Default)]
+struct Hub {
+    process: Process,
+    children: Vec<Node>,
+    bundle: Bundle,
+    /// Counts the bundles.
+    turn: u64,
+}
+
+enum Arrival {
+    Up {
+        to: Node,
+        link: u64,
+        words: Vec<Up>,
+        bytes: usize,
+    },
+    Down {
+        to: Node,
+        orders: Rc<Vec<Down>>,
+        bytes: usize,
+    },
+    /// A bundle has waited for as long as it may.
+    Flush {
+        relay: u32,
+        turn: u64,
+    },
+    /// A rank has something to say.
+    Say {
+        rank: u32,
+        message: FromRank,
+    },
+    Tick,
+}
+
+#[derive(Default)]
+struct Seen {
+    safe: Nanos,
+    resumed: Nanos,
+    messages: u64,
+    largest: usize,
+}
+
+struct Simulation<'a> {
+    job: &'a Job,
+    costs: &'a Costs,
+    machine: Coordinator,
+    hubs: BTreeMap<Node, Hub>,
+    ranks: Vec<Process>,
+    /// To whom each rank is connected.
+    parents: Vec<Node>,
+    queue: BTreeMap<(Nanos, u64), Arrival>,
+    queued: u64,
+    seen: Seen,
+}
+
+impl<'a> Simulation<'a> {
+    fn new(job: &'a Job, costs: &'a Costs) -> Self {
+        let size = job.ranks;
+        let mut simulation = Simulation {
+            job,
+            costs,
+            machine: Coordinator::new(Config::new(size)),
+            hubs: BTreeMap::new(),
+            ranks: vec![Process::default(); size as usize],
+            parents: vec![],
+            queue: BTreeMap::new(),
+            queued: 0,
+            seen: Seen::default(),
+        };
+        for rank in 0..size {
+            let place = simulation.place(rank);
+            let above = node(place.parent);
+            let own = match place.relays() {
+                true => Node::Relay(rank),
+                false => above,
+            };
+            simulation.parents.push(own);
+            simulation.hub(own).children.push(Node::Rank(rank));
+            if place.relays() {
+                simulation.hub(above).children.push(own);
+            }
+            let host = format!("node{}", rank / RANKS_OF_A_NODE);
+            let pid = rank;
+            simulation.event(0, Event::Connected { rank, host, pid });
+        }
+        simulation
+    }
+
+    fn hub(&mut self, node: Node) -> &mut Hub {
+        self.hubs.entry(node).or_default()
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &Process> + Clone {
+        self.hubs.values().map(|hub| &hub.process)
+    }
+
+    /// Connections between the coordinator and the rank that is farthest away.
+    fn deepest(&self) -> u32 {
+        let depth = |rank: u32| {
+            let mut node = self.parents[rank as usize];
+            let mut depth = 1;
+            while node != Node::Coordinator {
+                node = self.above(node);
+                depth += 1;
+            }
+            depth
+        };
+        (0..self.job.ranks).map(depth).max().unwrap_or(0)
+    }
+
+    fn above(&self, from: Node) -> Node {
+        match from {
+            Node::Rank(rank) => self.parents[rank as usize],
+            Node::Relay(rank) => node(self.place(rank).parent),
+            Node::Coordinator => Node::Coordinator,
+        }
+    }
+
+    fn place(&self, rank: u32) -> Place {
+        match self.job.fan_out {
+            Some(fan_out) => Place::of(rank, self.job.ranks, fan_out),
+            None => Place {
+                parent: Some(0),
+                children: vec![],
+            },
+        }
+    }
+
+    fn run(&mut self) {
+        let tool = None;
+        self.event(0, Event::Request { tool, stop: false });
+        self.later(TICK, Arrival::Tick);
+        while let Some(((now, _), arrival)) = self.queue.pop_first() {
+            self.arrive(now, arrival);
+        }
+        assert!(
+            !self.machine.busy() && self.seen.resumed > 0,
+            "it was committed"
+        );
+    }
+
+    fn later(&mut self, time: Nanos, arrival: Arrival) {
+        self.queued += 1;
+        self.queue.insert((time, self.queued), arrival);
+    }
+
+    /// A process sends or takes a message, when it comes to it. Returns when that is done.
+    fn handle(&mut self, node: Node, now: Nanos, bytes: usize) -> Nanos {
+        let cost = self.costs.of(bytes);
+        let process = match node {
+            Node::Rank(rank) => &mut self.ranks[rank as usize],
+            hub => &mut self.hub(hub).process,
+        };
+        process.free = now.max(process.free) + cost;
+        process.handled += 1;
+        process.step += 1;
+        process.most = process.most.max(process.step);
+        process.free
+    }
+
+    fn arrive(&mut self, now: Nanos, arrival: Arrival) {
+        match arrival {
+            Arrival::Up {
+                to: Node::Coordinator,
+                words,
+                bytes,
+                ..
+            } => {
+                let done = self.handle(Node::Coordinator, now, bytes);
+                for word in words {
+                    if let Up::Said { ranks, message } = word {
+                        for (rank, message) in each(&ranks, message) {
+                            self.event(done, Event::Message(rank, message));
+                        }
+                    }
+                }
+            }
+            Arrival::Up {
+                to,
+                link,
+                words,
+                bytes,
+            } => {
+                let done = self.handle(to, now, bytes);
+                self.bundle(to, link, words, done);
+            }
+            Arrival::Down { to, orders, bytes } => {
+                let done = self.handle(to, now, bytes);
+                match to {
+                    Node::Rank(rank) => {
+                        for order in orders.iter() {
+                            self.obey(rank, &order.message, done);
+                        }
+                    }
+                    hub => self.deliver(hub, &orders, done),
+                }
+            }
+            Arrival::Flush { relay, turn } => {
+                let relay = Node::Relay(relay);
+                if self.hub(relay).turn == turn {
+                    self.flush(relay, now);
+                }
+            }
+            Arrival::Say { rank, message } => self.say(rank, message, now),
+            Arrival::Tick => {
+                self.event(now, Event::Tick);
+                if self.machine.busy() {
+                    self.later(now + TICK, Arrival::Tick);
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, now: Nanos, event: Event) {
+        let mut orders = Orders::default();
+        let mut next = None;
+        for action in self.machine.on(now / 1000, event) {
+            match action {
+                Action::Send(message) => orders.all(message),
+                Action::Tell(rank, message) => orders.one(rank, message),
+                Action::Prepare(epoch) => {
+                    let partial = PartialSet {
+                        set: "ckpt-1".into(),
+                        id: vec![0; 16],
+                        directory: "/scratch/ckpt-1.partial".into(),
+                        parent: None,
+                    };
+                    next = Some(Event::Prepared(epoch, Ok(partial)));
+                }
+                Action::Commit(epoch, ..) => next = Some(Event::Committed(epoch, Ok(()))),
+                Action::Over(result) => assert!(result.is_ok(), "{result:?}"),
+                Action::Reply(..) | Action::Discard(_) => {}
+            }
+        }
+        let orders = orders.take();
+        if let Some(Down { to, message }) = orders.first() {
+            if let To::Ranks(ranks) = to {
+                // They have no memory in common, so all are told the same.
+                assert_eq!(ranks.iter().count(), self.job.ranks as usize);
+            }
+            if matches!(message, ToRank::Save { .. }) {
+                self.seen.safe = now;
+            }
+            self.deliver(Node::Coordinator, &Rc::new(orders), now);
+        }
+        // The disk takes no time.
+        if let Some(event) = next {
+            self.event(now, event);
+        }
+    }
+
+    /// Tells everyone below a hub.
+    fn deliver(&mut self, hub: Node, orders: &Rc<Vec<Down>>, now: Nanos) {
+        let to_relay = frames(orders, MAX_FRAME).expect("orders fit");
+        let to_rank: Vec<_> = orders.iter().map(|o| frame::encode(&o.message)).collect();
+        self.hub(hub).process.step = 0;
+        let children = std::mem::take(&mut self.hub(hub).children);
+        for child in &children {
+            let lengths: Vec<usize> = match child {
+                Node::Rank(_) => to_rank.iter().flatten().map(Vec::len).collect(),
+                _ => to_relay.iter().map(Vec::len).collect(),
+            };
+            for (i, bytes) in lengths.iter().enumerate() {
+                let sent = self.send(hub, *bytes, now);
+                // With the last frame all is there.
+                let whole = i + 1 == lengths.len();
+                let orders = if whole { orders.clone() } else { Rc::default() };
+                let to = *child;
+                let bytes = *bytes;
+                self.later(sent, Arrival::Down { to, orders, bytes });
+            }
+        }
+        self.hub(hub).children = children;
+    }
+
+    /// Returns when it arrives.
+    fn send(&mut self, from: Node, bytes: usize, now: Nanos) -> Nanos {
+        self.seen.messages += 1;
+        self.seen.largest = self.seen.largest.max(bytes);
+        self.handle(from, now, bytes) + self.costs.latency
+    }
+
+    fn say(&mut self, rank: u32, message: FromRank, now: Nanos) {
+        let bytes = frame::encode(&message).expect("a message fits").len();
+        let ranks = Ranks::one(rank);
+        let words = vec![Up::Said { ranks, message }];
+        let to = self.parents[rank as usize];
+        let link = u64::from(rank) * 2;
+        let sent = self.send(Node::Rank(rank), bytes, now);
+        let arrival = Arrival::Up {
+            to,
+            link,
+            words,
+            bytes,
+        };
+        self.later(sent, arrival);
+    }
+
+    fn bundle(&mut self, relay: Node, link: u64, words: Vec<Up>, now: Nanos) {
+        let Node::Relay(rank) = relay else { return };
+        let hub = self.hub(relay);
+        let begun = hub.bundle.is_empty();
+        for word in words {
+            hub.bundle.add(link, word);
+        }
+        let links = hub.children.iter().map(|child| match child {
+            Node::Rank(rank) => u64::from(*rank) * 2,
+            Node::Relay(rank) => u64::from(*rank) * 2 + 1,
+            Node::Coordinator => 0,
+        });
+        let turn = hub.turn;
+        if hub.bundle.is_full(links) {
+            self.flush(relay, now);
+        } else if begun {
+            let patience = PATIENCE.as_nanos() as Nanos;
+            self.later(now + patience, Arrival::Flush { relay: rank, turn });
+        }
+    }
+
+    fn flush(&mut self, relay: Node, now: Nanos) {
+        let Node::Relay(rank) = relay else { return };
+        let to = self.above(relay);
+        let hub = self.hub(relay);
+        hub.turn += 1;
+        let words = hub.bundle.take();
+        let frames = frames(&words, MAX_FRAME).expect("words fit");
+        let mut words = Some(words);
+        for (i, frame) in frames.iter().enumerate() {
+            let bytes = frame.len();
+            let sent = self.send(relay, bytes, now);
+            let whole = i + 1 == frames.len();
+            let arrival = Arrival::Up {
+                to,
+                link: u64::from(rank) * 2 + 1,
+                words: words.take_if(|_| whole).unwrap_or_default(),
+                bytes,
+            };
+            self.later(sent, arrival);
+        }
+    }
+
+    /// What a rank does about what it is told.
+    fn obey(&mut self, rank: u32, message: &ToRank, now: Nanos) {
+        let epoch = 1;
+        let node = u64::from(rank / RANKS_OF_A_NODE) + 1;
+        match message {
+            ToRank::Intent { .. } => {
+                let own = (1..self.job.clocks).map(|i| ((node << 20) + i, 20 + i));
+                let clocks = std::iter::once((1, 50)).chain(own).collect();
+                self.say(rank, FromRank::Clocks { epoch, clocks }, now);
+            }
+            ToRank::Targets { version, .. } => {
+                let state = |reached| {
+                    FromRank::State(State {
+                        epoch,
+                        version: *version,
+                        reached,
+                        activity: Activity::Running,
+                    })
+                };
+                let moment = 1000 * spread(rank, self.job.skew);
+                if moment > now + SETTLE {
+                    let message = state(false);
+                    self.later(now + SETTLE, Arrival::Say { rank, message });
+                }
+                let message = state(true);
+                self.later(moment.max(now), Arrival::Say { rank, message });
+            }
+            ToRank::Stop { .. } => {
+                let shared = vec![];
+                self.say(rank, FromRank::Drained { epoch, shared }, now);
+            }
+            ToRank::Save { .. } => {
+                let summary = Summary {
+                    digest: format!("{rank:064x}"),
+                    host: format!("node{node}"),
+                    ..Summary::default()
+                };
+                self.say(rank, FromRank::Saved { epoch, summary }, now);
+            }
+            ToRank::Resume { .. } => self.seen.resumed = now.max(self.seen.resumed),
+            ToRank::Rejected { .. } | ToRank::Tell { .. } | ToRank::GoOn { .. } => {}
+        }
+    }
+}
+
+/// A number from 0 to `largest`, in no order of the ranks.
+fn spread(rank: u32, largest: u64) -> u64 {
+    u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15) % (largest + 1)
+}
