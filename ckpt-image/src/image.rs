@@ -5,6 +5,8 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use crate::access;
 use crate::bytes::{all_zero, array, hex, round_up};
@@ -39,6 +41,8 @@ pub struct Expect {
     pub digest: Option<String>,
     /// It must hold a digest of every memory chunk, because its set is sealed.
     pub sealed: bool,
+    /// Not compared: counts the bytes of memory that have been verified.
+    pub verified: Option<Arc<AtomicU64>>,
 }
 
 /// A verified image. That of an increment is complete, so that its [`Image::memory`] can be read, when
@@ -450,7 +454,7 @@ impl Contents {
             }
             None => None,
         };
-        verify_memory(file, &chunks, digests.as_ref())?;
+        verify_memory(file, &chunks, digests.as_ref(), expect.verified.as_deref())?;
         Ok(Contents {
             digest,
             regions,
@@ -732,6 +736,7 @@ fn verify_memory(
     file: &File,
     chunks: &[Chunk],
     digests: Option<&Digests>,
+    verified: Option<&AtomicU64>,
 ) -> std::result::Result<(), Fault> {
     // Large chunks are read past the buffer, small ones through it.
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
@@ -744,6 +749,9 @@ fn verify_memory(
         check_chunk(index, chunk, &buffer[..stored], digests)?;
         if !all_zero(&buffer[stored..padded]) {
             return contradiction("the space between two chunks is not empty");
+        }
+        if let Some(verified) = verified {
+            verified.fetch_add(padded as u64, Ordering::Relaxed);
         }
     }
     Ok(())

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 
 use rustix::fs::{flock, FlockOperation};
 
@@ -136,6 +138,8 @@ pub struct Set {
     sealed: Option<KeyId>,
     /// The sets that it builds upon: the one before it first, the full one last.
     chain: Vec<Set>,
+    /// See [`Set::counting`].
+    verified: Option<Arc<AtomicU64>>,
 }
 
 impl Set {
@@ -171,7 +175,18 @@ impl Set {
             manifest,
             sealed,
             chain: Vec::new(),
+            verified: None,
         })
+    }
+
+    /// Has `verified` count the bytes of memory that are verified when images are opened, for people who
+    /// wait for that.
+    pub fn counting(mut self, verified: &Arc<AtomicU64>) -> Set {
+        for link in &mut self.chain {
+            link.verified = Some(verified.clone());
+        }
+        self.verified = Some(verified.clone());
+        self
     }
 
     /// Its name, `ckpt-N`.
@@ -253,6 +268,7 @@ impl Set {
         let expect = Expect {
             contract_version,
             page_size: contract_version.map(|_| rustix::param::page_size() as u32),
+            verified: self.verified.clone(),
             ..self.expect(rank)
         };
         let path = self.path.join(image_file(rank));

@@ -29,6 +29,7 @@ fn small() -> (tempfile::TempDir, PathBuf, Expect) {
         bytes: Some(summary.bytes),
         digest: Some(summary.digest),
         sealed: false,
+        verified: None,
     };
     (dir, path, expect)
 }

@@ -7,22 +7,26 @@ use serde_json::json;
 
 use crate::arguments::Checkpoint;
 use crate::exit::{self, Code};
+use crate::progress::Ranks;
 use crate::{json, text};
 
 /// Runs the command.
 pub fn run(options: &Checkpoint) -> exit::Result<()> {
     let client = connect(&options.job.directory)?;
     let (ranks, command) = (client.job.ranks, client.job.command());
-    let note = |note: &str| eprintln!("stasis: {note}");
+    let shown = Ranks::new(ranks);
     if options.no_wait && !options.wait {
-        client.request(options.stop, note).map_err(failure)?;
+        let asked = client.request(options.stop, |news| shown.tell(news));
+        drop(shown);
+        asked.map_err(failure)?;
         match options.job.json {
             true => json::print(json!({ "set": null })),
             false => println!("a checkpoint will be taken ({command})"),
         }
         return Ok(());
     }
-    let result = client.checkpoint(options.stop, note);
+    let result = client.checkpoint(options.stop, |news| shown.tell(news));
+    drop(shown);
     let report = result.map_err(failure)?;
     if options.job.json {
         json::print(to_json(&report));

@@ -18,6 +18,7 @@ mod lowers;
 mod pages;
 mod place;
 mod program;
+mod progress;
 mod restart;
 mod schedule;
 mod search;

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use ckpt_image::{list_sets, ImageError, Key, Set, SetInfo, SetState};
+use ckpt_image::{list_sets, ImageError, Key, Set, SetInfo, SetState, LONGEST_CHAIN};
 use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
 use crate::exit::{self, Code, WithCode};
+use crate::progress::Bytes;
 use crate::{json, text};
 
 /// The sets of a directory, or the one that was named.
@@ -105,18 +106,20 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
 pub fn verify(options: &Inspect) -> exit::Result<()> {
     let key = options.key.read().code(Code::Usage)?;
     let (directory, sets) = find(options, key.as_ref())?;
-    let finished = sets.iter().filter(|set| set.state != SetState::Unfinished);
-    let results: Vec<(&str, u64, Result<(), ImageError>)> = finished
-        .map(|set| {
-            (
-                set.name.as_str(),
-                set.bytes(),
-                sound(&directory, &set.name, key.as_ref()),
-            )
-        })
+    let finished: Vec<&SetInfo> = sets
+        .iter()
+        .filter(|set| set.state != SetState::Unfinished)
         .collect();
+    let shown = Bytes::new(finished.iter().map(|set| with_parents(set, &sets)).sum());
+    let verify = |set: &&SetInfo| {
+        let sound = sound(&directory, &set.name, key.as_ref(), &shown);
+        (set.name.clone(), set.bytes(), sound)
+    };
+    let results: Vec<(String, u64, Result<(), ImageError>)> =
+        shown.during(|| finished.iter().map(verify).collect());
+    drop(shown);
     if options.json {
-        let row = |(name, bytes, result): &(&str, u64, Result<(), ImageError>)| {
+        let row = |(name, bytes, result): &(String, u64, Result<(), ImageError>)| {
             let why = result.as_ref().err().map(ToString::to_string);
             json!({ "name": name, "bytes": bytes, "sound": result.is_ok(), "why": why })
         };
@@ -144,7 +147,18 @@ pub fn verify(options: &Inspect) -> exit::Result<()> {
     Ok(())
 }
 
-fn sound(directory: &Path, name: &str, key: Option<&Key>) -> Result<(), ImageError> {
-    let set = Set::open(directory, name, key)?;
-    (0..set.manifest().world_size).try_for_each(|rank| set.image(rank, None).map(drop))
+/// The bytes that are read to verify a set, with those of the sets that it builds upon.
+fn with_parents(set: &SetInfo, sets: &[SetInfo]) -> u64 {
+    let parent = |of: &&SetInfo| sets.iter().find(|other| Some(&*other.name) == of.parent());
+    let chain = std::iter::successors(Some(set), |of| parent(of));
+    chain.take(LONGEST_CHAIN).map(SetInfo::bytes).sum()
+}
+
+fn sound(directory: &Path, name: &str, key: Option<&Key>, shown: &Bytes) -> Result<(), ImageError> {
+    let set = Set::open(directory, name, key)?.counting(shown.counter());
+    let ranks = set.manifest().world_size;
+    (0..ranks).try_for_each(|rank| {
+        shown.at(format!("{name}, rank {rank} of {ranks}"));
+        set.image(rank, None).map(drop)
+    })
 }

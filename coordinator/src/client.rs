@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::frame::{self, MAX_FRAME};
 use crate::job::{self, JobFile};
-use crate::protocol::{First, Report, Request, Status, ToTool, PROTOCOL};
+use crate::protocol::{First, Progress, Report, Request, Status, ToTool, ENDING, PROTOCOL};
 
 /// Why a request was not fulfilled.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,15 @@ pub enum Error {
     Lost(frame::Error),
 }
 
+/// What a job says while a checkpoint is being taken.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// What people who wait may like to know.
+    Note(String),
+    /// How far it has come.
+    Progress(Progress),
+}
+
 /// A running job.
 pub struct Client {
     /// What its file says.
@@ -44,10 +53,11 @@ impl Client {
     }
 
     /// Makes sure that no other job runs in `directory`. A job that is just being killed still takes
-    /// connections but breaks them; one that is suspended keeps them and says nothing.
+    /// connections but breaks them; one that ends with a checkpoint, which is waited for, breaks them
+    /// when it has; one that is suspended keeps them and says nothing.
     pub fn check_free(directory: &Path) -> Result<(), job::Error> {
         const PATIENCE: Duration = Duration::from_secs(3);
-        let client = match Self::connect(directory) {
+        let mut client = match Self::connect(directory) {
             Ok(client) => client,
             Err(Error::Job(error @ job::Error::Io(..))) => return Err(error),
             // None, one that nobody answers for, or something that will be replaced.
@@ -55,38 +65,42 @@ impl Client {
         };
         let job = client.job.clone();
         let _ = client.stream.set_read_timeout(Some(PATIENCE));
-        match client.status() {
+        let mut said = client.state();
+        if said.as_ref().is_ok_and(|status| status.stage == ENDING) {
+            said = client.next_state();
+        }
+        match said {
             Err(Error::Lost(why)) if !why.is_timeout() => Ok(()),
             _ => Err(job.taken(directory)),
         }
     }
 
-    /// Takes a checkpoint; returns when it is committed. `note` is told what people who wait may
-    /// like to know.
-    pub fn checkpoint(mut self, stop: bool, mut note: impl FnMut(&str)) -> Result<Report, Error> {
+    /// Takes a checkpoint; returns when it is committed. `tell` is told what the job says meanwhile.
+    pub fn checkpoint(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<Report, Error> {
         self.ask(Request::Checkpoint { stop, wait: true })?;
         loop {
-            if let ToTool::Committed(report) = self.news(&mut note)? {
+            if let ToTool::Committed(report) = self.answer_to(&mut tell)? {
                 return Ok(report);
             }
         }
     }
 
     /// Asks for a checkpoint; returns as soon as the job has noted that.
-    pub fn request(mut self, stop: bool, mut note: impl FnMut(&str)) -> Result<(), Error> {
+    pub fn request(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<(), Error> {
         self.ask(Request::Checkpoint { stop, wait: false })?;
         loop {
-            if let ToTool::Noted | ToTool::Committed(_) = self.news(&mut note)? {
+            if let ToTool::Noted | ToTool::Committed(_) = self.answer_to(&mut tell)? {
                 return Ok(());
             }
         }
     }
 
-    /// What the job says next of a checkpoint, but for notes; an error if there will be none.
-    fn news(&mut self, note: &mut impl FnMut(&str)) -> Result<ToTool, Error> {
+    /// What the job answers to the request for a checkpoint; an error if there will be none.
+    fn answer_to(&mut self, tell: &mut impl FnMut(News)) -> Result<ToTool, Error> {
         loop {
             match self.answer()? {
-                ToTool::Note(text) => note(&text),
+                ToTool::Note(text) => tell(News::Note(text)),
+                ToTool::Progress(progress) => tell(News::Progress(progress)),
                 ToTool::Failed(reason) => return Err(Error::Failed(reason)),
                 ToTool::Rejected(reason) => return Err(Error::Rejected(reason)),
                 other => return Ok(other),
@@ -96,12 +110,24 @@ impl Client {
 
     /// How the job stands.
     pub fn status(mut self) -> Result<Status, Error> {
+        self.state()
+    }
+
+    fn state(&mut self) -> Result<Status, Error> {
         self.ask(Request::Status)?;
+        self.next_state()
+    }
+
+    fn next_state(&mut self) -> Result<Status, Error> {
         loop {
             match self.answer()? {
                 ToTool::Status(status) => return Ok(status),
                 ToTool::Rejected(reason) => return Err(Error::Rejected(reason)),
-                ToTool::Note(_) | ToTool::Noted | ToTool::Committed(_) | ToTool::Failed(_) => {}
+                ToTool::Note(_)
+                | ToTool::Progress(_)
+                | ToTool::Noted
+                | ToTool::Committed(_)
+                | ToTool::Failed(_) => {}
             }
         }
     }
@@ -128,7 +154,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     #[test]
-    fn a_silent_job_keeps_its_directory_and_one_that_is_being_killed_does_not() {
+    fn a_silent_job_keeps_its_directory_and_one_that_is_killed_or_ends_does_not() {
         let dir = std::env::temp_dir().join(format!("stasis-client-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -142,9 +168,29 @@ mod tests {
         let taken = Client::check_free(&dir);
         assert!(matches!(taken, Err(job::Error::Taken { .. })), "suspended");
         drop(listener.accept().unwrap());
-        let dying = std::thread::spawn(move || drop(listener.accept()));
+        let dying = std::thread::spawn(move || {
+            drop(listener.accept());
+            listener
+        });
         Client::check_free(&dir).unwrap();
-        dying.join().unwrap();
+        let listener = dying.join().unwrap();
+        let ending = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let _: First = frame::receive(&mut stream, MAX_FRAME).unwrap();
+            let status = Status {
+                size: 2,
+                stage: ENDING.into(),
+                waiting: None,
+                committed: 1,
+                last: None,
+                failure: None,
+                next: None,
+                ranks: vec![],
+            };
+            frame::send(&mut stream, &ToTool::Status(status)).unwrap();
+        });
+        Client::check_free(&dir).unwrap();
+        ending.join().unwrap();
         Client::check_free(&dir).unwrap();
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::{
-    Doing, FromRank, Outcome, RankStatus, Report, State, Status, Summary, Times, ToRank, ToTool,
+    Doing, FromRank, Outcome, Progress, RankStatus, Report, State, Status, Summary, Times, ToRank,
+    ToTool, ENDING,
 };
 use crate::release::{raises, Quiet};
 use crate::shared::{share_out, Part};
@@ -216,6 +217,8 @@ struct Attempt {
     tools: BTreeSet<ToolId>,
     /// What the tools were last told that it waits for, and when.
     note: Option<(Time, String)>,
+    /// How far they were last told that it has come.
+    progress: Option<Progress>,
     partial: Option<PartialSet>,
     targets: BTreeMap<u64, u64>,
     stage: Stage,
@@ -307,7 +310,10 @@ impl Coordinator {
             }
             Event::Prepared(epoch, result) => self.prepared(epoch, result, now, &mut actions),
             Event::Committed(epoch, result) => self.finished(epoch, result, now, &mut actions),
-            Event::Tick => self.tick(now, &mut actions),
+            Event::Tick => {
+                self.tick(now, &mut actions);
+                self.progress(&mut actions);
+            }
         }
         self.answer_question(now, &mut actions);
         actions
@@ -396,6 +402,7 @@ impl Coordinator {
             Some(attempt) if attempt.went_on.is_none() => {
                 attempt.stop |= stop;
                 attempt.tools.extend(tool);
+                attempt.progress = None;
                 note = Some("a checkpoint is being taken already; joined it".to_string());
             }
             // What that one holds is past already.
@@ -444,6 +451,7 @@ impl Coordinator {
             stop: wanted.stop,
             tools: wanted.tools,
             note: None,
+            progress: None,
             partial: None,
             targets: BTreeMap::new(),
             stage: Stage::Preparing,
@@ -913,6 +921,44 @@ impl Coordinator {
         out.extend(tools.map(|tool| Action::Reply(*tool, ToTool::Note(text.clone()))));
     }
 
+    /// Tells the tools how far the checkpoint has come, if it has come further. By ticks, so that many
+    /// ranks make no more messages than few.
+    fn progress(&mut self, out: &mut Vec<Action>) {
+        let stage = self.stage();
+        let ranks = self.config.size;
+        let Some(attempt) = self.attempt.as_mut().filter(|a| !a.tools.is_empty()) else {
+            return;
+        };
+        let mut bytes = 0;
+        let there: Box<dyn Fn(u32) -> bool> = match &attempt.stage {
+            Stage::Preparing => return,
+            Stage::Asking { heard } => Box::new(|r| heard.contains(&r)),
+            Stage::Approaching { states, .. } => {
+                Box::new(|r| states.get(&r).is_some_and(|s| s.reached))
+            }
+            Stage::Draining { drained } => Box::new(|r| drained.contains_key(&r)),
+            Stage::Saving { saved, .. } | Stage::Committing { saved } => {
+                bytes = saved.values().map(|summary| summary.bytes).sum();
+                Box::new(|r| saved.contains_key(&r))
+            }
+        };
+        let missing: Vec<u32> = (0..ranks).filter(|rank| !there(*rank)).collect();
+        drop(there);
+        let progress = Progress {
+            stage: stage.into(),
+            done: ranks - missing.len() as u32,
+            ranks,
+            missing: words::ranks(missing.into_iter()),
+            bytes,
+        };
+        if attempt.progress.as_ref() != Some(&progress) {
+            let tools = attempt.tools.iter();
+            let told = |tool: &ToolId| Action::Reply(*tool, ToTool::Progress(progress.clone()));
+            out.extend(tools.map(told));
+            attempt.progress = Some(progress);
+        }
+    }
+
     /// What the checkpoint that is being taken waits for, if it is for ranks.
     fn waits_for(&self) -> Option<String> {
         let attempt = self.attempt.as_ref()?;
@@ -940,9 +986,28 @@ impl Coordinator {
     }
 
     fn status(&self, mut told: BTreeMap<u32, Doing>) -> Status {
+        let ranks = self
+            .seats
+            .iter()
+            .zip(0..)
+            .map(|(seat, rank)| self.rank_status(rank, seat, told.remove(&rank)));
+        Status {
+            size: self.config.size,
+            stage: self.stage().into(),
+            waiting: self.waits_for(),
+            committed: self.committed,
+            last: self.last.clone(),
+            failure: self.failure.clone(),
+            next: None,
+            ranks: ranks.collect(),
+        }
+    }
+
+    /// What is being done, in words.
+    fn stage(&self) -> &'static str {
         let went_on = self.attempt.as_ref().and_then(|a| a.went_on);
-        let stage = match self.attempt.as_ref().map(|a| &a.stage) {
-            None if self.ending => "ending",
+        match self.attempt.as_ref().map(|a| &a.stage) {
+            None if self.ending => ENDING,
             None if self.wanted.is_some() => "waiting for MPI_Init",
             None => "idle",
             Some(Stage::Preparing) => "making the directory",
@@ -952,21 +1017,6 @@ impl Coordinator {
             Some(Stage::Saving { .. }) if went_on.is_some() => "writing images while the job runs",
             Some(Stage::Saving { .. }) => "writing images",
             Some(Stage::Committing { .. }) => "committing",
-        };
-        let ranks = self
-            .seats
-            .iter()
-            .zip(0..)
-            .map(|(seat, rank)| self.rank_status(rank, seat, told.remove(&rank)));
-        Status {
-            size: self.config.size,
-            stage: stage.into(),
-            waiting: self.waits_for(),
-            committed: self.committed,
-            last: self.last.clone(),
-            failure: self.failure.clone(),
-            next: None,
-            ranks: ranks.collect(),
         }
     }
 

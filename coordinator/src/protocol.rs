@@ -406,6 +406,9 @@ pub struct Next {
     pub why: String,
 }
 
+/// The stage of a job that ends with a checkpoint, as it was told to.
+pub const ENDING: &str = "ending";
+
 /// How the job stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Status {
@@ -427,11 +430,28 @@ pub struct Status {
     pub ranks: Vec<RankStatus>,
 }
 
+/// How far the checkpoint that is being taken has come, for people who watch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Progress {
+    /// What is being done, as in [`Status::stage`].
+    pub stage: String,
+    /// How many ranks are done with it.
+    pub done: u32,
+    /// Of how many.
+    pub ranks: u32,
+    /// Those that are not: `rank 3`, `ranks 3, 5 and 8`.
+    pub missing: String,
+    /// Bytes of the images that are on disk.
+    pub bytes: u64,
+}
+
 /// From the coordinator to a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToTool {
     /// Something to tell people while they wait.
     Note(String),
+    /// How far the checkpoint has come: told when that changes, while it is being taken.
+    Progress(Progress),
     /// The checkpoint is being taken, or will be as soon as it can; nothing more is told of it.
     Noted,
     /// The checkpoint is committed.

@@ -245,7 +245,7 @@ fn limits_name_the_ranks_that_were_waited_for() {
             },
         ),
     );
-    assert_eq!(c.on(1_000_000, Event::Tick), []);
+    assert_eq!(notes(c.on(1_000_000, Event::Tick)), []);
     let a = c.on(3_600_000_000, Event::Tick);
     assert!(failed(&a).unwrap().contains("ranks 0 and 2"), "{a:?}");
 }
@@ -266,12 +266,12 @@ fn whoever_waits_long_is_told_for_whom_once() {
         clocks: vec![],
     };
     c.on(0, Event::Message(1, clocks(1)));
-    assert_eq!(c.on(NOTE_AFTER - 1, Event::Tick), []);
+    assert_eq!(notes(c.on(NOTE_AFTER - 1, Event::Tick)), []);
     let note = Action::Reply(7, ToTool::Note("no answer yet from rank 0".into()));
-    assert_eq!(c.on(NOTE_AFTER, Event::Tick), [note]);
-    assert_eq!(c.on(3 * NOTE_AFTER, Event::Tick), []);
+    assert_eq!(notes(c.on(NOTE_AFTER, Event::Tick)), [note]);
+    assert_eq!(notes(c.on(3 * NOTE_AFTER, Event::Tick)), []);
     c.on(3 * NOTE_AFTER, Event::Message(0, clocks(1)));
-    let actions = c.on(4 * NOTE_AFTER, Event::Tick);
+    let actions = notes(c.on(4 * NOTE_AFTER, Event::Tick));
     let [Action::Reply(7, ToTool::Note(text))] = &actions[..] else {
         panic!("{actions:?}")
     };
@@ -279,6 +279,45 @@ fn whoever_waits_long_is_told_for_whom_once() {
         text.starts_with("a safe state is not reached yet"),
         "{text}"
     );
+}
+
+/// What a tick does, but for telling how far the checkpoint has come.
+fn notes(mut actions: Vec<Action>) -> Vec<Action> {
+    actions.retain(|action| !matches!(action, Action::Reply(_, ToTool::Progress(_))));
+    actions
+}
+
+#[test]
+fn who_waits_is_told_how_far_it_has_come_when_that_changes() {
+    let mut c = job(2);
+    to_saving(&mut c, 2);
+    let told = |c: &mut Coordinator| {
+        let actions = c.on(0, Event::Tick).into_iter();
+        let progress = actions.map(|action| match action {
+            Action::Reply(1, ToTool::Progress(progress)) => progress,
+            other => panic!("{other:?}"),
+        });
+        progress.collect::<Vec<_>>()
+    };
+    let progress = |done, missing: &str, bytes| Progress {
+        stage: "writing images".into(),
+        done,
+        ranks: 2,
+        missing: missing.into(),
+        bytes,
+    };
+    assert_eq!(told(&mut c), [progress(0, "ranks 0 and 1", 0)]);
+    assert_eq!(told(&mut c), []);
+    let summary = Summary {
+        bytes: 5,
+        ..Default::default()
+    };
+    let saved = FromRank::Saved { epoch: 1, summary };
+    c.on(0, Event::Message(0, saved));
+    assert_eq!(told(&mut c), [progress(1, "rank 1", 5)]);
+    c.on(0, Event::ToolLost(1));
+    c.on(0, Event::Message(1, FromRank::Copied { epoch: 1 }));
+    assert_eq!(told(&mut c), []);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stasis_coordinator::agent::Agent;
-use stasis_coordinator::client::Error;
+use stasis_coordinator::client::{Error, News};
 use stasis_coordinator::coordinator::Config;
 use stasis_coordinator::job::{self, JobFile};
 use stasis_coordinator::protocol::Outcome;
@@ -13,6 +13,14 @@ use stasis_coordinator::schedule::{Interval, Last, Plan};
 use stasis_coordinator::server::{Options, Server};
 
 use crate::job::{client, until, Disk, Fake, Job};
+
+/// What is told in words.
+fn note(news: News) -> Option<String> {
+    match news {
+        News::Note(note) => Some(note),
+        News::Progress(_) => None,
+    }
+}
 
 #[test]
 fn a_checkpoint_is_committed_and_everyone_goes_on() {
@@ -60,7 +68,7 @@ fn before_mpi_init_people_are_told_what_is_waited_for() {
     let early = client(&job.directory);
     let (tell, told) = std::sync::mpsc::channel();
     let waiting = std::thread::spawn(move || {
-        early.checkpoint(false, |note| tell.send(note.to_owned()).unwrap())
+        early.checkpoint(false, |news| drop(note(news).map(|note| tell.send(note))))
     });
     assert!(told
         .recv_timeout(Duration::from_secs(20))
@@ -145,7 +153,7 @@ fn a_job_whose_memory_is_copied_goes_on_and_the_next_checkpoint_waits() {
         let asking = client(&job.directory);
         let (tell, told) = std::sync::mpsc::channel();
         // The first one is not listened to: it may be told that ranks are missing yet.
-        let note = move |note: &str| drop(tell.send(note.to_owned()));
+        let note = move |news| drop(note(news).map(|note| tell.send(note)));
         (
             std::thread::spawn(move || asking.checkpoint(false, note)),
             told,
@@ -267,7 +275,7 @@ fn what_all_ranks_ask_for_is_taken_once() {
 fn who_does_not_wait_is_told_at_once_whether_it_will_be_taken() {
     let mut job = Job::start("no-wait", 2, Disk::default(), Plan::default());
     let mut notes = vec![];
-    let asked = client(&job.directory).request(false, |note| notes.push(note.to_owned()));
+    let asked = client(&job.directory).request(false, |news| notes.extend(note(news)));
     asked.unwrap();
     assert!(notes[0].contains("MPI_Init"), "{notes:?}");
     job.connect();

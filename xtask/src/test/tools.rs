@@ -20,6 +20,7 @@ pub fn cases() -> Vec<Case> {
     vec![
         Case::new("tools/list-inspect-diff", |_, dir| look(dir).into()),
         Case::new("tools/compress", |_, dir| compress(dir).into()),
+        Case::new("tools/bars", |_, dir| bars(dir).into()),
         Case::new("tools/resume", |_, dir| resume(dir).into()),
     ]
 }
@@ -58,6 +59,36 @@ fn compress(dir: &Path) -> Result<()> {
     );
     stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
     Ok(())
+}
+
+/// What takes long is shown on a terminal, and on none there are plain lines.
+fn bars(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut job = start(&example("p2p", "p2p/ring_loop")?, dir, &ckpt, Mpi::Mpich)?;
+    for (verb, shown) in [
+        ("checkpoint", "of 2 ranks"),
+        ("verify", "ckpt-1, rank 1 of 2"),
+    ] {
+        let line = format!("{} {verb} {}", paths::stasis().display(), ckpt.display());
+        let mut terminal = Command::new("script");
+        terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+        terminal.env("TERM", "xterm");
+        let name = format!("{verb}-on-terminal");
+        let drawn = job::run(terminal, dir, &name, LIMIT)?
+            .expect_success(&name)?
+            .stdout;
+        ensure!(
+            drawn.contains("\u{1b}[") && drawn.contains(shown),
+            "{verb} draws no bar: {drawn:?}"
+        );
+        let mut command = stasis::command([verb]);
+        command.arg(&ckpt);
+        let plain = job::run(command, dir, verb, LIMIT)?.expect_success(verb)?;
+        let said = plain.stdout + &plain.stderr;
+        let control = |c: char| c.is_control() && c != '\n';
+        ensure!(!said.contains(control), "{verb} says {said:?}");
+    }
+    job.kill()
 }
 
 /// Two checkpoints of a job that runs on between them.
