@@ -2,10 +2,12 @@
 //! line of its own; the last line of all counts them.
 
 mod bad_input;
+mod clean_root;
 mod compare;
 mod conformance;
 pub mod directives;
 mod faults;
+mod guide;
 mod increments;
 mod loader;
 mod lowers;
@@ -119,6 +121,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.full {
         cases.extend(matrix::cases()?);
         cases.extend(slurm::cases());
+        cases.extend(guide::cases());
     }
     if !options.filter.is_empty() {
         cases.retain(|case| {

@@ -14,13 +14,34 @@ use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The cases.
 pub fn cases() -> Vec<Case> {
-    vec![Case::new("package/tarball", |_, dir| tarball(dir).into())]
+    vec![Case::new("package/tarball", |_, dir| unpacked(dir).into())]
+}
+
+type Made = OnceLock<std::result::Result<PathBuf, String>>;
+
+/// The tarball, made once per run of the harness.
+pub fn tarball() -> Result<PathBuf> {
+    static MADE: Made = OnceLock::new();
+    once(&MADE, || package::tree().and_then(|_| package::tarball()))
+}
+
+/// Debian's package, likewise.
+pub fn deb() -> Result<PathBuf> {
+    static MADE: Made = OnceLock::new();
+    // It is of the tree that the tarball is of.
+    once(&MADE, || tarball().and_then(|_| package::deb()))
+}
+
+fn once(made: &Made, make: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
+    let file = made.get_or_init(|| make().map_err(|error| format!("{error:#}")));
+    file.clone().map_err(anyhow::Error::msg)
 }
 
 /// An ordinary user with an unpacked tarball that nobody can write to.
@@ -32,15 +53,11 @@ struct User {
 impl User {
     /// Unpacks the tarball somewhere in `dir`.
     fn new(dir: &Path) -> Result<User> {
-        package::tree()?;
         let (place, work) = (dir.join("some where"), dir.join("work"));
         fs::create_dir(&place)?;
         fs::create_dir(&work)?;
         let mut tar = Command::new("tar");
-        tar.arg("-xzf")
-            .arg(package::tarball()?)
-            .arg("-C")
-            .arg(&place);
+        tar.arg("-xzf").arg(tarball()?).arg("-C").arg(&place);
         job::run(tar, dir, "tar", LIMIT)?.expect_success("tar")?;
         let mut chmod = Command::new("chmod");
         chmod.args(["-R", "a-w"]).arg(&place);
@@ -79,7 +96,7 @@ impl User {
     }
 }
 
-fn tarball(dir: &Path) -> Result<()> {
+fn unpacked(dir: &Path) -> Result<()> {
     let user = User::new(dir)?;
     let doctor = user.command(&["doctor"]);
     let said = job::run(doctor, dir, "doctor", LIMIT)?.expect_success("doctor")?;
