@@ -54,7 +54,7 @@ fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
     let name = &needs.name;
     // Found out before minutes are spent; in a tree that was never installed it is not there yet.
     let lib = layout.place_for_lowers()?;
-    println!(
+    say!(
         "building the lower half {name} with {} (some minutes, the first time)",
         needs.mpicc.display()
     );
@@ -89,7 +89,7 @@ fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
         0o644,
         &place.with_file_name(format!("lower-{name}.json")),
     )?;
-    println!(
+    say!(
         "{name}: {}\njobs that the launchers in {} start run over it, and others with --mpi {name}",
         record.library,
         record.launchers.display()

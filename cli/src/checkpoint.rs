@@ -21,7 +21,7 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
         asked.map_err(failure)?;
         match options.job.json {
             true => json::print(json!({ "set": null })),
-            false => println!("a checkpoint will be taken ({command})"),
+            false => say!("a checkpoint will be taken ({command})"),
         }
         return Ok(());
     }
@@ -31,7 +31,7 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
     if options.job.json {
         json::print(to_json(&report));
     } else {
-        println!(
+        say!(
             "{}: {} on disk{}, {} of memory in {ranks} ranks ({command}); the job stood still for \
              {} ({}), all took {}{}",
             report.set,

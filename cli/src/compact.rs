@@ -38,15 +38,15 @@ pub fn run(options: &Compact) -> exit::Result<()> {
         return Ok(());
     }
     match (name, bytes) {
-        (Some(name), Some(bytes)) => println!(
+        (Some(name), Some(bytes)) => say!(
             "{name}: a full checkpoint of {}, {}",
             chain.join(" on "),
             text::bytes(bytes)
         ),
-        _ => println!("{} is a full checkpoint already", from.name()),
+        _ => say!("{} is a full checkpoint already", from.name()),
     }
     for name in removed {
-        println!("{name}: removed");
+        say!("{name}: removed");
     }
     Ok(())
 }

@@ -71,11 +71,14 @@ pub fn run(options: &Diff) -> exit::Result<()> {
         );
         return Ok(());
     }
-    println!("{} -> {}", first.name(), second.name());
+    say!("{} -> {}", first.name(), second.name());
     let head = ["same", "changed", "gone", "new"];
-    println!(
+    say!(
         "{:>10} {:>10} {:>10} {:>10}",
-        head[0], head[1], head[2], head[3]
+        head[0],
+        head[1],
+        head[2],
+        head[3]
     );
     let line = |change: &Change, what: &str| {
         let [a, b, c, d] = [
@@ -85,14 +88,14 @@ pub fn run(options: &Diff) -> exit::Result<()> {
             change.only_second,
         ]
         .map(text::bytes);
-        println!("{a:>10} {b:>10} {c:>10} {d:>10}  {what}");
+        say!("{a:>10} {b:>10} {c:>10} {d:>10}  {what}");
     };
     let mut parts: Vec<_> = parts.into_iter().collect();
     parts.sort_by_key(|(_, c)| std::cmp::Reverse(c.changed + c.only_first + c.only_second));
     for (what, change) in &parts {
         line(change, what);
     }
-    println!();
+    say!();
     for (rank, change) in ranks.iter().enumerate() {
         line(change, &format!("rank {rank}"));
     }

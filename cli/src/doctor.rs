@@ -14,10 +14,10 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
     let layout = Layout::find().code(Code::CannotServe)?;
     let mut bad = 0;
     let mut tell = |what: &str, result: Result<String>| match result {
-        Ok(good) => println!("ok    {what}: {good}"),
+        Ok(good) => say!("ok    {what}: {good}"),
         Err(why) => {
             bad += 1;
-            println!("BAD   {what}: {why:#}");
+            say!("BAD   {what}: {why:#}");
         }
     };
     tell(
@@ -111,7 +111,7 @@ fn what_could_be_better() {
 }
 
 fn note(what: &str, text: &str) {
-    println!("note  {what}: {text}");
+    say!("note  {what}: {text}");
 }
 
 /// What was found out about a program that can be served.
@@ -135,7 +135,7 @@ fn verdict(findings: &Findings) -> String {
 /// What a program that can be served must not call, and, where asked for, all that it imports.
 fn print_notes(findings: &Findings, symbols: bool) {
     for (name, file) in &findings.refused {
-        println!(
+        say!(
             "note  {name}, which {} imports, is refused when it is called",
             file.display()
         );
@@ -144,7 +144,7 @@ fn print_notes(findings: &Findings, symbols: bool) {
         let there = findings.imports.iter().map(|import| ("has", import));
         let missing = findings.missing.iter().map(|import| ("LACKS", import));
         for (word, (name, file)) in there.chain(missing) {
-            println!("{word:5} {name} ({})", file.display());
+            say!("{word:5} {name} ({})", file.display());
         }
     }
 }

@@ -3,7 +3,8 @@
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The checkpoint directory cannot be used: not writable, full, someone else's, or in use.
+    /// The checkpoint directory cannot be used: not writable, full, someone else's, or in use; or what
+    /// is printed cannot be written.
     Directory = 1,
     /// The command line is wrong (clap uses the same code).
     Usage = 2,

@@ -86,8 +86,8 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     }
 
     let version = manifest.stasis_version.as_ref();
-    println!("{}: {}", set.name(), manifest.command.join(" "));
-    println!(
+    say!("{}: {}", set.name(), manifest.command.join(" "));
+    say!(
         "{} ranks, taken {} by Stasis{} over {}, after {} restarts",
         manifest.world_size,
         text::ago(manifest.created),
@@ -96,15 +96,15 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
         manifest.epoch
     );
     if let Some(parent) = &manifest.increment_of {
-        println!("an increment: what has not changed is in {}", parent.set);
+        say!("an increment: what has not changed is in {}", parent.set);
     }
-    println!(
+    say!(
         "{} mapped, {} of it with content, in {} on disk\n",
         text::bytes(all.mapped),
         text::bytes(all.memory),
         text::bytes(all.stored)
     );
-    println!("{:>10} {:>10} {:>10}", "on disk", "content", "mapped");
+    say!("{:>10} {:>10} {:>10}", "on disk", "content", "mapped");
     let rest = parts.split_off(parts.len().min(LINES));
     if !rest.is_empty() {
         let mut others = Amount::default();
@@ -114,7 +114,7 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     let stored = parts.iter().map(|(_, amount)| amount.stored);
     let longest = stored.max().unwrap_or(0);
     for (what, amount) in &parts {
-        println!(
+        say!(
             "{:>10} {:>10} {:>10}  {:28} {}",
             text::bytes(amount.stored),
             text::bytes(amount.memory),
@@ -123,9 +123,9 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
             bar(amount.stored, longest)
         );
     }
-    println!();
+    say!();
     for (entry, amount) in ranks {
-        println!(
+        say!(
             "rank {:<5} {:>10}  {:>10} of memory  {}",
             entry.rank,
             text::bytes(entry.image.bytes),

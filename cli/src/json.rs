@@ -9,5 +9,5 @@ const SCHEMA_VERSION: u32 = 1;
 /// Prints an object with its `schema_version`.
 pub fn print(mut object: Value) {
     object["schema_version"] = SCHEMA_VERSION.into();
-    println!("{object:#}");
+    say!("{object:#}");
 }

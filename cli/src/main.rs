@@ -1,6 +1,10 @@
 //! The `stasis` command: starts programs as upper halves, asks running jobs for checkpoints, and
 //! tells about the sets on disk.
 
+// First, for its macro.
+#[macro_use]
+mod output;
+
 mod arguments;
 mod build_lower;
 mod checkpoint;

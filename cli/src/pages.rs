@@ -1,7 +1,7 @@
 //! `stasis completions` and `stasis man`: what is generated from the table of flags (`arguments.rs`).
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -9,15 +9,18 @@ use clap::{Command, CommandFactory};
 
 use crate::arguments::{Arguments, Completions, Man};
 use crate::exit::{self, Code, WithCode};
+use crate::output;
 
 /// Runs `stasis completions`.
 pub fn completions(options: &Completions) -> exit::Result<()> {
+    let mut text = Vec::new();
     clap_complete::generate(
         options.shell,
         &mut Arguments::command(),
         "stasis",
-        &mut io::stdout(),
+        &mut text,
     );
+    output::bytes(&text);
     Ok(())
 }
 
@@ -35,10 +38,9 @@ pub fn man(options: &Man) -> exit::Result<()> {
             command.with_context(none).code(Code::Usage)?
         }
     };
-    let printed = page(command).and_then(|page| io::stdout().write_all(&page));
-    printed
-        .context("printing a manual page")
-        .code(Code::CannotServe)
+    let page = page(command).context("making a manual page");
+    output::bytes(&page.code(Code::CannotServe)?);
+    Ok(())
 }
 
 /// The command line with the names that commands have on their pages, like `stasis-launch`.

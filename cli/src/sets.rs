@@ -46,12 +46,12 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
         return Ok(());
     }
     if sets.is_empty() {
-        println!("there is no checkpoint in {}", directory.display());
+        say!("there is no checkpoint in {}", directory.display());
     }
     for set in &sets {
         let (word, why) = state(set);
         match &set.manifest {
-            Some(m) => println!(
+            Some(m) => say!(
                 "{:10} {word:10} {:>10}  {} ranks  {}  {}  {}",
                 set.name,
                 text::bytes(set.bytes()),
@@ -60,19 +60,19 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
                 text::library(&m.library),
                 m.command.join(" ")
             ),
-            None => println!("{:10} {word}", set.name),
+            None => say!("{:10} {word}", set.name),
         }
         if let Some(why) = why {
-            println!("           {why}");
+            say!("           {why}");
         }
         if let Some(parent) = set.parent() {
-            println!("           increment of {parent}");
+            say!("           increment of {parent}");
         }
         if let Some(key) = set.sealed {
-            println!("           sealed with key {key}");
+            say!("           sealed with key {key}");
         }
         if set.attempts > 0 {
-            println!(
+            say!(
                 "           {} restarts from it did not come back",
                 set.attempts
             );
@@ -130,7 +130,7 @@ pub fn verify(options: &Inspect) -> exit::Result<()> {
     for (name, bytes, result) in results {
         match result {
             Ok(()) if options.json => {}
-            Ok(()) => println!("{name}: sound ({})", text::bytes(bytes)),
+            Ok(()) => say!("{name}: sound ({})", text::bytes(bytes)),
             Err(why) => bad.push(format!("{name}: {why}")),
         }
     }

@@ -48,37 +48,38 @@ pub fn run(options: &Job) -> exit::Result<()> {
         crate::json::print(all);
         return Ok(());
     }
-    println!("job {}: {}", job.id, job.command());
-    println!(
+    say!("job {}: {}", job.id, job.command());
+    say!(
         "  {} ranks under {}, started {}",
         status.size,
         text::library(&job.mpi),
         text::ago(job.started)
     );
-    println!(
+    say!(
         "  now: {}; checkpoints committed: {}",
-        status.stage, status.committed
+        status.stage,
+        status.committed
     );
     if let Some(waiting) = &status.waiting {
-        println!("  it waits: {waiting}");
+        say!("  it waits: {waiting}");
     }
     if let Some(last) = &status.last {
         let (size, pause) = (text::bytes(last.bytes), text::duration(last.pause));
-        println!(
+        say!(
             "  last: {} ({size}, the job stood still for {pause})",
             last.set
         );
     }
     if let Some(next) = &status.next {
-        println!("  next: in {} ({})", text::duration(next.after), next.why);
+        say!("  next: in {} ({})", text::duration(next.after), next.why);
     }
     if let Some(reason) = &status.failure {
-        println!("  last one that was given up: {reason}");
+        say!("  last one that was given up: {reason}");
     }
     for rank in &status.ranks {
         match rank.host.as_str() {
-            "" => println!("  rank {}: has not called MPI_Init", rank.rank),
-            host => println!(
+            "" => say!("  rank {}: has not called MPI_Init", rank.rank),
+            host => say!(
                 "  rank {}: {}{} (process {} on {host})",
                 rank.rank,
                 rank.state,

@@ -21,6 +21,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("tools/list-inspect-diff", |_, dir| look(dir).into()),
         Case::new("tools/compress", |_, dir| compress(dir).into()),
         Case::new("tools/bars", |_, dir| bars(dir).into()),
+        Case::new("tools/reader-goes-away", |_, dir| unread(dir).into()),
         Case::new("tools/resume", |_, dir| resume(dir).into()),
     ]
 }
@@ -59,6 +60,37 @@ fn compress(dir: &Path) -> Result<()> {
     );
     stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
     Ok(())
+}
+
+/// `| head` and its like: nobody reads what is printed.
+fn unread(dir: &Path) -> Result<()> {
+    const NOBODY_READS: i32 = 128 + 13;
+    let ckpt = dir.join("ck");
+    let mut job = start(&example("p2p", "p2p/ring_loop")?, dir, &ckpt, Mpi::Mpich)?;
+    let path = ckpt.to_string_lossy();
+    job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?.expect_success("checkpoint")?;
+    for words in [
+        &["checkpoint", &path] as &[&str],
+        &["status", &path],
+        &["list", &path],
+        &["inspect", &path],
+        &["inspect", &path, "--json"],
+        &["verify", &path],
+        &["doctor"],
+        &["man", "launch"],
+        &["completions", "bash"],
+    ] {
+        let (reader, writer) = std::io::pipe()?;
+        drop(reader);
+        let ended = stasis::command(words).stdout(writer).output()?;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        ensure!(
+            ended.status.code() == Some(NOBODY_READS) && !said.contains("panicked"),
+            "{words:?}: {}, {said}",
+            ended.status
+        );
+    }
+    job.kill()
 }
 
 /// What takes long is shown on a terminal, and on none there are plain lines.
