@@ -11,9 +11,13 @@
 
 use crate::raw;
 use core::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use core::time::Duration;
 
 /// Nanoseconds in a second.
 pub const SECOND: i64 = 1_000_000_000;
+
+/// How often the coarse clock is looked at.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// Those clocks.
 pub const CLOCKS: [i32; 3] = [
@@ -107,10 +111,17 @@ pub fn all() -> [i64; 3] {
     CLOCKS.map(now)
 }
 
-/// Has the application's clocks go on from what they showed at the cut.
+/// Has the application's clocks go on from what they showed at the cut. Returns at the next tick of the
+/// machine's, some milliseconds later: the coarse clock shows the last one, which until then is from
+/// before this moment, and so may be less than it showed at the cut.
 pub fn go_on_from(shown: [i64; 3]) {
-    for (i, shown) in shown.iter().enumerate() {
-        AHEAD[i].store(shown - machine(CLOCKS[i]), Ordering::Relaxed);
+    let here = CLOCKS.map(machine);
+    for (ahead, (shown, here)) in AHEAD.iter().zip(shown.iter().zip(here)) {
+        ahead.store(shown - here, Ordering::Relaxed);
+    }
+    let [monotonic, ..] = here;
+    while machine(libc::CLOCK_MONOTONIC_COARSE) < monotonic {
+        std::thread::sleep(LOOK);
     }
 }
 
@@ -139,7 +150,14 @@ extern "C" fn read(clock: i32, time: *mut Timespec) -> isize {
 
 #[cfg(test)]
 mod tests {
-    use super::Timespec;
+    use super::{all, go_on_from, now, Timespec};
+
+    #[test]
+    fn the_coarse_clock_does_not_go_back_either() {
+        let before = now(libc::CLOCK_MONOTONIC_COARSE);
+        go_on_from(all());
+        assert!(now(libc::CLOCK_MONOTONIC_COARSE) >= before);
+    }
 
     #[test]
     fn times_convert() {
