@@ -38,8 +38,13 @@ use crate::ranks::Ranks;
 use crate::routes::LinkId;
 use crate::words;
 
-/// How long a word may wait for others with which it can go up.
-pub const PATIENCE: Duration = Duration::from_millis(2);
+/// How long a word may wait for others with which it can go up, so long after this relay was last told
+/// something: answers go up at once, and what ranks have to say in the course of a long time makes no
+/// more bundles than its logarithm, each late by a small part of that time.
+pub fn patience(told: Duration) -> Duration {
+    (told / 32).clamp(Duration::from_millis(2), Duration::from_millis(50))
+}
+
 /// How long it may take at the end to pass on what was said.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 
@@ -103,6 +108,7 @@ impl Relay {
             below,
             bundle: Bundle::default(),
             since: None,
+            told: Instant::now(),
             finished: false,
             closing: None,
         };
@@ -157,6 +163,8 @@ struct Main {
     bundle: Bundle,
     /// Since when there is something in the bundle.
     since: Option<Instant>,
+    /// When something came from above.
+    told: Instant,
     /// This process's agent has said that it ends.
     finished: bool,
     closing: Option<Sender<()>>,
@@ -171,12 +179,16 @@ impl Main {
 
     fn step(&mut self, hear: &Receiver<Said>) -> Result<(), Over> {
         let said = match self.since {
-            Some(since) => hear.recv_timeout(PATIENCE.saturating_sub(since.elapsed())),
+            Some(since) => {
+                let patience = patience(since.saturating_duration_since(self.told));
+                hear.recv_timeout(patience.saturating_sub(since.elapsed()))
+            }
             None => hear.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         match said {
             Ok(Said::Below(heard)) => self.hear(heard),
             Ok(Said::Above(orders)) => {
+                self.told = Instant::now();
                 for link in self.below.deliver(&orders) {
                     self.lose(link);
                 }
@@ -185,14 +197,14 @@ impl Main {
             Err(RecvTimeoutError::Timeout) => self.flush()?,
             Ok(Said::Gone) | Err(RecvTimeoutError::Disconnected) => return Err(Over),
         }
-        if self.bundle.is_full(self.below.links()) {
+        let ends = self.closing.is_some() && self.finished;
+        let last = ends && !self.bundle.is_empty();
+        if last || self.bundle.is_full(self.below.links()) {
             self.flush()?;
         }
-        if self.bundle.is_empty() && self.finished {
-            if let Some(answer) = self.closing.take() {
-                let _ = answer.send(());
-                return Err(Over);
-            }
+        if let Some(answer) = self.closing.take_if(|_| ends) {
+            let _ = answer.send(());
+            return Err(Over);
         }
         Ok(())
     }
@@ -269,5 +281,17 @@ impl Main {
             self.above.write_all(&frame).map_err(|_| Over)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::patience;
+    use std::time::Duration;
+
+    #[test]
+    fn answers_go_up_at_once_and_later_words_wait_for_a_part_of_the_time() {
+        let waits = |millis| patience(Duration::from_millis(millis)).as_millis();
+        assert_eq!([0, 64, 320, 3_600_000].map(waits), [2, 2, 10, 50]);
     }
 }

@@ -10,13 +10,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use stasis_coordinator::bundle::{each, frames, Bundle, Orders};
 use stasis_coordinator::coordinator::{Action, Config, Coordinator, Event, PartialSet};
 use stasis_coordinator::frame::{self, MAX_FRAME};
 use stasis_coordinator::protocol::{Activity, Down, FromRank, State, Summary, To, ToRank, Up};
 use stasis_coordinator::ranks::Ranks;
-use stasis_coordinator::relay::PATIENCE;
+use stasis_coordinator::relay::patience;
 use stasis_coordinator::tree::Place;
 
 /// In nanoseconds.
@@ -138,6 +139,8 @@ struct Hub {
     bundle: Bundle,
     /// Counts the bundles.
     turn: u64,
+    /// When it was last told something.
+    told: Nanos,
 }
 
 enum Arrival {
@@ -387,6 +390,7 @@ impl<'a> Simulation<'a> {
         let to_relay = frames(orders, MAX_FRAME).expect("orders fit");
         let to_rank: Vec<_> = orders.iter().map(|o| frame::encode(&o.message)).collect();
         self.hub(hub).process.step = 0;
+        self.hub(hub).told = now;
         let children = std::mem::take(&mut self.hub(hub).children);
         for child in &children {
             let lengths: Vec<usize> = match child {
@@ -445,7 +449,8 @@ impl<'a> Simulation<'a> {
         if hub.bundle.is_full(links) {
             self.flush(relay, now);
         } else if begun {
-            let patience = PATIENCE.as_nanos() as Nanos;
+            let told = Duration::from_nanos(now.saturating_sub(hub.told));
+            let patience = patience(told).as_nanos() as Nanos;
             self.later(now + patience, Arrival::Flush { relay: rank, turn });
         }
     }
