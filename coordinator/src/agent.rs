@@ -16,9 +16,7 @@ use std::time::{Duration, Instant};
 use crate::addresses;
 use crate::frame::{self, MAX_FRAME};
 use crate::job::Address;
-use crate::protocol::{
-    Doing, First, FromRank, Hello, Member, Outcome, Summary, Times, ToRank, PROTOCOL,
-};
+use crate::protocol::{Doing, First, FromRank, Member, Outcome, Summary, Times, ToRank};
 use crate::rank::{Effect, Input, Rank, View};
 use crate::shared::{Part, Share};
 
@@ -157,17 +155,13 @@ impl Agent {
         size: u32,
         process: Arc<dyn Process>,
     ) -> Result<Agent, Error> {
-        let hello = Hello {
-            protocol: PROTOCOL,
-            token: address.token.clone(),
-            member: Member {
-                rank,
-                size,
-                host: addresses::host(),
-                pid: std::process::id(),
-            },
+        let member = Member {
+            rank,
+            size,
+            host: addresses::host(),
+            pid: std::process::id(),
         };
-        let first = First::Rank(hello);
+        let first = First::rank(&address.token, member);
         let open = || -> Result<[TcpStream; 3], frame::Error> {
             let mut stream = address.connect()?;
             frame::send(&mut stream, &first)?;

@@ -201,6 +201,24 @@ enum Stage {
     Committing { saved: BTreeMap<u32, Summary> },
 }
 
+impl Stage {
+    /// A rank has done what the stage asks of it.
+    fn has(&self, rank: u32) -> bool {
+        match self {
+            Stage::Preparing => false,
+            Stage::Asking { heard } => heard.contains(&rank),
+            Stage::Approaching { states, .. } => states.get(&rank).is_some_and(|s| s.reached),
+            Stage::Draining { drained } => drained.contains_key(&rank),
+            Stage::Saving { saved, .. } | Stage::Committing { saved } => saved.contains_key(&rank),
+        }
+    }
+
+    /// Those of so many ranks that have not.
+    fn missing(&self, ranks: u32) -> impl Iterator<Item = u32> + '_ {
+        (0..ranks).filter(|rank| !self.has(*rank))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Attempt {
     epoch: u64,
@@ -864,14 +882,11 @@ impl Coordinator {
         let waited = now.saturating_sub(attempt.since);
         let over = |limit: Time| limit != 0 && waited > limit;
         let seconds = waited / 1_000_000;
-        let missing = |there: &dyn Fn(u32) -> bool| {
-            words::ranks((0..self.config.size).filter(|r| !there(*r)))
-        };
+        let missing = |stage: &Stage| words::ranks(stage.missing(self.config.size));
         let reason = match &mut attempt.stage {
-            Stage::Asking { heard } if over(self.config.drain_limit) => format!(
-                "no answer from {} for {seconds} s",
-                missing(&|r| heard.contains(&r))
-            ),
+            stage @ Stage::Asking { .. } if over(self.config.drain_limit) => {
+                format!("no answer from {} for {seconds} s", missing(stage))
+            }
             Stage::Approaching { ticks, news, .. } if !over(self.config.approach_limit) => {
                 *ticks = (*ticks + 1).min(STALLED_TICKS);
                 if *ticks >= STALLED_TICKS || *news > 0 {
@@ -880,18 +895,18 @@ impl Coordinator {
                 }
                 return self.note(now, out);
             }
-            Stage::Approaching { states, .. } => format!(
+            stage @ Stage::Approaching { .. } => format!(
                 "after {seconds} s {} had not come to where the checkpoint can be taken (in a \
                  collective, or before one that others have begun)",
-                missing(&|r| states.get(&r).is_some_and(|s| s.reached))
+                missing(stage)
             ),
-            Stage::Draining { drained } if over(self.config.drain_limit) => format!(
+            stage @ Stage::Draining { .. } if over(self.config.drain_limit) => format!(
                 "{} had not stopped and taken in all messages after {seconds} s",
-                missing(&|r| drained.contains_key(&r))
+                missing(stage)
             ),
-            Stage::Saving { saved, .. } if over(self.config.save_limit) => format!(
+            stage @ Stage::Saving { .. } if over(self.config.save_limit) => format!(
                 "{} had not written the image after {seconds} s",
-                missing(&|r| saved.contains_key(&r))
+                missing(stage)
             ),
             _ => return self.note(now, out),
         };
@@ -929,21 +944,14 @@ impl Coordinator {
         let Some(attempt) = self.attempt.as_mut().filter(|a| !a.tools.is_empty()) else {
             return;
         };
-        let mut bytes = 0;
-        let there: Box<dyn Fn(u32) -> bool> = match &attempt.stage {
+        let bytes = match &attempt.stage {
             Stage::Preparing => return,
-            Stage::Asking { heard } => Box::new(|r| heard.contains(&r)),
-            Stage::Approaching { states, .. } => {
-                Box::new(|r| states.get(&r).is_some_and(|s| s.reached))
-            }
-            Stage::Draining { drained } => Box::new(|r| drained.contains_key(&r)),
+            Stage::Asking { .. } | Stage::Approaching { .. } | Stage::Draining { .. } => 0,
             Stage::Saving { saved, .. } | Stage::Committing { saved } => {
-                bytes = saved.values().map(|summary| summary.bytes).sum();
-                Box::new(|r| saved.contains_key(&r))
+                saved.values().map(|summary| summary.bytes).sum()
             }
         };
-        let missing: Vec<u32> = (0..ranks).filter(|rank| !there(*rank)).collect();
-        drop(there);
+        let missing: Vec<u32> = attempt.stage.missing(ranks).collect();
         let progress = Progress {
             stage: stage.into(),
             done: ranks - missing.len() as u32,
@@ -962,25 +970,19 @@ impl Coordinator {
     /// What the checkpoint that is being taken waits for, if it is for ranks.
     fn waits_for(&self) -> Option<String> {
         let attempt = self.attempt.as_ref()?;
-        let missing = |there: &dyn Fn(u32) -> bool| {
-            words::ranks((0..self.config.size).filter(|r| !there(*r)))
-        };
+        let missing = || words::ranks(attempt.stage.missing(self.config.size));
         Some(match &attempt.stage {
             Stage::Preparing | Stage::Committing { .. } => return None,
-            Stage::Asking { heard } => {
-                format!("no answer yet from {}", missing(&|r| heard.contains(&r)))
-            }
+            Stage::Asking { .. } => format!("no answer yet from {}", missing()),
             Stage::Approaching { states, ticks, .. } => {
                 words::approach(states, *ticks >= STALLED_TICKS)
             }
-            Stage::Draining { drained } => format!(
-                "{} must still stop or take in what is under way",
-                missing(&|r| drained.contains_key(&r))
-            ),
-            Stage::Saving { saved, .. } => {
-                let missing = missing(&|r| saved.contains_key(&r));
+            Stage::Draining { .. } => {
+                format!("{} must still stop or take in what is under way", missing())
+            }
+            Stage::Saving { .. } => {
                 let meanwhile = attempt.went_on.map_or("", |_| "; the job runs on");
-                format!("{missing} must still write the image{meanwhile}")
+                format!("{} must still write the image{meanwhile}", missing())
             }
         })
     }

@@ -34,6 +34,15 @@ pub enum First {
 }
 
 impl First {
+    /// A rank of this version, with the job's token.
+    pub fn rank(token: &str, member: Member) -> First {
+        First::Rank(Hello {
+            protocol: PROTOCOL,
+            token: token.to_owned(),
+            member,
+        })
+    }
+
     /// [`PROTOCOL`] of who is there, and his token.
     pub fn credentials(&self) -> (u32, &str) {
         match self {

@@ -6,16 +6,16 @@ use crate::protocol::{Activity, On, State};
 
 /// "rank 3", "ranks 3, 5 and 8", "ranks 1, 2, 3 and 509 others".
 pub fn ranks(ranks: impl Iterator<Item = u32>) -> String {
-    let all: Vec<String> = ranks.map(|r| r.to_string()).collect();
+    let all: Vec<u32> = ranks.collect();
+    let list = |some: &[u32]| {
+        let words: Vec<String> = some.iter().map(u32::to_string).collect();
+        words.join(", ")
+    };
     match all.as_slice() {
         [] => "no rank".into(),
         [one] => format!("rank {one}"),
-        [some @ .., last] if all.len() <= 8 => format!("ranks {} and {last}", some.join(", ")),
-        many => format!(
-            "ranks {} and {} others",
-            many[..3].join(", "),
-            many.len() - 3
-        ),
+        [some @ .., last] if all.len() <= 8 => format!("ranks {} and {last}", list(some)),
+        many => format!("ranks {} and {} others", list(&many[..3]), many.len() - 3),
     }
 }
 

@@ -5,8 +5,9 @@
 //! To add one: its variant in `mpi.rs`, with its folder here and its packages.
 
 use crate::mpi::Mpi;
-use crate::{paths, setup};
-use anyhow::{ensure, Context, Result};
+use crate::paths;
+use crate::setup::{self, succeed};
+use anyhow::{Context, Result};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -53,21 +54,13 @@ pub fn install() -> Result<()> {
             );
             let mut make = Command::new("python3");
             make.args(["-m", "venv"]).arg(folder);
-            succeed(make)?;
+            succeed(&mut make)?;
             let mut pip = Command::new(bin.join("pip"));
             pip.args(["install", "--quiet", "--disable-pip-version-check"]);
             pip.args(packages);
-            succeed(pip)?;
+            succeed(&mut pip)?;
         }
         setup::build_lower(&bin.join("mpicc").to_string_lossy(), mpi.name())?;
     }
-    Ok(())
-}
-
-fn succeed(mut command: Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("{command:?} cannot be run"))?;
-    ensure!(status.success(), "{command:?} failed ({status})");
     Ok(())
 }

@@ -122,6 +122,15 @@ pub struct Disk {
     pub tidied: Arc<AtomicU64>,
 }
 
+impl Disk {
+    /// One whose commits are counted.
+    pub fn counted() -> (Disk, Arc<AtomicU64>) {
+        let disk = Disk::default();
+        let commits = disk.commits.clone();
+        (disk, commits)
+    }
+}
+
 impl Store for Disk {
     fn prepare(&mut self) -> Result<PartialSet, String> {
         match self.full {
@@ -237,6 +246,13 @@ impl Job {
         let job = Job::all(name, size);
         job.copies_slowly();
         job
+    }
+
+    /// Waits until every rank was told to end with the checkpoint.
+    pub fn until_all_exit(&self) {
+        for fake in &self.fakes {
+            until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
+        }
     }
 
     /// All copy their memory, and write it until they are told to be quick.

@@ -1,6 +1,6 @@
 //! Small jobs: every rank is connected to the coordinator.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,18 +207,12 @@ fn stop_ends_every_rank_after_the_commit() {
     let job = Job::all("stop", 3);
     let report = client(&job.directory).checkpoint(true, |_| {}).unwrap();
     assert!(report.stop);
-    for fake in &job.fakes {
-        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
-    }
+    job.until_all_exit();
 }
 
 #[test]
 fn the_interval_takes_checkpoints_unasked() {
-    let commits = Arc::new(AtomicU64::new(0));
-    let disk = Disk {
-        commits: commits.clone(),
-        ..Disk::default()
-    };
+    let (disk, commits) = Disk::counted();
     let plan = Plan {
         interval: Some(Interval::Fixed(Duration::from_millis(30))),
         last: None,
@@ -244,18 +238,12 @@ fn the_job_ends_before_its_time_is_over() {
         "{next:?}"
     );
     job.connect();
-    for fake in &job.fakes {
-        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
-    }
+    job.until_all_exit();
 }
 
 #[test]
 fn what_all_ranks_ask_for_is_taken_once() {
-    let commits = Arc::new(AtomicU64::new(0));
-    let disk = Disk {
-        commits: commits.clone(),
-        ..Disk::default()
-    };
+    let (disk, commits) = Disk::counted();
     let mut job = Job::start("asks", 4, disk, Plan::default());
     job.connect();
     for agent in &job.agents {
@@ -266,9 +254,7 @@ fn what_all_ranks_ask_for_is_taken_once() {
     client(&job.directory).checkpoint(false, |_| {}).unwrap();
     assert_eq!(commits.load(Ordering::SeqCst), 2);
     job.agents[2].ask(true);
-    for fake in &job.fakes {
-        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
-    }
+    job.until_all_exit();
 }
 
 #[test]

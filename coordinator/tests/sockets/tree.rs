@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use stasis_coordinator::agent::Agent;
 use stasis_coordinator::frame::{self, MAX_FRAME};
 use stasis_coordinator::job::Address;
 use stasis_coordinator::protocol::{
-    Down, First, FromRank, Hello, Member, Outcome, RankStatus, ToRank, Up, PROTOCOL,
+    Down, First, FromRank, Member, Outcome, RankStatus, ToRank, Up,
 };
 use stasis_coordinator::relay::Relay;
 use stasis_coordinator::schedule::Plan;
@@ -108,26 +108,18 @@ fn a_job_goes_on_while_images_are_written_and_ends_with_them() {
 fn stop_reaches_every_rank() {
     let job = nine("tree-stop");
     client(&job.directory).checkpoint(true, |_| {}).unwrap();
-    for fake in &job.fakes {
-        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
-    }
+    job.until_all_exit();
 }
 
 #[test]
 fn what_all_ranks_ask_for_is_taken_once() {
-    let commits = Arc::new(AtomicU64::new(0));
-    let disk = Disk {
-        commits: commits.clone(),
-        ..Disk::default()
-    };
+    let (disk, commits) = Disk::counted();
     let mut job = Job::start("tree-asks", 9, disk, Plan::default()).by(2);
     job.connect();
     job.agents.iter().for_each(|agent| agent.ask(false));
     until("the checkpoint", || commits.load(Ordering::SeqCst) >= 1);
     job.agents[8].ask(true);
-    for fake in &job.fakes {
-        until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
-    }
+    job.until_all_exit();
 }
 
 #[test]
@@ -289,17 +281,13 @@ fn a_relay_that_dies_costs_the_checkpoint_only() {
 fn bare(address: &Address, rank: u32, size: u32) -> TcpStream {
     let mut stream = address.connect().unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
-    let hello = Hello {
-        protocol: PROTOCOL,
-        token: address.token.clone(),
-        member: Member {
-            rank,
-            size,
-            host: "here".into(),
-            pid: rank,
-        },
+    let member = Member {
+        rank,
+        size,
+        host: "here".into(),
+        pid: rank,
     };
-    frame::send(&mut stream, &First::Rank(hello)).unwrap();
+    frame::send(&mut stream, &First::rank(&address.token, member)).unwrap();
     stream
 }
 
