@@ -68,6 +68,9 @@ const FORGETFUL_DRAIN: Variant = Variant {
     ..FAULT
 };
 
+/// A program with more states is named, so that one sees that it goes on.
+const LARGE: usize = 10_000_000;
+
 /// What came of all programs of some scopes.
 #[derive(Default)]
 struct Tally {
@@ -91,6 +94,9 @@ fn check(scopes: &[Scope], variant: Variant, requests: u32) -> Tally {
                         let found = explore(program, variant, requests);
                         states.fetch_add(found.states, Ordering::Relaxed);
                         all.wrong.lock().unwrap().extend(found.wrong);
+                        if found.states > LARGE {
+                            println!("{} states: {program:?}", found.states);
+                        }
                     }
                 });
             }

@@ -6,3 +6,7 @@ mod all_programs;
 mod safe_state;
 mod second_opinion;
 mod simulator;
+
+/// Worlds are copied at every step.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

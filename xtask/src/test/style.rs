@@ -41,6 +41,7 @@ fn protocol_long(dir: &Path) -> Outcome {
     let arguments = [
         "test",
         "--package=stasis-coordinator",
+        "--release",
         "--test=protocol",
         "--",
         "--ignored",

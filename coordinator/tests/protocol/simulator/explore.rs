@@ -8,8 +8,9 @@
 //! the path for every state; it visits the same states (`second_opinion.rs`).
 
 use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
+use std::hash::BuildHasherDefault;
 
+use super::digest::{digest, Digested};
 use super::process::Job;
 use super::program::Program;
 use super::{Move, Variant, World};
@@ -28,8 +29,8 @@ pub struct Found {
 pub fn explore(program: &Program, variant: Variant, requests: u32) -> Found {
     let mut exploration = Exploration {
         program,
-        seen: HashSet::new(),
-        on_path: HashSet::new(),
+        seen: Digests::default(),
+        on_path: Digests::default(),
         path: Vec::new(),
     };
     let start = World::new(program, variant, requests).settled(program);
@@ -49,12 +50,14 @@ pub fn explore(program: &Program, variant: Variant, requests: u32) -> Found {
     }
 }
 
+type Digests = HashSet<u128, BuildHasherDefault<Digested>>;
+
 struct Exploration<'a> {
     program: &'a Program,
     /// Digests of all states that were met.
-    seen: HashSet<u128>,
+    seen: Digests,
     /// Of those on the present path.
-    on_path: HashSet<u128>,
+    on_path: Digests,
     path: Vec<Step>,
 }
 
@@ -212,55 +215,5 @@ fn twin(m: Move) -> Option<Move> {
         Move::Store => Some(Move::StoreFails),
         Move::Job(r) => Some(Move::JobFails(r)),
         _ => None,
-    }
-}
-
-/// States are told apart by 128 bits, to keep millions of them in memory.
-fn digest(world: &World) -> u128 {
-    let mut digest = Digest(0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f);
-    world.hash(&mut digest);
-    u128::from(digest.0) << 64 | u128::from(digest.1)
-}
-
-/// Two lanes of folded multiplication.
-struct Digest(u64, u64);
-
-impl Digest {
-    fn add(&mut self, word: u64) {
-        self.0 = fold(self.0 ^ word, 0xa076_1d64_78bd_642f);
-        self.1 = fold(self.1.rotate_left(23) ^ word, 0xe703_7ed1_a0b4_28db);
-    }
-}
-
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    (product as u64) ^ ((product >> 64) as u64)
-}
-
-impl Hasher for Digest {
-    fn write(&mut self, bytes: &[u8]) {
-        for word in bytes.chunks(8) {
-            let mut all = [0; 8];
-            all[..word.len()].copy_from_slice(word);
-            self.add(u64::from_le_bytes(all) ^ (word.len() as u64) << 56);
-        }
-    }
-    fn write_u8(&mut self, n: u8) {
-        self.add(n.into());
-    }
-    fn write_u32(&mut self, n: u32) {
-        self.add(n.into());
-    }
-    fn write_u64(&mut self, n: u64) {
-        self.add(n);
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.add(n as u64);
-    }
-    fn write_isize(&mut self, n: isize) {
-        self.add(n as u64);
-    }
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

@@ -3,18 +3,20 @@
 //! [`World`] is a plain value, so that it can also be explored exhaustively.
 
 mod cut;
+mod digest;
 pub mod enumerate;
 pub mod explore;
 pub mod path;
 mod process;
 pub mod program;
+mod shared;
 mod wrapper;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use process::{Job, Process};
 use program::Program;
+use shared::Shared;
 use stasis_coordinator::coordinator::{Action, Config, Coordinator, Event, Parking, PartialSet};
 use stasis_coordinator::protocol::{Outcome, ToRank, ToTool};
 use stasis_coordinator::rank::{Effect, Input};
@@ -92,11 +94,11 @@ struct Message {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     variant: Variant,
-    processes: Vec<Arc<Process>>,
+    processes: Vec<Shared<Process>>,
     flying: BTreeMap<(u32, u32), VecDeque<Message>>,
     /// Who has entered the n-th collective of a communicator.
     entered: BTreeMap<(usize, u64), BTreeSet<u32>>,
-    coordinator: Arc<Coordinator>,
+    coordinator: Shared<Coordinator>,
     coordinator_dead: bool,
     store: VecDeque<Action>,
     requests_left: u32,
@@ -171,10 +173,10 @@ impl World {
         }
         let mut world = World {
             variant,
-            processes: (0..size).map(|_| Arc::new(Process::new(size))).collect(),
+            processes: (0..size).map(|_| Shared::new(Process::new(size))).collect(),
             flying: BTreeMap::new(),
             entered: BTreeMap::new(),
-            coordinator: Arc::new(coordinator),
+            coordinator: Shared::new(coordinator),
             coordinator_dead: false,
             store: VecDeque::new(),
             requests_left: requests,
@@ -308,7 +310,7 @@ impl World {
                 Move::Limit => {
                     let failed = self.failed;
                     if pending {
-                        let coordinator = Arc::make_mut(&mut self.coordinator);
+                        let coordinator = self.coordinator.make_mut();
                         let actions = coordinator.on(2 * LIMIT, Event::Tick);
                         self.act(actions);
                     }
@@ -367,7 +369,7 @@ impl World {
     }
 
     fn process(&mut self, r: u32) -> &mut Process {
-        Arc::make_mut(&mut self.processes[r as usize])
+        self.processes[r as usize].make_mut()
     }
 
     fn clock_of(&self, program: &Program, comm: usize) -> u64 {
@@ -384,7 +386,7 @@ impl World {
 
     fn event(&mut self, event: Event) {
         if !self.coordinator_dead {
-            let actions = Arc::make_mut(&mut self.coordinator).on(0, event);
+            let actions = self.coordinator.make_mut().on(0, event);
             self.act(actions);
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::program::Program;
+use super::shared::Shared;
 use super::{Message, Phase, World};
 use stasis_coordinator::protocol::{Activity, FromRank, Summary, ToRank};
 use stasis_coordinator::rank::{ClockView, Input, Rank, View};
@@ -262,7 +263,7 @@ impl World {
         let ended = |(request, key): (&usize, &(usize, u64))| {
             p.complete.contains(request) || self.full(program, *key)
         };
-        let comes = |(s, q): (usize, &std::sync::Arc<Process>)| q.sent[r as usize] == p.received[s];
+        let comes = |(s, q): (usize, &Shared<Process>)| q.sent[r as usize] == p.received[s];
         p.sending.is_empty()
             && self.processes.iter().enumerate().all(comes)
             && p.collectives.iter().all(ended)
