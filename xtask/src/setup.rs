@@ -41,6 +41,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("netpipe-mpich2", "tests"),
     ("quantum-espresso", "tests of Fortran (280 MB)"),
     ("quantum-espresso-data", "its pseudopotentials (75 MB)"),
+    ("iproute2", "network namespaces that stand for nodes"),
     ("gdb", "says where a test hangs"),
 ];
 

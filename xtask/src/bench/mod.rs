@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: native runs and runs under Stasis, alternating, as ratios; `bench images`: the
-//! checkpoints. Prints Markdown.
+//! checkpoints; `bench migration`: a job on its way through networks. Prints Markdown.
 //!
 //! Who comes first changes from round to round, for a processor that was just idle is faster. Calls
 //! are measured in a third way as well: natively with the thread pointer written twice a call. That
@@ -12,9 +12,11 @@
 //! | `images.rs` | checkpoints of memory of several kinds and sizes |
 //! | `peer.rs` | the same by `criu` and other checkpointers |
 //! | `disk.rs` | what the disk does by itself (`fio`) |
+//! | `migration.rs` | latencies of a job that goes from one network and library to the next |
 
 mod disk;
 mod images;
+mod migration;
 mod peer;
 
 use crate::job::{self, Finished, Job};
@@ -56,6 +58,8 @@ pub struct Options {
 enum Other {
     /// Size, pause and speed of checkpoints and restarts, beside other checkpointers and the disk
     Images(images::Options),
+    /// A ring of eight ranks on its way through networks and MPI libraries, drawn into docs/
+    Migration(migration::Options),
 }
 
 /// What design §9 allows for a row of the call benchmark.
@@ -86,8 +90,10 @@ const CALLS: &[(&str, &str, Budget)] = &[
 
 /// Everything, in order.
 pub fn run(options: &Options) -> Result<()> {
-    if let Some(Other::Images(options)) = &options.other {
-        return images::run(options);
+    match &options.other {
+        Some(Other::Images(options)) => return images::run(options),
+        Some(Other::Migration(options)) => return migration::run(options),
+        None => {}
     }
     let dir = prepare(options.no_setup)?;
     for mpi in Mpi::ALL {
@@ -248,7 +254,7 @@ fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
 }
 
 /// An example in C, compiled under `name` with more arguments.
-fn compile(mpi: Mpi, source: &str, name: &str, more: &[&str]) -> Result<PathBuf> {
+pub fn compile(mpi: Mpi, source: &str, name: &str, more: &[&str]) -> Result<PathBuf> {
     let dir = paths::compiled().join(mpi.name()).join("bench");
     fs::create_dir_all(&dir)?;
     let binary = dir.join(name);

@@ -12,6 +12,7 @@ mod increments;
 mod loader;
 mod lowers;
 mod matrix;
+mod migration;
 mod packages;
 mod pause;
 pub mod programs;
@@ -115,6 +116,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(increments::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
+    cases.extend(migration::cases());
     cases.extend(packages::cases());
     cases.extend(real::cases(options.full)?);
     cases.extend(torture::cases()?);

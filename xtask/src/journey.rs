@@ -1,0 +1,116 @@
+//! A ring of ranks (`examples/bench/latency_ring.c`) on its way from one MPI library and network to the
+//! next: it is launched on the first leg, checkpointed and killed, restarted on the second, and so on.
+
+use crate::job::{self, Job};
+use crate::mpi::Mpi;
+use crate::nodes::{Nodes, Placement};
+use crate::{bench, paths, stasis};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Where the ring runs for a while.
+pub struct Leg {
+    /// For people.
+    pub name: &'static str,
+    /// The library below.
+    pub mpi: Mpi,
+    /// The nodes, and the network between them.
+    pub placement: Placement,
+}
+
+/// What a leg was like.
+pub struct Travelled {
+    /// Its steps, in order. The checkpoint that ended the leg fell into the last of them or came
+    /// after it.
+    pub steps: Vec<Step>,
+    /// Bytes that went through the switch.
+    pub carried: u64,
+}
+
+/// What the ring tells of a step.
+#[derive(Clone, Copy)]
+pub struct Step {
+    /// Its number.
+    pub number: usize,
+    /// Its end, in seconds since 1970.
+    pub end: f64,
+    /// Microseconds for a lap.
+    pub lap: f64,
+}
+
+/// Takes the ring, a program of `front`, along all legs, so many steps on each, of so many laps. What is
+/// left of it is in `dir`.
+pub fn travel(
+    front: Mpi,
+    legs: &[Leg],
+    steps: usize,
+    laps: usize,
+    nodes: &Nodes,
+    dir: &Path,
+) -> Result<Vec<Travelled>> {
+    let program = bench::compile(front, "bench/latency_ring.c", "latency_ring", &[])?;
+    let (ckpt, go) = (dir.join("ck"), dir.join("go"));
+    let mut way: Vec<Travelled> = Vec::new();
+    let mut outputs: Vec<PathBuf> = Vec::new();
+    for (number, leg) in legs.iter().enumerate() {
+        let name = format!("leg-{number}");
+        let mut command = nodes.mpirun(leg.mpi, &leg.placement, &name)?;
+        command.arg(paths::stasis()).env("STASIS_TEST_GO", &go);
+        match number {
+            0 => command
+                .args(["launch", "--ckpt-dir"])
+                .arg(&ckpt)
+                .arg(&program),
+            _ => command.arg("restart").arg(&ckpt),
+        };
+        if number == 0 {
+            command.arg(laps.to_string());
+        }
+        let before = nodes.carried()?;
+        let mut job = Job::start(nodes.on_first(&command), dir, &name)?;
+        let output = job.stdout.clone();
+        let come = job.until("its steps were done", Instant::now() + LIMIT, || {
+            told(&output).len() >= steps
+        });
+        job.explain(come, dir).with_context(|| leg.name)?;
+        if number + 1 < legs.len() {
+            let checkpoint = nodes.on_first(&stasis::checkpoint(&ckpt));
+            job::run(checkpoint, dir, "checkpoint", LIMIT)?.expect_success("the checkpoint")?;
+            job.kill()?;
+        } else {
+            fs::write(&go, "")?;
+            job.succeed(Instant::now() + LIMIT, dir)?;
+        }
+        way.push(Travelled {
+            steps: vec![],
+            carried: nodes.carried()? - before,
+        });
+        outputs.push(output);
+    }
+    for (leg, output) in way.iter_mut().zip(&outputs) {
+        leg.steps = told(output);
+    }
+    // What came after a checkpoint is done again on the next leg.
+    for number in 1..way.len() {
+        let first = way[number].steps[0].number;
+        way[number - 1].steps.retain(|step| step.number < first);
+    }
+    Ok(way)
+}
+
+/// The steps in the ring's output.
+fn told(output: &Path) -> Vec<Step> {
+    let step = |line: &str| {
+        let mut words = line.strip_prefix("step ")?.split(' ');
+        Some(Step {
+            number: words.next()?.parse().ok()?,
+            end: words.next()?.parse().ok()?,
+            lap: words.next()?.parse().ok()?,
+        })
+    };
+    job::read_text(output).lines().filter_map(step).collect()
+}
