@@ -1,6 +1,6 @@
 //#Ranks: 2
 //#Cut: loop
-//#Modes: plain, continue, restart, migrate, cycle
+//#Modes: plain, continue, restart, migrate, cycle, ten
 //#Shows: non-blocking collectives overlapping point-to-point traffic in a loop
 #include "../stasis_test.h"
 

@@ -1,6 +1,6 @@
 //#Ranks: 2
 //#Cut: hold
-//#Modes: plain, continue, restart, migrate, cycle
+//#Modes: plain, continue, restart, migrate, cycle, ten
 //#Shows: files: positions shared by dup and apart after another open, flags, append, a file written on until the job is killed, output redirected and back
 #include "../stasis_test.h"
 

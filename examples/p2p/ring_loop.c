@@ -1,6 +1,6 @@
 //#Ranks: 2
 //#Cut: loop
-//#Modes: plain, continue, restart, migrate, cycle, stop
+//#Modes: plain, continue, restart, migrate, cycle, ten, stop
 //#Matrix: full
 //#Shows: a token ring that never stops for the checkpoint: the cut falls anywhere, again and again
 #include "../stasis_test.h"

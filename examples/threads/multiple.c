@@ -1,7 +1,7 @@
 //#Ranks: 2
 //#Cut: hold
 //#Flags: -pthread
-//#Modes: plain, continue, restart, migrate, cycle
+//#Modes: plain, continue, restart, migrate, cycle, ten
 //#Shows: MPI_THREAD_MULTIPLE: seven threads of a rank in seven different MPI calls at the cut, all of which only the other rank's main thread can end
 #include "../stasis_test.h"
 

@@ -1,6 +1,6 @@
 //#Ranks: 3
 //#Cut: loop
-//#Modes: plain, continue, restart, migrate, cycle
+//#Modes: plain, continue, restart, migrate, cycle, ten
 //#Matrix: full
 //#Shows: fences, locks of both kinds and atomic counters in a loop that the cut hits anywhere; windows come and go
 #include "../stasis_test.h"

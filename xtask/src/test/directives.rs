@@ -7,7 +7,7 @@
 //! | `Shows` | one sentence: what is covered |
 //! | `Ranks` | how many (2) |
 //! | `Mpi` | which libraries' ABI the program is built for: `openmpi, mpich` (both), or one from PyPI (`--full` alone) |
-//! | `Modes` | `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `stop` |
+//! | `Modes` | `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `ten`, `stop` |
 //! | `Hangs` | `group-clocks` or `final-parking`: with the algorithm published so, the checkpoint must hang (mode `hang`) |
 //! | `Published` | what is as published in every mode: `two-phase-commit`, which is slower and must do the same |
 //! | `Cut` | where the checkpoint falls, see [`Cut`] |
@@ -66,6 +66,8 @@ pub enum Mode {
     Migrate,
     /// Checkpoint, kill, restart under the other, checkpoint, kill, restart under the first.
     Cycle,
+    /// The same ten times in a row.
+    Ten,
     /// `stasis checkpoint --stop`, restart under the other.
     Stop,
     /// Checkpoint with the algorithm as published, which must never be whole; kill.
@@ -73,12 +75,13 @@ pub enum Mode {
 }
 
 impl Mode {
-    const NAMED: [(&'static str, Mode); 7] = [
+    const NAMED: [(&'static str, Mode); 8] = [
         ("plain", Mode::Plain),
         ("continue", Mode::Continue),
         ("restart", Mode::Restart),
         ("migrate", Mode::Migrate),
         ("cycle", Mode::Cycle),
+        ("ten", Mode::Ten),
         ("stop", Mode::Stop),
         ("hang", Mode::Hang),
     ];

@@ -82,17 +82,22 @@ struct Plan {
 }
 
 impl Plan {
-    fn restart(&self) -> Option<Mpi> {
+    /// Over what it is restarted, in turn.
+    fn restarts(&self) -> Vec<Mpi> {
+        let back_and_forth = [self.other, self.lower].into_iter().cycle();
         match self.mode {
-            Mode::Plain | Mode::Continue | Mode::Hang => None,
-            Mode::Restart => Some(self.lower),
-            Mode::Migrate | Mode::Cycle | Mode::Stop => Some(self.other),
+            Mode::Plain | Mode::Continue | Mode::Hang => vec![],
+            Mode::Restart => vec![self.lower],
+            Mode::Migrate | Mode::Stop => vec![self.other],
+            Mode::Cycle => back_and_forth.take(2).collect(),
+            Mode::Ten => back_and_forth.take(10).collect(),
         }
     }
 
     fn name(&self, example: &Example) -> String {
         let to = self
-            .restart()
+            .restarts()
+            .first()
             .map_or(String::new(), |mpi| format!(">{mpi}"));
         format!(
             "{}:{}:{}@{}{to}",
@@ -259,19 +264,18 @@ impl RunningCase<'_> {
             return self.verify();
         }
         self.end(job)?;
-        let mut lower = plan.lower;
-        if mode == Mode::Cycle {
-            job = self.restart(plan.other, "restart-1")?;
+        let restarts = plan.restarts();
+        let (last, others) = restarts.split_last().context("a mode without a restart")?;
+        for (number, lower) in others.iter().enumerate() {
+            job = self.restart(*lower, &format!("restart-{}", number + 1))?;
             let result = self
                 .new_coordinator(&mut job)
                 .and_then(|()| self.checkpoint(&mut job));
             job.explain(result, self.dir)?;
             self.end(job)?;
-        } else if let Some(next) = plan.restart() {
-            lower = next;
         }
         self.open_gate()?;
-        let job = self.restart(lower, "restart")?;
+        let job = self.restart(*last, "restart")?;
         self.finish(job)
     }
 
