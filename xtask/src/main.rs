@@ -32,6 +32,7 @@ mod parallel;
 mod paths;
 mod pypi;
 mod random;
+mod record;
 mod setup;
 mod signal;
 mod stasis;
@@ -68,6 +69,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Compare native runs with runs under Stasis
     Bench(bench::Options),
+    /// Draw the session of the README into docs/session.svg
+    Record(record::Options),
     /// Write the generated page docs/mpi-coverage.md
     Docs,
 }
@@ -82,6 +85,7 @@ fn main() -> anyhow::Result<()> {
         Task::Conformance(options) => conformance::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Record(options) => record::run(&options),
         Task::Docs => docs::write(),
     }
 }

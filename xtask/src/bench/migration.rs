@@ -166,3 +166,24 @@ fn draw(way: &[Travelled], picture: &Path) -> Result<()> {
     area.present()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::LEGS;
+    use crate::paths;
+
+    #[test]
+    fn the_picture_and_the_table_are_of_these_legs() {
+        let read = |name| std::fs::read_to_string(paths::root().join(name)).unwrap();
+        let (picture, table) = (read("docs/migration.svg"), read("docs/migration.md"));
+        let mut rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+        for leg in LEGS {
+            let row = rows.next().unwrap();
+            assert!(row.starts_with(&format!("| {} | ", leg.name)), "{row}");
+            for word in leg.name.split(", ") {
+                assert!(picture.contains(&format!("{word}\n")), "{word}");
+            }
+        }
+        assert_eq!(rows.next(), None);
+    }
+}
