@@ -113,6 +113,19 @@ fn compile(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Result<P
     Ok(binary)
 }
 
+/// The command on a kernel without what `examples/tools/older_kernel.c` calls so.
+pub fn on_older_kernel(without: &str, command: &Command, dir: &Path) -> Result<Command> {
+    let mut older = Command::new(compile(dir, "gcc", "older_kernel.c", &[])?);
+    older.arg(without).arg(command.get_program());
+    older.args(command.get_args());
+    older.envs(
+        command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    Ok(older)
+}
+
 fn programs() -> Vec<Case> {
     let mut cases = vec![
         case("no-such-program", |dir| {
@@ -147,10 +160,10 @@ fn programs() -> Vec<Case> {
             refuse_program(dir, &program, &[&["static"], &["MPI"]])
         }),
         case("no-syscall-user-dispatch", |dir| {
-            let tool = compile(dir, "gcc", "without_sud.c", &[])?;
-            let mut command = Command::new(tool);
-            command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
-            command.arg(dir.join("ck")).arg("/bin/true");
+            let mut launch = Command::new(paths::stasis());
+            launch.args(["launch", "--ckpt-dir"]);
+            launch.arg(dir.join("ck")).arg("/bin/true");
+            let command = on_older_kernel("sud", &launch, dir)?;
             let finished = job::run(command, dir, "launch", LIMIT)?;
             refused(
                 &finished,

@@ -2,7 +2,7 @@
 //! and brought back from the chain; one that was given up in the middle of it; what is removed and what
 //! stays; what becomes of a chain with a bad link; and chains merged.
 
-use super::bad_input::{example, refused, start_by, CHECKPOINT, DIRECTORY, IMAGE};
+use super::bad_input::{example, on_older_kernel, refused, start_by, CHECKPOINT, DIRECTORY, IMAGE};
 use super::Case;
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
@@ -30,6 +30,8 @@ pub fn cases() -> Vec<Case> {
         case("kept", kept),
         case("bad-link", bad_link),
         case("compact", compacted),
+        case("without-scan", |dir| without(dir, "scan")),
+        case("without-watch", |dir| without(dir, "watch")),
     ]
 }
 
@@ -45,9 +47,19 @@ struct Stepper<'a> {
 impl Stepper<'_> {
     /// Starts it, with these flags.
     fn launch<'a>(dir: &'a Path, mpi: Mpi, flags: &[&str]) -> Result<Stepper<'a>> {
+        let command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+        Stepper::launch_by(command, dir, mpi, flags)
+    }
+
+    /// Starts it by this command.
+    fn launch_by<'a>(
+        mut command: Command,
+        dir: &'a Path,
+        mpi: Mpi,
+        flags: &[&str],
+    ) -> Result<Stepper<'a>> {
         let ckpt = dir.join("ck");
         let footprint = example("run", "run/footprint.random")?;
-        let mut command = stasis::launch(mpi, RANKS, &ckpt, dir);
         command
             .args(flags)
             .env("STASIS_TEST_STEP", dir.join("step"));
@@ -186,6 +198,22 @@ fn given_up(dir: &Path) -> Result<()> {
     job.step()?;
     job.take(Some("ckpt-2"))?;
     job.finish(Mpi::OpenMpi, "", &[])
+}
+
+/// Where the kernel does not tell what has changed, the job is told so, and every checkpoint is a full one.
+fn without(dir: &Path, what: &str) -> Result<()> {
+    let (mpi, flags) = (Mpi::OpenMpi, ["--full-every", "9"]);
+    let command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+    let command = on_older_kernel(what, &command, dir)?;
+    let mut job = Stepper::launch_by(command, dir, mpi, &flags)?;
+    let told = job::read_text(&job.job.stderr);
+    ensure!(
+        told.contains("every checkpoint will be a full one, because"),
+        "not told: {told}"
+    );
+    job.take(None)?;
+    job.take(None)?;
+    job.finish(Mpi::Mpich, "", &[])
 }
 
 /// Of what is removed nothing was needed by what stays.
