@@ -593,63 +593,33 @@ pub unsafe fn type_create_f90_complex(p: i32, r: i32, new: *mut &'static Datatyp
     unsafe { parametric(COMBINER_F90_COMPLEX, vec![p, r], new) }
 }
 
-/// Fortran datatypes by class and size, and C ones where a library may lack those.
-const SIZED: &[(i32, i32, &[usize])] = &[
-    (
-        TYPECLASS_INTEGER,
-        1,
-        &[datatype::INTEGER1, datatype::INT8_T],
-    ),
-    (
-        TYPECLASS_INTEGER,
-        2,
-        &[datatype::INTEGER2, datatype::INT16_T],
-    ),
-    (
-        TYPECLASS_INTEGER,
-        4,
-        &[datatype::INTEGER4, datatype::INT32_T],
-    ),
-    (
-        TYPECLASS_INTEGER,
-        8,
-        &[datatype::INTEGER8, datatype::INT64_T],
-    ),
-    (TYPECLASS_INTEGER, 16, &[datatype::INTEGER16]),
-    (TYPECLASS_REAL, 2, &[datatype::REAL2]),
-    (TYPECLASS_REAL, 4, &[datatype::REAL4, datatype::FLOAT]),
-    (TYPECLASS_REAL, 8, &[datatype::REAL8, datatype::DOUBLE]),
-    (
-        TYPECLASS_REAL,
-        16,
-        &[datatype::REAL16, datatype::LONG_DOUBLE],
-    ),
-    (TYPECLASS_COMPLEX, 4, &[datatype::COMPLEX4]),
-    (
-        TYPECLASS_COMPLEX,
-        8,
-        &[datatype::COMPLEX8, datatype::C_FLOAT_COMPLEX],
-    ),
-    (
-        TYPECLASS_COMPLEX,
-        16,
-        &[datatype::COMPLEX16, datatype::C_DOUBLE_COMPLEX],
-    ),
-    (
-        TYPECLASS_COMPLEX,
-        32,
-        &[datatype::COMPLEX32, datatype::C_LONG_DOUBLE_COMPLEX],
-    ),
+/// Fortran datatypes by class and size.
+const SIZED: &[(i32, i32, usize)] = &[
+    (TYPECLASS_INTEGER, 1, datatype::INTEGER1),
+    (TYPECLASS_INTEGER, 2, datatype::INTEGER2),
+    (TYPECLASS_INTEGER, 4, datatype::INTEGER4),
+    (TYPECLASS_INTEGER, 8, datatype::INTEGER8),
+    (TYPECLASS_INTEGER, 16, datatype::INTEGER16),
+    (TYPECLASS_REAL, 2, datatype::REAL2),
+    (TYPECLASS_REAL, 4, datatype::REAL4),
+    (TYPECLASS_REAL, 8, datatype::REAL8),
+    (TYPECLASS_REAL, 16, datatype::REAL16),
+    (TYPECLASS_COMPLEX, 4, datatype::COMPLEX4),
+    (TYPECLASS_COMPLEX, 8, datatype::COMPLEX8),
+    (TYPECLASS_COMPLEX, 16, datatype::COMPLEX16),
+    (TYPECLASS_COMPLEX, 32, datatype::COMPLEX32),
 ];
 
-/// MPI_Type_match_size.
+/// MPI_Type_match_size. A datatype that the application's ABI has no handle for is none.
 pub unsafe fn type_match_size(class: i32, size: i32, out: *mut &'static Datatype) -> i32 {
     let found = SIZED
         .iter()
         .filter(|entry| (entry.0, entry.1) == (class, size))
-        .flat_map(|entry| entry.2)
-        .map(|&value| Datatype::at(value as u32))
-        .find(|datatype| datatype.body.size() == i64::from(size));
+        .map(|&(_, _, value)| Datatype::at(value as u32))
+        .find(|datatype| {
+            datatype.body.size() == i64::from(size)
+                && datatype.handle() != Datatype::null().handle()
+        });
     match found {
         Some(found) => {
             // SAFETY: MPI's contract for an out parameter.

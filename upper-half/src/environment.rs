@@ -14,7 +14,8 @@ use crate::object::{
     MessageBody, Object, OpBody, RequestBody, WinBody,
 };
 use crate::{
-    attribute, comm_free, datatype, error, file, id, message, session, start, sync, system, wrapper,
+    attribute, comm_free, datatype, error, file, id, message, session, stand_in, start, sync,
+    system, wrapper,
 };
 use contract::abi::*;
 use contract::{gate, MpiState};
@@ -99,6 +100,8 @@ pub(crate) unsafe fn learn_predefined() {
     learn::<MessageBody>();
     learn::<WinBody>();
     learn::<FileBody>();
+    // SAFETY: the datatypes have their words.
+    unsafe { stand_in::fill_in() };
     let null = Datatype::null().lower();
     for &(_, value) in DatatypeBody::PREDEFINED {
         let known = Datatype::at(value as u32);
@@ -285,6 +288,7 @@ unsafe fn take_down() -> i32 {
     unsafe {
         let token = message::collective_begin(Comm::at(comm::COMM_WORLD as u32));
         comm_free::last_sweeps();
+        stand_in::free();
         let code = service::finalize();
         gate().set_mpi(MpiState::Finalised);
         file::forget_kept();

@@ -36,6 +36,7 @@ mod ports;
 mod rebuild;
 mod session;
 mod slices;
+mod stand_in;
 mod start;
 pub mod sync;
 pub mod system;
