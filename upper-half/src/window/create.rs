@@ -140,11 +140,27 @@ unsafe fn create(
             };
             let body = WinBody::new(own, flavor, memory, (base, bytes), unit, entries);
             let made = Win::make(Win::null().lower(), body)?;
-            make_below(made).map(|()| made)
+            make_below(made).inspect_err(|_| forget(made))?;
+            Ok(made)
         });
         collective_end(token);
+        if made.is_err() {
+            comm_free::farewell(own);
+        }
         made
     }
+}
+
+/// Gives up a window that the library has refused: a checkpoint must not find it.
+///
+/// # Safety
+/// Nobody has its handle.
+unsafe fn forget(win: &'static Win) {
+    if let Memory::Shared(segments) = &win.body.memory {
+        // SAFETY: the caller's promise.
+        unsafe { segments.unmap() };
+    }
+    win.release();
 }
 
 /// Makes the windows below, and the epoch on them that never ends.
