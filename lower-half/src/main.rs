@@ -9,6 +9,7 @@ mod job;
 mod launch;
 mod mpi;
 mod options;
+mod progress;
 mod resume;
 mod save;
 mod share;

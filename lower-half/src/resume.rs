@@ -6,7 +6,9 @@
 #![allow(unsafe_code)]
 
 use std::convert::Infallible;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
 
 use ::restart::Opened;
 use anyhow::{anyhow, bail, Context, Result};
@@ -18,6 +20,7 @@ use loader::{OpenedFiles, ProcessState};
 use crate::job::{self, JobState};
 use crate::mpi::world::{self, World};
 use crate::options::Restart;
+use crate::progress::{of_the_slowest, reading, slowness, EVERY};
 use crate::{environment, launch, mpi, share, wire_up, BAD_IMAGE};
 
 /// This rank's part of the set: verified, and nothing of it used yet.
@@ -34,12 +37,17 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     loader::check_address_space()?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
-    let part = part(&options, rank, size);
+    let tell = |line| {
+        if rank == 0 {
+            eprintln!("stasis: rank 0: {line}");
+        }
+    };
+    let (part, took) = reading(EVERY, tell, |read| part(&options, rank, size, read));
     let needs_mpi = part.as_ref().map_or(size > 1, |part| {
         part.job.mpi_state != MpiState::NotInitialised as u32
     });
     let world = match needs_mpi {
-        true => Some(join(&part, rank, size)?),
+        true => Some(join(&part, took, rank, size)?),
         false => None,
     };
     let Part {
@@ -88,14 +96,14 @@ pub fn resume(options: Restart) -> Result<Infallible> {
 }
 
 /// Verifies the rank's image and opens its files, whose numbers the fresh MPI library must not take.
-fn part(options: &Restart, rank: u32, size: u32) -> Result<Part> {
+fn part(options: &Restart, rank: u32, size: u32, read: &Arc<AtomicU64>) -> Result<Part> {
     let dir = &options.checkpoints.dir;
     if rank == 0 {
         Client::check_free(dir)?;
     }
     let key = options.checkpoints.key()?;
     let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
-    let opened = ::restart::open(dir, Some(&set), key.as_ref(), rank, size)?;
+    let opened = ::restart::open(dir, Some(&set), key.as_ref(), rank, size, read)?;
     let process: ProcessState = section(&opened, kind::PROCESS, ProcessState::VERSION)?;
     let job = section(&opened, kind::JOB, job::VERSION)?;
     let files = loader::open_files(&process, options.changed_files)?;
@@ -112,7 +120,7 @@ fn part(options: &Restart, rank: u32, size: u32) -> Result<Part> {
 
 /// Initialises MPI, and makes sure that every rank can be brought back before any is: one that
 /// just ended here would leave the others waiting for it.
-fn join(part: &Result<Part>, rank: u32, size: u32) -> Result<World> {
+fn join(part: &Result<Part>, took: Duration, rank: u32, size: u32) -> Result<World> {
     let level = part
         .as_ref()
         .map_or(abi::THREAD_SINGLE, |part| part.job.thread_level);
@@ -125,6 +133,10 @@ fn join(part: &Result<Part>, rank: u32, size: u32) -> Result<World> {
     // The image was chosen by the launcher's word; MPI has the last.
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
     if able && agreed {
+        let slowest = -world::minimum(-slowness(rank, took))?;
+        if let (0, Some(line)) = (rank, of_the_slowest(slowest, size)) {
+            eprintln!("stasis: {line}");
+        }
         return Ok(world);
     }
     world::finalize();

@@ -12,6 +12,8 @@ mod shared;
 mod suit;
 
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 
 use ckpt_image::{explain, named_whole, newest_whole, Header, Image, Key, Manifest, Section, Set};
 
@@ -32,20 +34,22 @@ pub fn choose(dir: &Path, set: Option<&str>, key: Option<&Key>, size: u32) -> Re
 }
 
 /// Opens the image of `rank` in a job of `size` ranks: verified to the last byte and found to suit
-/// this machine. Without `set`, the newest whole one is taken.
+/// this machine. Without `set`, the newest whole one is taken. `read` counts the bytes of memory that
+/// have been read and verified.
 pub fn open(
     dir: &Path,
     set: Option<&str>,
     key: Option<&Key>,
     rank: u32,
     size: u32,
+    read: &Arc<AtomicU64>,
 ) -> Result<Opened> {
     let name = match set {
         Some(name) => name.to_owned(),
         None => newest_whole(dir, key)?.set.name().to_owned(),
     };
     let unusable = |reason| explain(dir, &name, key, reason);
-    let set = Set::open(dir, &name, key).map_err(unusable)?;
+    let set = Set::open(dir, &name, key).map_err(unusable)?.counting(read);
     set.check_world_size(size)?;
     let image = set.image(rank, Some(contract::VERSION)).map_err(unusable)?;
     let reasons = suit::refusals(&image)?;

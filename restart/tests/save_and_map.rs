@@ -17,6 +17,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use ckpt_image::{Compression, Disk, Manifest, ParentSet, RankEntry, SetWriter};
 use coordinator::shared::{share_out, Part};
@@ -804,7 +805,7 @@ fn played() {
             say(&save(&ck, 1, pause, kill_children).unwrap_err());
         }
         "restore" => {
-            let opened = stasis_restart::open(&ck, None, None, 0, 1).unwrap();
+            let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             assert_eq!(opened.set().name(), "ckpt-2");
             assert_eq!(opened.header().epoch, 3);
             assert_eq!(
@@ -842,7 +843,8 @@ fn played() {
         role @ ("restore-3" | "restore-5" | "restore-7" | "restore-8") => {
             let number = &role["restore-".len()..];
             let name = format!("ckpt-{number}");
-            let opened = stasis_restart::open(&ck, Some(&name), None, 0, 1).unwrap();
+            let opened =
+                stasis_restart::open(&ck, Some(&name), None, 0, 1, &Arc::default()).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             // The last one merged holds what that did.
             let number = if number == "8" { "7" } else { number };
@@ -853,17 +855,17 @@ fn played() {
         }
         "chain" => {
             // What was brought back is saved, and that is brought back.
-            let opened = stasis_restart::open(&ck, None, None, 0, 1).unwrap();
+            let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             save_set(&ck, ckpt_image::next_number(&ck).unwrap()).unwrap();
         }
-        "open" => match stasis_restart::open(&ck, None, None, 0, 1) {
+        "open" => match stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()) {
             Ok(_) => println!("\nOPENED"),
             Err(e) => say(&e),
         },
         "occupied" => {
             map(place(0) + (5 << 20), PAGE, RW, libc::MAP_PRIVATE, None);
-            let opened = stasis_restart::open(&ck, None, None, 0, 1).unwrap();
+            let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             say(&opened.map(&opened.share_alone().unwrap()).unwrap_err());
         }
         "share" => {
@@ -885,7 +887,7 @@ fn played() {
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
         }
         "share-again" => {
-            let opened = stasis_restart::open(&ck, None, None, 0, 1).unwrap();
+            let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
             check_shared(&dir);
