@@ -40,6 +40,7 @@ pub fn compact(disk: &Disk, dir: &Path, key: Option<&Key>) -> Result<Compacted> 
         let path = writer.path().join(image_file(entry.rank));
         ranks.push(RankEntry {
             image: merge(disk, &path, &image, writer.set_id(), key.is_some())?,
+            local: None,
             ..entry.clone()
         });
     }

@@ -116,11 +116,10 @@ impl Environment {
                 break;
             }
         }
-        let told = |file| std::fs::read_to_string(file).map(|text| text.trim().to_owned());
         Ok(Environment {
             cpu_features,
-            kernel: told("/proc/sys/kernel/osrelease").unwrap_or_default(),
-            host: told("/proc/sys/kernel/hostname").unwrap_or_default(),
+            kernel: told("/proc/sys/kernel/osrelease"),
+            host: host(),
         })
     }
 
@@ -142,6 +141,17 @@ impl Environment {
             missing.join(", ")
         )]
     }
+}
+
+/// This machine's name.
+pub(crate) fn host() -> String {
+    told("/proc/sys/kernel/hostname")
+}
+
+/// What the kernel says in a file; nothing if it cannot be read.
+fn told(file: &str) -> String {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    text.trim().to_owned()
 }
 
 #[cfg(test)]

@@ -122,6 +122,16 @@ pub enum ImageError {
     BrokenSeal { path: PathBuf },
     #[error("the image of rank {rank} is missing ({} does not exist)", path.display())]
     MissingImage { rank: u32, path: PathBuf },
+    #[error(
+        "the image of rank {rank} lies on {host}, in {}, and cannot be reached from here ({here}): it was \
+         not drained to the checkpoint directory yet, and is gone if that machine or its disk is", path.display()
+    )]
+    OutOfReach {
+        rank: u32,
+        path: PathBuf,
+        host: String,
+        here: String,
+    },
     #[error("{} should hold rank {expected}, but holds the image of rank {found}: files were swapped", path.display())]
     OtherRank {
         path: PathBuf,
@@ -237,7 +247,7 @@ fn advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind::*;
     match error.kind() {
         StorageFull | QuotaExceeded => {
-            ". Free space there or give another --ckpt-dir; the last whole checkpoint is untouched"
+            ". Free space there or give another directory; the last whole checkpoint is untouched"
         }
         FileTooLarge => ". Raise the file size limit (ulimit -f) or use another file system",
         PermissionDenied | ReadOnlyFilesystem => {

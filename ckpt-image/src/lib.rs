@@ -23,6 +23,7 @@ mod identity;
 mod image;
 mod inherited;
 mod key;
+mod level;
 mod list;
 mod manifest;
 mod region;
@@ -45,6 +46,7 @@ pub use identity::{Identity, IdentityCache};
 pub use image::{Expect, Image, Loader};
 pub use inherited::{Inherited, Parent};
 pub use key::{Key, KeyId};
+pub use level::LocalDir;
 pub use list::{
     any_finished, explain, list_sets, named_whole, newest_whole, next_number, Newest, SetInfo,
     SetState,

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::access;
 use crate::error::{ImageError, Result};
 use crate::key::{Key, KeyId};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, RankEntry};
 use crate::retention::MOST_ATTEMPTS;
 use crate::set::Set;
 
@@ -35,6 +35,9 @@ pub struct SetInfo {
     pub sealed: Option<KeyId>,
     /// Restarts that were begun from it and did not come back, since one last did.
     pub attempts: u32,
+    /// Images that it needs and that are in local directories alone, not drained yet: see
+    /// [`Set::undrained`].
+    pub undrained: Vec<RankEntry>,
 }
 
 impl SetInfo {
@@ -88,16 +91,22 @@ fn names(dir: &Path) -> Result<Vec<(String, Name)>> {
     Ok(names)
 }
 
+/// Whether `dir` holds the set `name`, finished. Only names are looked at.
+pub(crate) fn holds(dir: &Path, name: &str) -> Result<bool> {
+    Ok(names(dir)?.iter().any(|(held, _)| held == name))
+}
+
 /// All sets in `dir`, newest first. What a key is for, here and below: [`Set::open`].
 pub fn list_sets(dir: &Path, key: Option<&Key>) -> Result<Vec<SetInfo>> {
     access::check_checkpoint_dir(dir)?;
     let look = |(name, parsed): (String, Name)| {
-        let (mut attempts, mut sealed) = (0, None);
+        let (mut attempts, mut sealed, mut undrained) = (0, None, Vec::new());
         let (number, state, manifest) = match parsed {
             Name::Partial(number) => (number, SetState::Unfinished, None),
             Name::Whole(number) => match Set::open(dir, &name, key) {
                 Ok(set) => {
                     (attempts, sealed) = (set.attempts(), set.sealed());
+                    undrained = set.undrained().cloned().collect();
                     let state = match set.check_images() {
                         Ok(()) => SetState::Whole,
                         Err(e) => SetState::Unusable(e.to_string()),
@@ -114,6 +123,7 @@ pub fn list_sets(dir: &Path, key: Option<&Key>) -> Result<Vec<SetInfo>> {
             manifest,
             sealed,
             attempts,
+            undrained,
         }
     };
     Ok(names(dir)?.into_iter().map(look).collect())

@@ -2,7 +2,7 @@
 //! digest and, where the job has a key, by a seal.
 
 use std::io::{IoSlice, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,10 @@ pub struct RankEntry {
     /// Its image.
     #[serde(flatten)]
     pub image: ImageSummary,
+    /// Where on that machine the image was written to, and lies until it is drained (`level.rs`); absent
+    /// where it was written to its set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<PathBuf>,
 }
 
 /// The set that an increment was made upon.
@@ -233,6 +237,7 @@ mod tests {
                 memory_bytes: 8,
                 digest: hex(&[7; 32]),
             },
+            local: None,
         };
         Manifest {
             schema_version: 1,
@@ -276,6 +281,15 @@ mod tests {
         assert_eq!(decode(&text).unwrap(), increment);
         let full = manifest().encode(None).unwrap();
         assert!(!full.contains("increment_of"));
+    }
+
+    #[test]
+    fn a_local_image_is_found_by_its_host_and_path() {
+        let mut local = manifest();
+        local.ranks[1].local = Some("/scratch/rank-1.img".into());
+        let text = local.encode(None).unwrap();
+        assert_eq!(decode(&text).unwrap(), local);
+        assert_eq!(text.matches("\"local\"").count(), 1);
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub(crate) const ATTEMPTS_FILE: &str = "attempts";
 /// A set with so many is not taken unless it is named.
 pub(crate) const MOST_ATTEMPTS: u32 = 3;
 
-/// Removes the whole sets in `dir` but the newest `keep` and those that these build upon. Sets that cannot
+/// Removes the whole sets in `dir` but the newest `keep` and those that these build upon; and while none of
+/// these is drained, the newest that is: what lies on nodes alone is lost with a node. Sets that cannot
 /// be used, for want of the right key too, stay, and do not count: somebody may want to know why. Returns the
 /// names of those that are gone. The newest goes first: what is left of a chain is always one.
 ///
@@ -31,9 +32,11 @@ pub fn prune(
 ) -> Result<Vec<String>> {
     let sets = list_sets(dir, key)?;
     let whole = sets.iter().filter(|set| set.state == SetState::Whole);
-    let (mut gone, mut needed) = (Vec::new(), BTreeSet::new());
+    let (mut gone, mut needed, mut drained) = (Vec::new(), BTreeSet::new(), false);
     for (place, set) in whole.enumerate() {
-        if place < keep.get() || needed.contains(&*set.name) {
+        let first_drained = !drained && set.undrained.is_empty();
+        if place < keep.get() || needed.contains(&*set.name) || first_drained {
+            drained |= set.undrained.is_empty();
             needed.extend(set.parent());
             continue;
         }

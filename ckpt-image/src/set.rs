@@ -11,12 +11,13 @@ use rustix::fs::{flock, FlockOperation};
 use crate::access;
 use crate::chain::{broken, LONGEST_CHAIN};
 use crate::disk::Disk;
+use crate::environment;
 use crate::error::{ImageError, Result};
 use crate::header::SetId;
 use crate::image::{Expect, Image};
 use crate::key::{Key, KeyId};
 use crate::list::{parse_name, Name};
-use crate::manifest::{Manifest, MANIFEST_FILE};
+use crate::manifest::{Manifest, RankEntry, MANIFEST_FILE};
 use crate::retention::ATTEMPTS_FILE;
 
 /// Name of set `number`.
@@ -32,6 +33,11 @@ pub fn partial_name(number: u64) -> String {
 /// Name of a rank's image in its set.
 pub fn image_file(rank: u32) -> String {
     format!("rank-{rank}.img")
+}
+
+/// Name of a rank's image while it is copied into its set.
+pub(crate) fn unfinished_file(rank: u32) -> String {
+    format!("{}.partial", image_file(rank))
 }
 
 /// A set being made. One process of the job (the coordinator's) holds it; the ranks create their
@@ -84,11 +90,12 @@ impl SetWriter {
         self.set_id
     }
 
-    /// Makes the set a checkpoint, once every rank has reported its image finished. Looks at each
-    /// image once more; writes the manifest, sealed if there is a key; renames. Returns the set's
-    /// directory.
+    /// Makes the set a checkpoint, once every rank has reported its image finished. Looks at each image in
+    /// it once more (those in local directories may be on other machines); writes the manifest, sealed if
+    /// there is a key; renames. Returns the set's directory.
     pub fn commit(mut self, manifest: &Manifest, key: Option<&Key>) -> Result<PathBuf> {
-        for entry in &manifest.ranks {
+        let here = |entry: &&RankEntry| entry.local.is_none();
+        for entry in manifest.ranks.iter().filter(here) {
             let expect = Expect {
                 set_id: Some(self.set_id),
                 rank: Some(entry.rank),
@@ -152,7 +159,7 @@ impl Set {
         Ok(set)
     }
 
-    fn open_alone(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
+    pub(crate) fn open_alone(dir: &Path, name: &str, key: Option<&Key>) -> Result<Set> {
         access::check_checkpoint_dir(dir)?;
         let missing = || ImageError::NoSuchSet {
             dir: dir.to_owned(),
@@ -194,6 +201,11 @@ impl Set {
         &self.name
     }
 
+    /// Its number: higher is newer.
+    pub fn number(&self) -> u64 {
+        number(&self.name).unwrap_or(0)
+    }
+
     /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
@@ -227,8 +239,53 @@ impl Set {
         }
     }
 
+    /// The images of this set and those that it builds upon which lie in local directories: they are lost
+    /// with their machines, until they are drained. One that was lost counts, too.
+    pub fn undrained(&self) -> impl Iterator<Item = &RankEntry> {
+        let sets = std::iter::once(self).chain(&self.chain);
+        sets.flat_map(|set| {
+            set.manifest
+                .ranks
+                .iter()
+                .filter(|entry| set.local(entry.rank).is_some())
+        })
+    }
+
+    /// Where the image of a rank is, unless it is in the set.
+    fn local(&self, rank: u32) -> Option<&Path> {
+        let local = self.entry(rank)?.local.as_deref();
+        local.filter(|_| !self.path.join(image_file(rank)).exists())
+    }
+
+    fn entry(&self, rank: u32) -> Option<&RankEntry> {
+        self.manifest.ranks.get(rank as usize)
+    }
+
+    /// Reads the image of a rank where it is.
+    fn read<T>(&self, rank: u32, read: impl Fn(&Path) -> Result<T>) -> Result<T> {
+        let drained = self.path.join(image_file(rank));
+        let Some(local) = self.local(rank) else {
+            return read(&drained);
+        };
+        let folder = local.parent().unwrap_or(local);
+        match access::check_set_dir(folder).and_then(|()| read(local)) {
+            Err(_) if drained.exists() => read(&drained),
+            Err(e) if !local.exists() => Err(match self.entry(rank) {
+                Some(entry) => ImageError::OutOfReach {
+                    rank,
+                    path: local.to_owned(),
+                    host: entry.host.clone(),
+                    here: environment::host(),
+                },
+                None => e,
+            }),
+            result => result,
+        }
+    }
+
     /// Checks that every rank's image is there, with the right header and length, in this set and those
-    /// that it builds upon. Quick: reads a few hundred bytes of each.
+    /// that it builds upon; but not those in local directories of other machines. Quick: reads a few hundred
+    /// bytes of each.
     pub fn check_images(&self) -> Result<()> {
         self.check_own_images()?;
         self.chain.iter().try_for_each(|link| {
@@ -239,7 +296,11 @@ impl Set {
 
     fn check_own_images(&self) -> Result<()> {
         for rank in 0..self.manifest.world_size {
-            Image::read_header(&self.path.join(image_file(rank)), &self.expect(rank))?;
+            let read = |path: &Path| Image::read_header(path, &self.expect(rank));
+            match self.read(rank, read) {
+                Err(ImageError::OutOfReach { host, here, .. }) if host != here => {}
+                result => drop(result?),
+            }
         }
         Ok(())
     }
@@ -271,12 +332,11 @@ impl Set {
             verified: self.verified.clone(),
             ..self.expect(rank)
         };
-        let path = self.path.join(image_file(rank));
-        let image = Image::open_verified(&path, &expect)?;
+        let image = self.read(rank, |path| Image::open_verified(path, &expect))?;
         let agree = |what, expected: String, found: String| match expected == found {
             true => Ok(()),
             false => Err(ImageError::Disagrees {
-                path: path.clone(),
+                path: image.path().to_owned(),
                 rank,
                 what,
                 expected,
@@ -295,8 +355,8 @@ impl Set {
         Ok(image)
     }
 
-    fn expect(&self, rank: u32) -> Expect {
-        let entry = self.manifest.ranks.get(rank as usize);
+    pub(crate) fn expect(&self, rank: u32) -> Expect {
+        let entry = self.entry(rank);
         Expect {
             set_id: Some(self.manifest.set_id),
             rank: Some(rank),
@@ -309,13 +369,16 @@ impl Set {
     }
 }
 
+fn number(name: &str) -> Option<u64> {
+    match parse_name(name) {
+        Some(Name::Whole(number)) => Some(number),
+        _ => None,
+    }
+}
+
 /// The sets that one with this name and manifest builds upon, nearest first. Numbers only grow, so that of
 /// a parent is smaller.
 fn chain_of(dir: &Path, name: &str, manifest: &Manifest, key: Option<&Key>) -> Result<Vec<Set>> {
-    let number = |name: &str| match parse_name(name) {
-        Some(Name::Whole(number)) => Some(number),
-        _ => None,
-    };
     let mut chain: Vec<Set> = Vec::new();
     let mut next = (name.to_owned(), manifest.increment_of.clone());
     while let (child, Some(parent)) = next {
@@ -373,7 +436,8 @@ pub(crate) fn remove_partial(disk: &Disk, path: &Path) {
         let file = path.join(&name);
         let name = name.to_string_lossy();
         let ours = [MANIFEST_FILE, ATTEMPTS_FILE].contains(&&*name);
-        if ours || (name.starts_with("rank-") && name.ends_with(".img")) {
+        let image = name.strip_suffix(".partial").unwrap_or(&name);
+        if ours || (image.starts_with("rank-") && image.ends_with(".img")) {
             let _ = disk.remove_file(&file);
         }
     }

@@ -9,10 +9,10 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use common::{write_set, write_set_on};
+use common::{manifest, write_set, write_set_on, write_small_on};
 use stasis_ckpt_image::{
-    create_checkpoint_dir, list_sets, newest_whole, prune, Disk, Fault, FaultAt, Made, Result,
-    SetState, Step,
+    create_checkpoint_dir, image_file, list_sets, newest_whole, prune, set_name, Disk, Environment,
+    Fault, FaultAt, LocalDir, Made, Result, Set, SetState, SetWriter, Step,
 };
 
 const RANKS: u32 = 2;
@@ -46,25 +46,78 @@ impl How {
     }
 }
 
-/// What a job does at a checkpoint: set 2, and set 1 goes.
-fn checkpoint(disk: &Disk, dir: &Path) -> (Result<PathBuf>, Result<Vec<String>>) {
-    let made = write_set_on(disk, dir, 2, RANKS, None);
+/// What a job does at a checkpoint: makes a set, and whether that has worked; and the rest of it.
+type Checkpoint = fn(&Disk, &Path, u64) -> (Result<PathBuf>, Result<()>);
+
+/// Makes the set, and older ones go.
+fn checkpoint(disk: &Disk, dir: &Path, number: u64) -> (Result<PathBuf>, Result<()>) {
+    let made = write_set_on(disk, dir, number, RANKS, None);
     let pruned = match made {
         Ok(_) => prune(disk, dir, NonZeroUsize::MIN, None),
         Err(_) => Ok(Vec::new()),
     };
-    (made, pruned)
+    (made, pruned.map(drop))
+}
+
+/// The local directory of a rank, beside the checkpoint directory.
+fn local_dir(disk: &Disk, dir: &Path, rank: u32) -> LocalDir {
+    LocalDir::new(disk, &dir.with_file_name("local"), dir, rank)
+}
+
+/// Makes the set with its images in a local directory.
+fn write_locally(disk: &Disk, dir: &Path, number: u64) -> Result<PathBuf> {
+    let writer = SetWriter::begin(disk, dir, number)?;
+    let id = writer.set_id();
+    let image = |rank| {
+        let local = local_dir(disk, dir, rank);
+        let folder = local.begin(&set_name(number), id, None)?;
+        let image = write_small_on(
+            disk,
+            &folder.join(image_file(rank)),
+            id,
+            [rank, RANKS],
+            false,
+        )?;
+        Ok((image, local.settle(&folder)?))
+    };
+    let images = (0..RANKS).map(image).collect::<Result<Vec<_>>>()?;
+    let (images, places): (Vec<_>, Vec<_>) = images.into_iter().unzip();
+    let mut manifest = manifest(id, images);
+    for (entry, place) in manifest.ranks.iter_mut().zip(places) {
+        entry.local = Some(place);
+        entry.host = Environment::here().unwrap().host;
+    }
+    writer.commit(&manifest, None)
+}
+
+/// Drains what lies in the local directory.
+fn drain(disk: &Disk, dir: &Path) -> Result<()> {
+    let of_rank = |rank| local_dir(disk, dir, rank).drain(None);
+    let failed: Vec<_> = (0..RANKS).flat_map(of_rank).collect();
+    failed.into_iter().try_for_each(|(_, why)| Err(why))
+}
+
+/// Makes the set locally, drains it, and older ones go.
+fn checkpoint_in_levels(disk: &Disk, dir: &Path, number: u64) -> (Result<PathBuf>, Result<()>) {
+    let made = write_locally(disk, dir, number);
+    let rest = match made {
+        Ok(_) => drain(disk, dir)
+            .and_then(|()| prune(disk, dir, NonZeroUsize::MIN, None))
+            .map(drop),
+        Err(_) => Ok(()),
+    };
+    (made, rest)
 }
 
 /// One cell of the table, and the step that failed; nothing if there are not so many steps.
-fn cell(how: How, at: usize) -> Option<(Made, &'static str)> {
+fn cell(checkpoint: Checkpoint, how: How, at: usize) -> Option<(Made, &'static str)> {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("ck");
     create_checkpoint_dir(&dir).unwrap();
     write_set(&dir, 1, RANKS);
     let fault = how.fault();
     let disk = Disk::watched(Some(FaultAt { fault, at }), |_| {});
-    let (made, pruned) = checkpoint(&disk, &dir);
+    let (made, rest) = checkpoint(&disk, &dir, 2);
     let steps = disk.steps();
     if steps.len() < at {
         return None;
@@ -89,17 +142,21 @@ fn cell(how: How, at: usize) -> Option<(Made, &'static str)> {
         assert_eq!(outcome, "new", "{context}: it was said to be committed");
     }
     if fault == Fault::ShortWrite {
-        made.and(pruned)
-            .unwrap_or_else(|e| panic!("{context}: {e}"));
+        made.and(rest).unwrap_or_else(|e| panic!("{context}: {e}"));
     }
-    next_is_made(&dir, &context);
+    next_is_made(checkpoint, &dir, &context);
     Some((failed, outcome))
 }
 
 /// The next checkpoint succeeds and leaves nothing but itself.
-fn next_is_made(dir: &Path, context: &str) {
-    write_set(dir, 3, RANKS);
-    prune(&Disk::default(), dir, NonZeroUsize::MIN, None).unwrap();
+fn next_is_made(checkpoint: Checkpoint, dir: &Path, context: &str) {
+    let (made, rest) = checkpoint(&Disk::default(), dir, 3);
+    made.and(rest).unwrap_or_else(|e| panic!("{context}: {e}"));
+    assert_eq!(
+        lying(dir),
+        0,
+        "{context}: images are left in the local directory"
+    );
     let left: Vec<_> = list_sets(dir, None)
         .unwrap()
         .into_iter()
@@ -107,6 +164,14 @@ fn next_is_made(dir: &Path, context: &str) {
         .collect();
     let expected = [("ckpt-3".to_owned(), SetState::Whole)];
     assert_eq!(left, expected, "{context}");
+}
+
+/// How many images there are in the local directory.
+fn lying(dir: &Path) -> usize {
+    let within = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
+    let jobs = within(dir.with_file_name("local"));
+    let folders = jobs.flat_map(|job| within(job.path()));
+    folders.flat_map(|folder| within(folder.path())).count()
 }
 
 /// Takes back of what was done everything that no sync has made durable: the most that a power cut
@@ -131,16 +196,27 @@ fn lose(steps: &[Made]) {
     }
 }
 
-/// What `ckpt-N` was renamed from, or what `ckpt-N.partial` was.
+/// What `ckpt-N` was renamed from, or what `ckpt-N.partial` was; images likewise.
 fn other_name(path: &Path) -> PathBuf {
     match path.extension() {
-        Some(_) => path.with_extension(""),
-        None => path.with_extension("partial"),
+        Some(partial) if partial == "partial" => path.with_extension(""),
+        _ => PathBuf::from(format!("{}.partial", path.display())),
     }
 }
 
 fn words(made: &Made) -> String {
     let name = made.path.file_name().unwrap().to_string_lossy();
+    let local = made
+        .path
+        .components()
+        .any(|part| part.as_os_str() == "local");
+    // Names that are others each time are cut off, as they are in the text above the table.
+    let name = match name.split_once('.') {
+        Some((set, id)) if local && id.len() == 32 => format!("local/{set}.ID"),
+        _ if local && name.starts_with("stasis-") => "local".to_owned(),
+        _ if local => format!("local/{name}"),
+        _ => name.into_owned(),
+    };
     let verb = match made.step {
         Step::MakeDir => "make the directory",
         Step::Create => "create",
@@ -153,10 +229,12 @@ fn words(made: &Made) -> String {
     format!("{verb} `{name}`")
 }
 
-fn table() -> String {
-    let mut page = String::from(HEAD);
+fn table(checkpoint: Checkpoint, head: &str) -> String {
+    let mut page = String::from(head);
+    page += COLUMNS;
     for at in 1.. {
-        let cells: Vec<_> = HOWS.iter().map_while(|how| cell(*how, at)).collect();
+        let cells = HOWS.iter().map_while(|how| cell(checkpoint, *how, at));
+        let cells: Vec<_> = cells.collect();
         let Some((step, _)) = cells.first() else {
             assert!(at > 20, "there are more steps than {at}");
             return page;
@@ -185,6 +263,18 @@ checkpoint always succeeds.
 - **short write**: the kernel takes half of what it is given.
 - **disk full**, **I/O error**: the step fails with ENOSPC or EIO, and the job goes on.
 
+";
+
+/// The head of the second table.
+const LEVELS: &str = "
+## With a local directory
+
+The same with `--local-dir`: images are written to a local directory, and drained from there after the
+checkpoint has its answer. What cannot be drained then is drained with the next checkpoint.
+
+";
+
+const COLUMNS: &str = "\
 | | step | killed | power cut | short write | disk full | I/O error |
 |---|---|---|---|---|---|---|
 ";
@@ -192,7 +282,7 @@ checkpoint always succeeds.
 #[test]
 fn old_or_new_but_never_neither() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/faults.md");
-    let table = table();
+    let table = table(checkpoint, HEAD) + &table(checkpoint_in_levels, LEVELS);
     if std::env::var_os("STASIS_WRITE_DOCS").is_some() {
         fs::write(&page, &table).unwrap();
     }
@@ -232,8 +322,61 @@ fn a_set_that_keeps_failing_is_passed_over() {
     assert_eq!(chosen.set.name(), "ckpt-1");
     let why = chosen.passed_over.join(", ");
     assert!(why.contains("ckpt-2: 3 restarts"), "{why}");
-    stasis_ckpt_image::Set::open(&dir, "ckpt-2", None)
-        .unwrap()
-        .restart_worked();
+    Set::open(&dir, "ckpt-2", None).unwrap().restart_worked();
     assert_eq!(newest().set.name(), "ckpt-2");
+}
+
+/// What lies on nodes alone is lost with one of them.
+#[test]
+fn a_drained_set_stays_until_there_is_a_newer_one() {
+    let (temp, disk) = (tempfile::tempdir().unwrap(), Disk::default());
+    let dir = temp.path().join("ck");
+    write_set(&dir, 1, RANKS);
+    let pruned = || prune(&disk, &dir, NonZeroUsize::MIN, None).unwrap();
+    for number in 2..=3 {
+        write_locally(&disk, &dir, number).unwrap();
+    }
+    assert_eq!(pruned(), ["ckpt-2"]);
+    let level = |set: &str| Set::open(&dir, set, None).unwrap().undrained().count();
+    assert_eq!((level("ckpt-3"), level("ckpt-1")), (2, 0));
+    drain(&disk, &dir).unwrap();
+    assert_eq!(level("ckpt-3"), 0);
+    assert_eq!(pruned(), ["ckpt-1"]);
+    let of_removed = lying(&dir);
+    assert_eq!(of_removed, 2, "they are cleared away with the next");
+    assert!(checkpoint_in_levels(&disk, &dir, 4).1.is_ok());
+    assert_eq!(lying(&dir), 0);
+}
+
+/// A node is lost with one image that was not drained.
+#[test]
+fn a_lost_image_leaves_the_older_set() {
+    let (temp, disk) = (tempfile::tempdir().unwrap(), Disk::default());
+    let dir = temp.path().join("ck");
+    write_set(&dir, 1, RANKS);
+    let set = write_locally(&disk, &dir, 2).unwrap();
+    let newest = || newest_whole(&dir, None).unwrap();
+    assert_eq!(newest().set.name(), "ckpt-2");
+    assert!(local_dir(&disk, &dir, 0).drain(None).is_empty());
+    assert!(set.join("rank-0.img").exists() && !set.join("rank-1.img").exists());
+    let manifest = newest().set.manifest().clone();
+    let place = manifest.ranks[1].local.as_ref().unwrap();
+    newest().set.image(1, None).unwrap();
+
+    let sound = fs::read(place).unwrap();
+    let mut damaged = sound.clone();
+    damaged[5000] ^= 1;
+    fs::write(place, damaged).unwrap();
+    let failed = local_dir(&disk, &dir, 1).drain(None);
+    assert!(failed[0].1.to_string().contains("checksum"), "{failed:?}");
+    assert!(!set.join("rank-1.img").exists(), "damage is not drained");
+
+    fs::remove_file(place).unwrap();
+    let chosen = newest();
+    assert_eq!(chosen.set.name(), "ckpt-1");
+    let why = chosen.passed_over.join(", ");
+    assert!(
+        why.contains("rank 1 lies on") && why.contains("not drained"),
+        "{why}"
+    );
 }

@@ -12,6 +12,7 @@ use ckpt_image::{Key, LONGEST_CHAIN};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::local::Local;
 use crate::schedule::{self, Interval, Signal, Then};
 
 /// Freezes a running MPI job to disk and brings it back, under any MPI library.
@@ -140,6 +141,10 @@ pub struct Checkpoints {
     /// How long the job stands still for a checkpoint
     #[arg(long, value_name = "HOW", default_value = "copy", env = "STASIS_PAUSE")]
     pub pause: Pause,
+    /// Write images to DIR, which may be each node's own disk or memory (%t stands for the rank, %N for the
+    /// host), and copy them from there to the checkpoint directory while the job runs on
+    #[arg(long, value_name = "DIR", env = "STASIS_LOCAL_DIR")]
+    pub local_dir: Option<Local>,
     /// Which are trusted.
     #[command(flatten)]
     pub key: KeyFile,
@@ -220,6 +225,9 @@ impl Checkpoints {
         }
         if self.pause == Pause::Stop {
             words.extend(["--pause".into(), "stop".into()]);
+        }
+        if let Some(local) = &self.local_dir {
+            words.extend(["--local-dir".into(), local.here().into()]);
         }
         words
     }

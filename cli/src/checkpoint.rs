@@ -32,13 +32,17 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
         json::print(to_json(&report));
     } else {
         say!(
-            "{}: {} on disk{}, {} of memory in {ranks} ranks ({command}); the job stood still for \
+            "{}: {} on disk{}{}, {} of memory in {ranks} ranks ({command}); the job stood still for \
              {} ({}), all took {}{}",
             report.set,
             text::bytes(report.bytes),
             match &report.increment_of {
                 Some(parent) => format!(" (an increment of {parent})"),
                 None => String::new(),
+            },
+            match report.local {
+                true => " in local directories (they are drained in the background)",
+                false => "",
             },
             text::bytes(report.memory),
             text::duration(report.pause),
@@ -55,6 +59,14 @@ fn how(report: &Report) -> String {
     match &report.stood {
         None => "its memory was copied on write".to_owned(),
         Some(why) => format!("while images were written; {why}"),
+    }
+}
+
+/// Where a checkpoint's images are, for programs.
+pub fn level(local: bool) -> &'static str {
+    match local {
+        true => "local",
+        false => "shared",
     }
 }
 
@@ -92,6 +104,7 @@ pub fn to_json(report: &Report) -> serde_json::Value {
         "drain_seconds": seconds(report.slowest.drain),
         "copy_seconds": seconds(report.slowest.copy),
         "save_seconds": seconds(report.slowest.save),
+        "level": level(report.local),
         "stop": report.stop,
     })
 }

@@ -36,6 +36,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     // It is the lower half that uses it; here it is known to be there before anything is started.
     options.running.checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
+    prepare_local(&options.running, &directory).code(Code::Directory)?;
     keep_out_of_other_jobs(&directory).code(Code::Directory)?;
 
     let schedule = schedule(&options.running).code(Code::Usage)?;
@@ -80,6 +81,16 @@ pub fn prepare(directory: &Path) -> Result<PathBuf> {
     Ok(directory)
 }
 
+/// Makes sure that images can be written to the local directory, where there is to be one.
+pub fn prepare_local(running: &Running, directory: &Path) -> Result<()> {
+    let Some(local) = &running.checkpoints.local_dir else {
+        return Ok(());
+    };
+    local
+        .prepare(directory)
+        .context("--local-dir cannot be used")
+}
+
 /// Makes sure that no other job runs in the directory. Only the first rank can tell: for the others
 /// it may be their own.
 fn keep_out_of_other_jobs(directory: &Path) -> Result<()> {
@@ -94,10 +105,10 @@ pub fn schedule(running: &Running) -> Result<Vec<OsString>> {
     for_all(running.checkpoints.schedule.words())
 }
 
-/// What only the first rank can tell. The others are in MPI_Init soon, where an orderly end of this one
+/// What only one rank can tell. The others are in MPI_Init soon, where an orderly end of this one
 /// would leave them waiting (Hydra), so where there are others it ends by a signal, which every launcher
 /// understands.
-fn for_all<T, E: Into<anyhow::Error>>(result: Result<T, E>) -> Result<T> {
+pub fn for_all<T, E: Into<anyhow::Error>>(result: Result<T, E>) -> Result<T> {
     let result = result.map_err(E::into);
     if let (Err(error), Some(2..)) = (&result, launcher::size()) {
         eprintln!("stasis: {}{error:#}", launcher::rank_label());

@@ -18,6 +18,7 @@ mod json;
 mod kernel;
 mod launch;
 mod layout;
+mod local;
 mod lowers;
 mod pages;
 mod place;

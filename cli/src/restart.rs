@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{anyhow, bail, Result};
-use ckpt_image::{any_finished, named_whole, newest_whole, Key, Set};
+use ckpt_image::{any_finished, list_sets, named_whole, newest_whole, Key, Set};
 
 use crate::arguments::{directory_and_set, Launch, Restart, Running};
 use crate::exit::{self, Code, WithCode};
@@ -18,7 +18,7 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     let (directory, named) = directory_and_set(&options.directory);
     let named = options.set.clone().or(named);
     let key = options.running.checkpoints.key.read().code(Code::Usage)?;
-    let set = choose(&directory, named.as_deref(), key.as_ref()).code(Code::Image)?;
+    let set = find(&directory, named.as_deref(), key.as_ref()).code(Code::Image)?;
     go_on(&directory, &set, &options.running)
 }
 
@@ -32,6 +32,7 @@ fn go_on(directory: &Path, set: &Set, running: &Running) -> exit::Result<()> {
         .choose(running.mpi.as_deref(), preferred)
         .code(Code::CannotServe)?;
     let directory = launch::prepare(directory).code(Code::Directory)?;
+    launch::prepare_local(running, &directory).code(Code::Directory)?;
     if launcher::is_first() {
         eprintln!(
             "stasis: continuing {} from {} ({} ranks, taken {} under {}) under {}",
@@ -68,7 +69,7 @@ pub fn resume(options: &Launch) -> exit::Result<()> {
     if !directory.exists() || !any_finished(directory).code(Code::Image)? {
         return Ok(());
     }
-    let set = choose(directory, None, key).code(Code::Image)?;
+    let set = find(directory, None, key).code(Code::Image)?;
     let manifest = set.manifest();
     let asked = options.app.iter().map(|word| word.to_string_lossy());
     if !same_program(asked, &manifest.command) {
@@ -90,6 +91,17 @@ fn same_program<'a>(asked: impl Iterator<Item = Cow<'a, str>>, taken: &[String])
     };
     let taken = taken.iter().map(|word| Cow::from(word.as_str()));
     asked.enumerate().map(name).eq(taken.enumerate().map(name))
+}
+
+fn find(directory: &Path, named: Option<&str>, key: Option<&Key>) -> Result<Set> {
+    let chosen = choose(directory, named, key);
+    let sets = chosen.is_err().then(|| list_sets(directory, key));
+    let sets = sets.and_then(ckpt_image::Result::ok).unwrap_or_default();
+    // Images in local directories may be out of reach here, and others' not from where these are.
+    match sets.iter().any(|set| !set.undrained.is_empty()) {
+        true => launch::for_all(chosen),
+        false => Ok(chosen?),
+    }
 }
 
 fn choose(directory: &Path, named: Option<&str>, key: Option<&Key>) -> ckpt_image::Result<Set> {

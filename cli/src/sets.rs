@@ -7,6 +7,7 @@ use ckpt_image::{list_sets, ImageError, Key, Set, SetInfo, SetState, LONGEST_CHA
 use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
+use crate::checkpoint::level;
 use crate::exit::{self, Code, WithCode};
 use crate::progress::Bytes;
 use crate::{json, text};
@@ -68,6 +69,15 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
         if let Some(parent) = set.parent() {
             say!("           increment of {parent}");
         }
+        for entry in &set.undrained {
+            let Some(local) = &entry.local else { continue };
+            say!(
+                "           not drained yet: rank {} on {}, {}",
+                entry.rank,
+                entry.host,
+                local.display()
+            );
+        }
         if let Some(key) = set.sealed {
             say!("           sealed with key {key}");
         }
@@ -91,6 +101,7 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
         "why": why,
         "bytes": set.bytes(),
         "increment_of": set.parent(),
+        "level": level(!set.undrained.is_empty()),
         "failed_restarts": set.attempts,
         "sealed_with": set.sealed.map(|key| key.to_string()),
         "ranks": manifest.map(|m| m.world_size),

@@ -779,6 +779,7 @@ impl Coordinator {
                 save: slowest(|t| t.save),
             },
             stood: saved.iter().find_map(stood),
+            local: saved.values().any(|summary| summary.local.is_some()),
             stop,
         };
         self.committed += 1;

@@ -8,7 +8,7 @@ use crate::ranks::Ranks;
 use crate::shared::{Part, Share};
 
 /// Version of the messages below. Both ends must have the same.
-pub const PROTOCOL: u32 = 7;
+pub const PROTOCOL: u32 = 8;
 
 /// First frame on a connection: who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,6 +172,8 @@ pub struct Summary {
     pub digest: String,
     /// Machine that wrote it.
     pub host: String,
+    /// Where on that machine it lies, to be drained to its set; none where it was written there.
+    pub local: Option<String>,
     /// How long it took.
     pub times: Times,
     /// Why the rank stood still while its image was written; none where its memory was copied on
@@ -387,6 +389,8 @@ pub struct Report {
     pub slowest: Times,
     /// Why the job stood still while images were written; none where memory was copied on write.
     pub stood: Option<String>,
+    /// Images lie in local directories, from which they are drained to the set in the background.
+    pub local: bool,
     /// The job ends with this checkpoint.
     pub stop: bool,
 }

@@ -197,6 +197,7 @@ mod tests {
             pause,
             slowest: Times::default(),
             stood: None,
+            local: false,
             stop: false,
         }
     }

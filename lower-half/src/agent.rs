@@ -9,6 +9,7 @@ pub mod cut;
 mod doing;
 mod fan_out;
 pub mod faults;
+mod levels;
 mod process;
 mod published;
 mod store;
@@ -25,6 +26,7 @@ use coordinator::coordinator::{Config, Parking};
 use coordinator::job::Contact;
 use coordinator::relay::Relay;
 use coordinator::server::{Options, Server};
+use levels::Levels;
 use loader::Listener;
 
 use crate::options::Checkpoints;
@@ -64,6 +66,8 @@ static SETUP: OnceLock<Setup> = OnceLock::new();
 static SERVER: OnceLock<Server> = OnceLock::new();
 static RELAY: OnceLock<Relay> = OnceLock::new();
 static AGENT: OnceLock<Agent> = OnceLock::new();
+/// None where images go straight to the checkpoint directory.
+static LEVELS: OnceLock<Option<Levels>> = OnceLock::new();
 /// Serving and connecting happen once, whoever asks first.
 static STARTING: Mutex<()> = Mutex::new(());
 
@@ -134,7 +138,10 @@ pub fn connect(contact: Contact, rank: u32, size: u32) -> Result<()> {
         return Ok(());
     }
     let address = contact.address;
-    let process = Arc::new(ThisProcess::new(known()?, rank, size)?);
+    let setup = known()?;
+    let levels = Levels::start(setup, rank)?;
+    LEVELS.get_or_init(|| levels);
+    let process = Arc::new(ThisProcess::new(setup, rank, size)?);
     let agent = on_lower_thread(move || Agent::connect(&address, rank, size, process))?;
     AGENT.get_or_init(|| agent);
     // The MPI library may have made a signal its own while it was initialised.
@@ -163,6 +170,11 @@ fn pass_requests_on() {
     }
 }
 
+/// This rank's local directory, if images go to one first.
+fn levels() -> Option<&'static Levels> {
+    LEVELS.get()?.as_ref()
+}
+
 /// Clocks or activity changed.
 pub fn notify() {
     if let Some(agent) = AGENT.get() {
@@ -179,6 +191,9 @@ pub fn clock_target(id: u64) -> u64 {
 pub fn finished() {
     if let Some(agent) = AGENT.get() {
         agent.finished();
+    }
+    if let Some(levels) = levels() {
+        levels.finish();
     }
     if let Some(relay) = RELAY.get() {
         relay.wait_alone(LINGER);

@@ -41,6 +41,8 @@ pub struct Checkpoints {
     pub pause: Pause,
     /// The file of the key that seals sets.
     pub key_file: Option<PathBuf>,
+    /// Where images are written first, to be drained to `dir`.
+    pub local_dir: Option<PathBuf>,
 }
 
 /// How long the job stands still for a checkpoint.
@@ -79,6 +81,9 @@ impl Checkpoints {
         if let Some(file) = &self.key_file {
             words.extend(["--key-file".into(), file.clone().into()]);
         }
+        if let Some(dir) = &self.local_dir {
+            words.extend(["--local-dir".into(), dir.clone().into()]);
+        }
         words
     }
 }
@@ -111,7 +116,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     if verb == "about" {
         return Ok(Command::About);
     }
-    let (mut ckpt_dir, mut key_file) = (None, None);
+    let (mut ckpt_dir, mut key_file, mut local_dir) = (None, None, None);
     let (mut schedule, mut keep) = (Schedule::default(), None);
     let mut full_every = 1;
     let mut compression = Compression::default();
@@ -133,6 +138,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--compress") => compression = compress(&value()?)?,
             Some("--pause") => pause = pause_of(&value()?)?,
             Some("--key-file") => key_file = Some(PathBuf::from(value()?)),
+            Some("--local-dir") => local_dir = Some(PathBuf::from(value()?)),
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
             Some("--changed-files") => changed_files = changed(&value()?)?,
             Some("--") => {
@@ -150,6 +156,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         compression,
         pause,
         key_file,
+        local_dir,
     };
     match verb.to_str() {
         Some("launch") => {

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,11 @@ pub fn resume(options: Restart) -> Result<Infallible> {
         part.job.mpi_state != MpiState::NotInitialised as u32
     });
     let world = match needs_mpi {
-        true => Some(join(&part, took, rank, size)?),
+        true => {
+            let world = join(&options, &part, rank, size)?;
+            tell_the_slowest(took, rank, size)?;
+            Some(world)
+        }
         false => None,
     };
     let Part {
@@ -120,7 +125,7 @@ fn part(options: &Restart, rank: u32, size: u32, read: &Arc<AtomicU64>) -> Resul
 
 /// Initialises MPI, and makes sure that every rank can be brought back before any is: one that
 /// just ended here would leave the others waiting for it.
-fn join(part: &Result<Part>, took: Duration, rank: u32, size: u32) -> Result<World> {
+fn join(options: &Restart, part: &Result<Part>, rank: u32, size: u32) -> Result<World> {
     let level = part
         .as_ref()
         .map_or(abi::THREAD_SINGLE, |part| part.job.thread_level);
@@ -133,10 +138,7 @@ fn join(part: &Result<Part>, took: Duration, rank: u32, size: u32) -> Result<Wor
     // The image was chosen by the launcher's word; MPI has the last.
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
     if able && agreed {
-        let slowest = -world::minimum(-slowness(rank, took))?;
-        if let (0, Some(line)) = (rank, of_the_slowest(slowest, size)) {
-            eprintln!("stasis: {line}");
-        }
+        same_set(part, &options.checkpoints.dir)?;
         return Ok(world);
     }
     world::finalize();
@@ -150,6 +152,38 @@ fn join(part: &Result<Part>, took: Duration, rank: u32, size: u32) -> Result<Wor
         );
     }
     // The rank that cannot has said why.
+    std::process::exit(BAD_IMAGE);
+}
+
+/// All ranks have read their images.
+fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
+    let slowest = -world::minimum(-slowness(rank, took))?;
+    if let (0, Some(line)) = (rank, of_the_slowest(slowest, size)) {
+        eprintln!("stasis: {line}");
+    }
+    Ok(())
+}
+
+/// Makes sure that all ranks have chosen the same set: of the newest, one may not reach its image, because
+/// that is in a local directory of another machine.
+fn same_set(part: &Result<Part>, dir: &Path) -> Result<()> {
+    let number = part.as_ref().map_or(0, |part| part.opened.set().number());
+    let number = i64::try_from(number).context("the set has too high a number")?;
+    let (oldest, newest) = (world::minimum(number)?, -world::minimum(-number)?);
+    if oldest == newest {
+        return Ok(());
+    }
+    if number < newest {
+        crate::tell(&anyhow!(
+            "this rank cannot reach its image of ckpt-{newest}, which other ranks can use: it lies in a \
+             local directory (`stasis list {0}` says where) and was not drained yet. Nothing was restored. \
+             Restart on the same machines, or from an older checkpoint: stasis restart {0}/ckpt-{oldest}",
+            dir.display()
+        ));
+    }
+    // All have said so before the first of them ends.
+    world::minimum(0)?;
+    world::finalize();
     std::process::exit(BAD_IMAGE);
 }
 

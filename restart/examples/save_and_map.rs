@@ -129,6 +129,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
             rank: 0,
             host: String::new(),
             image,
+            local: None,
         }],
     };
     set.commit(&manifest, None).expect("committed")

@@ -552,6 +552,7 @@ fn save_without_commit(
             rank: 0,
             host: String::new(),
             image: saved.image.clone(),
+            local: None,
         }],
     };
     Ok((set, manifest, saved))

@@ -168,6 +168,7 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
                 rank,
                 host: "here".into(),
                 image,
+                local: None,
             })
             .collect(),
     }

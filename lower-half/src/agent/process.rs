@@ -9,12 +9,12 @@
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use ckpt_image::{kind, SetId, SharedKind};
 use contract::{
     gate, ActivityKind, Clock, MpiState, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS, DRAIN_CLOCK,
@@ -25,7 +25,7 @@ use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
 use loader::{MappedFile, ProcessState, Stopped};
 
-use super::{cut, doing, faults, Section, Setup, AGENT, RELAY, SERVER};
+use super::{cut, doing, faults, levels, Section, Setup, AGENT, RELAY, SERVER};
 use crate::mpi::world;
 use crate::options::Pause;
 use crate::save::{self, Changes, HeaderInfo, Increments, Plan, Room, Saved, Share};
@@ -224,7 +224,12 @@ impl ThisProcess {
             let id = id.try_into().context("the coordinator sent no set id");
             id.map(SetId)
         };
-        let parent = order.parent.as_deref().map(set_id).transpose()?;
+        // What the job ends with goes to where it is needed next, and builds upon nothing that is elsewhere.
+        let levels = levels();
+        let drained = levels.is_none_or(|levels| !order.stop || levels.finish());
+        let levels = levels.filter(|_| !order.stop);
+        let parent = order.parent.as_deref().filter(|_| drained);
+        let parent = parent.map(set_id).transpose()?;
         let info = HeaderInfo {
             set_id: set_id(&order.id)?,
             epoch: u64::from(gate().lower.epoch.load(Ordering::Relaxed)),
@@ -248,9 +253,11 @@ impl ThisProcess {
                 processes: share.processes.clone(),
             })
             .collect();
+        let local = levels.map(|levels| levels.begin(&order.set, info.set_id));
+        let local = local.transpose()?;
         let order = save::Order {
             disk: &self.setup.disk,
-            dir: Path::new(&order.directory),
+            dir: local.as_deref().unwrap_or(Path::new(&order.directory)),
             info: &info,
             sections: &sections,
             shares: &shares,
@@ -264,14 +271,17 @@ impl ThisProcess {
                 copied();
                 release();
             };
-            anyhow::Ok(plan.save(&order, copied)?)
+            let saved = plan.save(&order, copied)?;
+            let lies = levels.map(|levels| levels.local().settle(order.dir));
+            anyhow::Ok((saved, lies.transpose()?))
         });
+        let (saved, lies) = saved.context("no thread could be made")??;
         let Saved {
             image,
             mut notes,
             stood,
             inherits,
-        } = saved.context("no thread could be made")??;
+        } = saved;
         let whole = |why| format!("all of its memory is stored: {why}");
         notes.extend(untold.filter(|_| parent.is_some()).map(whole));
         notes.extend(children.into_iter().map(child_note));
@@ -280,6 +290,7 @@ impl ThisProcess {
             memory: image.memory_bytes,
             digest: image.digest,
             host: coordinator::addresses::host(),
+            local: lies.map(text).transpose()?,
             times: Times::default(),
             stood,
             inherits,
@@ -348,8 +359,11 @@ impl Process for ThisProcess {
         gate().phase.store(Phase::Run as u32, Ordering::SeqCst);
     }
 
-    fn resume(&self, _outcome: &Outcome) {
+    fn resume(&self, outcome: &Outcome) {
         self.go_on();
+        if let (Outcome::Committed { .. }, Some(levels)) = (outcome, levels()) {
+            levels.drain();
+        }
     }
 
     fn go_on(&self) {
@@ -424,6 +438,12 @@ fn wait_alone() {
 fn end() -> ! {
     // SAFETY: no conditions.
     unsafe { libc::_exit(0) }
+}
+
+/// A path as it goes into the manifest.
+fn text(path: PathBuf) -> Result<String> {
+    let text = path.into_os_string().into_string();
+    text.map_err(|path| anyhow!("{} is not UTF-8: give another --local-dir", path.display()))
 }
 
 /// That a living child is not in the image.

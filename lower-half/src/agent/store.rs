@@ -1,6 +1,7 @@
 //! Image sets for the coordinator: where ranks write, what they build upon, and the manifest that makes a
 //! set whole.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -109,6 +110,7 @@ impl Store for Sets {
                 memory_bytes: summary.memory,
                 digest: summary.digest.clone(),
             },
+            local: summary.local.as_ref().map(PathBuf::from),
         };
         let manifest = Manifest {
             schema_version: 0,

@@ -9,6 +9,7 @@ pub mod directives;
 mod faults;
 mod guide;
 mod increments;
+mod levels;
 mod loader;
 mod lowers;
 mod matrix;
@@ -114,6 +115,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(schedule::cases());
     cases.extend(status::cases());
     cases.extend(increments::cases());
+    cases.extend(levels::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(migration::cases());

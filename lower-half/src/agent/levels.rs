@@ -1,0 +1,98 @@
+//! Images on a local directory (`--local-dir`), and the thread that drains them to the checkpoint directory
+//! while the job runs on.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use anyhow::{Context, Result};
+use ckpt_image::{Key, LocalDir, SetId};
+
+use super::Setup;
+
+/// This rank's local directory.
+pub struct Levels {
+    local: LocalDir,
+    key: Option<&'static Key>,
+    /// Each asks for everything to be drained that belongs to a whole set, and to be told whether that could be.
+    orders: Sender<Sender<bool>>,
+}
+
+impl Levels {
+    /// Starts the thread, which begins with what a run before has left; none where images go straight to the
+    /// checkpoint directory.
+    pub fn start(setup: &'static Setup, rank: u32) -> Result<Option<Levels>> {
+        let Some(dir) = &setup.checkpoints.local_dir else {
+            return Ok(None);
+        };
+        let local = LocalDir::new(&setup.disk, dir, &setup.checkpoints.dir, rank);
+        let key = setup.key.as_ref();
+        let (orders, hear) = mpsc::channel();
+        let drainer = local.clone();
+        loader::spawn_lower("ckpt-drain", move || serve(&drainer, key, rank, &hear))
+            .context("a thread cannot be started: images would stay in the local directory")?;
+        let levels = Levels { local, key, orders };
+        levels.drain();
+        Ok(Some(levels))
+    }
+
+    /// Where the image of a set goes that is being made.
+    pub fn begin(&self, set: &str, id: SetId) -> Result<PathBuf> {
+        Ok(self.local.begin(set, id, self.key)?)
+    }
+
+    /// The directory in which images lie.
+    pub fn local(&self) -> &LocalDir {
+        &self.local
+    }
+
+    /// Has everything drained that belongs to a whole set.
+    pub fn drain(&self) {
+        drop(self.order());
+    }
+
+    /// The same, and waits for it. Returns whether nothing is left.
+    pub fn finish(&self) -> bool {
+        self.order().recv().unwrap_or(false)
+    }
+
+    fn order(&self) -> Receiver<bool> {
+        let (done, wait) = mpsc::channel();
+        // The thread ends only with the process.
+        let _ = self.orders.send(done);
+        wait
+    }
+}
+
+fn serve(local: &LocalDir, key: Option<&Key>, rank: u32, orders: &Receiver<Sender<bool>>) {
+    for order in orders {
+        // Apart, so that the application's own descriptors have the numbers that they would have, and are not
+        // kept open while this takes its time.
+        let drained = loader::apart(|| {
+            let release = loader::release_files()?;
+            release();
+            std::io::Result::Ok(local.drain(key))
+        });
+        let all = match drained.and_then(|result| result) {
+            Ok(failed) => {
+                for (set, why) in &failed {
+                    // In one piece: all ranks may have the same to say at once.
+                    let said = format!(
+                        "stasis: rank {rank}: the image of {set} stays in the local directory, and will be \
+                         drained after the next checkpoint: {why}. The job runs on\n"
+                    );
+                    eprint!("{said}");
+                }
+                failed.is_empty()
+            }
+            Err(why) => {
+                eprintln!(
+                    "stasis: rank {rank}: images stay in the local directory until after the next checkpoint: \
+                     no thread could be made to drain them: {why}"
+                );
+                false
+            }
+        };
+        // Most do not wait for it.
+        let _ = order.send(all);
+    }
+}

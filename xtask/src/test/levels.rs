@@ -1,0 +1,315 @@
+//! Checkpoints that are written to a local directory and drained to the checkpoint directory: brought back
+//! from either, whatever becomes of the job and of the directories in between.
+
+use super::bad_input::{example, refused, start_by, CHECKPOINT, IMAGE};
+use super::{Case, Outcome};
+use crate::job::{self, Job};
+use crate::mpi::Mpi;
+use crate::{paths, signal, stasis};
+use anyhow::{ensure, Context, Result};
+use serde_json::Value;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const RANKS: usize = 2;
+/// MiB of each rank that take long enough to be drained for that to be seen; and that do not.
+const MUCH: &str = "192";
+const LITTLE: &str = "8";
+
+/// The cases.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&Path) -> Result<()>| {
+        Case::new(format!("levels/{name}"), move |_, dir| run(dir).into())
+    };
+    vec![
+        case("restart", |dir| drained(dir, Mpi::Mpich, Mpi::Mpich)),
+        case("migrate", |dir| drained(dir, Mpi::OpenMpi, Mpi::Mpich)),
+        case("killed-while-drained", |dir| {
+            killed(dir, Mpi::Mpich, Mpi::OpenMpi)
+        }),
+        case("node-lost-while-drained", node_lost),
+        case("increments", increments),
+        case("stop", stop),
+        Case::new(
+            "levels/machine-lost-while-drained",
+            |_, dir| match signal::is_root() {
+                true => machine_lost(dir).into(),
+                false => Outcome::Skipped("needs root to give ranks host names".into()),
+            },
+        ),
+        Case::new("levels/directory-full", |_, dir| {
+            full_directory(dir).unwrap_or_else(|error| Err(error).into())
+        }),
+    ]
+}
+
+/// A job whose ranks have a local directory each.
+struct Levelled<'a> {
+    dir: &'a Path,
+    ckpt: PathBuf,
+    job: Job,
+}
+
+impl Levelled<'_> {
+    /// Starts one with so many MiB in each rank.
+    fn launch<'a>(dir: &'a Path, mpi: Mpi, mib: &str, flags: &[&str]) -> Result<Levelled<'a>> {
+        let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+        command.args(flags);
+        Levelled::launch_by(command, dir, mpi, mib)
+    }
+
+    /// The same by a command that launches it.
+    fn launch_by<'a>(
+        mut command: Command,
+        dir: &'a Path,
+        mpi: Mpi,
+        mib: &str,
+    ) -> Result<Levelled<'a>> {
+        let mut heavy = example("tools", "tools/heavy")?;
+        heavy.variant = Some(mib.to_owned());
+        command.env("STASIS_LOCAL_DIR", local(dir));
+        let (job, ckpt) = (start_by(command, &heavy, dir, mpi)?, dir.join("ck"));
+        Ok(Levelled { dir, ckpt, job })
+    }
+
+    /// Kills it and brings it back from that set; it stays where it is.
+    fn restart(&mut self, mpi: Mpi, set: &str) -> Result<()> {
+        self.job.kill()?;
+        let before = stasis::job_file(&self.ckpt);
+        let mut command = stasis::restart(mpi, RANKS, &self.ckpt.join(set), self.dir);
+        command
+            .env("STASIS_LOCAL_DIR", local(self.dir))
+            .env("STASIS_TEST_GO", self.dir.join("go"));
+        self.job = Job::start(command, self.dir, "restart")?;
+        let deadline = Instant::now() + LIMIT;
+        let back = stasis::until_reached(&mut self.job, &self.ckpt, &before, deadline);
+        self.job.explain(back, self.dir)?;
+        Ok(())
+    }
+
+    /// Takes a checkpoint, which must be on that level when it has its answer.
+    fn take(&self, level: &str) -> Result<Value> {
+        let command = stasis::checkpoint(&self.ckpt);
+        let report = stasis::json(command, self.dir, "checkpoint", LIMIT)?;
+        ensure!(report["level"] == level, "not {level}: {report:#}");
+        Ok(report)
+    }
+
+    /// What `stasis list` tells of the newest set, which must be this one, and whole.
+    fn newest(&self, name: &str) -> Result<Value> {
+        let mut list = stasis::command(["list"]);
+        list.arg(&self.ckpt);
+        let mut list = stasis::json(list, self.dir, "list", LIMIT)?;
+        let newest = list["checkpoints"][0].take();
+        ensure!(
+            newest["name"] == name && newest["state"] == "whole",
+            "{newest:#}"
+        );
+        Ok(newest)
+    }
+
+    fn until_drained(&mut self, name: &str) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        let place = |rank: usize| self.ckpt.join(name).join(format!("rank-{rank}.img"));
+        let all = || (0..RANKS).all(|rank| place(rank).exists());
+        let drained = self.job.until("the images were drained", deadline, all);
+        self.job.explain(drained, self.dir)?;
+        let newest = self.newest(name)?;
+        ensure!(newest["level"] == "shared", "{newest:#}");
+        Ok(())
+    }
+
+    /// Takes a checkpoint and kills the job while its images are being drained.
+    fn kill_in_drain(&mut self, name: &str) -> Result<()> {
+        let mut command = stasis::checkpoint(&self.ckpt);
+        command.arg("--json");
+        let _request = Job::start(command, self.dir, "checkpoint")?;
+        let image = |rank: usize| self.ckpt.join(name).join(format!("rank-{rank}.img"));
+        let begun = || image(1).with_extension("img.partial").exists();
+        let begun = self
+            .job
+            .until("it was drained", Instant::now() + LIMIT, begun);
+        self.job.explain(begun, self.dir)?;
+        self.job.kill()?;
+        ensure!(
+            !image(1).exists(),
+            "it was drained before the job could be killed"
+        );
+        let newest = self.newest(name)?;
+        ensure!(newest["level"] == "local", "{newest:#}");
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<()> {
+        fs::write(self.dir.join("go"), "")?;
+        self.job.succeed(Instant::now() + LIMIT, self.dir)
+    }
+}
+
+/// As the environment names it: one for each rank.
+fn local(dir: &Path) -> PathBuf {
+    dir.join("node%t")
+}
+
+/// What lies in a rank's local directory.
+fn lying(dir: &Path, rank: usize) -> usize {
+    let within = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
+    let jobs = within(dir.join(format!("node{rank}")));
+    let folders = jobs.flat_map(|job| within(job.path()));
+    folders.flat_map(|folder| within(folder.path())).count()
+}
+
+fn verify(ckpt: &Path, dir: &Path) -> Result<()> {
+    let verified = stasis::verify(ckpt, dir, LIMIT)?;
+    verified.expect_success("verify").map(drop)
+}
+
+/// What is drained needs nothing of the local directories, which are empty then.
+fn drained(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
+    let mut job = Levelled::launch(dir, first, LITTLE, &[])?;
+    job.take("local")?;
+    job.until_drained("ckpt-1")?;
+    let deadline = Instant::now() + LIMIT;
+    let empty = || (0..RANKS).all(|rank| lying(dir, rank) == 0);
+    let emptied = job.job.until("local images were gone", deadline, empty);
+    job.job.explain(emptied, dir)?;
+    job.job.kill()?;
+    for rank in 0..RANKS {
+        fs::remove_dir_all(dir.join(format!("node{rank}")))?;
+    }
+    verify(&job.ckpt, dir)?;
+    job.restart(second, "")?;
+    job.take("local")?;
+    job.until_drained("ckpt-2")?;
+    job.finish()
+}
+
+/// A set that is not drained, or of which some images are, is restarted from, each rank finding its image in
+/// its own directory; and then drained.
+fn killed(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
+    let mut job = Levelled::launch(dir, first, MUCH, &[])?;
+    job.kill_in_drain("ckpt-1")?;
+    ensure!(lying(dir, 1) == 1, "rank 1 has no image");
+    verify(&job.ckpt, dir)?;
+    job.restart(second, "")?;
+    job.until_drained("ckpt-1")?;
+    job.finish()
+}
+
+/// A node is lost before its image was drained: the older set is taken, and that is said.
+fn node_lost(dir: &Path) -> Result<()> {
+    let mut job = Levelled::launch(dir, Mpi::OpenMpi, MUCH, &["--keep", "1"])?;
+    job.take("local")?;
+    job.until_drained("ckpt-1")?;
+    job.kill_in_drain("ckpt-2")?;
+    fs::remove_dir_all(dir.join("node1"))?;
+    let words: &[&[&str]] = &[&["ckpt-2"], &["rank 1 lies on"], &["not drained"]];
+    refused(&stasis::verify(&job.ckpt, dir, LIMIT)?, IMAGE, words)?;
+    job.restart(Mpi::OpenMpi, "")?;
+    let said = job::read_text(&job.job.stderr);
+    ensure!(
+        said.contains("passing over ckpt-2") && said.contains("from ckpt-1"),
+        "{said}"
+    );
+    job.finish()
+}
+
+/// The same, where only that machine's rank can see the loss: nothing is restored, and the older set named.
+fn machine_lost(dir: &Path) -> Result<()> {
+    let mpi = Mpi::Mpich;
+    let ckpt = dir.join("ck");
+    let mut launch = on_machines(mpi, dir);
+    launch.args(["launch", "--ckpt-dir"]).arg(&ckpt);
+    let mut job = Levelled::launch_by(launch, dir, mpi, MUCH)?;
+    job.take("local")?;
+    job.until_drained("ckpt-1")?;
+    job.kill_in_drain("ckpt-2")?;
+    fs::remove_dir_all(dir.join("node1"))?;
+    let mut restart = on_machines(mpi, dir);
+    restart.arg("restart").arg(&ckpt);
+    let restart = job::run(restart, dir, "machines", LIMIT)?;
+    let words: &[&[&str]] = &[
+        &["rank 1: this rank cannot reach its image of ckpt-2"],
+        &["ck/ckpt-1"],
+    ];
+    refused(&restart, IMAGE, words)?;
+    job.restart(mpi, "ckpt-1")?;
+    job.finish()
+}
+
+/// What starts `stasis` with ranks whose machines have names of their own.
+fn on_machines(mpi: Mpi, dir: &Path) -> Command {
+    let mut command = mpi.mpirun(RANKS, dir);
+    command
+        .args(["unshare", "--uts", "sh", "-c"])
+        .arg("hostname node${PMI_RANK:-$OMPI_COMM_WORLD_RANK} && exec \"$0\" \"$@\"")
+        .arg(paths::stasis());
+    command
+}
+
+/// An increment, its parent and what becomes of both.
+fn increments(dir: &Path) -> Result<()> {
+    let mut job = Levelled::launch(dir, Mpi::Mpich, LITTLE, &["--full-every", "3"])?;
+    job.take("local")?;
+    let second = job.take("local")?;
+    ensure!(second["increment_of"] == "ckpt-1", "{second:#}");
+    job.until_drained("ckpt-2")?;
+    job.restart(Mpi::OpenMpi, "")?;
+    job.finish()
+}
+
+/// What a job ends with is in the checkpoint directory when it has its answer.
+fn stop(dir: &Path) -> Result<()> {
+    let mut job = Levelled::launch(dir, Mpi::Mpich, LITTLE, &[])?;
+    let mut command = stasis::checkpoint(&job.ckpt);
+    command.arg("--stop");
+    let report = stasis::json(command, dir, "checkpoint", LIMIT)?;
+    ensure!(report["level"] == "shared", "{report:#}");
+    job.job.succeed(Instant::now() + LIMIT, dir)?;
+    job.restart(Mpi::Mpich, "")?;
+    job.finish()
+}
+
+/// The checkpoint directory has no room for the images: they stay where they are, that is said, and the job
+/// goes on; it can be restarted from there.
+fn full_directory(dir: &Path) -> Result<Outcome> {
+    let ckpt = dir.join("ck");
+    fs::create_dir(&ckpt)?;
+    fs::set_permissions(&ckpt, Permissions::from_mode(0o700))?;
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs"])
+        .arg(&ckpt)
+        .output()?;
+    if !mount.status.success() {
+        return Ok(Outcome::Skipped(
+            "cannot mount a small file system here".into(),
+        ));
+    }
+    let result = drained_into_full(dir);
+    Command::new("umount").arg("-l").arg(&ckpt).output()?;
+    Ok(result.into())
+}
+
+fn drained_into_full(dir: &Path) -> Result<()> {
+    let mut job = Levelled::launch(dir, Mpi::OpenMpi, LITTLE, &[])?;
+    job.take("local")?;
+    let stderr = job.job.stderr.clone();
+    let said = || {
+        let said = job::read_text(&stderr);
+        let stays = |rank| said.contains(&format!("rank {rank}: the image of ckpt-1 stays"));
+        (0..RANKS).all(stays) && said.contains("No space left")
+    };
+    let told = job.job.until("it was said", Instant::now() + LIMIT, said);
+    job.job.explain(told, dir)?;
+    ensure!(job.newest("ckpt-1")?["level"] == "local", "it is drained");
+    let mut stop = stasis::checkpoint(&job.ckpt);
+    stop.arg("--stop");
+    let stop = job::run(stop, dir, "stop", LIMIT)?;
+    refused(&stop, CHECKPOINT, &[&["space", "full"]])?;
+    job.restart(Mpi::Mpich, "").context("from what stays")?;
+    job.finish()
+}
