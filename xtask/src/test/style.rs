@@ -10,6 +10,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+/// For what is built to be tested or looked at, from nothing, on two cores that others use too.
+const BUILD_LIMIT: Duration = Duration::from_secs(1800);
+/// For what is then run.
 const LIMIT: Duration = Duration::from_secs(600);
 /// For the suites that are run when everything is.
 const LONG_LIMIT: Duration = Duration::from_secs(7200);
@@ -64,7 +67,7 @@ fn clippy(packages: &[&'static str]) -> Vec<&'static str> {
 fn check(name: &str, lower: Option<Mpi>, arguments: &[&str]) -> Case {
     let command = cargo_command(lower, arguments);
     Case::new(name, move |_, dir| {
-        job::run(command, dir, "cargo", LIMIT)
+        job::run(command, dir, "cargo", BUILD_LIMIT)
             .and_then(|finished| finished.expect_success("cargo"))
             .map(|_| ())
             .into()
@@ -91,6 +94,9 @@ fn run_suite(lower: Option<Mpi>, packages: &[&str], dir: &Path) -> Result<Outcom
         vec!["test", "--no-fail-fast"]
     };
     arguments.extend(packages);
+    let building = [&arguments[..], &["--no-run"]].concat();
+    job::run(cargo_command(lower, &building), dir, "build", BUILD_LIMIT)?
+        .expect_success("cargo")?;
     let finished = job::run(cargo_command(lower, &arguments), dir, "cargo", LIMIT)?;
     let text = format!("{}\n{}", finished.stdout, finished.stderr);
     let (passed, failed) = counts(&text);
