@@ -1,8 +1,8 @@
 //! MPI libraries from PyPI, for the tests of `--full` alone: each in a virtual environment of its own
-//! under `target/pypi`, with a lower half built by `stasis build-lower`. Nothing of them is part of
-//! the product.
+//! under `target/pypi`, with a lower half built by `stasis build-lower`; and source packages that bring
+//! tests of their own. Nothing of them is part of the product.
 //!
-//! To add one: its variant in `mpi.rs`, with its folder here and its packages.
+//! To add a library: its variant in `mpi.rs`, with its folder here and its packages.
 
 use crate::mpi::Mpi;
 use crate::paths;
@@ -27,18 +27,31 @@ const LIBRARIES: [(Mpi, &str, &[&str]); 3] = [
     ),
 ];
 
+/// Source packages.
+const SOURCES: [&str; 1] = ["mpi4py==3.1.4"];
+
 /// Where the programs of a library from PyPI are; `None` for Debian's.
 pub fn bin(mpi: Mpi) -> Option<PathBuf> {
     let (_, folder, _) = LIBRARIES.iter().find(|(known, ..)| *known == mpi)?;
     Some(paths::target().join("pypi").join(folder).join("bin"))
 }
 
-/// Says which of these libraries has not been installed, if one has not.
-pub fn missing(libraries: &[Mpi]) -> Option<String> {
-    let mut needed = libraries.iter().filter_map(|mpi| bin(*mpi));
-    let bin = needed.find(|bin| !bin.exists())?;
-    let bin = bin.display();
-    Some(format!("{bin} is not there: `cargo xtask setup --full`"))
+/// Where a source package is unpacked.
+pub fn sdist(requirement: &str) -> PathBuf {
+    paths::target()
+        .join("pypi")
+        .join(requirement.replace("==", "-"))
+}
+
+/// Says which of these libraries, or that this source package, has not been installed, if one has not.
+pub fn missing(libraries: &[Mpi], package: Option<&str>) -> Option<String> {
+    let libraries = libraries.iter().filter_map(|mpi| bin(*mpi));
+    let mut needed = libraries.chain(package.map(sdist));
+    let missing = needed.find(|path| !path.exists())?;
+    let missing = missing.display();
+    Some(format!(
+        "{missing} is not there: `cargo xtask setup --full`"
+    ))
 }
 
 /// Installs what is missing, saying so first, and builds the lower halves.
@@ -62,5 +75,27 @@ pub fn install() -> Result<()> {
         }
         setup::build_lower(&bin.join("mpicc").to_string_lossy(), mpi.name())?;
     }
-    Ok(())
+    SOURCES.into_iter().try_for_each(fetch)
+}
+
+/// Downloads a source package, and unpacks it, if it is not there.
+fn fetch(requirement: &str) -> Result<()> {
+    let place = sdist(requirement);
+    if place.exists() {
+        return Ok(());
+    }
+    let folder = place.parent().context("packages are in a folder")?;
+    println!(
+        "To be unpacked from PyPI into {}: {requirement}",
+        folder.display()
+    );
+    let (mpi, ..) = LIBRARIES[0];
+    let bin = bin(mpi).context("a library without a folder")?;
+    let mut pip = Command::new(bin.join("pip"));
+    pip.args(["download", "--quiet", "--disable-pip-version-check"]);
+    pip.args(["--no-deps", "--no-binary", ":all:", requirement]);
+    succeed(pip.current_dir(folder))?;
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf").arg(place.with_added_extension("tar.gz"));
+    succeed(tar.current_dir(folder))
 }

@@ -7,6 +7,7 @@
 //! | `Shows` | one sentence: what is covered |
 //! | `Ranks` | how many (2) |
 //! | `Mpi` | which libraries' ABI the program is built for: `openmpi, mpich` (both), or one from PyPI (`--full` alone) |
+//! | `Lower` | `own`: only over the library that the program was built for, for what it prints depends on that |
 //! | `Modes` | `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `ten`, `stop` |
 //! | `Hangs` | `group-clocks` or `final-parking`: with the algorithm published so, the checkpoint must hang (mode `hang`) |
 //! | `Published` | what is as published in every mode: `two-phase-commit`, which is slower and must do the same |
@@ -17,6 +18,7 @@
 //! | `Preload` | the source, in `examples`, of a library that is preloaded into the program |
 //! | `Environment` | `NAME=VALUE ...` |
 //! | `Command` | instead of a compiled program; `{source}`, `{examples}` and `{bin}`, where the library's own programs are, are replaced |
+//! | `Sdist` | a source package of PyPI that the program wants, `NAME==VERSION`, unpacked where `{sdist}` in `Command` says (`--full` alone) |
 //! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` (of `stdout`, too) |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
@@ -106,6 +108,8 @@ pub struct Example {
     pub variant: Option<String>,
     pub ranks: usize,
     pub fronts: Vec<Mpi>,
+    /// Only over the library that it was built for.
+    pub own: bool,
     pub modes: Vec<Mode>,
     pub cut: Cut,
     pub full: bool,
@@ -114,6 +118,8 @@ pub struct Example {
     pub preload: Option<PathBuf>,
     pub environment: Vec<(String, String)>,
     pub command: Option<String>,
+    /// A source package of PyPI that it wants.
+    pub sdist: Option<String>,
     pub compare: Compare,
     pub timeout: Duration,
     pub pending: Option<String>,
@@ -162,6 +168,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         variant: None,
         ranks: 2,
         fronts: Mpi::ALL.to_vec(),
+        own: false,
         modes: vec![Mode::Plain, Mode::Continue, Mode::Restart, Mode::Migrate],
         cut: Cut::None,
         full: false,
@@ -169,6 +176,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         preload: None,
         environment: Vec::new(),
         command: None,
+        sdist: None,
         compare: Compare::Stdout,
         timeout: Duration::from_secs(60),
         pending: None,
@@ -193,6 +201,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
             "Flags" => base.flags = value.split_whitespace().map(str::to_owned).collect(),
             "Environment" => base.environment = environment(value)?,
             "Command" => base.command = Some(value.to_owned()),
+            "Sdist" => base.sdist = Some(value.to_owned()),
             "Preload" => base.preload = Some(paths::examples().join(value)),
             "Compare" => base.compare = value.parse()?,
             "Pending" => base.pending = Some(value.to_owned()),
@@ -211,6 +220,7 @@ impl Example {
         match key {
             "ranks" => self.ranks = value.parse()?,
             "mpi" => self.fronts = list(value).map(Mpi::named).collect::<Result<_>>()?,
+            "lower" => self.own = value == "own",
             "modes" => self.modes = list(value).map(mode).collect::<Result<_>>()?,
             "cut" => self.cut = cut(value)?,
             "hangs" => {

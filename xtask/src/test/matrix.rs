@@ -57,7 +57,7 @@ fn case(example: &Arc<Example>, front: Mpi, lower: Mpi, next: Mpi) -> Case {
     let example = example.clone();
     let name = format!("matrix/{}:{front}@{lower}>{next}", example.name);
     Case::new(name, move |session, dir| {
-        if let Some(why) = pypi::missing(&[front, lower, next]) {
+        if let Some(why) = pypi::missing(&[front, lower, next], None) {
             return Outcome::Skipped(why);
         }
         migrate(&example, front, lower, next, session, dir).into()

@@ -22,11 +22,13 @@ pub fn command_line(example: &Example, front: Option<Mpi>) -> Result<Vec<String>
     let source = example.source.to_string_lossy().into_owned();
     let extension = extension(&example.source);
     let bin = front.and_then(pypi::bin);
+    let sdist = example.sdist.as_deref().map(pypi::sdist);
     let mut line = match (&example.command, extension) {
         (Some(command), _) => words(
             &command
                 .replace("{source}", &source)
                 .replace("{examples}", &paths::examples().to_string_lossy())
+                .replace("{sdist}", &sdist.unwrap_or_default().to_string_lossy())
                 .replace("{bin}", &bin.unwrap_or_default().to_string_lossy()),
         ),
         (None, "py") => vec!["/usr/bin/python3".into(), source],

@@ -32,12 +32,8 @@ const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);
 pub fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for example in collect(&paths::examples(), &folders()?)? {
-        if !full
-            && example
-                .fronts
-                .iter()
-                .any(|front| pypi::bin(*front).is_some())
-        {
+        let mut fronts = example.fronts.iter();
+        if !full && (example.sdist.is_some() || fronts.any(|front| pypi::bin(*front).is_some())) {
             continue;
         }
         let example = Arc::new(example);
@@ -47,7 +43,7 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
                 if let Some(why) = &example.pending {
                     return Outcome::Skipped(why.clone());
                 }
-                if let Some(why) = pypi::missing(&[plan.front]) {
+                if let Some(why) = pypi::missing(&[plan.front], example.sdist.as_deref()) {
                     return Outcome::Skipped(why);
                 }
                 run(&example, &plan, session, dir).into()
@@ -116,6 +112,7 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
         .fronts
         .iter()
         .flat_map(|front| [(*front, *front), (*front, front.other())])
+        .filter(|(front, lower)| !example.own || front == lower)
         .collect();
     let offset = (hash(&example.name) % 4) as usize;
     let mut plans = Vec::new();
