@@ -82,21 +82,14 @@ fn suite(name: &str, lower: Option<Mpi>, packages: &'static [&'static str]) -> C
 }
 
 fn run_suite(lower: Option<Mpi>, packages: &[&str], dir: &Path) -> Result<Outcome> {
-    let mut arguments = if has_nextest() {
-        vec![
-            "nextest",
-            "run",
-            "--no-fail-fast",
-            "--no-tests=pass",
-            "--color=never",
-        ]
-    } else {
-        vec!["test", "--no-fail-fast"]
+    let (program, how): (&[&str], &[&str]) = match has_nextest() {
+        true => (&["nextest", "run"], &["--no-tests=pass", "--color=never"]),
+        false => (&["test"], &[]),
     };
-    arguments.extend(packages);
-    let building = [&arguments[..], &["--no-run"]].concat();
+    let building = [program, &["--no-run"], packages].concat();
     job::run(cargo_command(lower, &building), dir, "build", BUILD_LIMIT)?
         .expect_success("cargo")?;
+    let arguments = [program, &["--no-fail-fast"], how, packages].concat();
     let finished = job::run(cargo_command(lower, &arguments), dir, "cargo", LIMIT)?;
     let text = format!("{}\n{}", finished.stdout, finished.stderr);
     let (passed, failed) = counts(&text);
