@@ -241,7 +241,8 @@ impl Submitted<'_> {
         waited.with_context(|| format!("it printed:\n{}", job::tail(&printed, 20)))
     }
 
-    /// Slurm lets a job that was requeued wait for two minutes.
+    /// Slurm lets a job that was requeued wait for two minutes. It must wait for another second, at least:
+    /// credentials of a job are revoked up to the second in which it was requeued.
     fn start_again(&mut self) -> Result<()> {
         let script = self.script;
         self.cluster
@@ -252,7 +253,7 @@ impl Submitted<'_> {
                     .find_map(|line| line.strip_suffix(" BeginTime"));
                 if let Some(id) = pending {
                     let job = format!("JobId={id}");
-                    cluster.ask("scontrol", &["update", &job, "StartTime=now"])?;
+                    cluster.ask("scontrol", &["update", &job, "StartTime=now+2"])?;
                 }
                 Ok(pending.is_some())
             })
