@@ -7,7 +7,7 @@ use crate::nodes::{Nodes, Placement};
 use crate::{bench, paths, stasis};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -55,7 +55,6 @@ pub fn travel(
     let program = bench::compile(front, "bench/latency_ring.c", "latency_ring", &[])?;
     let (ckpt, go) = (dir.join("ck"), dir.join("go"));
     let mut way: Vec<Travelled> = Vec::new();
-    let mut outputs: Vec<PathBuf> = Vec::new();
     for (number, leg) in legs.iter().enumerate() {
         let name = format!("leg-{number}");
         let mut command = nodes.mpirun(leg.mpi, &leg.placement, &name)?;
@@ -64,12 +63,10 @@ pub fn travel(
             0 => command
                 .args(["launch", "--ckpt-dir"])
                 .arg(&ckpt)
-                .arg(&program),
+                .arg(&program)
+                .arg(laps.to_string()),
             _ => command.arg("restart").arg(&ckpt),
         };
-        if number == 0 {
-            command.arg(laps.to_string());
-        }
         let before = nodes.carried()?;
         let mut job = Job::start(nodes.on_first(&command), dir, &name)?;
         let output = job.stdout.clone();
@@ -86,13 +83,9 @@ pub fn travel(
             job.succeed(Instant::now() + LIMIT, dir)?;
         }
         way.push(Travelled {
-            steps: vec![],
+            steps: told(&output),
             carried: nodes.carried()? - before,
         });
-        outputs.push(output);
-    }
-    for (leg, output) in way.iter_mut().zip(&outputs) {
-        leg.steps = told(output);
     }
     // What came after a checkpoint is done again on the next leg.
     for number in 1..way.len() {

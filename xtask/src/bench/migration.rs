@@ -3,15 +3,14 @@
 //! Open MPI. The processors are those of one machine, so it shows that the job gets there, and
 //! what a lap costs among eight ranks that share them, not what a network can do.
 
-use super::{machine, median};
+use super::{median, prepare};
 use crate::journey::{self, Leg, Travelled};
 use crate::mpi::Mpi;
 use crate::nodes::{Nodes, Placement};
-use crate::{paths, setup};
+use crate::paths;
 use anyhow::{Context, Result};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use std::fs;
 use std::path::Path;
 
 const fn leg(name: &'static str, mpi: Mpi, nodes: usize, transport: Transport) -> Leg {
@@ -72,13 +71,7 @@ pub struct Options {
 
 /// Travels, draws and tells. Needs root, to make nodes.
 pub fn run(options: &Options) -> Result<()> {
-    setup::unless(options.no_setup)?;
-    println!("{}\n", machine());
-    let dir = paths::target().join("bench-migration");
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
-    }
-    fs::create_dir_all(&dir)?;
+    let dir = prepare(options.no_setup)?;
     let nodes = Nodes::start(8, &dir)?;
     let way = journey::travel(
         Mpi::OpenMpi,

@@ -6,7 +6,7 @@ use super::programs::command_line;
 use super::{Case, Outcome};
 use crate::job::{self, Finished, Job};
 use crate::mpi::Mpi;
-use crate::{paths, signal, stasis};
+use crate::{paths, stasis};
 use anyhow::{ensure, Context, Result};
 use std::fs::{self, Permissions};
 use std::io;
@@ -35,13 +35,8 @@ fn case(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) -> 
 }
 
 fn as_root(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) -> Case {
-    Case::new(format!("bad-input/{name}"), move |_, dir| {
-        if signal::is_root() {
-            body(dir).into()
-        } else {
-            Outcome::Skipped("needs root to set the scene".into())
-        }
-    })
+    let name = format!("bad-input/{name}");
+    Case::as_root(name, "needs root to set the scene", body)
 }
 
 /// The command line's exit codes (`stasis --help`).
@@ -303,30 +298,37 @@ fn directories() -> Vec<Case> {
             )
         }),
         Case::new("bad-input/directory-full", |_, dir| {
-            full_directory(dir).unwrap_or_else(|error| Err(error).into())
+            in_full_directory(dir, checkpoint_into_full)
         }),
     ]
 }
 
-/// A checkpoint into a full file system fails and says so; the job goes on to its right end.
-fn full_directory(dir: &Path) -> Result<Outcome> {
+/// Runs a case whose checkpoint directory, `ck` in its folder, is a file system without room for an image.
+pub fn in_full_directory(dir: &Path, body: fn(&Path, &Path) -> Result<()>) -> Outcome {
     let ckpt = dir.join("ck");
-    fs::create_dir(&ckpt)?;
-    fs::set_permissions(&ckpt, Permissions::from_mode(0o700))?;
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs"])
-        .arg(&ckpt)
-        .output()?;
-    if !mount.status.success() {
-        return Ok(Outcome::Skipped(
-            "cannot mount a small file system here".into(),
-        ));
+    match mount_full(&ckpt) {
+        Ok(true) => {
+            let result = body(dir, &ckpt);
+            let unmounted = Command::new("umount").arg("-l").arg(&ckpt).output();
+            result.and(unmounted.map(drop).map_err(Into::into)).into()
+        }
+        Ok(false) => Outcome::Skipped("cannot mount a small file system here".into()),
+        Err(error) => Err(error).into(),
     }
-    let result = checkpoint_into_full(dir, &ckpt);
-    Command::new("umount").arg("-l").arg(&ckpt).output()?;
-    Ok(result.into())
 }
 
+/// Whether that was possible.
+fn mount_full(ckpt: &Path) -> Result<bool> {
+    fs::create_dir(ckpt)?;
+    fs::set_permissions(ckpt, Permissions::from_mode(0o700))?;
+    let mount = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs"])
+        .arg(ckpt)
+        .output()?;
+    Ok(mount.status.success())
+}
+
+/// A checkpoint into a full file system fails and says so; the job goes on to its right end.
 fn checkpoint_into_full(dir: &Path, ckpt: &Path) -> Result<()> {
     let mut job = start_held(dir, ckpt, Mpi::OpenMpi)?;
     let finished = job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
@@ -752,6 +754,15 @@ pub fn begin(mut command: Command, example: &Example, dir: &Path, mpi: Mpi) -> R
         .env("STASIS_TEST_READY", dir.join("ready"))
         .env("STASIS_TEST_GO", dir.join("go"));
     Job::start(command, dir, "launch")
+}
+
+/// Kills a job and brings it back by this command, until it can be reached.
+pub fn bring_back(job: &mut Job, command: Command, ckpt: &Path, dir: &Path) -> Result<()> {
+    job.kill()?;
+    let before = stasis::job_file(ckpt);
+    *job = Job::start(command, dir, "restart")?;
+    let back = stasis::until_reached(job, ckpt, &before, Instant::now() + LIMIT);
+    job.explain(back, dir).map(drop)
 }
 
 /// Waits until all ranks of a job have announced that they can be cut.

@@ -2,7 +2,9 @@
 //! and brought back from the chain; one that was given up in the middle of it; what is removed and what
 //! stays; what becomes of a chain with a bad link; and chains merged.
 
-use super::bad_input::{example, on_older_kernel, refused, start_by, CHECKPOINT, DIRECTORY, IMAGE};
+use super::bad_input::{
+    bring_back, example, on_older_kernel, refused, start_by, CHECKPOINT, DIRECTORY, IMAGE,
+};
 use super::Case;
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
@@ -75,17 +77,11 @@ impl Stepper<'_> {
 
     /// Kills it and brings it back.
     fn restart(&mut self, mpi: Mpi, flags: &[&str]) -> Result<()> {
-        self.job.kill()?;
-        let before = stasis::job_file(&self.ckpt);
         let mut command = stasis::restart(mpi, RANKS, &self.ckpt, self.dir);
         command
             .args(flags)
             .env("STASIS_TEST_GO", self.dir.join("go"));
-        self.job = Job::start(command, self.dir, "restart")?;
-        let deadline = Instant::now() + LIMIT;
-        let back = stasis::until_reached(&mut self.job, &self.ckpt, &before, deadline);
-        self.job.explain(back, self.dir)?;
-        Ok(())
+        bring_back(&mut self.job, command, &self.ckpt, self.dir)
     }
 
     /// Has a hundredth of its memory change.

@@ -1,15 +1,16 @@
 //! Checkpoints that are written to a local directory and drained to the checkpoint directory: brought back
 //! from either, whatever becomes of the job and of the directories in between.
 
-use super::bad_input::{example, refused, start_by, CHECKPOINT, IMAGE};
-use super::{Case, Outcome};
+use super::bad_input::{
+    bring_back, example, in_full_directory, refused, start_by, CHECKPOINT, IMAGE,
+};
+use super::Case;
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
-use crate::{paths, signal, stasis};
+use crate::{paths, stasis};
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -34,15 +35,13 @@ pub fn cases() -> Vec<Case> {
         case("node-lost-while-drained", node_lost),
         case("increments", increments),
         case("stop", stop),
-        Case::new(
+        Case::as_root(
             "levels/machine-lost-while-drained",
-            |_, dir| match signal::is_root() {
-                true => machine_lost(dir).into(),
-                false => Outcome::Skipped("needs root to give ranks host names".into()),
-            },
+            "needs root to give ranks host names",
+            machine_lost,
         ),
         Case::new("levels/directory-full", |_, dir| {
-            full_directory(dir).unwrap_or_else(|error| Err(error).into())
+            in_full_directory(dir, drained_into_full)
         }),
     ]
 }
@@ -78,17 +77,11 @@ impl Levelled<'_> {
 
     /// Kills it and brings it back from that set; it stays where it is.
     fn restart(&mut self, mpi: Mpi, set: &str) -> Result<()> {
-        self.job.kill()?;
-        let before = stasis::job_file(&self.ckpt);
         let mut command = stasis::restart(mpi, RANKS, &self.ckpt.join(set), self.dir);
         command
             .env("STASIS_LOCAL_DIR", local(self.dir))
             .env("STASIS_TEST_GO", self.dir.join("go"));
-        self.job = Job::start(command, self.dir, "restart")?;
-        let deadline = Instant::now() + LIMIT;
-        let back = stasis::until_reached(&mut self.job, &self.ckpt, &before, deadline);
-        self.job.explain(back, self.dir)?;
-        Ok(())
+        bring_back(&mut self.job, command, &self.ckpt, self.dir)
     }
 
     /// Takes a checkpoint, which must be on that level when it has its answer.
@@ -276,25 +269,7 @@ fn stop(dir: &Path) -> Result<()> {
 
 /// The checkpoint directory has no room for the images: they stay where they are, that is said, and the job
 /// goes on; it can be restarted from there.
-fn full_directory(dir: &Path) -> Result<Outcome> {
-    let ckpt = dir.join("ck");
-    fs::create_dir(&ckpt)?;
-    fs::set_permissions(&ckpt, Permissions::from_mode(0o700))?;
-    let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs"])
-        .arg(&ckpt)
-        .output()?;
-    if !mount.status.success() {
-        return Ok(Outcome::Skipped(
-            "cannot mount a small file system here".into(),
-        ));
-    }
-    let result = drained_into_full(dir);
-    Command::new("umount").arg("-l").arg(&ckpt).output()?;
-    Ok(result.into())
-}
-
-fn drained_into_full(dir: &Path) -> Result<()> {
+fn drained_into_full(dir: &Path, _: &Path) -> Result<()> {
     let mut job = Levelled::launch(dir, Mpi::OpenMpi, LITTLE, &[])?;
     job.take("local")?;
     let stderr = job.job.stderr.clone();

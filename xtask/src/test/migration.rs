@@ -2,11 +2,10 @@
 //! each time by a checkpoint and `kill -9` of all. The bytes that go through the switch tell which
 //! network it is.
 
-use super::{Case, Outcome};
+use super::Case;
 use crate::journey::{self, Leg};
 use crate::mpi::Mpi;
 use crate::nodes::{Nodes, Placement};
-use crate::signal;
 use anyhow::{ensure, Result};
 use std::path::Path;
 
@@ -47,13 +46,10 @@ const MESSAGE: u64 = 8192;
 /// The cases.
 pub fn cases() -> Vec<Case> {
     let case = |front: Mpi| {
-        Case::new(
-            format!("migration/networks-{front}"),
-            move |_, dir| match signal::is_root() {
-                true => networks(dir, front).into(),
-                false => Outcome::Skipped("needs root to make nodes".into()),
-            },
-        )
+        let name = format!("migration/networks-{front}");
+        Case::as_root(name, "needs root to make nodes", move |dir| {
+            networks(dir, front)
+        })
     };
     Mpi::ALL.map(case).into()
 }

@@ -26,7 +26,7 @@ mod tools;
 
 pub use compare::number_lines;
 
-use crate::{parallel, paths, random, setup, torture};
+use crate::{parallel, paths, random, setup, signal, torture};
 use anyhow::{bail, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -100,6 +100,20 @@ impl Case {
             name: name.into(),
             body: Box::new(body),
         }
+    }
+}
+
+impl Case {
+    /// One that only root can run; anybody else is told why.
+    pub fn as_root(
+        name: impl Into<String>,
+        why: &'static str,
+        body: impl FnOnce(&Path) -> Result<()> + Send + 'static,
+    ) -> Case {
+        Case::new(name, move |_, dir| match signal::is_root() {
+            true => body(dir).into(),
+            false => Outcome::Skipped(why.into()),
+        })
     }
 }
 
