@@ -39,7 +39,7 @@ const KNOWN: [(u32, u32, &str); 9] = [
     (kind::INHERITED, 1, "inherited"),
     (kind::PROCESS, 2, "process"),
     (kind::AGENT, 1, "agent"),
-    (kind::JOB, 1, "job"),
+    (kind::JOB, 2, "job"),
 ];
 
 /// Name of a kind, if this build can read that version of it.

@@ -251,6 +251,13 @@ impl Set {
         })
     }
 
+    /// How long the image of a rank is, with all that it builds upon.
+    pub fn bytes_of(&self, rank: u32) -> u64 {
+        let sets = std::iter::once(self).chain(&self.chain);
+        let entries = sets.filter_map(|set| set.entry(rank));
+        entries.map(|entry| entry.image.bytes).sum()
+    }
+
     /// Where the image of a rank is, unless it is in the set.
     fn local(&self, rank: u32) -> Option<&Path> {
         let local = self.entry(rank)?.local.as_deref();

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::arguments::Checkpoint;
 use crate::exit::{self, Code};
-use crate::progress::Ranks;
+use crate::ranks::Ranks;
 use crate::{json, text};
 
 /// Runs the command.

@@ -23,7 +23,7 @@ mod lowers;
 mod pages;
 mod place;
 mod program;
-mod progress;
+mod ranks;
 mod restart;
 mod schedule;
 mod search;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use ckpt_image::{list_sets, ImageError, Key, Set, SetInfo, SetState, LONGEST_CHAIN};
+use progress::{Bytes, TICK};
 use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
 use crate::checkpoint::level;
 use crate::exit::{self, Code, WithCode};
-use crate::progress::Bytes;
 use crate::{json, text};
 
 /// The sets of a directory, or the one that was named.
@@ -127,7 +127,7 @@ pub fn verify(options: &Inspect) -> exit::Result<()> {
         (set.name.clone(), set.bytes(), sound)
     };
     let results: Vec<(String, u64, Result<(), ImageError>)> =
-        shown.during(|| finished.iter().map(verify).collect());
+        shown.during(TICK, |_| (), || finished.iter().map(verify).collect());
     drop(shown);
     if options.json {
         let row = |(name, bytes, result): &(String, u64, Result<(), ImageError>)| {

@@ -4,6 +4,8 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpich.so.12");
+    // The lower half calls it, and increments build upon its never being replaced.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // A jump from MPI_Xxx to PMPI_Xxx stays inside the library, whatever else defines that name.
     // Data symbols are not bound like this: applications may hold copies of them.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");

@@ -4,6 +4,8 @@
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libmpi_abi.so.1");
+    // The lower half calls it, and increments build upon its never being replaced.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // A jump from MPI_Xxx to PMPI_Xxx stays inside the library, whatever else defines that name.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);

@@ -38,6 +38,13 @@ pub fn redirect(path: &CStr) -> Option<&'static CStr> {
     Some(found.1.as_c_str())
 }
 
+/// Whether the program got this file in the place of another.
+pub fn is_redirected_to(path: &[u8]) -> bool {
+    REDIRECTS
+        .get()
+        .is_some_and(|all| all.iter().any(|(_, to)| to.to_bytes() == path))
+}
+
 /// The command to execute in front of `program args...` when the rank's own process calls
 /// `execve`, so that the new program is an upper half again: the lower half's path and its options.
 /// Without it the new program runs outside of Stasis. Only the first call counts.

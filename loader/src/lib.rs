@@ -55,7 +55,7 @@ pub use asked::{take_signals, Asked, Listener};
 pub use children::{all as children, Ended};
 pub use doing::{doing, Doing};
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
-pub use hooks::{set_exec_hook, set_exit_hook, set_redirects, tell_calls};
+pub use hooks::{is_redirected_to, set_exec_hook, set_exit_hook, set_redirects, tell_calls};
 pub use maps::{read as read_maps, Mapping};
 pub use program::{check_address_space, holding_signals, prepare, spawn_lower, Program};
 pub use signals::Action;

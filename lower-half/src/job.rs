@@ -3,11 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
+use anyhow::{ensure, Result};
 use serde::{Deserialize, Serialize};
 
 use ckpt_image::kind;
 
-use crate::mpi::world;
+use crate::mpi::{self, world};
 
 /// The image's section of this kind, version [`VERSION`], postcard-encoded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,10 +19,27 @@ pub struct JobState {
     pub thread_level: i32,
     /// The program and its arguments.
     pub command: Vec<String>,
+    /// Of the table of MPI functions by which the application's MPI library, which is in the image, and the
+    /// lower half understand each other; 0 where the application had no MPI library yet.
+    pub table_hash: u64,
+}
+
+impl JobState {
+    /// Makes sure that this lower half understands the MPI library in the image.
+    pub fn suits(&self) -> Result<()> {
+        let here = mpi::TABLE_HASH;
+        ensure!(
+            [0, here].contains(&self.table_hash),
+            "its MPI functions are numbered otherwise than this Stasis numbers them (table {:016x}, here \
+             {here:016x}): restart with the version that took it, which `stasis inspect` names",
+            self.table_hash
+        );
+        Ok(())
+    }
 }
 
 /// Version of [`JobState`]'s encoding.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 static COMMAND: OnceLock<Vec<String>> = OnceLock::new();
 
@@ -42,9 +60,29 @@ pub fn sections() -> Vec<(u32, u32, Vec<u8>)> {
         mpi_state: contract::gate().mpi_state.load(Ordering::Acquire),
         thread_level: world::thread_level(),
         command: command().to_vec(),
+        table_hash: contract::gate().upper.table_hash.load(Ordering::Relaxed),
     };
     // Numbers and strings in memory always encode.
     postcard::to_stdvec(&state)
         .map(|bytes| vec![(kind::JOB, VERSION, bytes)])
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_numbering_of_the_functions_is_refused() {
+        let of = |table_hash| JobState {
+            mpi_state: 1,
+            thread_level: 0,
+            command: Vec::new(),
+            table_hash,
+        };
+        of(mpi::TABLE_HASH).suits().unwrap();
+        of(0).suits().unwrap();
+        let said = of(mpi::TABLE_HASH ^ 1).suits().unwrap_err().to_string();
+        assert!(said.contains("stasis inspect"), "{said}");
+    }
 }

@@ -9,10 +9,10 @@ mod job;
 mod launch;
 mod mpi;
 mod options;
-mod progress;
 mod resume;
 mod save;
 mod share;
+mod slowest;
 mod wire_up;
 
 use options::Command;

@@ -7,9 +7,8 @@
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use ::restart::Opened;
 use anyhow::{anyhow, bail, Context, Result};
@@ -17,11 +16,12 @@ use ckpt_image::kind;
 use contract::{abi, gate, MpiState};
 use coordinator::client::Client;
 use loader::{OpenedFiles, ProcessState};
+use progress::Bytes;
 
 use crate::job::{self, JobState};
 use crate::mpi::world::{self, World};
 use crate::options::Restart;
-use crate::progress::{of_the_slowest, reading, slowness, EVERY};
+use crate::slowest::{of_the_slowest, slowness, EVERY};
 use crate::{environment, launch, mpi, share, wire_up, BAD_IMAGE};
 
 /// This rank's part of the set: verified, and nothing of it used yet.
@@ -38,12 +38,19 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     loader::check_address_space()?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
-    let tell = |line| {
+    let (begun, shown) = (Instant::now(), Bytes::new(0));
+    let tell = |read| {
+        let seconds = begun.elapsed().as_secs_f64();
         if rank == 0 {
-            eprintln!("stasis: rank 0: {line}");
+            eprintln!(
+                "stasis: rank 0: {} MiB of its image read and verified in {seconds:.0} s",
+                read >> 20
+            );
         }
     };
-    let (part, took) = reading(EVERY, tell, |read| part(&options, rank, size, read));
+    let part = shown.during(EVERY, tell, || part(&options, rank, size, &shown));
+    drop(shown);
+    let took = begun.elapsed();
     let needs_mpi = part.as_ref().map_or(size > 1, |part| {
         part.job.mpi_state != MpiState::NotInitialised as u32
     });
@@ -101,16 +108,21 @@ pub fn resume(options: Restart) -> Result<Infallible> {
 }
 
 /// Verifies the rank's image and opens its files, whose numbers the fresh MPI library must not take.
-fn part(options: &Restart, rank: u32, size: u32, read: &Arc<AtomicU64>) -> Result<Part> {
+fn part(options: &Restart, rank: u32, size: u32, shown: &Bytes) -> Result<Part> {
     let dir = &options.checkpoints.dir;
     if rank == 0 {
         Client::check_free(dir)?;
     }
     let key = options.checkpoints.key()?;
     let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
-    let opened = ::restart::open(dir, Some(&set), key.as_ref(), rank, size, read)?;
+    shown.of(set.bytes_of(rank));
+    let set = set.name();
+    shown.at(format!("{set}, rank {rank} of {size}"));
+    let opened = ::restart::open(dir, Some(set), key.as_ref(), rank, size, shown.counter())?;
     let process: ProcessState = section(&opened, kind::PROCESS, ProcessState::VERSION)?;
-    let job = section(&opened, kind::JOB, job::VERSION)?;
+    let job: JobState = section(&opened, kind::JOB, job::VERSION)?;
+    job.suits()
+        .with_context(|| format!("{set}: the image of rank {rank} cannot be used"))?;
     let files = loader::open_files(&process, options.changed_files)?;
     for warning in &files.warnings {
         eprintln!("stasis: rank {rank}: {warning}");

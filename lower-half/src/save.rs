@@ -158,6 +158,16 @@ pub struct Saved {
     pub inherits: bool,
 }
 
+/// What is known of the application beside its mappings.
+#[derive(Clone, Copy)]
+pub struct Application {
+    /// Its id for the kernel's id of a System V segment.
+    pub shm_id: fn(i32) -> i32,
+    /// Whether Stasis itself has given it the file of this path. Such a file is stored with the memory: a
+    /// restart may be by a Stasis that lies elsewhere, or that is a newer one.
+    pub is_ours: fn(&[u8]) -> bool,
+}
+
 /// How this process's memory is to be saved: made before anything is written, so that all that can
 /// be refused is refused by then.
 pub struct Plan {
@@ -237,16 +247,16 @@ enum Place {
 
 impl Plan {
     /// Looks at all mappings of the upper half, whose threads must stand still from now on until the
-    /// plan was carried out. `shm_id` tells the application's id for the kernel's id of a System V
-    /// segment.
-    pub fn make(shm_id: fn(i32) -> i32) -> Result<Plan> {
+    /// plan was carried out.
+    pub fn make(application: &Application) -> Result<Plan> {
         let failed = |action| move |source| look_failed(action, source);
         let mappings =
             maps::below(contract::ARENA_END as u64).map_err(failed("list mappings in"))?;
         let mut looked = Look {
             files: IdentityCache::default(),
-            objects: Objects::new(shm_id).map_err(failed("find out about"))?,
+            objects: Objects::new(application.shm_id).map_err(failed("find out about"))?,
             aliased: aliased(&mappings),
+            is_ours: application.is_ours,
         };
         let regions = mappings
             .iter()
@@ -353,15 +363,25 @@ impl Plan {
         changes: Option<&Changes>,
     ) -> Result<(Vec<Part>, Marked)> {
         let pages = Pages::open().map_err(order.failed("open /proc/self/pagemap for"))?;
+        let unasked = || order.failed("ask which pages are in use (/proc/self/pagemap) for");
         let (mut parts, mut marked) = (Vec::new(), Marked::default());
         for looked in &self.regions {
             let range = looked.region.start..looked.region.end();
             let runs = match looked.content {
                 Content::None => Vec::new(),
                 Content::All => vec![range],
+                Content::Ours => {
+                    let own = pages.own(range.clone()).map_err(unasked())?;
+                    if own.is_empty() {
+                        // What a file of ours holds has not changed since it was mapped.
+                        marked.own.push(range.clone());
+                        marked.unchanged.push(range.clone());
+                    }
+                    vec![range]
+                }
                 Content::Own => looked
                     .own(&pages, changes, &mut marked)
-                    .map_err(order.failed("ask which pages are in use (/proc/self/pagemap) for"))?,
+                    .map_err(unasked())?,
             };
             parts.push(Part {
                 region: looked.region.clone(),
@@ -708,6 +728,8 @@ enum Content {
     None,
     /// The pages that are this process's own.
     Own,
+    /// Everything, of a file of ours.
+    Ours,
     /// Everything: what stood behind it will not be there.
     All,
 }
@@ -717,6 +739,7 @@ struct Look {
     files: IdentityCache,
     objects: Objects,
     aliased: BTreeSet<(String, u64)>,
+    is_ours: fn(&[u8]) -> bool,
 }
 
 impl Look {
@@ -745,7 +768,7 @@ impl Look {
         };
         // Pages of the file itself another process may change. Huge pages set aside for this process
         // are taken from a child when they run out.
-        let forks = content == Content::Own
+        let forks = matches!(content, Content::Own | Content::Ours)
             && !region.advice.dont_fork
             && !region.advice.wipe_on_fork
             && !mapping.has(b"ht");
@@ -784,6 +807,7 @@ impl Look {
             return Ok((Backing::Anonymous, Content::Own));
         }
         Ok(match same_file(mapping, &mut self.files) {
+            Some(_) if (self.is_ours)(&mapping.path) => (Backing::Anonymous, Content::Ours),
             Some(identity) => {
                 let backing = Backing::PrivateFile {
                     path: mapping.path.clone(),

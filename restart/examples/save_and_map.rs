@@ -19,7 +19,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use ckpt_image::{next_number, Compression, Disk, Manifest, RankEntry, SetWriter};
-use save::{HeaderInfo, Order, Pause, Plan};
+use save::{Application, HeaderInfo, Order, Pause, Plan};
 use stasis_restart::SharedMemory;
 
 fn main() {
@@ -102,7 +102,11 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         compression,
         sealed: false,
     };
-    let plan = Plan::make(|id| id).expect("looked at");
+    let plan = Plan::make(&Application {
+        shm_id: |id| id,
+        is_ours: |_| false,
+    })
+    .expect("looked at");
     let order = Order {
         disk: &Disk::default(),
         dir: set.path(),

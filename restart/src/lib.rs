@@ -23,14 +23,14 @@ pub use shared::{Claim, Made, SharedMemory, Where};
 
 /// Finds the set `set` in `dir`, or the newest whole one, and checks that all images of it are
 /// there and that it was taken with `size` ranks. With a key, only sets that it seals are taken, here and
-/// in [`open`]. Returns its name.
-pub fn choose(dir: &Path, set: Option<&str>, key: Option<&Key>, size: u32) -> Result<String> {
+/// in [`open`].
+pub fn choose(dir: &Path, set: Option<&str>, key: Option<&Key>, size: u32) -> Result<Set> {
     let set = match set {
         None => newest_whole(dir, key)?.set,
         Some(name) => named_whole(dir, name, key)?,
     };
     set.check_world_size(size)?;
-    Ok(set.name().to_owned())
+    Ok(set)
 }
 
 /// Opens the image of `rank` in a job of `size` ranks: verified to the last byte and found to suit

@@ -21,11 +21,17 @@ use std::sync::Arc;
 
 use ckpt_image::{Compression, Disk, Manifest, ParentSet, RankEntry, SetWriter};
 use coordinator::shared::{share_out, Part};
-use save::{Changes, HeaderInfo, Increments, Order, Pause, Plan, Room, Saved, Share};
+use save::{Application, Changes, HeaderInfo, Increments, Order, Pause, Plan, Room, Saved, Share};
 
 const PAGE: usize = 4096;
 const BASE: usize = contract::ARENA_START;
 const NON_PIE: usize = 0x40_0000;
+
+/// A program without System V segments of other ids, to which Stasis has given files of this name.
+const ALONE: Application = Application {
+    shm_id: |id| id,
+    is_ours: |path| path.ends_with(b"/ours"),
+};
 
 /// A place for each kind of memory, 1 GiB apart.
 fn place(index: usize) -> usize {
@@ -139,6 +145,16 @@ fn build(dir: &Path) {
             fs::write(&path, "another").unwrap();
         }
     }
+    // A file of ours, with code as it is and data of which a page was changed: kept in the image.
+    fs::write(
+        dir.join("ours"),
+        (0..300).flat_map(text).collect::<Vec<_>>(),
+    )
+    .unwrap();
+    let ours = File::open(dir.join("ours")).unwrap();
+    map(place(18), 300 * PAGE, RX, private, Some((&ours, 0)));
+    map(place(19), 4 * PAGE, RW, private, Some((&ours, PAGE)));
+    fill(place(19) + PAGE, PAGE);
     // A file that is shared with others.
     let path = dir.join("shared");
     let shared = OpenOptions::new()
@@ -219,6 +235,15 @@ fn check() {
         }
         assert_eq!(bytes(place(index) + 8 * PAGE, 100), [7; 100]);
         expect_zero(place(index) + 8 * PAGE + 100, PAGE - 100);
+    }
+    for page in 0..300 {
+        assert_eq!(bytes(place(18) + page * PAGE, PAGE), text(page));
+    }
+    for page in 0..4 {
+        match page {
+            1 => expect(place(19) + PAGE, PAGE),
+            _ => assert_eq!(bytes(place(19) + page * PAGE, PAGE), text(1 + page)),
+        }
     }
     expect(place(12), PAGE);
     expect(place(13), 4 * PAGE);
@@ -521,7 +546,7 @@ fn save_without_commit(
         sealed: false,
     };
     let sections = [(ckpt_image::kind::PROCESS, 1, b"threads".to_vec())];
-    let plan = Plan::make(|id| id)?;
+    let plan = Plan::make(&ALONE)?;
     let order = Order {
         disk: &Disk::default(),
         dir: set.path(),
@@ -872,7 +897,7 @@ fn played() {
         "share" => {
             build_shared(&dir);
             let named = fs::metadata(named_path(&dir)).unwrap();
-            let plan = Plan::make(|id| id).unwrap();
+            let plan = Plan::make(&ALONE).unwrap();
             let object = plan.object(named.dev(), named.ino()).unwrap();
             assert_eq!(object.size, 3 * PAGE as u64);
             save_set(&ck, 1).unwrap();
@@ -937,6 +962,7 @@ fn check_size(set: &Path) {
         + 4 * PAGE
         + PAGE
         + 2 * 12 * PAGE
+        + (300 + 4) * PAGE
         + 4 * PAGE
         + 16 * PAGE
         + 4 * PAGE
@@ -1026,6 +1052,16 @@ fn another_library_is_refused_by_name() {
     fs::remove_file(&library).unwrap();
     let said = error("open", dir.path());
     assert!(said.contains("library is missing"), "{said}");
+}
+
+#[test]
+fn a_file_of_ours_may_be_another_or_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    played_well("save", dir.path());
+    fs::write(dir.path().join("ours"), "of another version").unwrap();
+    played_well("restore", dir.path());
+    fs::remove_file(dir.path().join("ours")).unwrap();
+    played_well("restore", dir.path());
 }
 
 #[test]

@@ -28,7 +28,7 @@ use loader::{MappedFile, ProcessState, Stopped};
 use super::{cut, doing, faults, levels, Section, Setup, AGENT, RELAY, SERVER};
 use crate::mpi::world;
 use crate::options::Pause;
-use crate::save::{self, Changes, HeaderInfo, Increments, Plan, Room, Saved, Share};
+use crate::save::{self, Application, Changes, HeaderInfo, Increments, Plan, Room, Saved, Share};
 
 /// How long an orderly end may take before the process just ends.
 const END_LIMIT: Duration = Duration::from_secs(10);
@@ -86,8 +86,12 @@ impl ThisProcess {
 
     /// Looks at the memory, which nobody changes any more. Returns what other ranks may share.
     fn look_at_memory(&self) -> Result<Vec<Part>> {
+        let application = Application {
+            shm_id: loader::shm_id,
+            is_ours: loader::is_redirected_to,
+        };
         let plan =
-            loader::apart(|| Plan::make(loader::shm_id)).context("no thread could be made")??;
+            loader::apart(|| Plan::make(&application)).context("no thread could be made")??;
         let part = |(object, part): (String, std::ops::Range<u64>)| Part {
             object,
             from: part.start,

@@ -28,7 +28,7 @@ mod native;
 
 use std::sync::atomic::Ordering;
 
-pub use adapter::name_of;
+pub use adapter::{name_of, TABLE_HASH};
 pub use hooks::{set_hooks, Hooks};
 pub use native::KIND;
 
@@ -37,7 +37,5 @@ pub use native::KIND;
 pub fn fill(gate: &contract::Gate) {
     service::fill(gate);
     adapter::fill(gate);
-    gate.lower
-        .table_hash
-        .store(adapter::TABLE_HASH, Ordering::Release);
+    gate.lower.table_hash.store(TABLE_HASH, Ordering::Release);
 }

@@ -2,6 +2,7 @@
 //! an ordinary user; and, with `--full`, Debian's package in a fresh Debian.
 
 use super::bad_input::{example, refused, CANNOT_SERVE};
+use super::directives::Example;
 use super::loader::NOBODY;
 use super::programs::command_line;
 use super::{real, Case};
@@ -9,8 +10,9 @@ use crate::job::{self, Job};
 use crate::mpi::Mpi;
 use crate::{package, signal, stasis};
 use anyhow::{ensure, Result};
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{chown, PermissionsExt};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +23,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// The cases.
 pub fn cases() -> Vec<Case> {
-    vec![Case::new("package/tarball", |_, dir| unpacked(dir).into())]
+    vec![
+        Case::new("package/tarball", |_, dir| unpacked(dir).into()),
+        Case::new("package/elsewhere", |_, dir| elsewhere(dir).into()),
+    ]
 }
 
 type Made = OnceLock<std::result::Result<PathBuf, String>>;
@@ -46,27 +51,44 @@ fn once(made: &Made, make: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> 
 
 /// An ordinary user with an unpacked tarball that nobody can write to.
 struct User {
-    stasis: PathBuf,
+    /// Where it lies.
+    place: PathBuf,
     work: PathBuf,
 }
 
 impl User {
-    /// Unpacks the tarball somewhere in `dir`.
-    fn new(dir: &Path) -> Result<User> {
-        let (place, work) = (dir.join("some where"), dir.join("work"));
+    /// Unpacks the tarball at this place in `dir`.
+    fn new(dir: &Path, place: &str) -> Result<User> {
+        let (place, work) = (dir.join(place), dir.join("work"));
         fs::create_dir(&place)?;
-        fs::create_dir(&work)?;
+        fs::create_dir_all(&work)?;
         let mut tar = Command::new("tar");
         tar.arg("-xzf").arg(tarball()?).arg("-C").arg(&place);
         job::run(tar, dir, "tar", LIMIT)?.expect_success("tar")?;
-        let mut chmod = Command::new("chmod");
-        chmod.args(["-R", "a-w"]).arg(&place);
-        job::run(chmod, dir, "chmod", LIMIT)?.expect_success("chmod")?;
         if signal::is_root() {
             chown(&work, Some(NOBODY), Some(NOBODY))?;
         }
-        let stasis = place.join(package::name()).join("bin/stasis");
-        Ok(User { stasis, work })
+        let user = User { place, work };
+        user.rights("a-w", dir)?;
+        Ok(user)
+    }
+
+    fn rights(&self, change: &str, dir: &Path) -> Result<()> {
+        let mut chmod = Command::new("chmod");
+        chmod.args(["-R", change]).arg(&self.place);
+        job::run(chmod, dir, "chmod", LIMIT)?.expect_success("chmod")?;
+        Ok(())
+    }
+
+    /// A file of what was unpacked.
+    fn file(&self, path: &str) -> PathBuf {
+        self.place.join(package::name()).join(path)
+    }
+
+    /// Removes what was unpacked.
+    fn remove(self, dir: &Path) -> Result<()> {
+        self.rights("u+w", dir)?;
+        Ok(fs::remove_dir_all(&self.place)?)
     }
 
     /// Who runs the tests as root becomes somebody else for this.
@@ -81,7 +103,7 @@ impl User {
 
     /// `stasis` with these words.
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.stasis);
+        let mut command = Command::new(self.file("bin/stasis"));
         command.args(words);
         self.become_it(command)
     }
@@ -89,7 +111,7 @@ impl User {
     /// The same as ranks of a job.
     fn ranks(&self, mpi: Mpi, words: &[&str]) -> Command {
         let mut command = mpi.mpirun(2, &self.work);
-        command.arg(&self.stasis).args(words);
+        command.arg(self.file("bin/stasis")).args(words);
         command.env("STASIS_TEST_READY", self.work.join("ready"));
         command.env("STASIS_TEST_GO", self.work.join("go"));
         self.become_it(command)
@@ -97,7 +119,7 @@ impl User {
 }
 
 fn unpacked(dir: &Path) -> Result<()> {
-    let user = User::new(dir)?;
+    let user = User::new(dir, "some where")?;
     let doctor = user.command(&["doctor"]);
     let said = job::run(doctor, dir, "doctor", LIMIT)?.expect_success("doctor")?;
     for words in [
@@ -116,31 +138,53 @@ fn unpacked(dir: &Path) -> Result<()> {
     let build = job::run(build, dir, "build-lower", LIMIT)?;
     refused(&build, CANNOT_SERVE, &[&["/nowhere/mpicc"]])?;
     ensure!(!build.stderr.contains("--source"), "says\n{}", build.stderr);
-    job_of(&user, dir)?;
-    // So that the folder can be emptied.
-    fs::set_permissions(dir.join("some where"), Permissions::from_mode(0o755))?;
-    let mut chmod = Command::new("chmod");
-    chmod.args(["-R", "u+w"]).arg(dir.join("some where"));
-    job::run(chmod, dir, "chmod", LIMIT)?.expect_success("chmod")?;
-    Ok(())
+    let ring = example("p2p", "p2p/ring_loop")?;
+    let user = job_of(&ring, Mpi::Mpich, user, Ok, dir)?;
+    user.remove(dir)
 }
 
-/// A job is frozen, killed and continued under the other library, and ends as it does natively.
-fn job_of(user: &User, dir: &Path) -> Result<()> {
-    let (first, second) = (Mpi::Mpich, Mpi::OpenMpi);
-    let ring = example("p2p", "p2p/ring_loop")?;
-    let native = real::reference(&ring, first)?;
+/// The Stasis that took a checkpoint is gone, and the job is continued by one that lies elsewhere and has
+/// other fronts, as a newer version has; the program opens more of its MPI library then.
+fn elsewhere(dir: &Path) -> Result<()> {
+    let late = example("run", "run/late_library")?;
+    let newer = |first: User| {
+        first.remove(dir)?;
+        let second = User::new(dir, "else where")?;
+        second.rights("u+w", dir)?;
+        let front = second.file("lib/stasis/front-openmpi.so");
+        OpenOptions::new()
+            .append(true)
+            .open(front)?
+            .write_all(b"newer")?;
+        second.rights("a-w", dir)?;
+        Ok(second)
+    };
+    let user = job_of(&late, Mpi::OpenMpi, User::new(dir, "here")?, newer, dir)?;
+    user.remove(dir)
+}
+
+/// A job of a program built for `front` is frozen, killed and continued under the other library, and ends as
+/// it does natively. Between the two the user does something.
+fn job_of(
+    program: &Example,
+    front: Mpi,
+    user: User,
+    between: impl FnOnce(User) -> Result<User>,
+    dir: &Path,
+) -> Result<User> {
+    let native = real::reference(program, front)?;
     let ckpt = user.work.join("ck");
     let deadline = Instant::now() + LIMIT;
 
-    let mut launch = user.ranks(first, &["launch", "--ckpt-dir", "ck"]);
-    launch.args(command_line(&ring, Some(first))?);
+    let mut launch = user.ranks(front, &["launch", "--ckpt-dir", "ck"]);
+    launch.args(command_line(program, Some(front))?);
     let mut running = Job::start(launch, dir, "launch")?;
     let reached = stasis::until_reached(&mut running, &ckpt, "", deadline);
     let before = running.explain(reached, dir)?;
     let checkpoint = user.command(&["checkpoint", "ck"]);
     job::run(checkpoint, dir, "checkpoint", LIMIT)?.expect_success("checkpoint")?;
     running.kill()?;
+    let user = between(user)?;
 
     let inspect = user.command(&["inspect", "ck"]);
     let held = stasis::json(inspect, dir, "inspect", LIMIT)?;
@@ -150,7 +194,11 @@ fn job_of(user: &User, dir: &Path) -> Result<()> {
         held["stasis_version"]
     );
     fs::write(user.work.join("go"), "")?;
-    let mut again = Job::start(user.ranks(second, &["restart", "ck"]), dir, "restart")?;
+    let mut again = Job::start(
+        user.ranks(front.other(), &["restart", "ck"]),
+        dir,
+        "restart",
+    )?;
     again.succeed(deadline, dir)?;
     ensure!(
         stasis::job_file(&ckpt) != before,
@@ -164,5 +212,5 @@ fn job_of(user: &User, dir: &Path) -> Result<()> {
         job::tail(&printed, 10),
         job::tail(&expected, 10)
     );
-    Ok(())
+    Ok(user)
 }

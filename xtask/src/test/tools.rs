@@ -1,6 +1,6 @@
 //! The commands that look at checkpoints, on those of a real job.
 
-use super::bad_input::{self, example, start};
+use super::bad_input::{self, begin, example, start};
 use super::programs::command_line;
 use super::Case;
 use crate::job::{self, Job};
@@ -101,18 +101,7 @@ fn bars(dir: &Path) -> Result<()> {
         ("checkpoint", "of 2 ranks"),
         ("verify", "ckpt-1, rank 1 of 2"),
     ] {
-        let line = format!("{} {verb} {}", paths::stasis().display(), ckpt.display());
-        let mut terminal = Command::new("script");
-        terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
-        terminal.env("TERM", "xterm");
-        let name = format!("{verb}-on-terminal");
-        let drawn = job::run(terminal, dir, &name, LIMIT)?
-            .expect_success(&name)?
-            .stdout;
-        ensure!(
-            drawn.contains("\u{1b}[") && drawn.contains(shown),
-            "{verb} draws no bar: {drawn:?}"
-        );
+        draws(&[verb], &ckpt, shown, dir)?;
         let mut command = stasis::command([verb]);
         command.arg(&ckpt);
         let plain = job::run(command, dir, verb, LIMIT)?.expect_success(verb)?;
@@ -120,7 +109,39 @@ fn bars(dir: &Path) -> Result<()> {
         let control = |c: char| c.is_control() && c != '\n';
         ensure!(!said.contains(control), "{verb} says {said:?}");
     }
-    job.kill()
+    job.kill()?;
+    // A rank alone has the terminal to itself.
+    let (alone, ckpt) = (dir.join("alone"), dir.join("alone/ck"));
+    fs::create_dir(&alone)?;
+    let launch = stasis::launch(Mpi::Mpich, 1, &ckpt, &alone);
+    let mut job = begin(
+        launch,
+        &example("p2p", "p2p/ring_loop")?,
+        &alone,
+        Mpi::Mpich,
+    )?;
+    stasis::until_reached(&mut job, &ckpt, "", Instant::now() + LIMIT)?;
+    job::run(stasis::checkpoint(&ckpt), dir, "of-one", LIMIT)?.expect_success("checkpoint")?;
+    job.kill()?;
+    fs::write(alone.join("go"), "")?;
+    let restart = ["restart", "--mpi", "mpich"];
+    draws(&restart, &ckpt, "ckpt-1, rank 0 of 1", dir)
+}
+
+/// Before a terminal this command draws a bar with these words.
+fn draws(words: &[&str], ckpt: &Path, shown: &str, dir: &Path) -> Result<()> {
+    let (stasis, words) = (paths::stasis(), words.join(" "));
+    let line = format!("{} {words} {}", stasis.display(), ckpt.display());
+    let mut terminal = Command::new("script");
+    terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    terminal.env("TERM", "xterm");
+    let drawn = job::run(terminal, dir, "on-terminal", LIMIT)?.expect_success(&words)?;
+    let drawn = drawn.stdout;
+    ensure!(
+        drawn.contains("\u{1b}[") && drawn.contains(shown),
+        "{words} draws no bar: {drawn:?}"
+    );
+    Ok(())
 }
 
 /// Two checkpoints of a job that runs on between them.

@@ -1,23 +1,13 @@
-//! Bars for people who wait before a terminal. Where standard error is none, nothing is drawn, so that
-//! what goes to a file or a pipe are the plain lines that it has always been.
-
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+//! The bar of a checkpoint, for people who wait for it before a terminal.
 
 use coordinator::client::News;
 use coordinator::protocol::Progress;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use progress::{bar, TICK};
 
 use crate::text;
 
-/// How often a bar is drawn that nobody has moved.
-const TICK: Duration = Duration::from_millis(200);
-
 const OF_RANKS: &str = "{spinner} {elapsed} [{bar:24}] {pos} of {len} ranks: {wide_msg}";
-const OF_BYTES: &str =
-    "{spinner} {elapsed} [{bar:24}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}: {wide_msg}";
 
 /// A checkpoint that is being taken, as its ranks get on with it.
 pub struct Ranks(ProgressBar);
@@ -65,63 +55,6 @@ fn words(progress: &Progress) -> String {
     words
 }
 
-/// Reading, as bytes are read.
-pub struct Bytes {
-    bar: ProgressBar,
-    read: std::sync::Arc<AtomicU64>,
-}
-
-impl Bytes {
-    /// Of so many bytes in all.
-    pub fn new(bytes: u64) -> Bytes {
-        Bytes::draw(bytes, ProgressDrawTarget::stderr())
-    }
-
-    fn draw(bytes: u64, target: ProgressDrawTarget) -> Bytes {
-        Bytes {
-            bar: bar(bytes, OF_BYTES, target),
-            read: Default::default(),
-        }
-    }
-
-    /// Where `work` counts what it has read.
-    pub fn counter(&self) -> &std::sync::Arc<AtomicU64> {
-        &self.read
-    }
-
-    /// Says what is being read.
-    pub fn at(&self, what: String) {
-        self.bar.set_message(what);
-    }
-
-    /// Does `work`, and shows meanwhile what it counts.
-    pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        let show = || self.bar.set_position(self.read.load(Ordering::Relaxed));
-        thread::scope(|scope| {
-            let (working, ended) = mpsc::channel::<()>();
-            scope.spawn(move || {
-                while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                    show();
-                }
-            });
-            let result = work();
-            drop(working);
-            result
-        })
-    }
-}
-
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-fn bar(length: u64, template: &str, target: ProgressDrawTarget) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).expect("both templates are drawn by tests");
-    ProgressBar::with_draw_target(Some(length), target).with_style(style.progress_chars("=> "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,23 +95,6 @@ mod tests {
             "{drawn}"
         );
         drop(ranks);
-        assert_eq!(terminal.contents(), "");
-    }
-
-    #[test]
-    fn reading_shows_bytes() {
-        let (terminal, target) = terminal();
-        let bytes = Bytes::draw(4 << 20, target);
-        bytes.at("ckpt-7, rank 1 of 2".into());
-        let counter = bytes.counter().clone();
-        let result = bytes.during(|| counter.fetch_add(1 << 20, Ordering::Relaxed));
-        assert_eq!(result, 0);
-        bytes.bar.set_position(counter.load(Ordering::Relaxed));
-        bytes.bar.force_draw();
-        let drawn = terminal.contents();
-        assert!(drawn.contains("1.00 MiB of 4.00 MiB"), "{drawn}");
-        assert!(drawn.ends_with("ckpt-7, rank 1 of 2"), "{drawn}");
-        drop(bytes);
         assert_eq!(terminal.contents(), "");
     }
 }
