@@ -65,4 +65,4 @@ pub use state::{
     ProcessState, Restored, ThreadState,
 };
 pub use stop::{stop_all, stop_all_within, wait_until_running, Stopped, DEFAULT_PATIENCE};
-pub use syscalls::{set_shm_ids, shm_id};
+pub use syscalls::{remapped, set_shm_ids, shm_id};

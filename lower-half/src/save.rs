@@ -168,6 +168,56 @@ pub struct Application {
     pub is_ours: fn(&[u8]) -> bool,
 }
 
+/// The mappings of the upper half as they were while its threads still ran. To list them and to mark their
+/// pages takes the longer the more memory there is, so it is better done before everybody waits for it.
+pub struct Ahead(Vec<Mapping>);
+
+impl Ahead {
+    /// Looks at them. `changes` is told what has changed until now, so that little is left to be told at the
+    /// cut.
+    pub fn look(application: &Application, changes: Option<&Changes>) -> Result<Ahead> {
+        let ahead = Ahead::list()?;
+        match changes {
+            // Mappings that are watched from now on may have become one with others.
+            Some(changes) if ahead.mark(application, changes) => Ahead::list(),
+            _ => Ok(ahead),
+        }
+    }
+
+    fn list() -> Result<Ahead> {
+        let listed = maps::below(contract::ARENA_END as u64);
+        let failed = |source| look_failed("list mappings in", source);
+        listed.map(Ahead).map_err(failed)
+    }
+
+    /// Whether the kernel watches for writes where it did not. Of what cannot be told here nothing is known
+    /// from now on, and the cut says why.
+    fn mark(&self, application: &Application, changes: &Changes) -> bool {
+        if changes.blind().is_some() {
+            changes.forget();
+            return false;
+        }
+        let (Ok(pages), Ok(plan)) = (Pages::open(), Plan::of(&self.0, application)) else {
+            return false;
+        };
+        let (mut unchanged, mut new) = (Vec::new(), false);
+        for looked in &plan.regions {
+            if let Ok(Some(marked)) = looked.mark(&pages, changes) {
+                unchanged.extend(marked.unchanged);
+                new |= looked.watch == Watch::New;
+            }
+        }
+        changes.narrow(&unchanged);
+        new
+    }
+
+    /// The same mappings, if the kernel tells the same of them, as far as it does so quickly.
+    fn confirmed(self) -> io::Result<Option<Vec<Mapping>>> {
+        let still = maps::still(&self.0, contract::ARENA_END as u64)?;
+        Ok(still.then_some(self.0))
+    }
+}
+
 /// How this process's memory is to be saved: made before anything is written, so that all that can
 /// be refused is refused by then.
 pub struct Plan {
@@ -193,21 +243,31 @@ impl Looked {
         changes: Option<&Changes>,
         marked: &mut Marked,
     ) -> io::Result<Vec<Range<u64>>> {
-        let range = self.region.start..self.region.end();
-        if let Some(changes) = changes {
-            let anonymous = self.region.backing == Backing::Anonymous;
-            let watched = self.watch == Watch::Watched;
-            let to_watch = self.watch == Watch::New && !pages.own(range.clone())?.is_empty();
-            if watched || to_watch {
-                // What cannot be watched is stored.
-                if let Ok(found) = changes.mark(pages, range.clone(), anonymous, watched) {
-                    marked.own.extend_from_slice(&found.own);
-                    marked.unchanged.extend(found.unchanged);
-                    return Ok(found.own);
-                }
+        let found = changes.map(|changes| self.mark(pages, changes));
+        match found.transpose()?.flatten() {
+            Some(found) => {
+                marked.own.extend_from_slice(&found.own);
+                marked.unchanged.extend(found.unchanged);
+                Ok(found.own)
             }
+            None => pages.own(self.range()),
         }
-        pages.own(range)
+    }
+
+    /// What the kernel has seen of it, if it watches, or does from now on.
+    fn mark(&self, pages: &Pages, changes: &Changes) -> io::Result<Option<Marked>> {
+        let watched = match self.watch {
+            Watch::Watched => true,
+            Watch::New if pages.any(self.range())? => false,
+            Watch::New | Watch::Never => return Ok(None),
+        };
+        let anonymous = self.region.backing == Backing::Anonymous;
+        // What cannot be watched is stored.
+        Ok(changes.mark(pages, self.range(), anonymous, watched).ok())
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.region.start..self.region.end()
     }
 }
 
@@ -247,15 +307,23 @@ enum Place {
 
 impl Plan {
     /// Looks at all mappings of the upper half, whose threads must stand still from now on until the
-    /// plan was carried out.
-    pub fn make(application: &Application) -> Result<Plan> {
-        let failed = |action| move |source| look_failed(action, source);
-        let mappings =
-            maps::below(contract::ARENA_END as u64).map_err(failed("list mappings in"))?;
+    /// plan was carried out. What was seen `ahead` is to be left away if the application may have changed
+    /// mappings since.
+    pub fn make(application: &Application, ahead: Option<Ahead>) -> Result<Plan> {
+        let mappings = match ahead.map(Ahead::confirmed) {
+            Some(Ok(Some(mappings))) => mappings,
+            _ => Ahead::list()?.0,
+        };
+        Plan::of(&mappings, application)
+    }
+
+    /// For these mappings.
+    fn of(mappings: &[Mapping], application: &Application) -> Result<Plan> {
+        let failed = |source| look_failed("find out about", source);
         let mut looked = Look {
             files: IdentityCache::default(),
-            objects: Objects::new(application.shm_id).map_err(failed("find out about"))?,
-            aliased: aliased(&mappings),
+            objects: Objects::new(application.shm_id).map_err(failed)?,
+            aliased: aliased(mappings),
             is_ours: application.is_ours,
         };
         let regions = mappings
@@ -366,7 +434,7 @@ impl Plan {
         let unasked = || order.failed("ask which pages are in use (/proc/self/pagemap) for");
         let (mut parts, mut marked) = (Vec::new(), Marked::default());
         for looked in &self.regions {
-            let range = looked.region.start..looked.region.end();
+            let range = looked.range();
             let runs = match looked.content {
                 Content::None => Vec::new(),
                 Content::All => vec![range],
@@ -580,9 +648,17 @@ impl Still<'_> {
             by_hand.insert(part.region.start, copy);
         }
         let alone = Unshared::make(&self.plan.regions);
-        let private =
-            Twin::make().map_err(|e| format!("the memory cannot be copied on write: {e}"))?;
+        let private = Twin::make().and_then(|twin| Ok((twin.mappings()?, twin)));
         drop(alone);
+        let (mappings, private) =
+            private.map_err(|e| format!("the memory cannot be copied on write: {e}"))?;
+        if let Some(lacking) = parts.iter().find(|part| part.lacks(&mappings)) {
+            let Region { start, len, .. } = lacking.region;
+            return Err(format!(
+                "the copy of the process lacks the memory at {start:#x} ({} KiB)",
+                len >> 10
+            ));
+        }
         Ok(Copies {
             private,
             by_hand,
@@ -614,6 +690,12 @@ impl Part {
     /// Its content is in a copy that `fork` makes.
     fn forks(&self) -> bool {
         matches!(self.place, Place::Memory { forks: true, .. })
+    }
+
+    /// It should be in a copy with these mappings, in ascending order, and is not: what the lower half has
+    /// registered with a device since the mappings were looked at may have been kept out of children.
+    fn lacks(&self, copied: &[Range<u64>]) -> bool {
+        self.forks() && !runs::minus(&self.runs, copied).is_empty()
     }
 }
 

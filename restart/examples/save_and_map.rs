@@ -102,11 +102,11 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         compression,
         sealed: false,
     };
-    let plan = Plan::make(&Application {
+    let application = Application {
         shm_id: |id| id,
         is_ours: |_| false,
-    })
-    .expect("looked at");
+    };
+    let plan = Plan::make(&application, None).expect("looked at");
     let order = Order {
         disk: &Disk::default(),
         dir: set.path(),

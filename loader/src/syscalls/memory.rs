@@ -5,6 +5,7 @@ use crate::arena::{self, page_up, BRK_END, BRK_START, PAGE};
 use crate::lock::Spin;
 use crate::raw::{err, is_err};
 use contract::ARENA_END;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_mmap, mmap),
@@ -20,6 +21,38 @@ pub const HANDLERS: &[(i64, Handler)] = &[
 ];
 
 const MAP_HUGE_SHIFT: usize = 26;
+
+/// How many calls that may change mappings have been served.
+static REMAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether a call may change what mappings there are, or what is to be done with one.
+pub(super) fn remaps(nr: usize) -> bool {
+    matches!(
+        nr as i64,
+        libc::SYS_mmap
+            | libc::SYS_munmap
+            | libc::SYS_mremap
+            | libc::SYS_mprotect
+            | libc::SYS_pkey_mprotect
+            | libc::SYS_madvise
+            | libc::SYS_process_madvise
+            | libc::SYS_remap_file_pages
+            | libc::SYS_brk
+            | libc::SYS_shmat
+            | libc::SYS_shmdt
+    )
+}
+
+/// One of those was served.
+pub(super) fn count_remapped() {
+    REMAPPED.fetch_add(1, Ordering::AcqRel);
+}
+
+/// A number that is another one after a call of the application that may have changed its mappings. One
+/// that is under way counts when it is over, as it is in every thread that stands still.
+pub fn remapped() -> u64 {
+    REMAPPED.load(Ordering::Acquire)
+}
 
 fn absent(_: &mut Call) -> Outcome {
     fail(libc::ENOSYS)

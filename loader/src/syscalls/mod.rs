@@ -31,7 +31,7 @@ use crate::dispatch::app_syscall;
 use crate::thread::Thread;
 use crate::{raw, user};
 
-pub use memory::{brk_end, set_brk_end};
+pub use memory::{brk_end, remapped, set_brk_end};
 pub use process::{membarriers, restore_membarriers};
 pub use sysv::{set_shm_ids, shm_id};
 
@@ -181,7 +181,11 @@ static TABLE: [Handler; NUMBERS] = build();
 pub fn serve(call: &mut Call) -> Outcome {
     let nr = call.nr();
     if nr < NUMBERS {
-        return TABLE[nr](call);
+        let outcome = TABLE[nr](call);
+        if memory::remaps(nr) {
+            memory::count_remapped();
+        }
+        return outcome;
     }
     if nr == contract::STOP_SYSCALL as usize {
         return process::stop_here(call);

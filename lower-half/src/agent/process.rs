@@ -28,13 +28,21 @@ use loader::{MappedFile, ProcessState, Stopped};
 use super::{cut, doing, faults, levels, Section, Setup, AGENT, RELAY, SERVER};
 use crate::mpi::world;
 use crate::options::Pause;
-use crate::save::{self, Application, Changes, HeaderInfo, Increments, Plan, Room, Saved, Share};
+use crate::save::{
+    self, Ahead, Application, Changes, HeaderInfo, Increments, Plan, Room, Saved, Share,
+};
 
 /// How long an orderly end may take before the process just ends.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
+
+/// What the loader knows of the application.
+const APPLICATION: Application = Application {
+    shm_id: loader::shm_id,
+    is_ours: loader::is_redirected_to,
+};
 
 /// This process, as the agent sees it.
 pub struct ThisProcess {
@@ -44,6 +52,8 @@ pub struct ThisProcess {
     stopped: Mutex<Option<Stopped>>,
     /// How the memory is to be saved, while everybody stands still.
     plan: Mutex<Option<Plan>>,
+    /// The mappings as they were before the threads were asked to stop, and [`loader::remapped`] then.
+    ahead: Mutex<Option<(u64, Ahead)>>,
     /// The checkpoint was given up while its image is being written.
     given_up: AtomicBool,
     /// What has changed since older sets, where that is wanted; or why that cannot be told.
@@ -72,6 +82,7 @@ impl ThisProcess {
             size,
             stopped: Mutex::new(None),
             plan: Mutex::new(None),
+            ahead: Mutex::new(None),
             given_up: AtomicBool::new(false),
         })
     }
@@ -84,14 +95,17 @@ impl ThisProcess {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn ahead(&self) -> MutexGuard<'_, Option<(u64, Ahead)>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Looks at the memory, which nobody changes any more. Returns what other ranks may share.
     fn look_at_memory(&self) -> Result<Vec<Part>> {
-        let application = Application {
-            shm_id: loader::shm_id,
-            is_ours: loader::is_redirected_to,
-        };
-        let plan =
-            loader::apart(|| Plan::make(&application)).context("no thread could be made")??;
+        let ahead = self.ahead().take();
+        let ahead = ahead.filter(|(remapped, _)| *remapped == loader::remapped());
+        let ahead = ahead.map(|(_, ahead)| ahead);
+        let plan = loader::apart(|| Plan::make(&APPLICATION, ahead))
+            .context("no thread could be made")??;
         let part = |(object, part): (String, std::ops::Range<u64>)| Part {
             object,
             from: part.start,
@@ -306,6 +320,15 @@ impl ThisProcess {
 impl Process for ThisProcess {
     fn approach(&self) {
         self.given_up.store(false, Ordering::Relaxed);
+        // Where this fails the look at the memory itself will, and say so.
+        let remapped = loader::remapped();
+        let changes = self
+            .changes
+            .as_ref()
+            .and_then(|changes| changes.as_ref().ok());
+        let ahead = loader::apart(|| Ahead::look(&APPLICATION, changes));
+        let ahead = ahead.ok().and_then(Result::ok);
+        *self.ahead() = ahead.map(|ahead| (remapped, ahead));
         gate().phase.store(Phase::Approach as u32, Ordering::SeqCst);
         // From here on every wrapper either has its count visible to us or sees the phase. It was
         // registered, so it cannot fail.

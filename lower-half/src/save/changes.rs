@@ -73,6 +73,8 @@ const WP_ASYNC: u64 = 1 << 15;
 #[derive(Debug)]
 pub struct Changes {
     watcher: OwnedFd,
+    /// Memory that was moved to where it is not watched keeps its protection (kernels before 6.14).
+    marks_stay: bool,
     bases: Mutex<Vec<Base>>,
 }
 
@@ -89,7 +91,8 @@ struct Base {
 impl Changes {
     /// Begins to watch; says why not where the kernel cannot or may not.
     pub fn watch() -> Result<Changes, String> {
-        let changes = Changes {
+        let mut changes = Changes {
+            marks_stay: true,
             watcher: watcher().map_err(|e| {
                 format!(
                     "the kernel does not offer userfaultfd with asynchronous write protection ({e}); \
@@ -99,7 +102,10 @@ impl Changes {
             bases: Mutex::default(),
         };
         match changes.probe() {
-            Ok(true) => Ok(changes),
+            Ok(true) => {
+                changes.marks_stay = changes.marks_stay().unwrap_or(true);
+                Ok(changes)
+            }
             Ok(false) => {
                 Err("the kernel does not tell rightly which pages were written".to_owned())
             }
@@ -114,9 +120,8 @@ impl Changes {
         const PAGES: u64 = 6;
         let pages = Pages::open()?;
         let scratch = Scratch::new((PAGES * PAGE) as usize)?;
-        let start = scratch.at as u64;
-        let part = |from: u64, to: u64| start + from * PAGE..start + to * PAGE;
-        let range = part(0, PAGES);
+        let range = scratch.range();
+        let part = |from: u64, to: u64| range.start + from * PAGE..range.start + to * PAGE;
         // Pages 0 to 3 hold something; 1 is written again, 2 is given back, 5 is new.
         (0..4).for_each(|page| scratch.write(page));
         let first = self.mark(&pages, range.clone(), true, false)?;
@@ -124,13 +129,25 @@ impl Changes {
         scratch.give_back(2);
         scratch.write(5);
         let second = self.mark(&pages, range.clone(), true, true)?;
-        let third = self.mark(&pages, range, true, true)?;
+        let third = self.mark(&pages, range.clone(), true, true)?;
         let left = vec![part(0, 2), part(3, 4), part(5, 6)];
         Ok(first.own == [part(0, 4)]
             && first.unchanged.is_empty()
             && second.own == left
             && second.unchanged == [part(0, 1), part(3, 4)]
             && third.unchanged == left)
+    }
+
+    /// Whether memory that was moved still carries marks when it is watched anew.
+    fn marks_stay(&self) -> io::Result<bool> {
+        let pages = Pages::open()?;
+        let (from, to) = (Scratch::new(PAGE as usize)?, Scratch::new(PAGE as usize)?);
+        from.write(0);
+        self.register(&from.range())?;
+        pages.mark(from.range(), true)?;
+        from.move_to(&to)?;
+        self.register(&to.range())?;
+        Ok(!pages.mark(to.range(), true)?.unchanged.is_empty())
     }
 
     /// Why changes cannot be told now, if so.
@@ -165,6 +182,9 @@ impl Changes {
             return pages.mark(range, anonymous);
         }
         self.register(&range)?;
+        if self.marks_stay {
+            self.unprotect(&range)?;
+        }
         Ok(Marked {
             unchanged: Vec::new(),
             ..pages.mark(range, anonymous)?
@@ -172,31 +192,38 @@ impl Changes {
     }
 
     fn register(&self, range: &Range<u64>) -> io::Result<()> {
-        let (start, len) = (range.start, range.end - range.start);
-        let mut all = Register {
-            start,
-            len,
-            mode: REGISTER_MODE_WP,
-            ioctls: 0,
-        };
-        self.ioctl(UFFDIO_REGISTER, &mut all)?;
-        // Kernels before 6.14 leave marks on memory that was moved here from where it was watched.
-        all.mode = 0;
-        self.ioctl(UFFDIO_WRITEPROTECT, &mut all)
+        self.ioctl(UFFDIO_REGISTER, range, REGISTER_MODE_WP)
     }
 
-    fn ioctl<T>(&self, request: libc::c_ulong, argument: &mut T) -> io::Result<()> {
-        ioctl(&self.watcher, request, argument)
+    fn unprotect(&self, range: &Range<u64>) -> io::Result<()> {
+        self.ioctl(UFFDIO_WRITEPROTECT, range, 0)
+    }
+
+    fn ioctl(&self, request: libc::c_ulong, range: &Range<u64>, mode: u64) -> io::Result<()> {
+        let mut argument = Register {
+            start: range.start,
+            len: range.end - range.start,
+            mode,
+            ioctls: 0,
+        };
+        ioctl(&self.watcher, request, &mut argument)
+    }
+
+    /// All watched pages were marked just now, and had not changed since they were marked last where this
+    /// says so.
+    pub fn narrow(&self, unchanged: &[Range<u64>]) {
+        for base in self.bases().iter_mut() {
+            base.unchanged = longest(common(unchanged, &base.unchanged), MOST_RUNS);
+        }
     }
 
     /// A cut: all watched pages were marked just now, with this result. Returns what this rank's image of
     /// the set `set` inherits from that of `parent`: nothing if that one is not known any more.
     pub fn cut(&self, set: SetId, parent: Option<SetId>, marked: Marked) -> Option<Inherited> {
+        self.bases()
+            .retain(|base| Some(base.set) == parent && base.digest.is_some());
+        self.narrow(&marked.unchanged);
         let mut bases = self.bases();
-        bases.retain(|base| Some(base.set) == parent && base.digest.is_some());
-        for base in bases.iter_mut() {
-            base.unchanged = longest(common(&marked.unchanged, &base.unchanged), MOST_RUNS);
-        }
         let inherited = bases.first().and_then(|base| {
             Some(Inherited {
                 parent: Parent {
@@ -274,6 +301,20 @@ impl Scratch {
         match unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) } {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
             at => Ok(Scratch { at, len }),
+        }
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.at as u64..self.at as u64 + self.len as u64
+    }
+
+    /// Moves what is in it to the place of `other`, which is as long.
+    fn move_to(&self, other: &Scratch) -> io::Result<()> {
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        // SAFETY: both are mapped, nothing refers to them, and both stay so.
+        match unsafe { libc::mremap(self.at, self.len, other.len, flags, other.at) } {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(()),
         }
     }
 

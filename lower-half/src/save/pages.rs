@@ -118,6 +118,17 @@ impl Pages {
         }
     }
 
+    /// Whether there are any.
+    pub fn any(&self, range: Range<u64>) -> io::Result<bool> {
+        match self.way {
+            Way::Scan(without) => {
+                let mut first = [PageRegion::default()];
+                Ok(self.ask(range, without, 0, 0, 1, &mut first)? > 0)
+            }
+            Way::Words => Ok(!self.words(range)?.is_empty()),
+        }
+    }
+
     /// The same for a range in which the kernel watches for writes, with what it has seen; from now on
     /// it watches anew. Pages that are written meanwhile count as written or are found so the next time.
     ///
@@ -147,25 +158,7 @@ impl Pages {
         let mut all: Vec<PageRegion> = Vec::new();
         let mut start = range.start;
         loop {
-            let argument = ScanArgument {
-                size: size_of::<ScanArgument>() as u64,
-                flags,
-                start,
-                end: range.end,
-                walk_end: 0,
-                vec: found.as_mut_ptr() as u64,
-                vec_len: found.len() as u64,
-                max_pages: 0,
-                category_inverted: without,
-                category_mask: without,
-                category_anyof_mask: PRESENT | SWAPPED,
-                // Neighbours about which the same is told come as one.
-                return_mask: tell,
-            };
-            // SAFETY: `argument` and `found` live across the call and `vec_len` is the length of
-            // `found`, which the kernel fills.
-            let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, &argument) };
-            let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+            let count = self.ask(start..range.end, without, flags, tell, 0, &mut found)?;
             all.extend_from_slice(&found[..count]);
             // `walk_end` is not to be trusted where there are many regions: a full answer goes on
             // behind its last region, any other is the end.
@@ -174,6 +167,38 @@ impl Pages {
                 _ => return Ok(all),
             }
         }
+    }
+
+    /// Fills `found` with the first regions, of `most` pages altogether (0: of any number), and says how
+    /// many there are.
+    fn ask(
+        &self,
+        range: Range<u64>,
+        without: u64,
+        flags: u64,
+        tell: u64,
+        most: u64,
+        found: &mut [PageRegion],
+    ) -> io::Result<usize> {
+        let argument = ScanArgument {
+            size: size_of::<ScanArgument>() as u64,
+            flags,
+            start: range.start,
+            end: range.end,
+            walk_end: 0,
+            vec: found.as_mut_ptr() as u64,
+            vec_len: found.len() as u64,
+            max_pages: most,
+            category_inverted: without,
+            category_mask: without,
+            category_anyof_mask: PRESENT | SWAPPED,
+            // Neighbours about which the same is told come as one.
+            return_mask: tell,
+        };
+        // SAFETY: `argument` and `found` live across the call and `vec_len` is the length of
+        // `found`, which the kernel fills.
+        let count = unsafe { libc::ioctl(self.pagemap.as_raw_fd(), PAGEMAP_SCAN, &argument) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
     fn words(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
