@@ -1,12 +1,14 @@
-# Spack's recipe. Nothing is downloaded but crates: in a clone of the sources, with this folder in a Spack
-# repository as packages/stasis,
+# Spack's recipe (Spack 1.0 and newer). Nothing is downloaded but crates. In a clone of the sources:
 #
+#   spack repo add packaging/spack/spack_repo/stasis
 #   spack dev-build stasis@0.1.0 ^openmpi
 #
 # The lower half is for the MPI library that the spec names. Users build others for themselves:
 # `stasis build-lower --mpicc PATH`.
 
 import os
+
+from spack_repo.builtin.build_systems.generic import Package
 
 from spack.package import *
 
