@@ -15,6 +15,7 @@ use launcher::preload;
 use crate::arguments::{Launch, Running};
 use crate::exit::{self, Code, WithCode};
 use crate::layout::Layout;
+use crate::lowers::Preferred;
 use crate::{kernel, program, restart};
 
 /// Runs the command; returns only if the program cannot be started.
@@ -29,8 +30,12 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     };
     let (path, findings) = program::inspect(app, &layout).code(Code::CannotServe)?;
     findings.accept(&path).code(Code::CannotServe)?;
+    let preferred = Preferred {
+        library: None,
+        abi: findings.front,
+    };
     let lower = layout
-        .choose(options.running.mpi.as_deref(), findings.front)
+        .choose(options.running.mpi.as_deref(), preferred)
         .code(Code::CannotServe)?
         .path;
     // It is the lower half that uses it; here it is known to be there before anything is started.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{access, Access};
 
-use crate::lowers::{self, Lower, Start};
+use crate::lowers::{self, Lower, Preferred, Start};
 
 /// An ABI that applications are built for, each with a front of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Layout {
     }
 
     /// The lower half for this process: see [`lowers::choose`].
-    pub fn choose(&self, wanted: Option<&str>, preferred: Option<Abi>) -> Result<Lower> {
+    pub fn choose(&self, wanted: Option<&str>, preferred: Preferred) -> Result<Lower> {
         lowers::choose(&self.lowers(), wanted, &Start::here(), preferred).cloned()
     }
 

@@ -12,6 +12,7 @@ use launcher::{Launcher, Library};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::Abi;
+use crate::text;
 
 /// What is known of a lower half without running it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,13 +82,34 @@ pub fn in_folder(folder: &Path) -> Vec<Lower> {
     found
 }
 
-/// The lower half for a job: the wanted one, else that of its launcher. A process without a launcher
-/// may run over any; one of the kind that its program was built for is `preferred`.
+/// What a process without a launcher, which may run over any library, is best given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Preferred<'a> {
+    /// The library that it ran over before, as that calls itself.
+    pub library: Option<&'a str>,
+    /// The kind that its program was built for.
+    pub abi: Option<Abi>,
+}
+
+impl Preferred<'_> {
+    fn of<'b>(&self, built: &'b [Lower]) -> Option<&'b Lower> {
+        let named = |lower: &&Lower| {
+            let same = |library| text::library(library) == text::library(&lower.record.library);
+            self.library.is_some_and(same)
+        };
+        let of_kind = |lower: &&Lower| self.abi.is_some_and(|abi| abi.word() == lower.record.kind);
+        let mut all = built.iter();
+        let found = all.find(named).or_else(|| built.iter().find(of_kind));
+        found.or(built.first())
+    }
+}
+
+/// The lower half for a job: the wanted one, else that of its launcher, else the preferred one.
 pub fn choose<'a>(
     built: &'a [Lower],
     wanted: Option<&str>,
     start: &Start,
-    preferred: Option<Abi>,
+    preferred: Preferred,
 ) -> Result<&'a Lower> {
     if let Some(name) = wanted {
         return built
@@ -107,12 +129,7 @@ pub fn choose<'a>(
         return found.ok_or_else(|| missing(built, launcher));
     }
     let Some(kind) = start.kind else {
-        let kind = preferred.map(Abi::word);
-        let mut of_kind = built
-            .iter()
-            .filter(|lower| Some(&*lower.record.kind) == kind);
-        let any = of_kind.next().or(built.first());
-        return any.context("there is no lower half yet: `stasis build-lower --mpicc PATH` builds one for the MPI library whose compiler PATH is");
+        return preferred.of(built).context("there is no lower half yet: `stasis build-lower --mpicc PATH` builds one for the MPI library whose compiler PATH is");
     };
     // Started by something that serves several libraries (srun), or on a machine where the launcher
     // cannot be seen.
@@ -207,7 +224,8 @@ mod tests {
         }
     }
 
-    fn chosen(wanted: Option<&str>, start: &Start, preferred: Option<Abi>) -> Result<String> {
+    fn chosen(wanted: Option<&str>, start: &Start, abi: Option<Abi>) -> Result<String> {
+        let preferred = Preferred { library: None, abi };
         choose(&built(), wanted, start, preferred).map(|lower| lower.name.clone())
     }
 
@@ -229,7 +247,7 @@ mod tests {
         assert!(error.contains("build-lower --mpicc"), "{error}");
         let error = chosen(Some("x"), &start, None).unwrap_err().to_string();
         assert!(error.contains("mpich, openmpi, openmpi-5"), "{error}");
-        assert!(choose(&[], None, &start, None).is_err());
+        assert!(choose(&[], None, &start, Preferred::default()).is_err());
     }
 
     #[test]
@@ -244,5 +262,17 @@ mod tests {
         assert!(error.contains("openmpi, openmpi-5"), "{error}");
         let alone = chosen(None, &srun(None), Some(Abi::Openmpi));
         assert_eq!(alone.unwrap(), "openmpi");
+        // One that is continued stays with its library, if that is there.
+        for (library, expected) in [("openmpi-5", "openmpi-5"), ("another", "mpich")] {
+            let before = Preferred {
+                library: Some(library),
+                abi: Some(Abi::Mpich),
+            };
+            let found = choose(&built(), None, &srun(None), before)
+                .unwrap()
+                .name
+                .clone();
+            assert_eq!(found, expected);
+        }
     }
 }

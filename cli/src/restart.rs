@@ -10,6 +10,7 @@ use ckpt_image::{any_finished, list_sets, named_whole, newest_whole, Key, Set};
 use crate::arguments::{directory_and_set, Launch, Restart, Running};
 use crate::exit::{self, Code, WithCode};
 use crate::layout::{Abi, Layout};
+use crate::lowers::Preferred;
 use crate::{kernel, launch, text};
 
 /// Runs the command; returns only if the job cannot be continued.
@@ -26,7 +27,10 @@ pub fn run(options: &Restart) -> exit::Result<()> {
 fn go_on(directory: &Path, set: &Set, running: &Running) -> exit::Result<()> {
     check_size(set).code(Code::Image)?;
     let manifest = set.manifest();
-    let preferred = Abi::ALL.into_iter().find(|abi| abi.word() == manifest.abi);
+    let preferred = Preferred {
+        library: Some(&manifest.library),
+        abi: Abi::ALL.into_iter().find(|abi| abi.word() == manifest.abi),
+    };
     let layout = Layout::find().code(Code::CannotServe)?;
     let lower = layout
         .choose(running.mpi.as_deref(), preferred)

@@ -101,7 +101,7 @@ fn bars(dir: &Path) -> Result<()> {
         ("checkpoint", "of 2 ranks"),
         ("verify", "ckpt-1, rank 1 of 2"),
     ] {
-        draws(&[verb], &ckpt, shown, dir)?;
+        draws(verb, &ckpt, shown, dir)?;
         let mut command = stasis::command([verb]);
         command.arg(&ckpt);
         let plain = job::run(command, dir, verb, LIMIT)?.expect_success(verb)?;
@@ -124,22 +124,20 @@ fn bars(dir: &Path) -> Result<()> {
     job::run(stasis::checkpoint(&ckpt), dir, "of-one", LIMIT)?.expect_success("checkpoint")?;
     job.kill()?;
     fs::write(alone.join("go"), "")?;
-    let restart = ["restart", "--mpi", "mpich"];
-    draws(&restart, &ckpt, "ckpt-1, rank 0 of 1", dir)
+    draws("restart", &ckpt, "ckpt-1, rank 0 of 1", dir)
 }
 
 /// Before a terminal this command draws a bar with these words.
-fn draws(words: &[&str], ckpt: &Path, shown: &str, dir: &Path) -> Result<()> {
-    let (stasis, words) = (paths::stasis(), words.join(" "));
-    let line = format!("{} {words} {}", stasis.display(), ckpt.display());
+fn draws(verb: &str, ckpt: &Path, shown: &str, dir: &Path) -> Result<()> {
+    let line = format!("{} {verb} {}", paths::stasis().display(), ckpt.display());
     let mut terminal = Command::new("script");
     terminal.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
     terminal.env("TERM", "xterm");
-    let drawn = job::run(terminal, dir, "on-terminal", LIMIT)?.expect_success(&words)?;
+    let drawn = job::run(terminal, dir, "on-terminal", LIMIT)?.expect_success(verb)?;
     let drawn = drawn.stdout;
     ensure!(
         drawn.contains("\u{1b}[") && drawn.contains(shown),
-        "{words} draws no bar: {drawn:?}"
+        "{verb} draws no bar: {drawn:?}"
     );
     Ok(())
 }
