@@ -109,6 +109,46 @@ pub(crate) unsafe fn learn_size(datatype: &'static Datatype) {
     }
 }
 
+/// The predefined datatype of which all elements of a datatype are, if it is one.
+pub(crate) fn element_of(datatype: &'static Datatype) -> Option<&'static Datatype> {
+    let mut inner = datatype.body.contents.datatypes.iter();
+    let Some(first) = inner.next() else {
+        return (!datatype.is_null()).then_some(datatype);
+    };
+    let element = element_of(first)?;
+    let same = |other: &&'static Datatype| {
+        element_of(other).is_some_and(|other| other.index() == element.index())
+    };
+    inner.all(same).then_some(element)
+}
+
+/// Where so many elements of a datatype begin, from their address on, and how many bytes they span.
+pub(crate) fn span(count: i32, datatype: &'static Datatype) -> Result<(isize, usize), i32> {
+    if count == 0 {
+        return Ok((0, 0));
+    }
+    let (mut lower_bound, mut extent, mut true_lower, mut true_extent) = (0, 0, 0, 0);
+    let word = datatype.lower();
+    // SAFETY: a live datatype and places for its bounds.
+    unsafe {
+        check(lower::MPI_Type_get_true_extent(
+            word,
+            &raw mut true_lower,
+            &raw mut true_extent,
+        ))?;
+        check(lower::MPI_Type_get_extent(
+            word,
+            &raw mut lower_bound,
+            &raw mut extent,
+        ))?;
+    }
+    let last = (count as isize - 1).saturating_mul(extent);
+    let below = true_lower.saturating_add(last.min(0));
+    let bytes = true_extent.saturating_add(last.saturating_abs());
+    let bytes = usize::try_from(bytes).map_err(|_| ERR_NO_MEM)?;
+    Ok((below, bytes))
+}
+
 /// Reads a constructor's arrays out of its recorded integers, in order.
 struct Integers<'a>(&'a [i32]);
 

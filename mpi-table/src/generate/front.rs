@@ -172,7 +172,12 @@ fn crossing(function: &Function) -> Vec<String> {
         lines.push(format!("let clock = upper_half::{begin}({comm});"));
     }
     lines.append(&mut body.words);
-    lines.push(format!("let code = {call};"));
+    match alone(function) {
+        Some((win, alone)) => lines.push(format!(
+            "let code = match {win}_.body.is_alone() {{ true => {alone}, false => {call} }};"
+        )),
+        None => lines.push(format!("let code = {call};")),
+    }
     let started = |otherwise: &str| {
         format!(
             "let code = if code == contract::abi::SUCCESS {{ {} }} else {{ {otherwise} }};",
@@ -187,6 +192,31 @@ fn crossing(function: &Function) -> Vec<String> {
         (false, false) => lines.push(started("code")),
     }
     finish(function, body, lines)
+}
+
+/// For what is done with a window: the window, and the upper half's function for one of one process,
+/// below which there is none. A request is made here, as that of what was started below is.
+fn alone(function: &Function) -> Option<(String, String)> {
+    if function.class != Class::Window {
+        return None;
+    }
+    let mut ordinary = function.clone();
+    ordinary.params.retain(|param| param.kind != Kind::Request);
+    let win = ordinary
+        .params
+        .iter()
+        .find(|param| param.kind == Kind::Win)?;
+    let name = match function.folded() {
+        Some(_) => function.snake_name().trim_end_matches("_c").to_owned(),
+        None => function.snake_name(),
+    };
+    let name = match ordinary.params.len() == function.params.len() {
+        true => &name,
+        false => name.trim_start_matches('r'),
+    };
+    let args = Body::for_core(&ordinary).args.join(", ");
+    let win = identifier(win);
+    Some((win, format!("upper_half::alone::{name}({args})")))
 }
 
 /// The call of a stub.

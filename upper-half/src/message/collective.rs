@@ -16,6 +16,7 @@ use super::sweep::phase;
 use super::{activity, counts, park};
 use crate::lower::service;
 use crate::object::{Comm, CommBody, Request};
+use contract::abi::{Status, SUCCESS};
 use contract::{gate, Clock, Phase};
 use core::sync::atomic::{compiler_fence, Ordering};
 
@@ -139,7 +140,14 @@ pub fn access_request(word: usize, scratch: Scratch) -> Result<&'static Request,
     })
 }
 
-/// The same for an operation of this process on a file.
+/// Makes the request of an operation on a window that is complete already.
+pub fn done_access_request() -> Result<&'static Request, i32> {
+    let request = request::acquire(Kind::Access, counts::NOBODY, Comm::null())?;
+    request.settle(&Status::EMPTY, SUCCESS);
+    Ok(request)
+}
+
+/// Makes the request of an operation of this process on a file, started in the lower half under `word`.
 pub fn file_request(word: usize) -> Result<&'static Request, i32> {
     make(Kind::File, Comm::null(), word, |_| {})
 }

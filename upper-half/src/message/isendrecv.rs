@@ -6,9 +6,9 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // the same for all: see above
 
+use super::copy::Copy;
 use super::counts::NOBODY;
 use super::receive::{self, post};
-use super::replaced::Copy;
 use super::request::{self, Args, Kind, State};
 use super::wait;
 use crate::object::{Comm, Datatype, Request};

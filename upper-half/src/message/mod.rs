@@ -13,6 +13,7 @@ mod batch;
 mod blame;
 mod buffer;
 mod collective;
+mod copy;
 mod counts;
 mod drain;
 #[cfg(test)]
@@ -46,8 +47,9 @@ pub use buffer::{buffer_attach, buffer_attach_c, buffer_detach, buffer_detach_c}
 pub(crate) use collective::duplication_request;
 pub use collective::{
     access_request, collective_begin, collective_begin_unmade, collective_end, collective_request,
-    file_collective_request, file_request, Token,
+    done_access_request, file_collective_request, file_request, Token,
 };
+pub(crate) use copy::copy;
 pub(crate) use drain::drain;
 pub use grequest::{grequest_complete, grequest_is_fortran, grequest_start};
 pub use isendrecv::{isendrecv, isendrecv_replace};

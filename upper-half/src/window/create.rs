@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
+use super::below;
 use super::shared::Segments;
 use super::WinBody;
 use crate::code::{check, give};
@@ -169,6 +170,9 @@ unsafe fn forget(win: &'static Win) {
 /// Crosses; all members do the same.
 unsafe fn make_below(win: &'static Win) -> Result<(), i32> {
     let body = &win.body;
+    if body.is_alone() {
+        return Ok(());
+    }
     let (comm, no_hints) = (body.comm.lower(), Info::null().lower());
     let (mut data, mut locks) = (Win::null().lower(), Win::null().lower());
     // SAFETY: memory that lives as long as the window.
@@ -234,6 +238,9 @@ pub unsafe fn win_free(win: *mut &'static Win) -> i32 {
 }
 
 unsafe fn free_below(win: &'static Win) -> Result<(), i32> {
+    if win.body.is_alone() {
+        return Ok(());
+    }
     let (mut data, mut locks) = (win.lower(), win.body.locks_below.load(Ordering::Relaxed));
     // SAFETY: live windows; their epochs are ours.
     unsafe {
@@ -251,8 +258,11 @@ pub unsafe fn win_attach(win: &'static Win, base: *mut c_void, size: isize) -> i
     if win.body.flavor != WIN_FLAVOR_DYNAMIC {
         return ERR_RMA_FLAVOR;
     }
-    // SAFETY: the application's memory.
-    let code = unsafe { lower::MPI_Win_attach(win.lower(), base, size) };
+    let code = match win.body.is_alone() {
+        true => SUCCESS,
+        // SAFETY: the application's memory.
+        false => unsafe { lower::MPI_Win_attach(win.lower(), base, size) },
+    };
     if code == SUCCESS {
         win.body.attached.lock().push((base as usize, size));
     }
@@ -264,13 +274,16 @@ pub unsafe fn win_detach(win: &'static Win, base: *const c_void) -> i32 {
     if win.body.flavor != WIN_FLAVOR_DYNAMIC {
         return ERR_RMA_FLAVOR;
     }
-    // SAFETY: the application's memory.
-    let code = unsafe { lower::MPI_Win_detach(win.lower(), base) };
-    if code == SUCCESS {
-        let mut attached = win.body.attached.lock();
-        if let Some(place) = attached.iter().position(|(at, _)| *at == base as usize) {
-            attached.swap_remove(place);
-        }
+    let mut attached = win.body.attached.lock();
+    let region = attached.iter().position(|(at, _)| *at == base as usize);
+    let code = match (win.body.is_alone(), region) {
+        (true, Some(_)) => SUCCESS,
+        (true, None) => ERR_BASE,
+        // SAFETY: the application's memory.
+        (false, _) => unsafe { lower::MPI_Win_detach(win.lower(), base) },
+    };
+    if let (SUCCESS, Some(region)) = (code, region) {
+        attached.swap_remove(region);
     }
     code
 }
@@ -307,7 +320,7 @@ pub unsafe fn win_shared_query(
 pub(crate) unsafe fn flush() -> Result<(), i32> {
     for win in WinBody::table().dynamic() {
         // SAFETY: a live window in an epoch.
-        check(unsafe { lower::MPI_Win_flush_all(win.lower()) })?;
+        unsafe { below::flush_all(win)? };
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
+use super::below;
 use crate::code::{check, code_of};
 use crate::lower;
 use crate::message;
@@ -38,6 +39,14 @@ const OWN: isize = 0;
 const ALL: isize = 1;
 
 impl LockWords {
+    /// The word at a displacement.
+    fn word(&self, displacement: isize) -> &AtomicI64 {
+        match displacement {
+            OWN => &self.own,
+            _ => &self.all,
+        }
+    }
+
     /// Start, bytes and displacement unit, for a window below.
     pub(super) fn place(&self) -> (*mut c_void, isize, i32) {
         let start = core::ptr::from_ref(self).cast_mut().cast();
@@ -98,7 +107,7 @@ pub unsafe fn win_lock(lock_type: i32, rank: i32, assert: i32, win: &'static Win
         };
         code_of(taken.and_then(|()| {
             win.body.held.lock().of.insert(rank, way);
-            check(lower::MPI_Win_sync(win.lower()))
+            below::sync(win)
         }))
     }
 }
@@ -113,8 +122,8 @@ pub unsafe fn win_unlock(rank: i32, win: &'static Win) -> i32 {
     };
     // SAFETY: passed on.
     let result = unsafe {
-        check(lower::MPI_Win_flush(rank, win.lower()))
-            .and_then(|()| check(lower::MPI_Win_sync(win.lower())))
+        below::flush(rank, win)
+            .and_then(|()| below::sync(win))
             .and_then(|()| match way {
                 Way::Shared => add(win, rank, OWN, -1).map(drop),
                 Way::Exclusive => add(win, rank, OWN, -EXCLUSIVE)
@@ -142,7 +151,7 @@ pub unsafe fn win_lock_all(assert: i32, win: &'static Win) -> i32 {
         };
         code_of(taken.and_then(|()| {
             win.body.held.lock().all = Some(way);
-            check(lower::MPI_Win_sync(win.lower()))
+            below::sync(win)
         }))
     }
 }
@@ -154,8 +163,8 @@ pub unsafe fn win_unlock_all(win: &'static Win) -> i32 {
     };
     // SAFETY: passed on.
     let result = unsafe {
-        check(lower::MPI_Win_flush_all(win.lower()))
-            .and_then(|()| check(lower::MPI_Win_sync(win.lower())))
+        below::flush_all(win)
+            .and_then(|()| below::sync(win))
             .and_then(|()| match way {
                 Way::Unchecked => Ok(()),
                 _ => add(win, 0, ALL, -1).map(drop),
@@ -210,6 +219,9 @@ unsafe fn take(
 
 /// Adds to a word of `rank`; its value before.
 unsafe fn add(win: &'static Win, rank: i32, word: isize, value: i64) -> Result<i64, i32> {
+    if win.body.is_alone() {
+        return Ok(win.body.locks.word(word).fetch_add(value, Ordering::AcqRel));
+    }
     let mut before = 0_i64;
     let below = win.body.locks_below.load(Ordering::Relaxed);
     // SAFETY: locals that live until the flush, and a live window.

@@ -12,6 +12,8 @@
 //! | lock, unlock, lock_all | words in memory of ours, changed by atomic operations ([`lock`]) |
 //! | put, get, accumulate ..., flush | the same below |
 //!
+//! Below a window of one process there is nothing at all ([`alone`]).
+//!
 //! Memory of the application lies in the upper half, whoever allocated it, and so do the words of
 //! the locks: what is locked at the cut is locked after a restart. At the cut every operation is
 //! flushed ([`create::flush`]); a restart makes the windows below anew over the same memory.
@@ -22,6 +24,8 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
+pub mod alone;
+mod below;
 pub(crate) mod create;
 mod large;
 mod lock;
@@ -75,9 +79,12 @@ pub struct WinBody {
     /// Word of the window below over `locks`.
     locks_below: AtomicUsize,
     held: Lock<lock::Held>,
+    /// Held while what must be atomic is done in a window of one process.
+    changing: Lock<()>,
     /// Ranks between start and complete, and between post and wait.
     access: Lock<Option<Arc<[i32]>>>,
     exposure: Lock<Option<Vec<i32>>>,
+    marks: sync::Marks,
 }
 
 impl Body for WinBody {
@@ -119,8 +126,10 @@ impl WinBody {
             locks: Box::default(),
             locks_below: AtomicUsize::new(0),
             held: Lock::new(lock::Held::default()),
+            changing: Lock::new(()),
             access: Lock::new(None),
             exposure: Lock::new(None),
+            marks: sync::Marks::default(),
         }
     }
 
@@ -131,6 +140,12 @@ impl WinBody {
 
     pub(crate) fn errhandler(&self) -> &Current {
         &self.errhandler
+    }
+
+    /// Whether it is a window of one process, below which there is none (see [`alone`]).
+    #[inline(always)]
+    pub fn is_alone(&self) -> bool {
+        self.comm.body.size == 1
     }
 
     /// World ranks of the window's group.

@@ -1,24 +1,45 @@
 //! Active target synchronisation, MPI-3.1 §11.5.1 and §11.5.2. An origin's operations are complete at
 //! the target when the origin has flushed them; all that is left to do is to tell the target, and a
-//! message, or a barrier, does.
+//! message, or a barrier, does. What a rank tells itself is a mark: to wait for a message before it is
+//! received is what a library may do with one to ourselves (MPICH 4.0, over one process).
 //!
 //! # Safety
 //! As for `window`.
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
+use super::below;
 use crate::code::{check, code_of};
 use crate::message::{self, collective_begin, collective_end};
 use crate::object::{Comm, Datatype, Group, Win};
 use crate::{group, lower};
 use contract::abi::*;
 use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// From a target: its exposure epoch has begun.
-const POSTED: i32 = 1;
-/// From an origin: its operations are complete.
-const COMPLETED: i32 = 2;
+/// What ranks tell each other: the tag of the message.
+#[derive(Clone, Copy)]
+enum Word {
+    /// From a target: its exposure epoch has begun.
+    Posted,
+    /// From an origin: its operations are complete.
+    Completed,
+}
+
+/// What this rank has told itself and not yet heard, by [`Word`].
+#[derive(Default)]
+pub(super) struct Marks([AtomicBool; 2]);
+
+impl Marks {
+    fn set(&self, word: Word) {
+        self.0[word as usize].store(true, Ordering::Release);
+    }
+
+    fn take(&self, word: Word) -> bool {
+        self.0[word as usize].swap(false, Ordering::AcqRel)
+    }
+}
 
 /// MPI_Win_fence.
 pub unsafe fn win_fence(assert: i32, win: &'static Win) -> i32 {
@@ -34,11 +55,11 @@ unsafe fn fence(assert: i32, win: &'static Win, comm: &'static Comm) -> Result<(
     // SAFETY: passed on.
     unsafe {
         if assert & MODE_NOPRECEDE == 0 {
-            check(lower::MPI_Win_flush_all(win.lower()))?;
+            below::flush_all(win)?;
         }
-        check(lower::MPI_Win_sync(win.lower()))?;
+        below::sync(win)?;
         check(lower::MPI_Barrier(comm.lower()))?;
-        check(lower::MPI_Win_sync(win.lower()))
+        below::sync(win)
     }
 }
 
@@ -56,9 +77,9 @@ pub unsafe fn win_post(group: &'static Group, assert: i32, win: &'static Win) ->
     drop(exposure);
     // SAFETY: passed on.
     unsafe {
-        let mut result = check(lower::MPI_Win_sync(win.lower()));
+        let mut result = below::sync(win);
         if assert & MODE_NOCHECK == 0 {
-            result = result.and_then(|()| tell(&origins, POSTED, win.body.comm));
+            result = result.and_then(|()| tell(&origins, Word::Posted, win));
         }
         code_of(result)
     }
@@ -80,7 +101,7 @@ pub unsafe fn win_start(group: &'static Group, assert: i32, win: &'static Win) -
         return SUCCESS;
     }
     // SAFETY: passed on.
-    code_of(unsafe { hear(&targets, POSTED, win.body.comm) })
+    code_of(unsafe { hear(&targets, Word::Posted, win) })
 }
 
 /// MPI_Win_complete.
@@ -89,10 +110,7 @@ pub unsafe fn win_complete(win: &'static Win) -> i32 {
         return ERR_RMA_SYNC;
     };
     // SAFETY: passed on.
-    code_of(unsafe {
-        check(lower::MPI_Win_flush_all(win.lower()))
-            .and_then(|()| tell(&targets, COMPLETED, win.body.comm))
-    })
+    code_of(unsafe { below::flush_all(win).and_then(|()| tell(&targets, Word::Completed, win)) })
 }
 
 /// MPI_Win_wait: waits until every origin has completed.
@@ -101,10 +119,7 @@ pub unsafe fn win_wait(win: &'static Win) -> i32 {
         return ERR_RMA_SYNC;
     };
     // SAFETY: passed on.
-    code_of(unsafe {
-        hear(&origins, COMPLETED, win.body.comm)
-            .and_then(|()| check(lower::MPI_Win_sync(win.lower())))
-    })
+    code_of(unsafe { hear(&origins, Word::Completed, win).and_then(|()| below::sync(win)) })
 }
 
 /// MPI_Win_test.
@@ -114,39 +129,44 @@ pub unsafe fn win_test(win: &'static Win, flag: *mut i32) -> i32 {
     };
     // SAFETY: passed on; MPI's contract for an out parameter.
     unsafe {
-        let result = hear_who_speaks(&mut origins, win.body.comm);
+        let result = hear_who_speaks(&mut origins, win);
         *flag = i32::from(origins.is_empty());
         if !origins.is_empty() {
             *win.body.exposure.lock() = Some(origins);
             return code_of(result);
         }
-        code_of(result.and_then(|()| check(lower::MPI_Win_sync(win.lower()))))
+        code_of(result.and_then(|()| below::sync(win)))
     }
 }
 
 /// Takes those out of `origins` whose message is here.
-unsafe fn hear_who_speaks(origins: &mut Vec<i32>, comm: &'static Comm) -> Result<(), i32> {
+unsafe fn hear_who_speaks(origins: &mut Vec<i32>, win: &'static Win) -> Result<(), i32> {
     let mut waiting = Vec::new();
     for &origin in origins.iter() {
-        let mut here = 0;
-        // SAFETY: locals.
-        unsafe {
-            let status = null_mut();
-            check(message::iprobe(
-                origin,
-                COMPLETED,
-                comm,
-                &raw mut here,
-                status,
-            ))?;
-            match here {
-                0 => waiting.push(origin),
-                _ => hear(&[origin], COMPLETED, comm)?,
-            }
+        // SAFETY: passed on.
+        if unsafe { !has_spoken(origin, win)? } {
+            waiting.push(origin);
         }
     }
     *origins = waiting;
     Ok(())
+}
+
+/// Whether `origin` has completed, which is heard then.
+unsafe fn has_spoken(origin: i32, win: &'static Win) -> Result<bool, i32> {
+    let (comm, tag) = (win.body.comm, Word::Completed as i32);
+    if origin == comm.body.rank {
+        return Ok(win.body.marks.take(Word::Completed));
+    }
+    let (mut here, status) = (0, null_mut());
+    // SAFETY: locals.
+    unsafe {
+        check(message::iprobe(origin, tag, comm, &raw mut here, status))?;
+        if here != 0 {
+            hear(&[origin], Word::Completed, win)?;
+        }
+    }
+    Ok(here != 0)
 }
 
 /// The members of `group` as ranks in the window's communicator.
@@ -159,20 +179,31 @@ fn ranks(group: &'static Group, win: &'static Win) -> Result<Arc<[i32]>, i32> {
     group.body.ranks.iter().map(in_window).collect()
 }
 
-/// Sends an empty message to each of `ranks`.
-unsafe fn tell(ranks: &[i32], tag: i32, comm: &'static Comm) -> Result<(), i32> {
-    let byte = Datatype::at(datatype::BYTE as u32);
-    // SAFETY: nothing is sent from memory.
-    let to = |&rank| check(unsafe { message::send(null(), 0, byte, rank, tag, comm) });
+/// Tells each of `ranks`, by an empty message.
+unsafe fn tell(ranks: &[i32], word: Word, win: &'static Win) -> Result<(), i32> {
+    let (comm, byte) = (win.body.comm, Datatype::at(datatype::BYTE as u32));
+    let to = |&rank: &i32| {
+        if rank == comm.body.rank {
+            win.body.marks.set(word);
+            return Ok(());
+        }
+        // SAFETY: nothing is sent from memory.
+        check(unsafe { message::send(null(), 0, byte, rank, word as i32, comm) })
+    };
     ranks.iter().try_for_each(to)
 }
 
-/// Waits for the empty message of each of `ranks`.
-unsafe fn hear(ranks: &[i32], tag: i32, comm: &'static Comm) -> Result<(), i32> {
-    let byte = Datatype::at(datatype::BYTE as u32);
-    let from = |&rank| {
+/// Waits for what each of `ranks` tells.
+unsafe fn hear(ranks: &[i32], word: Word, win: &'static Win) -> Result<(), i32> {
+    let (comm, byte) = (win.body.comm, Datatype::at(datatype::BYTE as u32));
+    let from = |&rank: &i32| {
+        if rank == comm.body.rank {
+            // SAFETY: no lock of this library is held.
+            unsafe { message::wait_until(|| win.body.marks.take(word)) };
+            return Ok(());
+        }
         let mut status = Status::EMPTY;
-        let status = &raw mut status;
+        let (status, tag) = (&raw mut status, word as i32);
         // SAFETY: nothing is received into memory; a local.
         check(unsafe { message::recv(null_mut(), 0, byte, rank, tag, comm, status) })
     };

@@ -210,7 +210,16 @@ impl Body {
         self.words.push(format!("let mut {name}_word = 0usize;"));
         self.args.push(format!("&raw mut {name}_word"));
         let make = match function.class {
-            Class::Window => format!("upper_half::access_request({name}_word, None)"),
+            Class::Window => format!(
+                "match {}_.body.is_alone() {{ true => upper_half::alone::request(), \
+                 false => upper_half::access_request({name}_word, None) }}",
+                function
+                    .params
+                    .iter()
+                    .find(|param| param.kind == Kind::Win)
+                    .map(identifier)
+                    .unwrap_or_default()
+            ),
             Class::File => format!("upper_half::file_request({name}_word)"),
             Class::FileCollectiveNonblocking => {
                 format!("upper_half::file_collective_request(clock, {name}_word)")

@@ -108,6 +108,33 @@ fn words_are_read_after_the_clock() {
 }
 
 #[test]
+fn what_is_done_with_a_window_of_one_process_does_not_cross() {
+    let text = generate(
+        "[window direct]\nMPI_Rput(sendbuf origin_addr, int/count origin_count, \
+         datatype origin_datatype, rank target_rank, aint target_disp, int/count target_count, \
+         datatype target_datatype, win win, out request request)\n",
+    );
+    for alone in [
+        "upper_half::alone::put(abi::buffer(origin_addr as _) as _, origin_count as _, \
+         origin_datatype_, abi::rank_in(target_rank) as _, target_disp as _, target_count as _, \
+         target_datatype_, win_)",
+        "upper_half::alone::put(abi::buffer(origin_addr as _) as _, origin_count_fold.count(), \
+         origin_datatype_, abi::rank_in(target_rank) as _, target_disp as _, \
+         target_count_fold.count(), target_datatype_, win_)",
+    ] {
+        holds_in_order(
+            &text,
+            &[
+                "match win_.body.is_alone() { true =>",
+                alone,
+                "false => upper_half::lower::MPI_Rput(",
+                "true => upper_half::alone::request(), false => upper_half::access_request(",
+            ],
+        );
+    }
+}
+
+#[test]
 fn statuses_are_as_many_as_completed() {
     let text = generate(
         "[completion core]\nMPI_Waitsome(int incount, inout request array_of_requests[incount], \
