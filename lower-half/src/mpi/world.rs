@@ -7,6 +7,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::ptr::null_mut;
+use std::time::Duration;
 
 use anyhow::{bail, Context};
 use contract::{abi, Gate};
@@ -273,8 +274,26 @@ pub fn leave(status: i32) {
     }
 }
 
-/// Ends the job with MPI_Abort if MPI is up, and this process in any case.
+/// Waits, a second at most, until standard error, where that is a pipe, has been read. MPICH's launcher
+/// ends a job at the word of MPI_Abort and drops what is still in its pipes, the reason with it.
+fn until_heard() {
+    const ATTEMPTS: u32 = 1000;
+    for _ in 0..ATTEMPTS {
+        let mut unread = 0;
+        // SAFETY: the kernel writes an int to the local; for what is no pipe it answers with an error.
+        let asked = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::FIONREAD, &mut unread) };
+        if asked != 0 || unread == 0 {
+            return;
+        }
+        // Nothing tells a writer that its pipe is empty.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Ends the job with MPI_Abort if MPI is up, and this process in any case; not before the launcher has
+/// taken in what was said.
 pub fn abort(exit_code: i32) -> ! {
+    until_heard();
     let (mut up, mut down) = (0, 0);
     // SAFETY: allowed at any time; MPI_Abort only where MPI is up.
     unsafe {
