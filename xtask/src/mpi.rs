@@ -3,7 +3,7 @@
 
 use crate::pypi;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// An MPI library: as an application's ABI (front) or as what it runs over (lower half).
@@ -64,6 +64,15 @@ impl Mpi {
 
     fn is_open_mpi(self) -> bool {
         matches!(self, Mpi::OpenMpi | Mpi::OpenMpi5)
+    }
+
+    /// The path of its C compiler, by which `stasis build-lower` names it, too: cargo builds anew for another
+    /// name of the same.
+    pub fn mpicc(self) -> PathBuf {
+        let name = self.compiler("c");
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut found = std::env::split_paths(&path).map(|folder| folder.join(&name));
+        found.find(|file| file.is_file()).unwrap_or(name.into())
     }
 
     /// The compiler command for a source file with this extension.

@@ -220,7 +220,7 @@ pub fn cargo_command(lower: Option<Mpi>, arguments: &[&str]) -> Command {
     let mut command = Command::new(cargo);
     let target = match lower {
         Some(mpi) => {
-            command.env("MPICC", mpi.compiler("c"));
+            command.env("MPICC", mpi.mpicc());
             lower_target(mpi)
         }
         None => paths::target(),
