@@ -256,6 +256,15 @@ impl Looked {
 
     /// What the kernel has seen of it, if it watches, or does from now on.
     fn mark(&self, pages: &Pages, changes: &Changes) -> io::Result<Option<Marked>> {
+        if self.content == Content::Ours {
+            // What a file of ours holds has not changed since it was mapped, in any page.
+            let all = || vec![self.range()];
+            let none_is_own = pages.own(self.range())?.is_empty();
+            return Ok(none_is_own.then(|| Marked {
+                own: all(),
+                unchanged: all(),
+            }));
+        }
         let watched = match self.watch {
             Watch::Watched => true,
             Watch::New if pages.any(self.range())? => false,
@@ -439,12 +448,9 @@ impl Plan {
                 Content::None => Vec::new(),
                 Content::All => vec![range],
                 Content::Ours => {
-                    let own = pages.own(range.clone()).map_err(unasked())?;
-                    if own.is_empty() {
-                        // What a file of ours holds has not changed since it was mapped.
-                        marked.own.push(range.clone());
-                        marked.unchanged.push(range.clone());
-                    }
+                    looked
+                        .own(&pages, changes, &mut marked)
+                        .map_err(unasked())?;
                     vec![range]
                 }
                 Content::Own => looked
