@@ -236,47 +236,54 @@ struct Looked {
 }
 
 impl Looked {
-    /// The pages that belong to the process alone. What `changes` tells of them is added to `marked`.
-    fn own(
+    /// What is to be stored of it if nothing is inherited. What `changes` tells of that is added to
+    /// `marked`.
+    fn runs(
         &self,
         pages: &Pages,
         changes: Option<&Changes>,
         marked: &mut Marked,
     ) -> io::Result<Vec<Range<u64>>> {
         let found = changes.map(|changes| self.mark(pages, changes));
-        match found.transpose()?.flatten() {
-            Some(found) => {
-                marked.own.extend_from_slice(&found.own);
-                marked.unchanged.extend(found.unchanged);
-                Ok(found.own)
-            }
-            None => pages.own(self.range()),
+        if let Some(found) = found.transpose()?.flatten() {
+            marked.own.extend_from_slice(&found.own);
+            marked.unchanged.extend(found.unchanged);
+            return Ok(found.own);
+        }
+        match self.content {
+            Content::None => Ok(Vec::new()),
+            Content::All | Content::Ours => Ok(vec![self.range()]),
+            Content::Own => pages.own(self.range(), self.anonymous()),
         }
     }
 
-    /// What the kernel has seen of it, if it watches, or does from now on.
+    /// What is known about changes of it, if anything is. The kernel watches from now on, if it can.
     fn mark(&self, pages: &Pages, changes: &Changes) -> io::Result<Option<Marked>> {
-        if self.content == Content::Ours {
-            // What a file of ours holds has not changed since it was mapped, in any page.
-            let all = || vec![self.range()];
-            let none_is_own = pages.own(self.range())?.is_empty();
-            return Ok(none_is_own.then(|| Marked {
-                own: all(),
-                unchanged: all(),
-            }));
-        }
-        let watched = match self.watch {
-            Watch::Watched => true,
-            Watch::New if pages.any(self.range())? => false,
-            Watch::New | Watch::Never => return Ok(None),
+        let watched = match (self.content, self.watch) {
+            // What a file of ours holds has not changed since it was mapped.
+            (Content::Ours, _) if !pages.any(self.range(), false)? => {
+                return Ok(Some(Marked {
+                    own: vec![self.range()],
+                    unchanged: vec![self.range()],
+                }));
+            }
+            (_, Watch::Watched) => true,
+            (_, Watch::New) if pages.any(self.range(), self.anonymous())? => false,
+            _ => return Ok(None),
         };
-        let anonymous = self.region.backing == Backing::Anonymous;
         // What cannot be watched is stored.
-        Ok(changes.mark(pages, self.range(), anonymous, watched).ok())
+        Ok(changes
+            .mark(pages, self.range(), self.anonymous(), watched)
+            .ok())
     }
 
     fn range(&self) -> Range<u64> {
         self.region.start..self.region.end()
+    }
+
+    /// No file is behind it.
+    fn anonymous(&self) -> bool {
+        self.content == Content::Own && self.region.backing == Backing::Anonymous
     }
 }
 
@@ -440,23 +447,11 @@ impl Plan {
         changes: Option<&Changes>,
     ) -> Result<(Vec<Part>, Marked)> {
         let pages = Pages::open().map_err(order.failed("open /proc/self/pagemap for"))?;
-        let unasked = || order.failed("ask which pages are in use (/proc/self/pagemap) for");
         let (mut parts, mut marked) = (Vec::new(), Marked::default());
         for looked in &self.regions {
-            let range = looked.range();
-            let runs = match looked.content {
-                Content::None => Vec::new(),
-                Content::All => vec![range],
-                Content::Ours => {
-                    looked
-                        .own(&pages, changes, &mut marked)
-                        .map_err(unasked())?;
-                    vec![range]
-                }
-                Content::Own => looked
-                    .own(&pages, changes, &mut marked)
-                    .map_err(unasked())?,
-            };
+            let runs = looked
+                .runs(&pages, changes, &mut marked)
+                .map_err(order.failed("ask which pages are in use (/proc/self/pagemap) for"))?;
             parts.push(Part {
                 region: looked.region.clone(),
                 held: runs::bytes(&runs),
