@@ -70,6 +70,11 @@ impl LocalDir {
         }
     }
 
+    /// The job's folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Makes the job's folder, or checks the one that is there.
     pub fn prepare(&self) -> Result<()> {
         access::create_checkpoint_dir(&self.dir)

@@ -94,12 +94,16 @@ pub enum Error {
     Thread(io::Error),
 }
 
+/// How long a process that has come to its end waits without a word.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
 /// A running agent, as the rank's own threads see it.
 pub struct Agent {
     said: Sender<Said>,
     notified: Arc<AtomicBool>,
     pending: Arc<Pending>,
     stream: Mutex<TcpStream>,
+    process: Arc<dyn Process>,
 }
 
 enum Said {
@@ -192,7 +196,7 @@ impl Agent {
         let seen = process.doing();
         let main = Main {
             machine: Rank::new(),
-            process,
+            process: process.clone(),
             stream: to_write,
             work,
             notified: notified.clone(),
@@ -207,6 +211,7 @@ impl Agent {
             notified,
             pending,
             stream: Mutex::new(stream),
+            process,
         })
     }
 
@@ -242,14 +247,19 @@ impl Agent {
     }
 
     /// The process is about to end as it should. Returns when the checkpoint that is being written,
-    /// if any, has ended: its image can only be finished by this process.
+    /// if any, has ended: its image can only be finished by this process. Says so if that takes long.
     pub fn finished(&self) {
         let writing = |known: &mut Known| matches!(known, Known::Writing);
-        let known = self
-            .pending
-            .changed
-            .wait_while(self.pending.lock(), writing);
-        drop(known);
+        let changed = &self.pending.changed;
+        let known = changed.wait_timeout_while(self.pending.lock(), PATIENCE, writing);
+        let (known, over) = known.unwrap_or_else(PoisonError::into_inner);
+        if over.timed_out() {
+            self.process.say(
+                "has come to its end, and waits until its image of the checkpoint that is being taken \
+                 is written; if the rank is killed instead, there will be no such checkpoint",
+            );
+        }
+        drop(changed.wait_while(known, writing));
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = frame::send(&mut *stream, &FromRank::Finished);
     }

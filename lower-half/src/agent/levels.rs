@@ -2,15 +2,17 @@
 //! while the job runs on.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 
 use anyhow::{Context, Result};
 use ckpt_image::{Key, LocalDir, SetId};
+use coordinator::agent::PATIENCE;
 
 use super::Setup;
 
 /// This rank's local directory.
 pub struct Levels {
+    rank: u32,
     local: LocalDir,
     key: Option<&'static Key>,
     /// Each asks for everything to be drained that belongs to a whole set, and to be told whether that could be.
@@ -30,7 +32,12 @@ impl Levels {
         let drainer = local.clone();
         loader::spawn_lower("ckpt-drain", move || serve(&drainer, key, rank, &hear))
             .context("a thread cannot be started: images would stay in the local directory")?;
-        let levels = Levels { local, key, orders };
+        let levels = Levels {
+            rank,
+            local,
+            key,
+            orders,
+        };
         levels.drain();
         Ok(Some(levels))
     }
@@ -50,9 +57,21 @@ impl Levels {
         drop(self.order());
     }
 
-    /// The same, and waits for it. Returns whether nothing is left.
+    /// The same, and waits for it, which is said if it takes long. Returns whether nothing is left.
     pub fn finish(&self) -> bool {
-        self.order().recv().unwrap_or(false)
+        let done = self.order();
+        let drained = done.recv_timeout(PATIENCE).or_else(|why| {
+            if why == RecvTimeoutError::Timeout {
+                let (rank, local) = (self.rank, self.local.dir().display());
+                let said = format!(
+                    "stasis: rank {rank}: waits until its images in {local} are drained to the checkpoint \
+                     directory; if it is killed instead, they stay there, and a restart finds them\n"
+                );
+                eprint!("{said}");
+            }
+            done.recv()
+        });
+        drained.unwrap_or(false)
     }
 
     fn order(&self) -> Receiver<bool> {

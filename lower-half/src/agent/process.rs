@@ -447,7 +447,9 @@ impl Process for ThisProcess {
     }
 
     fn say(&self, text: &str) {
-        eprintln!("stasis: rank {}: {text}", self.rank);
+        // In one piece: all ranks may have the same to say at once.
+        let said = format!("stasis: rank {}: {text}\n", self.rank);
+        eprint!("{said}");
     }
 }
 

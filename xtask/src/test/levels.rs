@@ -33,6 +33,7 @@ pub fn cases() -> Vec<Case> {
             killed(dir, Mpi::Mpich, Mpi::OpenMpi)
         }),
         case("node-lost-while-drained", node_lost),
+        case("job-ends-while-drained", ends),
         case("increments", increments),
         case("stop", stop),
         Case::as_root(
@@ -189,6 +190,28 @@ fn killed(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
     ensure!(lying(dir, 1) == 1, "rank 1 has no image");
     verify(&job.ckpt, dir)?;
     job.restart(second, "")?;
+    job.until_drained("ckpt-1")?;
+    job.finish()
+}
+
+/// A rank that has come to its end while the disk of the checkpoint directory hangs says what it waits for; and
+/// it may be killed all the same.
+fn ends(dir: &Path) -> Result<()> {
+    let mut job = Levelled::launch(dir, Mpi::Mpich, MUCH, &[])?;
+    job.kill_in_drain("ckpt-1")?;
+    let mut command = stasis::restart(Mpi::Mpich, RANKS, &job.ckpt, dir);
+    command
+        .env("STASIS_LOCAL_DIR", local(dir))
+        .env("STASIS_FAULT", "hang:1@1")
+        .env("STASIS_TEST_GO", dir.join("go"));
+    bring_back(&mut job.job, command, &job.ckpt, dir)?;
+    fs::write(dir.join("go"), "")?;
+    let stderr = job.job.stderr.clone();
+    let said = || job::read_text(&stderr).contains("rank 1: waits until its images in");
+    let told = job.job.until("it was said", Instant::now() + LIMIT, said);
+    job.job.explain(told, dir)?;
+    fs::remove_file(dir.join("go"))?;
+    job.restart(Mpi::Mpich, "")?;
     job.until_drained("ckpt-1")?;
     job.finish()
 }

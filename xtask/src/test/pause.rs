@@ -33,6 +33,7 @@ pub fn cases() -> Vec<Case> {
         case("memory-too-scarce", scarce),
         case("next-checkpoint-waits", next_waits),
         case("job-ends-while-written", ends),
+        case("job-ends-while-its-disk-hangs", ends_hung),
         case("job-killed-while-written", killed),
         case("rank-killed-while-written", rank_killed),
     ]
@@ -228,6 +229,17 @@ fn hung(dir: &Path, ckpt: &Path) -> Result<(Job, Job)> {
     let mut job = back(command, ckpt, dir, "hung", &before)?;
     let request = until_written_behind(&mut job, ckpt, dir)?;
     Ok((job, request))
+}
+
+/// A rank that has come to its end and waits for its image says so.
+fn ends_hung(dir: &Path) -> Result<()> {
+    let (mut job, _request) = hung(dir, &dir.join("ck"))?;
+    fs::write(dir.join("go"), "")?;
+    let stderr = job.stderr.clone();
+    let said = || job::read_text(&stderr).contains("rank 1: has come to its end, and waits");
+    let told = job.until("it was said", Instant::now() + LIMIT, said);
+    job.explain(told, dir)?;
+    job.kill()
 }
 
 /// A set whose writing is interrupted by the end of everything is none; the one before it is whole.
