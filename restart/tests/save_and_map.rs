@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use ckpt_image::{Compression, Disk, Manifest, ParentSet, RankEntry, SetWriter};
 use coordinator::shared::{share_out, Part};
+use io_uring::{opcode, types, IoUring};
 use save::{
     Ahead, Application, Changes, HeaderInfo, Increments, Order, Pause, Plan, Room, Saved, Share,
 };
@@ -604,6 +605,26 @@ impl Chain<'_> {
         Ahead::look(&ALONE, Some(&self.changes)).unwrap()
     }
 
+    /// Takes the next, in which nothing is left to the one before although there may be one.
+    fn cut_whole(&mut self) {
+        let last = self.last.take();
+        let increments = Some((&self.changes, last.as_ref()));
+        self.number += 1;
+        let ahead = Some(self.ahead());
+        let made = save_without_commit(self.ck, self.number, stop(), increments, ahead, || ());
+        let (set, manifest, saved) = made.unwrap();
+        assert!(!saved.inherits, "{}", self.number);
+        self.committed(set, &manifest);
+    }
+
+    fn committed(&mut self, set: SetWriter, manifest: &Manifest) {
+        set.commit(manifest, None).unwrap();
+        self.last = Some(ParentSet {
+            set: ckpt_image::set_name(self.number),
+            set_id: manifest.set_id,
+        });
+    }
+
     /// Takes the next; returns the length of its image.
     fn cut(&mut self, commit: bool) -> u64 {
         self.number += 1;
@@ -624,11 +645,7 @@ impl Chain<'_> {
         let (set, manifest, saved) = made.unwrap();
         assert_eq!(saved.inherits, self.last.is_some());
         if commit {
-            set.commit(&manifest, None).unwrap();
-            self.last = Some(ParentSet {
-                set: ckpt_image::set_name(self.number),
-                set_id: manifest.set_id,
-            });
+            self.committed(set, &manifest);
         }
         saved.image.bytes
     }
@@ -740,6 +757,18 @@ fn change(round: usize) {
         libc::waitpid(child, std::ptr::null_mut(), 0);
     }
     bytes(spot(710 * PAGE), 1)[0] ^= 1;
+}
+
+/// Has the kernel read noise into the first buffer that is registered with it.
+fn read_noise(ring: &mut IoUring, at: usize, len: usize) {
+    let urandom = File::open("/dev/urandom").unwrap();
+    let source = types::Fd(urandom.as_raw_fd());
+    let read = opcode::ReadFixed::new(source, at as *mut u8, len as u32, 0).build();
+    // SAFETY: the buffer is memory of this test, and stays until the answer is there.
+    unsafe { ring.submission().push(&read) }.unwrap();
+    ring.submit_and_wait(1).unwrap();
+    let answer = ring.completion().next().unwrap();
+    assert_eq!(answer.result(), len as i32);
 }
 
 /// Kills what this thread has forked.
@@ -887,7 +916,7 @@ fn played() {
                 }
             }
         }
-        role @ ("restore-3" | "restore-5" | "restore-7" | "restore-8") => {
+        role @ ("restore-3" | "restore-4" | "restore-5" | "restore-7" | "restore-8") => {
             let number = &role["restore-".len()..];
             let name = format!("ckpt-{number}");
             let opened =
@@ -964,6 +993,33 @@ fn played() {
             say(&save_set(&ck, 1).unwrap_err());
             assert_eq!(fs::read_dir(&ck).unwrap().count(), 0, "nothing is left");
             end_sleeper(stranger);
+        }
+        "pinned" => {
+            build(&dir);
+            let mut chain = Chain {
+                ck: &ck,
+                changes: Changes::watch().unwrap(),
+                last: None,
+                number: 0,
+            };
+            let mut ring = IoUring::new(1).unwrap();
+            let (at, len) = (place(0) + 20 * PAGE, 4 * PAGE);
+            let buffer = libc::iovec {
+                iov_base: at as *mut _,
+                iov_len: len,
+            };
+            // SAFETY: memory of this test that stays mapped to its end.
+            unsafe { ring.submitter().register_buffers(&[buffer]) }.unwrap();
+            chain.cut_whole();
+            // As a device writes: through no mapping of the process.
+            read_noise(&mut ring, at, len);
+            chain.cut_whole();
+            // What was unseen until now is not believed later either.
+            read_noise(&mut ring, at, len);
+            ring.submitter().unregister_buffers().unwrap();
+            chain.cut_whole();
+            assert!(chain.cut(true) > 0);
+            fs::write(dir.join("contents-4"), contents()).unwrap();
         }
         "kept-out" => {
             build(&dir);
@@ -1071,6 +1127,19 @@ fn increments_hold_what_has_changed_however_it_did() {
         fs::remove_dir_all(dir.path().join(format!("ck/ckpt-{gone}"))).unwrap();
     }
     played_well("restore-8", dir.path());
+}
+
+#[test]
+fn nothing_is_believed_while_memory_is_pinned() {
+    let dir = tempfile::tempdir().unwrap();
+    let unable = Changes::watch().err();
+    let unable = unable.or(IoUring::new(1).err().map(|e| format!("no io_uring: {e}")));
+    if let Some(why) = unable {
+        println!("not tested: {why}");
+        return;
+    }
+    played_well("pinned", dir.path());
+    played_well("restore-4", dir.path());
 }
 
 #[test]
