@@ -154,8 +154,11 @@ pub fn file_request(word: usize) -> Result<&'static Request, i32> {
 
 /// The same for a non-blocking collective operation on a file; ends `token`.
 pub fn file_collective_request(token: Token, word: usize) -> Result<&'static Request, i32> {
+    let comm = token.comm;
     collective_end(token);
-    file_request(word)
+    make(Kind::FileCollective, Comm::null(), word, |request| {
+        request.belongs_to_file(comm);
+    })
 }
 
 /// Makes the request of an operation that was started under `word`, with what `keep` gives it.

@@ -43,8 +43,10 @@ pub(super) enum Kind {
     Collective,
     /// An operation on a window: finished at the cut, like a send.
     Access,
-    /// An operation on a file, of one process or collective: finished at the cut, like a send.
+    /// An operation of one process on a file: finished at the cut, like a send.
     File,
+    /// A collective operation on a file: the same. Those of one file are asked for one after the other.
+    FileCollective,
     /// MPI_Grequest_start; nothing lies below.
     Generalized,
     /// MPI_Send_init and its modes.
@@ -346,7 +348,31 @@ impl Request {
     /// operation on a file is one of several.
     #[inline(always)]
     pub(super) fn is_asked_alone(&self) -> bool {
-        self.body.kind.get() == Kind::File
+        matches!(self.body.kind.get(), Kind::File | Kind::FileCollective)
+    }
+
+    /// It is a collective operation on the file that has this communicator, started after those before.
+    pub(super) fn belongs_to_file(&'static self, comm: &'static Comm) {
+        self.posted();
+        self.body.args.set(Args {
+            comm,
+            ..Args::none()
+        });
+    }
+
+    /// Whether an older collective operation on the same file is under way. MPICH's have collective
+    /// operations inside them, which being asked for makes begin, so that every rank must ask in the same
+    /// order; and MPI gives none but that in which they were started.
+    pub(super) fn has_older_on_file(&self) -> bool {
+        let of_file = |body: &RequestBody| {
+            (body.kind.get() == Kind::FileCollective).then(|| body.args.get().comm.index())
+        };
+        let Some(own) = of_file(&self.body) else {
+            return false;
+        };
+        pending().any(|other| {
+            of_file(&other.body) == Some(own) && other.body.serial.get() < self.body.serial.get()
+        })
     }
 
     /// The operation ended in the lower half: bookkeeping that is due in any case.
@@ -371,7 +397,11 @@ impl Request {
                     counts::unsent(body.peer.get());
                 }
             }
-            Kind::Collective | Kind::PersistentCollective | Kind::Access | Kind::File => {
+            Kind::Collective
+            | Kind::PersistentCollective
+            | Kind::Access
+            | Kind::File
+            | Kind::FileCollective => {
                 drop(body.scratch.take());
                 if let Some((duplicate, word)) = body.duplicate.take() {
                     duplicate.set_lower(word);
@@ -452,7 +482,12 @@ impl Request {
     pub(super) fn recycle(&'static self) {
         let body = &self.body;
         match body.kind.get() {
-            Kind::Send | Kind::Collective | Kind::Access | Kind::File | Kind::Matched => {}
+            Kind::Send
+            | Kind::Collective
+            | Kind::Access
+            | Kind::File
+            | Kind::FileCollective
+            | Kind::Matched => {}
             Kind::SendReceive => drop(body.pair.take()),
             Kind::Partitioned => partitioned::free(self),
             Kind::Generalized => grequest::free(self),

@@ -104,7 +104,7 @@ fn claimer() -> u32 {
 /// Crosses.
 pub(super) unsafe fn requests() {
     let alone = SWEEP.lock();
-    for request in request::pending() {
+    for request in request::pending().filter(|request| !request.has_older_on_file()) {
         // SAFETY: passed on to the caller; the lock is held.
         unsafe { one(request) };
     }
