@@ -1,7 +1,7 @@
 //! Reading one rank's image: everything is verified before anything is handed out.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use crate::chunk::{self, Chunk, Digests, Encoding, CHUNK_BYTES};
 use crate::error::{Damage, ImageError, Result};
 use crate::header::{Header, Layout, SetId, HEADER_BYTES, PAGE};
 use crate::inherited::{Inherited, Parent};
+use crate::parallel::side_by_side;
 use crate::region::{Backing, Region};
 use crate::section::{self, kind, known, Entry, Section, MAX_SECTIONS};
 use crate::shared::{SharedKind, SharedObject, SHARED_CONTENT};
@@ -732,17 +733,33 @@ fn check_chunk(
     Ok(())
 }
 
+/// Checks all memory chunks.
 fn verify_memory(
     file: &File,
     chunks: &[Chunk],
     digests: Option<&Digests>,
     verified: Option<&AtomicU64>,
 ) -> std::result::Result<(), Fault> {
+    side_by_side(chunks, |first, part| {
+        verify_part(file, first, part, digests, verified)
+    })
+}
+
+/// Checks the chunks from `first` on, which lie one behind the other.
+fn verify_part(
+    file: &File,
+    first: usize,
+    chunks: &[Chunk],
+    digests: Option<&Digests>,
+    verified: Option<&AtomicU64>,
+) -> std::result::Result<(), Fault> {
+    let Some(offset) = chunks.first().map(|chunk| chunk.offset) else {
+        return Ok(());
+    };
     // Large chunks are read past the buffer, small ones through it.
-    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
-    reader.seek(SeekFrom::Start(PAGE))?;
+    let mut reader = BufReader::with_capacity(CHUNK_BYTES, ReadFrom { file, offset });
     let mut buffer = vec![0; CHUNK_BYTES];
-    for (index, chunk) in chunks.iter().enumerate() {
+    for (index, chunk) in (first..).zip(chunks) {
         let stored = chunk.stored as usize;
         let padded = stored.next_multiple_of(PAGE as usize);
         reader.read_exact(&mut buffer[..padded])?;
@@ -755,4 +772,18 @@ fn verify_memory(
         }
     }
     Ok(())
+}
+
+/// A file from some place on, with a position of its own.
+struct ReadFrom<'a> {
+    file: &'a File,
+    offset: u64,
+}
+
+impl Read for ReadFrom<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(into, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
 }

@@ -26,6 +26,7 @@ mod key;
 mod level;
 mod list;
 mod manifest;
+mod parallel;
 mod region;
 mod retention;
 mod section;
@@ -52,6 +53,7 @@ pub use list::{
     SetState,
 };
 pub use manifest::{Manifest, ParentSet, RankEntry, MANIFEST_FILE};
+pub use parallel::side_by_side;
 pub use region::{Advice, Backing, Region};
 pub use retention::prune;
 pub use section::{kind, Section};

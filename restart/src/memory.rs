@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use ckpt_image::{Backing, Image, Memory, Piece, Region};
+use ckpt_image::{side_by_side, Backing, Image, Piece, Region};
 
 use crate::error::{RestartError, Result};
 use crate::shared::{Held, SharedMemory};
@@ -34,7 +34,7 @@ pub struct MappedUpper {
 /// image's shared objects. To be called when nothing of an upper half is mapped; after an error the
 /// process is of no further use.
 pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
-    let mut memory = image.memory()?;
+    let memory = image.memory()?;
     let mut mapped = MappedUpper::default();
     let rank = image.header().rank;
     attach_segments(image, shared)?;
@@ -54,7 +54,7 @@ pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
             place.map(!pieces.is_empty())?;
         }
         place.advise()?;
-        place.fill(pieces, &mut memory)?;
+        place.fill(pieces, image)?;
         let filled_as_it_is = region.prot == 3;
         if !pieces.is_empty() && !filled_as_it_is {
             place.protect()?;
@@ -282,15 +282,19 @@ impl Place<'_> {
         }
     }
 
-    fn fill(&self, pieces: &[Piece], memory: &mut Memory<'_>) -> Result<()> {
-        for piece in pieces {
-            // SAFETY: see the head of this file. The slice ends with this iteration.
-            let into = unsafe {
-                std::slice::from_raw_parts_mut(piece.address as *mut u8, piece.len as usize)
-            };
-            memory.load(piece, into)?;
-        }
-        Ok(())
+    fn fill(&self, pieces: &[Piece], image: &Image) -> Result<()> {
+        side_by_side(pieces, |_, pieces| {
+            let mut memory = image.memory()?;
+            for piece in pieces {
+                // SAFETY: see the head of this file; no two pieces overlap. The slice ends with this
+                // iteration.
+                let into = unsafe {
+                    std::slice::from_raw_parts_mut(piece.address as *mut u8, piece.len as usize)
+                };
+                memory.load(piece, into)?;
+            }
+            Ok(())
+        })
     }
 
     fn protect(&self) -> Result<()> {
