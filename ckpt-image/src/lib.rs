@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod behind;
 mod bytes;
 mod chain;
 mod chunk;

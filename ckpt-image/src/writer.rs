@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::behind::{Behind, Block, Part};
 use crate::bytes::{all_zero, hex, round_up};
 use crate::chunk::{Chunk, Digests, Encoding, CHUNK_BYTES};
 use crate::compress::{Compression, Compressor};
@@ -17,8 +18,6 @@ use crate::inherited::Inherited;
 use crate::region::{Backing, Region};
 use crate::section::{kind, Entry, Section};
 use crate::shared::SharedObject;
-
-static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
 /// Where the writer gets memory from.
 pub trait ReadMemory {
@@ -39,7 +38,7 @@ pub struct ImageSummary {
 
 /// An image being written. Dropped before [`ImageWriter::finish`], it removes its file.
 pub struct ImageWriter {
-    file: DiskFile,
+    file: Behind,
     header: Header,
     at: u64,
     regions: Vec<Region>,
@@ -49,8 +48,8 @@ pub struct ImageWriter {
     inherited: Option<Inherited>,
     sections: Vec<Section>,
     compressor: Compressor,
-    block: Box<[u8]>,
-    compressed: Vec<u8>,
+    /// None after it could not be written.
+    block: Option<Block>,
     memory_bytes: u64,
     finished: bool,
 }
@@ -68,6 +67,7 @@ impl ImageWriter {
         let file = disk
             .create(path)
             .map_err(|e| ImageError::io("create", path, e))?;
+        let (file, block) = Behind::new(file);
         Ok(ImageWriter {
             file,
             header,
@@ -79,8 +79,7 @@ impl ImageWriter {
             inherited: None,
             sections: Vec::new(),
             compressor,
-            block: vec![0; CHUNK_BYTES].into_boxed_slice(),
-            compressed: Vec::with_capacity(CHUNK_BYTES),
+            block: Some(block),
             memory_bytes: 0,
             finished: false,
         })
@@ -133,6 +132,7 @@ impl ImageWriter {
         // A block gathers several runs where they are small, so that scattered pages do not cost a
         // system call each. Memory is copied once into it: what is checked is then what is
         // written, even if a signal touches the dead part of a parked thread's stack meanwhile.
+        let mut block = self.block.take().ok_or_else(|| self.given_up())?;
         let mut filled = 0;
         let mut pieces: Vec<(u64, Range<usize>)> = Vec::new();
         for run in runs {
@@ -141,35 +141,35 @@ impl ImageWriter {
                 let take = (CHUNK_BYTES - filled).min((run.end - address) as usize);
                 let place = filled..filled + take;
                 memory
-                    .read(address, &mut self.block[place.clone()])
+                    .read(address, &mut block.memory[place.clone()])
                     .map_err(|e| unsaveable(format!("reading {address:#x} failed: {e}")))?;
                 pieces.push((address, place));
                 address += take as u64;
                 filled += take;
                 if filled == CHUNK_BYTES {
-                    self.store(&pieces, keep_zeros)?;
+                    block = self.store(block, &pieces, keep_zeros)?;
                     pieces.clear();
                     filled = 0;
                 }
             }
         }
-        self.store(&pieces, keep_zeros)?;
+        self.block = Some(self.store(block, &pieces, keep_zeros)?);
         self.regions.push(region);
         Ok(())
     }
 
-    /// Writes the pieces of the block as chunks, with one system call.
-    fn store(&mut self, pieces: &[(u64, Range<usize>)], keep_zeros: bool) -> Result<()> {
-        enum Source {
-            Block(Range<usize>),
-            Compressed(Range<usize>),
-        }
-        let mut sources = Vec::new();
-        let start = self.at;
-        self.compressed.clear();
+    /// Writes the pieces of the block as chunks. Returns a block to go on with.
+    fn store(
+        &mut self,
+        mut block: Block,
+        pieces: &[(u64, Range<usize>)],
+        keep_zeros: bool,
+    ) -> Result<Block> {
+        block.offset = self.at;
         for (address, place) in pieces {
-            for (zero, part) in zero_runs(&self.block[place.clone()]) {
-                let content = &self.block[place.start + part.start..place.start + part.end];
+            for (zero, part) in zero_runs(&block.memory[place.clone()]) {
+                let (start, end) = (place.start + part.start, place.start + part.end);
+                let content = &block.memory[start..end];
                 let mut chunk = Chunk {
                     address: address + part.start as u64,
                     len: content.len() as u32,
@@ -185,18 +185,17 @@ impl ImageWriter {
                     }
                     continue;
                 }
-                let from = self.compressed.len();
-                let stored = match self.compressor.try_compress(content, &mut self.compressed) {
+                let from = block.compressed.len();
+                let compressed = self.compressor.try_compress(content, &mut block.compressed);
+                let stored = match compressed {
                     Some(len) => {
                         chunk.encoding = Encoding::Zstd;
-                        sources.push(Source::Compressed(from..from + len));
-                        &self.compressed[from..from + len]
+                        block.parts.push(Part::Compressed(from..from + len));
+                        &block.compressed[from..from + len]
                     }
                     None => {
                         chunk.encoding = Encoding::Raw;
-                        sources.push(Source::Block(
-                            place.start + part.start..place.start + part.end,
-                        ));
+                        block.parts.push(Part::Memory(start..end));
                         content
                     }
                 };
@@ -210,21 +209,10 @@ impl ImageWriter {
                 self.chunks.push(chunk);
             }
         }
-        let mut slices = Vec::with_capacity(2 * sources.len());
-        for source in &sources {
-            let stored = match source {
-                Source::Block(range) => &self.block[range.clone()],
-                Source::Compressed(range) => &self.compressed[range.clone()],
-            };
-            let padding = padded(stored.len()) as usize - stored.len();
-            slices.push(IoSlice::new(stored));
-            if padding > 0 {
-                slices.push(IoSlice::new(&ZEROS[..padding]));
-            }
+        match block.parts.is_empty() {
+            true => Ok(block),
+            false => self.file.write(block).map_err(|e| self.failed(e)),
         }
-        self.file
-            .write_at(&mut slices, start)
-            .map_err(|e| self.failed(e))
     }
 
     /// Writes what is left and makes the file durable.
@@ -290,11 +278,13 @@ impl ImageWriter {
             digest.update(part);
         }
         let mut tail: Vec<IoSlice<'_>> = tail.into_iter().map(IoSlice::new).collect();
-        self.file
-            .write_at(&mut tail, sections_at)
-            .and_then(|()| self.file.write_at(&mut [IoSlice::new(&header)], 0))
-            .and_then(|()| self.file.sync())
-            .map_err(|e| self.failed(e))?;
+        let write = |file: &DiskFile| {
+            file.write_at(&mut tail, sections_at)?;
+            file.write_at(&mut [IoSlice::new(&header)], 0)?;
+            file.sync()
+        };
+        let written = self.file.settled().and_then(write);
+        written.map_err(|e| self.failed(e))?;
         self.finished = true;
         Ok(ImageSummary {
             bytes: offset + directory.len() as u64,
@@ -304,7 +294,11 @@ impl ImageWriter {
     }
 
     fn failed(&self, error: io::Error) -> ImageError {
-        ImageError::io("write", self.file.path(), error)
+        ImageError::io("write", self.file.file().path(), error)
+    }
+
+    fn given_up(&self) -> ImageError {
+        self.failed(io::Error::other("an earlier part could not be stored"))
     }
 }
 
@@ -312,7 +306,8 @@ impl Drop for ImageWriter {
     fn drop(&mut self) {
         if !self.finished {
             // Nothing can be done if this fails too; without a manifest the file is no checkpoint.
-            let _ = self.file.remove();
+            let _ = self.file.settled();
+            let _ = self.file.file().remove();
         }
     }
 }
