@@ -290,7 +290,9 @@ pub fn comm_set_info(comm: &'static Comm, info: &'static Info) -> i32 {
     if info.is_null() {
         return ERR_INFO;
     }
-    comm.body.copy_info(info.body.entries());
+    let mut hints = comm.body.info.lock();
+    let given = info.body.entries().into_iter();
+    given.for_each(|entry| info::update(&mut hints, entry));
     SUCCESS
 }
 

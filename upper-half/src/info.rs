@@ -15,7 +15,7 @@ use core::ffi::{c_char, c_void, CStr};
 use std::ffi::CString;
 
 /// One entry: key and value.
-type Entry = (CString, CString);
+pub(crate) type Entry = (CString, CString);
 
 /// Body of an info object.
 pub struct InfoBody {
@@ -54,11 +54,8 @@ impl InfoBody {
     }
 
     fn set(&self, key: &CStr, value: &CStr) {
-        let mut entries = self.entries.lock();
-        match entries.iter_mut().find(|entry| entry.0.as_c_str() == key) {
-            Some(entry) => entry.1 = value.to_owned(),
-            None => entries.push((key.to_owned(), value.to_owned())),
-        }
+        let entry = (key.to_owned(), value.to_owned());
+        update(&mut self.entries.lock(), entry);
     }
 
     fn delete(&self, key: &CStr) -> bool {
@@ -66,6 +63,14 @@ impl InfoBody {
         let before = entries.len();
         entries.retain(|entry| entry.0.as_c_str() != key);
         entries.len() != before
+    }
+}
+
+/// Gives a key its value, in its old place or as the last.
+pub(crate) fn update(entries: &mut Vec<Entry>, (key, value): Entry) {
+    match entries.iter_mut().find(|entry| entry.0 == key) {
+        Some(entry) => entry.1 = value,
+        None => entries.push((key, value)),
     }
 }
 

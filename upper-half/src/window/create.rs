@@ -10,6 +10,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 use super::below;
+use super::hints;
 use super::shared::Segments;
 use super::WinBody;
 use crate::code::{check, give};
@@ -128,7 +129,7 @@ unsafe fn create(
     if unit <= 0 {
         return Err(ERR_DISP);
     }
-    let entries = info.body.entries();
+    let hints = hints::initial(info.body.entries());
     // SAFETY: see the module's head.
     unsafe {
         let duplicate = |word| lower::MPI_Comm_dup(comm.lower(), word);
@@ -139,7 +140,7 @@ unsafe fn create(
                 Memory::Shared(segments) => segments.of(own.body.rank).start,
                 Memory::Application | Memory::Allocated => base,
             };
-            let body = WinBody::new(own, flavor, memory, (base, bytes), unit, entries);
+            let body = WinBody::new(own, flavor, memory, (base, bytes), unit, hints);
             let made = Win::make(Win::null().lower(), body)?;
             make_below(made).inspect_err(|_| forget(made))?;
             Ok(made)

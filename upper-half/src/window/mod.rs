@@ -27,6 +27,7 @@
 pub mod alone;
 mod below;
 pub(crate) mod create;
+mod hints;
 mod large;
 mod lock;
 mod shared;
@@ -200,7 +201,7 @@ pub fn win_set_info(win: &'static Win, info: &'static Info) -> i32 {
     if win.is_null() {
         return ERR_WIN;
     }
-    *win.body.info.lock() = info.body.entries();
+    hints::take(&mut win.body.info.lock(), info.body.entries());
     SUCCESS
 }
 
