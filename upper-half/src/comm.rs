@@ -8,6 +8,7 @@
 use crate::attribute::Attributes;
 use crate::errhandler::{Current, Handler};
 use crate::group;
+use crate::hints::OF_COMMUNICATORS;
 use crate::object::{Body, Comm, Info};
 use crate::sync::Lock;
 use crate::topology::Topology;
@@ -184,8 +185,8 @@ impl CommBody {
         }
     }
 
-    pub(crate) fn copy_info(&self, from: Vec<(CString, CString)>) {
-        *self.info.lock() = from;
+    pub(crate) fn take_hints(&self, given: Vec<(CString, CString)>) {
+        OF_COMMUNICATORS.take(&mut self.info.lock(), given);
     }
 
     pub(crate) fn info(&self) -> Vec<(CString, CString)> {
@@ -290,9 +291,7 @@ pub fn comm_set_info(comm: &'static Comm, info: &'static Info) -> i32 {
     if info.is_null() {
         return ERR_INFO;
     }
-    let mut hints = comm.body.info.lock();
-    let given = info.body.entries().into_iter();
-    given.for_each(|entry| info::update(&mut hints, entry));
+    comm.body.take_hints(info.body.entries());
     SUCCESS
 }
 

@@ -197,7 +197,7 @@ pub unsafe fn comm_dup(comm: &'static Comm, new: *mut &'static Comm) -> i32 {
             |_| Ok(comm.body.topology.clone()),
         );
         let made = made.and_then(|made| {
-            made.body.copy_info(comm.body.info());
+            made.body.take_hints(comm.body.info());
             with_attributes(comm, made)
         });
         give(made, new)
@@ -223,7 +223,7 @@ pub unsafe fn comm_dup_with_info(
             |_| Ok(comm.body.topology.clone()),
         );
         let made = made.and_then(|made| {
-            made.body.copy_info(info.body.entries());
+            made.body.take_hints(info.body.entries());
             with_attributes(comm, made)
         });
         give(made, new)
@@ -267,7 +267,7 @@ unsafe fn idup(
         // between that and its start below.
         let body = match duplicate(comm) {
             Ok(body) => {
-                body.copy_info(hints);
+                body.take_hints(hints);
                 body
             }
             Err(code) => return code,
@@ -486,7 +486,7 @@ unsafe fn furnish(
     info: &'static Info,
     handler: &'static Errhandler,
 ) -> Result<&'static Comm, i32> {
-    made.body.copy_info(info.body.entries());
+    made.body.take_hints(info.body.entries());
     check(comm_set_errhandler(made, handler)).inspect_err(|_| {
         // SAFETY: nobody but us has it.
         unsafe { comm_free::farewell(made) };

@@ -24,6 +24,7 @@ pub mod errhandler;
 pub mod error;
 mod file;
 mod group;
+mod hints;
 mod id;
 mod info;
 mod large;

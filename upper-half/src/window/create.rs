@@ -10,12 +10,12 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 use super::below;
-use super::hints;
 use super::shared::Segments;
 use super::WinBody;
 use crate::code::{check, give};
 use crate::comm_create::construct;
 use crate::environment::{alloc_mem, free_mem};
+use crate::hints::OF_WINDOWS;
 use crate::message::{collective_begin, collective_end};
 use crate::object::{Body, Comm, Info, Win};
 use crate::{attribute, comm_free, lower};
@@ -129,7 +129,7 @@ unsafe fn create(
     if unit <= 0 {
         return Err(ERR_DISP);
     }
-    let hints = hints::initial(info.body.entries());
+    let hints = OF_WINDOWS.initial(info.body.entries());
     // SAFETY: see the module's head.
     unsafe {
         let duplicate = |word| lower::MPI_Comm_dup(comm.lower(), word);

@@ -27,7 +27,6 @@
 pub mod alone;
 mod below;
 pub(crate) mod create;
-mod hints;
 mod large;
 mod lock;
 mod shared;
@@ -44,6 +43,7 @@ pub use sync::{win_complete, win_fence, win_post, win_start, win_test, win_wait}
 use crate::attribute::Attributes;
 use crate::comm::NAME_BYTES;
 use crate::errhandler::{Current, Handler};
+use crate::hints::OF_WINDOWS;
 use crate::object::{Body, Comm, Info, Win};
 use crate::sync::Lock;
 use crate::{info, object_table};
@@ -201,7 +201,7 @@ pub fn win_set_info(win: &'static Win, info: &'static Info) -> i32 {
     if win.is_null() {
         return ERR_WIN;
     }
-    hints::take(&mut win.body.info.lock(), info.body.entries());
+    OF_WINDOWS.take(&mut win.body.info.lock(), info.body.entries());
     SUCCESS
 }
 
