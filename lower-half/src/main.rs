@@ -15,6 +15,8 @@ mod share;
 mod slowest;
 mod wire_up;
 
+use std::fmt::Display;
+
 use options::Command;
 
 /// The rank's program or its image cannot be served (also used by `stasis` itself).
@@ -32,6 +34,12 @@ fn main() {
     let Err(error) = error;
     tell(&error);
     std::process::exit(code);
+}
+
+/// Tells people what a rank has to say: in one piece, for all may have the same to say at once.
+fn say(rank: u32, text: impl Display) {
+    let said = format!("stasis: rank {rank}: {text}\n");
+    eprint!("{said}");
 }
 
 /// Says what is wrong, and in which rank.

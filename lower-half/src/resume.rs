@@ -42,10 +42,9 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     let tell = |read| {
         let seconds = begun.elapsed().as_secs_f64();
         if rank == 0 {
-            eprintln!(
-                "stasis: rank 0: {} MiB of its image read and verified in {seconds:.0} s",
-                read >> 20
-            );
+            let mib = read >> 20;
+            let said = format_args!("{mib} MiB of its image read and verified in {seconds:.0} s");
+            crate::say(rank, said);
         }
     };
     let part = shown.during(EVERY, tell, || part(&options, rank, size, &shown));
@@ -116,16 +115,16 @@ fn part(options: &Restart, rank: u32, size: u32, shown: &Bytes) -> Result<Part> 
     let key = options.checkpoints.key()?;
     let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
     shown.of(set.bytes_of(rank));
-    let set = set.name();
-    shown.at(format!("{set}, rank {rank} of {size}"));
-    let opened = ::restart::open(dir, Some(set), key.as_ref(), rank, size, shown.counter())?;
+    let name = set.name().to_owned();
+    shown.at(format!("{name}, rank {rank} of {size}"));
+    let opened = ::restart::open_in(dir, set, key.as_ref(), rank, size, shown.counter())?;
     let process: ProcessState = section(&opened, kind::PROCESS, ProcessState::VERSION)?;
     let job: JobState = section(&opened, kind::JOB, job::VERSION)?;
     job.suits()
-        .with_context(|| format!("{set}: the image of rank {rank} cannot be used"))?;
+        .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
     let files = loader::open_files(&process, options.changed_files)?;
     for warning in &files.warnings {
-        eprintln!("stasis: rank {rank}: {warning}");
+        crate::say(rank, warning);
     }
     Ok(Part {
         opened,

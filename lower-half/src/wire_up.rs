@@ -115,7 +115,7 @@ fn unpack(buffer: &[u8; ADDRESS_BYTES]) -> Option<Contact> {
 /// A job that cannot be checkpointed runs on all the same.
 fn report(result: Result<()>) {
     if let Err(error) = result {
-        eprintln!("stasis: {}{error:#}", launcher::rank_label());
+        crate::tell(&error);
     }
 }
 

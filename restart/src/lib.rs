@@ -3,8 +3,9 @@
 //! signals) belongs to those who wrote them.
 //!
 //! One rank calls [`choose`] and tells the others the name, so that all restart from the same set;
-//! each then calls [`open`], which changes nothing; when all have succeeded, they make the memory that
-//! they share ([`SharedMemory`]), and last each maps its own, [`Opened::map`].
+//! each then calls [`open`], or [`open_in`] for a set that it chose itself, which changes nothing; when all
+//! have succeeded, they make the memory that they share ([`SharedMemory`]), and last each maps its own,
+//! [`Opened::map`].
 
 mod error;
 mod memory;
@@ -44,13 +45,28 @@ pub fn open(
     size: u32,
     read: &Arc<AtomicU64>,
 ) -> Result<Opened> {
-    let name = match set {
-        Some(name) => name.to_owned(),
-        None => newest_whole(dir, key)?.set.name().to_owned(),
+    let set = match set {
+        Some(name) => {
+            Set::open(dir, name, key).map_err(|reason| explain(dir, name, key, reason))?
+        }
+        None => newest_whole(dir, key)?.set,
     };
-    let unusable = |reason| explain(dir, &name, key, reason);
-    let set = Set::open(dir, &name, key).map_err(unusable)?.counting(read);
+    open_in(dir, set, key, rank, size, read)
+}
+
+/// The same in a set of `dir` that was chosen.
+pub fn open_in(
+    dir: &Path,
+    set: Set,
+    key: Option<&Key>,
+    rank: u32,
+    size: u32,
+    read: &Arc<AtomicU64>,
+) -> Result<Opened> {
     set.check_world_size(size)?;
+    let name = set.name().to_owned();
+    let unusable = |reason| explain(dir, &name, key, reason);
+    let set = set.counting(read);
     let image = set.image(rank, Some(contract::VERSION)).map_err(unusable)?;
     let reasons = suit::refusals(&image)?;
     if !reasons.is_empty() {

@@ -803,6 +803,14 @@ fn played_well(role: &str, dir: &Path) {
 }
 
 /// Runs a role that prints an error on purpose, and returns it.
+/// Plays some roles, one after the other, in a folder of their own.
+fn played_in_turn(roles: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    for role in roles {
+        played_well(role, dir.path());
+    }
+}
+
 fn error(role: &str, dir: &Path) -> String {
     let output = play(role, dir);
     let said = String::from_utf8_lossy(&output.stdout);
@@ -1068,16 +1076,12 @@ fn check_size(set: &Path) {
 
 #[test]
 fn everything_comes_back() {
-    let dir = tempfile::tempdir().unwrap();
-    played_well("save", dir.path());
-    played_well("restore", dir.path());
+    played_in_turn(&["save", "restore"]);
 }
 
 #[test]
 fn what_was_copied_comes_back_whatever_is_written_after() {
-    let dir = tempfile::tempdir().unwrap();
-    played_well("copy", dir.path());
-    played_well("restore", dir.path());
+    played_in_turn(&["copy", "restore"]);
 }
 
 #[test]
@@ -1131,22 +1135,18 @@ fn increments_hold_what_has_changed_however_it_did() {
 
 #[test]
 fn nothing_is_believed_while_memory_is_pinned() {
-    let dir = tempfile::tempdir().unwrap();
     let unable = Changes::watch().err();
     let unable = unable.or(IoUring::new(1).err().map(|e| format!("no io_uring: {e}")));
     if let Some(why) = unable {
         println!("not tested: {why}");
         return;
     }
-    played_well("pinned", dir.path());
-    played_well("restore-4", dir.path());
+    played_in_turn(&["pinned", "restore-4"]);
 }
 
 #[test]
 fn what_was_kept_out_of_the_copy_unseen_is_stored_while_all_stand_still() {
-    let dir = tempfile::tempdir().unwrap();
-    played_well("kept-out", dir.path());
-    played_well("restore", dir.path());
+    played_in_turn(&["kept-out", "restore"]);
 }
 
 #[test]

@@ -62,12 +62,12 @@ impl Levels {
         let done = self.order();
         let drained = done.recv_timeout(PATIENCE).or_else(|why| {
             if why == RecvTimeoutError::Timeout {
-                let (rank, local) = (self.rank, self.local.dir().display());
-                let said = format!(
-                    "stasis: rank {rank}: waits until its images in {local} are drained to the checkpoint \
-                     directory; if it is killed instead, they stay there, and a restart finds them\n"
+                let local = self.local.dir().display();
+                let said = format_args!(
+                    "waits until its images in {local} are drained to the checkpoint directory; if it is \
+                     killed instead, they stay there, and a restart finds them"
                 );
-                eprint!("{said}");
+                crate::say(self.rank, said);
             }
             done.recv()
         });
@@ -94,20 +94,20 @@ fn serve(local: &LocalDir, key: Option<&Key>, rank: u32, orders: &Receiver<Sende
         let all = match drained.and_then(|result| result) {
             Ok(failed) => {
                 for (set, why) in &failed {
-                    // In one piece: all ranks may have the same to say at once.
-                    let said = format!(
-                        "stasis: rank {rank}: the image of {set} stays in the local directory, and will be \
-                         drained after the next checkpoint: {why}. The job runs on\n"
+                    let said = format_args!(
+                        "the image of {set} stays in the local directory, and will be drained after the next \
+                         checkpoint: {why}. The job runs on"
                     );
-                    eprint!("{said}");
+                    crate::say(rank, said);
                 }
                 failed.is_empty()
             }
             Err(why) => {
-                eprintln!(
-                    "stasis: rank {rank}: images stay in the local directory until after the next checkpoint: \
-                     no thread could be made to drain them: {why}"
+                let said = format_args!(
+                    "images stay in the local directory until after the next checkpoint: no thread could be \
+                     made to drain them: {why}"
                 );
+                crate::say(rank, said);
                 false
             }
         };

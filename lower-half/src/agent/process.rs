@@ -447,9 +447,7 @@ impl Process for ThisProcess {
     }
 
     fn say(&self, text: &str) {
-        // In one piece: all ranks may have the same to say at once.
-        let said = format!("stasis: rank {}: {text}\n", self.rank);
-        eprint!("{said}");
+        crate::say(self.rank, text);
     }
 }
 

@@ -202,10 +202,7 @@ fn alone(function: &Function) -> Option<(String, String)> {
     }
     let mut ordinary = function.clone();
     ordinary.params.retain(|param| param.kind != Kind::Request);
-    let win = ordinary
-        .params
-        .iter()
-        .find(|param| param.kind == Kind::Win)?;
+    let win = input(function, Kind::Win)?.to_owned();
     let name = match function.folded() {
         Some(_) => function.snake_name().trim_end_matches("_c").to_owned(),
         None => function.snake_name(),
@@ -215,7 +212,6 @@ fn alone(function: &Function) -> Option<(String, String)> {
         false => name.trim_start_matches('r'),
     };
     let args = Body::for_core(&ordinary).args.join(", ");
-    let win = identifier(win);
     Some((win, format!("upper_half::alone::{name}({args})")))
 }
 

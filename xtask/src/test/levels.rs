@@ -78,10 +78,16 @@ impl Levelled<'_> {
 
     /// Kills it and brings it back from that set; it stays where it is.
     fn restart(&mut self, mpi: Mpi, set: &str) -> Result<()> {
+        self.restart_with(mpi, set, &[])
+    }
+
+    /// The same with these settings.
+    fn restart_with(&mut self, mpi: Mpi, set: &str, settings: &[(&str, &str)]) -> Result<()> {
         let mut command = stasis::restart(mpi, RANKS, &self.ckpt.join(set), self.dir);
         command
             .env("STASIS_LOCAL_DIR", local(self.dir))
-            .env("STASIS_TEST_GO", self.dir.join("go"));
+            .env("STASIS_TEST_GO", self.dir.join("go"))
+            .envs(settings.iter().copied());
         bring_back(&mut self.job, command, &self.ckpt, self.dir)
     }
 
@@ -199,12 +205,7 @@ fn killed(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
 fn ends(dir: &Path) -> Result<()> {
     let mut job = Levelled::launch(dir, Mpi::Mpich, MUCH, &[])?;
     job.kill_in_drain("ckpt-1")?;
-    let mut command = stasis::restart(Mpi::Mpich, RANKS, &job.ckpt, dir);
-    command
-        .env("STASIS_LOCAL_DIR", local(dir))
-        .env("STASIS_FAULT", "hang:1@1")
-        .env("STASIS_TEST_GO", dir.join("go"));
-    bring_back(&mut job.job, command, &job.ckpt, dir)?;
+    job.restart_with(Mpi::Mpich, "", &[("STASIS_FAULT", "hang:1@1")])?;
     fs::write(dir.join("go"), "")?;
     let stderr = job.job.stderr.clone();
     let said = || job::read_text(&stderr).contains("rank 1: waits until its images in");

@@ -101,9 +101,7 @@ impl Case {
             body: Box::new(body),
         }
     }
-}
 
-impl Case {
     /// One that only root can run; anybody else is told why.
     pub fn as_root(
         name: impl Into<String>,

@@ -213,12 +213,7 @@ impl Body {
             Class::Window => format!(
                 "match {}_.body.is_alone() {{ true => upper_half::alone::request(), \
                  false => upper_half::access_request({name}_word, None) }}",
-                function
-                    .params
-                    .iter()
-                    .find(|param| param.kind == Kind::Win)
-                    .map(identifier)
-                    .unwrap_or_default()
+                super::input(function, Kind::Win).unwrap_or_default()
             ),
             Class::File => format!("upper_half::file_request({name}_word)"),
             Class::FileCollectiveNonblocking => {
