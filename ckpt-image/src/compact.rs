@@ -41,6 +41,7 @@ pub fn compact(disk: &Disk, dir: &Path, key: Option<&Key>) -> Result<Compacted> 
         ranks.push(RankEntry {
             image: merge(disk, &path, &image, writer.set_id(), key.is_some())?,
             local: None,
+            copy: None,
             ..entry.clone()
         });
     }

@@ -123,13 +123,13 @@ pub enum ImageError {
     #[error("the image of rank {rank} is missing ({} does not exist)", path.display())]
     MissingImage { rank: u32, path: PathBuf },
     #[error(
-        "the image of rank {rank} lies on {host}, in {}, and cannot be reached from here ({here}): it was \
-         not drained to the checkpoint directory yet, and is gone if that machine or its disk is", path.display()
+        "the image of rank {rank} lies {}, and cannot be reached from here ({here}): it was not drained to \
+         the checkpoint directory yet, and is gone if it was lost there", on(places)
     )]
     OutOfReach {
         rank: u32,
-        path: PathBuf,
-        host: String,
+        /// Machines, and the file there.
+        places: Vec<(String, PathBuf)>,
         here: String,
     },
     #[error("{} should hold rank {expected}, but holds the image of rank {found}: files were swapped", path.display())]
@@ -194,6 +194,13 @@ pub enum ImageError {
         reason: Box<ImageError>,
         older: Option<PathBuf>,
     },
+}
+
+/// `on node1, in FILE`, and so on.
+fn on(places: &[(String, PathBuf)]) -> String {
+    let on = |(host, path): &(String, PathBuf)| format!("on {host}, in {}", path.display());
+    let places: Vec<String> = places.iter().map(on).collect();
+    places.join(", and ")
 }
 
 impl ImageError {

@@ -53,7 +53,7 @@ pub use list::{
     any_finished, explain, list_sets, named_whole, newest_whole, next_number, Newest, SetInfo,
     SetState,
 };
-pub use manifest::{Manifest, ParentSet, RankEntry, MANIFEST_FILE};
+pub use manifest::{Manifest, ParentSet, PartnerCopy, RankEntry, MANIFEST_FILE};
 pub use parallel::side_by_side;
 pub use region::{Advice, Backing, Region};
 pub use retention::prune;

@@ -43,6 +43,27 @@ pub struct RankEntry {
     /// where it was written to its set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<PathBuf>,
+    /// The copy that a partner keeps of an image which was written to a local directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<PartnerCopy>,
+}
+
+/// A copy of an image, in the local directory of another machine, until the image is in its set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartnerCopy {
+    /// That machine.
+    pub host: String,
+    /// Where it is there.
+    pub path: PathBuf,
+}
+
+impl RankEntry {
+    /// Where its image may be while it is not in its set: machines and files.
+    pub fn elsewhere(&self) -> impl Iterator<Item = (&str, &Path)> {
+        let local = self.local.as_deref().map(|path| (&*self.host, path));
+        let copy = self.copy.as_ref().map(|copy| (&*copy.host, &*copy.path));
+        local.into_iter().chain(copy)
+    }
 }
 
 /// The set that an increment was made upon.
@@ -74,6 +95,10 @@ pub struct Manifest {
     pub abi: String,
     /// MPI library that the job ran over; told, not compared.
     pub library: String,
+    /// Thread level of MPI in the job, as a value of the standard ABI: with it a rank initialises MPI that has to
+    /// before it can read its image. Absent where MPI was not initialised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_level: Option<i32>,
     /// Version of the contract between the halves.
     pub contract_version: u32,
     /// Version of Stasis that took it; told, not compared. Absent in sets from before it was noted.
@@ -238,6 +263,7 @@ mod tests {
                 digest: hex(&[7; 32]),
             },
             local: None,
+            copy: None,
         };
         Manifest {
             schema_version: 1,
@@ -248,6 +274,7 @@ mod tests {
             world_size: 2,
             abi: "openmpi".into(),
             library: "MPICH 4.0.2".into(),
+            thread_level: None,
             contract_version: 1,
             stasis_version: Some("0.1.0".into()),
             command: vec!["./a \"b\"".into(), "{}".into()],
@@ -290,6 +317,13 @@ mod tests {
         let text = local.encode(None).unwrap();
         assert_eq!(decode(&text).unwrap(), local);
         assert_eq!(text.matches("\"local\"").count(), 1);
+        assert!(!text.contains("\"copy\""));
+        local.ranks[1].copy = Some(PartnerCopy {
+            host: "node2".into(),
+            path: "/copies/rank-1.img".into(),
+        });
+        let text = local.encode(None).unwrap();
+        assert_eq!(decode(&text).unwrap(), local);
     }
 
     #[test]

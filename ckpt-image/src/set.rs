@@ -40,6 +40,12 @@ pub(crate) fn unfinished_file(rank: u32) -> String {
     format!("{}.partial", image_file(rank))
 }
 
+/// The same while another process than its rank brings it there: several may at the same time.
+pub(crate) fn brought_file(rank: u32) -> String {
+    let (host, process) = (environment::host(), std::process::id());
+    format!("rank-{rank}.{host}-{process}.img.partial")
+}
+
 /// A set being made. One process of the job (the coordinator's) holds it; the ranks create their
 /// images in [`SetWriter::path`]. Dropped before [`SetWriter::commit`], it removes what there is.
 #[derive(Debug)]
@@ -247,7 +253,7 @@ impl Set {
             set.manifest
                 .ranks
                 .iter()
-                .filter(|entry| set.local(entry.rank).is_some())
+                .filter(|entry| set.elsewhere(entry.rank).next().is_some())
         })
     }
 
@@ -258,10 +264,11 @@ impl Set {
         entries.map(|entry| entry.image.bytes).sum()
     }
 
-    /// Where the image of a rank is, unless it is in the set.
-    fn local(&self, rank: u32) -> Option<&Path> {
-        let local = self.entry(rank)?.local.as_deref();
-        local.filter(|_| !self.path.join(image_file(rank)).exists())
+    /// The machines and files where the image of a rank may be; none if it is in the set.
+    pub(crate) fn elsewhere(&self, rank: u32) -> impl Iterator<Item = (&str, &Path)> {
+        let entry = self.entry(rank);
+        let entry = entry.filter(|_| !self.path.join(image_file(rank)).exists());
+        entry.into_iter().flat_map(RankEntry::elsewhere)
     }
 
     fn entry(&self, rank: u32) -> Option<&RankEntry> {
@@ -271,22 +278,29 @@ impl Set {
     /// Reads the image of a rank where it is.
     fn read<T>(&self, rank: u32, read: impl Fn(&Path) -> Result<T>) -> Result<T> {
         let drained = self.path.join(image_file(rank));
-        let Some(local) = self.local(rank) else {
+        let mut why = None;
+        for (_, path) in self.elsewhere(rank) {
+            let folder = path.parent().unwrap_or(path);
+            match access::check_set_dir(folder).and_then(|()| read(path)) {
+                Err(e) if path.exists() => why = why.or(Some(e)),
+                Err(_) => {}
+                result => return result,
+            }
+        }
+        // It may have been drained meanwhile.
+        if drained.exists() {
             return read(&drained);
-        };
-        let folder = local.parent().unwrap_or(local);
-        match access::check_set_dir(folder).and_then(|()| read(local)) {
-            Err(_) if drained.exists() => read(&drained),
-            Err(e) if !local.exists() => Err(match self.entry(rank) {
-                Some(entry) => ImageError::OutOfReach {
-                    rank,
-                    path: local.to_owned(),
-                    host: entry.host.clone(),
-                    here: environment::host(),
-                },
-                None => e,
+        }
+        let owned = |(host, path): (&str, &Path)| (host.to_owned(), path.to_owned());
+        let places: Vec<_> = self.elsewhere(rank).map(owned).collect();
+        match why {
+            Some(why) => Err(why),
+            None if places.is_empty() => read(&drained),
+            None => Err(ImageError::OutOfReach {
+                rank,
+                places,
+                here: environment::host(),
             }),
-            result => result,
         }
     }
 
@@ -305,7 +319,8 @@ impl Set {
         for rank in 0..self.manifest.world_size {
             let read = |path: &Path| Image::read_header(path, &self.expect(rank));
             match self.read(rank, read) {
-                Err(ImageError::OutOfReach { host, here, .. }) if host != here => {}
+                Err(ImageError::OutOfReach { places, here, .. })
+                    if places.iter().any(|(host, _)| *host != here) => {}
                 result => drop(result?),
             }
         }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use common::{manifest, write_set, write_set_on, write_small_on};
 use stasis_ckpt_image::{
     create_checkpoint_dir, image_file, list_sets, newest_whole, prune, set_name, Disk, Environment,
-    Fault, FaultAt, LocalDir, Made, Result, Set, SetState, SetWriter, Step,
+    Fault, FaultAt, LocalDir, Made, PartnerCopy, Result, Set, SetId, SetState, SetWriter, Step,
 };
 
 const RANKS: u32 = 2;
@@ -66,6 +66,33 @@ fn local_dir(disk: &Disk, dir: &Path, rank: u32) -> LocalDir {
 
 /// Makes the set with its images in a local directory.
 fn write_locally(disk: &Disk, dir: &Path, number: u64) -> Result<PathBuf> {
+    write_in_levels(disk, dir, number, &|_, _, _, _| Ok(None))
+}
+
+/// The local directory of a rank's partner, on a machine of its own.
+fn partner_dir(disk: &Disk, dir: &Path, rank: u32) -> LocalDir {
+    let partner = (rank + 1) % RANKS;
+    let local = dir.with_file_name(format!("{PARTNER}{partner}"));
+    LocalDir::new(disk, &local, dir, partner)
+}
+
+/// Partners' machines, before their number.
+const PARTNER: &str = "partner";
+
+/// Makes the set with its images in a local directory, and a copy of each at its rank's partner.
+fn write_with_copies(disk: &Disk, dir: &Path, number: u64) -> Result<PathBuf> {
+    write_in_levels(disk, dir, number, &|rank, set, id, image| {
+        let (mut from, partner) = (fs::File::open(image).unwrap(), partner_dir(disk, dir, rank));
+        let path = partner.keep(set, id, rank, image.metadata().unwrap().len(), &mut from)?;
+        let host = format!("{PARTNER}{}", (rank + 1) % RANKS);
+        Ok(Some(PartnerCopy { host, path }))
+    })
+}
+
+/// Has a partner keep a copy of the image of a rank.
+type Copying<'a> = &'a dyn Fn(u32, &str, SetId, &Path) -> Result<Option<PartnerCopy>>;
+
+fn write_in_levels(disk: &Disk, dir: &Path, number: u64, copy: Copying) -> Result<PathBuf> {
     let writer = SetWriter::begin(disk, dir, number)?;
     let id = writer.set_id();
     let image = |rank| {
@@ -78,13 +105,15 @@ fn write_locally(disk: &Disk, dir: &Path, number: u64) -> Result<PathBuf> {
             [rank, RANKS],
             false,
         )?;
-        Ok((image, local.settle(&folder)?))
+        let place = local.settle(&folder)?;
+        let copy = copy(rank, &set_name(number), id, &place)?;
+        Ok((image, (place, copy)))
     };
     let images = (0..RANKS).map(image).collect::<Result<Vec<_>>>()?;
     let (images, places): (Vec<_>, Vec<_>) = images.into_iter().unzip();
     let mut manifest = manifest(id, images);
-    for (entry, place) in manifest.ranks.iter_mut().zip(places) {
-        entry.local = Some(place);
+    for (entry, (place, copy)) in manifest.ranks.iter_mut().zip(places) {
+        (entry.local, entry.copy) = (Some(place), copy);
         entry.host = Environment::here().unwrap().host;
     }
     writer.commit(&manifest, None)
@@ -168,8 +197,12 @@ fn next_is_made(checkpoint: Checkpoint, dir: &Path, context: &str) {
 
 /// How many images there are in the local directory.
 fn lying(dir: &Path) -> usize {
+    lying_in(dir.with_file_name("local"))
+}
+
+fn lying_in(local: PathBuf) -> usize {
     let within = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
-    let jobs = within(dir.with_file_name("local"));
+    let jobs = within(local);
     let folders = jobs.flat_map(|job| within(job.path()));
     folders.flat_map(|folder| within(folder.path())).count()
 }
@@ -379,4 +412,103 @@ fn a_lost_image_leaves_the_older_set() {
         why.contains("rank 1 lies on") && why.contains("not drained"),
         "{why}"
     );
+}
+
+/// A node is lost with its image, of which its partner has a copy: whoever reaches that brings it.
+#[test]
+fn a_copy_stands_for_a_lost_image() {
+    let (temp, disk) = (tempfile::tempdir().unwrap(), Disk::default());
+    let dir = temp.path().join("ck");
+    let set = write_with_copies(&disk, &dir, 1).unwrap();
+    fs::remove_dir_all(dir.with_file_name("local")).unwrap();
+    let newest = newest_whole(&dir, None).unwrap().set;
+    newest.image(1, None).unwrap();
+    assert!(newest.reaches(0) && newest.reaches(1));
+
+    // Rank 0's is on a machine that is not seen from here.
+    let (away, partner) = (temp.path().join("away"), dir.with_file_name("partner1"));
+    fs::rename(&partner, &away).unwrap();
+    let newest = newest_whole(&dir, None).unwrap().set;
+    assert!(!newest.reaches(0) && newest.reaches(1));
+    let why = newest.image(0, None).unwrap_err().to_string();
+    assert!(
+        why.contains("rank 0 lies on") && why.contains("and on partner1"),
+        "{why}"
+    );
+    fs::rename(&away, &partner).unwrap();
+
+    for rank in 0..RANKS {
+        newest.bring(&disk, rank).unwrap();
+        assert!(set.join(image_file(rank)).exists());
+        assert_eq!(
+            lying_in(dir.with_file_name(format!("partner{}", (rank + 1) % RANKS))),
+            0
+        );
+    }
+    assert_eq!(newest.undrained().count(), 0);
+    newest.image(0, None).unwrap();
+}
+
+/// What is drained needs no copy, and what was given up neither.
+#[test]
+fn copies_go_with_what_they_are_copies_of() {
+    let (temp, disk) = (tempfile::tempdir().unwrap(), Disk::default());
+    let dir = temp.path().join("ck");
+    let copies = || -> usize {
+        let partners = (0..RANKS).map(|rank| dir.with_file_name(format!("{PARTNER}{rank}")));
+        partners.map(lying_in).sum()
+    };
+    let tidy = || (0..RANKS).for_each(|rank| partner_dir(&disk, &dir, rank).tidy(None));
+    write_with_copies(&disk, &dir, 1).unwrap();
+    tidy();
+    assert_eq!(copies(), 2, "nothing is drained");
+    assert!(local_dir(&disk, &dir, 0).drain(None).is_empty());
+    tidy();
+    assert_eq!(copies(), 1);
+    drain(&disk, &dir).unwrap();
+    tidy();
+    assert_eq!(copies(), 0);
+
+    write_with_copies(&disk, &dir, 2).unwrap();
+    fs::remove_dir_all(dir.join("ckpt-2")).unwrap();
+    for rank in 0..RANKS {
+        let partner = partner_dir(&disk, &dir, rank);
+        partner.begin("ckpt-3", SetId([3; 16]), None).unwrap();
+    }
+    assert_eq!(copies(), 0);
+}
+
+/// Whatever step of copying fails, in whatever way: there is a whole copy, or an error and none.
+#[test]
+fn a_copy_is_whole_or_is_none() {
+    for fault in [Fault::ShortWrite, Fault::Full, Fault::Broken] {
+        for at in 1.. {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = temp.path().join("ck");
+            let disk = Disk::watched(Some(FaultAt { fault, at }), |_| {});
+            let (partner, image) = (partner_dir(&disk, &dir, 0), vec![7; 3 << 20]);
+            let kept = partner.keep("ckpt-1", SetId([1; 16]), 0, 3 << 20, &mut &image[..]);
+            if disk.steps().len() < at {
+                assert!(at > 5, "there are more steps than {at}");
+                break;
+            }
+            match kept {
+                Ok(path) => assert_eq!(fs::read(path).unwrap(), image),
+                Err(_) => assert_eq!(lying_in(dir.with_file_name("partner1")), 0),
+            }
+        }
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("ck");
+    let partner = partner_dir(&Disk::default(), &dir, 0);
+    let keep = |mut bytes: &[u8]| partner.keep("ckpt-1", SetId([1; 16]), 0, 9, &mut bytes);
+    let cut = keep(b"12345678").unwrap_err().to_string();
+    assert!(cut.contains("8 of 9 bytes"), "{cut}");
+    let path = keep(b"123456789 and what is not of it").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"123456789");
+    let odd = partner.keep("../ckpt-1", SetId([1; 16]), 0, 1, &mut &b"1"[..]);
+    assert!(odd.is_err(), "a name that is none of ours");
+    // Another one of this name may be the image itself.
+    assert!(keep(b"987654321").is_err());
+    assert_eq!(fs::read(&path).unwrap(), b"123456789");
 }

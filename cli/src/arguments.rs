@@ -45,6 +45,8 @@ pub enum Command {
     Diff(Diff),
     /// Make the newest checkpoint, an increment, a full one that needs no other; no job may be running
     Compact(Compact),
+    /// Bring images that lie on this node to the checkpoint directory: when a job has died, before its nodes go
+    Drain(Drain),
     /// Tell whether Stasis can work here, and with this program
     Doctor(Doctor),
     /// Build what Stasis needs to run jobs over an MPI library, with that library's mpicc
@@ -145,6 +147,10 @@ pub struct Checkpoints {
     /// host), and copy them from there to the checkpoint directory while the job runs on
     #[arg(long, value_name = "DIR", env = "STASIS_LOCAL_DIR")]
     pub local_dir: Option<Local>,
+    /// Have a copy of each image in --local-dir kept on another node until it is in the checkpoint directory:
+    /// no checkpoint is lost with one node
+    #[arg(long, requires = "local_dir", env = "STASIS_PARTNER", value_parser = yes_or_no())]
+    pub partner: bool,
     /// Which are trusted.
     #[command(flatten)]
     pub key: KeyFile,
@@ -228,6 +234,9 @@ impl Checkpoints {
         }
         if let Some(local) = &self.local_dir {
             words.extend(["--local-dir".into(), local.here().into()]);
+        }
+        if self.partner {
+            words.push("--partner".into());
         }
         words
     }
@@ -347,6 +356,20 @@ pub struct Compact {
     /// one
     #[arg(long, value_name = "N", default_value = "all", value_parser = keep, env = "STASIS_KEEP")]
     pub keep: Keep,
+    /// Which are trusted.
+    #[command(flatten)]
+    pub key: KeyFile,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `drain`.
+#[derive(Args)]
+pub struct Drain {
+    /// The checkpoint directory
+    #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
+    pub directory: PathBuf,
     /// Which are trusted.
     #[command(flatten)]
     pub key: KeyFile,

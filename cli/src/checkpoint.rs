@@ -2,7 +2,7 @@
 
 use coordinator::client::{Client, Error};
 use coordinator::job;
-use coordinator::protocol::Report;
+use coordinator::protocol::{Level, Report};
 use serde_json::json;
 
 use crate::arguments::Checkpoint;
@@ -40,9 +40,11 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
                 Some(parent) => format!(" (an increment of {parent})"),
                 None => String::new(),
             },
-            match report.local {
-                true => " in local directories (they are drained in the background)",
-                false => "",
+            match report.level {
+                Level::Shared => "",
+                Level::Local => " in local directories (they are drained in the background)",
+                Level::Partner =>
+                    " in local directories, with a copy on another node (they are drained in the background)",
             },
             text::bytes(report.memory),
             text::duration(report.pause),
@@ -63,10 +65,11 @@ fn how(report: &Report) -> String {
 }
 
 /// Where a checkpoint's images are, for programs.
-pub fn level(local: bool) -> &'static str {
-    match local {
-        true => "local",
-        false => "shared",
+pub fn word(level: Level) -> &'static str {
+    match level {
+        Level::Shared => "shared",
+        Level::Local => "local",
+        Level::Partner => "partner",
     }
 }
 
@@ -104,7 +107,7 @@ pub fn to_json(report: &Report) -> serde_json::Value {
         "drain_seconds": seconds(report.slowest.drain),
         "copy_seconds": seconds(report.slowest.copy),
         "save_seconds": seconds(report.slowest.save),
-        "level": level(report.local),
+        "level": word(report.level),
         "stop": report.stop,
     })
 }

@@ -11,6 +11,7 @@ mod checkpoint;
 mod compact;
 mod diff;
 mod doctor;
+mod drain;
 mod elf;
 mod exit;
 mod inspect;
@@ -48,6 +49,7 @@ fn main() {
         Command::Inspect(options) => inspect::run(&options),
         Command::Diff(options) => diff::run(&options),
         Command::Compact(options) => compact::run(&options),
+        Command::Drain(options) => drain::run(&options),
         Command::Doctor(options) => doctor::run(&options),
         Command::BuildLower(options) => build_lower::run(&options),
         Command::Completions(options) => pages::completions(&options),

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use ckpt_image::{list_sets, ImageError, Key, Set, SetInfo, SetState, LONGEST_CHAIN};
+use coordinator::protocol::Level;
 use progress::{Bytes, TICK};
 use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
-use crate::checkpoint::level;
+use crate::checkpoint;
 use crate::exit::{self, Code, WithCode};
 use crate::{json, text};
 
@@ -70,13 +71,12 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
             say!("           increment of {parent}");
         }
         for entry in &set.undrained {
-            let Some(local) = &entry.local else { continue };
-            say!(
-                "           not drained yet: rank {} on {}, {}",
-                entry.rank,
-                entry.host,
-                local.display()
-            );
+            let places = entry
+                .elsewhere()
+                .map(|(host, path)| format!("on {host}, {}", path.display()));
+            let places: Vec<String> = places.collect();
+            let places = places.join("; a copy ");
+            say!("           not drained yet: rank {} {places}", entry.rank);
         }
         if let Some(key) = set.sealed {
             say!("           sealed with key {key}");
@@ -91,6 +91,14 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
     Ok(())
 }
 
+fn level(set: &SetInfo) -> Level {
+    match set.undrained.iter().all(|entry| entry.copy.is_some()) {
+        _ if set.undrained.is_empty() => Level::Shared,
+        true => Level::Partner,
+        false => Level::Local,
+    }
+}
+
 fn to_json(set: &SetInfo) -> serde_json::Value {
     let (word, why) = state(set);
     let manifest = set.manifest.as_ref();
@@ -101,7 +109,7 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
         "why": why,
         "bytes": set.bytes(),
         "increment_of": set.parent(),
-        "level": level(!set.undrained.is_empty()),
+        "level": checkpoint::word(level(set)),
         "failed_restarts": set.attempts,
         "sealed_with": set.sealed.map(|key| key.to_string()),
         "ranks": manifest.map(|m| m.world_size),

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::{
-    Doing, FromRank, Outcome, Progress, RankStatus, Report, State, Status, Summary, Times, ToRank,
-    ToTool, ENDING,
+    Doing, FromRank, Level, Outcome, Progress, RankStatus, Report, State, Status, Summary, Times,
+    ToRank, ToTool, ENDING,
 };
 use crate::release::{raises, Quiet};
 use crate::shared::{share_out, Part};
@@ -779,7 +779,7 @@ impl Coordinator {
                 save: slowest(|t| t.save),
             },
             stood: saved.iter().find_map(stood),
-            local: saved.values().any(|summary| summary.local.is_some()),
+            level: level(saved.values()),
             stop,
         };
         self.committed += 1;
@@ -1058,6 +1058,16 @@ impl Coordinator {
             Some(Stage::Saving { .. }) => "saving",
             _ => "running",
         }
+    }
+}
+
+/// Where images lie that were written as these say.
+fn level<'a>(images: impl Iterator<Item = &'a Summary>) -> Level {
+    let local: Vec<&Summary> = images.filter(|image| image.local.is_some()).collect();
+    match local.iter().all(|image| image.copy.is_some()) {
+        _ if local.is_empty() => Level::Shared,
+        true => Level::Partner,
+        false => Level::Local,
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::addresses;
 use crate::frame::{self, MAX_FIRST, MAX_FRAME};
 use crate::job::Address;
+use crate::partner;
 use crate::protocol::{Down, First, FromRank, Hello, To, ToRank, ToTool, Up, PROTOCOL};
 use crate::ranks::Ranks;
 use crate::routes::LinkId;
@@ -141,7 +142,7 @@ fn knock<S: From<Heard>>(
     let speaker = match &first {
         First::Rank(Hello { member, .. }) => Speaker::Rank(member.rank),
         First::Relay { .. } => Speaker::Relay,
-        First::Tool { .. } => Speaker::Tool,
+        First::Tool { .. } | First::Guest { .. } => Speaker::Tool,
     };
     let (answer, admitted) = mpsc::channel();
     let knock = Heard::Knock(first, stream.try_clone().ok()?, answer);
@@ -156,6 +157,7 @@ pub fn turn_away(first: &First, mut stream: &TcpStream, reason: String) {
     let _ = match first {
         First::Rank(_) => frame::send(&mut stream, &rejected(reason)),
         First::Tool { .. } => frame::send(&mut stream, &ToTool::Rejected(reason)),
+        First::Guest { .. } => frame::send(&mut stream, &partner::Answer::Err(reason)),
         First::Relay { .. } => frame::send(
             &mut stream,
             &[Down {

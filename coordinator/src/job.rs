@@ -35,6 +35,8 @@ pub struct Contact {
     pub address: Address,
     /// See [`crate::tree`].
     pub fan_out: u32,
+    /// Ranks keep copies of each other's images: see [`crate::partner`].
+    pub partners: bool,
 }
 
 impl Contact {

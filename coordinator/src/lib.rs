@@ -8,7 +8,7 @@
 //! Around them: [`server`] (threads and sockets around the coordinator, in rank 0's lower half),
 //! [`relay`] (what stands between it and the ranks of a large job, in the shape of a [`tree`]),
 //! [`schedule`] (which checkpoints are due that nobody asks for), [`agent`] (the same around a rank's
-//! machine), [`client`] (what the `stasis` command uses),
+//! machine), [`partner`] (copies of images on other machines), [`client`] (what the `stasis` command uses),
 //! [`job`] (the file by which the command finds a job) and [`protocol`] (what is said).
 
 pub mod addresses;
@@ -20,6 +20,7 @@ pub mod coordinator;
 mod door;
 pub mod frame;
 pub mod job;
+pub mod partner;
 pub mod protocol;
 pub mod rank;
 pub mod ranks;

@@ -1,6 +1,7 @@
 //! What ranks, coordinator and tools say to each other. One frame ([`crate::frame`]) holds one of
 //! these. A connection opens with a [`First`]; what follows is [`FromRank`]/[`ToRank`] for a rank,
-//! [`ToTool`] for a tool, and bundles of [`Up`]/[`Down`] for a relay.
+//! [`ToTool`] for a tool, bundles of [`Up`]/[`Down`] for a relay, and an image for a partner
+//! ([`crate::partner`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use crate::ranks::Ranks;
 use crate::shared::{Part, Share};
 
 /// Version of the messages below. Both ends must have the same.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 /// First frame on a connection: who is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,28 @@ pub enum First {
         /// The job's token, as broadcast by rank 0.
         token: String,
     },
+    /// A rank whose image this process is to keep a copy of.
+    Guest {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The job's token, as broadcast by rank 0.
+        token: String,
+        /// The image, which follows.
+        offer: Offer,
+    },
+}
+
+/// An image of which a copy is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Whose.
+    pub rank: u32,
+    /// Of which set.
+    pub set: String,
+    /// Id of that set.
+    pub id: Vec<u8>,
+    /// How long it is.
+    pub bytes: u64,
 }
 
 impl First {
@@ -52,7 +75,10 @@ impl First {
             | First::Tool {
                 protocol, token, ..
             }
-            | First::Relay { protocol, token } => (*protocol, token),
+            | First::Relay { protocol, token }
+            | First::Guest {
+                protocol, token, ..
+            } => (*protocol, token),
         }
     }
 }
@@ -161,6 +187,15 @@ pub struct Times {
     pub save: u64,
 }
 
+/// Where the copy of an image is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Copied {
+    /// The machine.
+    pub host: String,
+    /// The file there.
+    pub path: String,
+}
+
 /// What a rank saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Summary {
@@ -174,6 +209,9 @@ pub struct Summary {
     pub host: String,
     /// Where on that machine it lies, to be drained to its set; none where it was written there.
     pub local: Option<String>,
+    /// The copy that a partner keeps of it until it is drained. Few have one, and those that are none are to
+    /// take little room.
+    pub copy: Option<Box<Copied>>,
     /// How long it took.
     pub times: Times,
     /// Why the rank stood still while its image was written; none where its memory was copied on
@@ -389,10 +427,21 @@ pub struct Report {
     pub slowest: Times,
     /// Why the job stood still while images were written; none where memory was copied on write.
     pub stood: Option<String>,
-    /// Images lie in local directories, from which they are drained to the set in the background.
-    pub local: bool,
+    /// Where the images lie.
+    pub level: Level,
     /// The job ends with this checkpoint.
     pub stop: bool,
+}
+
+/// Where the images of a checkpoint lie when it has its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Level {
+    /// In the checkpoint directory.
+    Shared,
+    /// In local directories, from which they are drained in the background.
+    Local,
+    /// The same, and a copy of each on another machine.
+    Partner,
 }
 
 /// How one rank stands.

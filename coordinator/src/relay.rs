@@ -232,7 +232,7 @@ impl Main {
                 self.below.has(link).then_some(link)
             }
             First::Relay { .. } => Some(self.below.open(Kind::Relay, stream)),
-            First::Tool { .. } => {
+            First::Tool { .. } | First::Guest { .. } => {
                 let reason = "this is not the job's coordinator, but a relay";
                 turn_away(&first, &stream, reason.into());
                 None

@@ -181,7 +181,7 @@ fn best(cost: Duration, between_failures: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Times;
+    use crate::protocol::{Level, Times};
 
     const SECOND: Time = 1_000_000;
     const DAY: Duration = Duration::from_secs(86_400);
@@ -197,7 +197,7 @@ mod tests {
             pause,
             slowest: Times::default(),
             stood: None,
-            local: false,
+            level: Level::Shared,
             stop: false,
         }
     }

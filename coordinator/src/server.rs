@@ -17,7 +17,7 @@ use crate::below::{Below, Connected, Kind};
 use crate::bundle::{each, Orders};
 use crate::client::Client;
 use crate::coordinator::{Action, Config, Coordinator, Event, PartialSet, Time, ToolId};
-use crate::door::{spawn, Door, Heard};
+use crate::door::{spawn, turn_away, Door, Heard};
 use crate::frame;
 use crate::job::{self, random_word, Address, JobFile};
 use crate::protocol::{First, FromRank, Member, Request, Summary, ToTool, Up};
@@ -318,6 +318,11 @@ impl Main {
                 self.below.has(link).then_some(link)
             }
             First::Relay { .. } => Some(self.below.open(Kind::Relay, stream)),
+            First::Guest { .. } => {
+                let reason = "this is the job's coordinator, and no partner";
+                turn_away(&first, &stream, reason.into());
+                None
+            }
             First::Tool { request, .. } => {
                 let tool = self.below.name();
                 self.tools.insert(tool, stream);

@@ -304,7 +304,7 @@ fn restore(options: Options) -> Result<()> {
     let path = options.rest.first().context("no file given")?.clone();
     // Twice: the number of the file that the state is read from may be one to be reserved.
     let (header, _) = read_header(&path)?;
-    let files = loader::open_files(&header.state, loader::ChangedFiles::Refuse)?;
+    let files = loader::open_files(&header.state, loader::ChangedFiles::Refuse, None)?;
     let (header, mut file) = read_header(&path)?;
     let bit = |perms: &str, c: char, flag| if perms.contains(c) { flag } else { 0 };
     for region in &header.regions {

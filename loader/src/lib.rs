@@ -61,8 +61,8 @@ pub use program::{check_address_space, holding_signals, prepare, spawn_lower, Pr
 pub use signals::Action;
 pub use signals::STOP_SIGNAL;
 pub use state::{
-    apart, capture, open_files, release_files, restore, ChangedFiles, MappedFile, OpenedFiles,
-    ProcessState, Restored, ThreadState,
+    apart, capture, open_files, release_files, restore, ChangedFiles, HeldNumbers, MappedFile,
+    OpenedFiles, ProcessState, Restored, ThreadState,
 };
 pub use stop::{stop_all, stop_all_within, wait_until_running, Stopped, DEFAULT_PATIENCE};
 pub use syscalls::{remapped, set_shm_ids, shm_id};

@@ -10,6 +10,7 @@ mod doing;
 mod fan_out;
 pub mod faults;
 mod levels;
+mod partner;
 mod process;
 mod published;
 mod store;
@@ -23,11 +24,13 @@ use ckpt_image::{Disk, Key};
 use contract::gate;
 use coordinator::agent::Agent;
 use coordinator::coordinator::{Config, Parking};
-use coordinator::job::Contact;
+use coordinator::job::{Address, Contact};
+use coordinator::partner::partner_of;
 use coordinator::relay::Relay;
 use coordinator::server::{Options, Server};
 use levels::Levels;
 use loader::Listener;
+use partner::{Mate, Partner};
 
 use crate::options::Checkpoints;
 use process::ThisProcess;
@@ -68,6 +71,8 @@ static RELAY: OnceLock<Relay> = OnceLock::new();
 static AGENT: OnceLock<Agent> = OnceLock::new();
 /// None where images go straight to the checkpoint directory.
 static LEVELS: OnceLock<Option<Levels>> = OnceLock::new();
+/// None where no copies are kept on other machines, or not of this rank's images.
+static PARTNER: OnceLock<Option<Partner>> = OnceLock::new();
 /// Serving and connecting happen once, whoever asks first.
 static STARTING: Mutex<()> = Mutex::new(());
 
@@ -117,7 +122,11 @@ pub fn serve(size: u32) -> Result<Contact> {
     }
     let server = SERVER.get().context("the coordinator does not run")?;
     let address = server.address().clone();
-    Ok(Contact { address, fan_out })
+    Ok(Contact {
+        address,
+        fan_out,
+        partners: setup.checkpoints.partner,
+    })
 }
 
 /// Starts a relay for so many others between them and `above`. Returns what they need for [`connect`].
@@ -127,8 +136,51 @@ pub fn relay(above: &Contact, rank: u32, others: usize) -> Result<Contact> {
     let address = RELAY.get_or_init(|| relay).address().clone();
     Ok(Contact {
         address,
-        fan_out: above.fan_out,
+        ..above.clone()
     })
+}
+
+/// Listens for those ranks whose images this one is to keep copies of. Returns where, for [`pair`]; none where
+/// this rank has no local directory, or cannot listen, which is said.
+pub fn host_partners(rank: u32, size: u32, token: String) -> Result<Option<Address>> {
+    let setup = known()?;
+    let local = launcher::ranks_here().unwrap_or(1) >= size;
+    let started = Partner::start(setup, rank, local, token).unwrap_or_else(|why| {
+        let said = format_args!("no copies of other ranks' images can be kept here: {why:#}");
+        crate::say(rank, said);
+        None
+    });
+    let partner = PARTNER.get_or_init(|| started);
+    let address = partner.as_ref().map(Partner::address);
+    Ok(address.cloned())
+}
+
+/// Pairs this rank with the one that keeps copies of its images, where all ranks run on these machines and
+/// listen there.
+pub fn pair(rank: u32, hosts: &[String], addresses: Vec<Option<Address>>) {
+    let Some(mate) = partner_of(rank, hosts) else {
+        if rank == 0 {
+            let host = hosts.first().map_or("one machine", String::as_str);
+            eprintln!("stasis: --partner: no copies are kept, because all ranks run on {host}");
+        }
+        return;
+    };
+    let at = mate as usize;
+    match (known_partner(), addresses.into_iter().nth(at).flatten()) {
+        (Some(partner), Some(address)) => partner.pair(Mate {
+            rank: mate,
+            host: hosts[at].clone(),
+            address,
+        }),
+        (_, None) => {
+            let said = format_args!(
+                "no copies of its images are kept: rank {mate} on {}, which should, has no --local-dir",
+                hosts[at]
+            );
+            crate::say(rank, said);
+        }
+        (None, _) => {}
+    }
 }
 
 /// Connects this rank to the coordinator or a relay, if it is not yet.
@@ -175,6 +227,11 @@ fn levels() -> Option<&'static Levels> {
     LEVELS.get()?.as_ref()
 }
 
+/// Who keeps copies, if any are kept.
+fn known_partner() -> Option<&'static Partner> {
+    PARTNER.get()?.as_ref()
+}
+
 /// Clocks or activity changed.
 pub fn notify() {
     if let Some(agent) = AGENT.get() {
@@ -194,6 +251,9 @@ pub fn finished() {
     }
     if let Some(levels) = levels() {
         levels.finish();
+    }
+    if let Some(partner) = known_partner() {
+        partner.finish();
     }
     if let Some(relay) = RELAY.get() {
         relay.wait_alone(LINGER);

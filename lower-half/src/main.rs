@@ -5,6 +5,7 @@
 
 mod agent;
 mod environment;
+mod fetch;
 mod job;
 mod launch;
 mod mpi;

@@ -43,6 +43,8 @@ pub struct Checkpoints {
     pub key_file: Option<PathBuf>,
     /// Where images are written first, to be drained to `dir`.
     pub local_dir: Option<PathBuf>,
+    /// Ranks on other machines keep copies of what is in `local_dir`.
+    pub partner: bool,
 }
 
 /// How long the job stands still for a checkpoint.
@@ -84,6 +86,9 @@ impl Checkpoints {
         if let Some(dir) = &self.local_dir {
             words.extend(["--local-dir".into(), dir.clone().into()]);
         }
+        if self.partner {
+            words.push("--partner".into());
+        }
         words
     }
 }
@@ -121,6 +126,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     let mut full_every = 1;
     let mut compression = Compression::default();
     let mut pause = Pause::default();
+    let mut partner = false;
     let mut set = None;
     let mut changed_files = ChangedFiles::default();
     let mut rest = Vec::new();
@@ -139,6 +145,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--pause") => pause = pause_of(&value()?)?,
             Some("--key-file") => key_file = Some(PathBuf::from(value()?)),
             Some("--local-dir") => local_dir = Some(PathBuf::from(value()?)),
+            Some("--partner") => partner = true,
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
             Some("--changed-files") => changed_files = changed(&value()?)?,
             Some("--") => {
@@ -157,6 +164,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         pause,
         key_file,
         local_dir,
+        partner,
     };
     match verb.to_str() {
         Some("launch") => {

@@ -11,18 +11,18 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ::restart::Opened;
-use anyhow::{anyhow, bail, Context, Result};
-use ckpt_image::kind;
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use ckpt_image::{kind, Set};
 use contract::{abi, gate, MpiState};
 use coordinator::client::Client;
-use loader::{OpenedFiles, ProcessState};
+use loader::{HeldNumbers, OpenedFiles, ProcessState};
 use progress::Bytes;
 
 use crate::job::{self, JobState};
 use crate::mpi::world::{self, World};
 use crate::options::Restart;
 use crate::slowest::{of_the_slowest, slowness, EVERY};
-use crate::{environment, launch, mpi, share, wire_up, BAD_IMAGE};
+use crate::{environment, fetch, launch, mpi, share, wire_up, BAD_IMAGE};
 
 /// This rank's part of the set: verified, and nothing of it used yet.
 struct Part {
@@ -38,35 +38,30 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     loader::check_address_space()?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
-    let (begun, shown) = (Instant::now(), Bytes::new(0));
-    let tell = |read| {
-        let seconds = begun.elapsed().as_secs_f64();
-        if rank == 0 {
-            let mib = read >> 20;
-            let said = format_args!("{mib} MiB of its image read and verified in {seconds:.0} s");
-            crate::say(rank, said);
-        }
+    let begun = Instant::now();
+    let chosen = chosen(&options, rank, size);
+    let part = match &chosen {
+        Ok(set) => part(&options, set, rank, None),
+        Err(_) => Err(anyhow!("no checkpoint was chosen")),
     };
-    let part = shown.during(EVERY, tell, || part(&options, rank, size, &shown));
-    drop(shown);
     let took = begun.elapsed();
     let needs_mpi = part.as_ref().map_or(size > 1, |part| {
         part.job.mpi_state != MpiState::NotInitialised as u32
     });
-    let world = match needs_mpi {
+    let (world, part) = match needs_mpi {
         true => {
-            let world = join(&options, &part, rank, size)?;
+            let (world, part) = join(&options, chosen, part, rank, size)?;
             tell_the_slowest(took, rank, size)?;
-            Some(world)
+            (Some(world), part)
         }
-        false => None,
+        false => (None, chosen.and(part)?),
     };
     let Part {
         opened,
         process,
         files,
         job,
-    } = part?;
+    } = part;
     if rank == 0 {
         // All have chosen their set by now, and could be brought back.
         opened.set().restart_begun()?;
@@ -106,23 +101,50 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     })
 }
 
-/// Verifies the rank's image and opens its files, whose numbers the fresh MPI library must not take.
-fn part(options: &Restart, rank: u32, size: u32, shown: &Bytes) -> Result<Part> {
+/// The set from which the job is brought back, as far as this rank can tell.
+fn chosen(options: &Restart, rank: u32, size: u32) -> Result<Set> {
     let dir = &options.checkpoints.dir;
     if rank == 0 {
         Client::check_free(dir)?;
     }
     let key = options.checkpoints.key()?;
     let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
+    Ok(set)
+}
+
+/// Verifies the rank's image and opens its files, whose numbers the fresh MPI library must not take: they are
+/// held where that is there already.
+fn part(options: &Restart, set: &Set, rank: u32, held: Option<HeldNumbers>) -> Result<Part> {
+    let (begun, shown) = (Instant::now(), Bytes::new(0));
+    let tell = |read| {
+        let seconds = begun.elapsed().as_secs_f64();
+        if rank == 0 {
+            let mib = read >> 20;
+            let said = format_args!("{mib} MiB of its image read and verified in {seconds:.0} s");
+            crate::say(rank, said);
+        }
+    };
+    shown.during(EVERY, tell, || verified(options, set, rank, &shown, held))
+}
+
+fn verified(
+    options: &Restart,
+    set: &Set,
+    rank: u32,
+    shown: &Bytes,
+    held: Option<HeldNumbers>,
+) -> Result<Part> {
+    let key = options.checkpoints.key()?;
+    let (name, size) = (set.name(), set.manifest().world_size);
     shown.of(set.bytes_of(rank));
-    let name = set.name().to_owned();
     shown.at(format!("{name}, rank {rank} of {size}"));
-    let opened = ::restart::open_in(dir, set, key.as_ref(), rank, size, shown.counter())?;
+    let dir = &options.checkpoints.dir;
+    let opened = ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?;
     let process: ProcessState = section(&opened, kind::PROCESS, ProcessState::VERSION)?;
     let job: JobState = section(&opened, kind::JOB, job::VERSION)?;
     job.suits()
         .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
-    let files = loader::open_files(&process, options.changed_files)?;
+    let files = loader::open_files(&process, options.changed_files, held)?;
     for warning in &files.warnings {
         crate::say(rank, warning);
     }
@@ -136,23 +158,47 @@ fn part(options: &Restart, rank: u32, size: u32, shown: &Bytes) -> Result<Part> 
 
 /// Initialises MPI, and makes sure that every rank can be brought back before any is: one that
 /// just ended here would leave the others waiting for it.
-fn join(options: &Restart, part: &Result<Part>, rank: u32, size: u32) -> Result<World> {
-    let level = part
-        .as_ref()
-        .map_or(abi::THREAD_SINGLE, |part| part.job.thread_level);
+fn join(
+    options: &Restart,
+    chosen: Result<Set>,
+    part: Result<Part>,
+    rank: u32,
+    size: u32,
+) -> Result<(World, Part)> {
+    let away = chosen.as_ref().is_ok_and(|set| !set.reaches(rank));
+    let held = away.then(HeldNumbers::take).transpose()?;
+    let told = chosen.as_ref().ok();
+    let told = told.and_then(|set| set.manifest().thread_level);
+    let level = match &part {
+        Ok(part) => part.job.thread_level,
+        Err(_) => told.unwrap_or(abi::THREAD_SINGLE),
+    };
     let world = world::initialise(level)?;
-    if let Err(why) = part {
+    let number = chosen.as_ref().map_or(0, Set::number);
+    let fetched = fetch::images(chosen.as_ref().ok(), away, &world)?;
+    let part = match chosen {
+        Ok(set) if fetched && away => self::part(options, &set, rank, held).and_then(|part| {
+            let needed = part.job.thread_level;
+            ensure!(needed <= level, "rank {rank} needs more of MPI's thread levels than the others; its image is in the checkpoint directory now: start the restart again");
+            Ok(part)
+        }),
+        Ok(_) => part,
+        Err(why) => Err(why),
+    };
+    if let Err(why) = &part {
         // Before any rank knows of it: when the first of them ends, its launcher ends the others.
         crate::tell(why);
     }
     let able = world::minimum(i64::from(part.is_ok()))? == 1;
     // The image was chosen by the launcher's word; MPI has the last.
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
-    if able && agreed {
-        same_set(part, &options.checkpoints.dir)?;
-        return Ok(world);
-    }
-    world::finalize();
+    match part {
+        Ok(part) if able && agreed => {
+            same_set(number, &options.checkpoints.dir)?;
+            return Ok((world, part));
+        }
+        _ => world::finalize(),
+    };
     if !agreed {
         bail!(
             "MPI says rank {} of {}, the launcher's environment rank {rank} of {size}; nothing was \
@@ -177,8 +223,7 @@ fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
 
 /// Makes sure that all ranks have chosen the same set: of the newest, one may not reach its image, because
 /// that is in a local directory of another machine.
-fn same_set(part: &Result<Part>, dir: &Path) -> Result<()> {
-    let number = part.as_ref().map_or(0, |part| part.opened.set().number());
+fn same_set(number: u64, dir: &Path) -> Result<()> {
     let number = i64::try_from(number).context("the set has too high a number")?;
     let (oldest, newest) = (world::minimum(number)?, -world::minimum(-number)?);
     if oldest == newest {

@@ -4,7 +4,8 @@
 //! receives more of them than it has connections, and no address goes where it is not used.
 
 use anyhow::{anyhow, Context, Result};
-use coordinator::job::Contact;
+use coordinator::addresses;
+use coordinator::job::{Address, Contact};
 use coordinator::tree::Place;
 
 use crate::agent::{self, faults, Setup};
@@ -92,7 +93,25 @@ fn connect(rank: u32, size: u32) -> Result<()> {
             world::send(&pack(&contact), *child)?;
         }
     }
+    if contact.partners {
+        partners(&contact, rank, size)?;
+    }
     agent::connect(contact, rank, size)
+}
+
+/// Ranks on different machines find who keeps copies of whose images. All tell all: each must know on which
+/// machines all are.
+fn partners(contact: &Contact, rank: u32, size: u32) -> Result<()> {
+    let address = agent::host_partners(rank, size, contact.address.token.clone())?;
+    let told = postcard::to_stdvec(&(addresses::host(), address))?;
+    let all = world::gather(&told, size)?;
+    let all: Result<Vec<(String, Option<Address>)>> = all
+        .iter()
+        .map(|told| postcard::from_bytes(told).context("another rank sent what cannot be read"))
+        .collect();
+    let (hosts, addresses): (Vec<_>, Vec<_>) = all?.into_iter().unzip();
+    agent::pair(rank, &hosts, addresses);
+    Ok(())
 }
 
 fn pack(contact: &Contact) -> [u8; ADDRESS_BYTES] {
@@ -122,7 +141,6 @@ fn report(result: Result<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coordinator::job::Address;
 
     #[test]
     fn an_address_that_fits_goes_through_and_any_other_is_none() {
@@ -133,6 +151,7 @@ mod tests {
                 token: "x".into(),
             },
             fan_out: 64,
+            partners: true,
         };
         assert_eq!(unpack(&pack(&contact(3))), Some(contact(3)));
         assert_eq!(unpack(&pack(&contact(ADDRESS_BYTES))), None);

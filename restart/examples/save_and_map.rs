@@ -126,6 +126,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         world_size: 1,
         abi: info.abi,
         library: "none".into(),
+        thread_level: None,
         contract_version: contract::VERSION,
         stasis_version: None,
         command: Vec::new(),
@@ -134,6 +135,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
             host: String::new(),
             image,
             local: None,
+            copy: None,
         }],
     };
     set.commit(&manifest, None).expect("committed")

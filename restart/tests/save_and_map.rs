@@ -578,6 +578,7 @@ fn save_without_commit(
         world_size: 1,
         abi: info.abi.clone(),
         library: "none".into(),
+        thread_level: None,
         contract_version: contract::VERSION,
         stasis_version: None,
         command: Vec::new(),
@@ -586,6 +587,7 @@ fn save_without_commit(
             host: String::new(),
             image: saved.image.clone(),
             local: None,
+            copy: None,
         }],
     };
     Ok((set, manifest, saved))

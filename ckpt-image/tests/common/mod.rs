@@ -158,6 +158,7 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
         world_size: images.len() as u32,
         abi: "openmpi".into(),
         library: "test".into(),
+        thread_level: None,
         contract_version: 1,
         stasis_version: None,
         command: vec!["./app".into()],
@@ -169,6 +170,7 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
                 host: "here".into(),
                 image,
                 local: None,
+                copy: None,
             })
             .collect(),
     }

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 
 pub use capture::capture;
 pub use files::{
-    apart, note_standard_files, open_files, release_files, ChangedFiles, Files, MappedFile,
-    OpenedFiles,
+    apart, note_standard_files, open_files, release_files, ChangedFiles, Files, HeldNumbers,
+    MappedFile, OpenedFiles,
 };
 pub use restore::{restore, Restored};
 pub use settings::note_start;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use ckpt_image::{Key, LocalDir, SetId};
 use coordinator::agent::PATIENCE;
 
-use super::Setup;
+use super::{known_partner, Setup};
 
 /// This rank's local directory.
 pub struct Levels {
@@ -44,7 +44,9 @@ impl Levels {
 
     /// Where the image of a set goes that is being made.
     pub fn begin(&self, set: &str, id: SetId) -> Result<PathBuf> {
-        Ok(self.local.begin(set, id, self.key)?)
+        let dir = self.local.begin(set, id, self.key)?;
+        release_copies();
+        Ok(dir)
     }
 
     /// The directory in which images lie.
@@ -93,6 +95,7 @@ fn serve(local: &LocalDir, key: Option<&Key>, rank: u32, orders: &Receiver<Sende
         });
         let all = match drained.and_then(|result| result) {
             Ok(failed) => {
+                local.tidy(key);
                 for (set, why) in &failed {
                     let said = format_args!(
                         "the image of {set} stays in the local directory, and will be drained after the next \
@@ -111,7 +114,15 @@ fn serve(local: &LocalDir, key: Option<&Key>, rank: u32, orders: &Receiver<Sende
                 false
             }
         };
+        release_copies();
         // Most do not wait for it.
         let _ = order.send(all);
+    }
+}
+
+/// Images may have gone, so copies of them may.
+fn release_copies() {
+    if let Some(partner) = known_partner() {
+        partner.release();
     }
 }

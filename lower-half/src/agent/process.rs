@@ -25,7 +25,7 @@ use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
 use loader::{MappedFile, ProcessState, Stopped};
 
-use super::{cut, doing, faults, levels, Section, Setup, AGENT, RELAY, SERVER};
+use super::{cut, doing, faults, known_partner, levels, Section, Setup, AGENT, RELAY, SERVER};
 use crate::mpi::world;
 use crate::options::Pause;
 use crate::save::{
@@ -273,6 +273,7 @@ impl ThisProcess {
             .collect();
         let local = levels.map(|levels| levels.begin(&order.set, info.set_id));
         let local = local.transpose()?;
+        let set = &order.set;
         let order = save::Order {
             disk: &self.setup.disk,
             dir: local.as_deref().unwrap_or(Path::new(&order.directory)),
@@ -300,6 +301,16 @@ impl ThisProcess {
             stood,
             inherits,
         } = saved;
+        let copy = match lies.clone().zip(known_partner()) {
+            Some((image, partner)) => partner.copy(set, info.set_id, image),
+            None => Ok(None),
+        };
+        let copy = copy.unwrap_or_else(|why| {
+            let said = format!("no copy of its image is kept on another machine: {why:#}");
+            crate::say(self.rank, &said);
+            notes.push(said);
+            None
+        });
         let whole = |why| format!("all of its memory is stored: {why}");
         notes.extend(untold.filter(|_| parent.is_some()).map(whole));
         notes.extend(children.into_iter().map(child_note));
@@ -309,6 +320,7 @@ impl ThisProcess {
             digest: image.digest,
             host: coordinator::addresses::host(),
             local: lies.map(text).transpose()?,
+            copy: copy.map(Box::new),
             times: Times::default(),
             stood,
             inherits,

@@ -6,13 +6,16 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
-    next_number, prune, set_name, ImageSummary, Manifest, ParentSet, RankEntry, Set, SetWriter,
+    next_number, prune, set_name, ImageSummary, Manifest, ParentSet, PartnerCopy, RankEntry, Set,
+    SetWriter,
 };
+use contract::MpiState;
 use coordinator::coordinator::{Parent, PartialSet};
 use coordinator::protocol::Summary;
 use coordinator::server::Store;
 
 use super::{process, Setup};
+use crate::mpi::world;
 
 /// The sets of this job's checkpoint directory.
 pub struct Sets {
@@ -111,6 +114,10 @@ impl Store for Sets {
                 digest: summary.digest.clone(),
             },
             local: summary.local.as_ref().map(PathBuf::from),
+            copy: summary.copy.as_ref().map(|copy| PartnerCopy {
+                host: copy.host.clone(),
+                path: PathBuf::from(&copy.path),
+            }),
         };
         let manifest = Manifest {
             schema_version: 0,
@@ -121,6 +128,9 @@ impl Store for Sets {
             world_size: self.size,
             abi: process::abi_name(),
             library: self.setup.library.clone(),
+            thread_level: contract::gate()
+                .mpi_is(MpiState::Initialised)
+                .then(world::thread_level),
             contract_version: contract::VERSION,
             stasis_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             command: self.setup.command.clone(),

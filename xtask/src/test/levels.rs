@@ -36,15 +36,24 @@ pub fn cases() -> Vec<Case> {
         case("job-ends-while-drained", ends),
         case("increments", increments),
         case("stop", stop),
-        Case::as_root(
-            "levels/machine-lost-while-drained",
-            "needs root to give ranks host names",
-            machine_lost,
-        ),
+        on_machines("machine-lost-while-drained", machine_lost),
+        on_machines("partner-restart", |dir| copied(dir, Mpi::Mpich, Mpi::Mpich)),
+        on_machines("partner-migrate", |dir| {
+            copied(dir, Mpi::OpenMpi, Mpi::Mpich)
+        }),
+        on_machines("ranks-change-machines", moved),
+        on_machines("drained-when-dead", drained_when_dead),
+        case("partner-on-one-machine", no_partner),
         Case::new("levels/directory-full", |_, dir| {
             in_full_directory(dir, drained_into_full)
         }),
     ]
+}
+
+/// A case whose ranks run on machines of their own: as far as names and local directories go.
+fn on_machines(name: &str, run: fn(&Path) -> Result<()>) -> Case {
+    let why = "needs root to give ranks host names and local directories";
+    Case::as_root(format!("levels/{name}"), why, run)
 }
 
 /// A job whose ranks have a local directory each.
@@ -58,20 +67,14 @@ impl Levelled<'_> {
     /// Starts one with so many MiB in each rank.
     fn launch<'a>(dir: &'a Path, mpi: Mpi, mib: &str, flags: &[&str]) -> Result<Levelled<'a>> {
         let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
-        command.args(flags);
+        command.args(flags).env("STASIS_LOCAL_DIR", local(dir));
         Levelled::launch_by(command, dir, mpi, mib)
     }
 
     /// The same by a command that launches it.
-    fn launch_by<'a>(
-        mut command: Command,
-        dir: &'a Path,
-        mpi: Mpi,
-        mib: &str,
-    ) -> Result<Levelled<'a>> {
+    fn launch_by<'a>(command: Command, dir: &'a Path, mpi: Mpi, mib: &str) -> Result<Levelled<'a>> {
         let mut heavy = example("tools", "tools/heavy")?;
         heavy.variant = Some(mib.to_owned());
-        command.env("STASIS_LOCAL_DIR", local(dir));
         let (job, ckpt) = (start_by(command, &heavy, dir, mpi)?, dir.join("ck"));
         Ok(Levelled { dir, ckpt, job })
     }
@@ -88,6 +91,10 @@ impl Levelled<'_> {
             .env("STASIS_LOCAL_DIR", local(self.dir))
             .env("STASIS_TEST_GO", self.dir.join("go"))
             .envs(settings.iter().copied());
+        self.restart_by(command)
+    }
+
+    fn restart_by(&mut self, command: Command) -> Result<()> {
         bring_back(&mut self.job, command, &self.ckpt, self.dir)
     }
 
@@ -123,8 +130,16 @@ impl Levelled<'_> {
         Ok(())
     }
 
+    /// Waits until nothing lies in the local directories any more.
+    fn until_empty(&mut self) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        let empty = || (0..RANKS).all(|rank| lying(self.dir, rank) == 0);
+        let emptied = self.job.until("local images were gone", deadline, empty);
+        self.job.explain(emptied, self.dir)
+    }
+
     /// Takes a checkpoint and kills the job while its images are being drained.
-    fn kill_in_drain(&mut self, name: &str) -> Result<()> {
+    fn kill_in_drain(&mut self, name: &str, level: &str) -> Result<()> {
         let mut command = stasis::checkpoint(&self.ckpt);
         command.arg("--json");
         let _request = Job::start(command, self.dir, "checkpoint")?;
@@ -140,7 +155,7 @@ impl Levelled<'_> {
             "it was drained before the job could be killed"
         );
         let newest = self.newest(name)?;
-        ensure!(newest["level"] == "local", "{newest:#}");
+        ensure!(newest["level"] == level, "{newest:#}");
         Ok(())
     }
 
@@ -173,10 +188,7 @@ fn drained(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
     let mut job = Levelled::launch(dir, first, LITTLE, &[])?;
     job.take("local")?;
     job.until_drained("ckpt-1")?;
-    let deadline = Instant::now() + LIMIT;
-    let empty = || (0..RANKS).all(|rank| lying(dir, rank) == 0);
-    let emptied = job.job.until("local images were gone", deadline, empty);
-    job.job.explain(emptied, dir)?;
+    job.until_empty()?;
     job.job.kill()?;
     for rank in 0..RANKS {
         fs::remove_dir_all(dir.join(format!("node{rank}")))?;
@@ -192,7 +204,7 @@ fn drained(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
 /// its own directory; and then drained.
 fn killed(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
     let mut job = Levelled::launch(dir, first, MUCH, &[])?;
-    job.kill_in_drain("ckpt-1")?;
+    job.kill_in_drain("ckpt-1", "local")?;
     ensure!(lying(dir, 1) == 1, "rank 1 has no image");
     verify(&job.ckpt, dir)?;
     job.restart(second, "")?;
@@ -204,7 +216,7 @@ fn killed(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
 /// it may be killed all the same.
 fn ends(dir: &Path) -> Result<()> {
     let mut job = Levelled::launch(dir, Mpi::Mpich, MUCH, &[])?;
-    job.kill_in_drain("ckpt-1")?;
+    job.kill_in_drain("ckpt-1", "local")?;
     job.restart_with(Mpi::Mpich, "", &[("STASIS_FAULT", "hang:1@1")])?;
     fs::write(dir.join("go"), "")?;
     let stderr = job.job.stderr.clone();
@@ -222,7 +234,7 @@ fn node_lost(dir: &Path) -> Result<()> {
     let mut job = Levelled::launch(dir, Mpi::OpenMpi, MUCH, &["--keep", "1"])?;
     job.take("local")?;
     job.until_drained("ckpt-1")?;
-    job.kill_in_drain("ckpt-2")?;
+    job.kill_in_drain("ckpt-2", "local")?;
     fs::remove_dir_all(dir.join("node1"))?;
     let words: &[&[&str]] = &[&["ckpt-2"], &["rank 1 lies on"], &["not drained"]];
     refused(&stasis::verify(&job.ckpt, dir, LIMIT)?, IMAGE, words)?;
@@ -238,16 +250,14 @@ fn node_lost(dir: &Path) -> Result<()> {
 /// The same, where only that machine's rank can see the loss: nothing is restored, and the older set named.
 fn machine_lost(dir: &Path) -> Result<()> {
     let mpi = Mpi::Mpich;
-    let ckpt = dir.join("ck");
-    let mut launch = on_machines(mpi, dir);
-    launch.args(["launch", "--ckpt-dir"]).arg(&ckpt);
-    let mut job = Levelled::launch_by(launch, dir, mpi, MUCH)?;
+    let machines = ["node0", "node1"];
+    let mut job = launch_on(machines, dir, mpi, MUCH, &[])?;
     job.take("local")?;
     job.until_drained("ckpt-1")?;
-    job.kill_in_drain("ckpt-2")?;
+    job.kill_in_drain("ckpt-2", "local")?;
     fs::remove_dir_all(dir.join("node1"))?;
-    let mut restart = on_machines(mpi, dir);
-    restart.arg("restart").arg(&ckpt);
+    let mut restart = stasis_on(machines, mpi, dir);
+    restart.arg("restart").arg(&job.ckpt);
     let restart = job::run(restart, dir, "machines", LIMIT)?;
     let words: &[&[&str]] = &[
         &["rank 1: this rank cannot reach its image of ckpt-2"],
@@ -258,14 +268,123 @@ fn machine_lost(dir: &Path) -> Result<()> {
     job.finish()
 }
 
-/// What starts `stasis` with ranks whose machines have names of their own.
-fn on_machines(mpi: Mpi, dir: &Path) -> Command {
-    let mut command = mpi.mpirun(RANKS, dir);
+/// A machine is lost with what was not drained, and another takes its place: its rank goes on with the copy that
+/// its partner has. Copies go when they are needed no more.
+fn copied(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
+    let machines = ["node0", "node1"];
+    let mut job = launch_on(machines, dir, first, MUCH, &["--partner"])?;
+    job.take("partner")?;
+    job.until_drained("ckpt-1")?;
+    job.until_empty()?;
+    job.kill_in_drain("ckpt-2", "partner")?;
+    ensure!(lying(dir, 0) == 2, "node 0 has no copy beside its image");
+    fs::remove_dir_all(dir.join("node1"))?;
+    let mut restart = stasis_on(["node0", "node2"], second, dir);
+    restart.args(["restart", "--partner"]).arg(&job.ckpt);
+    job.restart_by(restart)?;
+    let said = job::read_text(&job.job.stderr);
+    ensure!(
+        said.contains("rank 0: brings the image of rank 1"),
+        "{said}"
+    );
+    job.until_drained("ckpt-2")?;
+    job.take("partner")?;
+    let (dir, ckpt) = (job.dir, job.ckpt.clone());
+    job.finish()?;
+    // Its end waits for what was not drained.
+    verify(&ckpt, dir)?;
+    for node in [0, 2] {
+        ensure!(lying(dir, node) == 0, "images are left on node {node}");
+    }
+    Ok(())
+}
+
+/// Ranks start on other machines than those on which their images lie.
+fn moved(dir: &Path) -> Result<()> {
+    let mut job = launch_on(["node0", "node1"], dir, Mpi::OpenMpi, MUCH, &[])?;
+    job.kill_in_drain("ckpt-1", "local")?;
+    let mut restart = stasis_on(["node1", "node0"], Mpi::OpenMpi, dir);
+    restart.arg("restart").arg(&job.ckpt);
+    job.restart_by(restart)?;
+    job.until_drained("ckpt-1")?;
+    job.until_empty()?;
+    job.finish()
+}
+
+/// A job dies with one of its nodes; what the other has is brought to the checkpoint directory before that goes,
+/// too, and the job is continued elsewhere.
+fn drained_when_dead(dir: &Path) -> Result<()> {
+    let mpi = Mpi::Mpich;
+    let mut job = launch_on(["node0", "node1"], dir, mpi, MUCH, &["--partner"])?;
+    job.kill_in_drain("ckpt-1", "partner")?;
+    fs::remove_dir_all(dir.join("node1"))?;
+    let drain = |node: &str| {
+        let mut command = on_machine(Command::new("env"), dir);
+        command.env("PMI_RANK", "0").env("node0", node);
+        command.args(["drain", "--json"]).arg(dir.join("ck"));
+        let mut drained = stasis::json(command, dir, "drain", LIMIT)?;
+        let images = drained["images"].take();
+        let states = images.as_array().into_iter().flatten();
+        let states = states.map(|image| image["state"].as_str().unwrap_or_default().to_owned());
+        anyhow::Ok(states.collect::<Vec<String>>())
+    };
+    let (elsewhere, brought) = (drain("node3")?, drain("node0")?);
+    ensure!(elsewhere == ["elsewhere", "elsewhere"], "{elsewhere:?}");
+    ensure!(brought == ["brought", "brought"], "{brought:?}");
+    ensure!(
+        job.newest("ckpt-1")?["level"] == "shared",
+        "it is not drained"
+    );
+    let mut restart = stasis_on(["node4", "node5"], mpi, dir);
+    restart.arg("restart").arg(&job.ckpt);
+    job.restart_by(restart)?;
+    job.finish()
+}
+
+/// There is no other machine: that is said, and checkpoints are as they would be without copies.
+fn no_partner(dir: &Path) -> Result<()> {
+    let job = Levelled::launch(dir, Mpi::Mpich, LITTLE, &["--partner"])?;
+    job.take("local")?;
+    let said = job::read_text(&job.job.stderr);
+    ensure!(said.contains("all ranks run on"), "{said}");
+    job.finish()
+}
+
+/// What starts `stasis` with ranks that run on these machines, each of which has a local directory of its own.
+fn stasis_on(machines: [&str; RANKS], mpi: Mpi, dir: &Path) -> Command {
+    let mut command = on_machine(mpi.mpirun(RANKS, dir), dir);
+    for (rank, machine) in machines.iter().enumerate() {
+        command.env(format!("node{rank}"), machine);
+    }
     command
-        .args(["unshare", "--uts", "sh", "-c"])
-        .arg("hostname node${PMI_RANK:-$OMPI_COMM_WORLD_RANK} && exec \"$0\" \"$@\"")
-        .arg(paths::stasis());
-    command
+}
+
+/// Has a command that starts others start `stasis` on the machine that the variable of its rank names.
+fn on_machine(mut starter: Command, dir: &Path) -> Command {
+    let script = "\
+        eval name=\\$node${PMI_RANK:-$OMPI_COMM_WORLD_RANK}
+        mkdir -p \"$name\" local && mount --bind \"$name\" local && hostname \"$name\" && exec \"$0\" \"$@\"";
+    starter
+        .args(["unshare", "--uts", "--mount", "sh", "-c", script])
+        .arg(paths::stasis())
+        .current_dir(dir)
+        .env("STASIS_LOCAL_DIR", dir.join("local"))
+        .env("STASIS_TEST_GO", dir.join("go"));
+    starter
+}
+
+/// Starts a job on these machines.
+fn launch_on<'a>(
+    machines: [&str; RANKS],
+    dir: &'a Path,
+    mpi: Mpi,
+    mib: &str,
+    flags: &[&str],
+) -> Result<Levelled<'a>> {
+    let mut launch = stasis_on(machines, mpi, dir);
+    launch.arg("launch").args(flags);
+    launch.arg("--ckpt-dir").arg(dir.join("ck"));
+    Levelled::launch_by(launch, dir, mpi, mib)
 }
 
 /// An increment, its parent and what becomes of both.

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub use capture::capture;
 pub use descriptor::{apart, release_files};
 pub use mapped::MappedFile;
-pub use reopen::{open_files, OpenedFiles};
+pub use reopen::{open_files, HeldNumbers, OpenedFiles};
 pub use standard::note as note_standard_files;
 
 /// What to do where a file's content is not that of the checkpoint. (That a file has grown is

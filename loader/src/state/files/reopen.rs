@@ -9,6 +9,8 @@ use crate::{fds, vacant};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
+/// The first that is not a standard file.
+const FIRST: i32 = 3;
 /// Where descriptors that the launcher left at saved numbers are moved to.
 const HIGH: i32 = 400;
 
@@ -21,16 +23,55 @@ pub struct OpenedFiles {
     pub warnings: Vec<String>,
 }
 
+/// Numbers of descriptors that are kept from everybody until it is known which of them the image has.
+#[derive(Debug)]
+pub struct HeldNumbers(());
+
+impl HeldNumbers {
+    /// Takes all numbers that programs use, for a process that must initialise MPI before it can read its
+    /// image. What the launcher left there is moved, as by [`open_files`].
+    pub fn take() -> Result<HeldNumbers, RestoreError> {
+        reserve(FIRST..HIGH)?;
+        Ok(HeldNumbers(()))
+    }
+
+    /// Keeps these, and lets the others go.
+    fn keep(self, numbers: impl Iterator<Item = i32>) -> Result<(), RestoreError> {
+        let (low, high): (Vec<i32>, Vec<i32>) = numbers.partition(|&fd| fd < HIGH);
+        // What is there is the MPI library's, or the launcher's.
+        if let Some(&fd) = high.iter().find(|&&fd| is_open(fd)) {
+            return Err(RestoreError::DescriptorTaken { fd });
+        }
+        reserve(high.into_iter())?;
+        std::mem::forget(self);
+        let others = (FIRST..HIGH).filter(|fd| !low.contains(fd));
+        others.for_each(standard::close);
+        Ok(())
+    }
+}
+
+impl Drop for HeldNumbers {
+    fn drop(&mut self) {
+        (FIRST..HIGH).for_each(standard::close);
+    }
+}
+
 /// Takes the numbers of the saved descriptors, so that nobody else gets them, and opens all files.
-/// To be called first of all in a process that is going to restore: before MPI is initialised. No
-/// file is changed. Numbers at which the launcher left something are freed by moving that, and the
-/// variable that names it with it.
+/// To be called first of all in a process that is going to restore: before MPI is initialised, or with the
+/// numbers that were held meanwhile. No file is changed. Numbers at which the launcher left something are freed
+/// by moving that, and the variable that names it with it.
 pub fn open_files(
     state: &ProcessState,
     changed: ChangedFiles,
+    held: Option<HeldNumbers>,
 ) -> Result<OpenedFiles, RestoreError> {
     let files = &state.files;
-    reserve(files)?;
+    let numbers = files.descriptors.iter().map(|descriptor| descriptor.fd);
+    let numbers = numbers.filter(|&fd| fd >= FIRST);
+    match held {
+        None => reserve(numbers)?,
+        Some(held) => held.keep(numbers)?,
+    }
     let shared = files.shared.iter().map(make);
     let shared = shared.collect::<Result<Vec<_>, _>>()?;
     let mut warnings = Vec::new();
@@ -102,17 +143,16 @@ fn open_one(
 }
 
 /// Holds the numbers.
-fn reserve(files: &Files) -> Result<(), RestoreError> {
+fn reserve(numbers: impl Iterator<Item = i32> + Clone) -> Result<(), RestoreError> {
     standard::occupy().map_err(RestoreError::system("opening /dev/null"))?;
-    let highest = files.descriptors.last().map_or(0, |last| last.fd);
+    let highest = numbers.clone().max().unwrap_or(0);
     let above = highest.max(HIGH) + 1;
     standard::raise_limit(above);
     let null = open(Path::new("/dev/null"), libc::O_RDONLY)
         .and_then(|null| fcntl(null.as_raw_fd(), libc::F_DUPFD_CLOEXEC, above))
         .map_err(RestoreError::system("opening /dev/null"))?;
-    let numbers = files.descriptors.iter().map(|descriptor| descriptor.fd);
-    for fd in numbers.filter(|&fd| fd > 2) {
-        if fcntl(fd, libc::F_GETFD, 0).is_ok() {
+    for fd in numbers {
+        if is_open(fd) {
             let moved = fcntl(fd, libc::F_DUPFD, HIGH);
             let moved = moved.map_err(|_| RestoreError::DescriptorTaken { fd })?;
             tell_where(fd, moved);
@@ -122,6 +162,10 @@ fn reserve(files: &Files) -> Result<(), RestoreError> {
     }
     standard::close(null);
     Ok(())
+}
+
+fn is_open(fd: i32) -> bool {
+    fcntl(fd, libc::F_GETFD, 0).is_ok()
 }
 
 /// Launchers name descriptors that they hand over in the environment (PMI_FD, HYDI_CONTROL_FD ...).
