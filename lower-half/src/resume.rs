@@ -39,10 +39,12 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
     let begun = Instant::now();
-    let chosen = chosen(&options, rank, size);
-    let part = match &chosen {
-        Ok(set) => part(&options, set, rank, None),
-        Err(_) => Err(anyhow!("no checkpoint was chosen")),
+    let (set, part) = match chosen(&options, rank, size) {
+        Ok(set) => {
+            let part = part(&options, &set, rank, None);
+            (Some(set), part)
+        }
+        Err(why) => (None, Err(why)),
     };
     let took = begun.elapsed();
     let needs_mpi = part.as_ref().map_or(size > 1, |part| {
@@ -50,11 +52,11 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     });
     let (world, part) = match needs_mpi {
         true => {
-            let (world, part) = join(&options, chosen, part, rank, size)?;
+            let (world, part) = join(&options, set.as_ref(), part, rank, size)?;
             tell_the_slowest(took, rank, size)?;
             (Some(world), part)
         }
-        false => (None, chosen.and(part)?),
+        false => (None, part?),
     };
     let Part {
         opened,
@@ -160,30 +162,30 @@ fn verified(
 /// just ended here would leave the others waiting for it.
 fn join(
     options: &Restart,
-    chosen: Result<Set>,
+    set: Option<&Set>,
     part: Result<Part>,
     rank: u32,
     size: u32,
 ) -> Result<(World, Part)> {
-    let away = chosen.as_ref().is_ok_and(|set| !set.reaches(rank));
+    let away = set.is_some_and(|set| !set.reaches(rank));
     let held = away.then(HeldNumbers::take).transpose()?;
-    let told = chosen.as_ref().ok();
-    let told = told.and_then(|set| set.manifest().thread_level);
+    let told = set.and_then(|set| set.manifest().thread_level);
     let level = match &part {
         Ok(part) => part.job.thread_level,
         Err(_) => told.unwrap_or(abi::THREAD_SINGLE),
     };
     let world = world::initialise(level)?;
-    let number = chosen.as_ref().map_or(0, Set::number);
-    let fetched = fetch::images(chosen.as_ref().ok(), away, &world)?;
-    let part = match chosen {
-        Ok(set) if fetched && away => self::part(options, &set, rank, held).and_then(|part| {
-            let needed = part.job.thread_level;
-            ensure!(needed <= level, "rank {rank} needs more of MPI's thread levels than the others; its image is in the checkpoint directory now: start the restart again");
+    let fetched = fetch::images(set, away, &world)?;
+    let part = match set.filter(|_| fetched && away) {
+        Some(set) => self::part(options, set, rank, held).and_then(|part| {
+            ensure!(
+                part.job.thread_level <= level,
+                "rank {rank} needs more of MPI's thread levels than rank 0; its image is in the checkpoint \
+                 directory now: start the restart again"
+            );
             Ok(part)
         }),
-        Ok(_) => part,
-        Err(why) => Err(why),
+        None => part,
     };
     if let Err(why) = &part {
         // Before any rank knows of it: when the first of them ends, its launcher ends the others.
@@ -194,7 +196,7 @@ fn join(
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
     match part {
         Ok(part) if able && agreed => {
-            same_set(number, &options.checkpoints.dir)?;
+            same_set(set, &options.checkpoints.dir)?;
             return Ok((world, part));
         }
         _ => world::finalize(),
@@ -223,7 +225,8 @@ fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
 
 /// Makes sure that all ranks have chosen the same set: of the newest, one may not reach its image, because
 /// that is in a local directory of another machine.
-fn same_set(number: u64, dir: &Path) -> Result<()> {
+fn same_set(set: Option<&Set>, dir: &Path) -> Result<()> {
+    let number = set.map_or(0, Set::number);
     let number = i64::try_from(number).context("the set has too high a number")?;
     let (oldest, newest) = (world::minimum(number)?, -world::minimum(-number)?);
     if oldest == newest {
