@@ -35,6 +35,34 @@ static int size_of(MPI_Datatype type)
     return size;
 }
 
+/* What is refused tells a program that looks at no error that there is nothing, and so no loop is endless. */
+static void refused(struct held *held)
+{
+    int many = 1 << 30, cvars = many, pvars = many, categories = many;
+    MPI_T_cvar_handle control = held->control;
+    MPI_T_pvar_handle performance = MPI_T_PVAR_ALL_HANDLES;
+    MPI_T_pvar_session session = held->session;
+    CHECK_EQ(MPI_T_cvar_get_num(&cvars), MPI_T_ERR_NOT_INITIALIZED);
+    CHECK_EQ(MPI_T_pvar_get_num(&pvars), MPI_T_ERR_NOT_INITIALIZED);
+    CHECK_EQ(MPI_T_category_get_num(&categories), MPI_T_ERR_NOT_INITIALIZED);
+    CHECK(cvars == 0 && pvars == 0 && categories == 0);
+    cvars = pvars = categories = many;
+    CHECK_EQ(MPI_T_category_get_info(0, NULL, NULL, NULL, NULL, &cvars, &pvars, &categories),
+             MPI_T_ERR_NOT_INITIALIZED);
+    CHECK(cvars == 0 && pvars == 0 && categories == 0);
+    CHECK_EQ(MPI_T_cvar_handle_alloc(0, NULL, &control, &cvars), MPI_T_ERR_NOT_INITIALIZED);
+    CHECK(control == MPI_T_CVAR_HANDLE_NULL);
+    CHECK_EQ(MPI_T_pvar_handle_alloc(held->session, 0, NULL, &performance, &pvars), MPI_T_ERR_NOT_INITIALIZED);
+    CHECK(performance == MPI_T_PVAR_HANDLE_NULL);
+    CHECK_EQ(MPI_T_pvar_session_create(&session), MPI_T_ERR_NOT_INITIALIZED);
+    CHECK(session == MPI_T_PVAR_SESSION_NULL);
+    if (held->enumeration != MPI_T_ENUM_NULL) {
+        CHECK_EQ(MPI_T_enum_get_info(held->enumeration, &many, NULL, NULL), MPI_T_ERR_NOT_INITIALIZED);
+        CHECK_EQ(many, 0);
+    }
+    CHECK(cvars == 0 && pvars == 0);
+}
+
 /* Looks at every control variable, and takes hold of one that can be read, an integer of no object. */
 static void find_control(struct held *held)
 {
@@ -178,7 +206,7 @@ int main(int argc, char **argv)
     cut();
     if (restarted()) {
         /* Nothing answers with what may be another variable's. */
-        CHECK_EQ(MPI_T_cvar_get_num(&num), MPI_T_ERR_NOT_INITIALIZED);
+        refused(&held);
         CHECK_EQ(MPI_T_cvar_read(held.control, &value), MPI_T_ERR_NOT_INITIALIZED);
         CHECK_EQ(MPI_T_cvar_get_info(held.cvar, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
                  MPI_T_ERR_NOT_INITIALIZED);

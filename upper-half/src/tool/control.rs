@@ -6,8 +6,8 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see there
 
 use super::{
-    below, bound, code, known, make, put, put_datatype, put_enumeration, put_value, ready, Handle,
-    Kind,
+    below, bound, code, known, make, put, put_datatype, put_enumeration, put_none, put_value,
+    ready, Handle, Kind,
 };
 use crate::abi::ToolValue;
 use crate::lower;
@@ -92,7 +92,7 @@ pub unsafe fn t_cvar_handle_alloc(
     count: *mut i32,
 ) -> i32 {
     // SAFETY: see the module's head.
-    code(ready("MPI_T_cvar_handle_alloc").and_then(|()| unsafe {
+    let result = ready("MPI_T_cvar_handle_alloc").and_then(|()| unsafe {
         let word = bound(bind_of_control(index)?, object)?;
         let mut made = null_mut::<c_void>();
         let code = lower::MPI_T_cvar_handle_alloc(
@@ -105,7 +105,9 @@ pub unsafe fn t_cvar_handle_alloc(
             put(handle.cast::<*mut Handle>(), make(Kind::Control, made));
         }
         Ok(code)
-    }))
+    });
+    // SAFETY: as above.
+    code(result.inspect_err(|_| unsafe { put_none(handle, count) }))
 }
 
 /// MPI_T_cvar_handle_free.

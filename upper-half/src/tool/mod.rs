@@ -4,7 +4,9 @@
 //! exchanges it, maybe for another one. So nothing that a program has learned of them holds after a
 //! restart: until it initialises the interface again, every call but MPI_T_finalize (and freeing what
 //! it holds) is refused, and afterwards every handle that it had is. Each refusal says so; a number of
-//! another variable, or a counter that begins anew, would be silently wrong.
+//! another variable, or a counter that begins anew, would be silently wrong. To a program that looks at
+//! no error, what is refused tells that there is nothing: counts are 0 and handles NULL, or it would go
+//! through as many variables as lies in its memory by chance.
 //!
 //! Handles are therefore objects of the upper half that know when they were made. Values are
 //! converted here and not by the front, because the standard allows NULL for whatever the caller does
@@ -172,7 +174,16 @@ unsafe fn put<T>(to: *mut T, value: T) {
     }
 }
 
-/// The same for a value that the application knows under its ABI's number.
+/// Writes that there is no handle, and that it would be of no elements.
+unsafe fn put_none(handle: *mut c_void, count: *mut i32) {
+    // SAFETY: passed on.
+    unsafe {
+        put(handle.cast::<*mut Handle>(), null_mut());
+        put(count, 0);
+    }
+}
+
+/// Writes a value that the application knows under its ABI's number.
 unsafe fn put_value(to: *mut i32, group: ToolValue, standard: i32) {
     // SAFETY: passed on.
     unsafe { put(to, (abi().tool.out)(group, standard)) };
@@ -279,13 +290,16 @@ pub unsafe fn t_finalize() -> i32 {
     code
 }
 
-/// Functions that only ask, and whose answers mean the same in every ABI.
+/// Functions that only ask, and whose answers mean the same in every ABI. Those that count count nothing
+/// where they are refused.
 macro_rules! asking {
-    ($($name:ident = $lower:ident($($arg:ident: $type:ty),*);)*) => {$(
+    ($($name:ident = $lower:ident($($arg:ident: $type:ty),*) $(counts $($count:ident),+)?;)*) => {$(
         #[doc = concat!(stringify!($lower), ".")]
         #[allow(clippy::too_many_arguments)] // MPI's own
         pub unsafe fn $name($($arg: $type),*) -> i32 {
             if let Err(code) = ready(stringify!($lower)) {
+                // SAFETY: see the module's head.
+                $(unsafe { $(put($count, 0);)+ })?
                 return code;
             }
             // SAFETY: see the module's head.
@@ -295,12 +309,13 @@ macro_rules! asking {
 }
 
 asking! {
-    t_cvar_get_num = MPI_T_cvar_get_num(num: *mut i32);
+    t_cvar_get_num = MPI_T_cvar_get_num(num: *mut i32) counts num;
     t_cvar_get_index = MPI_T_cvar_get_index(name: *const c_char, index: *mut i32);
-    t_pvar_get_num = MPI_T_pvar_get_num(num: *mut i32);
-    t_category_get_num = MPI_T_category_get_num(num: *mut i32);
+    t_pvar_get_num = MPI_T_pvar_get_num(num: *mut i32) counts num;
+    t_category_get_num = MPI_T_category_get_num(num: *mut i32) counts num;
     t_category_get_info = MPI_T_category_get_info(index: i32, name: *mut c_char, name_len: *mut i32,
-        desc: *mut c_char, desc_len: *mut i32, cvars: *mut i32, pvars: *mut i32, categories: *mut i32);
+        desc: *mut c_char, desc_len: *mut i32, cvars: *mut i32, pvars: *mut i32, categories: *mut i32)
+        counts cvars, pvars, categories;
     t_category_get_index = MPI_T_category_get_index(name: *const c_char, index: *mut i32);
     t_category_get_cvars = MPI_T_category_get_cvars(category: i32, len: i32, indices: *mut i32);
     t_category_get_pvars = MPI_T_category_get_pvars(category: i32, len: i32, indices: *mut i32);
@@ -318,10 +333,12 @@ pub unsafe fn t_enum_get_info(
 ) -> i32 {
     const NAME: &str = "MPI_T_enum_get_info";
     // SAFETY: see the module's head.
-    code(ready(NAME).and_then(|()| unsafe {
+    let result = ready(NAME).and_then(|()| unsafe {
         let below = below(enumeration, Kind::Enumeration, NAME)?;
         Ok(lower::MPI_T_enum_get_info(below, num, name, name_len))
-    }))
+    });
+    // SAFETY: as above.
+    code(result.inspect_err(|_| unsafe { put(num, 0) }))
 }
 
 /// MPI_T_enum_get_item.

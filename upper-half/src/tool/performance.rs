@@ -6,8 +6,8 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see there
 
 use super::{
-    below, bound, code, known, make, put, put_datatype, put_enumeration, put_value, ready, Handle,
-    Kind,
+    below, bound, code, known, make, put, put_datatype, put_enumeration, put_none, put_value,
+    ready, Handle, Kind,
 };
 use crate::abi::{abi, ToolValue};
 use crate::lower;
@@ -111,6 +111,8 @@ pub unsafe fn t_pvar_get_index(name: *const c_char, class: i32, index: *mut i32)
 /// MPI_T_pvar_session_create.
 pub unsafe fn t_pvar_session_create(session: *mut c_void) -> i32 {
     if let Err(code) = ready("MPI_T_pvar_session_create") {
+        // SAFETY: see the module's head.
+        unsafe { put_none(session, null_mut()) };
         return code;
     }
     let mut made = null_mut::<c_void>();
@@ -155,7 +157,7 @@ pub unsafe fn t_pvar_handle_alloc(
 ) -> i32 {
     const NAME: &str = "MPI_T_pvar_handle_alloc";
     // SAFETY: see the module's head.
-    code(ready(NAME).and_then(|()| unsafe {
+    let result = ready(NAME).and_then(|()| unsafe {
         let its_session = below(session, Kind::Session, NAME)?;
         let word = bound(bind_of_performance(index)?, object)?;
         let mut made = null_mut::<c_void>();
@@ -172,7 +174,9 @@ pub unsafe fn t_pvar_handle_alloc(
             put(handle.cast::<*mut Handle>(), made);
         }
         Ok(code)
-    }))
+    });
+    // SAFETY: as above.
+    code(result.inspect_err(|_| unsafe { put_none(handle, count) }))
 }
 
 /// MPI_T_pvar_handle_free.
