@@ -1,8 +1,9 @@
 //#Ranks: 4
-//#Shows: locks, shared and exclusive, that are held, waited for and not yet asked for at the cut; requests of one-sided operations
+//#Shows: locks, shared and exclusive, that are held, waited for, by one or many, and not yet asked for at the cut; requests of one-sided operations
 //#Cut: hold
 //#Variant: held
 //#Variant: waited_for
+//#Variant: contended; ranks=6
 //#Variant: all
 //#Variant: requests
 #include "../stasis_test.h"
@@ -66,6 +67,41 @@ static void waited_for(void)
     }
 }
 
+/* All take rank 0's lock again and again; at the cut rank 0 has it and all others wait for it. Two numbers
+   are equal whenever nobody has it exclusively. */
+static void contended(void)
+{
+    enum { STEPS = 12, FIRST = 6 };
+    int pair[2];
+    for (int step = 0; step < STEPS; step++) {
+        int is_cut = step == STEPS / 2;
+        if (is_cut) {
+            MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+            if (test_rank > 0)
+                cut_announce();
+        }
+        MPI_OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
+        if (is_cut && test_rank == 0)
+            cut_probing();
+        MPI_OK(MPI_Get(pair, 2, MPI_INT, 0, FIRST, 2, MPI_INT, window));
+        MPI_OK(MPI_Win_flush(0, window));
+        CHECK_EQ(pair[0], pair[1]);
+        pair[0]++;
+        pair[1]++;
+        MPI_OK(MPI_Put(&pair[0], 1, MPI_INT, 0, FIRST, 1, MPI_INT, window));
+        MPI_OK(MPI_Win_flush(0, window));
+        MPI_OK(MPI_Put(&pair[1], 1, MPI_INT, 0, FIRST + 1, 1, MPI_INT, window));
+        MPI_OK(MPI_Win_unlock(0, window));
+        MPI_OK(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window));
+        MPI_OK(MPI_Get(pair, 2, MPI_INT, 0, FIRST, 2, MPI_INT, window));
+        MPI_OK(MPI_Win_unlock(0, window));
+        CHECK_EQ(pair[0], pair[1]);
+    }
+    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (test_rank == 0)
+        CHECK_EQ(memory[FIRST], STEPS * test_size);
+}
+
 static void all(void)
 {
     int one = 1, sum = 0;
@@ -122,6 +158,8 @@ int main(int argc, char **argv)
         held();
     else if (test_is(argc, argv, "waited_for"))
         waited_for();
+    else if (test_is(argc, argv, "contended"))
+        contended();
     else if (test_is(argc, argv, "all"))
         all();
     else

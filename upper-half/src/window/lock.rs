@@ -2,7 +2,7 @@
 //! atomic operations below (the two levels of Gerstenberger, Besta & Hoefler, SC'13, §2.3): each
 //! rank has a word that counts who holds it shared and marks who holds it exclusively; rank 0 has
 //! one more, which counts `lock_all`s and exclusive locks of any rank, so that neither has to visit
-//! every rank. A lock that cannot be had is tried again, and between two tries a checkpoint may stop
+//! every rank. A lock that cannot be had is looked at again, and between two looks a checkpoint may stop
 //! the thread. As the words are saved, locks outlive a restart.
 //!
 //! # Safety
@@ -188,8 +188,7 @@ unsafe fn announce(win: &'static Win) -> Result<(), i32> {
     unsafe { take(win, 0, ALL, EXCLUSIVE_SOMEWHERE, no_lock_all) }
 }
 
-/// Adds to a word of `rank` as soon as nothing stands in the way: what it was before tells. Until
-/// then what was added is taken back, and tried again.
+/// Adds to a word of `rank` as soon as nothing stands in the way.
 unsafe fn take(
     win: &'static Win,
     rank: i32,
@@ -197,17 +196,12 @@ unsafe fn take(
     value: i64,
     free: impl Fn(i64) -> bool,
 ) -> Result<(), i32> {
-    // SAFETY: passed on.
-    let attempt = || unsafe {
-        let taken = free(add(win, rank, word, value)?);
-        if !taken {
-            add(win, rank, word, -value)?;
-        }
-        Ok(taken)
-    };
+    let mut taking = Taking::new(value, free);
     let mut result = Ok(());
     let over = || {
-        attempt().unwrap_or_else(|error| {
+        // SAFETY: passed on.
+        let add = |value| unsafe { add(win, rank, word, value) };
+        taking.attempt(add).unwrap_or_else(|error| {
             result = Err(error);
             true
         })
@@ -215,6 +209,39 @@ unsafe fn take(
     // SAFETY: no lock of this library is held.
     unsafe { message::wait_until(over) };
     result
+}
+
+/// A lock that is being taken: what is added to its word, and what the word must have been before.
+/// Where it was not, the sum is taken back, and from then on the word is looked at first: a sum that
+/// waits for being taken back keeps others off, so that of many who add all the time hardly any would
+/// find the word free.
+struct Taking<F> {
+    value: i64,
+    free: F,
+    was_held: bool,
+}
+
+impl<F: Fn(i64) -> bool> Taking<F> {
+    fn new(value: i64, free: F) -> Self {
+        Taking {
+            value,
+            free,
+            was_held: false,
+        }
+    }
+
+    /// Tries once, by `add`, which tells the word's value before: whether the lock is taken.
+    fn attempt(&mut self, add: impl Fn(i64) -> Result<i64, i32>) -> Result<bool, i32> {
+        if self.was_held && !(self.free)(add(0)?) {
+            return Ok(false);
+        }
+        if (self.free)(add(self.value)?) {
+            return Ok(true);
+        }
+        self.was_held = true;
+        add(-self.value)?;
+        Ok(false)
+    }
 }
 
 /// Adds to a word of `rank`; its value before.
@@ -242,4 +269,28 @@ unsafe fn add(win: &'static Win, rank: i32, word: isize, value: i64) -> Result<i
 
 fn integer() -> usize {
     Datatype::at(datatype::INT64_T as u32).lower()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_lock_leaves_its_word_alone() {
+        let word = AtomicI64::new(EXCLUSIVE);
+        let changes = AtomicI64::new(0);
+        let add = |value| {
+            changes.fetch_add(i64::from(value != 0), Ordering::Relaxed);
+            Ok(word.fetch_add(value, Ordering::Relaxed))
+        };
+        let mut taking = Taking::new(EXCLUSIVE, |before| before == 0);
+        for _ in 0..100 {
+            assert_eq!(taking.attempt(add), Ok(false));
+            assert_eq!(word.load(Ordering::Relaxed), EXCLUSIVE);
+        }
+        assert_eq!(changes.load(Ordering::Relaxed), 2);
+        word.store(0, Ordering::Relaxed);
+        assert_eq!(taking.attempt(add), Ok(true));
+        assert_eq!(word.load(Ordering::Relaxed), EXCLUSIVE);
+    }
 }
