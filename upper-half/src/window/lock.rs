@@ -98,11 +98,7 @@ pub unsafe fn win_lock(lock_type: i32, rank: i32, assert: i32, win: &'static Win
     unsafe {
         let taken = match way {
             Way::Shared => take(win, rank, OWN, 1, |before| before < EXCLUSIVE),
-            Way::Exclusive => announce(win).and_then(|()| {
-                // A sum and not a comparison: Open MPI 4.1.4 crashes in MPI_Compare_and_swap on its
-                // own rank.
-                take(win, rank, OWN, EXCLUSIVE, |before| before == 0)
-            }),
+            Way::Exclusive => take_exclusive(win, rank),
             Way::Unchecked => Ok(()),
         };
         code_of(taken.and_then(|()| {
@@ -126,8 +122,7 @@ pub unsafe fn win_unlock(rank: i32, win: &'static Win) -> i32 {
             .and_then(|()| below::sync(win))
             .and_then(|()| match way {
                 Way::Shared => add(win, rank, OWN, -1).map(drop),
-                Way::Exclusive => add(win, rank, OWN, -EXCLUSIVE)
-                    .and_then(|_| add(win, 0, ALL, -EXCLUSIVE_SOMEWHERE).map(drop)),
+                Way::Exclusive => add_both(win, rank, -EXCLUSIVE, -EXCLUSIVE_SOMEWHERE).map(drop),
                 Way::Unchecked => Ok(()),
             })
     };
@@ -181,11 +176,24 @@ fn checked(way: Way, assert: i32) -> Way {
     }
 }
 
-/// Announces an exclusive lock, which keeps `lock_all`s off.
-unsafe fn announce(win: &'static Win) -> Result<(), i32> {
+/// Takes the lock of `rank`, and announces that at rank 0, which keeps `lock_all`s off. Both are tried at once:
+/// each is a way to another rank and back. What of it cannot be had is taken back, and waited for.
+unsafe fn take_exclusive(win: &'static Win, rank: i32) -> Result<(), i32> {
     let no_lock_all = |before| before & LOCK_ALLS == 0;
+    let nobody = |before| before == 0;
     // SAFETY: passed on.
-    unsafe { take(win, 0, ALL, EXCLUSIVE_SOMEWHERE, no_lock_all) }
+    unsafe {
+        let (own, all) = add_both(win, rank, EXCLUSIVE, EXCLUSIVE_SOMEWHERE)?;
+        match (nobody(own), no_lock_all(all)) {
+            (true, true) => return Ok(()),
+            (false, true) => drop(add(win, rank, OWN, -EXCLUSIVE)?),
+            (_, false) => {
+                add_both(win, rank, -EXCLUSIVE, -EXCLUSIVE_SOMEWHERE)?;
+                take(win, 0, ALL, EXCLUSIVE_SOMEWHERE, no_lock_all)?;
+            }
+        }
+        take(win, rank, OWN, EXCLUSIVE, nobody)
+    }
 }
 
 /// Adds to a word of `rank` as soon as nothing stands in the way.
@@ -246,25 +254,74 @@ impl<F: Fn(i64) -> bool> Taking<F> {
 
 /// Adds to a word of `rank`; its value before.
 unsafe fn add(win: &'static Win, rank: i32, word: isize, value: i64) -> Result<i64, i32> {
-    if win.body.is_alone() {
-        return Ok(win.body.locks.word(word).fetch_add(value, Ordering::AcqRel));
-    }
-    let mut before = 0_i64;
-    let below = win.body.locks_below.load(Ordering::Relaxed);
+    let mut before = 0;
     // SAFETY: locals that live until the flush, and a live window.
     unsafe {
-        check(lower::MPI_Fetch_and_op(
-            (&raw const value).cast(),
-            (&raw mut before).cast(),
+        begin(win, rank, word, &value, &mut before)?;
+        complete(win, rank)?;
+    }
+    Ok(before)
+}
+
+/// Adds to the word of `rank` and to that of rank 0 which counts for all; their values before.
+unsafe fn add_both(win: &'static Win, rank: i32, own: i64, all: i64) -> Result<(i64, i64), i32> {
+    let (mut own_before, mut all_before) = (0, 0);
+    // SAFETY: as above.
+    unsafe {
+        begin(win, rank, OWN, &own, &mut own_before)?;
+        begin(win, 0, ALL, &all, &mut all_before)?;
+        complete(win, rank)?;
+        if rank != 0 {
+            complete(win, 0)?;
+        }
+    }
+    Ok((own_before, all_before))
+}
+
+/// Begins to add to a word of `rank`: both numbers must live until that is [`complete`].
+///
+/// A sum and not a comparison: Open MPI 4.1.4 crashes in MPI_Compare_and_swap on its own rank.
+unsafe fn begin(
+    win: &'static Win,
+    rank: i32,
+    word: isize,
+    value: *const i64,
+    before: *mut i64,
+) -> Result<(), i32> {
+    if win.body.is_alone() {
+        // SAFETY: by the caller's word.
+        unsafe {
+            *before = win
+                .body
+                .locks
+                .word(word)
+                .fetch_add(*value, Ordering::AcqRel)
+        };
+        return Ok(());
+    }
+    let below = win.body.locks_below.load(Ordering::Relaxed);
+    // SAFETY: the same, and a live window.
+    check(unsafe {
+        lower::MPI_Fetch_and_op(
+            value.cast(),
+            before.cast(),
             integer(),
             rank,
             word,
             Op::at(op::SUM as u32).lower(),
             below,
-        ))?;
-        check(lower::MPI_Win_flush(rank, below))?;
+        )
+    })
+}
+
+/// What was begun at `rank` is done.
+unsafe fn complete(win: &'static Win, rank: i32) -> Result<(), i32> {
+    if win.body.is_alone() {
+        return Ok(());
     }
-    Ok(before)
+    let below = win.body.locks_below.load(Ordering::Relaxed);
+    // SAFETY: a live window.
+    check(unsafe { lower::MPI_Win_flush(rank, below) })
 }
 
 fn integer() -> usize {
