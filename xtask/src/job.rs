@@ -102,8 +102,18 @@ impl Job {
         deadline: Instant,
         mut event: impl FnMut() -> bool,
     ) -> Result<()> {
+        self.until_seen(what, deadline, |_| event())
+    }
+
+    /// The same for an event that is seen by looking at the job.
+    pub fn until_seen(
+        &mut self,
+        what: &str,
+        deadline: Instant,
+        mut event: impl FnMut(&Job) -> bool,
+    ) -> Result<()> {
         loop {
-            if event() {
+            if event(self) {
                 return Ok(());
             }
             if let Some(status) = self.poll()? {

@@ -29,7 +29,7 @@ use std::os::unix::fs::FileExt;
 
 use super::maps;
 
-/// A copy; gone when dropped.
+/// A copy; given up when dropped.
 pub struct Twin {
     child: Child,
     memory: File,
@@ -63,7 +63,7 @@ impl Twin {
 
     /// Fails if the copy has ended, so that what was read may be anything.
     pub fn check(&self) -> io::Result<()> {
-        match self.child.ended(libc::WNOHANG | libc::WNOWAIT) {
+        match Child::ended(&self.child.descriptor, libc::WNOHANG | libc::WNOWAIT) {
             false => Ok(()),
             true => Err(io::Error::other(
                 "the process that held the copy of the memory was killed, perhaps by the kernel for \
@@ -73,7 +73,7 @@ impl Twin {
     }
 }
 
-/// The process that holds the copy. Killed when dropped.
+/// The process that holds the copy. Killed when dropped, and gone soon after.
 struct Child {
     pid: libc::pid_t,
     /// By which it is ended and waited for, even if somebody else has waited for it.
@@ -118,9 +118,9 @@ impl Child {
     }
 
     /// Whether it has ended, or somebody else has waited for its end.
-    fn ended(&self, how: libc::c_int) -> bool {
+    fn ended(descriptor: &OwnedFd, how: libc::c_int) -> bool {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
-        let id = self.descriptor.as_raw_fd() as libc::id_t;
+        let id = descriptor.as_raw_fd() as libc::id_t;
         let how = libc::WEXITED | libc::__WALL | how;
         // SAFETY: the kernel fills the local, and leaves it zero while the child lives.
         unsafe {
@@ -137,7 +137,14 @@ impl Drop for Child {
         const NONE: libc::c_long = 0;
         // SAFETY: passes no memory.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, kill, NONE, NONE) };
-        self.ended(0);
+        // The kernel takes 20 ms for each GiB to take the copy apart, for which no checkpoint need wait.
+        let apart = self.descriptor.try_clone().and_then(|descriptor| {
+            let thread = std::thread::Builder::new().name("ckpt-reap".to_owned());
+            thread.spawn(move || Child::ended(&descriptor, 0))
+        });
+        if apart.is_err() {
+            Child::ended(&self.descriptor, 0);
+        }
     }
 }
 

@@ -129,9 +129,11 @@ fn twins(job: &Job) -> Vec<i32> {
 
 fn copied(dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
-    let job = heavy(dir, &ckpt, Mpi::OpenMpi, LITTLE)?;
+    let mut job = heavy(dir, &ckpt, Mpi::OpenMpi, LITTLE)?;
     because(&checkpoint(&ckpt, dir, "copied", &[])?, None)?;
-    ensure!(twins(&job).is_empty(), "a copy outlives its image");
+    let deadline = Instant::now() + LIMIT;
+    let gone = job.until_seen("copies were gone", deadline, |job| twins(job).is_empty());
+    job.explain(gone, dir)?;
     finish(job, dir)?;
     stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
     Ok(())
