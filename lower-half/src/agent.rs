@@ -174,7 +174,8 @@ pub fn pair(rank: u32, hosts: &[String], addresses: Vec<Option<Address>>) {
         }),
         (_, None) => {
             let said = format_args!(
-                "no copies of its images are kept: rank {mate} on {}, which should, has no --local-dir",
+                "no copies of its images are kept: rank {mate} on {}, which should, has no --local-dir or has \
+                 said why it cannot",
                 hosts[at]
             );
             crate::say(rank, said);

@@ -51,6 +51,9 @@ pub fn start(checkpoints: &Checkpoints) -> Result<()> {
         let size = launcher::size().unwrap_or(1);
         let alone = |contact: Contact| {
             if size == 1 {
+                if contact.partners {
+                    agent::pair(0, &[addresses::host()], Vec::new());
+                }
                 agent::connect(contact, 0, 1)
             } else {
                 Ok(())
@@ -93,7 +96,8 @@ fn connect(rank: u32, size: u32) -> Result<()> {
             world::send(&pack(&contact), *child)?;
         }
     }
-    if contact.partners {
+    // One that is alone was told so when it started.
+    if contact.partners && size > 1 {
         partners(&contact, rank, size)?;
     }
     agent::connect(contact, rank, size)

@@ -103,8 +103,7 @@ impl Partner {
         self.mate.get_or_init(|| mate);
     }
 
-    /// Has a copy kept of this rank's image of a set. None where nobody keeps
-    /// copies for this rank.
+    /// Has a copy kept of this rank's image of a set. None where nobody keeps copies for this rank.
     pub fn copy(&self, set: &str, id: SetId, path: PathBuf) -> Result<Option<Copied>> {
         let Some(mate) = self.mate.get() else {
             return Ok(None);
