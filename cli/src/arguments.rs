@@ -149,7 +149,7 @@ pub struct Checkpoints {
     pub local_dir: Option<Local>,
     /// Have a copy of each image in --local-dir kept on another node until it is in the checkpoint directory:
     /// no checkpoint is lost with one node
-    #[arg(long, requires = "local_dir", env = "STASIS_PARTNER", value_parser = yes_or_no())]
+    #[arg(long, env = "STASIS_PARTNER", value_parser = yes_or_no())]
     pub partner: bool,
     /// Which are trusted.
     #[command(flatten)]

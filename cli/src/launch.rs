@@ -41,7 +41,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     // It is the lower half that uses it; here it is known to be there before anything is started.
     options.running.checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
-    prepare_local(&options.running, &directory).code(Code::Directory)?;
+    prepare_local(&options.running, &directory)?;
     keep_out_of_other_jobs(&directory).code(Code::Directory)?;
 
     let schedule = schedule(&options.running).code(Code::Usage)?;
@@ -87,13 +87,19 @@ pub fn prepare(directory: &Path) -> Result<PathBuf> {
 }
 
 /// Makes sure that images can be written to the local directory, where there is to be one.
-pub fn prepare_local(running: &Running, directory: &Path) -> Result<()> {
-    let Some(local) = &running.checkpoints.local_dir else {
-        return Ok(());
-    };
-    local
-        .prepare(directory)
-        .context("--local-dir cannot be used")
+pub fn prepare_local(running: &Running, directory: &Path) -> exit::Result<()> {
+    let checkpoints = &running.checkpoints;
+    match &checkpoints.local_dir {
+        Some(local) => local
+            .prepare(directory)
+            .context("--local-dir cannot be used")
+            .code(Code::Directory),
+        None if checkpoints.partner => {
+            let why = "--partner wants --local-dir: copies are kept of images that lie there";
+            Err(anyhow::anyhow!(why)).code(Code::Usage)
+        }
+        None => Ok(()),
+    }
 }
 
 /// Makes sure that no other job runs in the directory. Only the first rank can tell: for the others

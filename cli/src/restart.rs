@@ -36,7 +36,7 @@ fn go_on(directory: &Path, set: &Set, running: &Running) -> exit::Result<()> {
         .choose(running.mpi.as_deref(), preferred)
         .code(Code::CannotServe)?;
     let directory = launch::prepare(directory).code(Code::Directory)?;
-    launch::prepare_local(running, &directory).code(Code::Directory)?;
+    launch::prepare_local(running, &directory)?;
     if launcher::is_first() {
         eprintln!(
             "stasis: continuing {} from {} ({} ranks, taken {} under {}) under {}",

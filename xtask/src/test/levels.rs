@@ -2,7 +2,7 @@
 //! from either, whatever becomes of the job and of the directories in between.
 
 use super::bad_input::{
-    bring_back, example, in_full_directory, refused, start_by, CHECKPOINT, IMAGE,
+    bring_back, example, in_full_directory, refused, start_by, CHECKPOINT, IMAGE, USAGE,
 };
 use super::Case;
 use crate::job::{self, Job};
@@ -347,7 +347,15 @@ fn no_partner(dir: &Path) -> Result<()> {
     job.take("local")?;
     let said = job::read_text(&job.job.stderr);
     ensure!(said.contains("all ranks run on"), "{said}");
-    job.finish()
+    job.finish()?;
+    // There is nothing to be copied; and whoever says no needs no directory.
+    let alone = |says: &str| {
+        let mut command = stasis::launch(Mpi::Mpich, RANKS, &dir.join("ck"), dir);
+        command.args(["true"]).env("STASIS_PARTNER", says);
+        job::run(command, dir, says, LIMIT)
+    };
+    refused(&alone("yes")?, USAGE, &[&["--partner wants --local-dir"]])?;
+    alone("no")?.expect_success("without copies").map(drop)
 }
 
 /// What starts `stasis` with ranks that run on these machines, each of which has a local directory of its own.
