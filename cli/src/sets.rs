@@ -91,17 +91,10 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
     Ok(())
 }
 
-fn level(set: &SetInfo) -> Level {
-    match set.undrained.iter().all(|entry| entry.copy.is_some()) {
-        _ if set.undrained.is_empty() => Level::Shared,
-        true => Level::Partner,
-        false => Level::Local,
-    }
-}
-
 fn to_json(set: &SetInfo) -> serde_json::Value {
     let (word, why) = state(set);
     let manifest = set.manifest.as_ref();
+    let level = Level::of(set.undrained.iter().map(|entry| entry.copy.is_some()));
     json!({
         "name": set.name,
         "number": set.number,
@@ -109,7 +102,7 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
         "why": why,
         "bytes": set.bytes(),
         "increment_of": set.parent(),
-        "level": checkpoint::word(level(set)),
+        "level": checkpoint::word(level),
         "failed_restarts": set.attempts,
         "sealed_with": set.sealed.map(|key| key.to_string()),
         "ranks": manifest.map(|m| m.world_size),

@@ -765,6 +765,7 @@ impl Coordinator {
         };
         let went_on = attempt.went_on.unwrap_or(now);
         let inherits = saved.values().any(|summary| summary.inherits);
+        let local = saved.values().filter(|summary| summary.local.is_some());
         let report = Report {
             set,
             increment_of: parent.filter(|_| inherits).map(|parent| parent.set),
@@ -779,7 +780,7 @@ impl Coordinator {
                 save: slowest(|t| t.save),
             },
             stood: saved.iter().find_map(stood),
-            level: level(saved.values()),
+            level: Level::of(local.map(|summary| summary.copy.is_some())),
             stop,
         };
         self.committed += 1;
@@ -1058,16 +1059,6 @@ impl Coordinator {
             Some(Stage::Saving { .. }) => "saving",
             _ => "running",
         }
-    }
-}
-
-/// Where images lie that were written as these say.
-fn level<'a>(images: impl Iterator<Item = &'a Summary>) -> Level {
-    let local: Vec<&Summary> = images.filter(|image| image.local.is_some()).collect();
-    match local.iter().all(|image| image.copy.is_some()) {
-        _ if local.is_empty() => Level::Shared,
-        true => Level::Partner,
-        false => Level::Local,
     }
 }
 

@@ -444,6 +444,20 @@ pub enum Level {
     Partner,
 }
 
+impl Level {
+    /// Of those that are not in the checkpoint directory: whether each has a copy.
+    pub fn of(copied: impl IntoIterator<Item = bool>) -> Level {
+        let mut copied = copied.into_iter().peekable();
+        match copied.peek() {
+            None => Level::Shared,
+            Some(_) => match copied.all(|has_copy| has_copy) {
+                true => Level::Partner,
+                false => Level::Local,
+            },
+        }
+    }
+}
+
 /// How one rank stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankStatus {

@@ -17,12 +17,12 @@ pub fn images(set: Option<&Set>, away: bool, world: &World) -> Result<bool> {
         return Ok(false);
     }
     let number = i64::try_from(set.map_or(0, Set::number))?;
-    let (oldest, newest) = (world::minimum(number)?, -world::minimum(-number)?);
+    let (oldest, newest) = world::extremes(number)?;
     let Some(set) = set.filter(|_| oldest == newest) else {
         return Ok(false);
     };
-    let all = world::gather(&[u8::from(away)], world.size)?;
-    let away = (0..).zip(all).filter(|(_, away)| *away == [1]);
+    let all: Vec<bool> = world::gather_values(&away, world.size)?;
+    let away = (0..).zip(all).filter(|(_, away)| *away);
     for (rank, _) in away {
         // The lowest of those that can does it.
         let offer = match set.reaches(rank) {

@@ -228,7 +228,7 @@ fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
 fn same_set(set: Option<&Set>, dir: &Path) -> Result<()> {
     let number = set.map_or(0, Set::number);
     let number = i64::try_from(number).context("the set has too high a number")?;
-    let (oldest, newest) = (world::minimum(number)?, -world::minimum(-number)?);
+    let (oldest, newest) = world::extremes(number)?;
     if oldest == newest {
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! The ranks bring the memory that they share back together, step by step (`restart::SharedMemory`).
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use restart::{Claim, Made, Opened, SharedMemory};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -38,12 +38,7 @@ where
     T: Serialize + DeserializeOwned,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let told = postcard::to_stdvec(&result.as_ref().ok())?;
-    let all = world::gather(&told, world.size)?;
-    let all = all
-        .iter()
-        .map(|told| postcard::from_bytes(told).context("another rank sent what cannot be read"))
-        .collect::<Result<Vec<Option<T>>>>()?;
+    let all: Vec<Option<T>> = world::gather_values(&result.as_ref().ok(), world.size)?;
     if let Some(all) = all.into_iter().collect() {
         return Ok(all);
     }

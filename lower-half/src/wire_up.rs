@@ -107,13 +107,9 @@ fn connect(rank: u32, size: u32) -> Result<()> {
 /// machines all are.
 fn partners(contact: &Contact, rank: u32, size: u32) -> Result<()> {
     let address = agent::host_partners(rank, size, contact.address.token.clone())?;
-    let told = postcard::to_stdvec(&(addresses::host(), address))?;
-    let all = world::gather(&told, size)?;
-    let all: Result<Vec<(String, Option<Address>)>> = all
-        .iter()
-        .map(|told| postcard::from_bytes(told).context("another rank sent what cannot be read"))
-        .collect();
-    let (hosts, addresses): (Vec<_>, Vec<_>) = all?.into_iter().unzip();
+    let all: Vec<(String, Option<Address>)> =
+        world::gather_values(&(addresses::host(), address), size)?;
+    let (hosts, addresses): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     agent::pair(rank, &hosts, addresses);
     Ok(())
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use anyhow::{bail, Context};
 use contract::{abi, Gate};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
 
 use super::values::{self, NATIVE_SUCCESS};
 use super::{error, native, wait};
@@ -188,7 +190,7 @@ pub fn receive(bytes: &mut [u8], from: u32) -> anyhow::Result<()> {
 }
 
 /// Hands `bytes` of every rank to all ranks, in the order of their ranks.
-pub fn gather(bytes: &[u8], size: u32) -> anyhow::Result<Vec<Vec<u8>>> {
+fn gather(bytes: &[u8], size: u32) -> anyhow::Result<Vec<Vec<u8>>> {
     let own = c_int::try_from(bytes.len()).context("gathering over 2 GiB from a rank")?;
     let mut lengths: Vec<c_int> = vec![0; size as usize];
     // SAFETY: one int to send, one of each rank to receive.
@@ -235,6 +237,22 @@ pub fn gather(bytes: &[u8], size: u32) -> anyhow::Result<Vec<Vec<u8>>> {
             part.to_vec()
         })
         .collect())
+}
+
+/// Hands a value of every rank to all ranks, in the order of their ranks.
+pub fn gather_values<T: DeserializeOwned>(
+    value: &impl Serialize,
+    size: u32,
+) -> anyhow::Result<Vec<T>> {
+    let all = gather(&postcard::to_stdvec(value)?, size)?;
+    all.iter()
+        .map(|told| postcard::from_bytes(told).context("another rank sent what cannot be read"))
+        .collect()
+}
+
+/// The smallest and the largest of all ranks' values.
+pub fn extremes(value: i64) -> anyhow::Result<(i64, i64)> {
+    Ok((minimum(value)?, -minimum(-value)?))
 }
 
 /// The smallest of all ranks' values: ranks agree on something by it.
