@@ -7,10 +7,11 @@ program mpifh
   include 'mpif.h'
   integer, parameter :: n = 40
   integer :: ierr, rank, nprocs, other, i, count, place, done, places(4), key, old_key, handlers
-  integer :: requests(4), persistent(2), status(MPI_STATUS_SIZE), statuses(MPI_STATUS_SIZE, 4)
+  integer :: requests(4), persistent(2), own, status(MPI_STATUS_SIZE), statuses(MPI_STATUS_SIZE, 4)
   integer :: op, column, pair, cart, dup, half, world_group, group, info, handler, length, size
   integer :: dims(2), coords(2), blocks(2), types(2), position, packed(64), old_value, class
   integer(kind=MPI_ADDRESS_KIND) :: lower, extent, value, extra, places_of(2)
+  integer(kind=MPI_ADDRESS_KIND), volatile :: state
   logical :: flag, periods(2)
   integer :: out(n), sum(3)
   integer, asynchronous :: in(n)
@@ -28,7 +29,8 @@ program mpifh
      real(8) :: r
   end type record
   type(record) :: records(3)
-  external :: longest, on_copy, on_delete, on_old_copy, on_old_delete, on_error
+  external :: longest, on_copy, on_delete, on_old_copy, on_old_delete, on_error, on_query, on_free, &
+       on_cancel
 
   copies = 0
   deletes = 0
@@ -80,6 +82,8 @@ program mpifh
   ! A message that is under way, and a receive that is posted, at the cut.
   call MPI_SEND((/rank + 70/), 1, MPI_INTEGER, other, 9, MPI_COMM_WORLD, ierr)
   call MPI_IRECV(places, 4, MPI_INTEGER, other, 10, MPI_COMM_WORLD, requests(1), ierr)
+  state = 100
+  call MPI_GREQUEST_START(on_query, on_free, on_cancel, state, own, ierr)
 
   call cut(rank)
 
@@ -91,6 +95,17 @@ program mpifh
   call MPI_GET_COUNT(status, MPI_INTEGER, count, ierr)
   call check(count == 3 .and. places(3) == 3, 'the posted receive got something else')
   call check(requests(1) == MPI_REQUEST_NULL, 'a complete request is not null')
+
+  ! The application's own request: its functions get the extra state where it is, and may change it.
+  call MPI_TEST(own, flag, status, ierr)
+  call check(.not. flag .and. state == 100, 'the own request is complete')
+  call MPI_CANCEL(own, ierr)
+  call check(state == 101, 'the function that cancels got another state')
+  call MPI_GREQUEST_COMPLETE(own, ierr)
+  call MPI_WAIT(own, status, ierr)
+  call MPI_GET_COUNT(status, MPI_INTEGER, count, ierr)
+  call check(count == 7 .and. status(MPI_TAG) == 33, 'the status of the own request')
+  call check(state == 1111 .and. own == MPI_REQUEST_NULL, 'what the functions did to the state')
 
   ! Persistent requests, twice.
   do i = 1, 2
@@ -304,6 +319,37 @@ subroutine on_old_delete(comm, key, value, extra, ierror)
   deletes = deletes + 10
   ierror = MPI_SUCCESS
 end subroutine on_old_delete
+
+subroutine on_query(extra, status, ierror)
+  implicit none
+  include 'mpif.h'
+  integer :: status(MPI_STATUS_SIZE), ierror
+  integer(kind=MPI_ADDRESS_KIND) :: extra
+  extra = extra + 10
+  status(MPI_SOURCE) = MPI_UNDEFINED
+  status(MPI_TAG) = 33
+  call MPI_STATUS_SET_CANCELLED(status, .false., ierror)
+  call MPI_STATUS_SET_ELEMENTS(status, MPI_INTEGER, 7, ierror)
+end subroutine on_query
+
+subroutine on_free(extra, ierror)
+  implicit none
+  include 'mpif.h'
+  integer :: ierror
+  integer(kind=MPI_ADDRESS_KIND) :: extra
+  extra = extra + 1000
+  ierror = MPI_SUCCESS
+end subroutine on_free
+
+subroutine on_cancel(extra, complete, ierror)
+  implicit none
+  include 'mpif.h'
+  integer :: ierror
+  integer(kind=MPI_ADDRESS_KIND) :: extra
+  logical :: complete
+  extra = extra + merge(100, 1, complete)
+  ierror = MPI_SUCCESS
+end subroutine on_cancel
 
 subroutine on_error(comm, code)
   implicit none

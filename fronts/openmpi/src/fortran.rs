@@ -4,8 +4,8 @@
 //! [`functions`] is generated from the table, a thin layer over the C functions; the rest is what it
 //! is made of. [`handles`] are integers that programs were compiled with, [`sentinels`] addresses that
 //! stand for MPI_BOTTOM and the like, [`status`] and [`strings`] what the names say; [`special`] has
-//! the functions that the generator has no rules for, [`attributes`], [`requests`] and [`predefined`]
-//! callbacks in Fortran's convention, [`refused`] what Open MPI has beside MPI.
+//! the functions that the generator has no rules for, [`attributes`] and [`predefined`] callbacks in
+//! Fortran's convention, [`refused`] what Open MPI has beside MPI.
 //!
 //! # Safety
 //! As for the C functions: arguments are what the MPI standard prescribes, here by reference. Integers
@@ -32,7 +32,6 @@ mod functions;
 pub mod handles;
 mod predefined;
 mod refused;
-mod requests;
 mod sentinels;
 mod special;
 mod status;

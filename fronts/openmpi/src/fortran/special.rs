@@ -6,13 +6,13 @@
 
 use contract::abi::SUCCESS;
 use core::ffi::c_void;
+use upper_half::Wrapper;
 
 pub use super::attributes::{
     attr_get, attr_put, comm_create_keyval, comm_get_attr, comm_set_attr, keyval_create,
     type_create_keyval, type_get_attr, type_set_attr, win_create_keyval, win_get_attr,
     win_set_attr,
 };
-pub use super::requests::grequest_start;
 
 use crate::abi;
 use crate::functions as c;
@@ -27,6 +27,28 @@ pub unsafe fn op_create(function: *mut c_void, commute: *mut i32, op: *mut i32) 
             upper_half::op_is_fortran(abi::op(made));
         }
         *op = abi::op_c2f(made);
+        code
+    }
+}
+
+/// MPI_Grequest_start: the functions get the extra state where the caller has it, which is how they can tell
+/// the caller something.
+pub unsafe fn grequest_start(
+    query_fn: *mut c_void,
+    free_fn: *mut c_void,
+    cancel_fn: *mut c_void,
+    extra_state: *mut c_void,
+    request: *mut i32,
+) -> i32 {
+    let _guard = Wrapper::enter();
+    let mut made = 0;
+    // SAFETY: see the module's head.
+    unsafe {
+        let code = c::PMPI_Grequest_start(query_fn, free_fn, cancel_fn, extra_state, &raw mut made);
+        if code == SUCCESS {
+            upper_half::grequest_is_fortran(abi::request(made));
+        }
+        *request = abi::request_c2f(made);
         code
     }
 }
