@@ -1,9 +1,13 @@
 //! Writing behind: while one block is written, the next ones are read, checked and compressed. That takes a
 //! second processor: a rank that is bound to one writes each block itself. The blocks are the same either way,
 //! and are written in their order.
+//!
+//! And the disk works from the beginning: what was written is synced while more is, of which there is the more
+//! the longer a sync takes. The last one, which makes the file durable, then finds little left to do.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Arc;
@@ -15,6 +19,9 @@ use crate::header::PAGE;
 
 /// So many blocks may wait to be written: half a MiB, which stays in a processor's cache.
 const WAITING: usize = 8;
+
+/// Bytes that are worth a sync of their own.
+const SYNCED: u64 = 8 << 20;
 
 static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
@@ -36,6 +43,14 @@ pub(crate) enum Part {
     Memory(Range<usize>),
     /// Compressed memory.
     Compressed(Range<usize>),
+}
+
+impl Part {
+    /// Bytes that it takes in the file, but for what fills up its last page.
+    fn len(&self) -> u64 {
+        let (Part::Memory(range) | Part::Compressed(range)) = self;
+        range.len() as u64
+    }
 }
 
 impl Block {
@@ -74,6 +89,10 @@ pub(crate) struct Behind {
     file: Arc<DiskFile>,
     /// None where there is but one processor, and when all is written.
     writer: Option<Writer>,
+    /// None as long as there is little to sync, and when all is written.
+    syncer: Option<Syncer>,
+    /// Bytes since a sync was asked for.
+    unsynced: u64,
 }
 
 struct Writer {
@@ -88,12 +107,50 @@ impl Behind {
         let file = Arc::new(file);
         let several = thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
         let writer = several.then(|| Writer::start(file.clone()).ok()).flatten();
-        (Behind { file, writer }, Block::new())
+        let behind = Behind {
+            file,
+            writer,
+            syncer: None,
+            unsynced: 0,
+        };
+        (behind, Block::new())
     }
 
     /// Writes a block, soon or at once, and returns one to go on with. Fails if this or an earlier one cannot
     /// be written.
-    pub fn write(&mut self, mut block: Block) -> io::Result<Block> {
+    pub fn write(&mut self, block: Block) -> io::Result<Block> {
+        let bytes = block.parts.iter().map(Part::len).sum();
+        let block = self.pass_on(block)?;
+        self.wrote(bytes);
+        Ok(block)
+    }
+
+    /// Has somebody else write.
+    pub fn write_by<T>(
+        &self,
+        write: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.file.write_by(write)
+    }
+
+    /// So many bytes more are in the file, or soon will be.
+    pub fn wrote(&mut self, bytes: u64) {
+        self.unsynced += bytes;
+        if self.unsynced < SYNCED {
+            return;
+        }
+        self.unsynced = 0;
+        if self.syncer.is_none() {
+            // Only a help: without it all is synced at the end.
+            self.syncer = Syncer::start(self.file.clone()).ok();
+        }
+        // One that runs already is followed by another.
+        self.syncer.iter().for_each(|syncer| {
+            let _ = syncer.ask.try_send(());
+        });
+    }
+
+    fn pass_on(&mut self, mut block: Block) -> io::Result<Block> {
         let Some(writer) = &self.writer else {
             block.write(&self.file)?;
             return Ok(block);
@@ -112,6 +169,10 @@ impl Behind {
     pub fn settled(&mut self) -> io::Result<&DiskFile> {
         if let Some(Writer { full, thread, .. }) = self.writer.take() {
             drop(full);
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+        }
+        if let Some(Syncer { ask, thread }) = self.syncer.take() {
+            drop(ask);
             thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
         }
         Ok(&self.file)
@@ -146,5 +207,22 @@ impl Writer {
             empty,
             thread,
         })
+    }
+}
+
+/// A thread that syncs what is there whenever it is asked. The kernel tells each error of the disk but once, so
+/// what it meets counts.
+struct Syncer {
+    ask: SyncSender<()>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Syncer {
+    fn start(file: Arc<DiskFile>) -> io::Result<Syncer> {
+        let (ask, asked) = sync_channel(1);
+        let thread = thread::Builder::new().name("stasis-sync".to_owned());
+        let thread =
+            thread.spawn(move || asked.into_iter().try_for_each(|()| file.sync_ahead()))?;
+        Ok(Syncer { ask, thread })
     }
 }

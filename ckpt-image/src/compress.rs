@@ -55,19 +55,29 @@ impl Compressor {
         self.skip = 0;
     }
 
+    /// How many of the next chunks are refused whatever is in them.
+    pub fn refuses(&self) -> u32 {
+        match self.mode {
+            Compression::Off => u32::MAX,
+            Compression::Probe => self.skip,
+            Compression::Always => 0,
+        }
+    }
+
+    /// One of them was.
+    pub fn refuse(&mut self) {
+        self.skip = self.skip.saturating_sub(1);
+    }
+
     /// Appends the compressed `chunk` to `out` and returns its length, if it is worth it.
     pub fn try_compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        match self.mode {
-            Compression::Off => return None,
-            Compression::Always => {
-                let most = chunk.len().saturating_sub(PAGE as usize);
-                return self.compress_to(most, chunk, out);
-            }
-            Compression::Probe => {}
-        }
-        if self.skip > 0 {
-            self.skip -= 1;
+        if self.refuses() > 0 {
+            self.refuse();
             return None;
+        }
+        if self.mode == Compression::Always {
+            let most = chunk.len().saturating_sub(PAGE as usize);
+            return self.compress_to(most, chunk, out);
         }
         match self.probe(chunk, out) {
             Some(len) => {

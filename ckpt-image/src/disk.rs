@@ -5,6 +5,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -254,6 +255,21 @@ impl DiskFile {
             }
         }
         Ok(())
+    }
+
+    /// A write that somebody else makes, who sees to it that nothing is left of it.
+    pub(crate) fn write_by<T>(
+        &self,
+        write: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.disk.step(Step::Write, &self.path)?;
+        write(self.file.as_fd())
+    }
+
+    /// Has the content be made durable that is there by now: not a step, since a set relies on the last
+    /// sync alone.
+    pub(crate) fn sync_ahead(&self) -> io::Result<()> {
+        self.file.sync_data()
     }
 
     /// Makes the content durable.

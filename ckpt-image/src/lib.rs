@@ -33,6 +33,7 @@ mod retention;
 mod section;
 mod set;
 mod shared;
+mod span;
 mod writer;
 
 pub use access::{check_checkpoint_dir, create_checkpoint_dir};
@@ -60,4 +61,5 @@ pub use retention::prune;
 pub use section::{kind, Section};
 pub use set::{image_file, partial_name, set_name, Set, SetWriter};
 pub use shared::{SharedKind, SharedObject, SHARED_CONTENT};
-pub use writer::{ImageSummary, ImageWriter, ReadMemory};
+pub use span::Span;
+pub use writer::{ImageSummary, ImageWriter, ReadMemory, WriteOrder};

@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -18,11 +19,42 @@ use crate::inherited::Inherited;
 use crate::region::{Backing, Region};
 use crate::section::{kind, Entry, Section};
 use crate::shared::SharedObject;
+use crate::span::{self, Span};
 
 /// Where the writer gets memory from.
 pub trait ReadMemory {
     /// Copies `into.len()` bytes from `address`.
     fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Whether it can be written without being handed out, which saves a copy of it.
+    fn writes(&self) -> bool {
+        false
+    }
+
+    /// Writes it to a file, if it can, and tells its spans from the beginning of the runs on.
+    fn write(&mut self, _order: &WriteOrder<'_>) -> io::Result<Vec<Span>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// What [`ReadMemory::write`] is to write.
+#[derive(Debug)]
+pub struct WriteOrder<'a> {
+    /// Where to.
+    pub file: BorrowedFd<'a>,
+    /// Where in it, for the first span; one follows the other.
+    pub offset: u64,
+    /// The memory: whole pages, at most [`WriteOrder::MOST_RUNS`] and [`WriteOrder::MOST_BYTES`].
+    pub runs: &'a [Range<u64>],
+    /// So many spans may be written: before the next one it ends. Zeros are told of, and not written.
+    pub spans: u32,
+}
+
+impl WriteOrder<'_> {
+    /// Runs in one order.
+    pub const MOST_RUNS: usize = 64;
+    /// Bytes in one order, beside which a few system calls are nothing.
+    pub const MOST_BYTES: u64 = 2 << 20;
 }
 
 /// What a rank reports about its finished image.
@@ -129,32 +161,87 @@ impl ImageWriter {
         }
         let keep_zeros = region.backing != Backing::Anonymous;
         self.compressor.start_region();
+        let mut left = Left { runs, done: 0 };
         // A block gathers several runs where they are small, so that scattered pages do not cost a
         // system call each. Memory is copied once into it: what is checked is then what is
         // written, even if a signal touches the dead part of a parked thread's stack meanwhile.
         let mut block = self.block.take().ok_or_else(|| self.given_up())?;
-        let mut filled = 0;
-        let mut pieces: Vec<(u64, Range<usize>)> = Vec::new();
-        for run in runs {
-            let mut address = run.start;
-            while address < run.end {
-                let take = (CHUNK_BYTES - filled).min((run.end - address) as usize);
-                let place = filled..filled + take;
+        // Behind zeros there may be more.
+        let mut zeros = true;
+        loop {
+            if zeros || self.compressor.refuses() > 0 {
+                self.write_unread(&mut left, memory, keep_zeros)?;
+            }
+            let mut filled = 0;
+            let mut pieces: Vec<(u64, Range<usize>)> = Vec::new();
+            while let Some(run) = left.next((CHUNK_BYTES - filled) as u64) {
+                let place = filled..filled + (run.end - run.start) as usize;
+                filled = place.end;
                 memory
-                    .read(address, &mut block.memory[place.clone()])
-                    .map_err(|e| unsaveable(format!("reading {address:#x} failed: {e}")))?;
-                pieces.push((address, place));
-                address += take as u64;
-                filled += take;
-                if filled == CHUNK_BYTES {
-                    block = self.store(block, &pieces, keep_zeros)?;
-                    pieces.clear();
-                    filled = 0;
+                    .read(run.start, &mut block.memory[place.clone()])
+                    .map_err(|e| unsaveable(format!("reading {:#x} failed: {e}", run.start)))?;
+                pieces.push((run.start, place));
+            }
+            let Some(last) = filled.checked_sub(PAGE as usize) else {
+                break;
+            };
+            zeros = all_zero(&block.memory[last..filled]);
+            block = self.store(block, &pieces, keep_zeros)?;
+        }
+        self.block = Some(block);
+        self.regions.push(region);
+        Ok(())
+    }
+
+    /// Has `memory` write itself, if it can, up to what compression wants to see.
+    fn write_unread(
+        &mut self,
+        left: &mut Left<'_>,
+        memory: &mut dyn ReadMemory,
+        keep_zeros: bool,
+    ) -> Result<()> {
+        // Digests are made of what was read.
+        let possible = memory.writes() && self.digests.is_none();
+        let mut ahead = Vec::new();
+        while possible && left.passed(&ahead) {
+            ahead = left.ahead();
+            if ahead.is_empty() {
+                break;
+            }
+            let (offset, spans) = (self.at, self.compressor.refuses());
+            let write = |file: BorrowedFd<'_>| {
+                memory.write(&WriteOrder {
+                    file,
+                    offset,
+                    runs: &ahead,
+                    spans,
+                })
+            };
+            let spans = self.file.write_by(write).map_err(|e| self.failed(e))?;
+            for Span { len, crc } in spans {
+                let Some(run) = left.next(len.into()) else {
+                    break;
+                };
+                let mut chunk = Chunk {
+                    address: run.start,
+                    len,
+                    stored: 0,
+                    offset: self.at,
+                    crc: 0,
+                    encoding: Encoding::Zero,
+                };
+                if let Some(crc) = crc {
+                    self.compressor.refuse();
+                    self.at += u64::from(len);
+                    self.memory_bytes += u64::from(len);
+                    (chunk.stored, chunk.crc, chunk.encoding) = (len, crc, Encoding::Raw);
+                }
+                if crc.is_some() || keep_zeros {
+                    self.chunks.push(chunk);
                 }
             }
+            self.file.wrote(self.at - offset);
         }
-        self.block = Some(self.store(block, &pieces, keep_zeros)?);
-        self.regions.push(region);
         Ok(())
     }
 
@@ -167,7 +254,7 @@ impl ImageWriter {
     ) -> Result<Block> {
         block.offset = self.at;
         for (address, place) in pieces {
-            for (zero, part) in zero_runs(&block.memory[place.clone()]) {
+            for (zero, part) in span::runs(&block.memory[place.clone()]) {
                 let (start, end) = (place.start + part.start, place.start + part.end);
                 let content = &block.memory[start..end];
                 let mut chunk = Chunk {
@@ -346,15 +433,42 @@ fn padded(len: usize) -> u64 {
     round_up(len as u64, PAGE).unwrap_or(u64::MAX)
 }
 
-/// The maximal runs of zero (true) and other (false) pages in `memory`, which is whole pages.
-fn zero_runs(memory: &[u8]) -> Vec<(bool, Range<usize>)> {
-    let mut runs: Vec<(bool, Range<usize>)> = Vec::new();
-    for (index, page) in memory.chunks_exact(PAGE as usize).enumerate() {
-        let (start, zero) = (index * PAGE as usize, all_zero(page));
-        match runs.last_mut() {
-            Some((kind, range)) if *kind == zero => range.end += PAGE as usize,
-            _ => runs.push((zero, start..start + PAGE as usize)),
+/// What is left of some runs.
+struct Left<'a> {
+    runs: &'a [Range<u64>],
+    /// Bytes of the first one that are done.
+    done: u64,
+}
+
+impl Left<'_> {
+    /// The next bytes that belong together, at most so many; none at the end.
+    fn next(&mut self, most: u64) -> Option<Range<u64>> {
+        let (first, others) = self.runs.split_first()?;
+        let start = first.start + self.done;
+        let next = start..first.end.min(start + most);
+        self.done += next.end - next.start;
+        if next.end == first.end {
+            (self.runs, self.done) = (others, 0);
         }
+        (!next.is_empty()).then_some(next)
     }
-    runs
+
+    /// What [`ReadMemory::write`] may be given of it.
+    fn ahead(&self) -> Vec<Range<u64>> {
+        let (mut left, mut bytes) = (Left { ..*self }, 0);
+        let next = || {
+            let next = left.next(WriteOrder::MOST_BYTES - bytes)?;
+            bytes += next.end - next.start;
+            Some(next)
+        };
+        std::iter::from_fn(next)
+            .take(WriteOrder::MOST_RUNS)
+            .collect()
+    }
+
+    /// Whether all of these are done.
+    fn passed(&self, runs: &[Range<u64>]) -> bool {
+        let next = self.runs.first().map(|first| first.start + self.done);
+        next.is_none_or(|next| runs.last().is_none_or(|last| last.end <= next))
+    }
 }

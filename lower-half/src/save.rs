@@ -4,8 +4,8 @@
 //! list of mappings says what there is, nothing is kept beside it.
 //!
 //! The threads stand still until the image is written, or only until the memory is copied: what is
-//! private to the process by `twin.rs`, page by page as it changes, all else by `by_hand.rs`; unless
-//! `room.rs` finds that the machine cannot bear that. Of an increment only those pages are read and written
+//! private to the process by `twin.rs`, page by page as it changes, which may write itself (`scribe.rs`), all else
+//! by `by_hand.rs`; unless `room.rs` finds that the machine cannot bear that. Of an increment only those pages are read and written
 //! that have changed, which `changes.rs` tells.
 //!
 //! # Safety
@@ -30,6 +30,8 @@ mod pages;
 mod room;
 #[path = "save/runs.rs"]
 mod runs;
+#[path = "save/scribe.rs"]
+mod scribe;
 #[path = "save/shared.rs"]
 mod shared;
 #[path = "save/twin.rs"]
@@ -47,7 +49,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ckpt_image::{
     image_file, kind, Advice, Backing, Compression, Disk, Environment, Header, Identity,
     IdentityCache, ImageError, ImageSummary, ImageWriter, Inherited, ReadMemory, Region, Result,
-    SetId, SharedObject, SHARED_CONTENT,
+    SetId, SharedObject, Span, WriteOrder, SHARED_CONTENT,
 };
 
 use by_hand::{ByHand, Uncopied};
@@ -231,6 +233,8 @@ struct Looked {
     content: Content,
     /// A child made by `fork` has its content as it is at the fork.
     forks: bool,
+    /// Whoever has it can read what it holds by load instructions.
+    readable: bool,
     /// Whether the kernel can tell which pages were written.
     watch: Watch,
 }
@@ -314,6 +318,8 @@ enum Place {
     Memory {
         /// There may be pages that cannot be read (past the end of a file).
         holes: bool,
+        /// All of it can be read by load instructions.
+        readable: bool,
         /// Also in a copy of it.
         forks: bool,
     },
@@ -458,6 +464,7 @@ impl Plan {
                 runs,
                 place: Place::Memory {
                     holes: looked.content == Content::All,
+                    readable: looked.readable,
                     forks: looked.forks,
                 },
             });
@@ -592,9 +599,11 @@ impl Source for Still<'_> {
     fn of<'a>(&'a self, part: &'a Part) -> Result<Box<dyn ReadMemory + 'a>> {
         let mem = self.mem;
         Ok(match part.place {
-            Place::Memory { holes, .. } => Box::new(OwnMemory {
+            Place::Memory {
+                holes, readable, ..
+            } => Box::new(OwnMemory {
                 mem,
-                direct: !holes && part.region.prot & 1 != 0,
+                direct: readable,
                 holes,
             }),
             Place::Object { index, origin } => {
@@ -752,7 +761,10 @@ impl Source for Copies<'_> {
     fn of<'a>(&'a self, part: &'a Part) -> Result<Box<dyn ReadMemory + 'a>> {
         Ok(match self.by_hand.get(&part.region.start) {
             Some(copy) => Box::new(copy),
-            None => Box::new(self),
+            None => Box::new(Frozen {
+                copies: self,
+                readable: matches!(part.place, Place::Memory { readable: true, .. }),
+            }),
         })
     }
 
@@ -761,14 +773,38 @@ impl Source for Copies<'_> {
     }
 }
 
-impl ReadMemory for &Copies<'_> {
-    fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
-        if self.given_up.load(Ordering::Relaxed) {
+/// Memory that the twin has.
+struct Frozen<'a> {
+    copies: &'a Copies<'a>,
+    /// The twin itself can read it.
+    readable: bool,
+}
+
+impl Frozen<'_> {
+    /// What was asked of the twin, if it is wanted and was done.
+    fn asked<T>(&self, ask: impl FnOnce(&Twin) -> io::Result<T>) -> io::Result<T> {
+        let Copies {
+            private, given_up, ..
+        } = self.copies;
+        if given_up.load(Ordering::Relaxed) {
             return Err(io::Error::other("the checkpoint was given up"));
         }
-        let read = self.private.read(address, into);
-        // Why it cannot be read says more than that it cannot.
-        read.or_else(|error| self.check().and(Err(error)))
+        // Why it cannot be done says more than that it cannot.
+        ask(private).or_else(|error| private.check().and(Err(error)))
+    }
+}
+
+impl ReadMemory for Frozen<'_> {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        self.asked(|twin| twin.read(address, into))
+    }
+
+    fn writes(&self) -> bool {
+        self.readable
+    }
+
+    fn write(&mut self, order: &WriteOrder<'_>) -> io::Result<Vec<Span>> {
+        self.asked(|twin| twin.write(order))
     }
 }
 
@@ -855,6 +891,7 @@ impl Look {
             && !region.advice.dont_fork
             && !region.advice.wipe_on_fork
             && !mapping.has(b"ht");
+        let readable = content != Content::All && mapping.prot & 1 != 0 && !mapping.keyed;
         let watch = match mapping.has(b"uw") {
             _ if content != Content::Own || mapping.has(b"ht") => Watch::Never,
             true => Watch::Watched,
@@ -864,6 +901,7 @@ impl Look {
             region,
             content,
             forks,
+            readable,
             watch,
         })
     }

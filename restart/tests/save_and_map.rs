@@ -96,6 +96,13 @@ fn noise(page: usize) -> Vec<u8> {
     (0..PAGE).map(|index| byte(page * PAGE + index)).collect()
 }
 
+/// Where the noise of place 30 is zero: single pages, and a long stretch.
+fn noise_holes() -> impl Iterator<Item = std::ops::Range<usize>> {
+    let single = (0..900).step_by(37).map(|page| page..page + 1);
+    let pages = single.chain(std::iter::once(1000..1400));
+    pages.map(|pages| place(30) + pages.start * PAGE..place(30) + pages.end * PAGE)
+}
+
 const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const RX: i32 = libc::PROT_READ | libc::PROT_EXEC;
 
@@ -110,6 +117,12 @@ fn build(dir: &Path) {
     }
     for page in 0..2000 {
         fill(place(0) + (8 << 20) + 3 * page * PAGE, PAGE);
+    }
+    // Noise with zeros in it, longer than what a copy writes at a time.
+    map(place(30), 6 << 20, RW, private, None);
+    fill(place(30), 6 << 20);
+    for zeros in noise_holes() {
+        bytes(zeros.start, zeros.len()).fill(0);
     }
     // Touched and zero again; and a sealed page with content; and reserved space.
     map(place(1), 1 << 20, RW, private, None);
@@ -220,6 +233,13 @@ fn check() {
         expect(at, PAGE);
         expect_zero(at + PAGE, 2 * PAGE);
     }
+    let mut from = place(30);
+    for zeros in noise_holes() {
+        expect(from, zeros.start - from);
+        expect_zero(zeros.start, zeros.len());
+        from = zeros.end;
+    }
+    expect(from, place(30) + (6 << 20) - from);
     expect_zero(place(1), 1 << 20);
     expect(place(16), 2 * PAGE);
     expect_zero(place(16) + 2 * PAGE, 6 * PAGE);
@@ -1071,8 +1091,8 @@ fn played() {
 /// What need not be stored is not.
 fn check_size(set: &Path) {
     let bytes = fs::metadata(set.join("rank-0.img")).unwrap().len() as usize;
-    let noise = (3 << 20)
-        + 2000 * PAGE
+    let noise = (3 << 20) + 2000 * PAGE + (6 << 20)
+        - noise_holes().map(|zeros| zeros.len()).sum::<usize>()
         + (8 << 20)
         + 4 * PAGE
         + PAGE

@@ -23,6 +23,8 @@ pub struct Mapping {
     pub path: Vec<u8>,
     /// The two-letter flags of /proc/self/smaps.
     pub flags: Vec<[u8; 2]>,
+    /// A protection key (pkeys(7)) says who may read it, beside `prot`.
+    pub keyed: bool,
 }
 
 impl Mapping {
@@ -45,16 +47,16 @@ pub fn below(end: u64) -> io::Result<Vec<Mapping>> {
 pub fn still(before: &[Mapping], end: u64) -> io::Result<bool> {
     let short = short("self", end)?;
     let same = |(now, before): (&Mapping, &Mapping)| {
-        let flags = before.flags.clone();
         Mapping {
-            flags,
+            flags: before.flags.clone(),
+            keyed: before.keyed,
             ..now.clone()
         } == *before
     };
     Ok(short.len() == before.len() && short.iter().zip(before).all(same))
 }
 
-/// All mappings below `end` of a process, without their flags.
+/// All mappings below `end` of a process, without their flags and keys.
 pub fn short(process: &str, end: u64) -> io::Result<Vec<Mapping>> {
     let maps = File::open(format!("/proc/{process}/maps"))?;
     parse(BufReader::with_capacity(64 << 10, maps), end)
@@ -75,6 +77,10 @@ fn parse(mut smaps: impl BufRead, end: u64) -> io::Result<Vec<Mapping>> {
                     .split(|byte| *byte == b' ')
                     .filter_map(|flag| flag.try_into().ok())
                     .collect();
+            }
+        } else if let Some(key) = text.strip_prefix(b"ProtectionKey:") {
+            if let Some(mapping) = mappings.last_mut() {
+                mapping.keyed = key.trim_ascii() != b"0";
             }
         } else if !text.first().is_some_and(u8::is_ascii_uppercase) {
             let mapping = mapping(text).ok_or_else(|| {
@@ -113,6 +119,7 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
         inode,
         path: newlines_back(path),
         flags: Vec::new(),
+        keyed: false,
     })
 }
 
@@ -142,8 +149,10 @@ mod tests {
     const SMAPS: &str = "\
 00400000-00401000 r-xp 00002000 fe:01 123                                /opt/a b\\012c
 Size:                  4 kB
+ProtectionKey:         0
 VmFlags: rd ex mr mw me sd
 10000000000-10000010000 rw-s 00000000 00:01 9        /dev/zero (deleted)
+ProtectionKey:        12
 VmFlags: rd wr sh mr mw me ms sd
 7f0000000000-7f0000001000 ---p 00000000 00:00 0
 ";
@@ -159,6 +168,7 @@ VmFlags: rd wr sh mr mw me ms sd
         );
         assert!(maps[0].has(b"mw") && !maps[0].has(b"sh") && !maps[0].shared);
         assert!(maps[1].shared && maps[1].prot == 3);
+        assert!(maps[1].keyed && !maps[0].keyed);
         assert_eq!(parse(SMAPS.as_bytes(), u64::MAX).unwrap()[2].path, b"");
         assert!(parse(&b"nonsense\n"[..], 1).is_err());
     }

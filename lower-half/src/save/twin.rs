@@ -1,8 +1,9 @@
 //! A copy of this process's memory as it is now, made in milliseconds: a child made by `fork`, which
 //! the kernel gives the same pages and copies each of them only when one of the two writes to it.
 //!
-//! The child does nothing. It runs no code of any library, allocates nothing, takes no lock and holds
-//! no file open; a thread of this process reads its memory and writes the image. So whatever other
+//! The child does nothing but what it is asked for: to write some of its memory into the image (`scribe.rs`).
+//! It runs no code of any library, allocates nothing, takes no lock and holds no file of the rank's open; a thread of this
+//! process makes the image, and reads the memory that has to be seen for that. So whatever other
 //! threads were doing at the fork (the MPI library's progress threads in `malloc`, say) is of no
 //! consequence, and no launcher waits for the end of a pipe that a child has kept open.
 //!
@@ -17,32 +18,41 @@
 //!
 //! # Safety
 //! `clone` gives the child a copy of the whole address space and of the caller's stack; the child makes
-//! system calls without memory arguments (but the name, a constant) until it is killed.
+//! system calls without memory arguments (but the name, a constant) and those of `scribe.rs` until it is killed.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
-use super::maps;
+use ckpt_image::{Span, WriteOrder};
+
+use super::{maps, scribe};
 
 /// A copy; given up when dropped.
 pub struct Twin {
     child: Child,
     memory: File,
+    /// Where it takes orders.
+    orders: OwnedFd,
 }
 
 impl Twin {
     /// Makes a copy, for the calling thread.
     pub fn make() -> io::Result<Twin> {
-        let child = Child::fork()?;
+        let (orders, its) = scribe::pair()?;
+        let child = Child::fork(&its)?;
         // Only a help, where memory becomes scarce.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", child.pid), "1000");
         let memory = File::open(format!("/proc/{}/mem", child.pid))?;
-        Ok(Twin { child, memory })
+        Ok(Twin {
+            child,
+            memory,
+            orders,
+        })
     }
 
     /// Where it has memory of the upper half, in ascending order.
@@ -59,6 +69,16 @@ impl Twin {
     /// the time.
     pub fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
         self.memory.read_exact_at(into, address)
+    }
+
+    /// Has it write, from `order.runs`, which this process could read when the copy was made.
+    pub fn write(&self, order: &WriteOrder<'_>) -> io::Result<Vec<Span>> {
+        let written = scribe::write(&self.orders, order);
+        if matches!(&written, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            // On its way out, but perhaps not yet seen to have ended.
+            Child::ended(&self.child.descriptor, libc::WNOWAIT);
+        }
+        written
     }
 
     /// Fails if the copy has ended, so that what was read may be anything.
@@ -81,11 +101,13 @@ struct Child {
 }
 
 impl Child {
-    fn fork() -> io::Result<Child> {
+    /// One that takes orders from this end.
+    fn fork(orders: &OwnedFd) -> io::Result<Child> {
         // And no signal at its end.
         const FLAGS: libc::c_long = libc::CLONE_PIDFD as libc::c_long;
         const NONE: libc::c_long = 0;
         let parent = std::process::id();
+        let orders = orders.as_raw_fd();
         let mut descriptor = -1;
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -103,7 +125,7 @@ impl Child {
                 NONE,
             );
             if pid == 0 {
-                stand(parent);
+                stand(parent, orders);
             }
             let error = io::Error::last_os_error();
             libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
@@ -149,26 +171,29 @@ impl Drop for Child {
 }
 
 /// What the child does.
-fn stand(parent: u32) -> ! {
+fn stand(parent: u32, orders: RawFd) -> ! {
     const NONE: libc::c_long = 0;
     let prctl = |option: libc::c_int, value: libc::c_long| {
         let option = libc::c_long::from(option);
         // SAFETY: changes this process alone; of its memory the kernel reads a name at most.
         unsafe { libc::syscall(libc::SYS_prctl, option, value, NONE, NONE, NONE) };
     };
-    let last = libc::c_long::from(u32::MAX);
-    // SAFETY: without memory.
-    unsafe { libc::syscall(libc::SYS_close_range, NONE, last, NONE) };
+    let (orders_at, last) = (libc::c_long::from(orders), libc::c_long::from(u32::MAX));
+    for (first, last) in [(NONE, orders_at - 1), (orders_at + 1, last)] {
+        // SAFETY: without memory.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, NONE) };
+    }
     prctl(libc::PR_SET_NAME, c"stasis-twin".as_ptr() as libc::c_long);
     prctl(libc::PR_SET_PDEATHSIG, libc::c_long::from(libc::SIGKILL));
-    loop {
-        // SAFETY: without memory.
-        unsafe {
-            // It may have ended before the kernel was asked to tell.
-            if libc::syscall(libc::SYS_getppid) != libc::c_long::from(parent) {
-                libc::syscall(libc::SYS_exit_group, NONE);
-            }
-            libc::syscall(libc::SYS_pause);
+    // SAFETY: without memory. It is this process's alone, whose only thread this is; that orders name what
+    // can be read is for `Twin::write`.
+    unsafe {
+        // It may have ended before the kernel was asked to tell.
+        if libc::syscall(libc::SYS_getppid) == libc::c_long::from(parent) {
+            scribe::serve(orders);
+        }
+        loop {
+            libc::syscall(libc::SYS_exit_group, NONE);
         }
     }
 }

@@ -1,0 +1,69 @@
+//! What memory consists of, span by span: pages that are all zero, and others. Without allocating, since
+//! a copy of a process that was made by `fork` does this, too.
+
+use std::ops::Range;
+
+use crate::bytes::all_zero;
+use crate::chunk::CHUNK_BYTES;
+use crate::header::PAGE;
+
+/// Consecutive pages that become one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Bytes: at most a chunk's.
+    pub len: u32,
+    /// CRC-32 of the content; none of zeros, which are not stored.
+    pub crc: Option<u32>,
+}
+
+impl Span {
+    /// With which `memory`, whole pages and at least one, begins.
+    pub fn first_of(memory: &[u8]) -> Span {
+        let (zero, range) = runs(memory).next().unwrap_or_default();
+        let content = &memory[..range.end.min(CHUNK_BYTES)];
+        Span {
+            len: content.len() as u32,
+            crc: (!zero).then(|| crc32fast::hash(content)),
+        }
+    }
+}
+
+/// The maximal runs of zero (true) and other (false) pages in `memory`, which is whole pages.
+pub(crate) fn runs(memory: &[u8]) -> impl Iterator<Item = (bool, Range<usize>)> + '_ {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let mut pages = memory[from..].chunks_exact(PAGE as usize).map(all_zero);
+        let zero = pages.next()?;
+        let same = pages.take_while(|other| *other == zero).count();
+        let run = from..from + (1 + same) * PAGE as usize;
+        from = run.end;
+        Some((zero, run))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_falls_into_zeros_and_others() {
+        let page = PAGE as usize;
+        let mut memory = vec![0; 5 * page];
+        memory[2 * page - 1] = 1;
+        memory[3 * page - 1] = 1;
+        let found: Vec<_> = runs(&memory).collect();
+        let expected = [(true, 0..1), (false, 1..3), (true, 3..5)];
+        assert_eq!(
+            found,
+            expected.map(|(zero, pages)| (zero, pages.start * page..pages.end * page))
+        );
+        let first = Span::first_of(&memory);
+        assert_eq!((first.len as usize, first.crc), (page, None));
+        let next = Span::first_of(&memory[page..]);
+        assert_eq!(next.len as usize, 2 * page);
+        assert_eq!(next.crc, Some(crc32fast::hash(&memory[page..3 * page])));
+        let long = Span::first_of(&vec![1; CHUNK_BYTES + page]);
+        assert_eq!(long.len as usize, CHUNK_BYTES);
+        assert_eq!(runs(&[]).count(), 0);
+    }
+}
