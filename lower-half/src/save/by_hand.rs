@@ -1,5 +1,9 @@
-//! Memory that `fork` does not copy (what is shared, what must not be in children), copied while the
-//! threads stand still.
+//! Memory that is copied while the threads stand still: what `fork` does not copy (what is shared, what must
+//! not be in children), and what is so little that a fork would take longer.
+//!
+//! # Safety
+//! Advice about memory of this file's own, which it holds and which stays what it is.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::ops::Range;
@@ -8,7 +12,7 @@ use ckpt_image::ReadMemory;
 
 use super::PAGE;
 
-/// As much as is allocated, and looked at for zeros, at a time.
+/// As much as is looked at for zeros at a time.
 const BLOCK: u64 = 256 * PAGE;
 
 /// Why something was not copied.
@@ -21,8 +25,9 @@ pub enum Uncopied {
 
 /// A copy of some memory.
 pub struct ByHand {
-    /// In ascending order of their addresses; what is not among them is zero.
-    blocks: Vec<(u64, Vec<u8>)>,
+    content: Vec<u8>,
+    /// Where in `content` memory is from an address on, in ascending order; what is not among it is zero.
+    blocks: Vec<(u64, Range<usize>)>,
 }
 
 impl ByHand {
@@ -32,6 +37,13 @@ impl ByHand {
         runs: &[Range<u64>],
         room: &mut u64,
     ) -> Result<ByHand, Uncopied> {
+        // Zeros take none of it.
+        let most = super::runs::bytes(runs);
+        let mut content = Vec::new();
+        if content.try_reserve_exact(most.min(*room) as usize).is_err() {
+            return Err(Uncopied::NoRoom);
+        }
+        in_huge_pages(&content);
         let mut blocks = Vec::new();
         let ends = |run: &Range<u64>| {
             run.clone()
@@ -40,20 +52,32 @@ impl ByHand {
         };
         for (start, end) in runs.iter().flat_map(ends) {
             let len = (end - start).min(BLOCK);
-            let mut block = Vec::new();
-            if len > *room || block.try_reserve_exact(len as usize).is_err() {
+            if len > *room {
                 return Err(Uncopied::NoRoom);
             }
-            block.resize(len as usize, 0);
-            memory
-                .read(start, &mut block)
-                .map_err(Uncopied::Unreadable)?;
+            let place = content.len()..content.len() + len as usize;
+            content.resize(place.end, 0);
+            let block = &mut content[place.clone()];
+            memory.read(start, block).map_err(Uncopied::Unreadable)?;
             if block.iter().any(|byte| *byte != 0) {
                 *room -= len;
-                blocks.push((start, block));
+                blocks.push((start, place));
+            } else {
+                content.truncate(place.start);
             }
         }
-        Ok(ByHand { blocks })
+        Ok(ByHand { content, blocks })
+    }
+}
+
+/// Has the kernel give this memory in large pieces: that of small pages takes longer than to copy them. A wish,
+/// and nothing to be told of where it is not granted.
+fn in_huge_pages(content: &Vec<u8>) {
+    let start = (content.as_ptr() as usize).next_multiple_of(PAGE as usize);
+    let end = (content.as_ptr() as usize + content.capacity()) / PAGE as usize * PAGE as usize;
+    if start < end {
+        // SAFETY: whole pages of what the vector holds, whose content stays as it is.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
 }
 
@@ -63,16 +87,17 @@ impl ReadMemory for &ByHand {
         let end = address + into.len() as u64;
         let from = self
             .blocks
-            .partition_point(|(start, block)| start + block.len() as u64 <= address);
+            .partition_point(|(start, place)| start + place.len() as u64 <= address);
         let within = self.blocks[from..]
             .iter()
             .take_while(|(start, _)| *start < end);
-        for (start, block) in within {
+        for (start, place) in within {
+            let block = &self.content[place.clone()];
             let first = (*start).max(address);
             let last = (start + block.len() as u64).min(end);
-            let place = |at: u64, base: u64| (at - base) as usize;
-            into[place(first, address)..place(last, address)]
-                .copy_from_slice(&block[place(first, *start)..place(last, *start)]);
+            let from = |at: u64, base: u64| (at - base) as usize;
+            into[from(first, address)..from(last, address)]
+                .copy_from_slice(&block[from(first, *start)..from(last, *start)]);
         }
         Ok(())
     }
