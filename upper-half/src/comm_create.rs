@@ -306,6 +306,17 @@ unsafe fn duplicate(comm: &'static Comm) -> Result<CommBody, i32> {
     Ok(body)
 }
 
+/// What is duplicated below, of the same processes. While a duplicate of a communicator is under way, Open MPI
+/// lets constructors over younger ones wait, and that over which [`from_group`] makes one is younger than the
+/// world: members who had not started the duplicate yet would wait there for those who have.
+fn dup_below(comm: &'static Comm) -> usize {
+    let world = Comm::at(comm::COMM_WORLD as u32);
+    match comm.index() == world.index() {
+        true => sync_comm().lower(),
+        false => comm.lower(),
+    }
+}
+
 /// Starts a non-blocking duplication: the duplicate, its word to be, and the request's word.
 unsafe fn start_dup(
     comm: &'static Comm,
@@ -315,7 +326,7 @@ unsafe fn start_dup(
     let (mut word, mut request) = (Comm::null().lower(), Request::null().lower());
     // SAFETY: see the module's head. Open MPI and MPICH both write the new handle before they
     // return.
-    match unsafe { lower::MPI_Comm_idup(comm.lower(), &raw mut word, &raw mut request) } {
+    match unsafe { lower::MPI_Comm_idup(dup_below(comm), &raw mut word, &raw mut request) } {
         SUCCESS => Ok((made, word, request)),
         code => {
             made.release();
