@@ -85,9 +85,11 @@ pub unsafe fn win_allocate_shared(
     baseptr: *mut c_void,
     win: *mut &'static Win,
 ) -> i32 {
+    let apart = info.body.value(c"alloc_shared_noncontig");
+    let apart = apart.is_some_and(|value| value.as_c_str() == c"true");
     // SAFETY: passed on; `baseptr` is a `void **`.
     unsafe {
-        let memory = |comm| Segments::make(comm, size, disp_unit).map(Memory::Shared);
+        let memory = |comm| Segments::make(comm, size, disp_unit, apart).map(Memory::Shared);
         let made = create(WIN_FLAVOR_SHARED, (0, size), disp_unit, info, comm, memory);
         if let Ok(made) = &made {
             baseptr.cast::<usize>().write(made.body.base);

@@ -16,7 +16,7 @@ use std::ffi::CString;
 /// One member's part.
 #[derive(Clone, Copy)]
 pub(super) struct Segment {
-    /// Where it is mapped in this process.
+    /// Where it is mapped in this process; 0 if it is nowhere.
     pub(super) start: usize,
     pub(super) bytes: isize,
     pub(super) unit: i32,
@@ -32,7 +32,8 @@ pub(super) struct Segments {
 const PAGE: usize = 4096;
 
 impl Segments {
-    /// Makes the memory.
+    /// Makes the memory. With `apart`, who has asked for parts that need not lie together is told that those of
+    /// no bytes are nowhere, as by MPI libraries.
     ///
     /// # Safety
     /// Crosses; all members do the same, inside a counted collective operation.
@@ -40,6 +41,7 @@ impl Segments {
         comm: &'static Comm,
         bytes: isize,
         unit: i32,
+        apart: bool,
     ) -> Result<Segments, i32> {
         // SAFETY: passed on.
         unsafe {
@@ -64,7 +66,7 @@ impl Segments {
                 system::unlink(&name);
             }
             match (start, all_have_it?) {
-                (Some(start), true) => Ok(Segments::lay_out(start as usize, total, &sizes)),
+                (Some(start), true) => Ok(Segments::lay_out(start as usize, total, &sizes, apart)),
                 (start, _) => {
                     if let Some(start) = start {
                         system::unmap(start, total);
@@ -75,10 +77,10 @@ impl Segments {
         }
     }
 
-    fn lay_out(start: usize, bytes: usize, sizes: &[[i64; 2]]) -> Segments {
+    fn lay_out(start: usize, bytes: usize, sizes: &[[i64; 2]], apart: bool) -> Segments {
         let mut next = start;
         let part = |&[bytes, unit]: &[i64; 2]| {
-            let start = next;
+            let start = if apart && bytes == 0 { 0 } else { next };
             next += bytes as usize;
             Segment {
                 start,
@@ -153,10 +155,12 @@ mod tests {
 
     #[test]
     fn parts_lie_one_behind_the_other() {
-        let segments = Segments::lay_out(0x1000, 4096, &[[0, 1], [24, 8], [8, 4]]);
-        let starts: Vec<_> = (0..3).map(|rank| segments.of(rank).start).collect();
-        assert_eq!(starts, [0x1000, 0x1000, 0x1018]);
-        assert_eq!(segments.first_used().start, 0x1000);
-        assert_eq!(segments.first_used().bytes, 24);
+        for (apart, first) in [(false, 0x1000), (true, 0)] {
+            let segments = Segments::lay_out(0x1000, 4096, &[[0, 1], [24, 8], [8, 4]], apart);
+            let starts: Vec<_> = (0..3).map(|rank| segments.of(rank).start).collect();
+            assert_eq!(starts, [first, 0x1000, 0x1018]);
+            assert_eq!(segments.first_used().start, 0x1000);
+            assert_eq!(segments.first_used().bytes, 24);
+        }
     }
 }
