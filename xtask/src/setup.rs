@@ -48,6 +48,7 @@ const PACKAGES: &[(&str, &str)] = &[
 /// What only `--full` needs.
 const FULL_PACKAGES: &[(&str, &str)] = &[
     ("python3-venv", "MPI libraries from PyPI"),
+    ("cp2k", "tests of Fortran with OpenMP (250 MB)"),
     ("slurmctld", "tests of job scripts"),
     ("slurmd", "tests of job scripts"),
     ("slurm-client", "tests of job scripts"),
@@ -134,6 +135,11 @@ pub fn install_packages<'a>(
     let mut install = vec!["install", "-y", "-q", "--no-install-recommends"];
     install.extend(missing.iter().map(|(name, _)| *name));
     apt(&install)
+}
+
+/// The package that an example wants, where it is not installed.
+pub fn lacks(package: Option<&str>) -> Option<&str> {
+    package.filter(|package| !is_installed(package))
 }
 
 fn is_installed(package: &str) -> bool {

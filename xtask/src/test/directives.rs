@@ -19,6 +19,7 @@
 //! | `Environment` | `NAME=VALUE ...` |
 //! | `Command` | instead of a compiled program; `{source}`, `{examples}` and `{bin}`, where the library's own programs are, are replaced |
 //! | `Sdist` | a source package of PyPI that the program wants, `NAME==VERSION`, unpacked where `{sdist}` in `Command` says (`--full` alone) |
+//! | `Package` | Debian's package that the program comes in, where `setup` alone does not install it (`--full` alone) |
 //! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` (of `stdout`, too) |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
@@ -120,6 +121,8 @@ pub struct Example {
     pub command: Option<String>,
     /// A source package of PyPI that it wants.
     pub sdist: Option<String>,
+    /// A package of Debian's that it comes in.
+    pub package: Option<String>,
     pub compare: Compare,
     pub timeout: Duration,
     pub pending: Option<String>,
@@ -177,6 +180,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         environment: Vec::new(),
         command: None,
         sdist: None,
+        package: None,
         compare: Compare::Stdout,
         timeout: Duration::from_secs(60),
         pending: None,
@@ -202,6 +206,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
             "Environment" => base.environment = environment(value)?,
             "Command" => base.command = Some(value.to_owned()),
             "Sdist" => base.sdist = Some(value.to_owned()),
+            "Package" => base.package = Some(value.to_owned()),
             "Preload" => base.preload = Some(paths::examples().join(value)),
             "Compare" => base.compare = value.parse()?,
             "Pending" => base.pending = Some(value.to_owned()),

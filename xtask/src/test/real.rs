@@ -11,7 +11,7 @@ use super::{Case, Outcome, Session};
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
 use crate::random::{hash, Random};
-use crate::{paths, pypi, stasis};
+use crate::{paths, pypi, setup, stasis};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::HashMap;
 use std::fs;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Folders of examples that are not for this: other tests, the benchmark and the demo use them.
 const ELSEWHERE: &[&str] = &[
-    "bench", "lammps", "loader", "qe", "schedule", "slurm", "tools", "torture",
+    "bench", "cp2k", "lammps", "loader", "qe", "schedule", "slurm", "tools", "torture",
 ];
 
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
@@ -33,7 +33,8 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for example in collect(&paths::examples(), &folders()?)? {
         let mut fronts = example.fronts.iter();
-        if !full && (example.sdist.is_some() || fronts.any(|front| pypi::bin(*front).is_some())) {
+        let extra = example.sdist.is_some() || example.package.is_some();
+        if !full && (extra || fronts.any(|front| pypi::bin(*front).is_some())) {
             continue;
         }
         let example = Arc::new(example);
@@ -45,6 +46,11 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
                 }
                 if let Some(why) = pypi::missing(&[plan.front], example.sdist.as_deref()) {
                     return Outcome::Skipped(why);
+                }
+                if let Some(package) = setup::lacks(example.package.as_deref()) {
+                    return Outcome::Skipped(format!(
+                        "{package} is not installed: `cargo xtask setup --full`"
+                    ));
                 }
                 run(&example, &plan, session, dir).into()
             }));
