@@ -16,7 +16,7 @@ use crate::{clock, comm_free, info, lower, message, object_table};
 use contract::abi::*;
 use contract::{Clock, HandleKind};
 use core::ffi::{c_char, CStr};
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub struct CommBody {
     /// Word of the barrier by which the members learn that all have freed it, or
     /// [`comm_free::NOT_STARTED`].
     pub(crate) farewell: AtomicUsize,
+    /// Barriers of the farewell that this process is through.
+    pub(crate) farewells: AtomicU32,
     errhandler: Current,
     pub(crate) attributes: Attributes,
     name: Lock<CString>,
@@ -95,6 +97,7 @@ impl CommBody {
             topology: None,
             freed: AtomicBool::new(false),
             farewell: AtomicUsize::new(comm_free::NOT_STARTED),
+            farewells: AtomicU32::new(0),
             errhandler: Current::predefined(errhandler::ERRORS_ARE_FATAL),
             attributes: Attributes::new(),
             name: Lock::new(CString::default()),

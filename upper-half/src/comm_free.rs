@@ -1,7 +1,7 @@
 //! Freeing communicators. The application's MPI_Comm_free is local in practice, and programs rely on
 //! that, so nothing may wait here; but a communicator that one member has freed and another still
-//! uses must survive a restart on both. So a freed one stays until a barrier that every member
-//! starts, and that nobody waits for, says that all have. A member starts it when nothing of its own
+//! uses must survive a restart on both. So a freed one stays until barriers that every member
+//! starts, and that nobody waits for, say that all have. A member starts it when nothing of its own
 //! uses the communicator any more: a receive that is still posted, or a persistent request that may be
 //! started again, needs it on every member after a restart.
 //!
@@ -69,18 +69,27 @@ pub(crate) unsafe fn farewell(comm: &'static Comm) {
     CLOSING.lock().push(comm);
 }
 
-/// Starts the barrier again after a restart, if it was under way before.
+/// How many barriers say that all members have freed. Who is through one of an inter-communicator knows
+/// that the other side has started it, in Open MPI only that its first member has, and nothing of the own
+/// side; but who is through a second knows that all members were through the first, which together they
+/// are only when all have started it.
+fn barriers(comm: &'static Comm) -> u32 {
+    1 + u32::from(comm.body.inter)
+}
+
+/// Starts the barriers again after a restart, all of them for every member, if they were under way before.
 ///
 /// # Safety
 /// Crosses.
 pub(crate) unsafe fn continue_farewell(comm: &'static Comm) {
+    comm.body.farewells.store(0, Ordering::Relaxed);
     if comm.body.farewell.load(Ordering::Relaxed) != NOT_STARTED {
         // SAFETY: passed on.
         unsafe { wave(comm) };
     }
 }
 
-/// Starts the barrier.
+/// Starts a barrier.
 unsafe fn wave(comm: &'static Comm) {
     let mut request = Request::null().lower();
     // SAFETY: a live communicator. If the barrier cannot start, the null request stays: it is
@@ -115,7 +124,19 @@ unsafe fn all_have_freed(comm: &'static Comm) -> bool {
     // SAFETY: the word is that of the barrier, or null.
     let code = unsafe { lower::MPI_Test(&raw mut request, &raw mut flag, &raw mut status) };
     comm.body.farewell.store(request, Ordering::Relaxed);
-    code != SUCCESS || flag != 0
+    if code != SUCCESS {
+        return true;
+    }
+    if flag == 0 {
+        return false;
+    }
+    let through = comm.body.farewells.fetch_add(1, Ordering::Relaxed) + 1;
+    if through < barriers(comm) {
+        // SAFETY: passed on.
+        unsafe { wave(comm) };
+        return false;
+    }
+    true
 }
 
 /// In MPI_Finalize: ends what can be ended, since a library complains about operations that are left.
