@@ -37,13 +37,14 @@ mod shared;
 #[path = "save/twin.rs"]
 mod twin;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
@@ -52,7 +53,7 @@ use ckpt_image::{
     SetId, SharedObject, Span, WriteOrder, SHARED_CONTENT,
 };
 
-use by_hand::{ByHand, Uncopied};
+use by_hand::{ByHand, Pool, Uncopied};
 pub use changes::Changes;
 use maps::Mapping;
 use pages::{Marked, Pages};
@@ -63,6 +64,8 @@ use twin::Twin;
 const PAGE: u64 = ckpt_image::PAGE;
 /// So many pages the kernel forks (25 ms for a GiB) while one is copied by hand (0.3 s for a GiB).
 const FORKED_MEANWHILE: u64 = 12;
+/// What a process changes while it does nothing else.
+const MORE: u64 = 1 << 20;
 
 /// What the image's header says about the job.
 #[derive(Clone, Debug)]
@@ -174,51 +177,64 @@ pub struct Application {
 
 /// The mappings of the upper half as they were while its threads still ran. To list them and to mark their
 /// pages takes the longer the more memory there is, so it is better done before everybody waits for it.
-pub struct Ahead(Vec<Mapping>);
+pub struct Ahead {
+    mappings: Vec<Mapping>,
+    /// Memory for what the next increment will hold, if that is little.
+    pool: Option<Pool>,
+}
 
 impl Ahead {
     /// Looks at them. `changes` is told what has changed until now, so that little is left to be told at the
     /// cut.
     pub fn look(application: &Application, changes: Option<&Changes>) -> Result<Ahead> {
-        let ahead = Ahead::list()?;
-        match changes {
-            // Mappings that are watched from now on may have become one with others.
-            Some(changes) if ahead.mark(application, changes) => Ahead::list(),
-            _ => Ok(ahead),
+        let mut ahead = Ahead {
+            mappings: Ahead::list()?,
+            pool: None,
+        };
+        // Mappings that are watched from now on may have become one with others.
+        if changes.is_some_and(|changes| ahead.mark(application, changes)) {
+            ahead.mappings = Ahead::list()?;
         }
+        Ok(ahead)
     }
 
-    fn list() -> Result<Ahead> {
+    fn list() -> Result<Vec<Mapping>> {
         let listed = maps::below(contract::ARENA_END as u64);
-        let failed = |source| look_failed("list mappings in", source);
-        listed.map(Ahead).map_err(failed)
+        listed.map_err(|source| look_failed("list mappings in", source))
     }
 
     /// Whether the kernel watches for writes where it did not. Of what cannot be told here nothing is known
     /// from now on, and the cut says why.
-    fn mark(&self, application: &Application, changes: &Changes) -> bool {
+    fn mark(&mut self, application: &Application, changes: &Changes) -> bool {
         if changes.blind().is_some() {
             changes.forget();
             return false;
         }
-        let (Ok(pages), Ok(plan)) = (Pages::open(), Plan::of(&self.0, application)) else {
+        let (Ok(pages), Ok(plan)) = (Pages::open(), Plan::of(&self.mappings, application)) else {
             return false;
         };
-        let (mut unchanged, mut new) = (Vec::new(), false);
+        let (mut unchanged, mut held, mut new) = (Vec::new(), 0, false);
         for looked in &plan.regions {
             if let Ok(Some(marked)) = looked.mark(&pages, changes) {
                 unchanged.extend(marked.unchanged);
+                held += runs::bytes(&marked.own);
                 new |= looked.watch == Watch::New;
             }
         }
         changes.narrow(&unchanged);
+        let changed = held.saturating_sub(changes.kept());
+        // Some more changes until the cut.
+        let likely = changed + changed / 4 + MORE;
+        if !forking_is_faster(held, likely) {
+            self.pool = Pool::filled(likely);
+        }
         new
     }
 
     /// The same mappings, if the kernel tells the same of them, as far as it does so quickly.
     fn confirmed(self) -> io::Result<Option<Vec<Mapping>>> {
-        let still = maps::still(&self.0, contract::ARENA_END as u64)?;
-        Ok(still.then_some(self.0))
+        let still = maps::still(&self.mappings, contract::ARENA_END as u64)?;
+        Ok(still.then_some(self.mappings))
     }
 }
 
@@ -227,6 +243,8 @@ impl Ahead {
 pub struct Plan {
     regions: Vec<Looked>,
     objects: Objects,
+    /// Memory for a copy, which whoever makes it takes.
+    pool: Mutex<Option<Pool>>,
 }
 
 /// A mapping as it will be recorded.
@@ -330,15 +348,24 @@ enum Place {
 }
 
 impl Plan {
+    fn pool(&self) -> Option<Pool> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.take()
+    }
+
     /// Looks at all mappings of the upper half, whose threads must stand still from now on until the
     /// plan was carried out. What was seen `ahead` is to be left away if the application may have changed
     /// mappings since.
-    pub fn make(application: &Application, ahead: Option<Ahead>) -> Result<Plan> {
+    pub fn make(application: &Application, mut ahead: Option<Ahead>) -> Result<Plan> {
+        let pool = ahead.as_mut().and_then(|ahead| ahead.pool.take());
         let mappings = match ahead.map(Ahead::confirmed) {
             Some(Ok(Some(mappings))) => mappings,
-            _ => Ahead::list()?.0,
+            _ => Ahead::list()?,
         };
-        Plan::of(&mappings, application)
+        Ok(Plan {
+            pool: Mutex::new(pool),
+            ..Plan::of(&mappings, application)?
+        })
     }
 
     /// For these mappings.
@@ -357,6 +384,7 @@ impl Plan {
         Ok(Plan {
             regions,
             objects: looked.objects,
+            pool: Mutex::default(),
         })
     }
 
@@ -650,15 +678,17 @@ impl Still<'_> {
             )
         };
         let mut left = room.bytes.checked_sub(forked).ok_or_else(scarce)?;
-        let mut by_hand = BTreeMap::new();
-        for part in parts.iter().filter(|part| !by_fork(part)) {
+        let uncopied = |why| match why {
+            Uncopied::NoRoom => scarce(),
+            Uncopied::Unreadable(e) => format!("memory cannot be copied: {e}"),
+        };
+        let others = || parts.iter().filter(|part| !by_fork(part));
+        let bytes: u64 = others().map(|part| runs::bytes(&part.runs)).sum();
+        let mut by_hand = ByHand::new(bytes.min(left), self.plan.pool()).map_err(uncopied)?;
+        for part in others() {
             let mut memory = self.of(part).map_err(|e| e.to_string())?;
-            let copy = ByHand::copy(&mut *memory, &part.runs, &mut left);
-            let copy = copy.map_err(|why| match why {
-                Uncopied::NoRoom => scarce(),
-                Uncopied::Unreadable(e) => format!("memory cannot be copied: {e}"),
-            })?;
-            by_hand.insert(part.region.start, copy);
+            let added = by_hand.add(&mut *memory, &part.runs, &mut left);
+            added.map_err(uncopied)?;
         }
         let private = fork.then(|| self.twin(parts)).transpose()?;
         Ok(Copies {
@@ -694,6 +724,11 @@ fn forks(parts: &[Part]) -> bool {
         held += part.held;
         stored += runs::bytes(&part.runs);
     }
+    forking_is_faster(held, stored)
+}
+
+/// ... than to copy so much of so much.
+fn forking_is_faster(held: u64, stored: u64) -> bool {
     stored > held / FORKED_MEANWHILE
 }
 
@@ -773,28 +808,20 @@ fn advise(region: &Region, advice: libc::c_int) -> bool {
 struct Copies<'a> {
     /// None where all was copied by hand.
     private: Option<Twin>,
-    /// By the beginning of their regions.
-    by_hand: BTreeMap<u64, ByHand>,
+    /// What that has not.
+    by_hand: ByHand,
     given_up: &'a AtomicBool,
 }
 
 impl Source for Copies<'_> {
     fn of<'a>(&'a self, part: &'a Part) -> Result<Box<dyn ReadMemory + 'a>> {
-        let by_hand = self.by_hand.get(&part.region.start);
-        Ok(match (by_hand, &self.private) {
-            (Some(copy), _) => Box::new(copy),
-            (None, Some(twin)) => Box::new(Frozen {
+        Ok(match &self.private {
+            Some(twin) if part.forks() => Box::new(Frozen {
                 twin,
                 given_up: self.given_up,
                 readable: matches!(part.place, Place::Memory { readable: true, .. }),
             }),
-            (None, None) => {
-                return Err(ImageError::Unsaveable {
-                    start: part.region.start,
-                    end: part.region.end(),
-                    why: "was not copied".to_owned(),
-                })
-            }
+            _ => Box::new(&self.by_hand),
         })
     }
 

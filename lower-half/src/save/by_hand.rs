@@ -23,6 +23,27 @@ pub enum Uncopied {
     Unreadable(io::Error),
 }
 
+/// Memory that is there, for copies.
+pub struct Pool(Vec<u8>);
+
+impl Pool {
+    /// So much: the kernel takes longer to give memory than to copy into it, so it is better had before
+    /// everybody waits. None if there is none.
+    pub fn filled(bytes: u64) -> Option<Pool> {
+        let mut pool = Pool::reserved(bytes)?;
+        pool.0.resize(bytes as usize, 0);
+        pool.0.clear();
+        Some(pool)
+    }
+
+    fn reserved(bytes: u64) -> Option<Pool> {
+        let mut content = Vec::new();
+        content.try_reserve_exact(bytes as usize).ok()?;
+        in_huge_pages(&content);
+        Some(Pool(content))
+    }
+}
+
 /// A copy of some memory.
 pub struct ByHand {
     content: Vec<u8>,
@@ -31,20 +52,26 @@ pub struct ByHand {
 }
 
 impl ByHand {
-    /// Copies `runs`, as long as there is `room`, which gets smaller by what is taken.
-    pub fn copy(
+    /// For so many bytes, of which zeros take none; into the `pool`, if that is large enough.
+    pub fn new(bytes: u64, pool: Option<Pool>) -> Result<ByHand, Uncopied> {
+        let enough = pool.filter(|pool| pool.0.capacity() as u64 >= bytes);
+        let Pool(content) = enough
+            .or_else(|| Pool::reserved(bytes))
+            .ok_or(Uncopied::NoRoom)?;
+        Ok(ByHand {
+            content,
+            blocks: Vec::new(),
+        })
+    }
+
+    /// Copies `runs`, which lie behind those before, as long as there is `room`, which gets smaller by what
+    /// is taken.
+    pub fn add(
+        &mut self,
         memory: &mut dyn ReadMemory,
         runs: &[Range<u64>],
         room: &mut u64,
-    ) -> Result<ByHand, Uncopied> {
-        // Zeros take none of it.
-        let most = super::runs::bytes(runs);
-        let mut content = Vec::new();
-        if content.try_reserve_exact(most.min(*room) as usize).is_err() {
-            return Err(Uncopied::NoRoom);
-        }
-        in_huge_pages(&content);
-        let mut blocks = Vec::new();
+    ) -> Result<(), Uncopied> {
         let ends = |run: &Range<u64>| {
             run.clone()
                 .step_by(BLOCK as usize)
@@ -55,18 +82,18 @@ impl ByHand {
             if len > *room {
                 return Err(Uncopied::NoRoom);
             }
-            let place = content.len()..content.len() + len as usize;
-            content.resize(place.end, 0);
-            let block = &mut content[place.clone()];
+            let place = self.content.len()..self.content.len() + len as usize;
+            self.content.resize(place.end, 0);
+            let block = &mut self.content[place.clone()];
             memory.read(start, block).map_err(Uncopied::Unreadable)?;
             if block.iter().any(|byte| *byte != 0) {
                 *room -= len;
-                blocks.push((start, place));
+                self.blocks.push((start, place));
             } else {
-                content.truncate(place.start);
+                self.content.truncate(place.start);
             }
         }
-        Ok(ByHand { content, blocks })
+        Ok(())
     }
 }
 
@@ -126,9 +153,9 @@ mod tests {
     fn what_is_copied_is_read_back_at_any_place() {
         let runs = [0..5 * BLOCK + PAGE, 6 * BLOCK..6 * BLOCK + PAGE];
         let mut room = 5 * BLOCK;
-        let Ok(copy) = ByHand::copy(&mut Numbered, &runs, &mut room) else {
-            panic!("it was not copied");
-        };
+        let mut copy = ByHand::new(6 * BLOCK, Pool::filled(BLOCK)).ok().unwrap();
+        let added = copy.add(&mut Numbered, &runs, &mut room);
+        assert!(added.is_ok(), "it was not copied");
         for start in (0..5 * BLOCK).step_by(3 * PAGE as usize + 1) {
             let len = (4 * PAGE).min(5 * BLOCK + PAGE - start) as usize;
             let (mut copied, mut real) = (vec![9; len], vec![0; len]);
@@ -137,7 +164,8 @@ mod tests {
             assert!(copied == real, "{start}");
         }
         assert!(room < BLOCK, "{room}");
-        let again = ByHand::copy(&mut Numbered, &runs, &mut room);
+        let mut again = ByHand::new(0, None).ok().unwrap();
+        let again = again.add(&mut Numbered, &runs, &mut room);
         assert!(matches!(again, Err(Uncopied::NoRoom)));
     }
 }

@@ -217,6 +217,14 @@ impl Changes {
         }
     }
 
+    /// Bytes that an increment need not hold, as far as is known.
+    pub fn kept(&self) -> u64 {
+        let bases = self.bases();
+        bases
+            .last()
+            .map_or(0, |base| super::runs::bytes(&base.unchanged))
+    }
+
     /// A cut: all watched pages were marked just now, with this result. Returns what this rank's image of
     /// the set `set` inherits from that of `parent`: nothing if that one is not known any more.
     pub fn cut(&self, set: SetId, parent: Option<SetId>, marked: Marked) -> Option<Inherited> {
