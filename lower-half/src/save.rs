@@ -185,14 +185,18 @@ pub struct Ahead {
 
 impl Ahead {
     /// Looks at them. `changes` is told what has changed until now, so that little is left to be told at the
-    /// cut.
-    pub fn look(application: &Application, changes: Option<&Changes>) -> Result<Ahead> {
+    /// cut. Of the `room`, if the threads are not to stand still until the end, some is taken for copies.
+    pub fn look(
+        application: &Application,
+        changes: Option<&Changes>,
+        room: Option<&Room>,
+    ) -> Result<Ahead> {
         let mut ahead = Ahead {
             mappings: Ahead::list()?,
             pool: None,
         };
         // Mappings that are watched from now on may have become one with others.
-        if changes.is_some_and(|changes| ahead.mark(application, changes)) {
+        if changes.is_some_and(|changes| ahead.mark(application, changes, room)) {
             ahead.mappings = Ahead::list()?;
         }
         Ok(ahead)
@@ -205,7 +209,7 @@ impl Ahead {
 
     /// Whether the kernel watches for writes where it did not. Of what cannot be told here nothing is known
     /// from now on, and the cut says why.
-    fn mark(&mut self, application: &Application, changes: &Changes) -> bool {
+    fn mark(&mut self, application: &Application, changes: &Changes, room: Option<&Room>) -> bool {
         if changes.blind().is_some() {
             changes.forget();
             return false;
@@ -225,7 +229,8 @@ impl Ahead {
         let changed = held.saturating_sub(changes.kept());
         // Some more changes until the cut.
         let likely = changed + changed / 4 + MORE;
-        if !forking_is_faster(held, likely) {
+        let plenty = room.is_some_and(|room| likely < room.bytes / 2);
+        if plenty && !forking_is_faster(held, likely) {
             self.pool = Pool::filled(likely);
         }
         new

@@ -624,7 +624,7 @@ struct Chain<'a> {
 impl Chain<'_> {
     /// Looks at the memory before the next.
     fn ahead(&self) -> Ahead {
-        Ahead::look(&ALONE, Some(&self.changes)).unwrap()
+        Ahead::look(&ALONE, Some(&self.changes), Some(&Room::here(1))).unwrap()
     }
 
     /// Takes the next, in which nothing is left to the one before although there may be one.
@@ -1062,7 +1062,7 @@ fn played() {
         }
         "kept-out" => {
             build(&dir);
-            let ahead = Ahead::look(&ALONE, None).unwrap();
+            let ahead = Ahead::look(&ALONE, None, None).unwrap();
             // As who registers memory with a device may do, of which no system call of the program tells.
             advise(place(0), 64 << 20, libc::MADV_DONTFORK);
             let given_up = AtomicBool::new(false);

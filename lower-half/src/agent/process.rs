@@ -217,18 +217,24 @@ impl ThisProcess {
 
     /// How long the threads are to stand still.
     fn pause(&self, order: &SaveOrder) -> save::Pause<'_> {
-        let ranks_here = launcher::ranks_here().unwrap_or(self.size);
         let stop = |why: &str| save::Pause::Stop(why.to_owned());
-        match self.setup.checkpoints.pause {
+        match self.room() {
             _ if order.stop => stop("the job ends with it"),
-            Pause::Stop => stop("--pause stop"),
-            Pause::Copy => save::Pause::Copy {
-                room: match self.setup.scarce {
-                    true => Room::none(faults::VARIABLE),
-                    false => Room::here(ranks_here),
-                },
+            None => stop("--pause stop"),
+            Some(room) => save::Pause::Copy {
+                room,
                 given_up: &self.given_up,
             },
+        }
+    }
+
+    /// How much memory there is for copies, if any are wanted.
+    fn room(&self) -> Option<Room> {
+        let ranks_here = launcher::ranks_here().unwrap_or(self.size);
+        match self.setup.checkpoints.pause {
+            Pause::Stop => None,
+            Pause::Copy if self.setup.scarce => Some(Room::none(faults::VARIABLE)),
+            Pause::Copy => Some(Room::here(ranks_here)),
         }
     }
 
@@ -338,7 +344,8 @@ impl Process for ThisProcess {
             .changes
             .as_ref()
             .and_then(|changes| changes.as_ref().ok());
-        let ahead = loader::apart(|| Ahead::look(&APPLICATION, changes));
+        let room = self.room();
+        let ahead = loader::apart(|| Ahead::look(&APPLICATION, changes, room.as_ref()));
         let ahead = ahead.ok().and_then(Result::ok);
         *self.ahead() = ahead.map(|ahead| (remapped, ahead));
         gate().phase.store(Phase::Approach as u32, Ordering::SeqCst);
