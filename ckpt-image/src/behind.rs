@@ -7,7 +7,6 @@
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Arc;
@@ -125,14 +124,6 @@ impl Behind {
         Ok(block)
     }
 
-    /// Has somebody else write.
-    pub fn write_by<T>(
-        &self,
-        write: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
-    ) -> io::Result<T> {
-        self.file.write_by(write)
-    }
-
     /// So many bytes more are in the file, or soon will be.
     pub fn wrote(&mut self, bytes: u64) {
         self.unsynced += bytes;
@@ -169,11 +160,11 @@ impl Behind {
     pub fn settled(&mut self) -> io::Result<&DiskFile> {
         if let Some(Writer { full, thread, .. }) = self.writer.take() {
             drop(full);
-            thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            joined(thread)?;
         }
         if let Some(Syncer { ask, thread }) = self.syncer.take() {
             drop(ask);
-            thread.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            joined(thread)?;
         }
         Ok(&self.file)
     }
@@ -182,6 +173,11 @@ impl Behind {
     pub fn file(&self) -> &DiskFile {
         &self.file
     }
+}
+
+/// What a thread came to.
+fn joined(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 impl Writer {

@@ -37,6 +37,18 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// Zeros from `address` on, behind what ends at `offset`.
+    pub(crate) fn zeros(address: u64, len: u32, offset: u64) -> Chunk {
+        Chunk {
+            address,
+            len,
+            stored: 0,
+            offset,
+            crc: 0,
+            encoding: Encoding::Zero,
+        }
+    }
+
     pub(crate) fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut b = [0; ENTRY_BYTES];
         put(&mut b, 0, &self.address.to_le_bytes());

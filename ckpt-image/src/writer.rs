@@ -217,19 +217,13 @@ impl ImageWriter {
                     spans,
                 })
             };
-            let spans = self.file.write_by(write).map_err(|e| self.failed(e))?;
+            let written = self.file.file().write_by(write);
+            let spans = written.map_err(|e| self.failed(e))?;
             for Span { len, crc } in spans {
                 let Some(run) = left.next(len.into()) else {
                     break;
                 };
-                let mut chunk = Chunk {
-                    address: run.start,
-                    len,
-                    stored: 0,
-                    offset: self.at,
-                    crc: 0,
-                    encoding: Encoding::Zero,
-                };
+                let mut chunk = Chunk::zeros(run.start, len, self.at);
                 if let Some(crc) = crc {
                     self.compressor.refuse();
                     self.at += u64::from(len);
@@ -257,14 +251,8 @@ impl ImageWriter {
             for (zero, part) in span::runs(&block.memory[place.clone()]) {
                 let (start, end) = (place.start + part.start, place.start + part.end);
                 let content = &block.memory[start..end];
-                let mut chunk = Chunk {
-                    address: address + part.start as u64,
-                    len: content.len() as u32,
-                    stored: 0,
-                    offset: self.at,
-                    crc: 0,
-                    encoding: Encoding::Zero,
-                };
+                let address = address + part.start as u64;
+                let mut chunk = Chunk::zeros(address, content.len() as u32, self.at);
                 if zero {
                     if keep_zeros {
                         self.chunks.push(chunk);
@@ -450,7 +438,12 @@ impl Left<'_> {
         if next.end == first.end {
             (self.runs, self.done) = (others, 0);
         }
-        (!next.is_empty()).then_some(next)
+        match next.is_empty() {
+            // There may be a run of nothing.
+            true if most > 0 => self.next(most),
+            true => None,
+            false => Some(next),
+        }
     }
 
     /// What [`ReadMemory::write`] may be given of it.
@@ -470,5 +463,27 @@ impl Left<'_> {
     fn passed(&self, runs: &[Range<u64>]) -> bool {
         let next = self.runs.first().map(|first| first.start + self.done);
         next.is_none_or(|next| runs.last().is_none_or(|last| last.end <= next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_nothing_ends_nothing() {
+        let runs = [0..2 * PAGE, 4 * PAGE..4 * PAGE, 8 * PAGE..9 * PAGE];
+        let mut left = Left {
+            runs: &runs,
+            done: 0,
+        };
+        assert_eq!(left.ahead(), [0..2 * PAGE, 8 * PAGE..9 * PAGE]);
+        assert_eq!(left.next(PAGE), Some(0..PAGE));
+        assert_eq!(left.next(0), None);
+        assert_eq!(left.next(4 * PAGE), Some(PAGE..2 * PAGE));
+        assert!(!left.passed(&runs));
+        assert_eq!(left.next(PAGE), Some(8 * PAGE..9 * PAGE));
+        assert!(left.passed(&runs));
+        assert_eq!(left.next(PAGE), None);
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! The threads stand still until the image is written, or only until the memory is copied: what is
 //! private to the process by `twin.rs`, page by page as it changes, which may write itself (`scribe.rs`), all else
-//! by `by_hand.rs`; unless `room.rs` finds that the machine cannot bear that. Of an increment only those pages are read and written
-//! that have changed, which `changes.rs` tells.
+//! by `by_hand.rs`; unless `room.rs` finds that the machine cannot bear that. Of an increment only those pages
+//! are read and written that have changed, which `changes.rs` tells.
 //!
 //! # Safety
 //! Memory of the upper half is read through raw pointers, by copying and without ever making a

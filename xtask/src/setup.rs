@@ -137,9 +137,12 @@ pub fn install_packages<'a>(
     apt(&install)
 }
 
-/// The package that an example wants, where it is not installed.
-pub fn lacks(package: Option<&str>) -> Option<&str> {
-    package.filter(|package| !is_installed(package))
+/// Says what is missing of a package that only `--full` installs.
+pub fn missing(package: Option<&str>) -> Option<String> {
+    let package = package.filter(|package| !is_installed(package))?;
+    Some(format!(
+        "{package} is not installed: `cargo xtask setup --full`"
+    ))
 }
 
 fn is_installed(package: &str) -> bool {

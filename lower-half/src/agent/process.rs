@@ -344,7 +344,7 @@ impl Process for ThisProcess {
             .changes
             .as_ref()
             .and_then(|changes| changes.as_ref().ok());
-        let room = self.room();
+        let room = changes.and_then(|_| self.room());
         let ahead = loader::apart(|| Ahead::look(&APPLICATION, changes, room.as_ref()));
         let ahead = ahead.ok().and_then(Result::ok);
         *self.ahead() = ahead.map(|ahead| (remapped, ahead));

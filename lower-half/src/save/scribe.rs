@@ -294,6 +294,7 @@ unsafe fn exchange<T>(
 }
 
 fn errno() -> i32 {
-    // SAFETY: this thread's own.
-    unsafe { *libc::__errno_location() }
+    io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
 }

@@ -2,8 +2,8 @@
 //! the kernel gives the same pages and copies each of them only when one of the two writes to it.
 //!
 //! The child does nothing but what it is asked for: to write some of its memory into the image (`scribe.rs`).
-//! It runs no code of any library, allocates nothing, takes no lock and holds no file of the rank's open; a thread of this
-//! process makes the image, and reads the memory that has to be seen for that. So whatever other
+//! It runs no code of any library, allocates nothing, takes no lock and holds no file of the rank's open; a
+//! thread of this process makes the image, and reads the memory that has to be seen for that. So whatever other
 //! threads were doing at the fork (the MPI library's progress threads in `malloc`, say) is of no
 //! consequence, and no launcher waits for the end of a pipe that a child has kept open.
 //!
@@ -179,7 +179,9 @@ fn stand(parent: u32, orders: RawFd) -> ! {
         unsafe { libc::syscall(libc::SYS_prctl, option, value, NONE, NONE, NONE) };
     };
     let (orders_at, last) = (libc::c_long::from(orders), libc::c_long::from(u32::MAX));
-    for (first, last) in [(NONE, orders_at - 1), (orders_at + 1, last)] {
+    // The first of all numbers may be free, too.
+    let others = [(NONE, orders_at - 1), (orders_at + 1, last)];
+    for (first, last) in others.into_iter().filter(|(first, last)| first <= last) {
         // SAFETY: without memory.
         unsafe { libc::syscall(libc::SYS_close_range, first, last, NONE) };
     }

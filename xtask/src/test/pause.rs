@@ -256,8 +256,8 @@ fn killed(dir: &Path) -> Result<()> {
     )
 }
 
-/// Who holds a copy of a rank's memory has open only what it is told by, and what it writes, and ends with the rank when that is killed;
-/// there is no set then.
+/// Who holds a copy of a rank's memory has open only what it is told by, and what it writes, and ends with the
+/// rank when that is killed; there is no set then.
 fn rank_killed(dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
     let (mut job, mut request) = hung(dir, &ckpt)?;

@@ -44,13 +44,10 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
                 if let Some(why) = &example.pending {
                     return Outcome::Skipped(why.clone());
                 }
-                if let Some(why) = pypi::missing(&[plan.front], example.sdist.as_deref()) {
+                let missing = pypi::missing(&[plan.front], example.sdist.as_deref())
+                    .or_else(|| setup::missing(example.package.as_deref()));
+                if let Some(why) = missing {
                     return Outcome::Skipped(why);
-                }
-                if let Some(package) = setup::lacks(example.package.as_deref()) {
-                    return Outcome::Skipped(format!(
-                        "{package} is not installed: `cargo xtask setup --full`"
-                    ));
                 }
                 run(&example, &plan, session, dir).into()
             }));
