@@ -554,15 +554,18 @@ pub unsafe fn intercomm_create_from_groups(
             Ok(local) => local,
             Err(code) => return code,
         };
-        let remote = match local.body.rank == local_leader {
-            true if !remote_group.body.ranks.is_empty() => Ok(remote_group.body.ranks.to_vec()),
+        let other = match local.body.rank == local_leader {
+            true if !remote_group.body.ranks.is_empty() => Ok(Other {
+                members: remote_group.body.ranks.to_vec(),
+                number,
+            }),
             _ => Err(ERR_GROUP),
         };
         let token = collective_begin(local);
-        let remote = tell_group(local, local_leader, remote);
+        let other = tell_group(local, local_leader, other);
         collective_end(token);
-        let made = remote
-            .and_then(|remote| connect(local, remote, below_tag(number)))
+        let made = other
+            .and_then(|other| connect(local, other))
             .and_then(|made| furnish(made, info, handler));
         comm_free::farewell(local);
         give(made, new)
@@ -640,6 +643,14 @@ unsafe fn meet(everyone: &[u32], id: u64) -> Result<(), i32> {
     }
 }
 
+/// What a group is told of the inter-communicator that its leader has agreed on.
+struct Other {
+    /// World ranks of the remote group.
+    members: Vec<u32>,
+    /// Tells this inter-communicator from what other threads make of the same groups meanwhile.
+    number: u64,
+}
+
 /// MPI_Intercomm_create. The leaders exchange their groups over the peer communicator, as the
 /// standard's tag is for, and tell their groups; then all members of both know each other.
 pub unsafe fn intercomm_create(
@@ -659,52 +670,68 @@ pub unsafe fn intercomm_create(
     // SAFETY: see the module's head.
     unsafe {
         let members = local_comm.body.members();
-        let mut remote = Err(ERR_COMM);
+        let mut other = Err(ERR_COMM);
         if local_comm.body.rank == local_leader {
-            remote = exchange(members, peer_comm, remote_leader, tag);
+            // Threads may use one tag, each over a peer communicator of its own.
+            let number = Hash::new("peer").add(peer_comm.body.id).add(tag as u64);
+            other = exchange(members, peer_comm, remote_leader, tag).map(|members| Other {
+                members,
+                number: number.finish(),
+            });
         }
         let token = collective_begin(local_comm);
-        let remote = tell_group(local_comm, local_leader, remote);
+        let other = tell_group(local_comm, local_leader, other);
         collective_end(token);
-        give(
-            remote.and_then(|remote| connect(local_comm, remote, tag)),
-            new,
-        )
+        give(other.and_then(|other| connect(local_comm, other)), new)
     }
 }
 
 /// Makes the inter-communicator once both groups are known to all.
-unsafe fn connect(
-    local_comm: &'static Comm,
-    remote: Vec<u32>,
-    tag: i32,
-) -> Result<&'static Comm, i32> {
+unsafe fn connect(local_comm: &'static Comm, other: Other) -> Result<&'static Comm, i32> {
     let members = local_comm.body.members().clone();
+    let remote: Arc<[u32]> = Arc::from(other.members);
     let (first, second) = sides(&members, &remote);
     let id = id::next(
         Hash::new("intercomm")
-            .add(tag as u64)
+            .add(other.number)
             .ranks(first)
             .ranks(second),
     );
     let everyone = [first, second].concat();
-    let &remote_leader = remote.first().ok_or(ERR_COMM)?;
-    let body = CommBody::derived(id, members, Some(Arc::from(remote)), &local_comm.body)?;
-    let tag = below_tag(id);
-    // SAFETY: see the module's head. Below, any member may lead; the first ones do. What they send to
-    // each other there goes over a communicator that no sweep looks into: one would take it for a
-    // message of ours when the other leader is slow.
+    let leaders = (members[0], *remote.first().ok_or(ERR_COMM)?);
+    let body = CommBody::derived(id, members, Some(remote), &local_comm.body)?;
+    // SAFETY: see the module's head.
     unsafe {
         among(body, &everyone, |word| {
-            lower::MPI_Intercomm_create(
-                local_comm.lower(),
-                0,
-                internal_world(),
-                remote_leader as i32,
-                tag,
-                word,
-            )
+            join(local_comm.lower(), leaders, id, word)
         })
+    }
+}
+
+/// Makes the inter-communicator `id` below, of what `local` is on each side. Any member may lead there; the
+/// first ones (world ranks: our own, and the other) do. What they send to each other Open MPI and MPICH both
+/// tell apart by the communicator alone and not by the tag, so the leaders get one for this: threads that make
+/// several between the same two would take each other's. No sweep looks into it, nor into that which it is made
+/// over: one would take what is sent for a message of ours when the other leader is slow.
+unsafe fn join(local: usize, leaders: (u32, u32), id: u64, word: *mut usize) -> i32 {
+    let (own, other) = leaders;
+    // Of the leaders alone a library asks for it.
+    let mut between = internal_world();
+    // SAFETY: see the module's head.
+    unsafe {
+        if group::own_world_rank() == own {
+            let code = from_group(&[own.min(other), own.max(other)], id, &raw mut between);
+            if code != SUCCESS {
+                return code;
+            }
+        }
+        let other_rank = i32::from(own < other);
+        let tag = below_tag(id);
+        let code = lower::MPI_Intercomm_create(local, 0, between, other_rank, tag, word);
+        if group::own_world_rank() == own {
+            lower::MPI_Comm_free(&raw mut between);
+        }
+        code
     }
 }
 
@@ -743,37 +770,25 @@ unsafe fn exchange(
     Ok(remote)
 }
 
-/// From the leader to its group: the remote group, or the error that kept the leader from it.
+/// From the leader to its group: what it has agreed on, or the error that kept it from that.
 unsafe fn tell_group(
     comm: &'static Comm,
     leader: i32,
-    remote: Result<Vec<u32>, i32>,
-) -> Result<Vec<u32>, i32> {
+    other: Result<Other, i32>,
+) -> Result<Other, i32> {
     let uint = Datatype::at(datatype::UINT32_T as u32);
     let leads = comm.body.rank == leader;
-    let mut head = match &remote {
-        Ok(remote) => [0, remote.len() as u32],
-        Err(code) => [*code as u32, 0],
+    let mut head = match &other {
+        Ok(other) => {
+            let number = [other.number as u32, (other.number >> 32) as u32];
+            [0, other.members.len() as u32, number[0], number[1]]
+        }
+        Err(code) => [*code as u32, 0, 0, 0],
     };
     // SAFETY: both arrays are passed with their lengths; all members do the same.
     unsafe {
         let buffer = head.as_mut_ptr().cast();
-        check(lower::MPI_Bcast(
-            buffer,
-            2,
-            uint.lower(),
-            leader,
-            comm.lower(),
-        ))?;
-        if head[0] != 0 {
-            return Err(head[0] as i32);
-        }
-        let mut all = match remote {
-            Ok(remote) if leads => remote,
-            _ => vec![0; head[1] as usize],
-        };
-        let buffer = all.as_mut_ptr().cast();
-        let length = all.len() as i32;
+        let length = head.len() as i32;
         check(lower::MPI_Bcast(
             buffer,
             length,
@@ -781,7 +796,23 @@ unsafe fn tell_group(
             leader,
             comm.lower(),
         ))?;
-        Ok(all)
+        let [code, length, low, high] = head;
+        if code != 0 {
+            return Err(code as i32);
+        }
+        let mut members = match other {
+            Ok(other) if leads => other.members,
+            _ => vec![0; length as usize],
+        };
+        check(lower::MPI_Bcast(
+            members.as_mut_ptr().cast(),
+            length as i32,
+            uint.lower(),
+            leader,
+            comm.lower(),
+        ))?;
+        let number = u64::from(high) << 32 | u64::from(low);
+        Ok(Other { members, number })
     }
 }
 
