@@ -27,10 +27,12 @@ pub mod kind {
     pub const AGENT: u32 = 17;
     /// How the job was started, for people and for `stasis inspect`.
     pub const JOB: u32 = 18;
+    /// Files that were written to and closed: the loader's.
+    pub const CLOSED_FILES: u32 = 19;
 }
 
 /// `(kind, highest version, name)`.
-const KNOWN: [(u32, u32, &str); 9] = [
+const KNOWN: [(u32, u32, &str); 10] = [
     (kind::REGIONS, 2, "regions"),
     (kind::CHUNKS, 1, "chunks"),
     (kind::ENVIRONMENT, 1, "environment"),
@@ -40,6 +42,7 @@ const KNOWN: [(u32, u32, &str); 9] = [
     (kind::PROCESS, 2, "process"),
     (kind::AGENT, 1, "agent"),
     (kind::JOB, 2, "job"),
+    (kind::CLOSED_FILES, 1, "closed files"),
 ];
 
 /// Name of a kind, if this build can read that version of it.

@@ -9,15 +9,19 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use common::{assert_has_changed, key, noise, write_increment, write_sealed_set, write_set, BASE};
+use common::{
+    assert_has_changed, key, noise, write_increment, write_sealed_set, write_set, BASE,
+    CLOSED_FILES,
+};
 use stasis_ckpt_image::{kind, Disk, Key, Set, PAGE, SHARED_CONTENT};
 
 /// Makes sets in a directory.
 type Write = fn(&Path);
 
 /// What the present writer makes: its name, and how.
-const NEW: [(&str, Write); 3] = [
+const NEW: [(&str, Write); 4] = [
     ("regions-2", |dir| drop(write_set(dir, 1, 1))),
+    ("closed-files-1", |dir| drop(write_set(dir, 1, 1))),
     ("sealed-1", |dir| {
         write_sealed_set(dir, 1, 1, &key(dir, 7));
     }),
@@ -81,6 +85,8 @@ fn what_older_writers_made_is_read() {
             .collect();
         assert_eq!(places[..3], [(0, 8), (8, 4), (20, 4)], "{name}");
         assert_eq!(image.section(kind::PROCESS).unwrap().bytes, [0; 100]);
+        let closed = image.section(kind::CLOSED_FILES);
+        assert!(closed.is_none_or(|section| section.bytes == CLOSED_FILES));
         let mut loader = image.loader().unwrap();
         let mut memory = vec![0; 65536];
         for chunk in image.chunks() {
@@ -97,7 +103,7 @@ fn what_older_writers_made_is_read() {
         }
         read.push(name);
     }
-    assert!(read.len() >= 4);
+    assert!(read.len() >= 5);
     assert!(NEW
         .iter()
         .all(|(new, _)| read.iter().any(|name| name == new)));

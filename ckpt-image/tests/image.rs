@@ -94,7 +94,7 @@ fn what_was_written_is_read() {
     assert_eq!(encodings(2), [Encoding::Zero, Encoding::Raw]);
     assert_eq!(image.section(kind::PROCESS).unwrap().bytes, [1; 100]);
     assert!(image.section(kind::JOB).is_none());
-    assert_eq!(image.sections().len(), 2);
+    assert_eq!(image.sections().len(), 3);
     assert!(image.chunks().iter().all(|c| c.offset.is_multiple_of(PAGE)));
 }
 

@@ -85,6 +85,25 @@ impl ChangedFiles {
     }
 }
 
+/// What to do where a file that the job had written to and closed before the checkpoint has grown since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClosedFiles {
+    /// Cut it back to what it had, as those that were open, and keep what is cut off in the checkpoint directory
+    Cut,
+    /// Leave it as it is
+    Leave,
+}
+
+impl ClosedFiles {
+    /// As the lower half is told.
+    pub fn word(self) -> &'static str {
+        match self {
+            ClosedFiles::Cut => "cut",
+            ClosedFiles::Leave => "leave",
+        }
+    }
+}
+
 /// Which checkpoints are trusted.
 #[derive(Args)]
 pub struct KeyFile {
@@ -119,6 +138,14 @@ pub struct Running {
         env = "STASIS_CHANGED_FILES"
     )]
     pub changed_files: ChangedFiles,
+    /// At a restart: where a file that the job had written to and closed has grown since the checkpoint
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "cut",
+        env = "STASIS_CLOSED_FILES"
+    )]
+    pub closed_files: ClosedFiles,
 }
 
 /// When checkpoints are taken, and which stay.

@@ -57,7 +57,9 @@ fn go_on(directory: &Path, set: &Set, running: &Running) -> exit::Result<()> {
         .arg("--set")
         .arg(set.name())
         .arg("--changed-files")
-        .arg(running.changed_files.word());
+        .arg(running.changed_files.word())
+        .arg("--closed-files")
+        .arg(running.closed_files.word());
     command.args(schedule);
     command.args(running.checkpoints.words());
     launch::become_it(command, &lower.path).code(Code::CannotServe)

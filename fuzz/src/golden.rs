@@ -13,16 +13,18 @@ macro_rules! golden {
 }
 
 /// Their images.
-pub const IMAGES: [&[u8]; 4] = [
+pub const IMAGES: [&[u8]; 5] = [
     golden!("regions-1", "ckpt-1/rank-0.img"),
     golden!("regions-2", "ckpt-1/rank-0.img"),
+    golden!("closed-files-1", "ckpt-1/rank-0.img"),
     golden!("inherited-1", "ckpt-2/rank-0.img"),
     SEALED_IMAGE,
 ];
 /// Their manifests.
-pub const MANIFESTS: [&[u8]; 4] = [
+pub const MANIFESTS: [&[u8]; 5] = [
     golden!("regions-1", "ckpt-1/manifest.json"),
     golden!("regions-2", "ckpt-1/manifest.json"),
+    golden!("closed-files-1", "ckpt-1/manifest.json"),
     golden!("inherited-1", "ckpt-2/manifest.json"),
     SEALED_MANIFEST,
 ];

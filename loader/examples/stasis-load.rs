@@ -305,6 +305,10 @@ fn restore(options: Options) -> Result<()> {
     // Twice: the number of the file that the state is read from may be one to be reserved.
     let (header, _) = read_header(&path)?;
     let files = loader::open_files(&header.state, loader::ChangedFiles::Refuse, None)?;
+    let (closed, grown) = (loader::ClosedFiles::default(), loader::GrownFiles::Leave);
+    let nobody = Default::default();
+    let kept = std::env::temp_dir();
+    files.cut_back(&header.state, &closed, grown, &nobody, (&kept, "alone"))?;
     let (header, mut file) = read_header(&path)?;
     let bit = |perms: &str, c: char, flag| if perms.contains(c) { flag } else { 0 };
     for region in &header.regions {

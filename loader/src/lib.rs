@@ -5,8 +5,8 @@
 //! what the lower half still does by itself, it does on threads made with [`spawn_lower`].
 //! Such a thread can stop the application ([`stop_all`]), call into its MPI library on the initial
 //! thread ([`Stopped::run_on_main`]), [`capture`] the process's state, and let it go on. A fresh
-//! process brings it back with [`open_files`], the mapping of the memory, [`restore`] and
-//! [`Restored::go`].
+//! process brings it back with [`open_files`], the mapping of the memory, [`OpenedFiles::cut_back`],
+//! [`restore`] and [`Restored::go`].
 //!
 //! Known limits, each with what happens:
 //! - A process made with CLONE_VM alone (neither thread nor vfork), `io_uring` and `io_setup` get
@@ -61,8 +61,9 @@ pub use program::{check_address_space, holding_signals, prepare, spawn_lower, Pr
 pub use signals::Action;
 pub use signals::STOP_SIGNAL;
 pub use state::{
-    apart, capture, open_files, release_files, restore, ChangedFiles, HeldNumbers, MappedFile,
-    OpenedFiles, ProcessState, Restored, ThreadState,
+    apart, capture, capture_closed, look_ahead, open_files, release_files, restore, ChangedFiles,
+    ClosedFiles, Cuts, GrownFiles, HeldNumbers, Length, MappedFile, OpenedFiles, ProcessState,
+    Restored, ThreadState,
 };
 pub use stop::{stop_all, stop_all_within, wait_until_running, Stopped, DEFAULT_PATIENCE};
 pub use syscalls::{remapped, set_shm_ids, shm_id};

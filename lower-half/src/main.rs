@@ -6,6 +6,7 @@
 mod agent;
 mod environment;
 mod fetch;
+mod grown;
 mod job;
 mod launch;
 mod mpi;

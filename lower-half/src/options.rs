@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use anyhow::{bail, Context, Result};
 use ckpt_image::{Compression, Key};
-use loader::ChangedFiles;
+use loader::{ChangedFiles, GrownFiles};
 
 mod schedule;
 
@@ -111,6 +111,8 @@ pub struct Restart {
     pub set: Option<String>,
     /// What to do where a file is not what it was at the checkpoint.
     pub changed_files: ChangedFiles,
+    /// What to do where a file that was closed at the checkpoint has grown.
+    pub grown_files: GrownFiles,
 }
 
 /// Parses the words after the program's name.
@@ -129,6 +131,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     let mut partner = false;
     let mut set = None;
     let mut changed_files = ChangedFiles::default();
+    let mut grown_files = GrownFiles::default();
     let mut rest = Vec::new();
     while let Some(word) = words.next() {
         let mut value = || {
@@ -148,6 +151,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--partner") => partner = true,
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
             Some("--changed-files") => changed_files = changed(&value()?)?,
+            Some("--closed-files") => grown_files = grown(&value()?)?,
             Some("--") => {
                 rest = words.collect();
                 break;
@@ -180,6 +184,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             checkpoints,
             set,
             changed_files,
+            grown_files,
         })),
         _ => bail!("unknown command {}", verb.display()),
     }
@@ -223,5 +228,13 @@ fn changed(word: &OsString) -> Result<ChangedFiles> {
         Some("warn") => ChangedFiles::Warn,
         Some("ignore") => ChangedFiles::Ignore,
         _ => bail!("{} is not refuse, warn or ignore", word.display()),
+    })
+}
+
+fn grown(word: &OsString) -> Result<GrownFiles> {
+    Ok(match word.to_str() {
+        Some("cut") => GrownFiles::Cut,
+        Some("leave") => GrownFiles::Leave,
+        _ => bail!("{} is not cut or leave", word.display()),
     })
 }

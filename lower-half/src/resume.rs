@@ -15,9 +15,10 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use ckpt_image::{kind, Set};
 use contract::{abi, gate, MpiState};
 use coordinator::client::Client;
-use loader::{HeldNumbers, OpenedFiles, ProcessState};
+use loader::{ClosedFiles, HeldNumbers, OpenedFiles, ProcessState};
 use progress::Bytes;
 
+use crate::grown::{self, Place};
 use crate::job::{self, JobState};
 use crate::mpi::world::{self, World};
 use crate::options::Restart;
@@ -28,6 +29,7 @@ use crate::{environment, fetch, launch, mpi, share, wire_up, BAD_IMAGE};
 struct Part {
     opened: Opened,
     process: ProcessState,
+    closed: ClosedFiles,
     files: OpenedFiles,
     job: JobState,
 }
@@ -61,6 +63,7 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     let Part {
         opened,
         process,
+        closed,
         files,
         job,
     } = part;
@@ -71,11 +74,25 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     let shared = share::restore(&opened, world.as_ref())?;
     opened.map(&shared)?;
     loader::set_shm_ids(shared.segments().to_vec());
+    let place = Place {
+        dir: &options.checkpoints.dir,
+        set: opened.set().name(),
+        rank,
+    };
+    let others = world.as_ref().map(|world| world.size);
+    grown::cut_back(
+        &files,
+        &process,
+        &closed,
+        options.grown_files,
+        &place,
+        others,
+    )?;
     let restored = loader::restore(process, files, &|object| shared.descriptor(object))?;
     drop(shared);
     let set = opened.set().clone();
     if world.is_some() {
-        // Output files are cut back now, in all ranks: none may write to them before.
+        // No rank goes on before all can.
         world::minimum(0)?;
     }
     fill_gate(world.as_ref());
@@ -143,6 +160,11 @@ fn verified(
     let dir = &options.checkpoints.dir;
     let opened = ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?;
     let process: ProcessState = section(&opened, kind::PROCESS, ProcessState::VERSION)?;
+    let closed = match opened.section(kind::CLOSED_FILES) {
+        Some(_) => section(&opened, kind::CLOSED_FILES, ClosedFiles::VERSION)?,
+        // None were, or whoever took it did not look.
+        None => ClosedFiles::default(),
+    };
     let job: JobState = section(&opened, kind::JOB, job::VERSION)?;
     job.suits()
         .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
@@ -153,6 +175,7 @@ fn verified(
     Ok(Part {
         opened,
         process,
+        closed,
         files,
         job,
     })

@@ -87,6 +87,14 @@ fn signals(stopped: &Stopped) -> Result<Signals, CaptureError> {
     }
 }
 
+/// The files that the program had opened for writing and that are closed now; `mapped` as for [`capture`].
+pub fn capture_closed(
+    _stopped: &Stopped,
+    mapped: &(dyn Fn(u64, u64) -> Option<files::MappedFile> + Sync),
+) -> files::ClosedFiles {
+    files::capture_closed(mapped)
+}
+
 /// Everything about the process that is not in its memory. `mapped` tells which files, by device and
 /// inode, are mapped shared and therefore in the image of the memory.
 pub fn capture(

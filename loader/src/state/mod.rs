@@ -13,10 +13,10 @@ use crate::syscalls::timers::Timer;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-pub use capture::capture;
+pub use capture::{capture, capture_closed};
 pub use files::{
-    apart, note_standard_files, open_files, release_files, ChangedFiles, Files, HeldNumbers,
-    MappedFile, OpenedFiles,
+    apart, look_ahead, note_opened, note_standard_files, open_files, release_files, ChangedFiles,
+    ClosedFiles, Cuts, Files, GrownFiles, HeldNumbers, Length, MappedFile, OpenedFiles,
 };
 pub use restore::{restore, Restored};
 pub use settings::note_start;

@@ -117,7 +117,7 @@ fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreErro
 /// Makes everything but the memory, which must be mapped. To be called on the process's initial
 /// thread. Signals are held back in it from now on.
 ///
-/// Output files are cut back here: no rank may go on before all have done this.
+/// Output files must have been cut back ([`OpenedFiles::cut_back`]), and no rank may go on before all have.
 pub fn restore(
     state: ProcessState,
     files: OpenedFiles,

@@ -1,12 +1,13 @@
 //! Descriptors: those that calls return are the application's; only those may it close.
 
 use super::{fail, Call, Handler, Outcome};
-use crate::{fds, pairs, raw, vacant};
+use crate::state::note_opened;
+use crate::{fds, pairs, raw, user, vacant};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
-    (libc::SYS_creat, new_fd),
-    (libc::SYS_openat2, new_fd),
-    (libc::SYS_open_by_handle_at, new_fd),
+    (libc::SYS_creat, creat),
+    (libc::SYS_openat2, openat2),
+    (libc::SYS_open_by_handle_at, open_by_handle_at),
     (libc::SYS_socket, new_fd),
     (libc::SYS_accept, new_fd),
     (libc::SYS_accept4, new_fd),
@@ -58,6 +59,41 @@ fn take(fd: i32, least: i32) -> i32 {
     let fd = vacant::settle(fd, least);
     fds::own(fd);
     fd
+}
+
+/// Remembers what was opened for writing: a file that is closed at a cut is among no descriptors.
+pub fn opened(call: &Call, outcome: &Outcome, flags: i32) {
+    let writable = flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
+    match outcome {
+        Outcome::Value(fd @ 0..) if writable && call.in_rank() => {
+            call.thread.on_lower(|| note_opened(*fd as i32));
+        }
+        _ => {}
+    }
+}
+
+fn creat(call: &mut Call) -> Outcome {
+    let outcome = new_fd(call);
+    opened(call, &outcome, libc::O_WRONLY);
+    outcome
+}
+
+fn openat2(call: &mut Call) -> Outcome {
+    let how = call.args()[2];
+    let outcome = new_fd(call);
+    if let Outcome::Value(0..) = outcome {
+        // Flags are its first word, which the kernel has read just now.
+        let flags = user::read::<u64>(how).unwrap_or(0);
+        opened(call, &outcome, flags as i32);
+    }
+    outcome
+}
+
+fn open_by_handle_at(call: &mut Call) -> Outcome {
+    let flags = call.int(2);
+    let outcome = new_fd(call);
+    opened(call, &outcome, flags);
+    outcome
 }
 
 /// Passes on a call that returns a descriptor.

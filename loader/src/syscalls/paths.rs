@@ -5,7 +5,7 @@
 //! name, perhaps after a restart. So for those that it gets from us it is told numbers that stay the same
 //! wherever, and in which version, Stasis is installed.
 
-use super::files::returned;
+use super::files::{self, returned};
 use super::{fail, Call, Handler, Outcome};
 use crate::{asked, facts, hooks, thread, user};
 use core::ffi::CStr;
@@ -47,6 +47,7 @@ fn replacement(path: &CStr) -> Option<&'static CStr> {
 
 fn open_at(call: &mut Call, position: usize) -> Outcome {
     let (nr, mut args) = (call.nr(), call.args());
+    let flags = args[position + 1] as i32;
     let linker = facts::in_interpreter(call.frame().regs.rip);
     let path = user::path(args[position]);
     let library = path.filter(|_| linker).and_then(hooks::redirect);
@@ -60,6 +61,7 @@ fn open_at(call: &mut Call, position: usize) -> Outcome {
         asked::by_program();
     }
     let outcome = returned(call, outcome);
+    files::opened(call, &outcome, flags);
     if let (true, true, Outcome::Value(fd)) = (opened, linker, &outcome) {
         opened_by_linker(*fd as i32, library);
     }

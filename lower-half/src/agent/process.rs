@@ -23,7 +23,7 @@ use coordinator::agent::{Process, SaveOrder};
 use coordinator::protocol::{Activity, Counts, On, Outcome, Summary, Times};
 use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
-use loader::{MappedFile, ProcessState, Stopped};
+use loader::{ClosedFiles, MappedFile, ProcessState, Stopped};
 
 use super::{cut, doing, faults, known_partner, levels, Section, Setup, AGENT, RELAY, SERVER};
 use crate::mpi::world;
@@ -211,6 +211,12 @@ impl ThisProcess {
         let state =
             postcard::to_stdvec(&state).context("the state of the process cannot be encoded")?;
         let mut sections = vec![(kind::PROCESS, ProcessState::VERSION, state)];
+        let closed = loader::capture_closed(stopped, &|dev, ino| mapped(plan, dev, ino));
+        if !closed.is_empty() {
+            let closed = postcard::to_stdvec(&closed);
+            let closed = closed.context("the files that are closed cannot be encoded")?;
+            sections.push((kind::CLOSED_FILES, ClosedFiles::VERSION, closed));
+        }
         sections.extend((self.setup.sections)());
         Ok(sections)
     }
@@ -345,7 +351,10 @@ impl Process for ThisProcess {
             .as_ref()
             .and_then(|changes| changes.as_ref().ok());
         let room = changes.and_then(|_| self.room());
-        let ahead = loader::apart(|| Ahead::look(&APPLICATION, changes, room.as_ref()));
+        let ahead = loader::apart(|| {
+            loader::look_ahead();
+            Ahead::look(&APPLICATION, changes, room.as_ref())
+        });
         let ahead = ahead.ok().and_then(Result::ok);
         *self.ahead() = ahead.map(|ahead| (remapped, ahead));
         gate().phase.store(Phase::Approach as u32, Ordering::SeqCst);

@@ -149,6 +149,15 @@ pub(super) fn sync(path: &CStr) -> Result<(), i32> {
     synced
 }
 
+/// Has the file remembered as one that the program has written to and closed, so that a restart cuts it back.
+/// The library below has opened it unseen; what the loader remembers is what it sees opened for writing.
+pub(super) fn note_written(path: &CStr) {
+    if let Ok(fd) = open(path, O_WRONLY) {
+        // SAFETY: see the module's head.
+        unsafe { syscall(SYS_CLOSE, [fd, 0, 0, 0, 0, 0]) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -237,6 +237,10 @@ pub unsafe fn file_close(file: *mut &'static File) -> i32 {
         let mut code = lower::MPI_File_close(&raw mut word);
         if code == SUCCESS && given.body.amode & MODE_DELETE_ON_CLOSE != 0 {
             code = code_of(delete(given));
+        } else if code == SUCCESS && comm.body.rank == 0 && given.body.is_writable() {
+            if let Some(path) = given.body.name.path() {
+                disk::note_written(path);
+            }
         }
         collective_end(token);
         if word == File::null().lower() {

@@ -12,6 +12,7 @@
 //! | `Hangs` | `group-clocks` or `final-parking`: with the algorithm published so, the checkpoint must hang (mode `hang`) |
 //! | `Published` | what is as published in every mode: `two-phase-commit`, which is slower and must do the same |
 //! | `Cut` | where the checkpoint falls, see [`Cut`] |
+//! | `Kill` | `later`: only when there is one more of what `Cut: after` counts than when the checkpoint was whole |
 //! | `Fan-out` | to how many others a process of the control plane is connected at most (64) |
 //! | `Matrix` | `full`: more combinations in the default run |
 //! | `Flags` | for the compiler |
@@ -113,6 +114,8 @@ pub struct Example {
     pub own: bool,
     pub modes: Vec<Mode>,
     pub cut: Cut,
+    /// Killed only when it has written more than the checkpoint knows of.
+    pub killed_later: bool,
     pub full: bool,
     pub flags: Vec<String>,
     /// Source of a library that LD_PRELOAD names while the job is started, and restarted.
@@ -174,6 +177,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         own: false,
         modes: vec![Mode::Plain, Mode::Continue, Mode::Restart, Mode::Migrate],
         cut: Cut::None,
+        killed_later: false,
         full: false,
         flags: Vec::new(),
         preload: None,
@@ -234,6 +238,7 @@ impl Example {
             }
             "published" => self.published = Some(value.to_owned()),
             "fan-out" => self.fan_out = Some(value.parse()?),
+            "kill" => self.killed_later = value == "later",
             "matrix" => self.full = value == "full",
             "timeout" => self.timeout = Duration::from_secs(value.parse()?),
             _ => bail!("there is no directive '{key}'"),

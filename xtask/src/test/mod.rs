@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod clean_root;
+mod closed;
 mod compare;
 mod conformance;
 pub mod directives;
@@ -123,6 +124,7 @@ pub fn run(options: &Options) -> Result<()> {
     cases.extend(faults::cases(options.full));
     cases.extend(tools::cases());
     cases.extend(conformance::cases());
+    cases.extend(closed::cases());
     cases.extend(pause::cases());
     cases.extend(schedule::cases());
     cases.extend(status::cases());

@@ -4,7 +4,7 @@
 //! A case is called `example:mode:front@lower` or `...>restart`: the program was built for
 //! `front`, started over `lower` and restarted over `restart`.
 
-use super::compare::Compare;
+use super::compare::{Compare, FilePart};
 use super::directives::{collect, Cut, Example, Mode};
 use super::programs::{command_line, set_environment};
 use super::{Case, Outcome, Session};
@@ -339,19 +339,29 @@ impl RunningCase<'_> {
             Cut::Timed(from, to) => self.random.seconds(*from, *to),
             Cut::After(from, to, part) => {
                 let lines = from + self.random.below((to - from + 1) as u64) as usize;
-                let file = match part.name() {
-                    "stdout" => job.stdout.clone(),
-                    name => self.dir.join("work").join(name),
-                };
-                let what = format!("it had written {lines} lines of {}", part.name());
-                return job.until(&what, self.deadline, || {
-                    part.lines(&job::read_text(&file)).len() >= lines
-                });
+                return self.written(job, part, |_| lines);
             }
             _ => Duration::ZERO,
         };
         std::thread::sleep(wait);
         Ok(())
+    }
+
+    /// Wait until there are so many lines of a part, which may depend on how many there are now.
+    fn written(
+        &self,
+        job: &mut Job,
+        part: &FilePart,
+        wanted: impl FnOnce(usize) -> usize,
+    ) -> Result<()> {
+        let file = match part.name() {
+            "stdout" => job.stdout.clone(),
+            name => self.dir.join("work").join(name),
+        };
+        let lines = || part.lines(&job::read_text(&file)).len();
+        let wanted = wanted(lines());
+        let what = format!("it had written {wanted} lines of {}", part.name());
+        job.until(&what, self.deadline, || lines() >= wanted)
     }
 
     /// Ask for the checkpoint, in the way that the example's cut needs.
@@ -483,6 +493,10 @@ impl RunningCase<'_> {
             let result = ended.map(|_| ()).context("the job did not stop");
             job.explain(result, self.dir)?;
         } else {
+            if let (Cut::After(_, _, part), true) = (&self.example.cut, self.example.killed_later) {
+                let later = self.written(&mut job, part, |lines| lines + 1);
+                job.explain(later, self.dir)?;
+            }
             job.kill()?;
         }
         self.job_before = stasis::job_file(&self.ckpt);

@@ -38,7 +38,8 @@ pub fn capture(
     })
 }
 
-fn numbers() -> Result<Vec<i32>, CaptureError> {
+/// Of all descriptors of the application, in ascending order.
+pub fn numbers() -> Result<Vec<i32>, CaptureError> {
     let mut numbers = all_open().map_err(|source| CaptureError::System {
         what: "/proc/thread-self/fd".to_owned(),
         source,

@@ -272,6 +272,12 @@ pub fn seek(fd: &OwnedFd, offset: u64) {
     unsafe { libc::lseek(fd.as_raw_fd(), offset as i64, libc::SEEK_SET) };
 }
 
+/// Waits for a lock (flock) that nobody else has, which goes with the open file.
+pub fn lock_exclusively(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: our own descriptor.
+    checked(unsafe { libc::flock(fd.as_raw_fd(), libc::LOCK_EX) }).map(drop)
+}
+
 /// Whether two descriptors are of one open file.
 pub fn same_open_file(a: i32, b: i32) -> bool {
     const KCMP_FILE: usize = 0;

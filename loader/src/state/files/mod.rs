@@ -7,13 +7,16 @@
 //!
 //! [`capture`] looks and changes nothing. A restart has two steps: [`open_files`] takes the saved
 //! numbers and opens and checks everything, in every rank, before anything is changed; and
-//! [`OpenedFiles::settle`] cuts output files back, puts everything in its place and takes locks.
+//! [`OpenedFiles::settle`] puts everything in its place and takes locks. Between them, when all ranks could,
+//! [`OpenedFiles::cut_back`] cuts output files back, also those that were closed at the cut.
 //!
 //! To add a kind: a file here that captures and opens it, a variant of [`Kind`], a line in
 //! [`capture`]'s `classify` and one in `reopen`'s `open`.
 
 mod bytes;
 mod capture;
+mod closed;
+mod cut;
 mod descriptor;
 mod epoll;
 mod event;
@@ -28,14 +31,18 @@ mod reopen;
 mod standard;
 mod timer;
 mod unnamed;
+mod written;
 
 use serde::{Deserialize, Serialize};
 
 pub use capture::capture;
+pub use closed::{capture as capture_closed, look_ahead, ClosedFiles};
+pub use cut::{Cuts, GrownFiles, Length};
 pub use descriptor::{apart, release_files};
 pub use mapped::MappedFile;
 pub use reopen::{open_files, HeldNumbers, OpenedFiles};
 pub use standard::note as note_standard_files;
+pub use written::note_opened;
 
 /// What to do where a file's content is not that of the checkpoint. (That a file has grown is
 /// expected: the job ran on, and what it wrote then is written again.)

@@ -1,15 +1,16 @@
 //! Files with content. They stay where they are: an image notes how long one was and what was in
 //! it, and a restart cuts off what was written later.
 
+use super::cut::Cutter;
 use super::descriptor::{kept_flags, open, seek, stat, writable, Look};
-use super::ChangedFiles;
+use super::{written, ChangedFiles};
 use crate::error::{CaptureError, RestoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file up to this length is looked at as a whole.
 const WHOLE: u64 = 1 << 20;
@@ -56,7 +57,7 @@ pub fn capture(look: &Look, mapped: bool) -> Result<Regular, CaptureError> {
 }
 
 /// Of the first `size` bytes.
-fn checksum(file: &File, size: u64) -> io::Result<u32> {
+pub fn checksum(file: &File, size: u64) -> io::Result<u32> {
     let mut hasher = crc32fast::Hasher::new();
     let mut piece = vec![0; PIECE as usize];
     let whole = size <= WHOLE;
@@ -121,12 +122,24 @@ impl Regular {
         }))
     }
 
-    /// Cuts off what was written after the checkpoint.
-    pub fn cut(&self, fd: i32, flags: i32, opened: &OwnedFd) -> Result<(), RestoreError> {
-        let cut = || {
-            let longer = stat(opened.as_raw_fd())?.st_size as u64 > self.size;
-            if longer && writable(flags) {
-                File::from(opened.try_clone()?).set_len(self.size)?;
+    /// What it is called, and how long it was.
+    pub fn length(&self) -> (&Path, u64) {
+        (&self.path, self.size)
+    }
+
+    /// Cuts off what was written after the checkpoint, and remembers that it is written to.
+    pub fn cut(
+        &self,
+        fd: i32,
+        flags: i32,
+        opened: &OwnedFd,
+        cutter: &mut Cutter<'_>,
+    ) -> Result<(), RestoreError> {
+        let mut cut = || {
+            if writable(flags) {
+                let file = File::from(opened.try_clone()?);
+                cutter.cut_open(&self.path, &file, self.size)?;
+                written::note_opened(opened.as_raw_fd());
             }
             Ok(())
         };

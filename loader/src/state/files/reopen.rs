@@ -1,11 +1,15 @@
 //! The two steps of bringing files back.
 
+use super::cut::Cutter;
 use super::descriptor::{duplicate, fcntl, open, open_again, seek, set_flags, writable};
 use super::{epoll, event, lock, standard};
-use super::{ChangedFiles, Descriptor, Files, Kind, OpenFile, Shared};
+use super::{
+    ChangedFiles, ClosedFiles, Cuts, Descriptor, Files, GrownFiles, Kind, Length, OpenFile, Shared,
+};
 use crate::error::RestoreError;
 use crate::state::ProcessState;
 use crate::{fds, vacant};
+use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
@@ -180,7 +184,45 @@ fn tell_where(fd: i32, moved: i32) {
 }
 
 impl OpenedFiles {
-    /// Cuts output files back, puts everything in its place, and lets timers run.
+    /// How long output files were that processes of other machines may have too: those that are open and those
+    /// that were `closed` at the checkpoint.
+    pub fn lengths(state: &ProcessState, closed: &ClosedFiles) -> Vec<Length> {
+        let open = state.files.open.iter().filter_map(|file| match &file.kind {
+            Kind::Regular(regular) if writable(file.flags) => Some(regular.length()),
+            _ => None,
+        });
+        let all = open.chain(closed.lengths());
+        all.filter_map(|(path, size)| Length::of(path, size))
+            .collect()
+    }
+
+    /// Cuts output files back, those that are open and those that were `closed` at the checkpoint. What is cut
+    /// off is kept below the directory `kept`, whose list says which restart, `who`, has done what. Other ranks
+    /// may have the same files, and have seen these `lengths`.
+    pub fn cut_back(
+        &self,
+        state: &ProcessState,
+        closed: &ClosedFiles,
+        grown: GrownFiles,
+        lengths: &BTreeMap<u64, u64>,
+        (kept, who): (&Path, &str),
+    ) -> Result<Cuts, RestoreError> {
+        let files = &state.files;
+        let mut cutter = Cutter::new(kept, who, lengths);
+        for (index, (file, opened)) in files.open.iter().zip(&self.open).enumerate() {
+            if let (Kind::Regular(regular), Some(opened)) = (&file.kind, opened) {
+                let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
+                regular.cut(fd, file.flags, opened, &mut cutter)?;
+            }
+        }
+        if grown == GrownFiles::Cut {
+            closed.cut_back(&mut cutter);
+        }
+        closed.remember();
+        Ok(cutter.done())
+    }
+
+    /// Puts everything in its place, and lets timers run.
     /// `objects` finds the descriptors of shared memory.
     pub(in crate::state) fn settle(
         mut self,
@@ -194,12 +236,6 @@ impl OpenedFiles {
         }
         standard::note();
         let given = standard::keep().map_err(RestoreError::system("keeping the standard files"))?;
-        for (index, (file, opened)) in files.open.iter().zip(&self.open).enumerate() {
-            if let (Kind::Regular(regular), Some(opened)) = (&file.kind, opened) {
-                let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
-                regular.cut(fd, file.flags, opened)?;
-            }
-        }
         for descriptor in &files.descriptors {
             let what = format!("placing file descriptor {}", descriptor.fd);
             let file = files.open.get(descriptor.open);

@@ -1,0 +1,388 @@
+//! Cutting files back to their length at the checkpoint. The program writes again what is cut off; should
+//! another program have written it, it is kept beside the checkpoints.
+//!
+//! Several processes may cut one file at the same time, and none of them knows of the others: who finds it as
+//! long as it shall be does nothing.
+
+use super::descriptor::{file_system, lock_exclusively, open, stat};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The longest tail that is kept: what several programs append to are logs and tables of results.
+const LONGEST: u64 = 64 << 20;
+/// The file that tells what was done.
+const LIST: &str = "list";
+
+/// How restarts treat files that were closed at the checkpoint and have grown since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GrownFiles {
+    /// As those that were open: they are cut back.
+    #[default]
+    Cut,
+    /// They stay as they are.
+    Leave,
+}
+
+/// What was done to a process's files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cuts {
+    /// Files that were cut back.
+    pub files: u64,
+    /// What was cut off of them all.
+    pub bytes: u64,
+    /// Of these files, those of which it could not be kept.
+    pub unkept: u64,
+    /// Files that were not cut back although they had grown: numbers that are the same for the same file in
+    /// all processes of the job.
+    pub left: Vec<u64>,
+}
+
+/// Cuts the files of one process.
+pub struct Cutter<'a> {
+    /// Where what is cut off is kept.
+    kept: &'a Path,
+    /// Which restart this is, for the list.
+    who: &'a str,
+    /// How long files were as processes of any machine have seen it, by their numbers: a network's file system
+    /// may have told one less than the other.
+    lengths: &'a BTreeMap<u64, u64>,
+    cuts: Cuts,
+}
+
+impl Cutter<'_> {
+    /// None was cut yet.
+    pub fn new<'a>(kept: &'a Path, who: &'a str, lengths: &'a BTreeMap<u64, u64>) -> Cutter<'a> {
+        Cutter {
+            kept,
+            who,
+            lengths,
+            cuts: Cuts::default(),
+        }
+    }
+
+    /// What was done.
+    pub fn done(self) -> Cuts {
+        self.cuts
+    }
+
+    /// Cuts a file that was open, whether what is cut off can be kept or not: the program goes on where it
+    /// stood.
+    pub fn cut_open(&mut self, path: &Path, file: &File, size: u64) -> io::Result<()> {
+        let size = self.length(path, file, size)?;
+        let Some(tail) = self.tail(path, file, size)? else {
+            return Ok(());
+        };
+        file.set_len(size)?;
+        self.note(path, size, &tail);
+        Ok(())
+    }
+
+    /// Cuts a file that was closed, unless what is cut off should be kept and cannot.
+    pub fn cut_closed(&mut self, path: &Path, file: &File, size: u64) {
+        let size = self.length(path, file, size).unwrap_or(size);
+        match self.tail(path, file, size) {
+            Ok(None) => {}
+            Ok(Some(Tail {
+                kept: Kept::Failed(why),
+                ..
+            })) => self.leave(
+                path,
+                format_args!("has grown, and its new end cannot be kept: {why}"),
+            ),
+            Ok(Some(tail)) => match file.set_len(size) {
+                Ok(()) => self.note(path, size, &tail),
+                Err(why) => self.leave(
+                    path,
+                    format_args!("has grown and cannot be cut back: {why}"),
+                ),
+            },
+            Err(why) => self.leave(path, format_args!("cannot be looked at: {why}")),
+        }
+    }
+
+    /// How long a file is to be of which this process had seen `size`.
+    fn length(&self, path: &Path, file: &File, size: u64) -> io::Result<u64> {
+        let number = number(path, stat(file.as_raw_fd())?.st_ino);
+        let seen = self.lengths.get(&number).copied();
+        Ok(seen.map_or(size, |seen| seen.max(size)))
+    }
+
+    /// A file stays as it is.
+    pub fn leave(&mut self, path: &Path, why: impl Display) {
+        self.cuts.left.push(number(path, 0));
+        self.list(path, format_args!("left as it is: it {why}"));
+    }
+
+    fn note(&mut self, path: &Path, size: u64, tail: &Tail) {
+        self.cuts.files += 1;
+        self.cuts.bytes += tail.bytes;
+        let done = format_args!("cut back to {size} bytes, by {}", tail.bytes);
+        match &tail.kept {
+            Kept::In(file) => self.list(path, format_args!("{done}, which are in {file:?}")),
+            Kept::TooLong => {
+                self.cuts.unkept += 1;
+                self.list(path, format_args!("{done}, too many to be kept"));
+            }
+            Kept::Failed(why) => {
+                self.cuts.unkept += 1;
+                self.list(path, format_args!("{done}, which could not be kept: {why}"));
+            }
+        }
+    }
+
+    /// A line in the list. One that cannot be written is no reason to do anything else.
+    fn list(&self, path: &Path, what: impl Display) {
+        let line = format!("{} {}: {path:?}: {what}\n", now(), self.who);
+        let list = make_directory(self.kept).and_then(|()| {
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).mode(0o600);
+            options.open(self.kept.join(LIST))
+        });
+        let _ = list.and_then(|mut list| list.write_all(line.as_bytes()));
+    }
+
+    /// What is to be cut off of a file so that it has `size` bytes, after it was kept; none if it has no more.
+    fn tail(&self, path: &Path, file: &File, size: u64) -> io::Result<Option<Tail>> {
+        let longer =
+            || Ok::<_, io::Error>((stat(file.as_raw_fd())?.st_size as u64).checked_sub(size));
+        if longer()?.is_none_or(|bytes| bytes == 0) {
+            return Ok(None);
+        }
+        // Where there are no locks, those who cut it at the same time keep it each.
+        let directory = directory(self.kept, path);
+        let locked = directory.as_ref().map(|directory| lock(directory));
+        let bytes = longer()?.unwrap_or(0);
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let kept = match &directory {
+            _ if bytes > LONGEST => Kept::TooLong,
+            Ok(directory) => match keep(file, size, directory) {
+                Ok(kept) => Kept::In(kept),
+                Err(why) => Kept::Failed(why),
+            },
+            Err(why) => Kept::Failed(io::Error::new(why.kind(), why.to_string())),
+        };
+        Ok(Some(Tail {
+            bytes: longer()?.unwrap_or(0),
+            kept,
+            _locked: locked.ok().and_then(io::Result::ok),
+        }))
+    }
+}
+
+/// What is going to be cut off.
+struct Tail {
+    bytes: u64,
+    kept: Kept,
+    /// Until it is cut off.
+    _locked: Option<OwnedFd>,
+}
+
+enum Kept {
+    In(PathBuf),
+    TooLong,
+    Failed(io::Error),
+}
+
+/// How long a file was at the checkpoint that processes of other machines may have, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// By which all ranks call the same file.
+    pub number: u64,
+    /// Bytes.
+    pub size: u64,
+    /// It is longer now.
+    pub grown: bool,
+}
+
+/// File systems of one machine: ext4, XFS, Btrfs, tmpfs, ramfs, overlayfs, F2FS, ZFS. What is there has one length
+/// for everybody; and another file may have the same name, and number, on the next machine.
+const OF_ONE_MACHINE: [i64; 8] = [
+    0xef53,
+    0x5846_5342,
+    0x9123_683e,
+    0x0102_1994,
+    0x8584_58f6,
+    0x794c_7630,
+    0xf2f5_2010,
+    0x2fc1_2fc1,
+];
+
+impl Length {
+    /// Of the file of this name, which had so many bytes; none where it is gone or of this machine alone.
+    pub fn of(path: &Path, size: u64) -> Option<Length> {
+        // A network's file system may tell old facts of what is not opened.
+        let looking = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let opened = open(path, libc::O_RDONLY | looking);
+        let opened = opened.or_else(|_| open(path, libc::O_PATH | libc::O_NOFOLLOW));
+        let opened = opened.ok()?;
+        if OF_ONE_MACHINE.contains(&file_system(opened.as_raw_fd())) {
+            return None;
+        }
+        let facts = stat(opened.as_raw_fd()).ok()?;
+        Some(Length {
+            number: number(path, facts.st_ino),
+            size,
+            grown: facts.st_size as u64 > size,
+        })
+    }
+}
+
+/// By which the processes of a job call a file.
+fn number(path: &Path, inode: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (path.as_os_str().as_bytes(), inode).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// The directory for what is cut off of a file: below `kept`, by the file's whole path.
+fn directory(kept: &Path, of: &Path) -> io::Result<PathBuf> {
+    let names = of.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name),
+        _ => None,
+    });
+    let directory = names.fold(kept.to_owned(), |path, name| path.join(name));
+    make_directory(&directory)?;
+    Ok(directory)
+}
+
+fn lock(directory: &Path) -> io::Result<OwnedFd> {
+    let opened = open(directory, libc::O_RDONLY | libc::O_DIRECTORY)?;
+    lock_exclusively(&opened)?;
+    Ok(opened)
+}
+
+/// Copies all from a position on to a new file, durably.
+fn keep(file: &File, from: u64, directory: &Path) -> io::Result<PathBuf> {
+    let reader = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    (&reader).seek(SeekFrom::Start(from))?;
+    let (mut number, begun) = (0, now());
+    let (path, mut to) = loop {
+        let path = directory.join(format!("from-{from}-at-{begun}-{number}"));
+        let mut options = OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o600).open(&path) {
+            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            opened => break (path, opened?),
+        }
+    };
+    let mut copy = || {
+        // Somebody may be appending to it.
+        while io::copy(&mut (&reader).take(LONGEST), &mut to)? > 0 {}
+        to.sync_data()
+    };
+    copy().inspect_err(|_| {
+        // What could not be kept leaves nothing that looks as if it were.
+        let _ = std::fs::remove_file(&path);
+    })?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    fn cut(kept: &Path, path: &Path, size: u64) -> Cuts {
+        let lengths = BTreeMap::new();
+        let mut cutter = Cutter::new(kept, "rank 0", &lengths);
+        let opened = OpenOptions::new().write(true).open(path).unwrap();
+        cutter.cut_closed(path, &opened, size);
+        cutter.done()
+    }
+
+    /// What is kept of a file, in order.
+    fn tails(kept: &Path, path: &Path) -> Vec<Vec<u8>> {
+        let names = fs::read_dir(directory(kept, path).unwrap()).unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().path()).collect();
+        names.sort_unstable();
+        names.iter().map(|name| fs::read(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_is_cut_off_is_kept_each_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, path) = (dir.path().join("ck/cut-off"), dir.path().join("log"));
+        fs::write(&path, "one\ntwo\n").unwrap();
+        let done = cut(&kept, &path, 4);
+        assert_eq!((done.files, done.bytes, done.unkept), (1, 4, 0));
+        assert_eq!(fs::read(&path).unwrap(), b"one\n");
+        assert_eq!(cut(&kept, &path, 4), Cuts::default());
+        fs::write(&path, "one\n2\n").unwrap();
+        assert_eq!(cut(&kept, &path, 4).bytes, 2);
+        assert_eq!(tails(&kept, &path), [&b"two\n"[..], b"2\n"]);
+        let list = fs::read_to_string(kept.join(LIST)).unwrap();
+        assert_eq!(list.lines().count(), 2);
+        assert!(
+            list.contains("cut back to 4 bytes, by 2, which are in"),
+            "{list}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_not_cut_off_of_a_closed_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, path) = (dir.path().join("cut-off"), dir.path().join("log"));
+        fs::write(&kept, "no directory").unwrap();
+        fs::write(&path, "one\ntwo\n").unwrap();
+        let done = cut(&kept, &path, 4);
+        assert_eq!((done.files, done.left.len()), (0, 1));
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\n");
+        let inode = fs::metadata(&path).unwrap().ino();
+        let lengths = BTreeMap::from([(number(&path, inode), 4)]);
+        let mut cutter = Cutter::new(&kept, "rank 0", &lengths);
+        let opened = OpenOptions::new().write(true).open(&path).unwrap();
+        // Another process had seen more of it.
+        cutter.cut_open(&path, &opened, 3).unwrap();
+        let done = cutter.done();
+        assert_eq!((done.files, done.bytes, done.unkept), (1, 4, 1));
+        assert_eq!(fs::read(&path).unwrap(), b"one\n");
+    }
+
+    #[test]
+    fn a_very_long_tail_is_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, path) = (dir.path().join("cut-off"), dir.path().join("log"));
+        File::create(&path).unwrap().set_len(LONGEST + 8).unwrap();
+        let done = cut(&kept, &path, 7);
+        assert_eq!((done.files, done.bytes, done.unkept), (1, LONGEST + 1, 1));
+        assert_eq!(fs::metadata(&path).unwrap().len(), 7);
+        assert!(tails(&kept, &path).is_empty());
+    }
+
+    #[test]
+    fn those_who_cut_at_the_same_time_keep_it_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, path) = (dir.path().join("cut-off"), dir.path().join("log"));
+        fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let all = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| cut(&kept, &path, 5)))
+                .collect();
+            let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+            joined.map(|done| done.files).sum::<u64>()
+        });
+        assert_eq!(all, 1);
+        assert_eq!(tails(&kept, &path), [vec![7; (1 << 20) - 5]]);
+    }
+}
