@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 /// Somebody has begun a stop and not ended it: there is one at a time.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+/// It is a restart's, for which what threads need is still being made.
+static RESTARTING: AtomicBool = AtomicBool::new(false);
 /// A stop is wanted or in effect.
 static STOPPING: AtomicBool = AtomicBool::new(false);
 /// Changes whenever a thread parks, a job ends or a stop does; the agent waits on it.
@@ -158,8 +160,12 @@ pub fn stop_all() -> Result<Stopped, StopError> {
 
 /// Stops all threads. When that fails, all go on. Must be called on a thread of the lower half.
 pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
+    // At a restart all threads are parked from their birth until all that they had is there again. How long that
+    // takes other ranks decide as well, so no time is set for it.
+    if RESTARTING.load(Ordering::Acquire) {
+        wait_until_running();
+    }
     let begun = Instant::now();
-    // At a restart all threads are parked from their birth until the last of them is there.
     loop {
         let seen = EVENTS.load(Ordering::Acquire);
         if !TAKEN.swap(true, Ordering::AcqRel) {
@@ -227,6 +233,7 @@ pub fn wait_until_running() {
 
 /// Used at restart: the threads that are being made are parked from their birth.
 pub(crate) fn begin_parked() -> Stopped {
+    RESTARTING.store(true, Ordering::Release);
     TAKEN.store(true, Ordering::Release);
     STOPPING.store(true, Ordering::Release);
     Stopped(())
@@ -241,6 +248,7 @@ fn let_go() {
             raw::futex_wake(&thread.state);
         }
     }
+    RESTARTING.store(false, Ordering::Release);
     TAKEN.store(false, Ordering::Release);
     event();
 }
@@ -337,5 +345,28 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         let_go();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_that_takes_long_is_waited_for() {
+        let restarting = begin_parked();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| stop_all_within(Duration::ZERO).map(Stopped::resume));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!asked.is_finished());
+            restarting.resume();
+            assert!(asked.join().is_ok_and(|stopped| stopped.is_ok()));
+        });
+        let held = stop_all_within(Duration::ZERO);
+        assert!(matches!(
+            stop_all_within(Duration::ZERO),
+            Err(StopError::Busy)
+        ));
+        drop(held);
     }
 }
