@@ -1,6 +1,7 @@
 //#Ranks: 3
 //#Cut: loop
 //#Flags: -pthread
+//#Matrix: full
 //#Shows: intercommunicators that threads make at the same time between the same ranks and with the same tag, each over a peer communicator of its own
 #include "../stasis_test.h"
 
@@ -8,7 +9,7 @@
 
 /* Below, the leaders of two intercommunicators tell each other apart by the communicator between them
  * alone: where threads share one there, an intercommunicator has a side of each. */
-enum { THREADS = 3, STEPS = 10, TAG = 5 };
+enum { THREADS = 4, STEPS = 8, TAG = 5 };
 
 typedef struct {
     int id, stopping;

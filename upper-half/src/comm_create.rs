@@ -21,9 +21,10 @@ use crate::message::{
 };
 use crate::object::{Comm, Datatype, Errhandler, Group, Info, Request};
 use crate::topology::Topology;
-use crate::{attribute, comm_free, group, info, lower, message};
+use crate::{attribute, comm_free, group, info, lower, message, sync};
 use contract::abi::*;
 use core::ffi::{c_char, CStr};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -317,6 +318,14 @@ fn dup_below(comm: &'static Comm) -> usize {
     }
 }
 
+/// Non-blocking duplications that this process has under way.
+static DUPLICATIONS: AtomicU32 = AtomicU32::new(0);
+
+/// A non-blocking duplication is complete.
+pub(crate) fn duplicated() {
+    DUPLICATIONS.fetch_sub(1, Ordering::Relaxed);
+}
+
 /// Starts a non-blocking duplication: the duplicate, its word to be, and the request's word.
 unsafe fn start_dup(
     comm: &'static Comm,
@@ -327,7 +336,10 @@ unsafe fn start_dup(
     // SAFETY: see the module's head. Open MPI and MPICH both write the new handle before they
     // return.
     match unsafe { lower::MPI_Comm_idup(dup_below(comm), &raw mut word, &raw mut request) } {
-        SUCCESS => Ok((made, word, request)),
+        SUCCESS => {
+            DUPLICATIONS.fetch_add(1, Ordering::Relaxed);
+            Ok((made, word, request))
+        }
         code => {
             made.release();
             Err(code)
@@ -448,7 +460,7 @@ pub unsafe fn comm_create_group(
             Ok(body) => body,
             Err(code) => return code,
         };
-        let made = among(body, &members, |word| from_group(&members, id, word));
+        let made = among(body, &members, |_, word| from_group(&members, id, word));
         give(made, new)
     }
 }
@@ -488,7 +500,7 @@ unsafe fn of_group(members: &Arc<[u32]>, what: &str, number: u64) -> Result<&'st
     let world = Comm::at(comm::COMM_WORLD as u32);
     let body = CommBody::derived(id, members.clone(), None, &world.body)?;
     // SAFETY: see the module's head.
-    unsafe { among(body, members, |word| from_group(members, id, word)) }
+    unsafe { among(body, members, |_, word| from_group(members, id, word)) }
 }
 
 /// Gives a new communicator what it did not get from a parent.
@@ -572,11 +584,12 @@ pub unsafe fn intercomm_create_from_groups(
     }
 }
 
-/// Runs a constructor that is collective over the new communicator's members only.
+/// Runs a constructor that is collective over the new communicator's members only. It is told what they are
+/// at, see [`meet`].
 unsafe fn among(
     body: CommBody,
     everyone: &[u32],
-    call: impl FnOnce(*mut usize) -> i32,
+    call: impl FnOnce(u8, *mut usize) -> i32,
 ) -> Result<&'static Comm, i32> {
     // Whoever is held back here must not have the object yet: members that have not come so far do
     // not have it either, and a restart would miss it there.
@@ -590,9 +603,9 @@ unsafe fn among(
     };
     // SAFETY: see the module's head.
     let result = unsafe {
-        meet(everyone, made.body.id).and_then(|()| {
+        meet(everyone, made.body.id).and_then(|at| {
             let mut word = Comm::null().lower();
-            check(call(&raw mut word))?;
+            check(call(at, &raw mut word))?;
             made.set_lower(word);
             Ok(())
         })
@@ -607,25 +620,36 @@ unsafe fn among(
     }
 }
 
-/// Returns when all of `everyone` (world ranks, the same order for all) have come here for `id`.
-unsafe fn meet(everyone: &[u32], id: u64) -> Result<(), i32> {
+/// Of a process: threads of it may be in MPI at the same time.
+const THREADS: u8 = 1;
+/// Of a process: it has a non-blocking duplication under way.
+const DUPLICATING: u8 = 2;
+
+/// Returns when all of `everyone` (world ranks, the same order for all) have come here for `id`, with what any
+/// of them is at.
+unsafe fn meet(everyone: &[u32], id: u64) -> Result<u8, i32> {
     let own = group::own_world_rank();
+    let mut at = if sync::multiple() { THREADS } else { 0 };
+    if DUPLICATIONS.load(Ordering::Relaxed) > 0 {
+        at |= DUPLICATING;
+    }
     let Some((&first, rest)) = everyone.split_first() else {
-        return Ok(());
+        return Ok(at);
     };
     let tag = below_tag(id);
     let byte = Datatype::at(datatype::BYTE as u32);
-    let tell = |rank: u32| {
-        // SAFETY: an empty message.
-        check(unsafe { message::send(core::ptr::null(), 0, byte, rank as i32, tag, sync_comm()) })
+    let tell = |rank: u32, at: u8| {
+        let at = (&raw const at).cast();
+        // SAFETY: one byte.
+        check(unsafe { message::send(at, 1, byte, rank as i32, tag, sync_comm()) })
     };
     let hear = |rank: u32| {
-        let mut status = Status::EMPTY;
-        // SAFETY: an empty message.
+        let (mut at, mut status) = (0u8, Status::EMPTY);
+        // SAFETY: one byte.
         check(unsafe {
             message::recv(
-                core::ptr::null_mut(),
-                0,
+                (&raw mut at).cast(),
+                1,
                 byte,
                 rank as i32,
                 tag,
@@ -633,12 +657,16 @@ unsafe fn meet(everyone: &[u32], id: u64) -> Result<(), i32> {
                 &raw mut status,
             )
         })
+        .map(|()| at)
     };
     if own == first {
-        rest.iter().try_for_each(|&rank| hear(rank))?;
-        rest.iter().try_for_each(|&rank| tell(rank))
+        for &rank in rest {
+            at |= hear(rank)?;
+        }
+        rest.iter().try_for_each(|&rank| tell(rank, at))?;
+        Ok(at)
     } else {
-        tell(first)?;
+        tell(first, at)?;
         hear(first)
     }
 }
@@ -697,13 +725,14 @@ unsafe fn connect(local_comm: &'static Comm, other: Other) -> Result<&'static Co
             .ranks(first)
             .ranks(second),
     );
-    let everyone = [first, second].concat();
+    let (everyone, half) = ([first, second].concat(), first.len());
     let leaders = (members[0], *remote.first().ok_or(ERR_COMM)?);
     let body = CommBody::derived(id, members, Some(remote), &local_comm.body)?;
     // SAFETY: see the module's head.
     unsafe {
-        among(body, &everyone, |word| {
-            join(local_comm.lower(), leaders, id, word)
+        among(body, &everyone, |at, word| match at {
+            THREADS => join_halves(&everyone, half, id, word),
+            _ => join(local_comm.lower(), leaders, id, word),
         })
     }
 }
@@ -731,6 +760,34 @@ unsafe fn join(local: usize, leaders: (u32, u32), id: u64, word: *mut usize) -> 
         if group::own_world_rank() == own {
             lower::MPI_Comm_free(&raw mut between);
         }
+        code
+    }
+}
+
+/// The same where threads may make several at the same time: of `everyone`, the first `half` are one side. Of
+/// the constructors that threads of a process have under way, Open MPI 4.1 lets that over the communicator with
+/// the lowest context id go first. Those of an inter-communicator's local communicators need not be the same,
+/// least of all after a restart, and where they stand in another order on the other side each waits for the
+/// other for ever; parts of one split have the same.
+///
+/// While a member has started a duplicate that others may only start afterwards this is not for it: that would
+/// let the younger communicators here wait.
+unsafe fn join_halves(everyone: &[u32], half: usize, id: u64, word: *mut usize) -> i32 {
+    let is_second = everyone[half..].contains(&group::own_world_rank());
+    let leader = if is_second { 0 } else { half as i32 };
+    let (mut all, mut local) = (Comm::null().lower(), Comm::null().lower());
+    // SAFETY: see the module's head.
+    unsafe {
+        let mut code = from_group(everyone, id, &raw mut all);
+        if code != SUCCESS {
+            return code;
+        }
+        code = lower::MPI_Comm_split(all, i32::from(is_second), 0, &raw mut local);
+        if code == SUCCESS {
+            code = lower::MPI_Intercomm_create(local, 0, all, leader, below_tag(id), word);
+            lower::MPI_Comm_free(&raw mut local);
+        }
+        lower::MPI_Comm_free(&raw mut all);
         code
     }
 }

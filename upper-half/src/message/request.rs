@@ -22,9 +22,9 @@ use super::isendrecv::Pair;
 use super::partitioned::{self, Partitioned};
 use super::repeated::Repeated;
 use super::unexpected::Entry;
-use crate::lower;
 use crate::object::{Body, Comm, Datatype, Request};
 use crate::sync::{multiple, Lock};
+use crate::{comm_create, lower};
 use contract::abi::{self, Status, SUCCESS};
 use contract::HandleKind;
 use core::cell::Cell;
@@ -405,6 +405,7 @@ impl Request {
                 drop(body.scratch.take());
                 if let Some((duplicate, word)) = body.duplicate.take() {
                     duplicate.set_lower(word);
+                    comm_create::duplicated();
                 }
             }
             Kind::Matched | Kind::Generalized | Kind::SendReceive | Kind::Partitioned => {}
