@@ -354,6 +354,12 @@ impl Function {
         })
     }
 
+    /// Whether it changes what it finds in a window atomically: by an operation, or if that equals something.
+    pub fn accumulates(&self) -> bool {
+        let changes = |param: &Param| param.kind == Kind::Op || param.name == "compare_addr";
+        self.class == Class::Window && self.params.iter().any(changes)
+    }
+
     /// For a large-count form that is its ordinary form on other arguments: the counts, each with
     /// the datatype of its elements. A count that fits an int is passed on; for another, one element
     /// of a datatype that holds them all is the same data, whatever the library below

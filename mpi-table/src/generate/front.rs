@@ -172,9 +172,16 @@ fn crossing(function: &Function) -> Vec<String> {
         lines.push(format!("let clock = upper_half::{begin}({comm});"));
     }
     lines.append(&mut body.words);
-    match alone(function) {
-        Some((win, alone)) => lines.push(format!(
-            "let code = match {win}_.body.is_alone() {{ true => {alone}, false => {call} }};"
+    match of_window(function) {
+        Some((win, name, args)) if function.accumulates() => lines.push(format!(
+            "let code = match {win}_.body.way() {{ \
+             upper_half::Way::Alone => upper_half::alone::{name}({args}), \
+             upper_half::Way::Here => upper_half::accumulate::{name}({args}), \
+             upper_half::Way::Below => {call} }};"
+        )),
+        Some((win, name, args)) => lines.push(format!(
+            "let code = match {win}_.body.is_alone() {{ \
+             true => upper_half::alone::{name}({args}), false => {call} }};"
         )),
         None => lines.push(format!("let code = {call};")),
     }
@@ -194,9 +201,10 @@ fn crossing(function: &Function) -> Vec<String> {
     finish(function, body, lines)
 }
 
-/// For what is done with a window: the window, and the upper half's function for one of one process,
-/// below which there is none. A request is made here, as that of what was started below is.
-fn alone(function: &Function) -> Option<(String, String)> {
+/// For what is done with a window: the window, and the name and the arguments of the upper half's own function,
+/// for windows of one process, below which there is none, and, if it accumulates, over libraries that do that
+/// wrong. A request is made here, as that of what was started below is.
+fn of_window(function: &Function) -> Option<(String, String, String)> {
     if function.class != Class::Window {
         return None;
     }
@@ -208,11 +216,11 @@ fn alone(function: &Function) -> Option<(String, String)> {
         None => function.snake_name(),
     };
     let name = match ordinary.params.len() == function.params.len() {
-        true => &name,
-        false => name.trim_start_matches('r'),
+        true => name,
+        false => name.trim_start_matches('r').to_owned(),
     };
     let args = Body::for_core(&ordinary).args.join(", ");
-    Some((win, format!("upper_half::alone::{name}({args})")))
+    Some((win, name, args))
 }
 
 /// The call of a stub.

@@ -9,9 +9,10 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use super::below;
 use super::shared::Segments;
+use super::units::Units;
 use super::WinBody;
+use super::{accumulate, below};
 use crate::code::{check, give};
 use crate::comm_create::construct;
 use crate::environment::{alloc_mem, free_mem};
@@ -142,7 +143,8 @@ unsafe fn create(
                 Memory::Shared(segments) => segments.of(own.body.rank).start,
                 Memory::Application | Memory::Allocated => base,
             };
-            let body = WinBody::new(own, flavor, memory, (base, bytes), unit, hints);
+            let units = Units::gather(own, unit)?;
+            let body = WinBody::new(own, flavor, memory, (base, bytes), (unit, units), hints);
             let made = Win::make(Win::null().lower(), body)?;
             make_below(made).inspect_err(|_| forget(made))?;
             Ok(made)
@@ -167,6 +169,10 @@ unsafe fn forget(win: &'static Win) {
     win.release();
 }
 
+/// Unit of displacements in windows below, where operations of any element of a datatype must be had; see
+/// [`Units`].
+const BYTES: i32 = 1;
+
 /// Makes the windows below, and the epoch on them that never ends.
 ///
 /// # Safety
@@ -184,8 +190,7 @@ unsafe fn make_below(win: &'static Win) -> Result<(), i32> {
             WIN_FLAVOR_DYNAMIC => lower::MPI_Win_create_dynamic(no_hints, comm, &raw mut data),
             _ => {
                 let base = body.base as *mut c_void;
-                let (bytes, unit) = (body.bytes, body.unit);
-                lower::MPI_Win_create(base, bytes, unit, no_hints, comm, &raw mut data)
+                lower::MPI_Win_create(base, body.bytes, BYTES, no_hints, comm, &raw mut data)
             }
         })?;
         check(lower::MPI_Win_lock_all(0, data))?;
@@ -205,7 +210,16 @@ unsafe fn make_below(win: &'static Win) -> Result<(), i32> {
     }
     win.set_lower(data);
     body.locks_below.store(locks, Ordering::Relaxed);
-    Ok(())
+    body.guards.forget();
+    // SAFETY: passed on.
+    unsafe {
+        let here = accumulate::is_to_be_done_here();
+        body.accumulates_here.store(here, Ordering::Relaxed);
+        match here {
+            true => body.guards.make(body.comm),
+            false => Ok(()),
+        }
+    }
 }
 
 /// MPI_Win_free.
@@ -252,7 +266,8 @@ unsafe fn free_below(win: &'static Win) -> Result<(), i32> {
         check(lower::MPI_Win_unlock_all(data))?;
         check(lower::MPI_Win_unlock_all(locks))?;
         check(lower::MPI_Win_free(&raw mut data))?;
-        check(lower::MPI_Win_free(&raw mut locks))
+        check(lower::MPI_Win_free(&raw mut locks))?;
+        win.body.guards.free()
     }
 }
 

@@ -28,22 +28,26 @@ pub(super) struct LockWords {
     own: AtomicI64,
     /// In rank 0: `lock_all`s, and [`EXCLUSIVE_SOMEWHERE`] for each exclusive lock of any rank.
     all: AtomicI64,
+    /// [`EXCLUSIVE`] for who changes this rank's memory by [`changing`], and for each who has just tried.
+    changing: AtomicI64,
 }
 
 const EXCLUSIVE: i64 = 1 << 32;
 const EXCLUSIVE_SOMEWHERE: i64 = 1 << 32;
 const LOCK_ALLS: i64 = EXCLUSIVE_SOMEWHERE - 1;
 
-/// Displacements of the two words.
+/// Displacements of the words.
 const OWN: isize = 0;
 const ALL: isize = 1;
+const CHANGING: isize = 2;
 
 impl LockWords {
     /// The word at a displacement.
     fn word(&self, displacement: isize) -> &AtomicI64 {
         match displacement {
             OWN => &self.own,
-            _ => &self.all,
+            ALL => &self.all,
+            _ => &self.changing,
         }
     }
 
@@ -176,6 +180,24 @@ fn checked(way: Way, assert: i32) -> Way {
     }
 }
 
+/// Does something with memory of `rank` while no other thread of any rank does anything so.
+///
+/// # Safety
+/// As for [`take`]; `change` waits for no other rank.
+pub(super) unsafe fn changing(
+    win: &'static Win,
+    rank: i32,
+    change: impl FnOnce() -> Result<(), i32>,
+) -> Result<(), i32> {
+    // SAFETY: passed on.
+    unsafe {
+        take(win, rank, CHANGING, EXCLUSIVE, |before| before == 0)?;
+        let result = change();
+        add(win, rank, CHANGING, -EXCLUSIVE)?;
+        result
+    }
+}
+
 /// Takes the lock of `rank`, and announces that at rank 0, which keeps `lock_all`s off. Both are tried at once:
 /// each is a way to another rank and back. What of it cannot be had is taken back, and waited for.
 unsafe fn take_exclusive(win: &'static Win, rank: i32) -> Result<(), i32> {
@@ -205,6 +227,10 @@ unsafe fn take(
     free: impl Fn(i64) -> bool,
 ) -> Result<(), i32> {
     let mut taking = Taking::new(value, free);
+    // SAFETY: passed on.
+    if taking.attempt(|value| unsafe { add(win, rank, word, value) })? {
+        return Ok(());
+    }
     let mut result = Ok(());
     let over = || {
         // SAFETY: passed on.
@@ -258,7 +284,9 @@ unsafe fn add(win: &'static Win, rank: i32, word: isize, value: i64) -> Result<i
     // SAFETY: locals that live until the flush, and a live window.
     unsafe {
         begin(win, rank, word, &value, &mut before)?;
-        complete(win, rank)?;
+        if near(win, rank, word).is_none() {
+            complete(win, rank)?;
+        }
     }
     Ok(before)
 }
@@ -288,15 +316,9 @@ unsafe fn begin(
     value: *const i64,
     before: *mut i64,
 ) -> Result<(), i32> {
-    if win.body.is_alone() {
+    if let Some(near) = near(win, rank, word) {
         // SAFETY: by the caller's word.
-        unsafe {
-            *before = win
-                .body
-                .locks
-                .word(word)
-                .fetch_add(*value, Ordering::AcqRel)
-        };
+        unsafe { *before = near.fetch_add(*value, Ordering::AcqRel) };
         return Ok(());
     }
     let below = win.body.locks_below.load(Ordering::Relaxed);
@@ -312,6 +334,15 @@ unsafe fn begin(
             below,
         )
     })
+}
+
+/// A word of `rank` that this process can change by itself.
+fn near(win: &'static Win, rank: i32, word: isize) -> Option<&'static AtomicI64> {
+    match (win.body.is_alone(), word) {
+        (true, _) => Some(win.body.locks.word(word)),
+        (false, CHANGING) => win.body.guards.of(rank),
+        (false, _) => None,
+    }
 }
 
 /// What was begun at `rank` is done.

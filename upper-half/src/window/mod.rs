@@ -10,7 +10,8 @@
 //! | fence | flush all, a counted barrier ([`fence`](sync)) |
 //! | post, start, complete, wait | flushes and empty messages ([`sync`]) |
 //! | lock, unlock, lock_all | words in memory of ours, changed by atomic operations ([`lock`]) |
-//! | put, get, accumulate ..., flush | the same below |
+//! | put, get, flush | the same below |
+//! | accumulate ... | the same below, or, over a library that does them wrong, here ([`accumulate`]) |
 //!
 //! Below a window of one process there is nothing at all ([`alone`]).
 //!
@@ -24,13 +25,17 @@
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
+pub mod accumulate;
 pub mod alone;
 mod below;
 pub(crate) mod create;
+mod data;
+mod guard;
 mod large;
 mod lock;
 mod shared;
 mod sync;
+mod units;
 
 pub use create::{
     win_allocate, win_allocate_shared, win_attach, win_create, win_create_dynamic, win_detach,
@@ -50,11 +55,24 @@ use crate::{info, object_table};
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::{c_char, c_void, CStr};
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use create::Memory;
+use guard::Guards;
 use lock::LockWords;
 use std::ffi::CString;
 use std::sync::Arc;
+use units::Units;
+
+/// How operations are done that change memory of a target atomically.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// In our own memory, which is all that the window has ([`alone`]).
+    Alone,
+    /// Here, by moving data below ([`accumulate`]).
+    Here,
+    /// By the library below.
+    Below,
+}
 
 /// Body of a window.
 pub struct WinBody {
@@ -73,6 +91,7 @@ pub struct WinBody {
     base: usize,
     bytes: isize,
     unit: i32,
+    units: Units,
     memory: Memory,
     /// Regions of a dynamic window: start and bytes.
     attached: Lock<Vec<(usize, isize)>>,
@@ -82,6 +101,9 @@ pub struct WinBody {
     held: Lock<lock::Held>,
     /// Held while what must be atomic is done in a window of one process.
     changing: Lock<()>,
+    /// Whether operations that must be atomic are done here in a window of several.
+    accumulates_here: AtomicBool,
+    guards: Guards,
     /// Ranks between start and complete, and between post and wait.
     access: Lock<Option<Arc<[i32]>>>,
     exposure: Lock<Option<Vec<i32>>>,
@@ -97,7 +119,15 @@ impl Body for WinBody {
 
     fn predefined(_index: u32) -> Self {
         let memory = Memory::Application;
-        WinBody::new(Comm::null(), WIN_FLAVOR_CREATE, memory, (0, 0), 1, vec![])
+        let unit = (1, Units::Same(1));
+        WinBody::new(
+            Comm::null(),
+            WIN_FLAVOR_CREATE,
+            memory,
+            (0, 0),
+            unit,
+            vec![],
+        )
     }
 }
 
@@ -107,7 +137,7 @@ impl WinBody {
         flavor: i32,
         memory: Memory,
         (base, bytes): (usize, isize),
-        unit: i32,
+        (unit, units): (i32, Units),
         info: Vec<(CString, CString)>,
     ) -> WinBody {
         WinBody {
@@ -122,12 +152,15 @@ impl WinBody {
             base,
             bytes,
             unit,
+            units,
             memory,
             attached: Lock::new(Vec::new()),
             locks: Box::default(),
             locks_below: AtomicUsize::new(0),
             held: Lock::new(lock::Held::default()),
             changing: Lock::new(()),
+            accumulates_here: AtomicBool::new(false),
+            guards: Guards::default(),
             access: Lock::new(None),
             exposure: Lock::new(None),
             marks: sync::Marks::default(),
@@ -147,6 +180,25 @@ impl WinBody {
     #[inline(always)]
     pub fn is_alone(&self) -> bool {
         self.comm.body.size == 1
+    }
+
+    /// How what changes a target's memory atomically is done.
+    #[inline(always)]
+    pub fn way(&self) -> Way {
+        match (
+            self.is_alone(),
+            self.accumulates_here.load(Ordering::Relaxed),
+        ) {
+            (true, _) => Way::Alone,
+            (false, true) => Way::Here,
+            (false, false) => Way::Below,
+        }
+    }
+
+    /// A displacement at a rank in bytes, as the window below takes it.
+    #[inline(always)]
+    pub fn in_bytes(&self, displacement: isize, rank: i32) -> isize {
+        displacement.wrapping_mul(self.units.of(rank))
     }
 
     /// World ranks of the window's group.

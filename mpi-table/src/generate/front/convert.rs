@@ -99,6 +99,13 @@ impl Body {
                     "compile_error!(\"{}: {kind:?} array of unknown length\")",
                     function.name
                 )),
+                // Windows below count in bytes.
+                None if crossing && function.class == Class::Window && param.kind == Kind::Aint => {
+                    let win = super::input(function, Kind::Win).unwrap_or_default();
+                    let rank = target_rank(function);
+                    self.args
+                        .push(format!("{win}_.body.in_bytes({name} as _, {rank})"));
+                }
                 None => self.args.push(format!("{name} as _")),
             },
         }
@@ -210,11 +217,24 @@ impl Body {
         self.words.push(format!("let mut {name}_word = 0usize;"));
         self.args.push(format!("&raw mut {name}_word"));
         let make = match function.class {
-            Class::Window => format!(
-                "match {}_.body.is_alone() {{ true => upper_half::alone::request(), \
-                 false => upper_half::access_request({name}_word, None) }}",
-                super::input(function, Kind::Win).unwrap_or_default()
-            ),
+            Class::Window => {
+                let win = super::input(function, Kind::Win).unwrap_or_default();
+                let below = format!("upper_half::access_request({name}_word, None)");
+                match function.accumulates() {
+                    true => format!(
+                        "match {win}_.body.way() {{ \
+                         upper_half::Way::Alone => upper_half::alone::request(), \
+                         upper_half::Way::Here => \
+                         upper_half::accumulate::request({rank}, {win}_), \
+                         upper_half::Way::Below => {below} }}",
+                        rank = target_rank(function)
+                    ),
+                    false => format!(
+                        "match {win}_.body.is_alone() {{ \
+                         true => upper_half::alone::request(), false => {below} }}"
+                    ),
+                }
+            }
             Class::File => format!("upper_half::file_request({name}_word)"),
             Class::FileCollectiveNonblocking => {
                 format!("upper_half::file_collective_request(clock, {name}_word)")
@@ -403,6 +423,12 @@ pub fn type_name(kind: Kind) -> String {
 /// Name of the function that decodes a handle; `_out` is appended for the reverse.
 pub fn decoder(kind: Kind) -> String {
     type_name(kind).to_ascii_lowercase()
+}
+
+/// The rank that a function's window is accessed at, as a standard value.
+fn target_rank(function: &Function) -> String {
+    let rank = super::input(function, Kind::Rank).unwrap_or_default();
+    format!("abi::rank_in({rank})")
 }
 
 /// The functions that translate an integer kind in and out, where there is anything to translate.

@@ -128,10 +128,31 @@ fn what_is_done_with_a_window_of_one_process_does_not_cross() {
                 "match win_.body.is_alone() { true =>",
                 alone,
                 "false => upper_half::lower::MPI_Rput(",
+                "abi::rank_in(target_rank) as _, win_.body.in_bytes(target_disp as _, abi::rank_in(target_rank))",
                 "true => upper_half::alone::request(), false => upper_half::access_request(",
             ],
         );
     }
+}
+
+#[test]
+fn what_accumulates_goes_the_windows_way() {
+    let text = generate(
+        "[window direct]\nMPI_Raccumulate(sendbuf origin_addr, int/count origin_count, \
+         datatype origin_datatype, rank target_rank, aint target_disp, int/count target_count, \
+         datatype target_datatype, op op, win win, out request request)\n",
+    );
+    holds_in_order(
+        &text,
+        &[
+            "match win_.body.way()",
+            "upper_half::Way::Alone => upper_half::alone::accumulate(",
+            "upper_half::Way::Here => upper_half::accumulate::accumulate(",
+            "upper_half::Way::Below => upper_half::lower::MPI_Raccumulate(",
+            "upper_half::Way::Here => upper_half::accumulate::request(abi::rank_in(target_rank), win_)",
+            "upper_half::Way::Below => upper_half::access_request(",
+        ],
+    );
 }
 
 #[test]
