@@ -173,16 +173,13 @@ fn crossing(function: &Function) -> Vec<String> {
     }
     lines.append(&mut body.words);
     match of_window(function) {
-        Some((win, name, args)) if function.accumulates() => lines.push(format!(
-            "let code = match {win}_.body.way() {{ \
-             upper_half::Way::Alone => upper_half::alone::{name}({args}), \
-             upper_half::Way::Here => upper_half::accumulate::{name}({args}), \
-             upper_half::Way::Below => {call} }};"
-        )),
-        Some((win, name, args)) => lines.push(format!(
-            "let code = match {win}_.body.is_alone() {{ \
-             true => upper_half::alone::{name}({args}), false => {call} }};"
-        )),
+        Some((win, name, args)) => {
+            let (asked, module) = here(function);
+            lines.push(format!(
+                "let code = match {win}_.body.{asked}() {{ \
+                 true => upper_half::{module}::{name}({args}), false => {call} }};"
+            ));
+        }
         None => lines.push(format!("let code = {call};")),
     }
     let started = |otherwise: &str| {
@@ -221,6 +218,14 @@ fn of_window(function: &Function) -> Option<(String, String, String)> {
     };
     let args = Body::for_core(&ordinary).args.join(", ");
     Some((win, name, args))
+}
+
+/// Whether something is done with a window in the upper half, as asked of its body, and the module that does it.
+fn here(function: &Function) -> (&'static str, &'static str) {
+    match function.accumulates() {
+        true => ("accumulates_here", "accumulate"),
+        false => ("is_alone", "alone"),
+    }
 }
 
 /// The call of a stub.

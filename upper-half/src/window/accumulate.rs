@@ -1,8 +1,8 @@
-//! Operations that change a target's memory atomically, in windows of several processes over a library that does
-//! them wrong: Open MPI, whose osc/rdma and osc/pt2pt spoil memory with pairs that have gaps, add complex numbers
-//! as integers, and lose what MPI_Get_accumulate fetches by derived datatypes (4.1.4; 5.0 counts the bytes of
-//! such pairs in the same way). Natively a window of MPI_Win_allocate on one node is spared most of that; no
-//! window below is one.
+//! Operations that change a target's memory atomically: in windows of one process, where nothing lies below, and
+//! in those of several over a library that does them wrong. That is Open MPI, whose osc/rdma and osc/pt2pt spoil
+//! memory with pairs that have gaps, add complex numbers as integers, and lose what MPI_Get_accumulate fetches by
+//! derived datatypes (4.1.4; 5.0 counts the bytes of such pairs in the same way). Natively a window of
+//! MPI_Win_allocate on one node is spared most of that; no window below is one.
 //!
 //! | elements | done |
 //! |---|---|
@@ -21,7 +21,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 #![allow(clippy::too_many_arguments)] // MPI's own signatures
 
-use super::data::{self, combine, may_combine, swap_if_equal, transfer, Data, Elements};
+use super::data::{self, combine, may_combine, room, transfer, Data, Elements};
 use super::{below, lock};
 use crate::code::{check, code_of};
 use crate::datatype::{element_of, span};
@@ -31,7 +31,7 @@ use crate::object::{Datatype, Op, Request, Win};
 use contract::abi::*;
 use core::ffi::{c_char, c_void};
 
-/// What the library answers to MPI_Get_library_version begins with, if it is to be spared.
+/// What MPI_Get_library_version begins with of the library that does them wrong.
 const WRONG: &[u8] = b"Open MPI";
 
 /// The datatypes that the library's atomic operations are for.
@@ -78,7 +78,7 @@ pub unsafe fn accumulate(
     op: &'static Op,
     win: &'static Win,
 ) -> i32 {
-    if is_integer(target_datatype) {
+    if is_for_library(target_datatype, win) {
         // SAFETY: passed on.
         return unsafe {
             lower::MPI_Accumulate(
@@ -126,14 +126,24 @@ pub unsafe fn get_accumulate(
     let fetches = op.index() as usize == op::NO_OP;
     // SAFETY: passed on.
     unsafe {
-        if is_integer(target_datatype) {
+        if is_for_library(target_datatype, win) {
             let layouts = [target_datatype, result_datatype, origin_datatype];
             let looked_at = if fetches { 2 } else { 3 };
             return match layouts[..looked_at].iter().all(|d| d.is_predefined()) {
-                true => {
-                    let place = (rank, win.body.in_bytes(displacement, rank));
-                    below_at(origin, result, place, target, op, win)
-                }
+                true => lower::MPI_Get_accumulate(
+                    origin.0,
+                    origin.1,
+                    origin.2.lower(),
+                    result.0,
+                    result.1,
+                    result.2.lower(),
+                    rank,
+                    win.body.in_bytes(displacement, rank),
+                    target_count,
+                    target_datatype.lower(),
+                    op.lower(),
+                    win.lower(),
+                ),
                 false => {
                     let place = (rank, displacement);
                     code_of(by_elements(origin, result, place, target, op, win))
@@ -161,7 +171,7 @@ pub unsafe fn fetch_and_op(
 ) -> i32 {
     // SAFETY: passed on.
     unsafe {
-        if is_integer(datatype) {
+        if is_for_library(datatype, win) {
             let displacement = win.body.in_bytes(displacement, rank);
             let (datatype, op) = (datatype.lower(), op.lower());
             return lower::MPI_Fetch_and_op(
@@ -206,7 +216,7 @@ pub unsafe fn compare_and_swap(
     }
     // SAFETY: passed on.
     unsafe {
-        if is_integer(datatype) {
+        if is_for_library(datatype, win) {
             let displacement = win.body.in_bytes(displacement, rank);
             let datatype = datatype.lower();
             return lower::MPI_Compare_and_swap(
@@ -220,8 +230,18 @@ pub unsafe fn compare_and_swap(
             );
         }
         code_of(change(win, rank, displacement, (1, datatype), |target| {
-            swap_if_equal(origin, compare, result, target.0, datatype);
-            Ok(true)
+            // One element of a datatype without gaps each, as MPI prescribes.
+            let bytes = datatype.body.size() as usize;
+            let [target, result] = [target.0, result].map(|place| place.cast::<u8>());
+            let [origin, compare] = [origin, compare].map(|place| place.cast::<u8>());
+            core::ptr::copy(target, result, bytes);
+            let [found, compare] =
+                [result.cast_const(), compare].map(|at| core::slice::from_raw_parts(at, bytes));
+            let equal = found == compare;
+            if equal {
+                core::ptr::copy(origin, target, bytes);
+            }
+            Ok(equal)
         }))
     }
 }
@@ -238,10 +258,13 @@ pub unsafe fn request(rank: i32, win: &'static Win) -> Result<&'static Request, 
     done_access_request()
 }
 
-/// Whether a datatype's elements are such that the library's atomic operations are right.
+/// Whether there is a window below, and a datatype's elements are such that its atomic operations are right.
 #[inline(always)]
-fn is_integer(datatype: &'static Datatype) -> bool {
-    element_of(datatype).is_some_and(|element| INTEGERS.contains(&(element.index() as usize)))
+fn is_for_library(datatype: &'static Datatype, win: &'static Win) -> bool {
+    let element = (!win.body.is_alone()).then(|| element_of(datatype));
+    element
+        .flatten()
+        .is_some_and(|element| INTEGERS.contains(&(element.index() as usize)))
 }
 
 /// Changes elements of `rank`: `change` gets them, where they lie or as a copy with the same layout, and says
@@ -292,45 +315,6 @@ unsafe fn change(
     }
 }
 
-/// Memory for elements with the layout of a datatype, and the address that it is given by.
-fn room(count: i32, datatype: &'static Datatype) -> Result<(Vec<u128>, *mut c_void), i32> {
-    let (start, bytes) = span(count, datatype)?;
-    let words = bytes.div_ceil(size_of::<u128>());
-    let mut memory = Vec::new();
-    memory.try_reserve_exact(words).map_err(|_| ERR_NO_MEM)?;
-    memory.resize(words, 0_u128);
-    let place = memory.as_mut_ptr().cast::<u8>().wrapping_offset(-start);
-    Ok((memory, place.cast()))
-}
-
-/// MPI_Get_accumulate below.
-unsafe fn below_at(
-    origin: Data,
-    result: Data,
-    (rank, displacement): (i32, isize),
-    (count, datatype): (i32, &'static Datatype),
-    op: &'static Op,
-    win: &'static Win,
-) -> i32 {
-    // SAFETY: passed on.
-    unsafe {
-        lower::MPI_Get_accumulate(
-            origin.0,
-            origin.1,
-            origin.2.lower(),
-            result.0,
-            result.1,
-            result.2.lower(),
-            rank,
-            displacement,
-            count,
-            datatype.lower(),
-            op.lower(),
-            win.lower(),
-        )
-    }
-}
-
 /// MPI_Get_accumulate of integers, each by itself.
 unsafe fn by_elements(
     origin: Data,
@@ -370,7 +354,7 @@ unsafe fn by_elements(
         let to = of_both(&fetched)?;
         // MPI_NO_OP looks at none of them.
         let from = given.as_ref().map_or(Ok(to), of_both)?;
-        for (at, place) in places.iter().enumerate() {
+        let begun = places.iter().enumerate().try_for_each(|(at, place)| {
             check(lower::MPI_Fetch_and_op(
                 from.byte_add(at * size),
                 to.byte_add(at * size),
@@ -379,9 +363,11 @@ unsafe fn by_elements(
                 start.wrapping_add(*place),
                 operation,
                 window,
-            ))?;
-        }
+            ))
+        });
+        // Those that were begun write to this memory, even if another could not be.
         below::flush(rank, win)?;
+        begun?;
         fetched.give_back(win)
     }
 }

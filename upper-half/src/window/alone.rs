@@ -1,7 +1,8 @@
 //! Windows of one process. Its operations reach nobody else's memory, so nothing lies below: data is
 //! copied from datatype to datatype here, and each operation is complete when its call returns. A
 //! library that makes such windows from memory of its own alone (Open MPI 4.1, where threads may call
-//! it) serves them too, and a cut finds nothing under way.
+//! it) serves them too, and a cut finds nothing under way. What is atomic is in
+//! [`accumulate`](super::accumulate), which does the same there as with a rank's own memory elsewhere.
 //!
 //! Each function is that of MPI of the same name; the request-based forms are these and a request
 //! that is done ([`request`]).
@@ -13,9 +14,9 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 #![allow(clippy::too_many_arguments)] // MPI's own signatures
 
-use super::data::{self, combine, may_combine, swap_if_equal, transfer, Data};
+use super::data::{self, transfer, Data};
 use crate::code::code_of;
-use crate::object::{Datatype, Op, Win};
+use crate::object::{Datatype, Win};
 use contract::abi::*;
 use core::ffi::c_void;
 use core::sync::atomic::{fence, Ordering};
@@ -57,106 +58,6 @@ pub unsafe fn get(
     // SAFETY: passed on.
     at(win, rank, displacement, target, |target| unsafe {
         transfer(target, origin, win)
-    })
-}
-
-/// MPI_Accumulate.
-pub unsafe fn accumulate(
-    origin: *const c_void,
-    origin_count: i32,
-    origin_datatype: &'static Datatype,
-    rank: i32,
-    displacement: isize,
-    target_count: i32,
-    target_datatype: &'static Datatype,
-    op: &'static Op,
-    win: &'static Win,
-) -> i32 {
-    let origin = (origin.cast_mut(), origin_count, origin_datatype);
-    let target = (target_count, target_datatype);
-    at(win, rank, displacement, target, |target| {
-        let _alone = win.body.changing.lock();
-        // SAFETY: passed on.
-        unsafe { combine(origin, target, op, win) }
-    })
-}
-
-/// MPI_Get_accumulate.
-pub unsafe fn get_accumulate(
-    origin: *const c_void,
-    origin_count: i32,
-    origin_datatype: &'static Datatype,
-    result: *mut c_void,
-    result_count: i32,
-    result_datatype: &'static Datatype,
-    rank: i32,
-    displacement: isize,
-    target_count: i32,
-    target_datatype: &'static Datatype,
-    op: &'static Op,
-    win: &'static Win,
-) -> i32 {
-    let origin = (origin.cast_mut(), origin_count, origin_datatype);
-    let result = (result, result_count, result_datatype);
-    let target = (target_count, target_datatype);
-    at(win, rank, displacement, target, |target| {
-        let _alone = win.body.changing.lock();
-        may_combine(op)?;
-        // SAFETY: passed on.
-        unsafe {
-            transfer(target, result, win)?;
-            combine(origin, target, op, win)
-        }
-    })
-}
-
-/// MPI_Fetch_and_op.
-pub unsafe fn fetch_and_op(
-    origin: *const c_void,
-    result: *mut c_void,
-    datatype: &'static Datatype,
-    rank: i32,
-    displacement: isize,
-    op: &'static Op,
-    win: &'static Win,
-) -> i32 {
-    // SAFETY: passed on.
-    unsafe {
-        get_accumulate(
-            origin,
-            1,
-            datatype,
-            result,
-            1,
-            datatype,
-            rank,
-            displacement,
-            1,
-            datatype,
-            op,
-            win,
-        )
-    }
-}
-
-/// MPI_Compare_and_swap.
-pub unsafe fn compare_and_swap(
-    origin: *const c_void,
-    compare: *const c_void,
-    result: *mut c_void,
-    datatype: &'static Datatype,
-    rank: i32,
-    displacement: isize,
-    win: &'static Win,
-) -> i32 {
-    if !datatype.is_predefined() {
-        return ERR_TYPE;
-    }
-    at(win, rank, displacement, (1, datatype), |(target, ..)| {
-        let _alone = win.body.changing.lock();
-        // SAFETY: one element each, as MPI prescribes.
-        unsafe { swap_if_equal(origin, compare, result, target, datatype) };
-        Ok(())
     })
 }
 

@@ -11,8 +11,7 @@
 
 use super::shared::Segments;
 use super::units::Units;
-use super::WinBody;
-use super::{accumulate, below};
+use super::{accumulate, below, WinBody};
 use crate::code::{check, give};
 use crate::comm_create::construct;
 use crate::environment::{alloc_mem, free_mem};
@@ -138,12 +137,12 @@ unsafe fn create(
         let duplicate = |word| lower::MPI_Comm_dup(comm.lower(), word);
         let own = construct(comm, "window", false, duplicate, |_| Ok(None))?;
         let token = collective_begin(own);
-        let made = memory(own).and_then(|memory| {
+        let made = Units::gather(own, unit).and_then(|units| {
+            let memory = memory(own)?;
             let base = match &memory {
                 Memory::Shared(segments) => segments.of(own.body.rank).start,
                 Memory::Application | Memory::Allocated => base,
             };
-            let units = Units::gather(own, unit)?;
             let body = WinBody::new(own, flavor, memory, (base, bytes), (unit, units), hints);
             let made = Win::make(Win::null().lower(), body)?;
             make_below(made).inspect_err(|_| forget(made))?;

@@ -1,5 +1,5 @@
-//! Elements of datatypes that lie somewhere: copied, combined with others, compared and swapped. What operations
-//! of windows do where they are done here ([`alone`](super::alone), [`accumulate`](super::accumulate)).
+//! Elements of datatypes that lie somewhere: copied and combined with others. What operations of windows do where
+//! they are done here ([`alone`](super::alone), [`accumulate`](super::accumulate)).
 //!
 //! # Safety
 //! Places are the application's, under the promises that MPI asks of it, or memory of ours with the same
@@ -129,30 +129,6 @@ pub(super) unsafe fn combine(
     }
 }
 
-/// Copies the element at `target` to `result`, and that at `origin` to `target` if `compare` is what was there.
-///
-/// # Safety
-/// One element each, of a datatype without gaps.
-pub(super) unsafe fn swap_if_equal(
-    origin: *const c_void,
-    compare: *const c_void,
-    result: *mut c_void,
-    target: *mut c_void,
-    datatype: &'static Datatype,
-) {
-    let bytes = datatype.body.size() as usize;
-    let [target, result] = [target, result].map(|place| place.cast::<u8>());
-    let [origin, compare] = [origin, compare].map(|place| place.cast::<u8>());
-    // SAFETY: the caller's promise.
-    unsafe {
-        core::ptr::copy(target, result, bytes);
-        let found = core::slice::from_raw_parts(result, bytes);
-        if found == core::slice::from_raw_parts(compare, bytes) {
-            core::ptr::copy(origin, target, bytes);
-        }
-    }
-}
-
 /// Data as elements of a predefined datatype, one after the other: where they lie, if they lie so
 /// there, or else in memory of its own.
 pub(super) struct Elements {
@@ -183,12 +159,7 @@ impl Elements {
             });
         }
         let count = i32::try_from(bytes(data) / element.body.size()).map_err(|_| ERR_COUNT)?;
-        let (_, room) = span(count, element)?;
-        let room = room.div_ceil(size_of::<u128>());
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(room).map_err(|_| ERR_NO_MEM)?;
-        memory.resize(room, 0_u128);
-        let place = memory.as_mut_ptr().cast();
+        let (memory, place) = room(count, element)?;
         // SAFETY: the application's data, and room for them.
         unsafe { transfer(data, (place, count, element), win)? };
         Ok(Elements {
@@ -211,7 +182,21 @@ impl Elements {
     }
 }
 
+/// Memory for elements with the layout of a datatype, and the address that it is given by.
+pub(super) fn room(
+    count: i32,
+    datatype: &'static Datatype,
+) -> Result<(Vec<u128>, *mut c_void), i32> {
+    let (start, bytes) = span(count, datatype)?;
+    let words = bytes.div_ceil(size_of::<u128>());
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(words).map_err(|_| ERR_NO_MEM)?;
+    memory.resize(words, 0_u128);
+    let place = memory.as_mut_ptr().cast::<u8>().wrapping_offset(-start);
+    Ok((memory, place.cast()))
+}
+
 /// How many bytes of data there are.
-pub(super) fn bytes((_, count, datatype): Data) -> i64 {
+fn bytes((_, count, datatype): Data) -> i64 {
     i64::from(count) * datatype.body.size()
 }

@@ -227,10 +227,6 @@ unsafe fn take(
     free: impl Fn(i64) -> bool,
 ) -> Result<(), i32> {
     let mut taking = Taking::new(value, free);
-    // SAFETY: passed on.
-    if taking.attempt(|value| unsafe { add(win, rank, word, value) })? {
-        return Ok(());
-    }
     let mut result = Ok(());
     let over = || {
         // SAFETY: passed on.
@@ -280,19 +276,24 @@ impl<F: Fn(i64) -> bool> Taking<F> {
 
 /// Adds to a word of `rank`; its value before.
 unsafe fn add(win: &'static Win, rank: i32, word: isize, value: i64) -> Result<i64, i32> {
+    if let Some(near) = near(win, rank, word) {
+        return Ok(near.fetch_add(value, Ordering::AcqRel));
+    }
     let mut before = 0;
     // SAFETY: locals that live until the flush, and a live window.
     unsafe {
         begin(win, rank, word, &value, &mut before)?;
-        if near(win, rank, word).is_none() {
-            complete(win, rank)?;
-        }
+        complete(win, rank)?;
     }
     Ok(before)
 }
 
 /// Adds to the word of `rank` and to that of rank 0 which counts for all; their values before.
 unsafe fn add_both(win: &'static Win, rank: i32, own: i64, all: i64) -> Result<(i64, i64), i32> {
+    if win.body.is_alone() {
+        // SAFETY: passed on.
+        return unsafe { Ok((add(win, rank, OWN, own)?, add(win, 0, ALL, all)?)) };
+    }
     let (mut own_before, mut all_before) = (0, 0);
     // SAFETY: as above.
     unsafe {
@@ -306,7 +307,7 @@ unsafe fn add_both(win: &'static Win, rank: i32, own: i64, all: i64) -> Result<(
     Ok((own_before, all_before))
 }
 
-/// Begins to add to a word of `rank`: both numbers must live until that is [`complete`].
+/// Begins to add to a word of `rank` by the window below: both numbers must live until that is [`complete`].
 ///
 /// A sum and not a comparison: Open MPI 4.1.4 crashes in MPI_Compare_and_swap on its own rank.
 unsafe fn begin(
@@ -316,11 +317,6 @@ unsafe fn begin(
     value: *const i64,
     before: *mut i64,
 ) -> Result<(), i32> {
-    if let Some(near) = near(win, rank, word) {
-        // SAFETY: by the caller's word.
-        unsafe { *before = near.fetch_add(*value, Ordering::AcqRel) };
-        return Ok(());
-    }
     let below = win.body.locks_below.load(Ordering::Relaxed);
     // SAFETY: the same, and a live window.
     check(unsafe {
@@ -347,9 +343,6 @@ fn near(win: &'static Win, rank: i32, word: isize) -> Option<&'static AtomicI64>
 
 /// What was begun at `rank` is done.
 unsafe fn complete(win: &'static Win, rank: i32) -> Result<(), i32> {
-    if win.body.is_alone() {
-        return Ok(());
-    }
     let below = win.body.locks_below.load(Ordering::Relaxed);
     // SAFETY: a live window.
     check(unsafe { lower::MPI_Win_flush(rank, below) })

@@ -63,17 +63,6 @@ use std::ffi::CString;
 use std::sync::Arc;
 use units::Units;
 
-/// How operations are done that change memory of a target atomically.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// In our own memory, which is all that the window has ([`alone`]).
-    Alone,
-    /// Here, by moving data below ([`accumulate`]).
-    Here,
-    /// By the library below.
-    Below,
-}
-
 /// Body of a window.
 pub struct WinBody {
     errhandler: Current,
@@ -99,9 +88,7 @@ pub struct WinBody {
     /// Word of the window below over `locks`.
     locks_below: AtomicUsize,
     held: Lock<lock::Held>,
-    /// Held while what must be atomic is done in a window of one process.
-    changing: Lock<()>,
-    /// Whether operations that must be atomic are done here in a window of several.
+    /// Whether operations that must be atomic are done here: in a window of one process they always are.
     accumulates_here: AtomicBool,
     guards: Guards,
     /// Ranks between start and complete, and between post and wait.
@@ -158,8 +145,7 @@ impl WinBody {
             locks: Box::default(),
             locks_below: AtomicUsize::new(0),
             held: Lock::new(lock::Held::default()),
-            changing: Lock::new(()),
-            accumulates_here: AtomicBool::new(false),
+            accumulates_here: AtomicBool::new(comm.body.size == 1),
             guards: Guards::default(),
             access: Lock::new(None),
             exposure: Lock::new(None),
@@ -182,17 +168,10 @@ impl WinBody {
         self.comm.body.size == 1
     }
 
-    /// How what changes a target's memory atomically is done.
+    /// Whether what changes a target's memory atomically is done here ([`accumulate`]).
     #[inline(always)]
-    pub fn way(&self) -> Way {
-        match (
-            self.is_alone(),
-            self.accumulates_here.load(Ordering::Relaxed),
-        ) {
-            (true, _) => Way::Alone,
-            (false, true) => Way::Here,
-            (false, false) => Way::Below,
-        }
+    pub fn accumulates_here(&self) -> bool {
+        self.accumulates_here.load(Ordering::Relaxed)
     }
 
     /// A displacement at a rank in bytes, as the window below takes it.

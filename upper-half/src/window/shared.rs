@@ -130,12 +130,18 @@ fn int() -> &'static Datatype {
 }
 
 /// Everyone's numbers, by rank.
-unsafe fn gather(comm: &'static Comm, own: [i64; 2]) -> Result<Vec<[i64; 2]>, i32> {
-    let mut all = vec![[0; 2]; comm.body.size as usize];
+///
+/// # Safety
+/// Crosses; all members do the same, inside a counted collective operation.
+pub(super) unsafe fn gather<const N: usize>(
+    comm: &'static Comm,
+    own: [i64; N],
+) -> Result<Vec<[i64; N]>, i32> {
+    let (mut all, count) = (vec![[0; N]; comm.body.size as usize], N as i32);
     let long = Datatype::at(datatype::INT64_T as u32).lower();
     let (from, to): (*const c_void, *mut c_void) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
-    // SAFETY: two numbers of each.
-    check(unsafe { lower::MPI_Allgather(from, 2, long, to, 2, long, comm.lower()) })?;
+    // SAFETY: so many numbers of each.
+    check(unsafe { lower::MPI_Allgather(from, count, long, to, count, long, comm.lower()) })?;
     Ok(all)
 }
 

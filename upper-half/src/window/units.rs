@@ -6,11 +6,9 @@
 //! As for `window`.
 #![allow(unsafe_code)]
 
-use crate::code::check;
-use crate::lower;
-use crate::object::{Comm, Datatype};
-use contract::abi::{datatype, PROC_NULL};
-use core::ffi::c_void;
+use super::shared::gather;
+use crate::object::Comm;
+use contract::abi::PROC_NULL;
 
 /// The units of all members, in bytes.
 pub(super) enum Units {
@@ -26,15 +24,12 @@ impl Units {
     /// # Safety
     /// Crosses; all members do the same, inside a counted collective operation.
     pub(super) unsafe fn gather(comm: &'static Comm, own: i32) -> Result<Units, i32> {
-        let mut all = vec![own; comm.body.size as usize];
-        let int = Datatype::at(datatype::INT as u32).lower();
-        let (from, to): (*const c_void, *mut c_void) =
-            ((&raw const own).cast(), all.as_mut_ptr().cast());
-        // SAFETY: one number of each.
-        check(unsafe { lower::MPI_Allgather(from, 1, int, to, 1, int, comm.lower()) })?;
+        // SAFETY: passed on.
+        let all = unsafe { gather(comm, [i64::from(own)])? };
+        let all: Box<[i32]> = all.iter().map(|[unit]| *unit as i32).collect();
         Ok(match all.iter().all(|unit| *unit == own) {
             true => Units::Same(own),
-            false => Units::Each(all.into()),
+            false => Units::Each(all),
         })
     }
 

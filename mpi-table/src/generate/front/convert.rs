@@ -219,21 +219,17 @@ impl Body {
         let make = match function.class {
             Class::Window => {
                 let win = super::input(function, Kind::Win).unwrap_or_default();
-                let below = format!("upper_half::access_request({name}_word, None)");
-                match function.accumulates() {
-                    true => format!(
-                        "match {win}_.body.way() {{ \
-                         upper_half::Way::Alone => upper_half::alone::request(), \
-                         upper_half::Way::Here => \
-                         upper_half::accumulate::request({rank}, {win}_), \
-                         upper_half::Way::Below => {below} }}",
-                        rank = target_rank(function)
-                    ),
-                    false => format!(
-                        "match {win}_.body.is_alone() {{ \
-                         true => upper_half::alone::request(), false => {below} }}"
-                    ),
-                }
+                let (asked, module) = super::here(function);
+                // What is done alone is complete; else there may be more under way at that rank.
+                let args = match function.accumulates() {
+                    true => format!("{}, {win}_", target_rank(function)),
+                    false => String::new(),
+                };
+                format!(
+                    "match {win}_.body.{asked}() {{ \
+                     true => upper_half::{module}::request({args}), \
+                     false => upper_half::access_request({name}_word, None) }}"
+                )
             }
             Class::File => format!("upper_half::file_request({name}_word)"),
             Class::FileCollectiveNonblocking => {

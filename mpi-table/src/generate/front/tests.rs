@@ -145,12 +145,11 @@ fn what_accumulates_goes_the_windows_way() {
     holds_in_order(
         &text,
         &[
-            "match win_.body.way()",
-            "upper_half::Way::Alone => upper_half::alone::accumulate(",
-            "upper_half::Way::Here => upper_half::accumulate::accumulate(",
-            "upper_half::Way::Below => upper_half::lower::MPI_Raccumulate(",
-            "upper_half::Way::Here => upper_half::accumulate::request(abi::rank_in(target_rank), win_)",
-            "upper_half::Way::Below => upper_half::access_request(",
+            "match win_.body.accumulates_here() { true => upper_half::accumulate::accumulate(",
+            "false => upper_half::lower::MPI_Raccumulate(",
+            "match win_.body.accumulates_here() { true => \
+             upper_half::accumulate::request(abi::rank_in(target_rank), win_)",
+            "false => upper_half::access_request(",
         ],
     );
 }
