@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use launcher::preload;
 
 /// Settings for the library below. A user's own setting of the same name wins.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     // Caches of registered memory learn by hooks in *their* C library that memory was unmapped.
     // The upper half's memory does not go through that one, so a cache would serve stale pages.
     ("UCX_MEM_EVENTS", "n"),
@@ -18,6 +18,9 @@ const SETTINGS: [(&str, &str); 4] = [
     ("OMPI_MCA_mpi_leave_pinned", "0"),
     // A crash of the application is the application's: no handler of UCX's before its own.
     ("UCX_ERROR_SIGNALS", ""),
+    // Open MPI's sharedfp/sm guards a file's shared pointer by a semaphore that all jobs of the machine
+    // have together, by the last part of the file's name. A job that is killed may leave it locked.
+    ("OMPI_MCA_sharedfp", "^sm"),
 ];
 
 /// Names of the settings that were added, between commas; its presence says that it was done.
