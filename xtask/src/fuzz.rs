@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: the targets of `fuzz/`, one after the other on one processor, and what they have
-//! reached, as Markdown. Wants the nightly toolchain and `cargo install cargo-fuzz`.
+//! reached, as Markdown. Installs the nightly toolchain and cargo-fuzz where they are missing.
 
-use crate::{job, paths};
+use crate::{job, paths, setup};
 use anyhow::{bail, ensure, Context, Result};
 use std::fs;
 use std::path::Path;
@@ -35,6 +35,7 @@ pub fn run(options: &Options) -> Result<()> {
     let chosen = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
     let targets: Vec<_> = TARGETS.iter().filter(|(name, _)| chosen(name)).collect();
     ensure!(!targets.is_empty(), "there is no such target in fuzz/");
+    install()?;
     let dir = paths::target().join("fuzz");
     fs::create_dir_all(&dir)?;
     let mut seeds = cargo(&["run", "--quiet", "--bin", "seeds", "--"]);
@@ -52,6 +53,21 @@ pub fn run(options: &Options) -> Result<()> {
     }
     if !found.is_empty() {
         bail!("{}", found.join("\n"));
+    }
+    Ok(())
+}
+
+/// What cargo itself does not bring along.
+fn install() -> Result<()> {
+    let there = |command: &mut Command| command.output().is_ok_and(|said| said.status.success());
+    if !there(&mut cargo(&["--version"])) {
+        eprintln!("To be installed with rustup: the nightly toolchain");
+        let mut rustup = Command::new("rustup");
+        setup::succeed(rustup.args(["toolchain", "install", "nightly", "--profile", "minimal"]))?;
+    }
+    if !there(&mut cargo(&["fuzz", "--version"])) {
+        eprintln!("To be installed with cargo: cargo-fuzz");
+        setup::succeed(&mut cargo(&["install", "cargo-fuzz", "--locked"]))?;
     }
     Ok(())
 }
