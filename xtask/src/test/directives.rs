@@ -19,12 +19,12 @@
 //! | `Preload` | the source, in `examples`, of a library that is preloaded into the program |
 //! | `Environment` | `NAME=VALUE ...` |
 //! | `Command` | instead of a compiled program; `{source}`, `{examples}` and `{bin}`, where the library's own programs are, are replaced |
-//! | `Sdist` | a source package of PyPI that the program wants, `NAME==VERSION`, unpacked where `{sdist}` in `Command` says (`--full` alone) |
+//! | `Sdist` | a source package of PyPI that the program wants, `NAME==VERSION`, unpacked where `{sdist}` in `Command` says, and built for MPICH in `{sdist}/mpich` (`--full` alone) |
 //! | `Package` | Debian's package that the program comes in, where `setup` alone does not install it (`--full` alone) |
 //! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` (of `stdout`, too) |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
-//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs`, `published`, `fan-out` |
+//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs`, `published`, `fan-out`, `compare` |
 
 use super::compare::{Compare, FilePart};
 use crate::mpi::Mpi;
@@ -212,7 +212,6 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
             "Sdist" => base.sdist = Some(value.to_owned()),
             "Package" => base.package = Some(value.to_owned()),
             "Preload" => base.preload = Some(paths::examples().join(value)),
-            "Compare" => base.compare = value.parse()?,
             "Pending" => base.pending = Some(value.to_owned()),
             "Variant" => variants.push(value.to_owned()),
             _ => base.set(&key.to_lowercase(), value)?,
@@ -238,6 +237,7 @@ impl Example {
             }
             "published" => self.published = Some(value.to_owned()),
             "fan-out" => self.fan_out = Some(value.parse()?),
+            "compare" => self.compare = value.parse()?,
             "kill" => self.killed_later = value == "later",
             "matrix" => self.full = value == "full",
             "timeout" => self.timeout = Duration::from_secs(value.parse()?),

@@ -120,16 +120,25 @@ impl Body {
                     .push(format!("let {name}_ = abi::{decode}({name});"));
                 self.args.push(format!("{name}_"));
             }
-            (None, direction) => {
-                let initial = match direction {
-                    Direction::Out => format!("{object}::null()"),
-                    _ => format!("abi::{decode}(*{name})"),
-                };
-                self.decode
-                    .push(format!("let mut {name}_: &'static {object} = {initial};"));
+            (None, Direction::Out) => {
+                self.decode.push(format!(
+                    "let mut {name}_: &'static {object} = {object}::null();"
+                ));
                 self.args.push(format!("&raw mut {name}_"));
                 self.always
                     .push(format!("*{name} = abi::{decode}_out({name}_);"));
+            }
+            (None, Direction::InOut) => {
+                self.decode.push(format!(
+                    "let {name}_given: &'static {object} = abi::{decode}(*{name});"
+                ));
+                self.decode.push(format!("let mut {name}_ = {name}_given;"));
+                self.args.push(format!("&raw mut {name}_"));
+                // What names no object here is as null inside: it stays as it is where the call fails.
+                self.always.push(format!(
+                    "if !core::ptr::eq({name}_, {name}_given) \
+                     {{ *{name} = abi::{decode}_out({name}_); }}"
+                ));
             }
             (Some(length), direction) => {
                 let entries = entries(length);
@@ -393,7 +402,9 @@ impl Body {
                 self.decode
                     .push(format!("let mut {name}_ = {into}(*{name});"));
                 self.args.push(format!("&raw mut {name}_"));
-                self.always.push(format!("*{name} = {out}({name}_);"));
+                self.always.push(format!(
+                    "if {name}_ != {into}(*{name}) {{ *{name} = {out}({name}_); }}"
+                ));
             }
             (Some(length), Direction::In) => {
                 let initial = format!("|entry| {into}(*{name}.add(entry))");

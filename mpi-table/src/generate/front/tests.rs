@@ -108,6 +108,20 @@ fn words_are_read_after_the_clock() {
 }
 
 #[test]
+fn a_handle_is_written_back_when_the_call_has_changed_it() {
+    let text = generate("[local core]\nMPI_Type_free(inout datatype datatype)\n");
+    holds_in_order(
+        &text,
+        &[
+            "let datatype_given: &'static Datatype = abi::datatype(*datatype);",
+            "let code = upper_half::type_free(&raw mut datatype_);",
+            "if !core::ptr::eq(datatype_, datatype_given) \
+             { *datatype = abi::datatype_out(datatype_); }",
+        ],
+    );
+}
+
+#[test]
 fn what_is_done_with_a_window_of_one_process_does_not_cross() {
     let text = generate(
         "[window direct]\nMPI_Rput(sendbuf origin_addr, int/count origin_count, \
