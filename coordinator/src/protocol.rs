@@ -181,7 +181,7 @@ pub struct State {
 pub struct Times {
     /// Until all threads stood still and nothing was under way.
     pub drain: u64,
-    /// Until the memory was copied on write; 0 where it was not.
+    /// Until nothing was read of the memory any more: it was copied on write, or the image written.
     pub copy: u64,
     /// Until the image was on disk.
     pub save: u64,
