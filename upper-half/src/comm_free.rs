@@ -16,9 +16,16 @@ use crate::sync::Lock;
 use crate::{attribute, lower};
 use contract::abi::*;
 use core::sync::atomic::Ordering;
+use std::collections::VecDeque;
 
-/// Communicators that this process has freed and others perhaps not yet.
-static CLOSING: Lock<Vec<&'static Comm>> = Lock::new(Vec::new());
+/// Communicators that this process has freed and others perhaps not yet: first those that it has not
+/// looked at yet, then the one that it has not looked at for longest.
+static CLOSING: Lock<VecDeque<&'static Comm>> = Lock::new(VecDeque::new());
+
+/// How many that others have not freed are looked at when a communicator is made or freed. All would be
+/// too many where one rank frees a thousand while the others wait for it; but those that have gone are
+/// as many as there are.
+const STAYING: usize = 8;
 
 /// The word of a farewell's barrier that this process has not started.
 pub(crate) const NOT_STARTED: usize = usize::MAX;
@@ -66,7 +73,7 @@ pub(crate) unsafe fn farewell(comm: &'static Comm) {
         comm.release();
         return;
     }
-    CLOSING.lock().push(comm);
+    CLOSING.lock().push_front(comm);
 }
 
 /// How many barriers say that all members have freed. Who is through one of an inter-communicator knows
@@ -98,18 +105,34 @@ unsafe fn wave(comm: &'static Comm) {
     comm.body.farewell.store(request, Ordering::Relaxed);
 }
 
-/// Ends the communicators that all members have freed and on which nothing is pending here.
+/// Ends communicators that all members have freed and on which nothing is pending here, until it has come
+/// upon some that stay.
 ///
 /// # Safety
 /// Crosses.
 pub(crate) unsafe fn sweep() {
-    let closing = core::mem::take(&mut *CLOSING.lock());
-    for comm in closing {
+    // SAFETY: passed on.
+    unsafe { sweep_until(STAYING) };
+}
+
+/// The same, until it has come upon so many that stay, or has looked at all.
+unsafe fn sweep_until(enough: usize) {
+    let mut staying = 0;
+    let all = CLOSING.lock().len();
+    for _ in 0..all {
+        // Not held while the barrier is asked for: other threads make and free communicators, too.
+        let Some(comm) = CLOSING.lock().pop_front() else {
+            return;
+        };
         // SAFETY: passed on.
         if comm.references() == 1 && unsafe { all_have_freed(comm) } {
             comm.release();
-        } else {
-            CLOSING.lock().push(comm);
+            continue;
+        }
+        CLOSING.lock().push_back(comm);
+        staying += 1;
+        if staying == enough {
+            return;
         }
     }
 }
@@ -150,7 +173,7 @@ pub(crate) unsafe fn last_sweeps() {
     let max = Op::at(op::MAX as u32).lower();
     for _ in 0..LAST_ROUNDS {
         // SAFETY: passed on.
-        unsafe { sweep() };
+        unsafe { sweep_until(usize::MAX) };
         let mine = i32::from(!CLOSING.lock().is_empty());
         let mut any = 0;
         // SAFETY: one number of each rank; every rank comes here as often.
