@@ -51,6 +51,7 @@ const FULL_PACKAGES: &[(&str, &str)] = &[
     ("python3-dev", "mpi4py for MPICH, from PyPI"),
     ("python3-setuptools", "mpi4py for MPICH, from PyPI"),
     ("cp2k", "tests of Fortran with OpenMP (250 MB)"),
+    ("freefem++", "tests of finite elements"),
     ("slurmctld", "tests of job scripts"),
     ("slurmd", "tests of job scripts"),
     ("slurm-client", "tests of job scripts"),

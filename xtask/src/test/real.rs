@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Folders of examples that are not for this: other tests, the benchmark and the demo use them.
 const ELSEWHERE: &[&str] = &[
-    "bench", "cp2k", "lammps", "loader", "qe", "schedule", "slurm", "tools", "torture",
+    "bench", "cp2k", "freefem", "lammps", "loader", "qe", "schedule", "slurm", "tools", "torture",
 ];
 
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
