@@ -61,6 +61,8 @@ pub enum ActivityKind {
     Waiting = 2,
     /// Parked before a collective that would pass its target.
     Parked = 3,
+    /// The same before `MPI_Finalize`.
+    Finalising = 4,
 }
 
 /// The rank's activity report (see [`ActivityKind`]); valid while `phase` is not `Run`.
@@ -71,9 +73,9 @@ pub struct Activity {
     pub kind: AtomicU32,
     /// For Waiting: how many world ranks of `ranks` count; -1 means any rank of the job.
     pub nranks: AtomicI32,
-    /// For Collective and Parked: the communicator's id.
+    /// For Collective, Parked and Finalising: the communicator's id.
     pub clock_id: AtomicU64,
-    /// For Parked: the sequence number that the operation would have.
+    /// For Parked and Finalising: the sequence number that the operation would have.
     pub clock_seq: AtomicU64,
     /// For Waiting: world ranks whose message would help.
     pub ranks: [AtomicU32; ACTIVITY_RANKS],

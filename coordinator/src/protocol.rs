@@ -160,6 +160,8 @@ pub enum Activity {
         seq: u64,
         /// Messages sent to each rank so far.
         sent: Counts,
+        /// It is MPI_Finalize: no rank that must still come to it waits for what follows it here.
+        last: bool,
     },
 }
 

@@ -4,6 +4,10 @@
 //! is parked: by a collective of its own that passes a target, or by a message. Only ranks on which
 //! an unreached rank depends are released, so only so many collectives are added as the unreached
 //! ranks need to come to their targets, which the same program without a checkpoint would do too.
+//!
+//! No rank is let into MPI_Finalize for another: that must come there as well, so nothing that it waits
+//! for can follow it. Where it only looks as if it would (a message has come, but its process gets no
+//! processor), letting go would end the one rank, and with it the checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,7 +93,7 @@ fn follow(states: &States, from: Vec<u32>, quiet: Quiet, released: &mut BTreeSet
                 continue;
             }
             match state.activity {
-                Activity::Parked { .. } => {
+                Activity::Parked { last: false, .. } => {
                     released.insert(peer);
                 }
                 Activity::Waiting { .. } if seen.insert(peer) => todo.push(peer),
@@ -132,7 +136,8 @@ fn count(counts: &[(u32, u64)], rank: u32) -> u64 {
 }
 
 fn next_in_turn(states: &States, turn: &mut u32) -> Option<u32> {
-    let parked = |(_, s): &(&u32, &&State)| matches!(s.activity, Activity::Parked { .. });
+    let parked =
+        |(_, s): &(&u32, &&State)| matches!(s.activity, Activity::Parked { last: false, .. });
     let after = states.range(turn.saturating_add(1)..).find(parked);
     let next = *after.or_else(|| states.iter().find(parked))?.0;
     *turn = next;
@@ -159,7 +164,13 @@ mod tests {
         }
     }
     fn parked(id: u64, seq: u64, sent: Counts) -> Activity {
-        Activity::Parked { id, seq, sent }
+        let last = false;
+        Activity::Parked {
+            id,
+            seq,
+            sent,
+            last,
+        }
     }
     fn run(states: &[State], quiet: Quiet) -> Vec<(u64, u64)> {
         let states: States = (0..).zip(states).collect();
@@ -194,6 +205,26 @@ mod tests {
         ];
         assert_eq!(run(&s, Quiet::No), []);
         assert_eq!(run(&s, Quiet::Stalled), [(9, 4)]);
+    }
+
+    #[test]
+    fn nobody_is_let_into_finalize_for_others() {
+        let finalising = Activity::Parked {
+            id: 9,
+            seq: 4,
+            sent: vec![(0, 3)],
+            last: true,
+        };
+        let mut s = [
+            state(false, waiting(On::Ranks(vec![1]), vec![(1, 2)])),
+            state(true, finalising.clone()),
+        ];
+        assert_eq!(run(&s, Quiet::Stalled), []);
+        s[0].activity = waiting(On::Any, vec![]);
+        assert_eq!(run(&s, Quiet::Stalled), []);
+        // What a rank must do itself on its way is another matter.
+        s[0].activity = finalising;
+        assert_eq!(run(&s, Quiet::No), [(9, 4)]);
     }
 
     #[test]

@@ -93,6 +93,7 @@ mod tests {
             id: 9,
             seq: 1,
             sent: vec![],
+            last: false,
         };
         let mut states = BTreeMap::from([
             (0, state(false, waiting)),

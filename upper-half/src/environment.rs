@@ -286,7 +286,7 @@ pub fn at_exit() {
 unsafe fn take_down() -> i32 {
     // SAFETY: crossings; the application makes no MPI call any more.
     unsafe {
-        let token = message::collective_begin(Comm::at(comm::COMM_WORLD as u32));
+        let token = message::finalize_begin();
         comm_free::last_sweeps();
         stand_in::free();
         let code = service::finalize();

@@ -138,11 +138,12 @@ impl ThisProcess {
         let kind = shown.kind.load(Ordering::Acquire);
         if kind == ActivityKind::Collective as u32 {
             Activity::Collective { id: id() }
-        } else if kind == ActivityKind::Parked as u32 {
+        } else if kind == ActivityKind::Parked as u32 || kind == ActivityKind::Finalising as u32 {
             Activity::Parked {
                 id: id(),
                 seq: shown.clock_seq.load(Ordering::Relaxed),
                 sent: sent(),
+                last: kind == ActivityKind::Finalising as u32,
             }
         } else if kind == ActivityKind::Waiting as u32 {
             let on = match usize::try_from(shown.nranks.load(Ordering::Relaxed)) {

@@ -93,9 +93,9 @@ fn hide(activity: &Activity) {
     core::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// Writes "parked before operation `seq` of clock `id`"; whether that changed anything.
-pub(super) fn show_parked(activity: &Activity, id: u64, seq: u64) -> bool {
-    if activity.kind.load(Ordering::Relaxed) == ActivityKind::Parked as u32
+/// Writes "parked before operation `seq` of clock `id`", as `kind` says it; whether that changed anything.
+pub(super) fn show_parked(activity: &Activity, kind: ActivityKind, id: u64, seq: u64) -> bool {
+    if activity.kind.load(Ordering::Relaxed) == kind as u32
         && activity.clock_id.load(Ordering::Relaxed) == id
         && activity.clock_seq.load(Ordering::Relaxed) == seq
     {
@@ -104,9 +104,7 @@ pub(super) fn show_parked(activity: &Activity, id: u64, seq: u64) -> bool {
     hide(activity);
     activity.clock_id.store(id, Ordering::Relaxed);
     activity.clock_seq.store(seq, Ordering::Relaxed);
-    activity
-        .kind
-        .store(ActivityKind::Parked as u32, Ordering::Release);
+    activity.kind.store(kind as u32, Ordering::Release);
     true
 }
 
@@ -184,9 +182,11 @@ mod tests {
         assert_eq!(shown.ranks[0].load(Ordering::Relaxed), 5);
         set.add(6);
         assert!(set.show(&shown));
-        assert!(show_parked(&shown, 9, 2));
-        assert!(!show_parked(&shown, 9, 2));
-        assert!(show_parked(&shown, 9, 3));
+        let parked = ActivityKind::Parked;
+        assert!(show_parked(&shown, parked, 9, 2));
+        assert!(!show_parked(&shown, parked, 9, 2));
+        assert!(show_parked(&shown, parked, 9, 3));
+        assert!(show_parked(&shown, ActivityKind::Finalising, 9, 3));
         assert!(set.show(&shown));
         assert_eq!(
             shown.kind.load(Ordering::Relaxed),

@@ -16,8 +16,8 @@ use super::sweep::phase;
 use super::{activity, counts, park};
 use crate::lower::service;
 use crate::object::{Comm, CommBody, Request};
-use contract::abi::{Status, SUCCESS};
-use contract::{gate, Clock, Phase};
+use contract::abi::{comm, Status, SUCCESS};
+use contract::{gate, ActivityKind, Clock, Phase};
 use core::sync::atomic::{compiler_fence, Ordering};
 
 /// A collective operation that was counted and is to be ended.
@@ -31,32 +31,38 @@ pub struct Token {
 /// Counts a collective operation over `comm` and holds it back if it must not start yet.
 #[inline]
 pub fn collective_begin(comm: &'static Comm) -> Token {
-    counted(comm, comm.body.clock())
+    counted(comm, comm.body.clock(), ActivityKind::Parked)
+}
+
+/// The same for MPI_Finalize, over all ranks.
+pub fn finalize_begin() -> Token {
+    let world = Comm::at(comm::COMM_WORLD as u32);
+    counted(world, world.body.clock(), ActivityKind::Finalising)
 }
 
 /// The same for a constructor, before it makes the object of the communicator that it is collective
 /// over.
 pub fn collective_begin_unmade(body: &CommBody) -> Token {
-    counted(Comm::null(), body.clock())
+    counted(Comm::null(), body.clock(), ActivityKind::Parked)
 }
 
 #[inline(always)]
-fn counted(comm: &'static Comm, clock: Option<&'static Clock>) -> Token {
+fn counted(comm: &'static Comm, clock: Option<&'static Clock>, kind: ActivityKind) -> Token {
     let seq = match clock {
-        Some(clock) => begin(clock),
+        Some(clock) => begin(clock, kind),
         None => 0,
     };
     Token { comm, clock, seq }
 }
 
 #[inline(always)]
-fn begin(clock: &'static Clock) -> u64 {
+fn begin(clock: &'static Clock, kind: ActivityKind) -> u64 {
     let seq = clock.seq.load(Ordering::Relaxed) + 1;
     clock.seq.store(seq, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
     let pending = gate().phase.load(Ordering::Relaxed) != Phase::Run as u32;
     if pending {
-        hold_back(clock, seq);
+        hold_back(clock, seq, kind);
     }
     activity::collective(clock.id.load(Ordering::Relaxed));
     if pending {
@@ -67,7 +73,7 @@ fn begin(clock: &'static Clock) -> u64 {
 }
 
 #[cold]
-fn hold_back(clock: &'static Clock, seq: u64) {
+fn hold_back(clock: &'static Clock, seq: u64, kind: ActivityKind) {
     loop {
         if phase() == Phase::Run {
             return;
@@ -81,7 +87,7 @@ fn hold_back(clock: &'static Clock, seq: u64) {
         }
         clock.seq.store(seq - 1, Ordering::Release);
         // SAFETY: crossings without further conditions; no lock is held.
-        unsafe { park::before(clock, seq) };
+        unsafe { park::before(clock, seq, kind) };
         if phase() == Phase::Stop {
             park::stop_here();
         }

@@ -47,7 +47,7 @@ pub use buffer::{buffer_attach, buffer_attach_c, buffer_detach, buffer_detach_c}
 pub(crate) use collective::duplication_request;
 pub use collective::{
     access_request, collective_begin, collective_begin_unmade, collective_end, collective_request,
-    done_access_request, file_collective_request, file_request, Token,
+    done_access_request, file_collective_request, file_request, finalize_begin, Token,
 };
 pub(crate) use copy::copy;
 pub(crate) use drain::drain;

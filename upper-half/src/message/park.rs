@@ -11,7 +11,7 @@ use super::partitioned;
 use super::sweep::{self, phase};
 use crate::lower::service;
 use crate::sync::Lock;
-use contract::{gate, Clock, Phase};
+use contract::{gate, ActivityKind, Clock, Phase};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Parks the thread until the checkpoint is over, here or in another process.
@@ -156,18 +156,19 @@ pub(super) unsafe fn polled(waits_for: impl FnOnce(&mut WaitSet)) {
 }
 
 /// Parks before operation `seq` of `clock`, which passes its target: until the target is raised, the
-/// checkpoint is over, or it is time to stop (which the caller sees by the phase).
+/// checkpoint is over, or it is time to stop (which the caller sees by the phase). `kind` says to the
+/// agent which operation it is.
 ///
 /// # Safety
 /// Crosses.
-pub(super) unsafe fn before(clock: &'static Clock, seq: u64) {
+pub(super) unsafe fn before(clock: &'static Clock, seq: u64, kind: ActivityKind) {
     let mut told = sweep::found();
     while phase() == Phase::Approach && seq > clock.target.load(Ordering::Acquire) {
         // SAFETY: passed on to the caller.
         unsafe {
             look_around(Phase::Approach);
             let id = clock.id.load(Ordering::Relaxed);
-            let shown = activity::show_parked(&gate().activity, id, seq);
+            let shown = activity::show_parked(&gate().activity, kind, id, seq);
             tell(shown, &mut told);
             service::yield_now();
         }

@@ -265,6 +265,7 @@ impl World {
                     id,
                     seq: clock.seq,
                     sent: counts(&p.sent),
+                    last: false,
                 };
                 p.notified = true;
                 p.at = At::Parked;
