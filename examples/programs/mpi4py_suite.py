@@ -9,14 +9,16 @@
 ##Variant: openmpi; mpi=openmpi
 ##Variant: mpich; mpi=mpich; ranks=2; compare=bytes of verdicts.0, bytes of verdicts.1
 ##Shows: mpi4py's own test suite, Debian's build and one for MPICH: each test comes to the verdict that it comes to natively
-"""Runs mpi4py's own tests and writes the verdict of each to verdicts.RANK, a line each."""
+"""Runs mpi4py's own tests and writes the verdict of each to verdicts.RANK, a line each.
+
+Two ranks over MPICH, since with more than there are processors it takes a hundred times as long, natively as well.
+"""
 import glob
 import os
 import sys
 import unittest
 
 sys.dont_write_bytecode = True
-# With more ranks than processors it takes a hundred times as long over MPICH, natively as well.
 package, library = sys.argv[1:]
 source = os.path.join(package, "test")
 # Debian's mpi4py, which is for Open MPI, does for it: there is no such folder.

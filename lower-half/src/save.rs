@@ -414,8 +414,8 @@ impl Plan {
         Some(&found.described)
     }
 
-    /// Writes this rank's image and makes it durable. Calls `copied` when the threads may be let go
-    /// although that is not done yet.
+    /// Writes this rank's image and makes it durable. Calls `copied` as soon as nothing reads the threads'
+    /// memory any more: before the image is written, if it can be copied.
     pub fn save(&self, order: &Order<'_>, copied: impl FnOnce()) -> Result<Saved> {
         let mut notes = self.meet_others(order.shares)?;
         let Contents {
@@ -436,7 +436,11 @@ impl Plan {
                 let image = self.write(order, &parts, inherited, copies)?;
                 (image, None)
             }
-            Err(why) => (self.write(order, &parts, inherited, still)?, Some(why)),
+            Err(why) => {
+                let image = self.write(order, &parts, inherited, still)?;
+                copied();
+                (image, Some(why))
+            }
         };
         if let Some(increments) = &order.increments {
             increments.changes.written(order.info.set_id, &image.digest);

@@ -314,10 +314,6 @@ impl ThisProcess {
             stood,
             inherits,
         } = saved;
-        if stood.is_some() {
-            // Nor does it read memory any more: a copy elsewhere is of the file.
-            copied();
-        }
         let copy = match lies.clone().zip(known_partner()) {
             Some((image, partner)) => partner.copy(set, info.set_id, image),
             None => Ok(None),

@@ -1,6 +1,7 @@
 //! Datatypes of large counts, made below of ordinary constructors: what is repeated too often is
 //! repeated in pieces, and a block that is too long is one element of a datatype of its own. So
-//! every library has them, and a restart under another one too.
+//! every library has them, and a restart under another one too. Only what lies apart more often than an
+//! int can tell goes to a large-count constructor below, where there is one.
 //!
 //! # Safety
 //! Crossings pass words of live datatypes and arrays of the lengths beside them.
@@ -103,6 +104,16 @@ fn repeat(n: i64, stride: i64, element: usize) -> Result<Made, i32> {
     };
     if let Ok(n) = i32::try_from(n) {
         return vector(n, stride, element);
+    }
+    let dense = Bounds::of(element)?.extent()? == stride;
+    if !dense {
+        // Intel MPI cannot tell how many blocks a structure of pieces has, if an int cannot.
+        // SAFETY: a live datatype.
+        let whole =
+            Made::by(|out| unsafe { lower::MPI_Type_create_hvector_c(n, 1, stride, element, out) });
+        if whole.as_ref().err() != Some(&ERR_UNSUPPORTED_OPERATION) {
+            return whole;
+        }
     }
     let pieces = i32::try_from(n / PIECE).map_err(|_| ERR_COUNT)?;
     if pieces < 0 {
