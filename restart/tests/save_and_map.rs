@@ -413,7 +413,7 @@ fn check_shared(dir: &Path) {
 }
 
 /// A process that has this one's memory and sleeps: a child, or nobody's.
-fn fork_sleeper(orphan: bool) -> i32 {
+fn fork_sleeper(orphan: bool) -> Sleeper {
     let mut ends = [0; 2];
     let mut pid = [0; 4];
     // SAFETY: the children of this program, which runs one thread that matters, only sleep or tell
@@ -435,12 +435,18 @@ fn fork_sleeper(orphan: bool) -> i32 {
             libc::waitpid(child, std::ptr::null_mut(), 0);
         }
     }
-    i32::from_ne_bytes(pid)
+    Sleeper(i32::from_ne_bytes(pid))
 }
 
-fn end_sleeper(pid: i32) {
-    // SAFETY: made by this program, and still asleep.
-    unsafe { libc::kill(pid, libc::SIGKILL) };
+/// A process that sleeps until this is dropped: also where a check fails, since it holds the pipe open on
+/// whose end a test waits.
+struct Sleeper(i32);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        // SAFETY: made by this program, and still asleep.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
 }
 
 /// Addresses, permissions and flags of all upper-half mappings, one line each. Names and offsets
@@ -539,8 +545,15 @@ fn alone(plan: &Plan) -> Vec<Share> {
 
 /// Saves, and returns also what people are told.
 fn save_with_notes(ck: &Path, number: u64) -> ckpt_image::Result<(PathBuf, Vec<String>)> {
-    let (path, _, notes) = save(ck, number, stop(), || panic!("it was told to stop"))?;
+    let (path, _, notes) = save(ck, number, stop(), once_written(ck, number))?;
     Ok((path, notes))
+}
+
+/// To be called when nothing reads the memory any more, where it was not copied.
+fn once_written(ck: &Path, number: u64) -> impl FnOnce() {
+    let set = ck.join(ckpt_image::partial_name(number));
+    let image = set.join(ckpt_image::image_file(0));
+    move || assert!(image.exists(), "the memory is still read")
 }
 
 /// Saves; returns also why nobody could run meanwhile, and what people are told.
@@ -885,7 +898,7 @@ fn played() {
                 room,
                 given_up: &given_up,
             };
-            let (_, stood, _) = save(&ck, 1, pause, spoil).unwrap();
+            let (_, stood, _) = save(&ck, 1, pause, once_written(&ck, 1)).unwrap();
             let stood = stood.unwrap();
             assert!(
                 stood.contains("too scarce") && stood.contains("there is none"),
@@ -1016,9 +1029,8 @@ fn played() {
                 libc::MAP_SHARED,
                 Some((&memfd("parental", 1), 0)),
             );
-            let child = fork_sleeper(false);
+            let _child = fork_sleeper(false);
             println!("\nNOTE {}", save_with_notes(&ck, 1).unwrap().1.join(" "));
-            end_sleeper(child);
         }
         "share-with-stranger" => {
             map(
@@ -1028,10 +1040,9 @@ fn played() {
                 libc::MAP_SHARED,
                 Some((&memfd("common", 1), 0)),
             );
-            let stranger = fork_sleeper(true);
+            let _stranger = fork_sleeper(true);
             say(&save_set(&ck, 1).unwrap_err());
             assert_eq!(fs::read_dir(&ck).unwrap().count(), 0, "nothing is left");
-            end_sleeper(stranger);
         }
         "pinned" => {
             build(&dir);
@@ -1070,8 +1081,8 @@ fn played() {
                 room: Room::here(1),
                 given_up: &given_up,
             };
-            let run_on = || panic!("not all of the memory was copied");
-            let made = save_without_commit(&ck, 2, pause, None, Some(ahead), run_on);
+            let written = once_written(&ck, 2);
+            let made = save_without_commit(&ck, 2, pause, None, Some(ahead), written);
             let (set, manifest, saved) = made.unwrap();
             let stood = saved.stood.unwrap();
             assert!(stood.contains("lacks the memory at 0x"), "{stood}");
