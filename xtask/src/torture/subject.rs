@@ -52,9 +52,12 @@ impl Subjects {
         let wanted = |example: &Example| {
             filters.is_empty() || filters.iter().any(|f| example.name.contains(f.as_str()))
         };
+        // Restarts are under either library.
         let endless = |example: &Example| {
             matches!(example.cut, Cut::Loop | Cut::Timed(..) | Cut::After(..))
-                && example.modes.contains(&Mode::Restart)
+                && [Mode::Restart, Mode::Migrate]
+                    .iter()
+                    .all(|mode| example.modes.contains(mode))
                 && example.pending.is_none()
         };
         let examples = collect(&paths::examples(), &folders()?)?
