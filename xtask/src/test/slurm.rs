@@ -205,6 +205,8 @@ impl Submitted<'_> {
             .arg(paths::examples().join(format!("slurm/{script}.sh")))
             .args(command_line(&ring, Some(mpi))?)
             .env("LAUNCH", launch)
+            // Nothing else tells it under srun, where there are several lower halves of one kind.
+            .env("STASIS_MPI", mpi.name())
             .env("STASIS_CKPT_DIR", &ckpt)
             .env("STASIS_BEFORE_END", BEFORE_END)
             .env("STASIS_TEST_READY", dir.join("ready"))
