@@ -69,6 +69,29 @@ impl Compressor {
         self.skip = self.skip.saturating_sub(1);
     }
 
+    /// Whether the next chunk, of so many bytes, is refused by its sample alone, which is handed to `read` piece by
+    /// piece with its place in the chunk.
+    pub fn refuses_sample<E>(
+        &mut self,
+        len: usize,
+        mut read: impl FnMut(usize, &mut [u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        if self.mode != Compression::Probe || len <= 2 * PIECES * PIECE {
+            return Ok(false);
+        }
+        let mut sample = [0u8; PIECES * PIECE];
+        for (piece, from) in pieces(&mut sample, len) {
+            read(from, piece)?;
+        }
+        let refused = !self.promises(&sample, &mut Vec::new());
+        if refused {
+            self.refused();
+            // The chunk itself is among those that are refused now.
+            self.skip += 1;
+        }
+        Ok(refused)
+    }
+
     /// Appends the compressed `chunk` to `out` and returns its length, if it is worth it.
     pub fn try_compress(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
         if self.refuses() > 0 {
@@ -85,28 +108,37 @@ impl Compressor {
                 Some(len)
             }
             None => {
-                self.refused = (self.refused + 1).min(MAX_SKIP);
-                self.skip = self.refused;
+                self.refused();
                 None
             }
         }
     }
 
+    /// The more refusals there were, the more chunks are skipped.
+    fn refused(&mut self) {
+        self.refused = (self.refused + 1).min(MAX_SKIP);
+        self.skip = self.refused;
+    }
+
     fn probe(&mut self, chunk: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        let at = out.len();
         if chunk.len() > 2 * PIECES * PIECE {
             let mut sample = [0u8; PIECES * PIECE];
-            let step = chunk.len() / PIECES;
-            for (piece, from) in sample.chunks_exact_mut(PIECE).zip((0..).step_by(step)) {
+            for (piece, from) in pieces(&mut sample, chunk.len()) {
                 piece.copy_from_slice(&chunk[from..from + PIECE]);
             }
-            let len = self.append(&sample, out);
-            out.truncate(at);
-            if len? * 100 > sample.len() * WORTH {
+            if !self.promises(&sample, out) {
                 return None;
             }
         }
         self.compress_to(chunk.len() * WORTH / 100, chunk, out)
+    }
+
+    /// Whether a chunk with this sample is worth a try. `out` is as it was afterwards.
+    fn promises(&mut self, sample: &[u8], out: &mut Vec<u8>) -> bool {
+        let at = out.len();
+        let len = self.append(sample, out);
+        out.truncate(at);
+        len.is_some_and(|len| len * 100 <= sample.len() * WORTH)
     }
 
     /// Compresses to `most` bytes, or leaves `out` as it is.
@@ -128,6 +160,12 @@ impl Compressor {
         out.truncate(at + len.unwrap_or(0));
         len
     }
+}
+
+/// The pieces of a sample, and where they lie in a chunk of so many bytes.
+fn pieces(sample: &mut [u8], len: usize) -> impl Iterator<Item = (&mut [u8], usize)> {
+    let step = len / PIECES;
+    sample.chunks_exact_mut(PIECE).zip((0..).step_by(step))
 }
 
 #[cfg(test)]
@@ -157,6 +195,36 @@ mod tests {
         assert_eq!(len, out.len());
         assert!(len < CHUNK_BYTES / 4);
         assert_eq!(zstd::bulk::decompress(&out, CHUNK_BYTES).unwrap(), table);
+    }
+
+    #[test]
+    fn a_sample_is_enough_to_refuse() {
+        let mut noise = 1u64;
+        let random: Vec<u8> = (0..CHUNK_BYTES)
+            .map(|_| {
+                noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1);
+                (noise >> 56) as u8
+            })
+            .collect();
+        let zeros = vec![0; CHUNK_BYTES];
+        let refuses = |c: &mut Compressor, chunk: &[u8]| {
+            let read = |from: usize, piece: &mut [u8]| {
+                piece.copy_from_slice(&chunk[from..from + piece.len()]);
+                Ok::<_, ()>(())
+            };
+            c.refuses_sample(chunk.len(), read).unwrap()
+        };
+        let mut c = Compressor::new(Compression::Probe).unwrap();
+        assert!(!refuses(&mut c, &zeros));
+        assert_eq!(c.refuses(), 0);
+        // Its own chunk and, as after a whole one, another.
+        assert!(refuses(&mut c, &random));
+        assert_eq!(c.refuses(), 2);
+        // What is short is compressed as quickly as a sample.
+        assert!(!refuses(&mut c, &random[..2 * PIECES * PIECE]));
+        let mut always = Compressor::new(Compression::Always).unwrap();
+        assert!(!refuses(&mut always, &random));
+        assert!(c.refuses_sample(CHUNK_BYTES, |_, _| Err(())).is_err());
     }
 
     #[test]

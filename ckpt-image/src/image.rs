@@ -135,7 +135,7 @@ impl Image {
     /// Only the header of the image at `path`, compared with `expect` (the digest aside; and of a sealed
     /// set's image, whether it has digests of its memory).
     pub fn read_header(path: &Path, expect: &Expect) -> Result<Header> {
-        let file = open_file(path, expect.rank)?;
+        let file = open_low(path, expect.rank)?;
         let (_, header, layout) = read_header(&file, path, expect)?;
         compare(&header, path, expect)?;
         let found = length(&file, path)?;
@@ -273,7 +273,8 @@ impl Loader<'_> {
 }
 
 /// The file is kept under a high number: a restart gives the low ones to the application's files
-/// while it still reads its image.
+/// while it still reads its image. The first such number takes a process of several threads 5 to 10 ms, in which
+/// the kernel enlarges its table.
 fn open_file(path: &Path, rank: Option<u32>) -> Result<File> {
     const HIGH: i32 = 512;
     let low = open_low(path, rank)?;

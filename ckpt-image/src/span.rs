@@ -19,11 +19,20 @@ pub struct Span {
 impl Span {
     /// With which `memory`, whole pages and at least one, begins.
     pub fn first_of(memory: &[u8]) -> Span {
-        let (zero, range) = runs(memory).next().unwrap_or_default();
-        let content = &memory[..range.end.min(CHUNK_BYTES)];
+        let mut pages = memory[..memory.len().min(CHUNK_BYTES)].chunks_exact(PAGE as usize);
+        let zero = memory.get(..PAGE as usize).is_some_and(all_zero);
+        let (mut len, mut crc) = (0, crc32fast::Hasher::new());
+        // In one pass: to find out whether a page is zero takes longer than its checksum, if it comes from memory
+        // for that alone.
+        while let Some(page) = pages.next().filter(|page| all_zero(page) == zero) {
+            len += page.len() as u32;
+            if !zero {
+                crc.update(page);
+            }
+        }
         Span {
-            len: content.len() as u32,
-            crc: (!zero).then(|| crc32fast::hash(content)),
+            len,
+            crc: (!zero).then(|| crc.finalize()),
         }
     }
 }

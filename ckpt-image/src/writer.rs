@@ -170,7 +170,7 @@ impl ImageWriter {
         let mut zeros = true;
         loop {
             if zeros || self.compressor.refuses() > 0 {
-                self.write_unread(&mut left, memory, keep_zeros)?;
+                self.write_unread(&mut left, memory, keep_zeros, zeros)?;
             }
             let mut filled = 0;
             let mut pieces: Vec<(u64, Range<usize>)> = Vec::new();
@@ -193,20 +193,27 @@ impl ImageWriter {
         Ok(())
     }
 
-    /// Has `memory` write itself, if it can, up to what compression wants to see.
+    /// Has `memory` write itself, if it can, up to what is worth to be compressed. It may begin with `zeros`.
     fn write_unread(
         &mut self,
         left: &mut Left<'_>,
         memory: &mut dyn ReadMemory,
         keep_zeros: bool,
+        mut zeros: bool,
     ) -> Result<()> {
         // Digests are made of what was read.
-        let possible = memory.writes() && self.digests.is_none();
-        let mut ahead = Vec::new();
-        while possible && left.passed(&ahead) {
-            ahead = left.ahead();
+        if !memory.writes() || self.digests.is_some() {
+            return Ok(());
+        }
+        loop {
+            // Zeros promise much, and are not stored at all.
+            let seen = zeros || self.compressor.refuses() > 0;
+            if !seen && !self.refuses_next(left, memory)? {
+                return Ok(());
+            }
+            let ahead = left.ahead();
             if ahead.is_empty() {
-                break;
+                return Ok(());
             }
             let (offset, spans) = (self.at, self.compressor.refuses());
             let write = |file: BorrowedFd<'_>| {
@@ -219,6 +226,7 @@ impl ImageWriter {
             };
             let written = self.file.file().write_by(write);
             let spans = written.map_err(|e| self.failed(e))?;
+            zeros = spans.last().is_some_and(|last| last.crc.is_none());
             for Span { len, crc } in spans {
                 let Some(run) = left.next(len.into()) else {
                     break;
@@ -234,9 +242,28 @@ impl ImageWriter {
                     self.chunks.push(chunk);
                 }
             }
+            // Before what is not zero it may have ended.
+            zeros &= left.passed(&ahead);
             self.file.wrote(self.at - offset);
         }
-        Ok(())
+    }
+
+    /// Whether a sample of the next chunk, which is all that is read of it, says that it is not to be compressed.
+    fn refuses_next(&mut self, left: &Left<'_>, memory: &mut dyn ReadMemory) -> Result<bool> {
+        let Some(next) = left.clone().next(CHUNK_BYTES as u64) else {
+            return Ok(false);
+        };
+        let len = (next.end - next.start) as usize;
+        self.compressor.refuses_sample(len, |from, piece| {
+            let address = next.start + from as u64;
+            memory
+                .read(address, piece)
+                .map_err(|e| ImageError::Unsaveable {
+                    start: next.start,
+                    end: next.end,
+                    why: format!("reading {address:#x} failed: {e}"),
+                })
+        })
     }
 
     /// Writes the pieces of the block as chunks. Returns a block to go on with.
@@ -422,6 +449,7 @@ fn padded(len: usize) -> u64 {
 }
 
 /// What is left of some runs.
+#[derive(Clone)]
 struct Left<'a> {
     runs: &'a [Range<u64>],
     /// Bytes of the first one that are done.
@@ -448,7 +476,7 @@ impl Left<'_> {
 
     /// What [`ReadMemory::write`] may be given of it.
     fn ahead(&self) -> Vec<Range<u64>> {
-        let (mut left, mut bytes) = (Left { ..*self }, 0);
+        let (mut left, mut bytes) = (self.clone(), 0);
         let next = || {
             let next = left.next(WriteOrder::MOST_BYTES - bytes)?;
             bytes += next.end - next.start;
