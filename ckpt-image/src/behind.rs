@@ -22,6 +22,10 @@ const WAITING: usize = 8;
 /// Bytes that are worth a sync of their own.
 const SYNCED: u64 = 8 << 20;
 
+/// Bytes that are set aside at once, if it is not known that there are fewer, and that are worth it.
+const ASIDE: u64 = 32 << 20;
+const WORTH_IT: u64 = 4 << 20;
+
 static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
 /// Some memory on its way into the file.
@@ -92,6 +96,8 @@ pub(crate) struct Behind {
     syncer: Option<Syncer>,
     /// Bytes since a sync was asked for.
     unsynced: u64,
+    /// How far the file system has found room; none where it has not.
+    aside: Option<u64>,
 }
 
 struct Writer {
@@ -111,6 +117,7 @@ impl Behind {
             writer,
             syncer: None,
             unsynced: 0,
+            aside: Some(0),
         };
         (behind, Block::new())
     }
@@ -122,6 +129,22 @@ impl Behind {
         let block = self.pass_on(block)?;
         self.wrote(bytes);
         Ok(block)
+    }
+
+    /// So many bytes are about to be written from there on, or fewer. What is set aside too much of is to be
+    /// given back. Only a help: if there is no room, who writes hears of it.
+    pub fn expect(&mut self, offset: u64, bytes: u64) {
+        let Some(aside) = self
+            .aside
+            .filter(|aside| *aside < offset + bytes.min(WORTH_IT))
+        else {
+            return;
+        };
+        if bytes >= WORTH_IT {
+            let (from, bytes) = (aside.max(offset), bytes.min(ASIDE));
+            let found = self.file.set_aside(from, bytes);
+            self.aside = found.is_ok().then_some(from + bytes);
+        }
     }
 
     /// So many bytes more are in the file, or soon will be.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::OFlags;
+use rustix::fs::{fallocate, FallocateFlags, OFlags};
 use rustix::process::{getpid, kill_process, Signal};
 
 /// What is changed by a step.
@@ -219,6 +219,8 @@ impl Disk {
     }
 }
 
+/// Of <linux/magic.h>.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 
 /// A file that is being made.
@@ -264,6 +266,26 @@ impl DiskFile {
     ) -> io::Result<T> {
         self.disk.step(Step::Write, &self.path)?;
         write(self.file.as_fd())
+    }
+
+    /// Has the file system find room for so many bytes from there on, which takes it less time than to do so page
+    /// by page. A file system in memory (tmpfs) would rather not.
+    pub(crate) fn set_aside(&self, offset: u64, len: u64) -> io::Result<()> {
+        let system = rustix::fs::fstatfs(&self.file)?.f_type;
+        if system == TMPFS_MAGIC {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(fallocate(
+            &self.file,
+            FallocateFlags::KEEP_SIZE,
+            offset,
+            len,
+        )?)
+    }
+
+    /// Gives back what was set aside beyond the end of the file.
+    pub(crate) fn give_back(&self) -> io::Result<()> {
+        self.file.set_len(self.file.metadata()?.len())
     }
 
     /// Has the content be made durable that is there by now: not a step, since a set relies on the last

@@ -161,7 +161,7 @@ impl ImageWriter {
         }
         let keep_zeros = region.backing != Backing::Anonymous;
         self.compressor.start_region();
-        let mut left = Left { runs, done: 0 };
+        let mut left = Left::of(runs);
         // A block gathers several runs where they are small, so that scattered pages do not cost a
         // system call each. Memory is copied once into it: what is checked is then what is
         // written, even if a signal touches the dead part of a parked thread's stack meanwhile.
@@ -216,6 +216,7 @@ impl ImageWriter {
                 return Ok(());
             }
             let (offset, spans) = (self.at, self.compressor.refuses());
+            self.file.expect(offset, left.bytes);
             let write = |file: BorrowedFd<'_>| {
                 memory.write(&WriteOrder {
                     file,
@@ -383,6 +384,7 @@ impl ImageWriter {
         let write = |file: &DiskFile| {
             file.write_at(&mut tail, sections_at)?;
             file.write_at(&mut [IoSlice::new(&header)], 0)?;
+            file.give_back()?;
             file.sync()
         };
         let written = self.file.settled().and_then(write);
@@ -454,15 +456,27 @@ struct Left<'a> {
     runs: &'a [Range<u64>],
     /// Bytes of the first one that are done.
     done: u64,
+    /// Bytes that are left of all.
+    bytes: u64,
 }
 
 impl Left<'_> {
+    /// All of them.
+    fn of(runs: &[Range<u64>]) -> Left<'_> {
+        Left {
+            runs,
+            done: 0,
+            bytes: runs.iter().map(|run| run.end - run.start).sum(),
+        }
+    }
+
     /// The next bytes that belong together, at most so many; none at the end.
     fn next(&mut self, most: u64) -> Option<Range<u64>> {
         let (first, others) = self.runs.split_first()?;
         let start = first.start + self.done;
         let next = start..first.end.min(start + most);
         self.done += next.end - next.start;
+        self.bytes -= next.end - next.start;
         if next.end == first.end {
             (self.runs, self.done) = (others, 0);
         }
@@ -501,10 +515,7 @@ mod tests {
     #[test]
     fn a_run_of_nothing_ends_nothing() {
         let runs = [0..2 * PAGE, 4 * PAGE..4 * PAGE, 8 * PAGE..9 * PAGE];
-        let mut left = Left {
-            runs: &runs,
-            done: 0,
-        };
+        let mut left = Left::of(&runs);
         assert_eq!(left.ahead(), [0..2 * PAGE, 8 * PAGE..9 * PAGE]);
         assert_eq!(left.next(PAGE), Some(0..PAGE));
         assert_eq!(left.next(0), None);
