@@ -1,6 +1,7 @@
 //! Writing behind: while one block is written, the next ones are read, checked and compressed. That takes a
-//! second processor: a rank that is bound to one writes each block itself. The blocks are the same either way,
-//! and are written in their order.
+//! second processor: a rank that is bound to one writes each block itself. So does one that has few, for to wake
+//! a thread takes longer than to write a few pages. The blocks are the same either way, and are written in their
+//! order.
 //!
 //! And the disk works from the beginning: what was written is synced while more is, of which there is the more
 //! the longer a sync takes. The last one, which makes the file durable, then finds little left to do.
@@ -18,6 +19,9 @@ use crate::header::PAGE;
 
 /// So many blocks may wait to be written: half a MiB, which stays in a processor's cache.
 const WAITING: usize = 8;
+
+/// Bytes in blocks that are worth a thread.
+const THREAD: u64 = 4 << 20;
 
 /// Bytes that are worth a sync of their own.
 const SYNCED: u64 = 8 << 20;
@@ -90,8 +94,10 @@ impl Block {
 /// A file whose blocks are written behind.
 pub(crate) struct Behind {
     file: Arc<DiskFile>,
-    /// None where there is but one processor, and when all is written.
+    /// None as long as there are few blocks, where there is but one processor, and when all is written.
     writer: Option<Writer>,
+    /// Bytes in blocks until there is one.
+    alone: u64,
     /// None as long as there is little to sync, and when all is written.
     syncer: Option<Syncer>,
     /// Bytes since a sync was asked for.
@@ -109,12 +115,11 @@ struct Writer {
 impl Behind {
     /// The file, and the first block for it.
     pub fn new(file: DiskFile) -> (Behind, Block) {
-        let file = Arc::new(file);
         let several = thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
-        let writer = several.then(|| Writer::start(file.clone()).ok()).flatten();
         let behind = Behind {
-            file,
-            writer,
+            file: Arc::new(file),
+            writer: None,
+            alone: if several { THREAD } else { u64::MAX },
             syncer: None,
             unsynced: 0,
             aside: Some(0),
@@ -126,6 +131,12 @@ impl Behind {
     /// be written.
     pub fn write(&mut self, block: Block) -> io::Result<Block> {
         let bytes = block.parts.iter().map(Part::len).sum();
+        if self.alone > 0 {
+            self.alone = self.alone.saturating_sub(bytes);
+            if self.alone == 0 {
+                self.writer = Writer::start(self.file.clone()).ok();
+            }
+        }
         let block = self.pass_on(block)?;
         self.wrote(bytes);
         Ok(block)
@@ -243,5 +254,52 @@ impl Syncer {
         let thread =
             thread.spawn(move || asked.into_iter().try_for_each(|()| file.sync_ahead()))?;
         Ok(Syncer { ask, thread })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, Fault, FaultAt};
+
+    /// More than is worth a thread.
+    const BLOCKS: u64 = 2 * THREAD / CHUNK_BYTES as u64;
+
+    fn written(disk: &Disk, path: &std::path::Path) -> io::Result<u64> {
+        let (mut behind, mut block) = Behind::new(disk.create(path)?);
+        for index in 0..BLOCKS {
+            block.memory.fill(index as u8);
+            block.offset = index * CHUNK_BYTES as u64;
+            block.parts.push(Part::Memory(0..CHUNK_BYTES));
+            block = behind.write(block)?;
+        }
+        behind.settled()?;
+        Ok(BLOCKS)
+    }
+
+    #[test]
+    fn every_block_is_written_or_its_error_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        assert_eq!(written(&Disk::default(), &path).unwrap(), BLOCKS);
+        let content = std::fs::read(&path).unwrap();
+        assert_eq!(content.len() as u64, BLOCKS * CHUNK_BYTES as u64);
+        for (block, index) in content.chunks_exact(CHUNK_BYTES).zip(0u64..) {
+            assert!(block.iter().all(|byte| *byte == index as u8), "{index}");
+        }
+        // The first step makes the file. The last writes are the thread's, where there is one.
+        for at in [
+            2,
+            3,
+            BLOCKS as usize / 2,
+            BLOCKS as usize,
+            BLOCKS as usize + 1,
+        ] {
+            std::fs::remove_file(&path).unwrap();
+            let fault = Fault::Full;
+            let disk = Disk::watched(Some(FaultAt { fault, at }), |_| {});
+            let error = written(&disk, &path).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{at}: {error}");
+        }
     }
 }
