@@ -26,9 +26,8 @@ const THREAD: u64 = 4 << 20;
 /// Bytes that are worth a sync of their own.
 const SYNCED: u64 = 8 << 20;
 
-/// Bytes that are set aside at once, if it is not known that there are fewer, and that are worth it.
-const ASIDE: u64 = 32 << 20;
-const WORTH_IT: u64 = 4 << 20;
+/// Bytes that are worth to be set aside.
+const ASIDE: u64 = 4 << 20;
 
 static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
@@ -102,8 +101,10 @@ pub(crate) struct Behind {
     syncer: Option<Syncer>,
     /// Bytes since a sync was asked for.
     unsynced: u64,
-    /// How far the file system has found room; none where it has not.
-    aside: Option<u64>,
+    /// How far the file system has found room.
+    aside: u64,
+    /// Images that are made at the same time.
+    images: u64,
 }
 
 struct Writer {
@@ -113,8 +114,8 @@ struct Writer {
 }
 
 impl Behind {
-    /// The file, and the first block for it.
-    pub fn new(file: DiskFile) -> (Behind, Block) {
+    /// The file of one of so many images, and the first block for it.
+    pub fn new(file: DiskFile, images: u32) -> (Behind, Block) {
         let several = thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
         let behind = Behind {
             file: Arc::new(file),
@@ -122,7 +123,8 @@ impl Behind {
             alone: if several { THREAD } else { u64::MAX },
             syncer: None,
             unsynced: 0,
-            aside: Some(0),
+            aside: 0,
+            images: images.into(),
         };
         (behind, Block::new())
     }
@@ -142,19 +144,13 @@ impl Behind {
         Ok(block)
     }
 
-    /// So many bytes are about to be written from there on, or fewer. What is set aside too much of is to be
-    /// given back. Only a help: if there is no room, who writes hears of it.
+    /// So many bytes are about to be written from there on, or fewer: room is set aside for all of them at once (of
+    /// one piece after the other ext4's own checks complain, if it writes the one before meanwhile). Only a help: if
+    /// there is none, who writes hears of it.
     pub fn expect(&mut self, offset: u64, bytes: u64) {
-        let Some(aside) = self
-            .aside
-            .filter(|aside| *aside < offset + bytes.min(WORTH_IT))
-        else {
-            return;
-        };
-        if bytes >= WORTH_IT {
-            let (from, bytes) = (aside.max(offset), bytes.min(ASIDE));
-            let found = self.file.set_aside(from, bytes);
-            self.aside = found.is_ok().then_some(from + bytes);
+        if offset >= self.aside && bytes >= ASIDE {
+            self.aside = offset + bytes;
+            let _ = self.file.set_aside(offset, bytes, self.images);
         }
     }
 
@@ -266,7 +262,7 @@ mod tests {
     const BLOCKS: u64 = 2 * THREAD / CHUNK_BYTES as u64;
 
     fn written(disk: &Disk, path: &std::path::Path) -> io::Result<u64> {
-        let (mut behind, mut block) = Behind::new(disk.create(path)?);
+        let (mut behind, mut block) = Behind::new(disk.create(path)?, 1);
         for index in 0..BLOCKS {
             block.memory.fill(index as u8);
             block.offset = index * CHUNK_BYTES as u64;

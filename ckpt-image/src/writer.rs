@@ -99,7 +99,7 @@ impl ImageWriter {
         let file = disk
             .create(path)
             .map_err(|e| ImageError::io("create", path, e))?;
-        let (file, block) = Behind::new(file);
+        let (file, block) = Behind::new(file, header.world_size);
         Ok(ImageWriter {
             file,
             header,
