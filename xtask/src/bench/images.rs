@@ -98,6 +98,8 @@ fn tables(options: &Options, program: &Path, name: &str, place: &Path, dir: &Pat
                 ours.restart
             );
             for peer in peer::all(&options.peer) {
+                // The files by which the last one was told what to do are gone.
+                let subject = Subject::new(program, kind, *mib, dir)?;
                 match peer.measure(&subject, &place.join("peer")) {
                     Ok(row) => println!("| | {} | {row} |", peer.name()),
                     Err(why) => println!("| | {} | {why:#} |", peer.name()),
@@ -139,10 +141,13 @@ impl Subject {
         self.arguments(command);
     }
 
-    /// The program by itself.
+    /// The program by itself, as a job that other checkpointers can do: without sockets that ask the kernel about
+    /// networks, and not to end with who has started it, which after a restore is the checkpointer.
     pub fn alone(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "clear"]).arg(&self.program);
         self.arguments(&mut command);
+        command.env("UCX_TLS", "self");
         command
     }
 

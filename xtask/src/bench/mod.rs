@@ -14,6 +14,7 @@
 //! | `disk.rs` | what the disk does by itself (`fio`) |
 //! | `migration.rs` | latencies of a job that goes from one network and library to the next |
 
+mod criu;
 mod disk;
 mod images;
 mod migration;

@@ -1,9 +1,10 @@
 //! Other checkpointers, on one process without a launcher: `criu`, and those that `--peer` names.
 
+use super::criu::{last_line, Criu};
 use super::images::Subject;
 use super::LIMIT;
 use crate::job::{self, Job};
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// One of them.
 pub enum Peer {
-    /// Debian's.
+    /// [`Criu`].
     Criu,
     /// A command.
     Other(PathBuf),
@@ -34,24 +35,10 @@ impl Peer {
 
     /// Size, time of a dump that lets the process run on, time until it is back and has done a step.
     pub fn measure(&self, subject: &Subject, images: &Path) -> Result<String> {
-        self.check(&subject.dir)?;
         fs::create_dir_all(images)?;
         let measured = self.dump_and_restore(subject, images);
         fs::remove_dir_all(images)?;
         measured
-    }
-
-    /// Whether it works on this machine.
-    fn check(&self, dir: &Path) -> Result<()> {
-        let Peer::Criu = self else { return Ok(()) };
-        let mut command = Command::new("criu");
-        command.arg("check");
-        let checked =
-            job::run(command, dir, "criu-check", LIMIT).context("it cannot be started")?;
-        match checked.status.success() {
-            true => Ok(()),
-            false => bail!("it cannot work here: {}", last_line(&checked.stderr)),
-        }
     }
 
     fn dump_and_restore(&self, subject: &Subject, images: &Path) -> Result<String> {
@@ -88,10 +75,13 @@ impl Peer {
         let pid = pid.map(|pid| pid.to_string());
         let mut command = match self {
             Peer::Criu => {
-                let mut command = Command::new("criu");
+                let mut command = Criu::find(dir)?.command();
                 command.args([verb, "--shell-job", "-D"]).arg(images);
                 match &pid {
-                    Some(pid) => command.args(["--leave-running", "-t", pid]),
+                    // MPI libraries have files without names in memory.
+                    Some(pid) => {
+                        command.args(["--leave-running", "--ghost-limit", "1G", "-t", pid])
+                    }
                     None => command.arg("--restore-detached"),
                 };
                 command
@@ -121,8 +111,4 @@ fn until(what: &str, mut event: impl FnMut() -> bool) -> Result<()> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
-}
-
-fn last_line(text: &str) -> &str {
-    text.lines().last().unwrap_or("it says nothing")
 }
