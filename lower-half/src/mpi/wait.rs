@@ -8,6 +8,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use contract::abi::{self, Status};
 use contract::{gate, Phase, INTERRUPTED};
@@ -17,18 +18,24 @@ use super::handle::{handle, word};
 use super::values::{self, NATIVE_SUCCESS};
 use super::{array, error, status};
 
-/// Turns without success before the processor is given away in between. Where there is a core for
-/// every rank that costs latency and helps nobody, so it takes long there.
+/// Turns without success before a wait gives the processor away. Where the ranks have a core each that costs latency
+/// and helps nobody; where a core is shared the message that is waited for may have to come from whoever waits for
+/// it, or for a core that another job's rank keeps busy in the same way. Which of them holds is not to be known in
+/// advance (there are other jobs, and masks of cores), so each wait that gives the processor away learns it.
 static PATIENCE: AtomicU32 = AtomicU32::new(PATIENT);
 const PATIENT: u32 = 100_000;
 const IMPATIENT: u32 = 100;
+/// The most that it may grow to.
+static MOST: AtomicU32 = AtomicU32::new(PATIENT);
 
 /// Tells how many ranks share this machine.
 pub fn set_ranks_here(ranks: u32) {
     // SAFETY: no memory is involved.
     let cores = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     let crowded = u32::try_from(cores).is_ok_and(|cores| ranks > cores);
-    PATIENCE.store(if crowded { IMPATIENT } else { PATIENT }, Ordering::Relaxed);
+    let most = if crowded { IMPATIENT } else { PATIENT };
+    MOST.store(most, Ordering::Relaxed);
+    PATIENCE.store(most, Ordering::Relaxed);
 }
 
 /// Calls `test` until it has a result, or once more after a checkpoint has become pending.
@@ -44,22 +51,48 @@ fn poll(mut test: impl FnMut() -> Option<i32>) -> i32 {
             return INTERRUPTED;
         }
         turns += 1;
-        if turns > PATIENCE.load(Ordering::Relaxed) {
+        if turns >= PATIENCE.load(Ordering::Relaxed) {
             turns = give_way(turns);
         }
     }
 }
 
-/// Gives the processor away; the turns from which to count on. A rank that has waited long does
-/// it at every few turns, or at every one where ranks outnumber the cores.
+/// Gives the processor away, and learns from what comes of it; the turns from which to count on.
+///
+/// Who takes it and soon gives it back waits as we do: then it is given away early, and at every turn. Who keeps it for
+/// long may be a rank that has not learnt this yet, or a program that computes: so it is given away early at first, and
+/// ever later while that does not help.
 #[cold]
 fn give_way(turns: u32) -> u32 {
     const TURNS_BETWEEN: u32 = 32;
+    /// Less than any scheduler's time slice, and more than a rank needs for a message.
+    const LONG: Duration = Duration::from_millis(1);
+    let (patience, most) = (
+        PATIENCE.load(Ordering::Relaxed),
+        MOST.load(Ordering::Relaxed),
+    );
+    let longer = patience.saturating_mul(2).min(most);
+    let (before, since) = (switches(), Instant::now());
     std::thread::yield_now();
-    match PATIENCE.load(Ordering::Relaxed) {
-        PATIENT => turns - TURNS_BETWEEN,
-        _ => turns - 1,
-    }
+    let (patience, turns) = if switches() == before {
+        (longer, turns.saturating_sub(TURNS_BETWEEN))
+    } else if since.elapsed() < LONG || patience == most {
+        (IMPATIENT, IMPATIENT - 1)
+    } else {
+        (longer, 0)
+    };
+    PATIENCE.store(patience, Ordering::Relaxed);
+    turns
+}
+
+/// How often this thread has lost its core to another one that wanted it. A yield that finds nobody does not count
+/// (getrusage(2): ru_nivcsw).
+fn switches() -> i64 {
+    // SAFETY: a zeroed rusage is a valid one.
+    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel fills it.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    usage.ru_nivcsw
 }
 
 /// [`contract::service::Recv`]

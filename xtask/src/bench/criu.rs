@@ -1,4 +1,4 @@
-//! `criu`: Debian's, or where that refuses the kernel (3.17 does, from Linux 6.7 or so on: the vDSO has grown), that of
+//! `criu`: Debian's, or where that refuses the kernel (3.17 knows only smaller vDSOs than that of Linux 6.18), that of
 //! the next Debian, unpacked with the libraries that it wants and run with them.
 
 use super::LIMIT;

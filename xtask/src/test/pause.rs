@@ -230,6 +230,10 @@ fn hung(dir: &Path, ckpt: &Path) -> Result<(Job, Job)> {
     command.env("STASIS_FAULT", "hang:3@1");
     let mut job = back(command, ckpt, dir, "hung", &before)?;
     let request = until_written_behind(&mut job, ckpt, dir)?;
+    let stderr = job.stderr.clone();
+    let hangs = || job::read_text(&stderr).contains("STASIS_FAULT: ");
+    let hangs = job.until("the disk hung", Instant::now() + LIMIT, hangs);
+    job.explain(hangs, dir)?;
     Ok((job, request))
 }
 
@@ -261,6 +265,10 @@ fn killed(dir: &Path) -> Result<()> {
 fn rank_killed(dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
     let (mut job, mut request) = hung(dir, &ckpt)?;
+    // The other rank's is soon through.
+    let deadline = Instant::now() + LIMIT;
+    let alone = job.until_seen("one copy was left", deadline, |job| twins(job).len() == 1);
+    job.explain(alone, dir)?;
     let twin = *twins(&job).first().context("nobody holds a copy")?;
     let files: Vec<_> = fs::read_dir(format!("/proc/{twin}/fd"))?
         .map(|file| fs::read_link(file?.path()))
@@ -276,7 +284,6 @@ fn rank_killed(dir: &Path) -> Result<()> {
     let rank = rank.and_then(|pid| pid.trim().parse().ok());
     crate::signal::kill_now(rank.context("it has no parent")?);
     // The launcher ends the others.
-    let deadline = Instant::now() + LIMIT;
     let ended = job.wait(deadline)?;
     let ended = ended.context("the job goes on without the rank that was killed");
     job.explain(ended, dir)?;

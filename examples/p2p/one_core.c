@@ -1,0 +1,39 @@
+//#Ranks: 2
+//#Cut: loop
+//#Modes: plain, continue, restart, migrate
+//#Compare: none
+//#Shows: ranks that share one core and wait for each other: who waits gives it away soon, though the machine has a core for each (natively such a message takes a time slice, and this program minutes)
+#include "../stasis_test.h"
+
+#include <sched.h>
+
+static void share_one_core(void)
+{
+    cpu_set_t set;
+    int core = 0;
+    CHECK_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+    while (!CPU_ISSET(core, &set))
+        core++;
+    MPI_OK(MPI_Bcast(&core, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    CHECK_EQ(sched_setaffinity(0, sizeof set, &set), 0);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(&argc, &argv);
+    share_one_core();
+    int other = 1 - test_rank;
+    for (int step = 0; cut_more(step, 100, MPI_COMM_WORLD); step++)
+        for (int turn = 0; turn < 1000; turn++) {
+            int sent = step * 1000 + turn, got = -1;
+            if (test_rank == 0)
+                MPI_OK(MPI_Send(&sent, 1, MPI_INT, other, 0, MPI_COMM_WORLD));
+            MPI_OK(MPI_Recv(&got, 1, MPI_INT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            CHECK_EQ(got, sent);
+            if (test_rank == 1)
+                MPI_OK(MPI_Send(&sent, 1, MPI_INT, other, 0, MPI_COMM_WORLD));
+        }
+    return test_finish_loop("one_core");
+}
