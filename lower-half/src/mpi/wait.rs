@@ -59,18 +59,20 @@ fn poll(mut test: impl FnMut() -> Option<i32>) -> i32 {
 
 /// Gives the processor away, and learns from what comes of it; the turns from which to count on.
 ///
-/// Who takes it and soon gives it back waits as we do: then it is given away early, and at every turn. Who keeps it for
-/// long may be a rank that has not learnt this yet, or a program that computes: so it is given away early at first, and
-/// ever later while that does not help.
+/// Who takes it and soon gives it back waits as we do: then it is given away early, and at every turn, as it always is
+/// where ranks outnumber the cores. Who keeps it for long may be a rank that has not learnt this yet, or a program that
+/// computes: so it is given away early at first, and ever later while that does not help.
 #[cold]
 fn give_way(turns: u32) -> u32 {
     const TURNS_BETWEEN: u32 = 32;
     /// Less than any scheduler's time slice, and more than a rank needs for a message.
     const LONG: Duration = Duration::from_millis(1);
-    let (patience, most) = (
-        PATIENCE.load(Ordering::Relaxed),
-        MOST.load(Ordering::Relaxed),
-    );
+    let most = MOST.load(Ordering::Relaxed);
+    if most == IMPATIENT {
+        std::thread::yield_now();
+        return turns - 1;
+    }
+    let patience = PATIENCE.load(Ordering::Relaxed);
     let longer = patience.saturating_mul(2).min(most);
     let (before, since) = (switches(), Instant::now());
     std::thread::yield_now();
