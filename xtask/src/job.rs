@@ -126,6 +126,12 @@ impl Job {
         }
     }
 
+    /// The same for words on the job's standard error.
+    pub fn until_said(&mut self, words: &str, deadline: Instant) -> Result<()> {
+        let said = |job: &Job| read_text(&job.stderr).contains(words);
+        self.until_seen(&format!("'{words}' was said"), deadline, said)
+    }
+
     /// All processes of the job, the launcher first.
     pub fn pids(&self) -> Vec<i32> {
         let wanted = format!("{MARK}={}", self.mark);

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const RANKS: usize = 2;
 const FAULTS: [&str; 4] = ["crash", "short-write", "full", "broken"];
 /// What the disk's faults say when they strike.
-const STRUCK: &str = "STASIS_FAULT: ";
+pub(super) const STRUCK: &str = "STASIS_FAULT: ";
 
 /// The cases: the first step of the set and one of an image; or one after the other, until there are
 /// no more.

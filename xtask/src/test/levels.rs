@@ -219,9 +219,8 @@ fn ends(dir: &Path) -> Result<()> {
     job.kill_in_drain("ckpt-1", "local")?;
     job.restart_with(Mpi::Mpich, "", &[("STASIS_FAULT", "hang:1@1")])?;
     fs::write(dir.join("go"), "")?;
-    let stderr = job.job.stderr.clone();
-    let said = || job::read_text(&stderr).contains("rank 1: waits until its images in");
-    let told = job.job.until("it was said", Instant::now() + LIMIT, said);
+    let words = "rank 1: waits until its images in";
+    let told = job.job.until_said(words, Instant::now() + LIMIT);
     job.job.explain(told, dir)?;
     fs::remove_file(dir.join("go"))?;
     job.restart(Mpi::Mpich, "")?;

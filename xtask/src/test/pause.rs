@@ -3,6 +3,7 @@
 //! on to its end, is killed, or is asked for the next.
 
 use super::bad_input::{example, start};
+use super::faults::STRUCK;
 use super::Case;
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
@@ -230,9 +231,7 @@ fn hung(dir: &Path, ckpt: &Path) -> Result<(Job, Job)> {
     command.env("STASIS_FAULT", "hang:3@1");
     let mut job = back(command, ckpt, dir, "hung", &before)?;
     let request = until_written_behind(&mut job, ckpt, dir)?;
-    let stderr = job.stderr.clone();
-    let hangs = || job::read_text(&stderr).contains("STASIS_FAULT: ");
-    let hangs = job.until("the disk hung", Instant::now() + LIMIT, hangs);
+    let hangs = job.until_said(STRUCK, Instant::now() + LIMIT);
     job.explain(hangs, dir)?;
     Ok((job, request))
 }
@@ -241,9 +240,8 @@ fn hung(dir: &Path, ckpt: &Path) -> Result<(Job, Job)> {
 fn ends_hung(dir: &Path) -> Result<()> {
     let (mut job, _request) = hung(dir, &dir.join("ck"))?;
     fs::write(dir.join("go"), "")?;
-    let stderr = job.stderr.clone();
-    let said = || job::read_text(&stderr).contains("rank 1: has come to its end, and waits");
-    let told = job.until("it was said", Instant::now() + LIMIT, said);
+    let words = "rank 1: has come to its end, and waits";
+    let told = job.until_said(words, Instant::now() + LIMIT);
     job.explain(told, dir)?;
     job.kill()
 }
