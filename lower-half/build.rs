@@ -18,6 +18,38 @@ use contract::HandleKind;
 /// User-defined operations that can exist at a time.
 const TRAMPOLINES: usize = 1024;
 
+/// What libraries find in this program and not in their C library (`loader/src/library_signals.rs`).
+const OF_SIGNALS: [&str; 6] = [
+    "sigaction",
+    "signal",
+    "bsd_signal",
+    "ssignal",
+    "sysv_signal",
+    "__sysv_signal",
+];
+
+/// The same of what changes files (`loader/src/library_files.rs`).
+const OF_FILES: [&str; 18] = [
+    "write",
+    "writev",
+    "pwrite",
+    "pwrite64",
+    "pwritev",
+    "pwritev64",
+    "pwritev2",
+    "pwritev64v2",
+    "ftruncate",
+    "ftruncate64",
+    "fallocate",
+    "fallocate64",
+    "posix_fallocate",
+    "posix_fallocate64",
+    "aio_write",
+    "aio_write64",
+    "lio_listio",
+    "lio_listio64",
+];
+
 fn main() -> anyhow::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=MPICC");
@@ -36,6 +68,14 @@ fn main() -> anyhow::Result<()> {
     let adapter = mpi_table::generate::adapter(|name| declared.contains(name));
     write(&out.join("adapter.rs"), &adapter)?;
     write(&out.join("trampolines.rs"), &trampolines())?;
+
+    let exported = out.join("exported.list");
+    let names = [&OF_SIGNALS[..], &OF_FILES].concat().join("; ");
+    write(&exported, &format!("{{ {names}; }};\n"))?;
+    println!(
+        "cargo::rustc-link-arg=-Wl,--dynamic-list={}",
+        exported.display()
+    );
 
     let tables = out.join("tables.c");
     write(&tables, &c_tables())?;

@@ -6,7 +6,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 
 use crate::error::{ImageError, Result};
 
@@ -65,7 +67,7 @@ fn check_dir(path: &Path, meta: &Metadata) -> Result<()> {
 }
 
 fn check_owner(path: &Path, meta: &Metadata) -> Result<()> {
-    let me = rustix::process::geteuid().as_raw();
+    let me = geteuid().as_raw();
     if meta.uid() != me {
         return Err(ImageError::access(
             path,
@@ -99,7 +101,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 /// Opens what nobody else may even read.
 pub(crate) fn open_secret(path: &Path) -> Result<File> {
     let (file, meta) = open_regular(path)?;
-    let me = rustix::process::geteuid().as_raw();
+    let me = geteuid().as_raw();
     let why = match (meta.uid(), meta.mode() & 0o7777) {
         (owner, _) if owner != me => {
             format!("it belongs to user {owner}, this process runs as user {me}")
@@ -116,14 +118,12 @@ fn open_regular(path: &Path) -> Result<(File, Metadata)> {
     let file = OpenOptions::new()
         .read(true)
         // Without NONBLOCK a pipe put in its place would hang us.
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)
-        .map_err(
-            |e| match e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
-                true => ImageError::access(path, "it is a symbolic link"),
-                false => ImageError::io("open", path, e),
-            },
-        )?;
+        .map_err(|e| match e.raw_os_error() == Some(Errno::ELOOP as i32) {
+            true => ImageError::access(path, "it is a symbolic link"),
+            false => ImageError::io("open", path, e),
+        })?;
     let meta = file
         .metadata()
         .map_err(|e| ImageError::io("look at", path, e))?;

@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use crate::chunk::CHUNK_BYTES;
 use crate::disk::DiskFile;
 use crate::header::PAGE;
+use crate::parallel;
 
 /// So many blocks may wait to be written: half a MiB, which stays in a processor's cache.
 const WAITING: usize = 8;
@@ -136,7 +137,10 @@ impl Behind {
         if self.alone > 0 {
             self.alone = self.alone.saturating_sub(bytes);
             if self.alone == 0 {
-                self.writer = Writer::start(self.file.clone()).ok();
+                let room = parallel::room_for_thread();
+                self.writer = room
+                    .then(|| Writer::start(self.file.clone()).ok())
+                    .flatten();
             }
         }
         let block = self.pass_on(block)?;
@@ -161,7 +165,7 @@ impl Behind {
             return;
         }
         self.unsynced = 0;
-        if self.syncer.is_none() {
+        if self.syncer.is_none() && parallel::room_for_thread() {
             // Only a help: without it all is synced at the end.
             self.syncer = Syncer::start(self.file.clone()).ok();
         }

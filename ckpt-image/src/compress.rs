@@ -1,6 +1,10 @@
 //! Compression where it pays. Floating-point memory does not compress (6 % for two thirds of the
 //! speed), program text, tables and sparse arrays do; so a sample of each chunk is tried first.
 
+use std::io;
+
+use zstd::zstd_safe::{self, CCtx, CParameter};
+
 use crate::chunk::CHUNK_BYTES;
 use crate::header::PAGE;
 
@@ -30,19 +34,24 @@ pub enum Compression {
 }
 
 pub(crate) struct Compressor {
-    zstd: zstd::bulk::Compressor<'static>,
+    zstd: CCtx<'static>,
     mode: Compression,
     refused: u32,
     skip: u32,
 }
 
 impl Compressor {
-    pub fn new(mode: Compression) -> std::io::Result<Compressor> {
+    pub fn new(mode: Compression) -> io::Result<Compressor> {
+        let level = match mode {
+            Compression::Always => LEVEL_ALWAYS,
+            Compression::Off | Compression::Probe => LEVEL,
+        };
+        // Where memory cannot be had others panic.
+        let mut zstd = CCtx::try_create().ok_or(io::ErrorKind::OutOfMemory)?;
+        let set = zstd.set_parameter(CParameter::CompressionLevel(level));
+        set.map_err(|code| io::Error::other(zstd_safe::get_error_name(code)))?;
         Ok(Compressor {
-            zstd: zstd::bulk::Compressor::new(match mode {
-                Compression::Always => LEVEL_ALWAYS,
-                Compression::Off | Compression::Probe => LEVEL,
-            })?,
+            zstd,
             mode,
             refused: 0,
             skip: 0,
@@ -156,7 +165,7 @@ impl Compressor {
         let at = out.len();
         // No room for more than the input: what does not fit does not pay.
         out.resize(at + from.len(), 0);
-        let len = self.zstd.compress_to_buffer(from, &mut out[at..]).ok();
+        let len = self.zstd.compress2(&mut out[at..], from).ok();
         out.truncate(at + len.unwrap_or(0));
         len
     }

@@ -11,8 +11,12 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{fallocate, FallocateFlags, OFlags};
-use rustix::process::{getpid, kill_process, Signal};
+use nix::errno::Errno;
+use nix::fcntl::{fallocate, FallocateFlags, OFlag};
+use nix::sys::signal::{kill, Signal};
+use nix::sys::statfs::{fstatfs, EXT4_SUPER_MAGIC};
+use nix::sys::uio::{pwrite, pwritev};
+use nix::unistd::getpid;
 
 /// What is changed by a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +166,7 @@ impl Disk {
             },
             Some(Fault::Halt) => Err(io::Error::other("the process was stopped here")),
             Some(Fault::Crash) => {
-                let _ = kill_process(getpid(), Signal::KILL);
+                let _ = kill(getpid(), Signal::SIGKILL);
                 Err(io::Error::other("the process was killed here"))
             }
         }
@@ -182,7 +186,7 @@ impl Disk {
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
             .open(path)?;
         Ok(DiskFile {
             disk: self.clone(),
@@ -219,11 +223,14 @@ impl Disk {
     }
 }
 
-/// Of <linux/magic.h>.
-const EXT4_MAGIC: rustix::fs::FsWord = 0xef53;
 /// So many times as much as is set aside must be free.
 const PLENTY: u64 = 4;
-const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+const EIO: i32 = Errno::EIO as i32;
+
+/// As the kernel takes positions and lengths.
+fn position(at: u64) -> io::Result<i64> {
+    i64::try_from(at).map_err(|_| io::ErrorKind::FileTooLarge.into())
+}
 
 /// A file that is being made.
 #[derive(Debug)]
@@ -242,10 +249,10 @@ impl DiskFile {
     ) -> io::Result<()> {
         while !slices.is_empty() {
             let written = match self.disk.step(Step::Write, &self.path)? {
-                Way::Whole => rustix::io::pwritev(&self.file, slices, offset),
+                Way::Whole => pwritev(&self.file, slices, position(offset)?),
                 Way::Half => {
                     let first = &slices[0][..slices[0].len().div_ceil(2)];
-                    rustix::io::pwrite(&self.file, first, offset)
+                    pwrite(&self.file, first, position(offset)?)
                 }
             };
             match written {
@@ -254,7 +261,7 @@ impl DiskFile {
                     offset += written as u64;
                     IoSlice::advance_slices(&mut slices, written);
                 }
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::EINTR) => {}
                 Err(e) => return Err(e.into()),
             }
         }
@@ -274,17 +281,18 @@ impl DiskFile {
     /// takes it less time than page by page: where that is so (ext4), and where there is plenty, for not all of it
     /// may be needed.
     pub(crate) fn set_aside(&self, offset: u64, len: u64, images: u64) -> io::Result<()> {
-        let system = rustix::fs::fstatfs(&self.file)?;
-        let free = system.f_bavail.saturating_mul(system.f_bsize as u64);
+        let system = fstatfs(&self.file)?;
+        let free = system.blocks_available();
+        let free = free.saturating_mul(u64::try_from(system.block_size()).unwrap_or(0));
         let plenty = len.saturating_mul(images).saturating_mul(PLENTY) < free;
-        if system.f_type != EXT4_MAGIC || !plenty {
+        if system.filesystem_type() != EXT4_SUPER_MAGIC || !plenty {
             return Err(io::ErrorKind::Unsupported.into());
         }
         Ok(fallocate(
             &self.file,
-            FallocateFlags::KEEP_SIZE,
-            offset,
-            len,
+            FallocateFlags::FALLOC_FL_KEEP_SIZE,
+            position(offset)?,
+            position(len)?,
         )?)
     }
 

@@ -208,7 +208,7 @@ impl ImageError {
         ImageError::Io {
             action,
             path: path.to_owned(),
-            source: source.into(),
+            source: explained(path, source.into()),
         }
     }
 
@@ -249,10 +249,36 @@ fn unusable(others: &[String]) -> String {
     }
 }
 
+/// A file system on which no more files can be made, which the kernel calls a want of space.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no inodes are left on that file system (it can hold no more files, whatever space there is)"
+)]
+struct NoInodes;
+
+/// The error of an operation on a path, with more than the kernel tells of it. To be called at once: what is cleared
+/// away after a failure gives inodes back.
+pub fn explained(path: &Path, error: std::io::Error) -> std::io::Error {
+    if error.kind() != std::io::ErrorKind::StorageFull {
+        return error;
+    }
+    let system = path
+        .ancestors()
+        .find_map(|path| nix::sys::statvfs::statvfs(path).ok());
+    // File systems without a fixed number of inodes tell none at all.
+    match system.is_some_and(|system| system.files() > 0 && system.files_available() == 0) {
+        true => std::io::Error::new(std::io::ErrorKind::StorageFull, NoInodes),
+        false => error,
+    }
+}
+
 /// What to do about the failures that a user can mend.
 fn advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind::*;
     match error.kind() {
+        StorageFull if error.get_ref().is_some_and(|error| error.is::<NoInodes>()) => {
+            ". Remove files there or give another directory; the last whole checkpoint is untouched"
+        }
         StorageFull | QuotaExceeded => {
             ". Free space there or give another directory; the last whole checkpoint is untouched"
         }

@@ -12,6 +12,7 @@ use crate::access;
 use crate::bytes::{all_zero, array, hex, round_up};
 use crate::chain::Chain;
 use crate::chunk::{self, Chunk, Digests, Encoding, CHUNK_BYTES};
+use crate::descriptor;
 use crate::error::{Damage, ImageError, Result};
 use crate::header::{Header, Layout, SetId, HEADER_BYTES, PAGE};
 use crate::inherited::{Inherited, Parent};
@@ -272,15 +273,9 @@ impl Loader<'_> {
     }
 }
 
-/// The file is kept under a high number: a restart gives the low ones to the application's files
-/// while it still reads its image. The first such number takes a process of several threads 5 to 10 ms, in which
-/// the kernel enlarges its table.
 fn open_file(path: &Path, rank: Option<u32>) -> Result<File> {
-    const HIGH: i32 = 512;
     let low = open_low(path, rank)?;
-    rustix::io::fcntl_dupfd_cloexec(&low, HIGH)
-        .map(File::from)
-        .map_err(|e| ImageError::io("hold", path, e))
+    descriptor::high(low).map_err(|e| ImageError::io("hold", path, e))
 }
 
 fn open_low(path: &Path, rank: Option<u32>) -> Result<File> {

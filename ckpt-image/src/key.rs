@@ -38,6 +38,12 @@ impl Key {
             path: path.to_owned(),
             why,
         };
+        let fits = |has: &str| {
+            format!(
+                "it has {has} bytes, a key has {LEAST} to {MOST}. To make one: \
+                 (umask 077; head -c {LEAST} /dev/urandom > FILE)"
+            )
+        };
         let mut bytes = Vec::new();
         access::open_secret(path)
             .map_err(|e| match e {
@@ -49,10 +55,9 @@ impl Key {
             .map_err(|e| ImageError::io("read the key file", path, e))?;
         match bytes.len() {
             LEAST.. if bytes.len() as u64 <= MOST => Ok(Key::new(&bytes)),
-            len => Err(unfit(format!(
-                "it has {len} bytes or more, a key has {LEAST} to {MOST}. To make one: \
-                 (umask 077; head -c {LEAST} /dev/urandom > FILE)"
-            ))),
+            // No more than that was read.
+            len if len as u64 > MOST => Err(unfit(fits(&format!("more than {MOST}")))),
+            len => Err(unfit(fits(&len.to_string()))),
         }
     }
 
@@ -121,8 +126,9 @@ mod tests {
             (&[1; 32][..], 0o640, "others can read"),
             (&[1; 32], 0o604, "others can read"),
             (&[1; 32], 0o620, "others can read or write"),
-            (&[1; 31], 0o600, "a key has 32 to 4096"),
-            (&[1; 5000], 0o600, "a key has 32 to 4096"),
+            (&[1; 31], 0o600, "it has 31 bytes, a key has 32 to 4096"),
+            (&[1; 6], 0o600, "it has 6 bytes, a key has"),
+            (&[1; 5000], 0o600, "it has more than 4096 bytes, a key has"),
         ] {
             let path = file(dir, bytes, mode);
             let error = Key::read(&path).unwrap_err().to_string();

@@ -76,7 +76,8 @@ pub(crate) fn parse_name(name: &str) -> Option<Name> {
     })
 }
 
-fn names(dir: &Path) -> Result<Vec<(String, Name)>> {
+/// The sets in `dir`, finished or not, newest first.
+pub(crate) fn names(dir: &Path) -> Result<Vec<(String, Name)>> {
     let io = |e| ImageError::io("list", dir, e);
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(io)? {
@@ -194,6 +195,15 @@ pub fn next_number(dir: &Path) -> Result<u64> {
         Some((_, Name::Whole(number) | Name::Partial(number))) => number.saturating_add(1),
         None => 1,
     })
+}
+
+/// The number of the oldest finished set in `dir`, be it usable or not. Only names are looked at.
+pub fn oldest_number(dir: &Path) -> Result<Option<u64>> {
+    let numbers = names(dir)?.into_iter().filter_map(|(_, name)| match name {
+        Name::Whole(number) => Some(number),
+        Name::Partial(_) => None,
+    });
+    Ok(numbers.min())
 }
 
 /// Whether any set in `dir` was ever finished, be it usable or not. Only names are looked at.

@@ -12,6 +12,7 @@ use crate::disk::Disk;
 use crate::error::{Damage, ImageError, Result};
 use crate::header::SetId;
 use crate::key::{Key, KeyId};
+use crate::lineage::Lineage;
 use crate::writer::ImageSummary;
 
 /// Name of the manifest in its set.
@@ -106,6 +107,9 @@ pub struct Manifest {
     pub stasis_version: Option<String>,
     /// The program and its arguments; told, not compared.
     pub command: Vec<String>,
+    /// The run that made it. Absent in sets from before it was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<Lineage>,
     /// One entry per rank, in order.
     pub ranks: Vec<RankEntry>,
 }
@@ -278,6 +282,7 @@ mod tests {
             contract_version: 1,
             stasis_version: Some("0.1.0".into()),
             command: vec!["./a \"b\"".into(), "{}".into()],
+            lineage: None,
             ranks: vec![entry(0), entry(1)],
         }
     }

@@ -1,9 +1,24 @@
 //! Doing the same to many chunks on all processors that a process may use: a rank that is bound to one has
 //! one thread.
 
+use std::hint::black_box;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::thread;
+
+/// Bytes, more than a thread needs. malloc asks the kernel for an allocation of this size, and does not take it from
+/// the heap of the calling thread.
+const ROOM: usize = 65 << 20;
+
+/// Whether there is memory for another thread. One that can be made, but then finds no memory for what is its own,
+/// ends the process (glibc), so none is made where little is left.
+pub fn room_for_thread() -> bool {
+    // Otherwise the compiler removes an allocation that is never used.
+    let mut room = black_box(Vec::<u8>::new());
+    let had = room.try_reserve_exact(ROOM);
+    black_box(room);
+    had.is_ok()
+}
 
 /// A thread for fewer chunks than this costs more than it spares.
 const LEAST: usize = 64;
@@ -22,10 +37,13 @@ pub fn side_by_side<T: Sync, E: Send>(
         let mut own: Vec<_> = parts.next().into_iter().collect();
         let mut others = Vec::new();
         for (first, part) in parts {
-            match thread::Builder::new().spawn_scoped(scope, move || work(first, part)) {
-                Ok(thread) => others.push((first, thread)),
+            let begin = move || work(first, part);
+            let thread =
+                room_for_thread().then(|| thread::Builder::new().spawn_scoped(scope, begin));
+            match thread {
+                Some(Ok(thread)) => others.push((first, thread)),
                 // None can be had: there is nothing that one cannot do.
-                Err(_) => own.push((first, part)),
+                _ => own.push((first, part)),
             }
         }
         let own = own

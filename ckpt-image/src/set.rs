@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
-use rustix::fs::{flock, FlockOperation};
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::{sysconf, SysconfVar};
 
 use crate::access;
 use crate::chain::{broken, LONGEST_CHAIN};
@@ -57,7 +58,7 @@ pub struct SetWriter {
     set_id: SetId,
     /// Holds a lock for as long as the set is being made, by which the leavings of a dead job are
     /// told from the work of a live one.
-    _lock: File,
+    _lock: Flock<File>,
     committed: bool,
 }
 
@@ -209,7 +210,7 @@ impl Set {
 
     /// Its number: higher is newer.
     pub fn number(&self) -> u64 {
-        number(&self.name).unwrap_or(0)
+        set_number(&self.name).unwrap_or(0)
     }
 
     /// Its directory.
@@ -350,7 +351,7 @@ impl Set {
     fn own_image(&self, rank: u32, contract_version: Option<u32>) -> Result<Image> {
         let expect = Expect {
             contract_version,
-            page_size: contract_version.map(|_| rustix::param::page_size() as u32),
+            page_size: contract_version.and_then(|_| page_size()),
             verified: self.verified.clone(),
             ..self.expect(rank)
         };
@@ -391,7 +392,8 @@ impl Set {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
+/// The number of the set of this name.
+pub fn set_number(name: &str) -> Option<u64> {
     match parse_name(name) {
         Some(Name::Whole(number)) => Some(number),
         _ => None,
@@ -408,7 +410,7 @@ fn chain_of(dir: &Path, name: &str, manifest: &Manifest, key: Option<&Key>) -> R
             if chain.len() >= LONGEST_CHAIN {
                 return Err(ImageError::TooLong);
             }
-            if number(&parent.set) >= number(&child) {
+            if set_number(&parent.set) >= set_number(&child) {
                 return Err(ImageError::NoSuchSet {
                     dir: dir.to_owned(),
                     name: parent.set.clone(),
@@ -430,10 +432,15 @@ fn chain_of(dir: &Path, name: &str, manifest: &Manifest, key: Option<&Key>) -> R
     Ok(chain)
 }
 
-fn lock(dir: &Path) -> io::Result<File> {
+/// This machine's.
+fn page_size() -> Option<u32> {
+    let size = sysconf(SysconfVar::PAGE_SIZE).ok()??;
+    u32::try_from(size).ok()
+}
+
+fn lock(dir: &Path) -> io::Result<Flock<File>> {
     let file = File::open(dir)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(file)
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, why)| why.into())
 }
 
 /// Removes unfinished sets on which no process works any more. What cannot be removed is no

@@ -53,7 +53,7 @@ type Checkpoint = fn(&Disk, &Path, u64) -> (Result<PathBuf>, Result<()>);
 fn checkpoint(disk: &Disk, dir: &Path, number: u64) -> (Result<PathBuf>, Result<()>) {
     let made = write_set_on(disk, dir, number, RANKS, None);
     let pruned = match made {
-        Ok(_) => prune(disk, dir, NonZeroUsize::MIN, None),
+        Ok(_) => prune(disk, dir, NonZeroUsize::MIN, None, None),
         Err(_) => Ok(Vec::new()),
     };
     (made, pruned.map(drop))
@@ -131,7 +131,7 @@ fn checkpoint_in_levels(disk: &Disk, dir: &Path, number: u64) -> (Result<PathBuf
     let made = write_locally(disk, dir, number);
     let rest = match made {
         Ok(_) => drain(disk, dir)
-            .and_then(|()| prune(disk, dir, NonZeroUsize::MIN, None))
+            .and_then(|()| prune(disk, dir, NonZeroUsize::MIN, None, None))
             .map(drop),
         Err(_) => Ok(()),
     };
@@ -307,6 +307,31 @@ checkpoint has its answer. What cannot be drained then is drained with the next 
 
 ";
 
+/// The section on the undo journal. Other tests inject these faults.
+const JOURNAL: &str = "
+## In the undo journal
+
+What a restart then finds of the files that the job has changed since the checkpoint. Each fault is made by the tests
+of the last column.
+
+| fault | after the restart | test |
+|---|---|---|
+| a rank is killed while it writes a note | the note counts for nothing: what it was about has not been done | `undo/random`, `stasis-undo::record` |
+| a rank is killed after a note, before the change | what was noted is as it was | `undo/random`, `torture/files-overwritten` |
+| the restart is killed while it undoes | the next one finishes that | `undo/random`, `stasis-undo::faults` |
+| the restart is killed while it removes the journals that it has undone | they count as removed, those of all ranks | `undo/random`, `stasis-undo::segment` |
+| the journal has as many bytes as `--undo-limit` lets it have | the file that it could not hold stays as it is, and was named at once; all others are as they were | `undo/limit` |
+| the job needs the room that the journal has taken on a full disk | files that this rank has changed stay as they are; the job's writes succeed, and it was said at once | `undo/disk-full` |
+| there is no room for the journal | the same | `undo/disk-full` |
+| notes of a journal are damaged | that journal is named and passed over; what others hold is undone | `stasis-undo::faults` |
+| content in a journal is damaged | nothing is restored; the file is named, and `--files cut` goes on with files as they are | `stasis-undo::faults` |
+| a rank's journal is missing | what this rank has changed stays as it is; what others hold is undone | `stasis-undo::faults` |
+| the checkpoint directory is on another file system than the files | all are as they were: content is in the journal where no link can be | `undo/random-elsewhere` |
+| another program has put another file in the place of one | it stays, and is named | `stasis-undo::faults` |
+| another program has appended to one that the job has overwritten | it has its old content; what was added is kept in `cut-off` | `stasis-undo::faults` |
+| two ranks change one file or name at the same moment | it is as it was | `undo/random`, `undo/random-elsewhere` |
+";
+
 const COLUMNS: &str = "\
 | | step | killed | power cut | short write | disk full | I/O error |
 |---|---|---|---|---|---|---|
@@ -315,7 +340,7 @@ const COLUMNS: &str = "\
 #[test]
 fn old_or_new_but_never_neither() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/faults.md");
-    let table = table(checkpoint, HEAD) + &table(checkpoint_in_levels, LEVELS);
+    let table = table(checkpoint, HEAD) + &table(checkpoint_in_levels, LEVELS) + JOURNAL;
     if std::env::var_os("STASIS_WRITE_DOCS").is_some() {
         fs::write(&page, &table).unwrap();
     }
@@ -334,7 +359,14 @@ fn too_few_are_kept_never() {
         write_set(&dir, number, 1);
     }
     fs::remove_file(dir.join("ckpt-3/manifest.json")).unwrap();
-    let gone = prune(&Disk::default(), &dir, NonZeroUsize::new(2).unwrap(), None).unwrap();
+    let gone = prune(
+        &Disk::default(),
+        &dir,
+        NonZeroUsize::new(2).unwrap(),
+        None,
+        None,
+    )
+    .unwrap();
     assert_eq!(gone, ["ckpt-1"], "one that cannot be used does not count");
     assert!(dir.join("ckpt-3").exists(), "and stays to be looked at");
 }
@@ -365,7 +397,7 @@ fn a_drained_set_stays_until_there_is_a_newer_one() {
     let (temp, disk) = (tempfile::tempdir().unwrap(), Disk::default());
     let dir = temp.path().join("ck");
     write_set(&dir, 1, RANKS);
-    let pruned = || prune(&disk, &dir, NonZeroUsize::MIN, None).unwrap();
+    let pruned = || prune(&disk, &dir, NonZeroUsize::MIN, None, None).unwrap();
     for number in 2..=3 {
         write_locally(&disk, &dir, number).unwrap();
     }

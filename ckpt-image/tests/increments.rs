@@ -205,7 +205,7 @@ fn what_is_needed_is_kept() {
     let dir = dir.path();
     let keep = |number| {
         let number = NonZeroUsize::new(number).unwrap();
-        prune(&Disk::default(), dir, number, None).unwrap()
+        prune(&Disk::default(), dir, number, None, None).unwrap()
     };
     write_set(dir, 1, 1);
     write_set(dir, 2, 1);

@@ -114,7 +114,7 @@ fn with_a_key_a_set_without_a_seal_is_refused_and_an_older_one_named() {
     let newest = newest_whole(&ck, Some(&key)).unwrap();
     assert_eq!(newest.set.name(), "ckpt-1");
     assert!(newest.passed_over[0].contains("ckpt-2") && newest.passed_over.len() == 1);
-    let gone = prune(&Disk::default(), &ck, NonZeroUsize::MIN, Some(&key)).unwrap();
+    let gone = prune(&Disk::default(), &ck, NonZeroUsize::MIN, Some(&key), None).unwrap();
     assert!(
         gone.is_empty(),
         "{gone:?} counted for one that the job has sealed"

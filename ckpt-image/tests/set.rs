@@ -7,6 +7,7 @@ use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use common::*;
+use skip::skip;
 use stasis_ckpt_image::{
     explain, image_file, list_sets, newest_whole, next_number, Disk, ImageError, Set, SetState,
     SetWriter, MANIFEST_FILE,
@@ -233,9 +234,8 @@ fn what_others_own_is_refused() {
     let ck = dir.path().join("ck");
     let set = write_set(&ck, 1, 1);
     for path in [&ck, &set, &set.join("rank-0.img"), &set.join(MANIFEST_FILE)] {
-        // Only root can give a file away; elsewhere there is nothing to test.
         if std::os::unix::fs::chown(path, Some(12345), None).is_err() {
-            return;
+            skip!("only root can give a file away");
         }
         let error = Set::open(&ck, "ckpt-1", None)
             .and_then(|set| set.image(0, None))
@@ -264,6 +264,28 @@ fn links_are_not_followed() {
     symlink(&set, ck.join("ckpt-2")).unwrap();
     let error = Set::open(&ck, "ckpt-2", None).unwrap_err();
     assert!(error.to_string().contains("not a directory"), "{error}");
+}
+
+#[test]
+fn nobody_waits_at_a_pipe_in_the_place_of_attempts_or_follows_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let ck = dir.path().join("ck");
+    let set = write_set(&ck, 1, 1);
+    let attempts = set.join("attempts");
+    let mut mkfifo = std::process::Command::new("mkfifo");
+    assert!(mkfifo.arg(&attempts).status().unwrap().success());
+    let set = newest_whole(&ck, None).unwrap().set;
+    assert_eq!(set.attempts(), 0);
+    set.restart_begun().unwrap();
+    assert_eq!(set.attempts(), 1);
+    fs::remove_file(&attempts).unwrap();
+    let elsewhere = dir.path().join("elsewhere");
+    fs::write(&elsewhere, "7").unwrap();
+    symlink(&elsewhere, &attempts).unwrap();
+    assert_eq!(set.attempts(), 0);
+    set.restart_begun().unwrap();
+    assert_eq!(set.attempts(), 1);
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"7");
 }
 
 #[test]

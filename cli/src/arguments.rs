@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::local::Local;
 use crate::schedule::{self, Interval, Signal, Then};
+use crate::{directory, exit};
 
 /// Freezes a running MPI job to disk and brings it back, under any MPI library.
 #[derive(Parser)]
@@ -85,23 +86,33 @@ impl ChangedFiles {
     }
 }
 
-/// What to do where a file that the job had written to and closed before the checkpoint has grown since.
+/// How a restart treats changes that the job has made to its files since the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ClosedFiles {
-    /// Cut it back to what it had, as those that were open, and keep what is cut off in the checkpoint directory
+pub enum Files {
+    /// Undo it all. The job keeps a journal of what it overwrites, removes and renames
+    Undo,
+    /// Cut off what was appended. There is no journal
     Cut,
-    /// Leave it as it is
+    /// As `cut`, but leave files alone that the job had closed
     Leave,
 }
 
-impl ClosedFiles {
+impl Files {
     /// As the lower half is told.
-    pub fn word(self) -> &'static str {
+    fn word(self) -> &'static str {
         match self {
-            ClosedFiles::Cut => "cut",
-            ClosedFiles::Leave => "leave",
+            Files::Undo => "undo",
+            Files::Cut => "cut",
+            Files::Leave => "leave",
         }
     }
+}
+
+/// The same, by its older name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClosedFiles {
+    Cut,
+    Leave,
 }
 
 /// Which checkpoints are trusted.
@@ -138,14 +149,6 @@ pub struct Running {
         env = "STASIS_CHANGED_FILES"
     )]
     pub changed_files: ChangedFiles,
-    /// At a restart: where a file that the job had written to and closed has grown since the checkpoint
-    #[arg(
-        long,
-        value_name = "WHAT",
-        default_value = "cut",
-        env = "STASIS_CLOSED_FILES"
-    )]
-    pub closed_files: ClosedFiles,
 }
 
 /// When checkpoints are taken, and which stay.
@@ -157,6 +160,21 @@ pub struct Checkpoints {
     /// Keep the newest N checkpoints; `all` keeps every one
     #[arg(long, value_name = "N", default_value = "2", value_parser = keep, env = "STASIS_KEEP")]
     pub keep: Keep,
+    /// How a restart treats changes that the job has made to its files since the checkpoint
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "undo",
+        env = "STASIS_FILES"
+    )]
+    files: Files,
+    /// The older form of --files leave
+    #[arg(long, value_name = "WHAT", hide = true, env = "STASIS_CLOSED_FILES")]
+    closed_files: Option<ClosedFiles>,
+    /// Let each rank's journal for --files undo grow to SIZE between two checkpoints (K, M, G and T are powers of
+    /// 1024)
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = size, env = "STASIS_UNDO_LIMIT")]
+    undo_limit: u64,
     /// Have every M-th checkpoint hold all memory, and those between only what has changed since the one
     /// before; 1 makes each a full one
     #[arg(long, value_name = "M", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=LONGEST_CHAIN as i64), env = "STASIS_FULL_EVERY")]
@@ -238,6 +256,14 @@ fn keep(text: &str) -> Result<Keep, String> {
 }
 
 impl Checkpoints {
+    /// How a restart treats the files of the job.
+    pub fn files(&self) -> Files {
+        match self.closed_files {
+            Some(ClosedFiles::Leave) => Files::Leave,
+            _ => self.files,
+        }
+    }
+
     /// As the lower half is told.
     pub fn words(&self) -> Vec<OsString> {
         let mut words = Vec::new();
@@ -250,6 +276,13 @@ impl Checkpoints {
         if self.compress || self.no_compress {
             let word = if self.compress { "always" } else { "off" };
             words.extend(["--compress".into(), word.into()]);
+        }
+        let files = self.files();
+        if files != Files::Undo {
+            words.extend(["--files".into(), files.word().into()]);
+        }
+        if self.undo_limit != undo::DEFAULT_LIMIT {
+            words.extend(["--undo-limit".into(), self.undo_limit.to_string().into()]);
         }
         if let Some(file) = &self.key.key_file {
             // The program may change its working directory.
@@ -269,23 +302,36 @@ impl Checkpoints {
     }
 }
 
+/// Bytes, perhaps in units of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
+    let unit = UNITS.iter().position(|unit| text.ends_with(*unit));
+    let digits = text.trim_end_matches(UNITS);
+    let scale = 1024_u64.pow(unit.map_or(0, |place| place as u32 + 1));
+    let bytes = digits.parse::<u64>().ok();
+    let bytes = bytes.filter(|_| text.len() - digits.len() <= 1);
+    bytes
+        .and_then(|bytes| bytes.checked_mul(scale))
+        .ok_or_else(|| "a number of bytes is wanted, such as 512M or 16G".to_owned())
+}
+
 /// Options of `launch`.
 #[derive(Args)]
 pub struct Launch {
-    /// Directory for checkpoints, the same for all ranks and of this job alone
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "./ckpt",
-        env = "STASIS_CKPT_DIR"
-    )]
-    pub ckpt_dir: PathBuf,
+    /// Directory for checkpoints, the same for all ranks and of this job alone [default: ./NAME.ckpt, NAME being
+    /// those of the program and of its first argument that is no option]
+    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    pub ckpt_dir: Option<PathBuf>,
     /// How it runs.
     #[command(flatten)]
     pub running: Running,
     /// Continue from the directory's newest whole checkpoint; start the program only if there is none
     #[arg(long, env = "STASIS_RESUME", value_parser = yes_or_no())]
     pub resume: bool,
+    /// Start the program from its beginning where the directory holds checkpoints of it, which are kept in a
+    /// directory of their own there
+    #[arg(long, env = "STASIS_ANEW", value_parser = yes_or_no())]
+    pub anew: bool,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -305,6 +351,13 @@ pub struct Restart {
     /// Take this checkpoint of the directory
     #[arg(long, value_name = "NAME", env = "STASIS_SET")]
     pub set: Option<String>,
+    /// Restore nothing: read and verify the checkpoint and tell what a restart would do to the job's files, as they
+    /// are now. Needs no mpirun
+    #[arg(long, env = "STASIS_DRY_RUN", value_parser = yes_or_no())]
+    pub dry_run: bool,
+    /// Print JSON, with --dry-run
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
     /// How it runs.
     #[command(flatten)]
     pub running: Running,
@@ -322,6 +375,9 @@ pub struct Checkpoint {
     /// Return as soon as the job knows that a checkpoint is wanted
     #[arg(long, env = "STASIS_NO_WAIT", value_parser = yes_or_no())]
     pub no_wait: bool,
+    /// Wait so many seconds (or 30m, 12h) for the checkpoint, and no longer: the job then takes it when it can
+    #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_PATIENCE")]
+    pub patience: Option<u64>,
     /// Return when the checkpoint is committed, as is usual; --no-wait has no say then
     #[arg(long, env = "STASIS_WAIT", value_parser = yes_or_no())]
     pub wait: bool,
@@ -330,9 +386,9 @@ pub struct Checkpoint {
 /// Options of the commands that ask a running job.
 #[derive(Args)]
 pub struct Job {
-    /// The job's checkpoint directory
-    #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
-    pub directory: PathBuf,
+    /// The job's checkpoint directory [default: the only NAME.ckpt here]
+    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    directory: Option<PathBuf>,
     /// Print JSON
     #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
@@ -341,13 +397,9 @@ pub struct Job {
 /// Options of the commands that only look at checkpoints.
 #[derive(Args)]
 pub struct Inspect {
-    /// The checkpoint directory, or one checkpoint in it
-    #[arg(
-        value_name = "DIR[/ckpt-N]",
-        default_value = "./ckpt",
-        env = "STASIS_CKPT_DIR"
-    )]
-    pub directory: PathBuf,
+    /// The checkpoint directory, or one checkpoint in it [default: the only NAME.ckpt here]
+    #[arg(value_name = "DIR[/ckpt-N]", env = "STASIS_CKPT_DIR")]
+    directory: Option<PathBuf>,
     /// Which are trusted.
     #[command(flatten)]
     pub key: KeyFile,
@@ -376,9 +428,9 @@ pub struct Diff {
 /// Options of `compact`.
 #[derive(Args)]
 pub struct Compact {
-    /// The checkpoint directory
-    #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
-    pub directory: PathBuf,
+    /// The checkpoint directory [default: the only NAME.ckpt here]
+    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    directory: Option<PathBuf>,
     /// Keep the newest N checkpoints and those that they need, the new one among them; `all` keeps every
     /// one
     #[arg(long, value_name = "N", default_value = "all", value_parser = keep, env = "STASIS_KEEP")]
@@ -394,9 +446,9 @@ pub struct Compact {
 /// Options of `drain`.
 #[derive(Args)]
 pub struct Drain {
-    /// The checkpoint directory
-    #[arg(value_name = "DIR", default_value = "./ckpt", env = "STASIS_CKPT_DIR")]
-    pub directory: PathBuf,
+    /// The checkpoint directory [default: the only NAME.ckpt here]
+    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    directory: Option<PathBuf>,
     /// Which are trusted.
     #[command(flatten)]
     pub key: KeyFile,
@@ -415,15 +467,42 @@ pub struct Doctor {
     /// Print every symbol of MPI that is imported, with a file that does
     #[arg(long, env = "STASIS_SYMBOLS", value_parser = yes_or_no())]
     pub symbols: bool,
-    /// Where checkpoints are to go: what it lies on, and how many fit
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "./ckpt",
-        env = "STASIS_CKPT_DIR"
-    )]
-    pub ckpt_dir: PathBuf,
+    /// Where checkpoints are to go: what it lies on, and how many fit [default: where those of APP go, or the
+    /// current directory]
+    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    pub ckpt_dir: Option<PathBuf>,
 }
+
+impl Launch {
+    /// Where its checkpoints go.
+    pub fn directory(&self) -> PathBuf {
+        let named = self.ckpt_dir.clone();
+        named.unwrap_or_else(|| directory::of_program(&self.app))
+    }
+}
+
+impl Doctor {
+    /// Where checkpoints would go.
+    pub fn directory(&self) -> PathBuf {
+        let of = |app: &PathBuf| directory::of_program(&[app.clone().into()]);
+        let named = self.ckpt_dir.clone().or_else(|| self.app.as_ref().map(of));
+        named.unwrap_or_else(|| ".".into())
+    }
+}
+
+/// Commands that are about one checkpoint directory, and need not be told which where there is one.
+macro_rules! of_one_directory {
+    ($($options:ident),*) => {$(
+        impl $options {
+            /// The directory that is meant.
+            pub fn directory(&self) -> exit::Result<PathBuf> {
+                self.directory.clone().map_or_else(directory::only_one_here, Ok)
+            }
+        }
+    )*};
+}
+
+of_one_directory!(Job, Inspect, Compact, Drain);
 
 const DOCTOR_CODES: &str = "\
 Exit codes: 0 all is well; 2 wrong usage; 3 something is BAD: Stasis cannot work here, no checkpoint can \
@@ -546,7 +625,7 @@ pub(crate) mod tests {
                 launch.running.checkpoints.schedule.interval,
                 launch.ckpt_dir
             ),
-            (Some(Interval::Seconds(5)), PathBuf::from("./ckpt"))
+            (Some(Interval::Seconds(5)), None)
         );
     }
 
@@ -565,6 +644,25 @@ pub(crate) mod tests {
         assert_eq!(words("3").unwrap(), ["--keep", "3"]);
         assert!(words("all").unwrap().is_empty());
         assert_eq!((words("0"), words("few")), (None, None));
+    }
+
+    #[test]
+    fn what_becomes_of_files_is_told_where_it_is_asked_for() {
+        let words = |flags: &[&str]| {
+            let flags = [&["--keep", "all"], flags].concat();
+            Some(running(&flags)?.checkpoints.words())
+        };
+        assert!(words(&["--files", "undo", "--undo-limit", "16G"])
+            .unwrap()
+            .is_empty());
+        assert_eq!(words(&["--files", "cut"]).unwrap(), ["--files", "cut"]);
+        assert_eq!(
+            words(&["--closed-files", "leave"]).unwrap(),
+            ["--files", "leave"]
+        );
+        let limit = words(&["--undo-limit", "3M"]).unwrap();
+        assert_eq!(limit, ["--undo-limit", "3145728"]);
+        assert_eq!(words(&["--undo-limit", "3MG"]), None);
     }
 
     #[test]

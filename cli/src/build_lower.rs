@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use rustix::fs::{access, Access};
+use nix::unistd::{access, AccessFlags};
 use serde::Deserialize;
 
 use crate::arguments::BuildLower;
@@ -99,7 +99,7 @@ fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
 
 /// The folder that things are built in.
 fn target(source: &Path) -> Result<PathBuf> {
-    if access(source, Access::WRITE_OK).is_ok() {
+    if access(source, AccessFlags::W_OK).is_ok() {
         return Ok(source.join("target"));
     }
     let cache = dirs::cache_dir().with_context(|| {
@@ -138,7 +138,7 @@ fn find(options: &BuildLower, layout: &Layout) -> Result<Needs> {
     let mut missing = Vec::new();
     let mut need = |found: Result<PathBuf>| {
         found
-            .map_err(|error| missing.push(format!("{error:#}")))
+            .map_err(|error| missing.push(launcher::message::reasons(error.as_ref())))
             .ok()
     };
     let source = need(sources(options.source.as_deref(), layout.source()));
@@ -152,7 +152,7 @@ fn find(options: &BuildLower, layout: &Layout) -> Result<Needs> {
     });
     let library = library.and_then(|found: Result<_>| {
         found
-            .map_err(|error| missing.push(format!("{error:#}")))
+            .map_err(|error| missing.push(launcher::message::reasons(error.as_ref())))
             .ok()
     });
     let found = (mpicc, library, source, cargo);

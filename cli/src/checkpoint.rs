@@ -1,5 +1,7 @@
 //! `stasis checkpoint`: asks the running job and, unless told not to, waits until the set is whole.
 
+use std::time::Duration;
+
 use coordinator::client::{Client, Error};
 use coordinator::job;
 use coordinator::protocol::{Level, Report};
@@ -12,7 +14,8 @@ use crate::{json, text};
 
 /// Runs the command.
 pub fn run(options: &Checkpoint) -> exit::Result<()> {
-    let client = connect(&options.job.directory)?;
+    let client = connect(&options.job.directory()?)?;
+    let client = client.patient(options.patience.map(Duration::from_secs));
     let (ranks, command) = (client.job.ranks, client.job.command());
     let shown = Ranks::new(ranks);
     if options.no_wait && !options.wait {
@@ -83,7 +86,9 @@ pub fn failure(error: Error) -> exit::Failure {
     let code = match &error {
         Error::Job(job::Error::Ended { .. }) => Code::Unfinished,
         Error::Job(_) | Error::Lost(_) => Code::NoJob,
-        Error::Rejected(_) | Error::Failed(_) => Code::Checkpoint,
+        Error::Rejected(_) | Error::Failed(_) | Error::Impatient(_) | Error::Closed { .. } => {
+            Code::Checkpoint
+        }
     };
     exit::Failure {
         error: error.into(),

@@ -10,18 +10,21 @@ use crate::{json, text};
 
 /// Runs the command.
 pub fn run(options: &Compact) -> exit::Result<()> {
-    let (directory, disk) = (&options.directory, Disk::default());
+    let (directory, disk) = (&options.directory()?, Disk::default());
     let key = options.key.read().code(Code::Usage)?;
     let key = key.as_ref();
     // A job would not know that its newest checkpoint is another one now.
     Client::check_free(directory).code(Code::Directory)?;
     let compacted = compact(&disk, directory, key).code(Code::Image)?;
     for why in &compacted.from.passed_over {
-        eprintln!("stasis: passing over {why}");
+        launcher::message::say(format_args!("passing over {why}"));
     }
     let removed = match options.keep {
         Keep::All => Vec::new(),
-        Keep::Newest(number) => prune(&disk, directory, number, key).code(Code::Directory)?,
+        Keep::Newest(number) => {
+            let own = compacted.from.set.manifest().lineage.as_ref();
+            prune(&disk, directory, number, key, own).code(Code::Directory)?
+        }
     };
     let from = &compacted.from.set;
     let chain: Vec<&str> = std::iter::once(from)

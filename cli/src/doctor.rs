@@ -1,6 +1,7 @@
 //! `stasis doctor`: whether Stasis can work here, write there, and serve a program, without running anything.
 
 use anyhow::{anyhow, Result};
+use launcher::message;
 
 use crate::arguments::Doctor;
 use crate::exit::{self, Code, WithCode};
@@ -17,7 +18,7 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         Ok(good) => say!("ok    {what}: {good}"),
         Err(why) => {
             bad += 1;
-            say!("BAD   {what}: {why:#}");
+            say!("BAD   {what}: {}", message::reasons(why.as_ref()));
         }
     };
     tell(
@@ -29,7 +30,8 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         kernel::check_membarrier().map(|()| "offered".into()),
     );
     what_could_be_better();
-    let place = Place::examine(&options.ckpt_dir);
+    let directory = options.directory();
+    let place = Place::examine(&directory);
     if place.as_ref().is_ok_and(Place::is_volatile) {
         note(
             "the checkpoint directory",
@@ -37,7 +39,7 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         );
     }
     tell(
-        &format!("checkpoints in {}", options.ckpt_dir.display()),
+        &format!("checkpoints in {}", directory.display()),
         place.map(|place| place.describe()),
     );
     for abi in Abi::ALL {

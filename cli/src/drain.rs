@@ -19,7 +19,7 @@ enum Done {
 
 /// Runs the command.
 pub fn run(options: &Drain) -> exit::Result<()> {
-    let directory = &options.directory;
+    let directory = &options.directory()?;
     let key = options.key.read().code(Code::Usage)?;
     // A job drains its images by itself.
     Client::check_free(directory).code(Code::Directory)?;
@@ -57,6 +57,12 @@ pub fn run(options: &Drain) -> exit::Result<()> {
     }
     if options.json {
         json::print(json!({ "images": rows }));
+    } else if rows.is_empty() {
+        let what = match sets.is_empty() {
+            true => "there is no checkpoint",
+            false => "there is nothing to drain: all images are",
+        };
+        say!("{what} in {}", directory.display());
     }
     match failed.is_empty() {
         true => Ok(()),

@@ -3,8 +3,8 @@
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The checkpoint directory cannot be used: not writable, full, someone else's, or in use; or what
-    /// is printed cannot be written.
+    /// The checkpoint directory cannot be used: not writable, full, someone else's, in use, or holding
+    /// checkpoints that a fresh start would leave behind; or what is printed cannot be written.
     Directory = 1,
     /// The command line is wrong (clap uses the same code).
     Usage = 2,
@@ -34,6 +34,11 @@ be served, or Stasis cannot work here; 4 the checkpoint was given up (the job ru
 is missing, damaged, or does not fit the job; 6 no job runs in that directory; 7 the job \
 has ended with a checkpoint, as it was told to, and waits to be continued. `launch` and `restart` \
 end with the program's own code.";
+
+/// Said to a caller with fewer privileges than this process has.
+pub const PRIVILEGED: &str = "\
+this command runs no program with more privileges than its caller has, and its file gives it some \
+(setuid, setgid or capabilities): take them away (`chmod ug-s FILE`, `setcap -r FILE`)";
 
 /// An error and the code to end with.
 pub struct Failure {

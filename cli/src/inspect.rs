@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use ckpt_image::{explain, image_file, newest_whole, Backing, Image, ImageError, Key, Region, Set};
+use coordinator::client::Client;
+use restart::Sections;
 use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
+use crate::arguments::{ChangedFiles, Files as How};
 use crate::exit::{self, Code, WithCode};
+use crate::outlook::Files;
 use crate::{json, text};
 
 /// Lines of the picture; what is smaller is summed up.
@@ -47,13 +51,19 @@ pub fn open(path: &Path, key: Option<&Key>) -> Result<Set, ImageError> {
 /// Runs `stasis inspect`.
 pub fn run(options: &Inspect) -> exit::Result<()> {
     let key = options.key.read().code(Code::Usage)?;
-    let set = open(&options.directory, key.as_ref()).code(Code::Image)?;
+    let set = open(&options.directory()?, key.as_ref()).code(Code::Image)?;
     let manifest = set.manifest();
     let mut parts: BTreeMap<String, Amount> = BTreeMap::new();
     let mut ranks = Vec::new();
+    let (directory, _) = directory_and_set(&options.directory()?);
+    let runs = Client::check_free(&directory).is_err();
+    let files = Files::new(&directory, &set, How::Undo, ChangedFiles::Refuse, runs);
+    let mut files = files.code(Code::Image)?;
     for entry in &manifest.ranks {
         let image = set.image(entry.rank, None).code(Code::Image)?;
         let mut rank = Amount::default();
+        let sections = Sections::of(&image).code(Code::Image)?;
+        files.add(entry.rank, &entry.host, &sections);
         for (what, amount) in amounts(&image).code(Code::Image)? {
             rank.add(amount);
             parts.entry(what).or_default().add(amount);
@@ -75,13 +85,13 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
                         "bytes": entry.image.bytes, "content": amount(a) })
             })
             .collect();
-        json::print(
-            json!({ "set": set.name(), "command": manifest.command, "library": manifest.library,
+        let mut all = json!({ "set": set.name(), "command": manifest.command, "library": manifest.library,
                     "abi": manifest.abi, "created": manifest.created,
                     "stasis_version": manifest.stasis_version,
                     "increment_of": manifest.increment_of.as_ref().map(|parent| &parent.set), "restarts": manifest.epoch,
-                    "ranks": ranks, "parts": parts }),
-        );
+                    "ranks": ranks, "parts": parts, "job_runs": runs });
+        files.add_to(&mut all);
+        json::print(all);
         return Ok(());
     }
 
@@ -133,6 +143,13 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
             entry.host
         );
     }
+    say!();
+    files.say_all();
+    say!();
+    if runs {
+        say!("the job runs, and goes on changing its files; a restart after its end now would find this");
+    }
+    files.say_sums();
     Ok(())
 }
 

@@ -6,10 +6,8 @@
 #![allow(unsafe_code)]
 
 use anyhow::{bail, Context, Result};
-
-const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
-const MEMBARRIER_QUERY: i32 = 0;
-const MEMBARRIER_PRIVATE_EXPEDITED: i64 = 1 << 3;
+use nix::sys::resource::{getrlimit, Resource, RLIM_INFINITY};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The kernel's release, as `uname -r` prints it.
 pub fn release() -> String {
@@ -17,10 +15,16 @@ pub fn release() -> String {
     text.trim().to_owned()
 }
 
+/// Whether this process has more privileges than its caller, by its file.
+pub fn gives_privileges() -> bool {
+    // SAFETY: only reads what the kernel said when the process was started.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 /// Syscall User Dispatch, without which no upper half can be run.
 pub fn check_dispatch() -> Result<()> {
     // SAFETY: switching it off for this thread, where it is off already.
-    let result = unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
+    let result = unsafe { libc::prctl(contract::PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
     if result != 0 {
         bail!(
             "this kernel ({}) does not offer Syscall User Dispatch ({}), with which Stasis serves the \
@@ -36,8 +40,9 @@ pub fn check_dispatch() -> Result<()> {
 /// membarrier, without which no checkpoint can be taken.
 pub fn check_membarrier() -> Result<()> {
     // SAFETY: a query.
-    let offered = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_QUERY, 0, 0) };
-    if offered < 0 || offered & MEMBARRIER_PRIVATE_EXPEDITED == 0 {
+    let offered = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
+    let needed = i64::from(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    if offered < 0 || offered & needed == 0 {
         bail!(
             "this kernel ({}) does not offer membarrier(PRIVATE_EXPEDITED): use Linux 4.14 or later",
             release()
@@ -49,22 +54,30 @@ pub fn check_membarrier() -> Result<()> {
 /// Whether programs may write the thread pointer themselves (Linux 5.9), which every crossing into the
 /// lower half does twice; without that, by system calls.
 pub fn writes_thread_pointer() -> bool {
-    const FSGSBASE: usize = 1 << 1; // arch/x86/include/uapi/asm/hwcap2.h
-    rustix::param::linux_hwcap().1 & FSGSBASE != 0
+    const FSGSBASE: u64 = 1 << 1; // arch/x86/include/uapi/asm/hwcap2.h
+                                  // SAFETY: only reads what the kernel said when the process was started.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 }
 }
 
 /// Whether the kernel can tell which pages were written, which increments are made by.
 pub fn check_changes() -> Result<()> {
-    use rustix::mm::{userfaultfd, UserfaultfdFlags};
     if version(&release()) < Some((6, 7)) {
         bail!("the kernel tells which pages were written since Linux 6.7");
     }
-    // Only faults in user mode (UFFD_USER_MODE_ONLY): that needs no privilege.
-    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::from_bits_retain(1);
-    // SAFETY: nothing is registered with it, and it is closed at once.
-    unsafe { userfaultfd(flags) }
-        .map(drop)
-        .context("userfaultfd is forbidden here, perhaps by a container's seccomp policy")
+    /// Only faults in user mode, which needs no privilege (userfaultfd(2)).
+    const UFFD_USER_MODE_ONLY: i32 = 1;
+    let flags = libc::O_CLOEXEC | UFFD_USER_MODE_ONLY;
+    // SAFETY: takes a number; what it returns is nobody's yet, and nothing is registered with it.
+    let made = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    match i32::try_from(made) {
+        // SAFETY: it was made just now.
+        Ok(made @ 0..) => drop(unsafe { OwnedFd::from_raw_fd(made) }),
+        _ => {
+            return Err(std::io::Error::last_os_error())
+                .context("userfaultfd is forbidden here, perhaps by a container's seccomp policy")
+        }
+    }
+    Ok(())
 }
 
 /// `6.7` of `6.7.12-amd64`.
@@ -81,8 +94,8 @@ pub fn promises_strictly() -> bool {
 
 /// How many bytes of addresses a process may have, if that is limited.
 pub fn address_limit() -> Option<u64> {
-    use rustix::process::{getrlimit, Resource};
-    getrlimit(Resource::As).current
+    let (soft, _) = getrlimit(Resource::RLIMIT_AS).ok()?;
+    (soft != RLIM_INFINITY).then_some(soft)
 }
 
 #[cfg(test)]

@@ -16,13 +16,21 @@ use crate::arguments::{Launch, Running};
 use crate::exit::{self, Code, WithCode};
 use crate::layout::Layout;
 use crate::lowers::Preferred;
-use crate::{kernel, program, restart};
+use crate::{ending, held, kernel, order, program, restart};
 
 /// Runs the command; returns only if the program cannot be started.
 pub fn run(options: &Launch) -> exit::Result<()> {
     kernel::check_dispatch().code(Code::CannotServe)?;
+    order::check(&options.app).code(Code::Usage)?;
+    let directory = options.directory();
+    if options.resume && options.anew {
+        let why = anyhow::anyhow!(
+            "--resume goes on from a checkpoint and --anew does not: give one of them"
+        );
+        return Err(why).code(Code::Usage);
+    }
     if options.resume {
-        restart::resume(options)?;
+        restart::resume(options, &directory)?;
     }
     let layout = Layout::find().code(Code::CannotServe)?;
     let [app, arguments @ ..] = options.app.as_slice() else {
@@ -39,12 +47,17 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         .code(Code::CannotServe)?
         .path;
     // It is the lower half that uses it; here it is known to be there before anything is started.
-    options.running.checkpoints.key.read().code(Code::Usage)?;
-    let directory = prepare(&options.ckpt_dir).code(Code::Directory)?;
+    let key = options.running.checkpoints.key.read().code(Code::Usage)?;
+    let directory = prepare(&directory).code(Code::Directory)?;
     prepare_local(&options.running, &directory)?;
-    keep_out_of_other_jobs(&directory).code(Code::Directory)?;
+    // Only the first rank can tell: for the others it may be their own job, and what it has put aside.
+    if launcher::is_first() {
+        let free = Client::check_free(&directory).map_err(Into::into);
+        let free = free.and_then(|()| held::make_free(&directory, options, key.as_ref()));
+        ending::for_all(free, Code::Directory, &options.running)?;
+    }
 
-    let schedule = schedule(&options.running).code(Code::Usage)?;
+    let schedule = schedule(&options.running)?;
     let mut command = Command::new(&lower);
     command.arg("launch").arg("--ckpt-dir").arg(directory);
     command.args(schedule);
@@ -75,10 +88,11 @@ pub fn prepare(directory: &Path) -> Result<PathBuf> {
         std::process::id()
     ));
     let written = fs::File::create_new(&trial).and_then(|mut file| file.write_all(&[0; 4096]));
+    let written = written.map_err(|error| ckpt_image::explained(&directory, error));
     let _ = fs::remove_file(&trial);
     written.with_context(|| {
         format!(
-            "nothing can be written to the checkpoint directory {}: free space there, make it \
+            "nothing can be written to the checkpoint directory {}: make room there, make it \
              writable, or give another --ckpt-dir",
             directory.display()
         )
@@ -102,28 +116,8 @@ pub fn prepare_local(running: &Running, directory: &Path) -> exit::Result<()> {
     }
 }
 
-/// Makes sure that no other job runs in the directory. Only the first rank can tell: for the others
-/// it may be their own.
-fn keep_out_of_other_jobs(directory: &Path) -> Result<()> {
-    if !launcher::is_first() {
-        return Ok(());
-    }
-    for_all(Client::check_free(directory))
-}
-
 /// When checkpoints are taken that no command asks for, as the lower half is told.
-pub fn schedule(running: &Running) -> Result<Vec<OsString>> {
-    for_all(running.checkpoints.schedule.words())
-}
-
-/// What only one rank can tell. The others are in MPI_Init soon, where an orderly end of this one
-/// would leave them waiting (Hydra), so where there are others it ends by a signal, which every launcher
-/// understands.
-pub fn for_all<T, E: Into<anyhow::Error>>(result: Result<T, E>) -> Result<T> {
-    let result = result.map_err(E::into);
-    if let (Err(error), Some(2..)) = (&result, launcher::size()) {
-        eprintln!("stasis: {}{error:#}", launcher::rank_label());
-        std::process::abort();
-    }
-    result
+pub fn schedule(running: &Running) -> exit::Result<Vec<OsString>> {
+    let words = running.checkpoints.schedule.words();
+    ending::for_all(words, Code::Usage, running)
 }

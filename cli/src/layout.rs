@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use rustix::fs::{access, Access};
+use nix::unistd::{access, AccessFlags};
 
 use crate::lowers::{self, Lower, Preferred, Start};
 
@@ -90,7 +90,7 @@ impl Layout {
     /// written to, else the user's own.
     pub fn place_for_lowers(&self) -> Result<&Path> {
         let made = fs::create_dir_all(&self.lib);
-        if made.is_ok() && access(&self.lib, Access::WRITE_OK).is_ok() {
+        if made.is_ok() && access(&self.lib, AccessFlags::W_OK).is_ok() {
             return Ok(&self.lib);
         }
         let lib = self.lib.display();

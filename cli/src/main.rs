@@ -10,10 +10,12 @@ mod build_lower;
 mod checkpoint;
 mod compact;
 mod diff;
+mod directory;
 mod doctor;
 mod drain;
-mod elf;
+mod ending;
 mod exit;
+mod held;
 mod inspect;
 mod json;
 mod kernel;
@@ -21,21 +23,27 @@ mod launch;
 mod layout;
 mod local;
 mod lowers;
+mod order;
+mod outlook;
 mod pages;
 mod place;
 mod program;
 mod ranks;
 mod restart;
 mod schedule;
-mod search;
 mod sets;
 mod status;
 mod text;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
+use linked::{elf, search};
 
 fn main() {
+    if kernel::gives_privileges() {
+        eprintln!("stasis: {}", exit::PRIVILEGED);
+        std::process::exit(exit::Code::CannotServe as i32);
+    }
     // clap ends with code 2 on wrong usage.
     let arguments = Arguments::parse();
     let starts = matches!(arguments.command, Command::Launch(_) | Command::Restart(_));
@@ -56,9 +64,9 @@ fn main() {
         Command::Man(options) => pages::man(&options),
     };
     if let Err(failure) = result {
-        eprintln!("stasis: {}{:#}", launcher::rank_label(), failure.error);
+        text::tell(&failure.error);
         if starts && failure.code.is_of_this_place() && launcher::is_first() {
-            eprintln!("stasis: `stasis doctor` looks at everything that Stasis needs here");
+            launcher::message::say("`stasis doctor` looks at everything that Stasis needs here");
         }
         std::process::exit(failure.code as i32);
     }

@@ -34,7 +34,7 @@ fn end_if_nobody_reads(written: io::Result<()>) {
         Ok(()) => {}
         Err(why) if why.kind() == ErrorKind::BrokenPipe => std::process::exit(NOBODY_READS),
         Err(why) => {
-            eprintln!("stasis: standard output cannot be written to: {why}");
+            launcher::message::say(format_args!("standard output cannot be written to: {why}"));
             std::process::exit(crate::exit::Code::Directory as i32);
         }
     }

@@ -46,7 +46,7 @@ impl Place {
                 there.display()
             )
         })?;
-        let space = rustix::fs::statvfs(&there)
+        let space = nix::sys::statvfs::statvfs(&there)
             .with_context(|| format!("cannot tell how much is free in {}", there.display()))?;
         let newest = match directory.exists() {
             true => ckpt_image::list_sets(directory, None)?
@@ -58,7 +58,9 @@ impl Place {
         };
         Ok(Place {
             kind: kind(&there.canonicalize()?),
-            free: space.f_bavail.saturating_mul(space.f_frsize),
+            free: space
+                .blocks_available()
+                .saturating_mul(space.fragment_size()),
             durable,
             newest: newest.filter(|bytes| *bytes > 0),
         })

@@ -27,7 +27,7 @@ impl Ranks {
     /// Shows what the job says: notes stay, on lines of their own.
     pub fn tell(&self, news: News) {
         match news {
-            News::Note(note) => self.0.suspend(|| eprintln!("stasis: {note}")),
+            News::Note(note) => self.0.suspend(|| launcher::message::say(note)),
             News::Progress(progress) => {
                 self.0.set_length(u64::from(progress.ranks));
                 self.0.set_position(u64::from(progress.done));

@@ -3,9 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use ckpt_image::{list_sets, ImageError, Key, Set, SetInfo, SetState, LONGEST_CHAIN};
+use ckpt_image::{
+    list_sets, put_aside_before, ImageError, Key, Set, SetInfo, SetState, LONGEST_CHAIN,
+};
 use coordinator::protocol::Level;
 use progress::{Bytes, TICK};
+use restart::{RestartError, Sections};
 use serde_json::json;
 
 use crate::arguments::{directory_and_set, Inspect};
@@ -15,7 +18,7 @@ use crate::{json, text};
 
 /// The sets of a directory, or the one that was named.
 fn find(options: &Inspect, key: Option<&Key>) -> exit::Result<(PathBuf, Vec<SetInfo>)> {
-    let (directory, named) = directory_and_set(&options.directory);
+    let (directory, named) = directory_and_set(&options.directory()?);
     let mut sets = list_sets(&directory, key).code(Code::Image)?;
     if let Some(name) = named {
         sets.retain(|set| set.name == name);
@@ -49,6 +52,9 @@ pub fn list(options: &Inspect) -> exit::Result<()> {
     }
     if sets.is_empty() {
         say!("there is no checkpoint in {}", directory.display());
+    }
+    for aside in put_aside_before(&directory).code(Code::Image)? {
+        say!("older ones are in {}", aside.display());
     }
     for set in &sets {
         let (word, why) = state(set);
@@ -114,6 +120,9 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
     })
 }
 
+/// What is said of a set that went while it was read.
+const REMOVED: &str = "removed meanwhile, as one that is too old or by hand";
+
 /// Runs `stasis verify`: every image of every set that claims to be finished.
 pub fn verify(options: &Inspect) -> exit::Result<()> {
     let key = options.key.read().code(Code::Usage)?;
@@ -127,23 +136,28 @@ pub fn verify(options: &Inspect) -> exit::Result<()> {
         let sound = sound(&directory, &set.name, key.as_ref(), &shown);
         (set.name.clone(), set.bytes(), sound)
     };
-    let results: Vec<(String, u64, Result<(), ImageError>)> =
+    let results: Vec<(String, u64, Verdict)> =
         shown.during(TICK, |_| (), || finished.iter().map(verify).collect());
     drop(shown);
     if options.json {
-        let row = |(name, bytes, result): &(String, u64, Result<(), ImageError>)| {
-            let why = result.as_ref().err().map(ToString::to_string);
-            json!({ "name": name, "bytes": bytes, "sound": result.is_ok(), "why": why })
+        let row = |(name, bytes, verdict): &(String, u64, Verdict)| {
+            let (sound, why) = match verdict {
+                Verdict::Sound => (Some(true), None),
+                Verdict::Removed => (None, Some(REMOVED.to_owned())),
+                Verdict::Bad(why) => (Some(false), Some(why.to_string())),
+            };
+            json!({ "name": name, "bytes": bytes, "sound": sound, "why": why })
         };
         let rows: Vec<_> = results.iter().map(row).collect();
         json::print(json!({ "checkpoints": rows }));
     }
     let mut bad = Vec::new();
-    for (name, bytes, result) in results {
-        match result {
-            Ok(()) if options.json => {}
-            Ok(()) => say!("{name}: sound ({})", text::bytes(bytes)),
-            Err(why) => bad.push(format!("{name}: {why}")),
+    for (name, bytes, verdict) in results {
+        match verdict {
+            Verdict::Bad(why) => bad.push(format!("{name}: {why}")),
+            _ if options.json => {}
+            Verdict::Sound => say!("{name}: sound ({})", text::bytes(bytes)),
+            Verdict::Removed => say!("{name}: {REMOVED}"),
         }
     }
     if !bad.is_empty() {
@@ -166,11 +180,105 @@ fn with_parents(set: &SetInfo, sets: &[SetInfo]) -> u64 {
     chain.take(LONGEST_CHAIN).map(SetInfo::bytes).sum()
 }
 
-fn sound(directory: &Path, name: &str, key: Option<&Key>, shown: &Bytes) -> Result<(), ImageError> {
-    let set = Set::open(directory, name, key)?.counting(shown.counter());
-    let ranks = set.manifest().world_size;
-    (0..ranks).try_for_each(|rank| {
-        shown.at(format!("{name}, rank {rank} of {ranks}"));
-        set.image(rank, None).map(drop)
-    })
+fn sound(directory: &Path, name: &str, key: Option<&Key>, shown: &Bytes) -> Verdict {
+    let read = || {
+        let set = Set::open(directory, name, key)?.counting(shown.counter());
+        let ranks = set.manifest().world_size;
+        (0..ranks).try_for_each(|rank| {
+            shown.at(format!("{name}, rank {rank} of {ranks}"));
+            Sections::of(&set.image(rank, None)?).map(drop)
+        })
+    };
+    match read() {
+        Ok(()) => Verdict::Sound,
+        // By the job that runs: newer ones have taken its place.
+        Err(_) if !directory.join(name).exists() => Verdict::Removed,
+        Err(why) => Verdict::Bad(why),
+    }
+}
+
+/// What becomes of a set that is read to the last byte.
+enum Verdict {
+    Sound,
+    /// It went meanwhile.
+    Removed,
+    Bad(RestartError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ckpt_image::{
+        image_file, kind, Compression, Disk, Header, ImageWriter, Lineage, Manifest, RankEntry,
+        SetWriter,
+    };
+
+    /// A set with an image whose section of the process holds these bytes; all its checksums are right.
+    fn set_with(dir: &Path, process: &[u8]) {
+        let writer = SetWriter::begin(&Disk::default(), dir, 1).unwrap();
+        let header = Header {
+            set_id: writer.set_id(),
+            epoch: 0,
+            rank: 0,
+            world_size: 1,
+            contract_version: 1,
+            page_size: 4096,
+            abi: "mpich".into(),
+            created_ns: 1,
+        };
+        let path = writer.path().join(image_file(0));
+        let mut image =
+            ImageWriter::create(&Disk::default(), &path, header, Compression::Off).unwrap();
+        image.section(kind::PROCESS, 2, process.to_vec());
+        let image = image.finish().unwrap();
+        let manifest = Manifest {
+            schema_version: 1,
+            set_id: writer.set_id(),
+            increment_of: None,
+            created: 1,
+            epoch: 0,
+            world_size: 1,
+            abi: "mpich".into(),
+            library: "test".into(),
+            thread_level: None,
+            contract_version: 1,
+            stasis_version: None,
+            command: vec!["./app".into()],
+            lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
+            ranks: vec![RankEntry {
+                rank: 0,
+                host: "here".into(),
+                image,
+                local: None,
+                copy: None,
+            }],
+        };
+        writer.commit(&manifest, None).unwrap();
+    }
+
+    #[test]
+    fn an_image_whose_sections_cannot_be_decoded_is_not_sound() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("ck");
+        set_with(&dir, &[0xff; 40]);
+        let shown = Bytes::new(0);
+        let Verdict::Bad(why) = sound(&dir, "ckpt-1", None, &shown) else {
+            panic!("it is sound")
+        };
+        let why = why.to_string();
+        assert!(
+            why.contains("rank 0") && why.contains("section process"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_set_that_goes_while_it_is_read_is_not_bad() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("ck");
+        set_with(&dir, &[]);
+        std::fs::remove_dir_all(dir.join("ckpt-1")).unwrap();
+        let gone = sound(&dir, "ckpt-1", None, &Bytes::new(0));
+        assert!(matches!(gone, Verdict::Removed));
+    }
 }

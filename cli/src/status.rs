@@ -8,7 +8,7 @@ use crate::{checkpoint, exit, text};
 
 /// Runs the command.
 pub fn run(options: &Job) -> exit::Result<()> {
-    let client = checkpoint::connect(&options.directory)?;
+    let client = checkpoint::connect(&options.directory()?)?;
     let job = client.job.clone();
     let status = client.status().map_err(checkpoint::failure)?;
     if options.json {

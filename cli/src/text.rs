@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use launcher::message;
+
 /// `1.4 GiB`.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -42,6 +44,15 @@ pub fn ago(then: u64) -> String {
         s @ 3_600..86_400 => format!("{} h ago", s / 3_600),
         s => format!("{} days ago", s / 86_400),
     }
+}
+
+/// Says what is wrong, and in which rank.
+pub fn tell(error: &anyhow::Error) {
+    message::say(format_args!(
+        "{}{}",
+        launcher::rank_label(),
+        message::reasons(error.as_ref())
+    ));
 }
 
 #[cfg(test)]

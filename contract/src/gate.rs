@@ -81,7 +81,7 @@ pub struct Activity {
     pub ranks: [AtomicU32; ACTIVITY_RANKS],
 }
 
-/// The collective clock of one communicator (design §5: the clock belongs to the communicator).
+/// The collective clock of one communicator (docs/internals/collectives.md).
 #[repr(C)]
 pub struct Clock {
     /// Id on which all members agree; 0 marks a free entry. Stored last when a clock is made.

@@ -18,10 +18,13 @@ pub use layout::{
     VDSO_BYTES, VDSO_SLOTS_ADDRESS,
 };
 pub use service::{HandleKind, Service, FIRST_MPI_SLOT, INTERRUPTED};
-pub use thread::{ThreadBlock, SIDE_STACK_DEPTH, STOP_WANTED, TELL_CALLS};
+pub use thread::{ThreadBlock, NO_CALL_YET, SIDE_STACK_DEPTH, STOP_WANTED, TELL_CALLS};
 
 /// Version of the whole contract; an image records it and a lower half refuses any other.
 pub const VERSION: u32 = 2;
+
+/// Of <linux/prctl.h>, which `libc` has for Android only: system calls of some addresses raise SIGSYS.
+pub const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
 
 /// System call number with which upper-half code parks the calling thread at once. The kernel
 /// never sees it: the handler of trapped system calls does the parking, and the trapped frame is

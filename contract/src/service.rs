@@ -52,6 +52,8 @@ pub enum Service {
     ErrorString = 17,
     /// [`CallEnded`]
     CallEnded = 18,
+    /// [`Settle`]
+    Settle = 19,
 }
 
 /// Kind of a predefined object, for [`Predefined`].
@@ -141,3 +143,7 @@ pub type ErrorString = unsafe extern "C" fn(*mut u8, usize) -> usize;
 /// The application's call of an MPI function is over on this thread. Only called where the thread's
 /// block says [`crate::TELL_CALLS`].
 pub type CallEnded = unsafe extern "C" fn();
+
+/// Returns when whatever other threads were doing in the upper half's MPI library is done: each has been seen
+/// outside of MPI, parked, or in a call of the lower half that waits. How many were in MPI when it began.
+pub type Settle = unsafe extern "C" fn() -> u32;

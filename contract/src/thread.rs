@@ -9,6 +9,10 @@ pub const STOP_WANTED: u32 = 1;
 /// Bit of [`ThreadBlock::on_leaving`]: tell the service `CallEnded`. Only where a test wants to know.
 pub const TELL_CALLS: u32 = 2;
 
+/// Bit of [`ThreadBlock::in_wrapper`]: the thread has made no MPI call yet but such as any thread may make
+/// at any time. The sign, so that counting a wrapper tells of it.
+pub const NO_CALL_YET: u32 = 1 << 31;
+
 /// State of one upper-half thread. It lies in *lower-half* memory: a restart makes a new one.
 /// Offsets are used by assembly; they are asserted below.
 #[repr(C)]
@@ -21,7 +25,7 @@ pub struct ThreadBlock {
     pub upper_fs: usize,
     /// Next free entry of `side`; the depth is 0 when it equals the address of `side`.
     pub side_top: usize,
-    /// Non-zero while the thread runs a wrapper of the upper half's MPI library.
+    /// How many wrappers of the upper half's MPI library the thread is in, and [`NO_CALL_YET`].
     pub in_wrapper: u32,
     /// What the thread has to do on leaving its outermost wrapper: [`STOP_WANTED`], [`TELL_CALLS`].
     /// Zero nearly always.

@@ -1,53 +1,24 @@
 //! The addresses under which this machine can be reached by the others of the job.
-//!
-//! # Safety
-//! getifaddrs gives a list that stays valid until freeifaddrs; it is only read in between, and each
-//! socket address is read as the type that its family says it is.
-#![allow(unsafe_code)]
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use nix::ifaddrs::{getifaddrs, InterfaceAddress};
+use nix::net::if_::InterfaceFlags;
+use std::net::IpAddr;
 
 /// Addresses of all interfaces that are up, IPv4 first, without loopback and link-local ones.
 pub fn of_this_machine() -> Vec<IpAddr> {
-    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: `first` is valid for writes.
-    if unsafe { libc::getifaddrs(&mut first) } != 0 {
-        return vec![];
-    }
-    let mut found = Vec::new();
-    let mut next = first;
-    // SAFETY: an element of the list, or null.
-    while let Some(interface) = unsafe { next.as_ref() } {
-        next = interface.ifa_next;
-        let up = interface.ifa_flags & libc::IFF_UP as u32 != 0;
-        // SAFETY: null, or the address of this element.
-        let ip = unsafe { ip_of(interface.ifa_addr) };
-        found.extend(ip.filter(|ip| up && is_reachable(ip)));
-    }
-    // SAFETY: the list that getifaddrs made, not used any more.
-    unsafe { libc::freeifaddrs(first) };
+    let interfaces = getifaddrs().into_iter().flatten();
+    let up = interfaces.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
+    let mut found: Vec<IpAddr> = up.filter_map(|interface| ip_of(&interface)).collect();
+    found.retain(is_reachable);
     found.sort();
     found.dedup();
     found
 }
 
-/// # Safety
-/// `address` is null or points to a socket address of the family that it names.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: as the caller says.
-    unsafe {
-        match i32::from(address.as_ref()?.sa_family) {
-            libc::AF_INET => {
-                let address = &*address.cast::<libc::sockaddr_in>();
-                Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
-            }
-            libc::AF_INET6 => {
-                let address = &*address.cast::<libc::sockaddr_in6>();
-                Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
-            }
-            _ => None,
-        }
-    }
+fn ip_of(interface: &InterfaceAddress) -> Option<IpAddr> {
+    let address = interface.address.as_ref()?;
+    let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
+    v4.or_else(|| Some(address.as_sockaddr_in6()?.ip().into()))
 }
 
 fn is_reachable(ip: &IpAddr) -> bool {

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,6 +18,7 @@ use crate::job::Address;
 use crate::protocol::{Doing, First, FromRank, Member, Outcome, Summary, Times, ToRank};
 use crate::rank::{Effect, Input, Rank, View};
 use crate::shared::{Part, Share};
+use crate::stream::Stream;
 
 /// How long activity must stay the same before it is told.
 const SETTLE: Duration = Duration::from_millis(2);
@@ -85,10 +85,10 @@ pub trait Process: Send + Sync + 'static {
 pub enum Error {
     /// Nobody answers.
     #[error(
-        "the coordinator (rank 0, port {1} on {0}) cannot be reached: {2}; the job cannot be \
+        "the coordinator (rank 0, {0}) cannot be reached: {1}; the job cannot be \
          checkpointed. Do firewalls let ranks connect to each other?"
     )]
-    Unreachable(String, u16, frame::Error),
+    Unreachable(String, frame::Error),
     /// A thread could not be started.
     #[error("the checkpoint agent could not start a thread: {0}; the job cannot be checkpointed")]
     Thread(io::Error),
@@ -102,7 +102,7 @@ pub struct Agent {
     said: Sender<Said>,
     notified: Arc<AtomicBool>,
     pending: Arc<Pending>,
-    stream: Mutex<TcpStream>,
+    stream: Mutex<Arc<Stream>>,
     process: Arc<dyn Process>,
 }
 
@@ -166,15 +166,13 @@ impl Agent {
             pid: std::process::id(),
         };
         let first = First::rank(&address.token, member);
-        let open = || -> Result<[TcpStream; 3], frame::Error> {
-            let mut stream = address.connect()?;
-            frame::send(&mut stream, &first)?;
-            Ok([stream.try_clone()?, stream.try_clone()?, stream])
+        let open = || -> Result<Arc<Stream>, frame::Error> {
+            let stream = address.connect()?;
+            frame::send(&mut &stream, &first)?;
+            Ok(Arc::new(stream))
         };
-        let [to_read, to_write, stream] = open().map_err(|e| {
-            let addresses: Vec<_> = address.addresses.iter().map(ToString::to_string).collect();
-            Error::Unreachable(addresses.join(" or "), address.port, e)
-        })?;
+        let stream = open().map_err(|e| Error::Unreachable(address.to_string(), e))?;
+        let (to_read, to_write) = (stream.clone(), stream.clone());
         let (said, hear) = mpsc::channel();
         let (work, orders) = mpsc::channel();
         let notified = Arc::new(AtomicBool::new(false));
@@ -260,17 +258,19 @@ impl Agent {
             );
         }
         drop(changed.wait_while(known, writing));
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = frame::send(&mut *stream, &FromRank::Finished);
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = frame::send(&mut &**stream, &FromRank::Finished);
     }
 }
 
-fn read(mut stream: TcpStream, said: &Sender<Said>) {
-    while let Ok(message) = frame::receive(&mut stream, MAX_FRAME) {
+fn read(stream: Arc<Stream>, said: &Sender<Said>) {
+    while let Ok(message) = frame::receive(&mut &*stream, MAX_FRAME) {
         if said.send(Said::Message(message)).is_err() {
             return;
         }
     }
+    // Whatever has ended it here, the other side has to hear of it.
+    stream.end();
     let _ = said.send(Said::Gone);
 }
 
@@ -308,7 +308,7 @@ fn work_on(process: &dyn Process, orders: &Receiver<Work>, said: &Sender<Said>) 
 struct Main {
     machine: Rank,
     process: Arc<dyn Process>,
-    stream: TcpStream,
+    stream: Arc<Stream>,
     work: Sender<Work>,
     notified: Arc<AtomicBool>,
     pending: Arc<Pending>,
@@ -393,8 +393,10 @@ impl Main {
     fn do_it(&mut self, effect: Effect) {
         match effect {
             Effect::Send(message) => {
-                // If it cannot be sent the reading thread finds out, too.
-                let _ = frame::send(&mut self.stream, &message);
+                if frame::send(&mut &*self.stream, &message).is_err() {
+                    // The reading thread finds out, too.
+                    self.stream.end();
+                }
             }
             Effect::Approach => {
                 self.pending.set(Known::Intent);

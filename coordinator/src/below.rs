@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::frame::{self, MAX_FRAME};
 use crate::protocol::{Down, To, ToRank};
 use crate::ranks::Ranks;
 use crate::routes::{LinkId, Routes};
+use crate::stream::Stream;
 
 /// How many ranks other than that of this process are connected.
 #[derive(Default)]
@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 struct Link {
-    stream: TcpStream,
+    stream: Arc<Stream>,
     kind: Kind,
 }
 
@@ -51,12 +51,12 @@ impl Link {
         match self.kind {
             Kind::Rank => {
                 for order in orders {
-                    frame::send(&mut self.stream, &order.message)?;
+                    frame::send(&mut &*self.stream, &order.message)?;
                 }
             }
             Kind::Relay => {
                 for frame in frames(orders, MAX_FRAME)? {
-                    self.stream.write_all(&frame)?;
+                    (&*self.stream).write_all(&frame)?;
                 }
             }
         }
@@ -69,7 +69,6 @@ pub struct Below {
     own: u32,
     links: BTreeMap<LinkId, Link>,
     routes: Routes,
-    next: LinkId,
     connected: Arc<Connected>,
 }
 
@@ -80,7 +79,6 @@ impl Below {
             own,
             links: BTreeMap::new(),
             routes: Routes::default(),
-            next: 1,
             connected: Arc::default(),
         }
     }
@@ -90,27 +88,14 @@ impl Below {
         self.connected.clone()
     }
 
-    /// A name for a connection that no other has.
-    pub fn name(&mut self) -> LinkId {
-        self.next += 1;
-        self.next - 1
-    }
-
     /// A connection was taken.
-    pub fn open(&mut self, kind: Kind, stream: TcpStream) -> LinkId {
-        let link = self.name();
+    pub fn open(&mut self, link: LinkId, kind: Kind, stream: Arc<Stream>) {
         self.links.insert(link, Link { stream, kind });
-        link
     }
 
     /// All connections.
     pub fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
         self.links.keys().copied()
-    }
-
-    /// The connection is still open.
-    pub fn has(&self, link: LinkId) -> bool {
-        self.links.contains_key(&link)
     }
 
     /// A rank has come in over `link`. False if it is there already.
@@ -137,7 +122,7 @@ impl Below {
         let Some(Link { stream, .. }) = self.links.remove(&link) else {
             return Ranks::default();
         };
-        let _ = stream.shutdown(Shutdown::Both);
+        stream.end();
         let lost = self.routes.cut(link);
         self.count();
         lost
@@ -213,7 +198,7 @@ impl Drop for Below {
     fn drop(&mut self) {
         // Those who read there have their own ends.
         for link in self.links.values() {
-            let _ = link.stream.shutdown(Shutdown::Both);
+            link.stream.end();
         }
     }
 }

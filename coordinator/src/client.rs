@@ -1,12 +1,13 @@
 //! What commands say to a running job.
 
-use std::net::TcpStream;
+use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::frame::{self, MAX_FRAME};
 use crate::job::{self, JobFile};
 use crate::protocol::{First, Progress, Report, Request, Status, ToTool, ENDING, PROTOCOL};
+use crate::stream::Stream;
 
 /// Why a request was not fulfilled.
 #[derive(Debug, thiserror::Error)]
@@ -20,12 +21,31 @@ pub enum Error {
     /// The checkpoint was given up.
     #[error("the checkpoint was given up and the job runs on: {0}")]
     Failed(String),
+    /// There was none within the time that whoever asked had.
+    #[error(
+        "no checkpoint was taken within {} s; the job runs on, and takes it as soon as it can (`stasis status` tells \
+         what it waits for)", .0.as_secs()
+    )]
+    Impatient(Duration),
     /// The connection broke.
     #[error(
         "the job ended, or was killed, before it answered ({0}); `stasis list` shows which \
          checkpoints are whole"
     )]
     Lost(frame::Error),
+    /// The connection broke, and the job lives.
+    #[error(
+        "the job closed the connection before it answered ({why}), but it lives (process {pid} on {host}): ask \
+         again. Has it reached a limit of memory or of open files, or does somebody else hold connections to it?"
+    )]
+    Closed {
+        /// How it broke.
+        why: frame::Error,
+        /// Rank 0's process id.
+        pid: u32,
+        /// Rank 0's host.
+        host: String,
+    },
 }
 
 /// What a job says while a checkpoint is being taken.
@@ -41,7 +61,9 @@ pub enum News {
 pub struct Client {
     /// What its file says.
     pub job: JobFile,
-    stream: TcpStream,
+    stream: Stream,
+    /// How long answers may take, and until when.
+    patience: Option<(Duration, Instant)>,
 }
 
 impl Client {
@@ -49,7 +71,17 @@ impl Client {
     pub fn connect(directory: &Path) -> Result<Client, Error> {
         let job = JobFile::read(directory)?;
         let stream = job.connect(directory)?;
-        Ok(Client { job, stream })
+        Ok(Client {
+            job,
+            stream,
+            patience: None,
+        })
+    }
+
+    /// Waits no longer than this from now, if that is a time.
+    pub fn patient(mut self, patience: Option<Duration>) -> Client {
+        self.patience = patience.map(|patience| (patience, Instant::now() + patience));
+        self
     }
 
     /// Makes sure that no other job runs in `directory`. A job that is just being killed still takes
@@ -72,6 +104,20 @@ impl Client {
         match said {
             Err(Error::Lost(why)) if !why.is_timeout() => Ok(()),
             _ => Err(job.taken(directory)),
+        }
+    }
+
+    /// Leaves `job`'s file in the directory, unless another job that lives has its own there: of two that begin at
+    /// the same time one has it.
+    pub fn claim(job: &JobFile, directory: &Path) -> Result<(), job::Error> {
+        loop {
+            match job.write_new(directory) {
+                Err(job::Error::Io(_, _, e)) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                done => return done,
+            }
+            let seen = JobFile::read(directory).ok();
+            Self::check_free(directory)?;
+            JobFile::clear(directory, seen.as_ref())?;
         }
     }
 
@@ -139,11 +185,34 @@ impl Client {
             token,
             request,
         };
-        frame::send(&mut self.stream, &first).map_err(Error::Lost)
+        frame::send(&mut &self.stream, &first).map_err(|why| self.lost(why))
     }
 
     fn answer(&mut self) -> Result<ToTool, Error> {
-        frame::receive(&mut self.stream, MAX_FRAME).map_err(Error::Lost)
+        let Some((patience, end)) = self.patience else {
+            return frame::receive(&mut &self.stream, MAX_FRAME).map_err(|why| self.lost(why));
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        // No time at all would mean without end.
+        let set = self
+            .stream
+            .set_read_timeout(Some(left.max(Duration::from_millis(1))));
+        set.map_err(|why| Error::Lost(why.into()))?;
+        frame::receive(&mut &self.stream, MAX_FRAME).map_err(|why| match why.is_timeout() {
+            true => Error::Impatient(patience),
+            false => self.lost(why),
+        })
+    }
+
+    fn lost(&self, why: frame::Error) -> Error {
+        match !why.is_timeout() && self.job.lives() {
+            true => Error::Closed {
+                why,
+                pid: self.job.pid,
+                host: self.job.host.clone(),
+            },
+            false => Error::Lost(why),
+        }
     }
 }
 
@@ -161,9 +230,13 @@ mod tests {
         let address = Address {
             addresses: vec![Ipv4Addr::LOCALHOST.into()],
             port: listener.local_addr().unwrap().port(),
+            socket: None,
             token: random_word().unwrap(),
         };
-        let job = JobFile::new(address, 2, vec!["./a".into()], "mpich".into());
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let mut job = JobFile::new(address, 2, vec!["./a".into()], "mpich".into());
+        job.pid = ended.id();
         job.write(&dir).unwrap();
         let taken = Client::check_free(&dir);
         assert!(matches!(taken, Err(job::Error::Taken { .. })), "suspended");

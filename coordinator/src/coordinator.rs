@@ -248,6 +248,8 @@ struct Wanted {
     since: Time,
     stop: bool,
     tools: BTreeSet<ToolId>,
+    /// The tools were told that MPI_Init may never be called.
+    told: bool,
 }
 
 /// Tools that want to know how things stand, and what ranks have told since they asked.
@@ -299,7 +301,18 @@ impl Coordinator {
 
     /// A checkpoint is being taken, or ranks are asked what they do: time matters.
     pub fn busy(&self) -> bool {
-        self.attempt.is_some() || self.question.is_some()
+        self.attempt.is_some() || self.question.is_some() || self.waits_for_init()
+    }
+
+    /// Whether somebody waits for a checkpoint which can only begin when all ranks have called MPI_Init.
+    pub fn waits_for_init(&self) -> bool {
+        let wanted = self.wanted.as_ref();
+        self.absent > 0 && wanted.is_some_and(|wanted| !wanted.tools.is_empty())
+    }
+
+    /// How many ranks have not connected, which they do when they have called MPI_Init.
+    pub fn absent(&self) -> u32 {
+        self.absent
     }
 
     /// Takes what happened at time `now` and returns what is to be done.
@@ -429,6 +442,7 @@ impl Coordinator {
                     since: now,
                     stop: false,
                     tools: BTreeSet::new(),
+                    told: false,
                 });
                 wanted.stop |= stop;
                 wanted.tools.extend(tool);
@@ -879,7 +893,7 @@ impl Coordinator {
 
     fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
         let Some(attempt) = &mut self.attempt else {
-            return;
+            return self.note_absent(now, out);
         };
         let waited = now.saturating_sub(attempt.since);
         let over = |limit: Time| limit != 0 && waited > limit;
@@ -913,6 +927,24 @@ impl Coordinator {
             _ => return self.note(now, out),
         };
         self.abandon(reason, now, out);
+    }
+
+    /// Tells the tools that what they wait for may not come, once they have waited a while for MPI_Init.
+    fn note_absent(&mut self, now: Time, out: &mut Vec<Action>) {
+        let (absent, size, waits) = (self.absent, self.config.size, self.waits_for_init());
+        let Some(wanted) = self.wanted.as_mut().filter(|_| waits) else {
+            return;
+        };
+        if wanted.told || now.saturating_sub(wanted.since) < NOTE_AFTER {
+            return;
+        }
+        wanted.told = true;
+        let text = format!(
+            "{absent} of {size} ranks have still not called MPI_Init, and no checkpoint can be taken before. If this \
+             program never calls it, there will be none (--patience ends the waiting)"
+        );
+        let note = |tool: &ToolId| Action::Reply(*tool, ToTool::Note(text.clone()));
+        out.extend(wanted.tools.iter().map(note));
     }
 
     /// Tells the tools what a checkpoint that takes long waits for.

@@ -2,14 +2,20 @@
 //! stranger on the port cannot make us allocate.
 
 use std::io::{self, Read, Write};
+use std::thread;
 
 use serde::{de::DeserializeOwned, Serialize};
+
+use crate::stream::{is_want_of_memory, PAUSE};
 
 /// Largest frame between peers that know each other.
 pub const MAX_FRAME: usize = 64 << 20;
 
 /// Largest opening frame, read before the token is checked.
 pub const MAX_FIRST: usize = 4 << 10;
+
+/// Bytes in which a frame tells its length.
+const LENGTH: usize = size_of::<u32>();
 
 /// Why a frame could not be sent or received.
 #[derive(Debug, thiserror::Error)]
@@ -64,12 +70,72 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl Read, cap: usize) -> Result<
     if length > cap {
         return Err(Error::TooLong(length, cap));
     }
-    let mut bytes = vec![0; length];
+    let mut bytes = Vec::new();
+    reserve(&mut bytes, length)?;
+    bytes.resize(length, 0);
     from.read_exact(&mut bytes)?;
-    match postcard::take_from_bytes(&bytes) {
+    decode(&bytes)
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    match postcard::take_from_bytes(bytes) {
         Ok((message, [])) => Ok(message),
         Ok(_) => Err(Error::Malformed(postcard::Error::DeserializeBadEncoding)),
         Err(e) => Err(Error::Malformed(e)),
+    }
+}
+
+fn reserve(bytes: &mut Vec<u8>, more: usize) -> io::Result<()> {
+    let reserved = bytes.try_reserve_exact(more);
+    reserved.map_err(|_| io::ErrorKind::OutOfMemory.into())
+}
+
+/// A frame that comes in parts. Memory is taken for what has come, not for what was announced.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+}
+
+impl Inbox {
+    /// Takes what `read` gives, up to the end of the frame: what follows may be for somebody else. Returns the
+    /// message when the frame is whole. `cap`: bytes that it may have.
+    pub fn fill<T: DeserializeOwned>(
+        &mut self,
+        cap: usize,
+        mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
+    ) -> Result<Option<T>, Error> {
+        const STEP: usize = 256 << 10;
+        loop {
+            let have = self.bytes.len();
+            let missing = match self.bytes.split_first_chunk() {
+                None => LENGTH - have,
+                Some((length, _)) => match u32::from_le_bytes(*length) as usize {
+                    length if length > cap => return Err(Error::TooLong(length, cap)),
+                    length => LENGTH + length - have,
+                },
+            };
+            if missing == 0 {
+                let message = decode(&self.bytes[LENGTH..]);
+                self.bytes = Vec::new();
+                return message.map(Some);
+            }
+            let step = missing.min(STEP);
+            reserve(&mut self.bytes, step)?;
+            self.bytes.resize(have + step, 0);
+            let read = read(&mut self.bytes[have..]);
+            self.bytes.truncate(have + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if is_want_of_memory(&e) => {
+                    thread::sleep(PAUSE);
+                    return Ok(None);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
     }
 }
 
@@ -92,6 +158,35 @@ mod tests {
             receive::<ToRank>(&mut &bytes[..], MAX_FRAME).unwrap(),
             message
         );
+    }
+
+    #[test]
+    fn a_frame_in_parts_is_read_to_its_end_and_no_further() {
+        let mut bytes = encode(&FromRank::Asks { stop: true }).unwrap();
+        let frame = bytes.len();
+        bytes.extend(b"an image");
+        let (mut inbox, mut at, mut there) = (Inbox::default(), 0, 1);
+        let mut told = None;
+        while told.is_none() {
+            told = inbox
+                .fill::<FromRank>(MAX_FRAME, |into| {
+                    let give = into.len().min(there - at);
+                    into[..give].copy_from_slice(&bytes[at..at + give]);
+                    at += give;
+                    match give {
+                        0 => Err(io::ErrorKind::WouldBlock.into()),
+                        give => Ok(give),
+                    }
+                })
+                .unwrap();
+            there = bytes.len().min(there + 1);
+        }
+        assert_eq!(told, Some(FromRank::Asks { stop: true }));
+        assert_eq!(at, frame);
+        let long = (MAX_FIRST as u32 + 1).to_le_bytes();
+        let mut give = &long[..];
+        let refused = inbox.fill::<FromRank>(MAX_FIRST, |into| give.read(into));
+        assert!(matches!(refused, Err(Error::TooLong(..))));
     }
 
     #[test]

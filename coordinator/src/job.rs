@@ -2,14 +2,20 @@
 //! takes it away at the end, unless the job ends with a checkpoint: then the file says so. One that a
 //! killed job left behind is told by nobody answering there.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::process;
+use crate::socket;
+use crate::stream::Stream;
 
 /// Name of the job file in the checkpoint directory.
 pub const JOB_FILE: &str = "job.json";
@@ -20,10 +26,13 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Where the coordinator or a relay listens, and the word that opens it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// Addresses of its machine.
+    /// Addresses of its machine; none where it listens at a socket.
     pub addresses: Vec<IpAddr>,
     /// Its port.
     pub port: u16,
+    /// A Unix socket in the checkpoint directory, where all ranks are on one machine.
+    #[serde(default)]
+    pub socket: Option<PathBuf>,
     /// Random; who knows it belongs to the job or to its owner.
     pub token: String,
 }
@@ -52,19 +61,36 @@ impl Contact {
 }
 
 impl Address {
-    /// Connects to the first address that answers.
-    pub fn connect(&self) -> io::Result<TcpStream> {
+    /// Connects to the socket or to the first address that answers.
+    pub fn connect(&self) -> io::Result<Stream> {
+        if let Some(path) = &self.socket {
+            let stream = socket::by_short_path(path, |path| UnixStream::connect(path));
+            return stream.map(Stream::Unix);
+        }
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for ip in &self.addresses {
             match TcpStream::connect_timeout(&SocketAddr::new(*ip, self.port), CONNECT_LIMIT) {
                 Ok(stream) => {
                     stream.set_nodelay(true)?;
-                    return Ok(stream);
+                    return Ok(Stream::Tcp(stream));
                 }
                 Err(e) => last = e,
             }
         }
         Err(last)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.socket {
+            Some(path) => write!(f, "socket {}", path.display()),
+            None => {
+                let addresses = self.addresses.iter().map(ToString::to_string);
+                let addresses: Vec<_> = addresses.collect();
+                write!(f, "port {} on {}", self.port, addresses.join(" or "))
+            }
+        }
     }
 }
 
@@ -185,6 +211,26 @@ impl JobFile {
 
     /// Leaves the file in `directory`, readable for its owner alone.
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
+        self.put(directory, |new, path| fs::rename(new, path))
+    }
+
+    /// The same where there is none: of two that do that at the same time one fails (`AlreadyExists`).
+    pub(crate) fn write_new(&self, directory: &Path) -> Result<(), Error> {
+        self.put(directory, |new, path| match fs::hard_link(new, path) {
+            Ok(()) => fs::remove_file(new),
+            // The file system has no links.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP)) => {
+                fs::rename(new, path)
+            }
+            Err(e) => Err(e),
+        })
+    }
+
+    fn put(
+        &self,
+        directory: &Path,
+        place: impl FnOnce(&Path, &Path) -> io::Result<()>,
+    ) -> Result<(), Error> {
         let path = directory.join(JOB_FILE);
         let fail = |e| Error::Io(path.clone(), "write", e);
         let text = serde_json::to_string_pretty(self).map_err(|e| fail(e.into()))?;
@@ -197,7 +243,7 @@ impl JobFile {
             .map_err(fail)?;
         let written = file
             .write_all(text.as_bytes())
-            .and_then(|()| fs::rename(&new, &path));
+            .and_then(|()| place(&new, &path));
         written.map_err(|e| {
             let _ = fs::remove_file(&new);
             fail(e)
@@ -206,8 +252,13 @@ impl JobFile {
 
     /// Reads the file in `directory`.
     pub fn read(directory: &Path) -> Result<JobFile, Error> {
+        Self::read_at(&directory.join(JOB_FILE))
+    }
+
+    fn read_at(path: &Path) -> Result<JobFile, Error> {
         const LONGEST: u64 = 16 << 20;
-        let path = directory.join(JOB_FILE);
+        let path = path.to_owned();
+        let directory = path.parent().unwrap_or(&path);
         let bad = |why: &str| Error::Bad(path.clone(), why.into());
         let file = match fs::OpenOptions::new()
             .read(true)
@@ -218,12 +269,18 @@ impl JobFile {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::None(directory.to_owned()));
             }
+            Err(e) if e.raw_os_error() == Some(libc::ELOOP) => {
+                return Err(bad("is a link, which is not followed"));
+            }
             Err(e) => return Err(Error::Io(path, "read", e)),
         };
         let meta = file
             .metadata()
             .map_err(|e| Error::Io(path.clone(), "read", e))?;
-        if !meta.is_file() || meta.mode() & 0o022 != 0 {
+        if !meta.is_file() {
+            return Err(bad("is no regular file"));
+        }
+        if meta.mode() & 0o022 != 0 {
             return Err(bad("can be written by others, so it is not believed"));
         }
         let mut text = String::new();
@@ -242,14 +299,14 @@ impl JobFile {
 
     /// Takes the file away, if it is still this job's.
     pub fn remove(&self, directory: &Path) {
-        if self.is_in(directory) {
+        if self.is_in(directory).unwrap_or(false) {
             let _ = fs::remove_file(directory.join(JOB_FILE));
         }
     }
 
     /// Notes in the file, if it is still this job's, with which checkpoint the job ends.
     pub fn end_with(&self, directory: &Path, set: &str) -> Result<(), Error> {
-        if !self.is_in(directory) {
+        if !self.is_in(directory)? {
             return Ok(());
         }
         let ended = JobFile {
@@ -259,12 +316,36 @@ impl JobFile {
         ended.write(directory)
     }
 
-    fn is_in(&self, directory: &Path) -> bool {
-        Self::read(directory).is_ok_and(|job| job.id == self.id)
+    /// Takes the file away that is there, unless that is another one than this, or than what is no job file if
+    /// there is none.
+    pub(crate) fn clear(directory: &Path, seen: Option<&JobFile>) -> Result<(), Error> {
+        let path = directory.join(JOB_FILE);
+        let word = random_word().unwrap_or_default();
+        let aside = directory.join(format!(".{JOB_FILE}.{word}"));
+        match fs::rename(&path, &aside) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            renamed => renamed.map_err(|e| Error::Io(path.clone(), "replace", e))?,
+        }
+        // Somebody may have been quicker.
+        let taken = Self::read_at(&aside).ok();
+        if taken.is_some() && taken.as_ref() != seen {
+            let _ = fs::hard_link(&aside, &path);
+        }
+        let _ = fs::remove_file(&aside);
+        Ok(())
+    }
+
+    /// Whether the file in the directory is this job's; an error where that cannot be found out just now.
+    pub(crate) fn is_in(&self, directory: &Path) -> Result<bool, Error> {
+        match Self::read(directory) {
+            Ok(job) => Ok(job.id == self.id),
+            Err(why @ Error::Io(..)) => Err(why),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Connects to the job that the file names.
-    pub fn connect(&self, directory: &Path) -> Result<TcpStream, Error> {
+    pub fn connect(&self, directory: &Path) -> Result<Stream, Error> {
         if let Some(set) = &self.ended_with {
             return Err(Error::Ended {
                 directory: directory.to_owned(),
@@ -273,7 +354,14 @@ impl JobFile {
                 set: set.clone(),
             });
         }
-        self.address.connect().map_err(|why| Error::Dead {
+        let mut address = self.address.clone();
+        // The directory may have another name since, or here.
+        if let Some(path) = &mut address.socket {
+            if let Some(name) = path.file_name() {
+                *path = directory.join(name);
+            }
+        }
+        address.connect().map_err(|why| Error::Dead {
             directory: directory.to_owned(),
             program: self.command(),
             pid: self.pid,
@@ -281,6 +369,16 @@ impl JobFile {
             ranks: self.ranks,
             why,
         })
+    }
+
+    /// Whether the job, which has just broken a connection, goes on all the same: one that is being killed is gone
+    /// soon.
+    pub(crate) fn lives(&self) -> bool {
+        const SOON: Duration = Duration::from_secs(1);
+        match self.host == crate::addresses::host() {
+            true => process::outlives(self.pid, self.started, SOON),
+            false => self.address.connect().is_ok(),
+        }
     }
 
     /// The program and its arguments, for people.
@@ -302,7 +400,7 @@ impl JobFile {
 /// 128 random bits in hexadecimal.
 pub fn random_word() -> io::Result<String> {
     let mut bytes = [0; 16];
-    fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }
 
@@ -314,6 +412,7 @@ mod tests {
         let address = Address {
             addresses: vec![[127, 0, 0, 1].into()],
             port,
+            socket: None,
             token: random_word().unwrap(),
         };
         JobFile::new(address, 2, vec!["./a".into(), "x".into()], "mpich".into())
@@ -386,7 +485,14 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::rename(&path, dir.join("elsewhere")).unwrap();
         symlink(dir.join("elsewhere"), &path).unwrap();
-        assert!(matches!(JobFile::read(&dir), Err(Error::Io(..))));
+        assert!(matches!(JobFile::read(&dir), Err(Error::Bad(..))));
+        fs::remove_file(&path).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        assert!(matches!(JobFile::read(&dir), Err(Error::Bad(..))));
+        let next = job(2);
+        next.write(&dir).unwrap();
+        assert_eq!(JobFile::read(&dir).unwrap(), next);
         fs::remove_dir_all(dir).unwrap();
     }
 

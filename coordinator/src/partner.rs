@@ -8,14 +8,14 @@
 
 use std::collections::HashSet;
 use std::io::{self, Read};
-use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::door::{spawn, turn_away, Door, Heard, WRITE_LIMIT};
+use crate::door::{spawn, turn_away, Door, Entrance, Heard, Reach, WRITE_LIMIT};
 use crate::frame::{self, MAX_FIRST};
 use crate::job::Address;
 use crate::protocol::{First, Offer, PROTOCOL};
+use crate::stream::Stream;
 
 /// Where the copy is, or why there is none, for people.
 pub type Answer = Result<String, String>;
@@ -65,6 +65,7 @@ pub trait Keeper: Send + Sync + 'static {
 pub struct Host {
     address: Address,
     guests: Arc<Guests>,
+    _door: Entrance,
 }
 
 /// How many there are.
@@ -83,14 +84,22 @@ impl Guests {
 impl Host {
     /// Listens for those who know the token; `local`: on this machine alone.
     pub fn start(local: bool, token: String, keeper: Arc<dyn Keeper>) -> io::Result<Host> {
-        let door = Door::open(local, token)?;
+        let reach = match local {
+            true => Reach::Machine(None),
+            false => Reach::Network,
+        };
+        let door = Door::open(&reach, token)?;
         let address = door.address.clone();
         let guests = Arc::<Guests>::default();
         let (said, hear) = mpsc::channel();
         let within = guests.clone();
         spawn("ckpt-host", move || admit(&hear, &keeper, &within))?;
-        door.serve(said, 1)?;
-        Ok(Host { address, guests })
+        let door = door.serve(said, 1)?;
+        Ok(Host {
+            address,
+            guests,
+            _door: door,
+        })
     }
 
     /// Where guests connect.
@@ -110,7 +119,7 @@ impl Host {
 
 fn admit(hear: &Receiver<Heard>, keeper: &Arc<dyn Keeper>, guests: &Arc<Guests>) {
     for heard in hear {
-        let Heard::Knock(first, stream, answer) = heard else {
+        let Heard::Knock(_, first, stream) = heard else {
             continue;
         };
         match first {
@@ -134,12 +143,10 @@ fn admit(hear: &Receiver<Heard>, keeper: &Arc<dyn Keeper>, guests: &Arc<Guests>)
                 "this is a partner, which keeps images".into(),
             ),
         }
-        // Nothing more is read there by the door.
-        let _ = answer.send(None);
     }
 }
 
-fn serve(mut stream: &TcpStream, offer: &Offer, keeper: &dyn Keeper) {
+fn serve(mut stream: &Stream, offer: &Offer, keeper: &dyn Keeper) {
     let mut bytes = stream.take(offer.bytes);
     let kept = keeper.keep(offer, &mut bytes);
     // What was refused is heard out: the guest reads the answer when it has said all.
@@ -155,14 +162,14 @@ fn serve(mut stream: &TcpStream, offer: &Offer, keeper: &dyn Keeper) {
 /// A copy that a partner keeps, for as long as this is not dropped.
 #[derive(Debug)]
 pub struct Kept {
-    stream: TcpStream,
+    stream: Stream,
     /// Where it is there.
     pub path: String,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        self.stream.end();
     }
 }
 
@@ -174,24 +181,24 @@ pub fn give(
     image: &mut impl Read,
 ) -> Result<Kept, Error> {
     let bytes = offer.bytes;
-    let begin = || -> Result<TcpStream, frame::Error> {
-        let mut stream = address.connect()?;
+    let begin = || -> Result<Stream, frame::Error> {
+        let stream = address.connect()?;
         stream.set_write_timeout(Some(WRITE_LIMIT))?;
         let first = First::Guest {
             protocol: PROTOCOL,
             token: address.token.clone(),
             offer,
         };
-        frame::send(&mut stream, &first)?;
+        frame::send(&mut &stream, &first)?;
         Ok(stream)
     };
     let failed = |e| Error::Partner(partner, e);
-    let mut stream = begin().map_err(failed)?;
-    let given = io::copy(&mut image.take(bytes), &mut stream);
+    let stream = begin().map_err(failed)?;
+    let given = io::copy(&mut image.take(bytes), &mut &stream);
     if given.map_err(|e| failed(e.into()))? < bytes {
         return Err(Error::Short);
     }
-    let answer: Answer = frame::receive(&mut stream, MAX_FIRST).map_err(failed)?;
+    let answer: Answer = frame::receive(&mut &stream, MAX_FIRST).map_err(failed)?;
     let path = answer.map_err(|why| Error::Refused(partner, why))?;
     Ok(Kept { stream, path })
 }

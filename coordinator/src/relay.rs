@@ -23,19 +23,19 @@
 //! All threads inherit the signal mask of the thread that calls [`Relay::start`].
 
 use std::io::{self, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::below::{Below, Connected, Kind};
 use crate::bundle::{frames, Bundle};
-use crate::door::{spawn, turn_away, Door, Heard, WRITE_LIMIT};
+use crate::door::{directory_of, spawn, turn_away, Door, Entrance, Heard, Reach, WRITE_LIMIT};
 use crate::frame::{self, MAX_FRAME};
 use crate::job::Address;
 use crate::protocol::{Down, First, FromRank, Up, PROTOCOL};
 use crate::ranks::Ranks;
 use crate::routes::LinkId;
+use crate::stream::Stream;
 use crate::words;
 
 /// How long a word may wait for others with which it can go up, so long after this relay was last told
@@ -64,6 +64,7 @@ pub struct Relay {
     address: Address,
     said: Sender<Said>,
     connected: Arc<Connected>,
+    _door: Entrance,
 }
 
 enum Said {
@@ -85,20 +86,25 @@ impl Relay {
     /// whose process this is, and so many others. As far as `above` can be reached.
     pub fn start(above: &Address, own: u32, others: usize) -> Result<Relay, Error> {
         let system = |what| move |e| Error::System(what, e);
-        let local = above.addresses.iter().all(|ip| ip.is_loopback());
-        let door = Door::open(local, above.token.clone()).map_err(system("listen for ranks"))?;
+        let directory = directory_of(above);
+        let reach = match above.addresses.iter().all(|ip| ip.is_loopback()) {
+            true => Reach::Machine(directory.as_deref()),
+            false => Reach::Network,
+        };
+        let door = Door::open(&reach, above.token.clone()).map_err(system("listen for ranks"))?;
         let address = door.address.clone();
-        let reach = || -> Result<[TcpStream; 2], frame::Error> {
-            let mut stream = above.connect()?;
+        let reach = || -> Result<Arc<Stream>, frame::Error> {
+            let stream = above.connect()?;
             stream.set_write_timeout(Some(WRITE_LIMIT))?;
             let first = First::Relay {
                 protocol: PROTOCOL,
                 token: above.token.clone(),
             };
-            frame::send(&mut stream, &first)?;
-            Ok([stream.try_clone()?, stream])
+            frame::send(&mut &stream, &first)?;
+            Ok(Arc::new(stream))
         };
-        let [to_read, above] = reach().map_err(Error::Unreachable)?;
+        let above = reach().map_err(Error::Unreachable)?;
+        let to_read = above.clone();
         let (said, hear) = mpsc::channel();
         let below = Below::new(own);
         let connected = below.connected();
@@ -116,11 +122,12 @@ impl Relay {
         spawn("ckpt-relay", move || main.run(&hear)).map_err(thread)?;
         let back = said.clone();
         spawn("ckpt-above", move || read(to_read, &back)).map_err(thread)?;
-        door.serve(said.clone(), others + 1).map_err(thread)?;
+        let door = door.serve(said.clone(), others + 1).map_err(thread)?;
         Ok(Relay {
             address,
             said,
             connected,
+            _door: door,
         })
     }
 
@@ -144,8 +151,8 @@ impl Relay {
     }
 }
 
-fn read(mut stream: TcpStream, said: &Sender<Said>) {
-    while let Ok(orders) = frame::receive(&mut stream, MAX_FRAME) {
+fn read(stream: Arc<Stream>, said: &Sender<Said>) {
+    while let Ok(orders) = frame::receive(&mut &*stream, MAX_FRAME) {
         if said.send(Said::Above(orders)).is_err() {
             return;
         }
@@ -158,7 +165,7 @@ struct Over;
 
 struct Main {
     own: u32,
-    above: TcpStream,
+    above: Arc<Stream>,
     below: Below,
     bundle: Bundle,
     /// Since when there is something in the bundle.
@@ -174,7 +181,7 @@ impl Main {
     fn run(mut self, hear: &Receiver<Said>) {
         while self.step(hear).is_ok() {}
         // Those below find theirs broken as this is dropped.
-        let _ = self.above.shutdown(Shutdown::Both);
+        self.above.end();
     }
 
     fn step(&mut self, hear: &Receiver<Said>) -> Result<(), Over> {
@@ -211,10 +218,7 @@ impl Main {
 
     fn hear(&mut self, heard: Heard) {
         match heard {
-            Heard::Knock(first, stream, answer) => {
-                // It ends if the stranger does not wait for it.
-                let _ = answer.send(self.admit(first, stream));
-            }
+            Heard::Knock(link, first, stream) => self.admit(link, first, stream),
             Heard::Said(link, words) => {
                 for word in words {
                     self.pass_on(link, word);
@@ -224,18 +228,16 @@ impl Main {
         }
     }
 
-    fn admit(&mut self, first: First, stream: TcpStream) -> Option<LinkId> {
+    fn admit(&mut self, link: LinkId, first: First, stream: Arc<Stream>) {
         match first {
             First::Rank(hello) => {
-                let link = self.below.open(Kind::Rank, stream);
+                self.below.open(link, Kind::Rank, stream);
                 self.pass_on(link, Up::Joined(hello.member));
-                self.below.has(link).then_some(link)
             }
-            First::Relay { .. } => Some(self.below.open(Kind::Relay, stream)),
+            First::Relay { .. } => self.below.open(link, Kind::Relay, stream),
             First::Tool { .. } | First::Guest { .. } => {
                 let reason = "this is not the job's coordinator, but a relay";
                 turn_away(&first, &stream, reason.into());
-                None
             }
         }
     }
@@ -278,7 +280,7 @@ impl Main {
         self.since = None;
         let words = self.bundle.take();
         for frame in frames(&words, MAX_FRAME).map_err(|_| Over)? {
-            self.above.write_all(&frame).map_err(|_| Over)?;
+            (&*self.above).write_all(&frame).map_err(|_| Over)?;
         }
         Ok(())
     }

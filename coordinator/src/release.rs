@@ -1,4 +1,4 @@
-//! Which parked ranks are let go past their next collective (design §5, second hole).
+//! Which parked ranks are let go past their next collective (the second hole: docs/internals/collectives.md).
 //!
 //! Parking is tentative. A rank that has not reached its targets may depend on a rank that has and
 //! is parked: by a collective of its own that passes a target, or by a message. Only ranks on which

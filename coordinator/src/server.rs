@@ -4,34 +4,44 @@
 //!
 //! All threads inherit the signal mask of the thread that calls [`Server::start`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
+use std::fs;
 use std::io;
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use launcher::message;
+
 use crate::below::{Below, Connected, Kind};
 use crate::bundle::{each, Orders};
 use crate::client::Client;
 use crate::coordinator::{Action, Config, Coordinator, Event, PartialSet, Time, ToolId};
-use crate::door::{spawn, turn_away, Door, Heard};
+use crate::door::{remove_sockets, spawn, turn_away, Door, Heard, Reach};
 use crate::frame;
 use crate::job::{self, random_word, Address, JobFile};
+use crate::place::Place;
 use crate::protocol::{First, FromRank, Member, Request, Summary, ToTool, Up};
 use crate::ranks::Ranks;
 use crate::routes::LinkId;
 use crate::schedule::{Due, Plan, Schedule};
+use crate::started::{started, Started};
+use crate::stream::Stream;
 
 /// How often time is told to the machine while a checkpoint is being taken.
 const TICK: Duration = Duration::from_millis(50);
 /// The disk must be done with what it has begun within this time, when the job ends.
 const DISK_LIMIT: Duration = Duration::from_secs(10);
 
+/// How often the job looks whether it still has its directory.
+const GLANCE: Duration = Duration::from_secs(5);
+
 /// Where images are put: what the coordinator needs of it. Called on one thread.
 pub trait Store: Send + 'static {
+    /// Makes the checkpoint directory if there is none.
+    fn make_directory(&mut self) -> Result<(), String>;
     /// Makes a directory for a new set.
     fn prepare(&mut self) -> Result<PartialSet, String>;
     /// Makes the prepared set whole. `images` are in the order of ranks.
@@ -97,6 +107,7 @@ enum Errand {
     Commit(u64, Vec<Summary>),
     Discard,
     Tidy,
+    Glance,
 }
 
 impl Server {
@@ -106,8 +117,12 @@ impl Server {
         // been started at the same time.
         Client::check_free(&options.directory)?;
         let system = |what| move |e| Error::System(what, e);
-        let token = random_word().map_err(system("read /dev/urandom"))?;
-        let door = Door::open(options.local, token).map_err(system("listen for its ranks"))?;
+        let token = random_word().map_err(system("make a token"))?;
+        let reach = match options.local {
+            true => Reach::Machine(Some(&options.directory)),
+            false => Reach::Network,
+        };
+        let door = Door::open(&reach, token).map_err(system("listen for its ranks"))?;
         let address = door.address.clone();
         let job = JobFile::new(address, options.config.size, options.program, options.mpi);
 
@@ -122,21 +137,27 @@ impl Server {
             size: options.config.size,
             below,
             tools: HashMap::new(),
+            started: BTreeSet::new(),
             errands,
             begun,
         };
         let thread = system("start a thread");
         spawn("ckpt-coord", move || main.run(&hear)).map_err(thread)?;
+        let ranks = options.config.size as usize;
+        let door = door.serve(said.clone(), ranks).map_err(thread)?;
+        let socket = job.address.socket.as_deref();
+        Client::claim(&job, &options.directory).inspect_err(|_| {
+            socket.map(fs::remove_file);
+        })?;
+        remove_sockets(&options.directory, socket);
+        let place = Place::new(job.clone(), options.directory.clone(), door);
         let back = said.clone();
         let (working, disk) = mpsc::channel();
         let errands = move || {
-            errands_of(store, &orders, &back);
+            errands_of(store, place, &orders, &back);
             drop(working);
         };
         spawn("ckpt-disk", errands).map_err(thread)?;
-        let ranks = options.config.size as usize;
-        door.serve(said.clone(), ranks).map_err(thread)?;
-        job.write(&options.directory)?;
         Ok(Server {
             job,
             directory: options.directory,
@@ -157,16 +178,25 @@ impl Server {
         self.connected.wait_for_none(limit);
     }
 
-    /// The job ends: takes the job file away, stops answering, and lets the disk finish.
+    /// The job ends: stops answering, lets the disk finish, and takes the job file away. Not before: a checkpoint
+    /// that is still asked for would leave it there again.
     pub fn close(&self) {
-        self.job.remove(&self.directory);
         self.stop();
+        if self.job.is_in(&self.directory).unwrap_or(false) {
+            self.job.remove(&self.directory);
+            remove_sockets(&self.directory, None);
+        }
     }
 
     /// As [`Server::close`], for a job that ends with a checkpoint: the job file says so.
     pub fn close_with(&self, set: &str) {
         if let Err(why) = self.job.end_with(&self.directory, set) {
-            eprintln!("stasis: {why}; the job can be continued from {set} all the same");
+            message::say(format_args!(
+                "{why}; the job can be continued from {set} all the same"
+            ));
+        }
+        if self.job.is_in(&self.directory).unwrap_or(false) {
+            remove_sockets(&self.directory, None);
         }
         self.stop();
     }
@@ -178,10 +208,23 @@ impl Server {
     }
 }
 
-fn errands_of(mut store: impl Store, orders: &Receiver<Errand>, back: &Sender<Said>) {
+fn errands_of(
+    mut store: impl Store,
+    mut place: Place,
+    orders: &Receiver<Errand>,
+    back: &Sender<Said>,
+) {
     for order in orders {
         let event = match order {
-            Errand::Prepare(epoch) => Event::Prepared(epoch, store.prepare()),
+            Errand::Prepare(epoch) => {
+                let placed = place.look(|| store.make_directory());
+                Event::Prepared(epoch, placed.and_then(|()| store.prepare()))
+            }
+            Errand::Glance => {
+                // It has said what is wrong, and says it to whoever asks for a checkpoint.
+                let _ = place.look(|| store.make_directory());
+                continue;
+            }
             Errand::Commit(epoch, images) => Event::Committed(epoch, store.commit(&images)),
             Errand::Discard => {
                 store.discard();
@@ -204,7 +247,9 @@ struct Main {
     machine: Coordinator,
     size: u32,
     below: Below,
-    tools: HashMap<ToolId, TcpStream>,
+    tools: HashMap<ToolId, Arc<Stream>>,
+    /// Children of this process of which those who wait were told.
+    started: BTreeSet<u32>,
     errands: Sender<Errand>,
     begun: Instant,
 }
@@ -212,13 +257,28 @@ struct Main {
 impl Main {
     fn run(mut self, hear: &Receiver<Said>) {
         let mut tick = Instant::now() + TICK;
+        let mut glance = Instant::now() + GLANCE;
         loop {
             let now = Instant::now();
+            if !self.machine.busy() && now >= glance {
+                glance = now + GLANCE;
+                self.errand(Errand::Glance);
+            }
             if self.machine.busy() && now >= tick {
                 tick = now + TICK;
                 self.event(Event::Tick);
+                self.tell_of_started();
             }
             while let Some(due) = self.schedule.due(micros(self.begun)) {
+                let absent = self.machine.absent();
+                if absent > 0 {
+                    eprintln!(
+                        "stasis: a checkpoint is due, and waits for the ranks to call MPI_Init ({absent} of {} \
+                         have not yet). Where a script was launched, only a program linked with MPI that \
+                         it executes itself is followed: begin any other command with `exec`",
+                        self.size
+                    );
+                }
                 self.event(match due {
                     Due::Interval => Event::Due,
                     Due::Last { stop } => Event::Request { tool: None, stop },
@@ -226,16 +286,12 @@ impl Main {
             }
             let due = self.schedule.next();
             let due = due.map(|due| self.begun + Duration::from_micros(due));
-            let wake = match (self.machine.busy(), due) {
-                (true, Some(due)) => Some(tick.min(due)),
-                (true, None) => Some(tick),
-                (false, due) => due,
+            let next = match self.machine.busy() {
+                true => tick,
+                false => glance,
             };
-            let said = match wake {
-                Some(time) => hear.recv_timeout(time.saturating_duration_since(Instant::now())),
-                None => hear.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
-            match said {
+            let wake = due.map_or(next, |due| due.min(next));
+            match hear.recv_timeout(wake.saturating_duration_since(Instant::now())) {
                 Ok(Said::Close) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(said) => self.hear(said),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -243,12 +299,28 @@ impl Main {
         }
     }
 
+    /// Tells those who wait for MPI_Init what this rank has started meanwhile.
+    fn tell_of_started(&mut self) {
+        if !self.machine.waits_for_init() {
+            return;
+        }
+        for Started { pid, name } in started() {
+            if !self.started.insert(pid) {
+                continue;
+            }
+            let note = ToTool::Note(format!(
+                "rank 0 has not called MPI_Init, and has started another program, {name} (process {pid})"
+            ));
+            let tools: Vec<ToolId> = self.tools.keys().copied().collect();
+            for tool in tools {
+                self.reply(tool, &note);
+            }
+        }
+    }
+
     fn hear(&mut self, said: Said) {
         match said {
-            Said::Heard(Heard::Knock(first, stream, answer)) => {
-                let link = self.admit(first, stream);
-                let _ = answer.send(link);
-            }
+            Said::Heard(Heard::Knock(link, first, stream)) => self.admit(link, first, stream),
             Said::Heard(Heard::Said(link, words)) => {
                 for word in words {
                     self.word(link, word);
@@ -310,21 +382,19 @@ impl Main {
         }
     }
 
-    fn admit(&mut self, first: First, stream: TcpStream) -> Option<LinkId> {
+    fn admit(&mut self, link: LinkId, first: First, stream: Arc<Stream>) {
         match first {
             First::Rank(hello) => {
-                let link = self.below.open(Kind::Rank, stream);
+                self.below.open(link, Kind::Rank, stream);
                 self.join(link, hello.member);
-                self.below.has(link).then_some(link)
             }
-            First::Relay { .. } => Some(self.below.open(Kind::Relay, stream)),
+            First::Relay { .. } => self.below.open(link, Kind::Relay, stream),
             First::Guest { .. } => {
                 let reason = "this is the job's coordinator, and no partner";
                 turn_away(&first, &stream, reason.into());
-                None
             }
             First::Tool { request, .. } => {
-                let tool = self.below.name();
+                let tool = link;
                 self.tools.insert(tool, stream);
                 self.event(match request {
                     Request::Checkpoint { stop, .. } => Event::Request {
@@ -337,7 +407,6 @@ impl Main {
                     // If there can be none it was told so before.
                     self.reply(tool, &ToTool::Noted);
                 }
-                Some(tool)
             }
         }
     }
@@ -369,10 +438,10 @@ impl Main {
                 }
                 Action::Over(Err(reason)) => {
                     self.schedule.over(now, None);
-                    eprintln!(
-                        "stasis: a checkpoint was given up, the job of {} ranks runs on: {reason}",
+                    message::say(format_args!(
+                        "a checkpoint was given up, the job of {} ranks runs on: {reason}",
                         self.size
-                    );
+                    ));
                 }
             }
         }
@@ -384,8 +453,10 @@ impl Main {
 
     fn reply(&mut self, tool: ToolId, message: &ToTool) {
         // A tool that has gone away does not wait for its answer.
-        if let Some(stream) = self.tools.get_mut(&tool) {
-            let _ = frame::send(stream, message);
+        if let Some(stream) = self.tools.get(&tool) {
+            if frame::send(&mut &**stream, message).is_err() {
+                stream.end();
+            }
         }
     }
 

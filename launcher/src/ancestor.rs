@@ -23,6 +23,16 @@ const LAUNCHERS: [(&str, Library); 9] = [
     ("mpiexec.gforker", Library::Mpich),
 ];
 
+/// What starts ranks is called so in many libraries, alone or with the library's name behind a dot.
+const STARTERS: [&str; 3] = ["mpirun", "mpiexec", "srun"];
+
+/// Whether a program is one that starts ranks, by its name.
+pub fn starts_ranks(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let starter = name.and_then(|name| name.split('.').next());
+    starter.is_some_and(|name| STARTERS.contains(&name)) || Launcher::at(path).is_some()
+}
+
 /// A launcher's executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
@@ -88,5 +98,8 @@ mod tests {
         assert_eq!(found.library, Library::Mpich);
         assert_eq!(found.folder(), Path::new("/opt/mpich/bin"));
         assert_eq!(Launcher::at(Path::new("/bin/bash")), None);
+        let starts = |path: &str| starts_ranks(Path::new(path));
+        assert!(starts("/usr/bin/mpirun.openmpi") && starts("srun") && starts("/x/orterun"));
+        assert!(!starts("./mpirun_test") && !starts("/bin/bash"));
     }
 }

@@ -10,8 +10,9 @@
 pub mod allocation;
 mod ancestor;
 
-pub use ancestor::{launcher, Launcher};
+pub use ancestor::{launcher, starts_ranks, Launcher};
 
+pub mod message;
 pub mod preload;
 
 use std::env;

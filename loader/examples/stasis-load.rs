@@ -304,7 +304,7 @@ fn restore(options: Options) -> Result<()> {
     let path = options.rest.first().context("no file given")?.clone();
     // Twice: the number of the file that the state is read from may be one to be reserved.
     let (header, _) = read_header(&path)?;
-    let files = loader::open_files(&header.state, loader::ChangedFiles::Refuse, None)?;
+    let files = loader::open_files(&header.state, &loader::Checks::default(), None)?;
     let (closed, grown) = (loader::ClosedFiles::default(), loader::GrownFiles::Leave);
     let nobody = Default::default();
     let kept = std::env::temp_dir();

@@ -183,6 +183,9 @@ impl Saved {
 global_asm!(
     // Restorer of the loader's own handlers. Applications keep their own restorer, whose
     // rt_sigreturn is trapped and passed on: its address must survive a restart, ours does not.
+    // Whoever unwinds a stack looks for the instruction before a return address: it must not be the last one
+    // of another function.
+    "nop",
     ".globl stasis_restorer",
     "stasis_restorer:",
     "mov rax, 15",

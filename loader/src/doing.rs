@@ -7,8 +7,10 @@
 #![allow(unsafe_code)]
 
 use crate::thread::{self, Thread, JOB, PARKED, RUNNING};
+use crate::{cpu, raw};
 use contract::ThreadBlock;
 use core::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Where a thread is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,51 @@ pub fn doing() -> Doing {
     let mut places = threads.filter(lives).map(place);
     let in_mpi = places.find(|place| *place != Doing::Computing);
     in_mpi.unwrap_or(Doing::Computing)
+}
+
+/// Returns when every other thread that was in the upper half's MPI library has come out of it, has parked, or is
+/// in a call below that waits; how many were in it. A thread that comes back from below afterwards sees
+/// whatever the caller has written before.
+///
+/// Must be called from a crossing, so that two callers do not wait for each other.
+pub fn settle() -> u32 {
+    /// Longer than a call below that does not wait takes. One that waits cannot be told from it otherwise.
+    const MOMENT: Duration = Duration::from_millis(1);
+    // Or a thread that has entered a wrapper might be seen outside of it. The first call only makes the second
+    // possible, which kernels since Linux 4.14 serve: the agent has seen to that.
+    for command in [
+        libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+        libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+    ] {
+        raw::plain(libc::SYS_membarrier, [command as usize, 0, 0, 0, 0, 0]);
+    }
+    let own = Thread::current().map(core::ptr::from_ref);
+    let others = thread::all().filter(|t| Some(core::ptr::from_ref(*t)) != own);
+    others
+        .map(|thread| u32::from(wait_for(thread, MOMENT)))
+        .sum()
+}
+
+/// What tells the calling thread from all others of the application: 0 for one of the lower half's own, of which
+/// none calls MPI.
+pub fn thread_address() -> usize {
+    cpu::gs()
+}
+
+/// Waits until a thread is out of the upper half's MPI library; whether it was in it. Below it must have been
+/// for a `moment`.
+fn wait_for(thread: &Thread, moment: Duration) -> bool {
+    let begun = Instant::now();
+    let mut was_inside = false;
+    while thread.state.load(Ordering::Acquire) == RUNNING {
+        match place(thread) {
+            Doing::Computing => break,
+            Doing::Below(_) if begun.elapsed() >= moment => return true,
+            Doing::Below(_) | Doing::InMpi => was_inside = true,
+        }
+        raw::sched_yield();
+    }
+    was_inside
 }
 
 fn place(thread: &Thread) -> Doing {

@@ -70,6 +70,12 @@ pub enum LoadError {
         /// The script.
         path: PathBuf,
     },
+    /// This process has more privileges than its caller.
+    #[error(
+        "Stasis runs no program with more privileges than its caller has, and its file gives it some \
+         (setuid, setgid or capabilities): take them away (`chmod ug-s FILE`, `setcap -r FILE`)"
+    )]
+    Privileged,
     /// An argument or environment string with a NUL byte.
     #[error("an argument or environment string contains a NUL byte; remove it")]
     Nul,

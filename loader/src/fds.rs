@@ -4,6 +4,7 @@
 //! for it the lower half's do not exist (EBADF), so `closefrom` and the like do not cut the MPI
 //! library off.
 
+use crate::watched;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Other processes may have the application's open files, too.
@@ -34,11 +35,13 @@ pub fn is_owned(fd: i32) -> bool {
 
 /// The application owns it from now on; whether it did not before.
 pub fn own(fd: i32) -> bool {
+    watched::forget(fd);
     place(fd).is_some_and(|(word, bit)| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
 }
 
 /// The application owns it no longer.
 pub fn disown(fd: i32) {
+    watched::forget(fd);
     if let Some((word, bit)) = place(fd) {
         word.fetch_and(!bit, Ordering::Relaxed);
     }

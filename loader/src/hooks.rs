@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 
 static REDIRECTS: OnceLock<Vec<(CString, CString)>> = OnceLock::new();
 static EXEC_PREFIX: OnceLock<Vec<CString>> = OnceLock::new();
+static WRAPPER: OnceLock<CString> = OnceLock::new();
+static STARTED_BY: OnceLock<CString> = OnceLock::new();
 static EXIT: OnceLock<fn(i32)> = OnceLock::new();
 static TELL_CALLS: AtomicBool = AtomicBool::new(false);
 
@@ -58,6 +60,28 @@ pub fn exec_prefix() -> Option<&'static [CString]> {
         .get()
         .map(Vec::as_slice)
         .filter(|p| !p.is_empty())
+}
+
+/// The variable, `NAME=VALUE`, by which a child that is followed learns what has started it. Only the first
+/// call counts.
+pub fn set_wrapper(variable: CString) {
+    let _ = WRAPPER.set(variable);
+}
+
+/// See [`set_wrapper`].
+pub fn wrapper() -> Option<&'static CStr> {
+    WRAPPER.get().map(CString::as_c_str)
+}
+
+/// The variable by which this process itself was told what has started it: what it executes in its own place is
+/// told the same.
+pub fn set_started_by(variable: CString) {
+    let _ = STARTED_BY.set(variable);
+}
+
+/// See [`set_started_by`].
+pub fn started_by() -> Option<&'static CStr> {
+    STARTED_BY.get().map(CString::as_c_str)
 }
 
 /// Called with the exit status when the program ends itself, with the lower half's FS and all

@@ -31,13 +31,17 @@ mod elf;
 mod error;
 mod facts;
 mod fds;
+mod followed;
 mod gate;
 mod hooks;
 mod interrupted;
+mod library_files;
+mod library_signals;
 mod lock;
 mod map;
 mod maps;
 mod pairs;
+mod privileges;
 mod program;
 mod raw;
 mod signals;
@@ -50,20 +54,28 @@ mod thread;
 mod user;
 mod vacant;
 mod vdso;
+mod watched;
 
 pub use asked::{take_signals, Asked, Listener};
 pub use children::{all as children, Ended};
-pub use doing::{doing, Doing};
+pub use doing::{doing, settle, thread_address, Doing};
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
-pub use hooks::{is_redirected_to, set_exec_hook, set_exit_hook, set_redirects, tell_calls};
+pub use followed::{follow_children, Child};
+pub use gate::tell_crossings;
+pub use hooks::{
+    is_redirected_to, set_exec_hook, set_exit_hook, set_redirects, set_started_by, set_wrapper,
+    tell_calls,
+};
 pub use maps::{read as read_maps, Mapping};
-pub use program::{check_address_space, holding_signals, prepare, spawn_lower, Program};
+pub use privileges::refuse_privileges;
+pub use program::{check_address_space, holding_signals, prepare, spawn_lower, Program, WRAPPER};
 pub use signals::Action;
 pub use signals::STOP_SIGNAL;
 pub use state::{
-    apart, capture, capture_closed, look_ahead, open_files, release_files, restore, ChangedFiles,
-    ClosedFiles, Cuts, GrownFiles, HeldNumbers, Length, MappedFile, OpenedFiles, ProcessState,
-    Restored, ThreadState,
+    aside, bound_kept, capture, capture_closed, journal, look_ahead, open_files, restore,
+    spawn_aside, start_aside, undo_changes, ChangedFiles, Checks, ClosedFiles, Cuts, Fate,
+    GrownFiles, HeldNumbers, Length, Listed, MappedFile, OpenedFiles, ProcessState, Prospect,
+    Restored, Saved, ThreadState, LONGEST_TAIL,
 };
 pub use stop::{stop_all, stop_all_within, wait_until_running, Stopped, DEFAULT_PATIENCE};
 pub use syscalls::{remapped, set_shm_ids, shm_id};

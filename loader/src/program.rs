@@ -8,8 +8,8 @@
 
 use crate::error::LoadError;
 use crate::{
-    arena, cpu, dispatch, elf, facts, fds, gate, map, maps, raw, signals, stack, state, stop, sud,
-    thread, vacant, vdso,
+    arena, cpu, dispatch, elf, facts, fds, gate, map, maps, privileges, raw, signals, stack, state,
+    stop, sud, thread, vacant, vdso,
 };
 use contract::ARENA_END;
 use core::arch::asm;
@@ -20,12 +20,16 @@ use std::os::unix::ffi::OsStrExt;
 const STACK_LIMIT: &str = "STASIS_STACK_LIMIT";
 const ARGV0: &str = "STASIS_ARGV0";
 const OWNED: &str = "STASIS_OWNED_FDS";
+/// What has started the program, if that was followed here.
+pub const WRAPPER: &str = "STASIS_WRAPPER";
 
 /// A program that is mapped and ready to run.
 #[derive(Debug)]
 pub struct Program {
     sp: usize,
     entry: usize,
+    /// Privileges that it would have natively, and does not get: a sentence.
+    pub without: Option<String>,
 }
 
 /// Makes sure that the lower half lies above the upper half's address space. With an unlimited
@@ -33,6 +37,7 @@ pub struct Program {
 /// smaller limit, and puts the limit back once that is done. To be called first of all.
 pub fn check_address_space() -> Result<(), LoadError> {
     const SMALL: u64 = 8 << 20;
+    signals::forget_rust();
     let system = |what| move |source| LoadError::System { what, source };
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -126,7 +131,7 @@ pub fn prepare(
     let linker = map::elf(&interpreter)?;
     facts::set_interpreter(linker.start, linker.end);
     facts::set_program(c_string(resolved.elf.path.as_os_str())?);
-    let ours = [ARGV0, OWNED, STACK_LIMIT];
+    let ours = [ARGV0, OWNED, STACK_LIMIT, WRAPPER];
     let env = env
         .iter()
         .filter(|(name, _)| !ours.iter().any(|our| name == our))
@@ -154,6 +159,7 @@ pub fn prepare(
     Ok(Program {
         sp,
         entry: linker.entry,
+        without: privileges::of(&resolved.elf),
     })
 }
 
@@ -217,9 +223,27 @@ impl Program {
     }
 }
 
+/// Fails where little memory is left for threads. One that can be made, but then finds none for what is its own,
+/// ends the process (glibc: "failed to register TLS destructor").
+pub(crate) fn room_for_threads() -> std::io::Result<()> {
+    const ROOM: usize = 16 << 20;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // Not by malloc, which may have such room for this thread and none for another.
+    // SAFETY: a mapping where the kernel likes, which nobody has used when it goes.
+    unsafe {
+        let room = libc::mmap(core::ptr::null_mut(), ROOM, libc::PROT_NONE, flags, -1, 0);
+        if room == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        libc::munmap(room, ROOM);
+    }
+    Ok(())
+}
+
 /// Starts a thread of the lower half. All signals are blocked in it, because they are meant for
 /// the application; create every lower thread this way.
 pub fn spawn_lower(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    room_for_threads()?;
     let thread = std::thread::Builder::new().name(name.to_owned());
     holding_signals(|| thread.spawn(body)).map(drop)
 }

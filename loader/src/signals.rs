@@ -9,7 +9,7 @@
 //!
 //! SIGSYS and the stop signal belong to Stasis: they are never blocked and the application's
 //! handlers for them are only remembered; so are those for signals that ask for checkpoints
-//! (`asked.rs`).
+//! (`asked.rs`). Handlers of the lower half's libraries are in `library_signals.rs`.
 //!
 //! # Safety
 //! Handlers run on whatever stack the kernel chose, with either FS: no libc, no TLS, no
@@ -22,7 +22,7 @@ use crate::dispatch;
 use crate::lock::Spin;
 use crate::syscalls::timers;
 use crate::thread::{self, Thread};
-use crate::{asked, cpu, interrupted, raw, vdso};
+use crate::{asked, cpu, interrupted, library_signals, raw, vdso};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -30,7 +30,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub const STOP_SIGNAL: i32 = 62;
 /// Number of signals.
 pub const SIGNALS: usize = 64;
-const SA_RESTORER: u64 = 0x0400_0000;
+/// Set in the flags of actions that name their restorer.
+pub const SA_RESTORER: u64 = 0x0400_0000;
 
 /// The bit of a signal in a mask.
 pub const fn bit(signal: i32) -> u64 {
@@ -65,21 +66,60 @@ pub struct Action {
     pub mask: u64,
 }
 
-struct Entry {
+/// An action in a table.
+pub struct Entry {
     handler: AtomicUsize,
     flags: AtomicU64,
     restorer: AtomicUsize,
     mask: AtomicU64,
 }
 
-static TABLE: [Entry; SIGNALS] = [const {
-    Entry {
-        handler: AtomicUsize::new(0),
-        flags: AtomicU64::new(0),
-        restorer: AtomicUsize::new(0),
-        mask: AtomicU64::new(0),
+impl Entry {
+    /// The action.
+    pub fn get(&self) -> Action {
+        Action {
+            handler: self.handler.load(Ordering::Acquire),
+            flags: self.flags.load(Ordering::Acquire),
+            restorer: self.restorer.load(Ordering::Acquire),
+            mask: self.mask.load(Ordering::Acquire),
+        }
     }
-}; SIGNALS];
+
+    /// Changes it.
+    pub fn set(&self, action: &Action) {
+        self.flags.store(action.flags, Ordering::Release);
+        self.restorer.store(action.restorer, Ordering::Release);
+        self.mask.store(action.mask, Ordering::Release);
+        self.handler.store(action.handler, Ordering::Release);
+    }
+
+    /// What SA_RESETHAND wants.
+    pub fn forget_handler(&self) {
+        self.handler.store(libc::SIG_DFL, Ordering::Release);
+    }
+}
+
+/// An action for each signal.
+pub type Table = [Entry; SIGNALS];
+
+/// A table of default actions.
+pub const fn empty_table() -> Table {
+    [const {
+        Entry {
+            handler: AtomicUsize::new(0),
+            flags: AtomicU64::new(0),
+            restorer: AtomicUsize::new(0),
+            mask: AtomicU64::new(0),
+        }
+    }; SIGNALS]
+}
+
+/// A signal's place in a table.
+pub fn index(signal: i32) -> usize {
+    (signal - 1) as usize & (SIGNALS - 1)
+}
+
+static TABLE: Table = empty_table();
 
 /// Serialises changes, so that the table and the kernel agree.
 static CHANGING: Spin<()> = Spin::new(());
@@ -169,57 +209,74 @@ pub fn with_kernel_ids(mut info: SigInfo) -> SigInfo {
 unsafe extern "C" fn classify(signal: i32, info: *mut SigInfo, frame: *mut Context) -> Verdict {
     // SAFETY: the kernel's frame, which is ours to change.
     let (frame, facts) = unsafe { (&mut *frame, &mut *info) };
-    let entry = &TABLE[(signal - 1) as usize & (SIGNALS - 1)];
-    let handler = entry.handler.load(Ordering::Acquire);
+    let entry = &TABLE[index(signal)];
+    let action = entry.get();
     let fault = dispatch::is_fault(signal, facts);
     let Some(thread) = Thread::interrupted() else {
         pass_on(signal, info, frame, fault);
         return NOTHING;
     };
-    if handler <= libc::SIG_IGN {
+    if action.handler <= libc::SIG_IGN
+        || !may_run(thread, signal, facts, frame, fault, &action, install)
+    {
         return NOTHING;
     }
+    if action.flags & libc::SA_RESETHAND as u64 != 0 {
+        entry.forget_handler();
+    }
+    *facts = with_own_ids(*facts);
+    let swap = cpu::fs() == thread.lower_fs();
+    if swap {
+        // SAFETY: the handler is upper-half code; `back_to_lower` undoes it.
+        unsafe { cpu::set_fs(thread.upper_fs()) };
+    }
+    Verdict {
+        handler: action.handler,
+        swapped: usize::from(swap),
+    }
+}
+
+/// Whether a handler may run on this frame, which is made such that it may. If not, the signal comes again:
+/// when the handler of trapped calls is done, for which an action that the kernel has reset is installed
+/// once more.
+pub fn may_run(
+    thread: &Thread,
+    signal: i32,
+    info: &mut SigInfo,
+    frame: &mut Context,
+    fault: bool,
+    action: &Action,
+    install: fn(i32, &Action) -> isize,
+) -> bool {
     vdso::begin_anew(thread, frame);
     let rip = frame.regs.rip;
     if !dispatch::is_upper(rip) && !fault {
         // SAFETY: the frame is the top one of this thread.
         let left = unsafe { dispatch::leave_window(thread, frame, true) };
         if !left && (thread.in_dispatch.load(Ordering::Relaxed) != 0 || dispatch::in_stub(rip)) {
-            hold_back(thread, signal, info, frame, entry);
-            return NOTHING;
+            if action.flags & libc::SA_RESETHAND as u64 != 0 {
+                install(signal, action);
+            }
+            hold_back(thread, signal, info, frame);
+            return false;
         }
     }
-    let flags = entry.flags.load(Ordering::Relaxed);
     if dispatch::is_upper(frame.regs.rip) {
-        interrupted::end_by_handler(frame, flags & libc::SA_RESTART as u64 != 0);
+        interrupted::end_by_handler(frame, action.flags & libc::SA_RESTART as u64 != 0);
     }
-    if flags & libc::SA_RESETHAND as u64 != 0 {
-        entry.handler.store(libc::SIG_DFL, Ordering::Release);
-    }
-    *facts = with_own_ids(*facts);
-    let swap = thread.in_lower() && cpu::fs() == thread.lower_fs();
-    if swap {
-        // SAFETY: the handler is upper-half code; `back_to_lower` undoes it.
-        unsafe { cpu::set_fs(thread.upper_fs()) };
-    }
-    Verdict {
-        handler,
-        swapped: usize::from(swap),
-    }
+    true
 }
 
 /// The signal is delivered again when the handler of trapped calls is done.
-fn hold_back(thread: &Thread, signal: i32, info: *mut SigInfo, frame: &mut Context, entry: &Entry) {
-    if entry.flags.load(Ordering::Relaxed) & libc::SA_RESETHAND as u64 != 0 {
-        install(signal, &read(entry));
-    }
-    frame.mask |= ALL_HELD & !NEVER_BLOCKED;
+fn hold_back(thread: &Thread, signal: i32, info: &mut SigInfo, frame: &mut Context) {
+    // The signal itself, too: that of a fault may have been sent.
+    frame.mask |= (ALL_HELD | bit(signal)) & !NEVER_BLOCKED;
     thread.attention.store(1, Ordering::Relaxed);
     let args = [
         raw::getpid() as usize,
         raw::gettid() as usize,
         signal as usize,
-        info as usize,
+        &raw mut *info as usize,
         0,
         0,
     ];
@@ -288,9 +345,23 @@ fn kernel_get(signal: i32) -> Action {
     action
 }
 
+/// Whether the signal belongs to Stasis: what others ask for is only remembered.
+pub fn is_ours(signal: i32) -> bool {
+    signal == libc::SIGSYS || signal == STOP_SIGNAL || asked::is_taken(signal)
+}
+
+/// What exec has left of an action that nobody has changed since.
+pub fn ignored_or_default(signal: i32) -> Action {
+    let ignored = kernel_get(signal).handler == libc::SIG_IGN;
+    Action {
+        handler: usize::from(ignored),
+        ..Action::default()
+    }
+}
+
 /// Tells the kernel about what the application asked for.
 fn install(signal: i32, action: &Action) -> isize {
-    if signal == libc::SIGSYS || signal == STOP_SIGNAL || asked::is_taken(signal) {
+    if is_ours(signal) {
         return 0;
     }
     let mut kernel = *action;
@@ -306,38 +377,22 @@ fn install(signal: i32, action: &Action) -> isize {
     kernel_set(signal, &kernel)
 }
 
-fn read(entry: &Entry) -> Action {
-    Action {
-        handler: entry.handler.load(Ordering::Acquire),
-        flags: entry.flags.load(Ordering::Acquire),
-        restorer: entry.restorer.load(Ordering::Acquire),
-        mask: entry.mask.load(Ordering::Acquire),
-    }
-}
-
 /// What the application asked for.
 pub fn get(signal: i32) -> Action {
-    read(&TABLE[(signal - 1) as usize & (SIGNALS - 1)])
+    TABLE[index(signal)].get()
 }
 
 /// Does what the application asks for; returns the kernel's answer.
 pub fn set(signal: i32, action: &Action) -> isize {
     let _guard = CHANGING.lock();
-    let entry = &TABLE[(signal - 1) as usize & (SIGNALS - 1)];
-    let former = read(entry);
-    write(entry, action);
+    let entry = &TABLE[index(signal)];
+    let former = entry.get();
+    entry.set(action);
     let result = install(signal, action);
     if raw::is_err(result) {
-        write(entry, &former);
+        entry.set(&former);
     }
     result
-}
-
-fn write(entry: &Entry, action: &Action) {
-    entry.flags.store(action.flags, Ordering::Release);
-    entry.restorer.store(action.restorer, Ordering::Release);
-    entry.mask.store(action.mask, Ordering::Release);
-    entry.handler.store(action.handler, Ordering::Release);
 }
 
 /// Sets only the kernel's side, as a vfork child must (the table is its parent's).
@@ -351,22 +406,27 @@ pub fn with_lock<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Before the program starts: the actions are as exec leaves them, that is, ignored ones stay
-/// ignored and everything that the lower half's own start-up installed is undone.
+/// First of all, before an MPI library looks whether anybody handles crashes: Rust's start-up does, and the
+/// application is not its.
+pub fn forget_rust() {
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        kernel_action(signal, libc::SIG_DFL, 0, 0);
+        library_signals::forget(signal);
+    }
+}
+
+/// Before the program starts: the actions are as exec leaves them, that is, ignored ones stay ignored. What
+/// the lower half's libraries have installed stays, too, until the application asks for something.
 pub fn start() {
     for signal in 1..=SIGNALS as i32 {
-        let kernel = kernel_get(signal);
-        // Rust's start-up ignores SIGPIPE; no program expects that.
-        let ignored = kernel.handler == libc::SIG_IGN && signal != libc::SIGPIPE;
-        let rust_own = matches!(signal, libc::SIGPIPE | libc::SIGSEGV | libc::SIGBUS);
-        let action = Action {
-            handler: usize::from(ignored),
-            ..Action::default()
-        };
-        write(&TABLE[(signal - 1) as usize], &action);
-        if rust_own {
+        let mut action = ignored_or_default(signal);
+        if signal == libc::SIGPIPE && action != Action::default() {
+            // Rust's start-up ignores it; no program expects that.
+            action = Action::default();
             install(signal, &action);
+            library_signals::forget(signal);
         }
+        TABLE[index(signal)].set(&action);
     }
 }
 

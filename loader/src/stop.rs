@@ -198,7 +198,7 @@ pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
                     waiting = Some(thread);
                     // A thread in a wrapper that has been told will stop by itself; more signals
                     // would only disturb the MPI library's system calls.
-                    if send && !(thread.in_wrapper() != 0 && thread.stop_wanted()) {
+                    if send && !(thread.wraps() && thread.stop_wanted()) {
                         let tid = thread.real_tid.load(Ordering::Acquire);
                         raw::tgkill(thread::real_pid(), tid, STOP_SIGNAL);
                     }

@@ -5,25 +5,18 @@
 
 use crate::error::LoadError;
 use crate::raw;
-use contract::ARENA_END;
+use contract::{ARENA_END, PR_SET_SYSCALL_USER_DISPATCH};
 
-const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+const OPTION: usize = PR_SET_SYSCALL_USER_DISPATCH as usize;
 const ON: usize = 1;
 const OFF: usize = 0;
 const END_OF_USER_SPACE: usize = 0x7fff_ffff_f000;
 
 fn set(on: bool) -> isize {
     let args = if on {
-        [
-            PR_SET_SYSCALL_USER_DISPATCH,
-            ON,
-            ARENA_END,
-            END_OF_USER_SPACE - ARENA_END,
-            0,
-            0,
-        ]
+        [OPTION, ON, ARENA_END, END_OF_USER_SPACE - ARENA_END, 0, 0]
     } else {
-        [PR_SET_SYSCALL_USER_DISPATCH, OFF, 0, 0, 0, 0]
+        [OPTION, OFF, 0, 0, 0, 0]
     };
     raw::plain(libc::SYS_prctl, args)
 }

@@ -13,8 +13,8 @@
 
 use crate::context::{self, Context};
 use crate::lock::Spin;
-use crate::{asked, cpu, hooks, raw, signals, stop, sud, syscalls, user};
-use contract::{ThreadBlock, STOP_WANTED};
+use crate::{asked, cpu, gate, hooks, raw, signals, stop, sud, syscalls, user};
+use contract::{ThreadBlock, NO_CALL_YET, STOP_WANTED};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
@@ -171,19 +171,24 @@ impl Thread {
         let block = self.block();
         // SAFETY: plain words of a live slot; see the module's head.
         unsafe {
-            (&raw const (*block).in_wrapper).read_volatile() != 0
+            self.wraps()
                 || (&raw const (*block).side_top).read_volatile()
                     != (&raw const (*block).side) as usize
         }
     }
 
     /// Whether the thread runs a wrapper.
+    pub fn wraps(&self) -> bool {
+        self.in_wrapper() & !NO_CALL_YET != 0
+    }
+
+    /// The word that tells of wrappers, as it is saved.
     pub fn in_wrapper(&self) -> u32 {
         // SAFETY: a plain word of a live slot.
         unsafe { (&raw const (*self.block()).in_wrapper).read_volatile() }
     }
 
-    /// Used at restart: the thread was saved inside of a wrapper.
+    /// Used at restart: what was saved.
     pub fn set_in_wrapper(&self, depth: u32) {
         // SAFETY: a plain word of a live slot whose thread does not run yet.
         unsafe { (&raw mut (*self.block()).in_wrapper).write_volatile(depth) }
@@ -272,9 +277,9 @@ impl Thread {
                 lower_fs: 0,
                 upper_fs,
                 side_top: (&raw const (*block).side) as usize,
-                in_wrapper: 0,
+                in_wrapper: NO_CALL_YET,
                 on_leaving: hooks::on_leaving(),
-                fsgsbase: u32::from(cpu::fsgsbase()),
+                fsgsbase: u32::from(cpu::fsgsbase() && !gate::tells_crossings()),
                 tid,
                 vdso_sp: 0,
                 side: [0; contract::SIDE_STACK_DEPTH],
@@ -361,6 +366,12 @@ pub fn virtual_pid() -> u32 {
 /// The process id that the kernel knows.
 pub fn real_pid() -> u32 {
     REAL_PID.load(Ordering::Relaxed)
+}
+
+/// Whether the caller is not in a child that the lower half's libraries have made.
+pub fn is_own_process() -> bool {
+    // 0 before there are threads of the upper half.
+    [0, raw::getpid()].contains(&real_pid())
 }
 
 /// Used at restart.

@@ -88,8 +88,8 @@ fn a_kernel_without_syscall_user_dispatch() {
 #[test]
 fn descriptors_that_cannot_be_saved() {
     let directory = tempfile::tempdir().expect("temporary directory");
-    let dump = directory.path().join("dump");
-    let dump = dump.to_str().expect("UTF-8");
+    let [dump, ready] = ["dump", "ready"].map(|name| directory.path().join(name));
+    let [dump, ready] = [&dump, &ready].map(|path| path.to_str().expect("UTF-8"));
     for (open, expected) in [
         (
             "s = socket.socket()",
@@ -104,17 +104,18 @@ fn descriptors_that_cannot_be_saved() {
             "file descriptor 3 is anon_inode:[pidfd]",
         ),
     ] {
-        let script = format!("import os,socket,time\n{open}\ntime.sleep(20)");
+        let script = format!("import os,socket,time\n{open}\nos.mkdir('{ready}')\ntime.sleep(20)");
         let args = [
             "run",
             "--dump",
             dump,
-            "--after",
-            "400",
+            "--when",
+            ready,
             "/usr/bin/python3",
             "-c",
             &script,
         ];
         refused(stasis_load(&args), expected);
+        std::fs::remove_dir(ready).expect("what the program has made");
     }
 }

@@ -15,12 +15,13 @@ mod process;
 mod published;
 mod store;
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use ckpt_image::{Disk, Key};
+use ckpt_image::{Disk, Key, Lineage};
 use contract::gate;
 use coordinator::agent::Agent;
 use coordinator::coordinator::{Config, Parking};
@@ -28,11 +29,13 @@ use coordinator::job::{Address, Contact};
 use coordinator::partner::partner_of;
 use coordinator::relay::Relay;
 use coordinator::server::{Options, Server};
+use launcher::message;
 use levels::Levels;
 use loader::Listener;
 use partner::{Mate, Partner};
 
 use crate::options::Checkpoints;
+pub use process::set_restored_abi;
 use process::ThisProcess;
 use published::Published;
 use store::Sets;
@@ -52,6 +55,8 @@ pub struct Setup {
     pub key: Option<Key>,
     /// The program and its arguments, for people.
     pub command: Vec<String>,
+    /// The run that this process belongs to.
+    pub lineage: Lineage,
     /// Name and version of the MPI library below, for people.
     pub library: String,
     /// What the image is to hold beside memory and the loader's
@@ -61,6 +66,11 @@ pub struct Setup {
     /// otherwise. Called while all threads stand still, on a thread of the lower half.
     pub finalize: fn(),
 }
+
+/// Where [`loader::start_aside`] fails.
+pub const NO_TABLE: &str =
+    "no thread with a table of descriptors of its own can be made, without which no checkpoint can be taken; does a \
+     container's seccomp policy forbid close_range (Linux 5.9)?";
 
 /// How long a process with a relay waits at its end for those below to end, too.
 const LINGER: Duration = Duration::from_secs(1);
@@ -94,6 +104,11 @@ fn known() -> Result<&'static Setup> {
         .context("the checkpoint agent was not set up (a defect in Stasis)")
 }
 
+/// The checkpoint directory.
+pub fn directory() -> Result<&'static Path> {
+    Ok(&known()?.checkpoints.dir)
+}
+
 /// Starts the coordinator of a job of `size` ranks in this process, if it does not run here already.
 /// Returns what the other ranks need for [`connect`]. Leaves the job file.
 pub fn serve(size: u32) -> Result<Contact> {
@@ -116,6 +131,7 @@ pub fn serve(size: u32) -> Result<Contact> {
             program: setup.command.clone(),
             mpi: setup.library.clone(),
         };
+        store::forget_older(&setup.checkpoints.dir);
         let sets = Sets::new(setup, size);
         let server = on_lower_thread(move || Server::start(options, sets))?;
         SERVER.get_or_init(|| server);
@@ -146,7 +162,10 @@ pub fn host_partners(rank: u32, size: u32, token: String) -> Result<Option<Addre
     let setup = known()?;
     let local = launcher::ranks_here().unwrap_or(1) >= size;
     let started = Partner::start(setup, rank, local, token).unwrap_or_else(|why| {
-        let said = format_args!("no copies of other ranks' images can be kept here: {why:#}");
+        let said = format!(
+            "no copies of other ranks' images can be kept here: {}",
+            message::reasons(why.as_ref())
+        );
         crate::say(rank, said);
         None
     });
@@ -161,7 +180,9 @@ pub fn pair(rank: u32, hosts: &[String], addresses: Vec<Option<Address>>) {
     let Some(mate) = partner_of(rank, hosts) else {
         if rank == 0 {
             let host = hosts.first().map_or("one machine", String::as_str);
-            eprintln!("stasis: --partner: no copies are kept, because all ranks run on {host}");
+            message::say(format_args!(
+                "--partner: no copies are kept, because all ranks run on {host}"
+            ));
         }
         return;
     };

@@ -1,15 +1,141 @@
-//! Files that have grown since the checkpoint: cutting them back, and what is said of that.
+//! What the job has done to its files since the checkpoint: undoing it, cutting back what has grown, and what is
+//! said of that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{anyhow, Context, Result};
 use loader::{ClosedFiles, Cuts, GrownFiles, Length, OpenedFiles, ProcessState};
+use undo::{Cut, Done, Plan, Share};
 
 use crate::mpi::world;
+use crate::BAD_IMAGE;
 
 /// Where, in the checkpoint directory, what is cut off is kept.
 const KEPT: &str = "cut-off";
+
+/// Undoes what the journals of all ranks tell, when all ranks can be brought back, and returns when all have done
+/// their share. Without a `world` nobody else has to be waited for.
+pub fn undo(plan: &Plan, cut: &Cut, place: &Place<'_>, world: Option<u32>) -> Result<()> {
+    let host = coordinator::addresses::host();
+    let kept = place.dir.join(KEPT);
+    if place.rank == 0 {
+        if let Err(why) = loader::bound_kept(&kept) {
+            let kept = kept.display();
+            launcher::message::say(format_args!("what is kept in {kept} grows: {why}"));
+        }
+    }
+    let some = match world {
+        // One rank may see less of the directory than another, for a moment.
+        Some(_) => world::minimum(-i64::from(!plan.is_empty()))? != 0,
+        None => !plan.is_empty(),
+    };
+    if !some {
+        // Files stay as they are: journals of an earlier restart, or of a run whose changes are kept, tell the way back
+        // from another state. No rank changes a file before rank 0 goes on.
+        return match place.rank {
+            0 => forget(place, cut),
+            _ => Ok(()),
+        };
+    }
+    let all = match world {
+        Some(size) => world::gather_values::<String>(&host, size)?,
+        None => vec![host.clone()],
+    };
+    let first_here = all.iter().position(|other| *other == host) == Some(place.rank as usize);
+    let first = place.rank == 0;
+    let share = Share {
+        host: &host,
+        hosts: &all,
+        first_here: first_here || world.is_none(),
+        first: first || world.is_none(),
+    };
+    let who = format!("rank {}, {}", place.rank, place.set);
+    let (done, cuts) = loader::undo_changes(plan, &share, (&kept, &who));
+    let own = (done, cuts);
+    let each = match world {
+        Some(size) => world::gather_values::<(Done, Cuts)>(&own, size)?,
+        None => vec![own],
+    };
+    let failed: u64 = each.iter().map(|(done, _)| done.failed).sum();
+    if share.first {
+        for why in &plan.damaged {
+            launcher::message::say(format_args!(
+                "an undo journal cannot be read, and is passed over: {why}"
+            ));
+        }
+        for line in undone(&each, &kept) {
+            launcher::message::say(line);
+        }
+    }
+    if failed > 0 {
+        if share.first {
+            crate::tell(&anyhow!(
+                "{failed} files or directories could not be brought back to what they were at {} ({} says why): \
+                 nothing was restored. Mend that and restart again; or leave what the job has overwritten and removed \
+                 as it is: stasis restart --files cut",
+                place.set,
+                kept.join("list").display()
+            ));
+        }
+        if world.is_some() {
+            // It is said before the first of them ends.
+            world::minimum(0)?;
+            world::finalize();
+        }
+        std::process::exit(BAD_IMAGE);
+    }
+    if share.first {
+        forget(place, cut)?;
+    }
+    if world.is_some() {
+        // No rank opens a file that another is bringing back.
+        world::minimum(0)?;
+    }
+    Ok(())
+}
+
+fn forget(place: &Place<'_>, cut: &Cut) -> Result<()> {
+    ::undo::forget(place.dir, cut).with_context(|| {
+        format!(
+            "the undo journals in {} cannot be removed",
+            place.dir.display()
+        )
+    })
+}
+
+/// What is said of undoing, of all ranks together.
+fn undone(all: &[(Done, Cuts)], kept: &Path) -> Vec<String> {
+    let sum = |of: fn(&(Done, Cuts)) -> u64| all.iter().map(of).sum::<u64>();
+    let [removed, restored, rewritten] = [
+        sum(|(done, _)| done.removed),
+        sum(|(done, _)| done.restored),
+        sum(|(done, _)| done.rewritten),
+    ];
+    let mut lines = Vec::new();
+    if removed + restored + rewritten > 0 {
+        let unkept = match sum(|(_, cuts)| cuts.unkept) {
+            0 => String::new(),
+            n => format!(", but for {n} of them"),
+        };
+        lines.push(format!(
+            "files are as they were at the checkpoint: {rewritten} overwritten since, {restored} removed or renamed, \
+             {removed} made; what the job had in them is kept in {}{unkept} ({})",
+            kept.display(),
+            kept.join("list").display()
+        ));
+    }
+    // Its name may be told, and its content.
+    let left = all.iter().flat_map(|(_, cuts)| &cuts.left);
+    let left = left.collect::<BTreeSet<_>>().len();
+    if left > 0 {
+        lines.push(format!(
+            "files that could not be brought back to what they were at the checkpoint: {left} ({} says why)",
+            kept.join("list").display()
+        ));
+    }
+    lines
+}
 
 /// Cuts back the files of this rank, when all ranks can be brought back, and returns when all have: no rank may
 /// write to one before. Without a `world` nobody else has to be waited for.
@@ -32,7 +158,7 @@ pub fn cut_back(
     for line in words(&all, &kept) {
         match world {
             None => crate::say(place.rank, line),
-            Some(_) if place.rank == 0 => eprintln!("stasis: {line}"),
+            Some(_) if place.rank == 0 => launcher::message::say(line),
             Some(_) => {}
         }
     }

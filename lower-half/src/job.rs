@@ -4,42 +4,24 @@ use std::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
 use anyhow::{ensure, Result};
-use serde::{Deserialize, Serialize};
 
 use ckpt_image::kind;
+use restart::JobState;
 
 use crate::mpi::{self, world};
+use crate::wrapper;
 
-/// The image's section of this kind, version [`VERSION`], postcard-encoded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobState {
-    /// As `contract::Gate::mpi_state`: whether the application had initialised and finalised MPI.
-    pub mpi_state: u32,
-    /// The thread level that the library provided, as a standard value.
-    pub thread_level: i32,
-    /// The program and its arguments.
-    pub command: Vec<String>,
-    /// Of the table of MPI functions by which the application's MPI library, which is in the image, and the
-    /// lower half understand each other; 0 where the application had no MPI library yet.
-    pub table_hash: u64,
+/// Makes sure that this lower half understands the MPI library in the image.
+pub fn suits(job: &JobState) -> Result<()> {
+    let here = mpi::TABLE_HASH;
+    ensure!(
+        [0, here].contains(&job.table_hash) || mpi::OLDER_TABLE_HASHES.contains(&job.table_hash),
+        "its MPI functions are numbered otherwise than this Stasis numbers them (table {:016x}, here \
+         {here:016x}): restart with the version that took it, which `stasis inspect` names",
+        job.table_hash
+    );
+    Ok(())
 }
-
-impl JobState {
-    /// Makes sure that this lower half understands the MPI library in the image.
-    pub fn suits(&self) -> Result<()> {
-        let here = mpi::TABLE_HASH;
-        ensure!(
-            [0, here].contains(&self.table_hash),
-            "its MPI functions are numbered otherwise than this Stasis numbers them (table {:016x}, here \
-             {here:016x}): restart with the version that took it, which `stasis inspect` names",
-            self.table_hash
-        );
-        Ok(())
-    }
-}
-
-/// Version of [`JobState`]'s encoding.
-pub const VERSION: u32 = 2;
 
 static COMMAND: OnceLock<Vec<String>> = OnceLock::new();
 
@@ -63,9 +45,11 @@ pub fn sections() -> Vec<(u32, u32, Vec<u8>)> {
         table_hash: contract::gate().upper.table_hash.load(Ordering::Relaxed),
     };
     // Numbers and strings in memory always encode.
-    postcard::to_stdvec(&state)
-        .map(|bytes| vec![(kind::JOB, VERSION, bytes)])
-        .unwrap_or_default()
+    let mut sections = postcard::to_stdvec(&state)
+        .map(|bytes| vec![(kind::JOB, JobState::VERSION, bytes)])
+        .unwrap_or_default();
+    sections.extend(wrapper::section());
+    sections
 }
 
 #[cfg(test)]
@@ -80,9 +64,12 @@ mod tests {
             command: Vec::new(),
             table_hash,
         };
-        of(mpi::TABLE_HASH).suits().unwrap();
-        of(0).suits().unwrap();
-        let said = of(mpi::TABLE_HASH ^ 1).suits().unwrap_err().to_string();
+        suits(&of(mpi::TABLE_HASH)).unwrap();
+        suits(&of(0)).unwrap();
+        for older in mpi::OLDER_TABLE_HASHES {
+            suits(&of(*older)).unwrap();
+        }
+        let said = suits(&of(mpi::TABLE_HASH ^ 1)).unwrap_err().to_string();
         assert!(said.contains("stasis inspect"), "{said}");
     }
 }

@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use ckpt_image::Lineage;
 
-use crate::agent::cut;
-use crate::options::Launch;
-use crate::{environment, job, mpi, wire_up};
+use crate::agent::{self, cut};
+use crate::options::{lineage_word, Launch};
+use crate::{environment, job, mpi, wire_up, wrapper};
 
 /// The SONAMEs under which applications ask for their MPI library, and the front that each gets.
 /// To add a front: its crate under `fronts/`, a line here, and `xtask setup` to build it.
@@ -28,19 +29,26 @@ pub fn launch(options: Launch) -> Result<Infallible> {
     environment::settle()?;
     cut::arm()?;
     loader::check_address_space()?;
+    loader::start_aside().context(agent::NO_TABLE)?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let env = environment::of_application();
     let program = loader::prepare(&options.program, &options.args, &env)?;
+    if let Some(without) = program.without.as_ref().filter(|_| launcher::is_first()) {
+        launcher::message::say(without);
+    }
     mpi::fill(contract::gate());
     redirect(&own);
-    loader::set_exec_hook(exec_prefix(&own, &options)?);
     let words = std::iter::once(&options.program).chain(&options.args);
-    job::set_command(
-        words
-            .map(|word| word.to_string_lossy().into_owned())
-            .collect(),
-    );
-    wire_up::start(&options.checkpoints)?;
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.collect();
+    job::set_command(words.clone());
+    let lineage = match &options.lineage {
+        Some(lineage) => lineage.clone(),
+        None => Lineage::begin(words).context("the run cannot be given an id")?,
+    };
+    loader::set_exec_hook(exec_prefix(&own, &options, &lineage)?);
+    wire_up::start(&options.checkpoints, lineage)?;
+    wrapper::start()?;
     program.run()
 }
 
@@ -59,9 +67,10 @@ pub fn redirect(own: &Path) {
 
 /// What `execve` by the rank's own process puts before the new program, so that it is an upper
 /// half again.
-fn exec_prefix(own: &Path, options: &Launch) -> Result<Vec<CString>> {
+fn exec_prefix(own: &Path, options: &Launch, lineage: &Lineage) -> Result<Vec<CString>> {
     let mut words: Vec<OsString> = vec![own.into(), "launch".into()];
     words.extend(options.checkpoints.words());
+    words.extend(["--lineage".into(), lineage_word(lineage)?]);
     words.push("--".into());
     words.iter().map(|word| c_string(word)).collect()
 }

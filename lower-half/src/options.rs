@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{bail, Context, Result};
-use ckpt_image::{Compression, Key};
-use loader::{ChangedFiles, GrownFiles};
+use ckpt_image::{Compression, Key, Lineage};
+use loader::ChangedFiles;
 
 mod schedule;
 
@@ -20,6 +20,8 @@ pub enum Command {
     Launch(Launch),
     /// Bring an upper half back from its image.
     Restart(Restart),
+    /// End the job with an exit code.
+    Refuse(i32),
     /// Say which MPI library this is for.
     About,
 }
@@ -45,6 +47,22 @@ pub struct Checkpoints {
     pub local_dir: Option<PathBuf>,
     /// Ranks on other machines keep copies of what is in `local_dir`.
     pub partner: bool,
+    /// What becomes of what the job does to its files.
+    pub files: Files,
+    /// Bytes that a rank's journal may have between two checkpoints.
+    pub undo_limit: u64,
+}
+
+/// How a restart treats changes that the job has made to its files since the checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Files {
+    /// It is undone: the job keeps a journal.
+    #[default]
+    Undo,
+    /// What was appended is cut off.
+    Cut,
+    /// The same, but only of files that were open.
+    Leave,
 }
 
 /// How long the job stands still for a checkpoint.
@@ -83,6 +101,9 @@ impl Checkpoints {
         if let Some(file) = &self.key_file {
             words.extend(["--key-file".into(), file.clone().into()]);
         }
+        let (files, _) = FILES[self.files as usize];
+        words.extend(["--files".into(), files.into()]);
+        words.extend(["--undo-limit".into(), self.undo_limit.to_string().into()]);
         if let Some(dir) = &self.local_dir {
             words.extend(["--local-dir".into(), dir.clone().into()]);
         }
@@ -97,6 +118,8 @@ impl Checkpoints {
 pub struct Launch {
     /// Its checkpoints.
     pub checkpoints: Checkpoints,
+    /// The run that this goes on, where the program before has executed this one.
+    pub lineage: Option<Lineage>,
     /// The program as the user named it.
     pub program: OsString,
     /// Its arguments, without its name.
@@ -111,8 +134,6 @@ pub struct Restart {
     pub set: Option<String>,
     /// What to do where a file is not what it was at the checkpoint.
     pub changed_files: ChangedFiles,
-    /// What to do where a file that was closed at the checkpoint has grown.
-    pub grown_files: GrownFiles,
 }
 
 /// Parses the words after the program's name.
@@ -123,15 +144,20 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     if verb == "about" {
         return Ok(Command::About);
     }
+    if verb == "refuse" {
+        let code = words.next().context("refuse wants an exit code")?;
+        return Ok(Command::Refuse(number(&code)?));
+    }
     let (mut ckpt_dir, mut key_file, mut local_dir) = (None, None, None);
     let (mut schedule, mut keep) = (Schedule::default(), None);
     let mut full_every = 1;
     let mut compression = Compression::default();
     let mut pause = Pause::default();
     let mut partner = false;
-    let mut set = None;
+    let (mut set, mut lineage) = (None, None);
     let mut changed_files = ChangedFiles::default();
-    let mut grown_files = GrownFiles::default();
+    let mut files = Files::default();
+    let mut undo_limit = undo::DEFAULT_LIMIT;
     let mut rest = Vec::new();
     while let Some(word) = words.next() {
         let mut value = || {
@@ -150,8 +176,10 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             Some("--local-dir") => local_dir = Some(PathBuf::from(value()?)),
             Some("--partner") => partner = true,
             Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
+            Some("--lineage") => lineage = Some(lineage_of(&value()?)?),
             Some("--changed-files") => changed_files = changed(&value()?)?,
-            Some("--closed-files") => grown_files = grown(&value()?)?,
+            Some("--files") => files = files_of(&value()?)?,
+            Some("--undo-limit") => undo_limit = number(&value()?)?,
             Some("--") => {
                 rest = words.collect();
                 break;
@@ -169,6 +197,8 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         key_file,
         local_dir,
         partner,
+        files,
+        undo_limit,
     };
     match verb.to_str() {
         Some("launch") => {
@@ -176,6 +206,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             let program = rest.next().context("no program was named")?;
             Ok(Command::Launch(Launch {
                 checkpoints,
+                lineage,
                 program,
                 args: rest.collect(),
             }))
@@ -184,7 +215,6 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             checkpoints,
             set,
             changed_files,
-            grown_files,
         })),
         _ => bail!("unknown command {}", verb.display()),
     }
@@ -194,6 +224,16 @@ fn number<T: FromStr>(word: &OsString) -> Result<T> {
     word.to_str()
         .and_then(|w| w.parse().ok())
         .with_context(|| format!("{} is not a number, or too small", word.display()))
+}
+
+/// The word that stands for a run.
+pub fn lineage_word(lineage: &Lineage) -> Result<OsString> {
+    Ok(serde_json::to_string(lineage)?.into())
+}
+
+fn lineage_of(word: &OsString) -> Result<Lineage> {
+    let text = word.to_str().context("--lineage is not text")?;
+    serde_json::from_str(text).context("--lineage cannot be read")
 }
 
 const COMPRESSION: [(&str, Compression); 3] = [
@@ -231,10 +271,16 @@ fn changed(word: &OsString) -> Result<ChangedFiles> {
     })
 }
 
-fn grown(word: &OsString) -> Result<GrownFiles> {
-    Ok(match word.to_str() {
-        Some("cut") => GrownFiles::Cut,
-        Some("leave") => GrownFiles::Leave,
-        _ => bail!("{} is not cut or leave", word.display()),
-    })
+/// In the order of the enumeration.
+const FILES: [(&str, Files); 3] = [
+    ("undo", Files::Undo),
+    ("cut", Files::Cut),
+    ("leave", Files::Leave),
+];
+
+fn files_of(word: &OsString) -> Result<Files> {
+    let named = FILES.iter().find(|(known, _)| word == known);
+    let (_, files) =
+        named.with_context(|| format!("{} is not undo, cut or leave", word.display()))?;
+    Ok(*files)
 }

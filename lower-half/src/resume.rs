@@ -10,20 +10,21 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ::restart::Opened;
+use ::restart::{JobState, Opened, Sections};
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use ckpt_image::{kind, Set};
+use ckpt_image::{Lineage, Set};
 use contract::{abi, gate, MpiState};
 use coordinator::client::Client;
-use loader::{ClosedFiles, HeldNumbers, OpenedFiles, ProcessState};
+use launcher::message;
+use loader::{Checks, ClosedFiles, GrownFiles, HeldNumbers, OpenedFiles, ProcessState};
 use progress::Bytes;
+use undo::{Cut, Plan};
 
 use crate::grown::{self, Place};
-use crate::job::{self, JobState};
 use crate::mpi::world::{self, World};
-use crate::options::Restart;
+use crate::options::{Files, Restart};
 use crate::slowest::{of_the_slowest, slowness, EVERY};
-use crate::{environment, fetch, launch, mpi, share, wire_up, BAD_IMAGE};
+use crate::{agent, environment, fetch, job, launch, mpi, share, wire_up, wrapper, BAD_IMAGE};
 
 /// This rank's part of the set: verified, and nothing of it used yet.
 struct Part {
@@ -32,12 +33,15 @@ struct Part {
     closed: ClosedFiles,
     files: OpenedFiles,
     job: JobState,
+    /// What all ranks have changed in files since, as far as it is to be undone.
+    plan: Plan,
 }
 
 /// Brings the rank back; returns only if that cannot be done.
 pub fn resume(options: Restart) -> Result<Infallible> {
     environment::settle()?;
     loader::check_address_space()?;
+    loader::start_aside().context(agent::NO_TABLE)?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
     let begun = Instant::now();
@@ -64,33 +68,47 @@ pub fn resume(options: Restart) -> Result<Infallible> {
         opened,
         process,
         closed,
-        files,
+        mut files,
         job,
+        plan,
     } = part;
+    wrapper::tell_lost(&opened);
     if rank == 0 {
         // All have chosen their set by now, and could be brought back.
+        let library = world::library();
+        message::say(format_args!(
+            "continuing {} from {} under {}",
+            job.command.join(" "),
+            opened.set().name(),
+            library.split(',').next().unwrap_or_default()
+        ));
         opened.set().restart_begun()?;
+    }
+    let others = world.as_ref().map(|world| world.size);
+    let cut = cut_of(opened.set());
+    let dir = &options.checkpoints.dir;
+    let name = opened.set().name().to_owned();
+    let place = Place {
+        dir,
+        set: &name,
+        rank,
+    };
+    grown::undo(&plan, &cut, &place, others)?;
+    for warning in files.open_undone(&process, options.changed_files)? {
+        crate::say(rank, warning);
     }
     let shared = share::restore(&opened, world.as_ref())?;
     opened.map(&shared)?;
     loader::set_shm_ids(shared.segments().to_vec());
-    let place = Place {
-        dir: &options.checkpoints.dir,
-        set: opened.set().name(),
-        rank,
+    let grown = match options.checkpoints.files {
+        Files::Undo | Files::Cut => GrownFiles::Cut,
+        Files::Leave => GrownFiles::Leave,
     };
-    let others = world.as_ref().map(|world| world.size);
-    grown::cut_back(
-        &files,
-        &process,
-        &closed,
-        options.grown_files,
-        &place,
-        others,
-    )?;
+    grown::cut_back(&files, &process, &closed, grown, &place, others)?;
     let restored = loader::restore(process, files, &|object| shared.descriptor(object))?;
     drop(shared);
     let set = opened.set().clone();
+    agent::set_restored_abi(opened.header().abi.clone());
     if world.is_some() {
         // No rank goes on before all can.
         world::minimum(0)?;
@@ -98,10 +116,11 @@ pub fn resume(options: Restart) -> Result<Infallible> {
     fill_gate(world.as_ref());
     launch::redirect(&own);
     job::set_command(job.command);
-    wire_up::start(&options.checkpoints)?;
+    wire_up::start(&options.checkpoints, Lineage::continuing(set.manifest())?)?;
     if world.is_some() {
         wire_up::connected(rank, size);
     }
+    restored.note_changes_since(cut);
     if job.mpi_state == MpiState::Finalised as u32 {
         // It was only needed for the ranks to find each other.
         world::finalize();
@@ -159,16 +178,23 @@ fn verified(
     shown.at(format!("{name}, rank {rank} of {size}"));
     let dir = &options.checkpoints.dir;
     let opened = ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?;
-    let process: ProcessState = section(&opened, kind::PROCESS, ProcessState::VERSION)?;
-    let closed = match opened.section(kind::CLOSED_FILES) {
-        Some(_) => section(&opened, kind::CLOSED_FILES, ClosedFiles::VERSION)?,
-        // None were, or whoever took it did not look.
-        None => ClosedFiles::default(),
+    let Sections {
+        process,
+        closed,
+        job,
+    } = Sections::of(opened.image())?;
+    job::suits(&job).with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
+    let plan = match options.checkpoints.files {
+        Files::Undo => Plan::read(dir, &cut_of(set))
+            .with_context(|| format!("the undo journals in {} cannot be read", dir.display()))?,
+        Files::Cut | Files::Leave => Plan::default(),
     };
-    let job: JobState = section(&opened, kind::JOB, job::VERSION)?;
-    job.suits()
-        .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
-    let files = loader::open_files(&process, options.changed_files, held)?;
+    let host = coordinator::addresses::host();
+    let checks = Checks {
+        changed: options.changed_files,
+        undo: Some((&plan, &host)),
+    };
+    let files = loader::open_files(&process, &checks, held)?;
     for warning in &files.warnings {
         crate::say(rank, warning);
     }
@@ -178,7 +204,16 @@ fn verified(
         closed,
         files,
         job,
+        plan,
     })
+}
+
+/// The cut at which a set was made.
+fn cut_of(set: &Set) -> Cut {
+    Cut {
+        number: set.number(),
+        id: set.manifest().set_id.0,
+    }
 }
 
 /// Initialises MPI, and makes sure that every rank can be brought back before any is: one that
@@ -214,11 +249,13 @@ fn join(
         // Before any rank knows of it: when the first of them ends, its launcher ends the others.
         crate::tell(why);
     }
-    let able = world::minimum(i64::from(part.is_ok()))? == 1;
+    // What the job ends with is the same in all: launchers take the one rank's or another's.
+    let code = part.as_ref().err().map_or(0, crate::restart_code);
+    let code = -world::minimum(-i64::from(code))?;
     // The image was chosen by the launcher's word; MPI has the last.
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
     match part {
-        Ok(part) if able && agreed => {
+        Ok(part) if code == 0 && agreed => {
             same_set(set, &options.checkpoints.dir)?;
             return Ok((world, part));
         }
@@ -234,14 +271,14 @@ fn join(
         );
     }
     // The rank that cannot has said why.
-    std::process::exit(BAD_IMAGE);
+    std::process::exit(i32::try_from(code).unwrap_or(BAD_IMAGE));
 }
 
 /// All ranks have read their images.
 fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
     let slowest = -world::minimum(-slowness(rank, took))?;
     if let (0, Some(line)) = (rank, of_the_slowest(slowest, size)) {
-        eprintln!("stasis: {line}");
+        message::say(line);
     }
     Ok(())
 }
@@ -267,28 +304,6 @@ fn same_set(set: Option<&Set>, dir: &Path) -> Result<()> {
     world::minimum(0)?;
     world::finalize();
     std::process::exit(BAD_IMAGE);
-}
-
-/// Decodes a section. Its encoding names no fields: only the very version can be read.
-fn section<T: serde::de::DeserializeOwned>(opened: &Opened, kind: u32, version: u32) -> Result<T> {
-    let found = opened
-        .section(kind)
-        .ok_or_else(|| anyhow!("section {kind} is missing"));
-    found
-        .and_then(|section| match section.version == version {
-            true => Ok(postcard::from_bytes(&section.bytes)?),
-            false => bail!(
-                "section {kind} has version {}, this Stasis reads {version}",
-                section.version
-            ),
-        })
-        .with_context(|| {
-            format!(
-                "{}: the image of rank {} cannot be read; restart with the Stasis that wrote it",
-                opened.set().name(),
-                opened.header().rank
-            )
-        })
 }
 
 fn fill_gate(world: Option<&World>) {

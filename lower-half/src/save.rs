@@ -709,7 +709,7 @@ impl Still<'_> {
 
     /// A copy of the process that has all that `fork` copies of the parts.
     fn twin(&self, parts: &[Part]) -> std::result::Result<Twin, String> {
-        let alone = Unshared::make(&self.plan.regions);
+        let alone = Withheld::make(parts);
         let twin = Twin::make().and_then(|twin| Ok((twin.mappings()?, twin)));
         drop(alone);
         let (mappings, twin) =
@@ -766,6 +766,15 @@ impl Part {
         matches!(self.place, Place::Memory { forks: true, .. })
     }
 
+    /// It is a mapping of which nothing is read in a copy, and which is more than memory.
+    fn is_unread(&self) -> bool {
+        let file = matches!(self.region.backing, Backing::PrivateFile { .. });
+        match self.place {
+            Place::Memory { forks, .. } => !forks || file && self.runs.is_empty(),
+            Place::Object { .. } => false,
+        }
+    }
+
     /// It should be in a copy with these mappings, in ascending order, and is not: what the lower half has
     /// registered with a device since the mappings were looked at may have been kept out of children.
     fn lacks(&self, copied: &[Range<u64>]) -> bool {
@@ -773,27 +782,22 @@ impl Part {
     }
 }
 
-/// Shared mappings, kept out of the children that are made meanwhile: a copy is no process with
-/// which memory is shared, and does not count as attached to a System V segment.
-struct Unshared<'a>(Vec<&'a Region>);
+/// Mappings of which nothing is read in a copy, kept out of the children that are made meanwhile: a copy is no
+/// process with which memory is shared, and does not count as attached to a System V segment; and a file is
+/// open as long as it is mapped.
+struct Withheld<'a>(Vec<&'a Region>);
 
-impl<'a> Unshared<'a> {
-    fn make(regions: &'a [Looked]) -> Unshared<'a> {
-        let shared = regions
-            .iter()
-            .map(|looked| &looked.region)
-            .filter(|region| {
-                let shared = !matches!(
-                    region.backing,
-                    Backing::Anonymous | Backing::PrivateFile { .. }
-                );
-                shared && !region.advice.dont_fork && advise(region, libc::MADV_DONTFORK)
-            });
-        Unshared(shared.collect())
+impl<'a> Withheld<'a> {
+    fn make(parts: &'a [Part]) -> Withheld<'a> {
+        let unread = parts.iter().filter(|part| part.is_unread());
+        let regions = unread
+            .map(|part| &part.region)
+            .filter(|region| !region.advice.dont_fork && advise(region, libc::MADV_DONTFORK));
+        Withheld(regions.collect())
     }
 }
 
-impl Drop for Unshared<'_> {
+impl Drop for Withheld<'_> {
     fn drop(&mut self) {
         for region in &self.0 {
             advise(region, libc::MADV_DOFORK);

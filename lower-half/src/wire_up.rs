@@ -3,7 +3,10 @@
 //! connects: the coordinator's to all, a relay's from its rank to those below it. So no rank sends or
 //! receives more of them than it has connections, and no address goes where it is not used.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use anyhow::{anyhow, Context, Result};
+use ckpt_image::Lineage;
 use coordinator::addresses;
 use coordinator::job::{Address, Contact};
 use coordinator::tree::Place;
@@ -12,6 +15,7 @@ use crate::agent::{self, faults, Setup};
 use crate::job;
 use crate::mpi::{self, world, Hooks};
 use crate::options::Checkpoints;
+use crate::wrapper;
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -21,16 +25,18 @@ const LENGTH_BYTES: usize = size_of::<u32>();
 /// Sets the agent up, and the coordinator in rank 0. A process that is a job by itself can be
 /// checkpointed from now on, whether it calls MPI_Init or not; the ranks of a larger job find each
 /// other in [`connected`].
-pub fn start(checkpoints: &Checkpoints) -> Result<()> {
+pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
     agent::setup(Setup {
         checkpoints: checkpoints.clone(),
         disk: faults::disk()?,
         scarce: faults::scarce()?,
         key: checkpoints.key()?,
         command: job::command().to_vec(),
+        lineage,
         library: world::library(),
         sections: job::sections,
         finalize: || {
+            mpi::free_datatypes();
             world::finalize();
         },
     })?;
@@ -43,6 +49,7 @@ pub fn start(checkpoints: &Checkpoints) -> Result<()> {
         call_ended: agent::cut::call_ended,
     });
     loader::set_exit_hook(|status| {
+        agent::cut::tell();
         agent::finished();
         world::leave(status);
     });
@@ -70,7 +77,8 @@ pub fn connected(rank: u32, size: u32) {
 }
 
 fn connect(rank: u32, size: u32) -> Result<()> {
-    let served = (rank == 0).then(|| agent::serve(size)).transpose();
+    let serve = || wrapper::is_none().and_then(|()| agent::serve(size));
+    let served = (rank == 0).then(serve).transpose();
     let mut buffer = match &served {
         Ok(Some(contact)) => pack(contact),
         _ => [0; ADDRESS_BYTES],
@@ -80,6 +88,7 @@ fn connect(rank: u32, size: u32) -> Result<()> {
     served?;
     let mut contact = unpack(&buffer)
         .ok_or_else(|| anyhow!("rank 0 sent no address of the coordinator: see its message"))?;
+    one_directory(rank)?;
     let place = Place::of(rank, size, contact.fan_out);
     if let Some(parent) = place.parent.filter(|parent| *parent != 0) {
         world::receive(&mut buffer, parent)?;
@@ -101,6 +110,31 @@ fn connect(rank: u32, size: u32) -> Result<()> {
         partners(&contact, rank, size)?;
     }
     agent::connect(contact, rank, size)
+}
+
+/// Makes sure that all ranks have been given one checkpoint directory, as far as its name tells; its path may be
+/// another on each machine. The default is named after the program, of which a job may have several.
+fn one_directory(rank: u32) -> Result<()> {
+    let directory = agent::directory()?;
+    let mut hasher = DefaultHasher::new();
+    directory.file_name().hash(&mut hasher);
+    let (least, most) = world::extremes((hasher.finish() >> 1).cast_signed())?;
+    if least == most {
+        return Ok(());
+    }
+    if rank == 0 {
+        crate::say(
+            rank,
+            format_args!(
+                "the ranks of this job have different checkpoint directories, this one {}: give all of them the \
+                 same --ckpt-dir",
+                directory.display()
+            ),
+        );
+        world::abort(crate::DIRECTORY);
+    }
+    // Until the job is ended: this rank must not go on.
+    world::minimum(0).map(drop)
 }
 
 /// Ranks on different machines find who keeps copies of whose images. All tell all: each must know on which
@@ -148,6 +182,7 @@ mod tests {
             address: Address {
                 addresses: vec![[127, 0, 0, 1].into(); addresses],
                 port: 7,
+                socket: Some("ck/.stasis-1.socket".into()),
                 token: "x".into(),
             },
             fan_out: 64,

@@ -20,6 +20,52 @@ pub struct Function {
     pub slot: usize,
 }
 
+impl Function {
+    /// The function as the table spells it, but for what people alone read: parameters have their places for
+    /// names.
+    pub fn row(&self) -> String {
+        let place = |name: &str| {
+            let at = self.params.iter().position(|param| param.name == name);
+            at.map_or(String::new(), |at| at.to_string())
+        };
+        let params = self.params.iter().map(|param| {
+            let direction = match param.direction {
+                Direction::In => "in",
+                Direction::Out => "out",
+                Direction::InOut => "inout",
+            };
+            let kind = spelled_as(KINDS, param.kind);
+            let other = param.other.map_or("", |other| spelled_as(KINDS, other));
+            let length = match &param.array {
+                None => String::new(),
+                Some(Length::Param(name)) => format!("[{}]", place(name)),
+                Some(Length::CommSize(name)) => format!("[size({})]", place(name)),
+                Some(Length::Neighbours(name, true)) => format!("[in({})]", place(name)),
+                Some(Length::Neighbours(name, false)) => format!("[out({})]", place(name)),
+                Some(Length::Bytes(bytes)) => format!("[{bytes} bytes]"),
+                Some(Length::Opaque) => "[*]".to_owned(),
+            };
+            format!("{direction} {kind}/{other}{length}")
+        });
+        let params: Vec<String> = params.collect();
+        let returns = match self.returns {
+            Returns::Error => "error",
+            Returns::Double => "double",
+            Returns::Aint => "aint",
+            Returns::Fint => "fint",
+            Returns::Handle(kind) => spelled_as(KINDS, kind),
+        };
+        format!(
+            "{} {} {} {}({}) -> {returns}",
+            self.slot,
+            spelled_as(CLASSES, self.class),
+            spelled_as(VIAS, self.via),
+            self.name,
+            params.join(", "),
+        )
+    }
+}
+
 /// How a front serves a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
@@ -31,7 +77,7 @@ pub enum Via {
     Refuse,
 }
 
-/// Class of a function (design §4).
+/// Class of a function, as the safe state sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Touches this process only.

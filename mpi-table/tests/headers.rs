@@ -1,8 +1,10 @@
 //! The table against the headers of two MPI libraries: every function is there, with the number of
-//! parameters that C compilers see. A header that is not installed is skipped.
+//! parameters that C compilers see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+use skip::skip;
 
 /// Prototypes `MPI_Name(...)` of a header with their number of parameters.
 fn prototypes(header: &str) -> BTreeMap<String, usize> {
@@ -63,10 +65,6 @@ fn parameters(rest: &str) -> usize {
 /// `missing`: functions of the table that this header leaves out; `newer`: those of later versions
 /// of MPI than the table's.
 fn compare(files: &[&str], missing: &[&str], newer: fn(&str) -> bool) {
-    if !files.iter().all(|file| Path::new(file).exists()) {
-        eprintln!("skipped: {files:?} not installed");
-        return;
-    }
     let text: String = files
         .iter()
         .map(|file| std::fs::read_to_string(file).expect("a readable header"))
@@ -104,6 +102,9 @@ fn compare(files: &[&str], missing: &[&str], newer: fn(&str) -> bool) {
 #[test]
 fn agrees_with_open_mpi() {
     let header = "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h";
+    if !Path::new(header).exists() {
+        skip!("{header} is not installed");
+    }
     let macros = ["MPI_Aint_add", "MPI_Aint_diff"];
     let unknown_to_it = ["MPI_Status_c2f08", "MPI_Status_f082c"];
     let functions = stasis_mpi_table::functions().iter();
@@ -118,6 +119,9 @@ fn agrees_with_open_mpi() {
 fn agrees_with_mpich() {
     let folder = "/usr/include/x86_64-linux-gnu/mpich";
     let files = [format!("{folder}/mpi_proto.h"), format!("{folder}/mpio.h")];
+    if !files.iter().all(|file| Path::new(file).exists()) {
+        skip!("{files:?} are not installed");
+    }
     let macros = [
         "Comm",
         "Errhandler",

@@ -129,6 +129,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         thread_level: None,
         contract_version: contract::VERSION,
         stasis_version: None,
+        lineage: None,
         command: Vec::new(),
         ranks: vec![RankEntry {
             rank: 0,

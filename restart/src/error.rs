@@ -23,6 +23,16 @@ pub enum RestartError {
         rank: u32,
         reasons: Vec<String>,
     },
+    #[error(
+        "{} (rank {rank}): section {section} cannot be used: {why}. Restart with the Stasis that wrote it, or from \
+         another checkpoint", path.display()
+    )]
+    Section {
+        path: PathBuf,
+        rank: u32,
+        section: &'static str,
+        why: String,
+    },
     #[error("checkpoint {set} cannot be restarted like this: {why}. Nothing was restored")]
     Shared { set: String, why: String },
     #[error("cannot {action} {what} again: {source}. Nothing was restored")]

@@ -1,6 +1,6 @@
 //! Brings an upper half back into a fresh lower half: finds the set, verifies this rank's image,
-//! checks that this machine suits it, and maps its memory. What is in the sections (threads, files,
-//! signals) belongs to those who wrote them.
+//! checks that this machine suits it, decodes what it holds beside memory, and maps its memory. What is in the sections
+//! (threads, files, signals) belongs to those who wrote them.
 //!
 //! One rank calls [`choose`] and tells the others the name, so that all restart from the same set;
 //! each then calls [`open`], or [`open_in`] for a set that it chose itself, which changes nothing; when all
@@ -9,6 +9,7 @@
 
 mod error;
 mod memory;
+mod sections;
 mod shared;
 mod suit;
 
@@ -20,6 +21,10 @@ use ckpt_image::{explain, named_whole, newest_whole, Header, Image, Key, Manifes
 
 pub use error::{RestartError, Result};
 pub use memory::{map, MappedUpper};
+pub use sections::{JobState, Sections};
+
+/// What is told of files.
+pub use loader::{ChangedFiles, Checks, Fate, GrownFiles, Listed, Prospect, Saved, LONGEST_TAIL};
 pub use shared::{Claim, Made, SharedMemory, Where};
 
 /// Finds the set `set` in `dir`, or the newest whole one, and checks that all images of it are

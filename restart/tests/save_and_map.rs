@@ -25,6 +25,7 @@ use io_uring::{opcode, types, IoUring};
 use save::{
     Ahead, Application, Changes, HeaderInfo, Increments, Order, Pause, Plan, Room, Saved, Share,
 };
+use skip::skip;
 
 const PAGE: usize = 4096;
 const BASE: usize = contract::ARENA_START;
@@ -614,6 +615,7 @@ fn save_without_commit(
         thread_level: None,
         contract_version: contract::VERSION,
         stasis_version: None,
+        lineage: None,
         command: Vec::new(),
         ranks: vec![RankEntry {
             rank: 0,
@@ -1160,8 +1162,7 @@ fn increments_hold_what_has_changed_however_it_did() {
     let dir = tempfile::tempdir().unwrap();
     // Kernels before 6.7 cannot.
     if let Err(why) = Changes::watch() {
-        println!("not tested: {why}");
-        return;
+        skip!("{why}");
     }
     played_well("increments", dir.path());
     for set in ["restore-3", "restore-5", "restore-7"] {
@@ -1180,8 +1181,7 @@ fn nothing_is_believed_while_memory_is_pinned() {
     let unable = Changes::watch().err();
     let unable = unable.or(IoUring::new(1).err().map(|e| format!("no io_uring: {e}")));
     if let Some(why) = unable {
-        println!("not tested: {why}");
-        return;
+        skip!("{why}");
     }
     played_in_turn(&["pinned", "restore-4"]);
 }
@@ -1321,9 +1321,8 @@ fn a_full_disk_leaves_the_job_and_the_last_set() {
         .args(["-t", "tmpfs", "-o", "size=8m,mode=700", "stasis-test"])
         .arg(dir.path())
         .status();
-    // Only root may mount; elsewhere there is nothing to test.
     if !mounted.is_ok_and(|status| status.success()) {
-        return;
+        skip!("only root may mount");
     }
     let said = error("full", dir.path());
     let left = fs::read_dir(dir.path().join("ck")).unwrap().count();

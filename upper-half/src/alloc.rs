@@ -4,23 +4,45 @@
 //!
 //! # Safety
 //! `Global` hands every request to one `Dlmalloc` under one lock; `Pages` gives it fresh anonymous
-//! mappings that belong to nobody else.
+//! mappings that belong to nobody else, and each part of the reserve once.
 #![allow(unsafe_code)]
 
 use crate::system;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use dlmalloc::Dlmalloc;
 
 /// Where the allocator's memory comes from.
 struct Pages;
 
+/// For a program that has used up all memory that it may have: what this library notes of messages and requests
+/// is little, and must be had in a checkpoint, too. Takes none until it is used.
+const RESERVE: usize = 4 << 20;
+
+#[repr(C, align(4096))]
+struct Reserve(UnsafeCell<MaybeUninit<[u8; RESERVE]>>);
+
+// SAFETY: only the heap uses it, and each part once.
+unsafe impl Sync for Reserve {}
+
+static REGION: Reserve = Reserve(UnsafeCell::new(MaybeUninit::zeroed()));
+/// So much of it is the heap's.
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The next so many bytes of the reserve.
+fn reserved(size: usize) -> Option<*mut u8> {
+    let more = |taken: usize| taken.checked_add(size).filter(|taken| *taken <= RESERVE);
+    let from = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    Some(REGION.0.get().cast::<u8>().wrapping_add(from.ok()?))
+}
+
 // SAFETY: alloc returns fresh, zeroed, page-aligned memory; the rest either declines or unmaps
 // exactly what it is told to.
 unsafe impl dlmalloc::Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        match system::map(size) {
+        match system::map(size).or_else(|| reserved(size)) {
             Some(address) => (address, size, 0),
             None => (core::ptr::null_mut(), 0, 0),
         }
@@ -35,6 +57,10 @@ unsafe impl dlmalloc::Allocator for Pages {
     }
 
     fn free(&self, address: *mut u8, size: usize) -> bool {
+        let reserve = REGION.0.get() as usize;
+        if (reserve..reserve + RESERVE).contains(&(address as usize)) {
+            return false;
+        }
         // SAFETY: dlmalloc frees only whole segments that it no longer uses.
         unsafe { system::unmap(address, size) }
     }

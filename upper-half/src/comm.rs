@@ -64,7 +64,7 @@ impl Body for CommBody {
 
     fn retire(comm: &'static Comm) {
         let mut word = message::leave(comm);
-        if word != Comm::null().lower() {
+        if word != Comm::null_word() {
             // SAFETY: the last reference is gone and all members have freed it. A failure leaks below.
             unsafe { lower::MPI_Comm_free(&raw mut word) };
         }

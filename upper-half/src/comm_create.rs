@@ -310,11 +310,11 @@ unsafe fn duplicate(comm: &'static Comm) -> Result<CommBody, i32> {
 /// What is duplicated below, of the same processes. While a duplicate of a communicator is under way, Open MPI
 /// lets constructors over younger ones wait, and that over which [`from_group`] makes one is younger than the
 /// world: members who had not started the duplicate yet would wait there for those who have.
-fn dup_below(comm: &'static Comm) -> usize {
+fn dup_below(comm: &'static Comm) -> &'static Comm {
     let world = Comm::at(comm::COMM_WORLD as u32);
     match comm.index() == world.index() {
-        true => sync_comm().lower(),
-        false => comm.lower(),
+        true => sync_comm(),
+        false => comm,
     }
 }
 
@@ -335,7 +335,7 @@ unsafe fn start_dup(
     let (mut word, mut request) = (Comm::null().lower(), Request::null().lower());
     // SAFETY: see the module's head. Open MPI and MPICH both write the new handle before they
     // return.
-    match unsafe { lower::MPI_Comm_idup(dup_below(comm), &raw mut word, &raw mut request) } {
+    match unsafe { lower::named::MPI_Comm_idup(dup_below(comm), &raw mut word, &raw mut request) } {
         SUCCESS => {
             DUPLICATIONS.fetch_add(1, Ordering::Relaxed);
             Ok((made, word, request))

@@ -69,9 +69,8 @@ impl Body for DatatypeBody {
     }
 
     fn retire(datatype: &'static Datatype) {
-        let mut word = datatype.lower();
         // SAFETY: the last reference is gone. A failure leaks below.
-        unsafe { lower::MPI_Type_free(&raw mut word) };
+        unsafe { lower::MPI_Type_free(datatype.lower_ptr()) };
         for child in &datatype.body.contents.datatypes {
             child.release();
         }
@@ -128,16 +127,15 @@ pub(crate) fn span(count: i32, datatype: &'static Datatype) -> Result<(isize, us
         return Ok((0, 0));
     }
     let (mut lower_bound, mut extent, mut true_lower, mut true_extent) = (0, 0, 0, 0);
-    let word = datatype.lower();
     // SAFETY: a live datatype and places for its bounds.
     unsafe {
-        check(lower::MPI_Type_get_true_extent(
-            word,
+        check(lower::named::MPI_Type_get_true_extent(
+            datatype,
             &raw mut true_lower,
             &raw mut true_extent,
         ))?;
-        check(lower::MPI_Type_get_extent(
-            word,
+        check(lower::named::MPI_Type_get_extent(
+            datatype,
             &raw mut lower_bound,
             &raw mut extent,
         ))?;
@@ -862,7 +860,7 @@ pub(crate) fn of_word(word: usize) -> &'static Datatype {
         .map(|&(_, value)| Datatype::at(value as u32));
     predefined
         .chain(DatatypeBody::table().dynamic())
-        .find(|datatype| datatype.lower() == word)
+        .find(|datatype| datatype.has_word(word))
         .unwrap_or_else(Datatype::null)
 }
 

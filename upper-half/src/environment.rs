@@ -14,8 +14,8 @@ use crate::object::{
     MessageBody, Object, OpBody, RequestBody, WinBody,
 };
 use crate::{
-    attribute, comm_free, datatype, error, file, id, message, session, stand_in, start, sync,
-    system, wrapper,
+    attribute, comm_free, datatype, error, file, id, message, session, stand_in, start, system,
+    threads, wrapper,
 };
 use contract::abi::*;
 use contract::{gate, MpiState};
@@ -205,7 +205,7 @@ fn bring_up(required: i32) -> Result<i32, i32> {
     // SAFETY: pointers to locals.
     unsafe {
         check(service::init(required, &raw mut provided, &raw mut tag_ub))?;
-        sync::set_multiple(provided == THREAD_MULTIPLE);
+        threads::level_is(provided);
         settle(tag_ub)?;
     }
     PROVIDED.store(provided, Ordering::Relaxed);
@@ -275,7 +275,7 @@ pub fn at_exit() {
     }
     let done = !world_model_is(MpiState::Initialised) && !session::any();
     if done && OWNER.load(Ordering::Relaxed) == system::process_id() {
-        let _guard = wrapper::Wrapper::enter();
+        let _guard = wrapper::Wrapper::enter_any();
         // SAFETY: no code of the application's runs after this. There is nobody to tell of an error.
         unsafe { take_down() };
     }

@@ -79,14 +79,17 @@ pub struct CrossingInfo(usize);
 
 impl CrossingInfo {
     /// The lower word.
-    pub fn word(&self) -> usize {
+    ///
+    /// # Safety
+    /// It is used in the expression of a crossing.
+    pub unsafe fn word(&self) -> usize {
         self.0
     }
 }
 
 impl Drop for CrossingInfo {
     fn drop(&mut self) {
-        if self.0 != Info::null().lower() {
+        if self.0 != Info::null_word() {
             // SAFETY: made by `crossing_info`, freed once.
             unsafe { lower::MPI_Info_free(&raw mut self.0) };
         }
@@ -101,7 +104,7 @@ pub fn crossing_info(info: &'static Info) -> CrossingInfo {
 
 /// The same for entries that an object keeps.
 pub(crate) fn crossing_entries(entries: &[Entry]) -> CrossingInfo {
-    let null = Info::null().lower();
+    let null = Info::null_word();
     if entries.is_empty() {
         return CrossingInfo(null);
     }

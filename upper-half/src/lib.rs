@@ -41,6 +41,7 @@ mod stand_in;
 mod start;
 pub mod sync;
 pub mod system;
+mod threads;
 mod tool;
 mod topology;
 mod window;

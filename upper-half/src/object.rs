@@ -118,9 +118,40 @@ impl<B: Body> Object<B> {
     }
 
     /// The lower half's word for it. Who finds one sees all that was written before it was set.
+    ///
+    /// # Safety
+    /// It is void, and may be another object's, when the job was restarted meanwhile: it is used before the thread
+    /// can park, in the expression of a crossing at best. [`crate::lower::named`] wants none.
     #[inline(always)]
-    pub fn lower(&self) -> usize {
+    pub unsafe fn lower(&self) -> usize {
         self.lower.load(Ordering::Acquire)
+    }
+
+    /// The word of the kind's null handle, for a place that a call below is to write.
+    #[inline(always)]
+    pub fn null_word() -> usize {
+        // SAFETY: it is written over, or compared with what such a call has left.
+        unsafe { Self::null().lower() }
+    }
+
+    /// Whether it has an object below.
+    #[inline(always)]
+    pub fn is_below(&self) -> bool {
+        // SAFETY: looked at, and not kept.
+        unsafe { self.lower() != Self::null().lower() }
+    }
+
+    /// Whether this is its word, which the library below has just given.
+    #[inline(always)]
+    pub fn has_word(&self, word: usize) -> bool {
+        // SAFETY: as above.
+        unsafe { self.lower() == word }
+    }
+
+    /// Nothing is below it any more.
+    #[inline(always)]
+    pub fn clear_lower(&self) {
+        self.set_lower(Self::null_word());
     }
 
     /// Sets the lower half's word. Another thread may act on it at once.
@@ -303,7 +334,7 @@ impl<B: Body> Table<B> {
         unsafe {
             entry.write(Object {
                 this: AtomicPtr::new(core::ptr::null_mut()),
-                lower: AtomicUsize::new(self.at(B::NULL as u32).lower()),
+                lower: AtomicUsize::new(Object::<B>::null_word()),
                 handle: AtomicUsize::new(handle),
                 index,
                 refs: AtomicU32::new(1),
@@ -384,7 +415,6 @@ pub fn init() {
 /// Every communicator that can carry messages: WORLD, SELF and all dynamic ones, also those that
 /// the application has freed and others not yet, but none that is still being made.
 pub fn live_comms() -> impl Iterator<Item = &'static Comm> {
-    let null = Comm::null().lower();
     [
         contract::abi::comm::COMM_WORLD as u32,
         contract::abi::comm::COMM_SELF as u32,
@@ -392,7 +422,7 @@ pub fn live_comms() -> impl Iterator<Item = &'static Comm> {
     .into_iter()
     .map(Comm::at)
     .chain(CommBody::table().dynamic())
-    .filter(move |comm| comm.lower() != null)
+    .filter(|comm| comm.is_below())
 }
 
 /// Declares the table of a kind inside its `impl Body`.
@@ -432,8 +462,13 @@ mod tests {
         assert!(index >= FIRST_DYNAMIC);
         info.retain();
         info.release();
-        assert_eq!(InfoBody::table().get(index).map(Object::lower), Some(7));
+        let lives = || {
+            InfoBody::table()
+                .get(index)
+                .is_some_and(|info| info.has_word(7))
+        };
+        assert!(lives());
         info.release();
-        assert!(InfoBody::table().get(index).map(Object::lower) != Some(7));
+        assert!(!lives());
     }
 }

@@ -15,13 +15,15 @@ use crate::comm_create::{below_tag, from_group};
 use crate::environment::{internal_world, learn_predefined, make_internal, sync_comm};
 use crate::object::{Body, Comm, CommBody, Datatype, DatatypeBody, OpBody};
 use crate::topology::{DistGraph, Topology};
-use crate::{comm_free, datatype, error, file, lower, message, op, ports, window};
+use crate::{comm_free, datatype, error, file, lower, message, op, ports, threads, window};
 use contract::abi::*;
 use contract::{gate, MpiState};
 use core::sync::atomic::Ordering;
 
 /// The word of an object that is not yet made anew.
 const VOID: usize = usize::MAX;
+/// What a job ends with that cannot be brought back (`stasis --help`).
+const REFUSED: i32 = 5;
 
 /// The entry point `rebuild` of the gate. Where something cannot be made the job ends here, with the
 /// reason.
@@ -29,6 +31,7 @@ pub(crate) extern "C" fn rebuild() {
     if !gate().mpi_is(MpiState::Initialised) {
         return;
     }
+    threads::tell_again();
     // SAFETY: see the module's head.
     let made = unsafe { run() }
         .and_then(|()| check(message::rebuild()).map_err(|code| (code, "a request".to_owned())));
@@ -36,7 +39,7 @@ pub(crate) extern "C" fn rebuild() {
         let text = error::text_of(code).unwrap_or_default();
         error::fatal(
             &format!("restart: {what} could not be made again: {text}"),
-            1,
+            REFUSED,
         )
     }
 }

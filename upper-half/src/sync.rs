@@ -1,11 +1,11 @@
-//! The locks of this library. They cost next to nothing below MPI_THREAD_MULTIPLE, where MPI calls
-//! are serialised by the application, and they spin above it: no lock here is held across a call
-//! into the lower half that may wait, and never by a thread that is parked for a checkpoint.
+//! The locks of this library. They cost next to nothing as long as one thread calls MPI, and they spin
+//! where several do (`threads.rs`): no lock here is held across a call into the lower half that may wait,
+//! and never by a thread that is parked for a checkpoint.
 //!
 //! # Safety
 //! `Lock<T>` gives out one `&mut T` at a time: by compare-and-swap when several threads may be in
-//! MPI, and by a plain flag otherwise, which the application's thread level makes sufficient. The
-//! flag also turns a re-entry by the same thread into a panic instead of two `&mut`.
+//! MPI, and by a plain flag while there is one. Who comes second waits until the first has left whatever
+//! it began without the other in mind, and finds the flag that it may have left behind.
 #![allow(unsafe_code)]
 
 use core::cell::UnsafeCell;
@@ -16,7 +16,7 @@ static MULTIPLE: AtomicBool = AtomicBool::new(true);
 
 /// Says whether threads may be in MPI at the same time. Until the thread level is known they may.
 pub fn set_multiple(multiple: bool) {
-    MULTIPLE.store(multiple, Ordering::Relaxed);
+    MULTIPLE.store(multiple, Ordering::SeqCst);
 }
 
 /// Whether threads may be in MPI at the same time.
@@ -46,26 +46,28 @@ impl<T> Lock<T> {
     /// Waits for the value and keeps others from it while the guard lives.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        if multiple() {
+        if multiple() || self.held.load(Ordering::Relaxed) {
             self.spin();
         } else {
-            assert!(
-                !self.held.load(Ordering::Relaxed),
-                "re-entered a lock: the application calls MPI from several threads \
-                 below MPI_THREAD_MULTIPLE"
-            );
             self.held.store(true, Ordering::Relaxed);
         }
         Guard { lock: self }
     }
 
     fn spin(&self) {
+        /// Longer than anybody who runs holds a lock.
+        const TURNS: u32 = 10_000;
+        let mut turns = 0;
         while self
             .held
             .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
             core::hint::spin_loop();
+            turns += 1;
+            if turns % TURNS == 0 {
+                std::thread::yield_now();
+            }
         }
     }
 }

@@ -19,12 +19,34 @@ impl Wrapper {
     #[inline(always)]
     pub fn enter() -> Wrapper {
         #[cfg(not(test))]
+        // SAFETY: see the module's head. The sign is that of NO_CALL_YET.
+        unsafe {
+            asm!("inc dword ptr gs:[32]", "js {}", label { first_call() }, options(nostack));
+        }
+        Wrapper(())
+    }
+
+    /// The same for a function that any thread may call at any time, whatever the thread level.
+    #[inline(always)]
+    pub fn enter_any() -> Wrapper {
+        #[cfg(not(test))]
         // SAFETY: see the module's head.
         unsafe {
             asm!("inc dword ptr gs:[32]", options(nostack));
         }
         Wrapper(())
     }
+}
+
+/// A thread calls MPI for the first time.
+#[cfg(not(test))]
+#[cold]
+fn first_call() {
+    // SAFETY: see the module's head.
+    unsafe {
+        asm!("and dword ptr gs:[32], {:e}", in(reg) !contract::NO_CALL_YET, options(nostack));
+    }
+    crate::threads::another();
 }
 
 impl Drop for Wrapper {
@@ -55,10 +77,11 @@ impl Drop for Wrapper {
 fn leave(what: u32) {
     if what & contract::TELL_CALLS != 0 {
         // A stop waits until the crossing is over, as in a wrapper.
-        set_depth(1);
+        let word = word();
+        set_word(word + 1);
         // SAFETY: a service without arguments.
         unsafe { crate::lower::service::call_ended() };
-        set_depth(0);
+        set_word(word);
     }
     if stop_wanted() {
         stop();
@@ -69,19 +92,26 @@ fn leave(what: u32) {
 #[cfg(not(test))]
 #[inline(always)]
 fn depth() -> u32 {
-    let depth: u32;
+    word() & !contract::NO_CALL_YET
+}
+
+/// How many wrappers the thread is in, and whether it has made no call yet.
+#[cfg(not(test))]
+#[inline(always)]
+fn word() -> u32 {
+    let word: u32;
     // SAFETY: see the module's head.
     unsafe {
-        asm!("mov {0:e}, dword ptr gs:[32]", out(reg) depth, options(nostack, readonly));
+        asm!("mov {0:e}, dword ptr gs:[32]", out(reg) word, options(nostack, readonly));
     }
-    depth
+    word
 }
 
 #[cfg(not(test))]
-fn set_depth(depth: u32) {
+fn set_word(word: u32) {
     // SAFETY: see the module's head.
     unsafe {
-        asm!("mov dword ptr gs:[32], {0:e}", in(reg) depth, options(nostack));
+        asm!("mov dword ptr gs:[32], {0:e}", in(reg) word, options(nostack));
     }
 }
 
@@ -161,13 +191,13 @@ pub fn outside<R>(callback: impl FnOnce() -> R) -> R {
     }
     #[cfg(not(test))]
     {
-        let depth = depth();
-        set_depth(0);
+        let word = word();
+        set_word(word & contract::NO_CALL_YET);
         if stop_wanted() {
             stop();
         }
         let result = callback();
-        set_depth(depth);
+        set_word(word);
         result
     }
 }

@@ -165,6 +165,7 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
         thread_level: None,
         contract_version: 1,
         stasis_version: None,
+        lineage: None,
         command: vec!["./app".into()],
         ranks: images
             .into_iter()

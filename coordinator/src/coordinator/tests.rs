@@ -94,6 +94,24 @@ fn a_request_before_mpi_init_waits_for_all_ranks() {
 }
 
 #[test]
+fn who_waits_long_for_mpi_init_is_told_once_that_it_may_not_come() {
+    let mut c = Coordinator::new(Config::new(2));
+    let request = |tool| Event::Request { tool, stop: false };
+    c.on(0, request(None));
+    assert!(!c.busy(), "nobody waits");
+    c.on(1000, request(Some(7)));
+    assert!(c.busy());
+    assert_eq!(c.on(4_999_999, Event::Tick), []);
+    let a = c.on(5_000_000, Event::Tick);
+    assert!(
+        matches!(&a[..], [Action::Reply(7, ToTool::Note(n))] if n.contains("2 of 2") && n.contains("never"))
+    );
+    assert_eq!(c.on(60_000_000, Event::Tick), []);
+    c.on(60_000_000, Event::ToolLost(7));
+    assert!(!c.busy());
+}
+
+#[test]
 fn requests_are_joined_and_any_of_them_can_stop_the_job() {
     let mut c = job(1);
     to_saving(&mut c, 1);

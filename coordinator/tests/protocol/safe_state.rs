@@ -1,6 +1,6 @@
 //! The protocol reaches a safe state from anywhere, and no other state is ever cut: random programs
 //! under random interleavings, small programs under all of them, and the two holes of the
-//! published algorithm (design §5), which must hang as published and must not as built.
+//! published algorithm (docs/internals/collectives.md), which must hang as published and must not as built.
 
 use crate::simulator::explore::explore;
 use crate::simulator::path::random_path;
@@ -24,7 +24,7 @@ fn recv(from: u32) -> Op {
     }
 }
 
-/// Design §5, first hole: the order of initiations matters per communicator only.
+/// First hole: the order of initiations matters per communicator only.
 fn crossed_initiations() -> Program {
     let start = |a, b| {
         vec![
@@ -57,7 +57,7 @@ fn raised_and_given_up() -> Program {
     )
 }
 
-/// Design §5, second hole: A = 0, B = 1, C = 2; G = {A, C}; H = {B, D}, D = 3.
+/// Second hole: A = 0, B = 1, C = 2; G = {A, C}; H = {B, D}, D = 3.
 fn crossed_message() -> Program {
     Program::new(
         &[&[0, 2], &[1, 3]],

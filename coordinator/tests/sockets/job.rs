@@ -120,6 +120,8 @@ pub struct Disk {
     /// What it waits for before it tidies up.
     pub answered: Option<Arc<AtomicBool>>,
     pub tidied: Arc<AtomicU64>,
+    /// What it makes when it is gone.
+    pub directory: Option<PathBuf>,
 }
 
 impl Disk {
@@ -132,6 +134,12 @@ impl Disk {
 }
 
 impl Store for Disk {
+    fn make_directory(&mut self) -> Result<(), String> {
+        match &self.directory {
+            Some(directory) => std::fs::create_dir_all(directory).map_err(|e| e.to_string()),
+            None => Ok(()),
+        }
+    }
     fn prepare(&mut self) -> Result<PartialSet, String> {
         match self.full {
             true => Err("no space left in d".into()),
@@ -169,13 +177,23 @@ pub struct Job {
 
 impl Job {
     pub fn start(name: &str, size: u32, disk: Disk, plan: Plan) -> Job {
+        Job::start_in(name, size, disk, plan, true)
+    }
+
+    /// One that may have ranks on other machines.
+    pub fn of_machines(name: &str, size: u32) -> Job {
+        Job::start_in(name, size, Disk::default(), Plan::default(), false)
+    }
+
+    fn start_in(name: &str, size: u32, mut disk: Disk, plan: Plan, local: bool) -> Job {
         let directory =
             std::env::temp_dir().join(format!("stasis-sockets-{name}-{}", std::process::id()));
+        disk.directory = Some(directory.clone());
         std::fs::create_dir_all(&directory).unwrap();
         let options = Options {
             config: Config::new(size),
             directory: directory.clone(),
-            local: true,
+            local,
             plan,
             program: vec!["./app".into()],
             mpi: "none".into(),

@@ -1,13 +1,17 @@
 //! Small jobs: every rank is connected to the coordinator.
 
+use std::io::ErrorKind::WouldBlock;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stasis_coordinator::agent::Agent;
 use stasis_coordinator::client::{Error, News};
 use stasis_coordinator::coordinator::Config;
-use stasis_coordinator::job::{self, JobFile};
+use stasis_coordinator::job::{self, Address, JobFile};
 use stasis_coordinator::protocol::Outcome;
 use stasis_coordinator::schedule::{Interval, Last, Plan};
 use stasis_coordinator::server::{Options, Server};
@@ -324,19 +328,136 @@ fn a_rank_without_the_token_is_turned_away() {
 }
 
 #[test]
-fn a_job_on_one_machine_listens_to_that_machine_alone() {
-    let job = Job::all("loopback", 1);
-    let port = format!(":{:04X}", job.server.address().port);
-    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let places = sockets.lines().filter_map(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (local, _, state) = (fields.next()?, fields.next()?, fields.next()?);
-        // 0A is LISTEN.
-        (state == "0A").then(|| local.strip_suffix(&port)).flatten()
-    });
-    assert_eq!(places.collect::<Vec<_>>(), ["0100007F"]);
-    let other_protocol = std::fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
-    assert!(!other_protocol.contains(&port));
+fn a_job_on_one_machine_listens_at_a_socket_that_is_its_users_alone() {
+    // Longer than an address of a socket can be.
+    let long = "long-".repeat(25);
+    for name in ["socket", &long] {
+        let job = Job::all(name, 2);
+        let address = job.server.address();
+        assert!(address.addresses.is_empty(), "{address}");
+        let socket = address.socket.clone().unwrap();
+        assert_eq!(socket.parent(), Some(job.directory.as_path()));
+        let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        client(&job.directory).checkpoint(false, |_| {}).unwrap();
+        // Who knows the directory by another name finds it there.
+        let renamed = job.directory.with_extension("renamed");
+        std::fs::rename(&job.directory, &renamed).unwrap();
+        client(&renamed).status().unwrap();
+        std::fs::rename(&renamed, &job.directory).unwrap();
+        drop(job);
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
+fn a_directory_that_is_removed_or_renamed_is_made_again_unless_another_job_has_it() {
+    let job = Job::all("place", 2);
+    let renamed = job.directory.with_extension("renamed");
+    std::fs::rename(&job.directory, &renamed).unwrap();
+    let asked = client(&renamed);
+    asked.checkpoint(false, |_| {}).unwrap();
+    // It is found where its checkpoints are, and nowhere else.
+    assert_eq!(client(&job.directory).status().unwrap().committed, 1);
+    let gone = JobFile::read(&renamed);
+    assert!(matches!(gone, Err(job::Error::None(_))));
+    std::fs::remove_dir_all(&renamed).unwrap();
+
+    std::fs::remove_dir_all(&job.directory).unwrap();
+    until("the job", || JobFile::read(&job.directory).is_ok());
+    client(&job.directory).checkpoint(false, |_| {}).unwrap();
+    std::fs::remove_file(job.directory.join("job.json")).unwrap();
+    until("its file", || JobFile::read(&job.directory).is_ok());
+
+    std::fs::rename(&job.directory, &renamed).unwrap();
+    std::fs::create_dir(&job.directory).unwrap();
+    let options = Options {
+        config: Config::new(1),
+        directory: job.directory.clone(),
+        local: true,
+        plan: Plan::default(),
+        program: vec!["./other".into()],
+        mpi: String::new(),
+    };
+    let other = Server::start(options, Disk::default()).unwrap();
+    let refused = client(&renamed).checkpoint(false, |_| {}).unwrap_err();
+    assert!(refused.to_string().contains("./other"), "{refused}");
+    other.close();
+    // It is this job's again.
+    client(&renamed).checkpoint(false, |_| {}).unwrap();
+    client(&job.directory).status().unwrap();
+    std::fs::remove_dir_all(&renamed).unwrap();
+}
+
+#[test]
+fn of_two_jobs_that_begin_at_the_same_time_one_has_the_directory() {
+    let directory = std::env::temp_dir().join(format!("stasis-both-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    for _ in 0..20 {
+        let start = |_| {
+            let options = Options {
+                config: Config::new(1),
+                directory: directory.clone(),
+                local: true,
+                plan: Plan::default(),
+                program: vec![],
+                mpi: String::new(),
+            };
+            std::thread::spawn(move || Server::start(options, Disk::default()))
+        };
+        let both: Vec<_> = [0; 4].map(start).into();
+        let both = both.into_iter().map(|start| start.join().unwrap());
+        let both: Vec<Server> = both.filter_map(Result::ok).collect();
+        assert_eq!(both.len(), 1);
+        both[0].close();
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn strangers_who_say_nothing_keep_nobody_out() {
+    let mut job = Job::of_machines("idle", 3);
+    let port = job.server.address().port;
+    let idle = |_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut strangers: Vec<TcpStream> = (0..200).map(idle).collect();
+    job.connect();
+    let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
+    assert_eq!(report.bytes, 33);
+    // One that says a little all the time has no longer than one that says nothing.
+    let mut last = strangers.pop().unwrap();
+    let pause = Some(Duration::from_millis(100));
+    last.set_read_timeout(pause).unwrap();
+    let begun = Instant::now();
+    let ended =
+        |last: &mut TcpStream| !matches!(last.read(&mut [0]), Err(e) if e.kind() == WouldBlock);
+    while last.write(&[0]).is_ok() && !ended(&mut last) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "it is still there"
+        );
+    }
+    client(&job.directory).status().unwrap();
+}
+
+#[test]
+fn a_job_that_closes_the_connection_and_lives_is_not_said_to_have_ended() {
+    let dir = std::env::temp_dir().join(format!("stasis-closes-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = Address {
+        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+        port: listener.local_addr().unwrap().port(),
+        socket: None,
+        token: "word".into(),
+    };
+    let job = JobFile::new(address, 2, vec!["./a".into()], "mpich".into());
+    job.write(&dir).unwrap();
+    let closing = std::thread::spawn(move || drop(listener.accept()));
+    let error = client(&dir).status().unwrap_err();
+    assert!(matches!(error, Error::Closed { .. }), "{error}");
+    assert!(error.to_string().contains("it lives"), "{error}");
+    closing.join().unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Large jobs: most ranks are behind relays.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use stasis_coordinator::protocol::{
 };
 use stasis_coordinator::relay::Relay;
 use stasis_coordinator::schedule::Plan;
+use stasis_coordinator::stream::Stream;
 
 use crate::job::{client, until, Disk, Fake, Job};
 
@@ -162,7 +163,9 @@ fn those_below_a_relay_that_is_turned_away_are_told_why() {
     // What is above the relay opens only when the relay has heard of a rank.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let door = Address {
+        addresses: vec![Ipv4Addr::LOCALHOST.into()],
         port: listener.local_addr().unwrap().port(),
+        socket: None,
         ..other.clone()
     };
     let relay = Relay::start(&door, 1, 0).unwrap();
@@ -171,9 +174,9 @@ fn those_below_a_relay_that_is_turned_away_are_told_why() {
     let first: First = frame::receive(&mut below, MAX_FRAME).unwrap();
     let words: Vec<Up> = frame::receive(&mut below, MAX_FRAME).unwrap();
     assert!(matches!(words[..], [Up::Joined(_)]), "{words:?}");
-    let mut above = other.connect().unwrap();
-    frame::send(&mut above, &first).unwrap();
-    let answer: Vec<Down> = frame::receive(&mut above, MAX_FRAME).unwrap();
+    let above = other.connect().unwrap();
+    frame::send(&mut &above, &first).unwrap();
+    let answer: Vec<Down> = frame::receive(&mut &above, MAX_FRAME).unwrap();
     frame::send(&mut below, &answer).unwrap();
     let ToRank::Rejected { reason } = hear(&rank) else {
         panic!("not refused");
@@ -184,27 +187,28 @@ fn those_below_a_relay_that_is_turned_away_are_told_why() {
 /// A connection between a relay and what is above it, which can be broken.
 struct Cable {
     address: Address,
-    ends: Arc<Mutex<Vec<TcpStream>>>,
+    ends: Arc<Mutex<Vec<Arc<Stream>>>>,
 }
 
 impl Cable {
     fn to(above: &Address) -> Cable {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = Address {
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
             port: listener.local_addr().unwrap().port(),
+            socket: None,
             ..above.clone()
         };
-        let ends: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let ends: Arc<Mutex<Vec<Arc<Stream>>>> = Arc::default();
         let (above, both) = (above.clone(), Arc::clone(&ends));
         std::thread::spawn(move || {
             let (below, _) = listener.accept().unwrap();
-            let above = above.connect().unwrap();
-            let clone = |stream: &TcpStream| stream.try_clone().unwrap();
-            both.lock().unwrap().extend([clone(&below), clone(&above)]);
-            let (mut from, mut to) = (clone(&below), clone(&above));
-            std::thread::spawn(move || carry(&mut from, &mut to));
-            let (mut from, mut to) = (above, below);
-            carry(&mut from, &mut to);
+            let ends = [Stream::Tcp(below), above.connect().unwrap()].map(Arc::new);
+            both.lock().unwrap().extend(ends.clone());
+            let [below, above] = ends.clone();
+            std::thread::spawn(move || carry(&below, &above));
+            let [below, above] = ends;
+            carry(&above, &below);
         });
         Cable { address, ends }
     }
@@ -212,12 +216,12 @@ impl Cable {
     /// As if one of those at its ends had died.
     fn cut(&self) {
         for end in &*self.ends.lock().unwrap() {
-            let _ = end.shutdown(Shutdown::Both);
+            end.end();
         }
     }
 }
 
-fn carry(from: &mut TcpStream, to: &mut TcpStream) {
+fn carry(mut from: &Stream, mut to: &Stream) {
     let mut bytes = [0; 4096];
     let mut pass = || -> io::Result<usize> {
         let read = from.read(&mut bytes)?;
@@ -278,8 +282,8 @@ fn a_relay_that_dies_costs_the_checkpoint_only() {
 }
 
 /// A rank that is nothing but its connection, and can die.
-fn bare(address: &Address, rank: u32, size: u32) -> TcpStream {
-    let mut stream = address.connect().unwrap();
+fn bare(address: &Address, rank: u32, size: u32) -> Stream {
+    let stream = address.connect().unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let member = Member {
         rank,
@@ -287,11 +291,11 @@ fn bare(address: &Address, rank: u32, size: u32) -> TcpStream {
         host: "here".into(),
         pid: rank,
     };
-    frame::send(&mut stream, &First::rank(&address.token, member)).unwrap();
+    frame::send(&mut &stream, &First::rank(&address.token, member)).unwrap();
     stream
 }
 
-fn hear(mut stream: &TcpStream) -> ToRank {
+fn hear(mut stream: &Stream) -> ToRank {
     frame::receive(&mut stream, MAX_FRAME).unwrap()
 }
 
@@ -315,7 +319,7 @@ fn a_rank_that_dies_behind_relays_is_named() {
 fn what_was_said_below_goes_up_before_a_relay_ends() {
     let job = Job::start("tree-ends", 3, Disk::default(), Plan::default());
     let relay = Relay::start(job.server.address(), 1, 1).unwrap();
-    let [mut host, mut leaf] = [1, 2].map(|rank| bare(relay.address(), rank, 3));
+    let [host, leaf] = [1, 2].map(|rank| bare(relay.address(), rank, 3));
     until("both", || {
         states(&job)[1..].iter().all(|s| s.0 == "running")
     });
@@ -325,8 +329,8 @@ fn what_was_said_below_goes_up_before_a_relay_ends() {
             relay.wait_alone(LIMIT);
             relay.close();
         });
-        frame::send(&mut leaf, &FromRank::Finished).unwrap();
-        frame::send(&mut host, &FromRank::Finished).unwrap();
+        frame::send(&mut &leaf, &FromRank::Finished).unwrap();
+        frame::send(&mut &host, &FromRank::Finished).unwrap();
         drop(leaf);
         ends.join().unwrap();
     });

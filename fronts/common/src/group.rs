@@ -39,7 +39,7 @@ impl LowerGroup {
 
 impl Drop for LowerGroup {
     fn drop(&mut self) {
-        if self.word == Group::at(contract::abi::group::GROUP_EMPTY as u32).lower() {
+        if Group::at(contract::abi::group::GROUP_EMPTY as u32).has_word(self.word) {
             return;
         }
         // SAFETY: made by `of`, and MPI keeps a group alive that an operation still uses.

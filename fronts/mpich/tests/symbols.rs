@@ -3,6 +3,8 @@
 #[path = "../../common/testing/exports.rs"]
 mod exports;
 
+use skip::skip;
+
 const FRONT: &str = "libstasis_front_mpich.so";
 const REAL: &str = "libmpich.so.12";
 /// Its Fortran layer, which is loaded as it is, on top of the front.
@@ -33,7 +35,7 @@ fn whatever_debians_programs_import() {
 #[test]
 fn every_function_of_the_real_library() {
     let Some(real) = exports::installed(REAL) else {
-        return;
+        skip!("{REAL} is not installed");
     };
     let functions = exports::of(&real).functions.into_iter();
     let wanted = functions.filter(|name| exports::is_mpi(name) && !is_newer_than_the_table(name));
@@ -43,7 +45,7 @@ fn every_function_of_the_real_library() {
 #[test]
 fn whatever_the_fortran_layer_wants() {
     let Some(path) = exports::installed(FORTRAN) else {
-        return;
+        skip!("{FORTRAN} is not installed");
     };
     let wanted = exports::wanted(&path).into_iter();
     exports::of(&exports::front(FRONT)).must_have(wanted.filter(|name| name.contains("MPI")));
@@ -52,7 +54,7 @@ fn whatever_the_fortran_layer_wants() {
 #[test]
 fn data_symbols_have_the_sizes_that_programs_were_linked_with() {
     let Some(real) = exports::installed(REAL) else {
-        return;
+        skip!("{REAL} is not installed");
     };
     let real = exports::of(&real);
     let front = exports::of(&exports::front(FRONT));

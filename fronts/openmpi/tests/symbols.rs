@@ -3,6 +3,8 @@
 #[path = "../../common/testing/exports.rs"]
 mod exports;
 
+use skip::skip;
+
 const FRONT: &str = "libstasis_front_openmpi.so";
 const REAL: &str = "libmpi.so.40";
 /// Its Fortran layer, for which the same front stands.
@@ -34,7 +36,7 @@ fn whatever_debians_programs_import() {
 #[test]
 fn every_function_of_the_real_library() {
     let Some(real) = exports::installed(REAL) else {
-        return;
+        skip!("{REAL} is not installed");
     };
     let functions = exports::of(&real).functions.into_iter();
     let wanted = functions.filter(|name| exports::is_mpi(name) && !is_internal(name));
@@ -52,7 +54,7 @@ fn every_function_for_fortran() {
     };
     for library in [REAL, FORTRAN] {
         let Some(real) = exports::installed(library) else {
-            continue;
+            skip!("{library} is not installed");
         };
         let functions = exports::of(&real).functions.into_iter();
         front.must_have(functions.filter(|name| {
@@ -67,7 +69,7 @@ fn whatever_the_libraries_on_top_want() {
     let front = exports::of(&exports::front(FRONT));
     for library in ON_TOP {
         let Some(path) = exports::installed(library) else {
-            continue;
+            skip!("{library} is not installed");
         };
         let wanted = exports::wanted(&path).into_iter();
         front.must_have(wanted.filter(|name| name.to_ascii_lowercase().contains("mpi")));
@@ -77,7 +79,7 @@ fn whatever_the_libraries_on_top_want() {
 #[test]
 fn every_attribute_function() {
     let Some(real) = exports::installed(REAL) else {
-        return;
+        skip!("{REAL} is not installed");
     };
     let functions = exports::of(&real).functions.into_iter();
     let wanted = functions.filter(|name| name.starts_with("OMPI_C_"));
@@ -87,7 +89,7 @@ fn every_attribute_function() {
 #[test]
 fn handles_have_the_sizes_that_programs_were_linked_with() {
     let Some(real) = exports::installed(REAL) else {
-        return;
+        skip!("{REAL} is not installed");
     };
     let real = exports::of(&real);
     let front = exports::of(&exports::front(FRONT));

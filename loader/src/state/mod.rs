@@ -15,8 +15,10 @@ use std::path::PathBuf;
 
 pub use capture::{capture, capture_closed};
 pub use files::{
-    apart, look_ahead, note_opened, note_standard_files, open_files, release_files, ChangedFiles,
-    ClosedFiles, Cuts, Files, GrownFiles, HeldNumbers, Length, MappedFile, OpenedFiles,
+    aside, bound_kept, journal, look_ahead, note_opened, note_standard_files, open_files,
+    spawn_aside, start_aside, undo_changes, ChangedFiles, Checks, ClosedFiles, Cuts, Fate, Files,
+    GrownFiles, HeldNumbers, Length, Listed, MappedFile, OpenedFiles, Prospect, Saved,
+    LONGEST_TAIL,
 };
 pub use restore::{restore, Restored};
 pub use settings::note_start;

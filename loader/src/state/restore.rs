@@ -6,7 +6,8 @@
 //! Rust for good.
 #![allow(unsafe_code)]
 
-use super::{pending, settings, OpenedFiles, ProcessState, ThreadState};
+use super::settings::{self, ProcessSettings};
+use super::{journal, pending, OpenedFiles, ProcessState, ThreadState};
 use crate::arena::{STACK_BOTTOM, STACK_TOP};
 use crate::context::Context;
 use crate::context::SigInfo;
@@ -23,6 +24,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
+use undo::Cut;
 
 /// The parts at fixed addresses.
 pub const FIXED: [usize; 4] = [
@@ -36,28 +38,46 @@ pub const FIXED: [usize; 4] = [
 #[derive(Debug)]
 pub struct Restored {
     main: ThreadState,
+    settings: ProcessSettings,
     timers: [[i64; 4]; 3],
     pending: Vec<SigInfo>,
     requested: Vec<usize>,
     stopped: Stopped,
 }
 
-fn check_memory(state: &ProcessState) -> Result<(), RestoreError> {
-    let ours = contract::VERSION;
-    if state.contract_version != ours || state.fixed != FIXED {
-        return Err(RestoreError::Version {
-            saved: state.contract_version,
-            ours,
-        });
-    }
-    let maps = maps::read().map_err(RestoreError::system("reading /proc/self/maps"))?;
-    let frames = state.threads.iter().map(|t| ("a thread's frame", t.frame));
-    let fixed = FIXED.iter().map(|&address| ("a fixed part", address));
-    for (what, address) in fixed.chain(frames) {
-        if !maps.iter().any(|m| (m.start..m.end).contains(&address)) {
-            return Err(RestoreError::NotMapped { what, address });
+impl ProcessState {
+    /// Makes sure that it can be restored, as far as it tells by itself, into memory that has these addresses.
+    pub fn check(&self, has: &dyn Fn(usize) -> bool) -> Result<(), RestoreError> {
+        let ours = contract::VERSION;
+        if self.contract_version != ours || self.fixed != FIXED {
+            return Err(RestoreError::Version {
+                saved: self.contract_version,
+                ours,
+            });
         }
+        let frames = self.threads.iter().map(|t| ("a thread's frame", t.frame));
+        let fixed = FIXED.iter().map(|&address| ("a fixed part", address));
+        for (what, address) in fixed.chain(frames) {
+            if !has(address) {
+                return Err(RestoreError::NotMapped { what, address });
+            }
+        }
+        if !self.threads.iter().any(|thread| thread.main) {
+            return Err(NO_MAIN);
+        }
+        CString::new(self.program.as_os_str().as_bytes()).map_err(|_| LoadError::Nul)?;
+        self.files.check()
     }
+}
+
+const NO_MAIN: RestoreError = RestoreError::NotMapped {
+    what: "the initial thread",
+    address: 0,
+};
+
+fn check_memory(state: &ProcessState) -> Result<(), RestoreError> {
+    let maps = maps::read().map_err(RestoreError::system("reading /proc/self/maps"))?;
+    state.check(&|address| maps.iter().any(|m| (m.start..m.end).contains(&address)))?;
     if contract::gate().magic.load(Ordering::Relaxed) != gate::MAGIC {
         return Err(RestoreError::NotMapped {
             what: "the gate",
@@ -152,10 +172,7 @@ pub fn restore(
     leave_rust();
     let stopped = stop::begin_parked();
     let Some(main) = state.threads.iter().find(|t| t.main).cloned() else {
-        return Err(RestoreError::NotMapped {
-            what: "the initial thread",
-            address: 0,
-        });
+        return Err(NO_MAIN);
     };
     settings::restore(&state.settings)?;
     for thread in state.threads.iter().filter(|t| !t.main) {
@@ -181,6 +198,7 @@ pub fn restore(
         .collect();
     Ok(Restored {
         main,
+        settings: state.settings,
         timers: state.timers,
         pending: state.pending,
         requested,
@@ -202,6 +220,11 @@ fn start_timers(timers: &[[i64; 4]; 3]) {
 }
 
 impl Restored {
+    /// From here on it is noted what the program changes in files that were as they are now at this cut.
+    pub fn note_changes_since(&self, cut: Cut) {
+        journal::begin_segment(&self.stopped, cut);
+    }
+
     /// The calling thread becomes the program's initial thread. It first runs `before`, with the
     /// upper half's FS (so `before` is bound by the rules of [`Stopped::run_on_main`]) and can
     /// call into the upper half; then everybody goes on.
@@ -223,6 +246,7 @@ impl Restored {
             }
             cpu::set_fs(thread.upper_fs());
             before();
+            self.settings.limit();
             settings::restore_own(&self.main.settings);
             raw::block((*frame).mask & !signals::NEVER_BLOCKED);
             pending::send_to_self(&self.main.pending);

@@ -200,17 +200,23 @@ pub fn of_thread(stopped: &Stopped, thread: &'static Thread) -> ThreadSettings {
     }
 }
 
-/// Sets them again for the process. Limits decide what works and what does not, so one that cannot
-/// be set is an error.
+fn set_limit(number: u32, limit: &[u64; 2]) -> isize {
+    let args = [0, number as usize, limit.as_ptr() as usize, 0, 0, 0];
+    raw::on_locals(libc::SYS_prlimit64, args)
+}
+
+/// Sets them again for the process, but limits are only raised, where they are higher than those here: see
+/// [`ProcessSettings::limit`]. They decide what works and what does not, so one that cannot be raised is an
+/// error.
 pub fn restore(settings: &ProcessSettings) -> Result<(), RestoreError> {
-    for (number, limit) in &settings.limits {
-        let args = [0, *number as usize, limit.as_ptr() as usize, 0, 0, 0];
-        let result = raw::on_locals(libc::SYS_prlimit64, args);
+    for (number, [soft, hard]) in &settings.limits {
+        let now = limit(*number as usize);
+        let result = set_limit(*number, &[now[0].max(*soft), now[1].max(*hard)]);
         if raw::is_err(result) {
             return Err(RestoreError::Limit {
                 number: *number,
-                soft: limit[0],
-                hard: limit[1],
+                soft: *soft,
+                hard: *hard,
                 source: raw::io_error(result),
             });
         }
@@ -219,6 +225,17 @@ pub fn restore(settings: &ProcessSettings) -> Result<(), RestoreError> {
         raw::plain(libc::SYS_prctl, [*set as usize, *value, 0, 0, 0, 0]);
     }
     Ok(())
+}
+
+impl ProcessSettings {
+    /// Lowers the limits, which always works. Not before the MPI library has all that it needs to make the
+    /// program's objects again: natively the program had set the limits when these were there, and another
+    /// library may need more for the same. Does not allocate.
+    pub fn limit(&self) {
+        for (number, limit) in &self.limits {
+            set_limit(*number, limit);
+        }
+    }
 }
 
 /// Sets them again for the calling thread. None of these changes what a program computes: where

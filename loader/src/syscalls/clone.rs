@@ -18,8 +18,12 @@ use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // A thread is made by the loader, which knows it from its first moment on; a child is no rank. Refused with
+    // ENOSYS: a child that shares memory and runs at the same time.
     (libc::SYS_clone, clone),
+    // Refused with ENOSYS: its arguments lie in memory. C libraries then use `clone`.
     (libc::SYS_clone3, clone3),
+    // A child is no rank: what it does is not saved. `vfork` runs the parent on a stack of the loader's.
     (libc::SYS_fork, fork),
     (libc::SYS_vfork, vfork),
 ];

@@ -1,5 +1,6 @@
 //! `execve`. In the rank's own process the lower half is executed again, with the new program as
-//! its argument, so that the rank stays under Stasis; children run what they ask for natively.
+//! its argument, so that the rank stays under Stasis; children run what they ask for natively, unless
+//! they are followed (`followed.rs`).
 //!
 //! # Safety
 //! Argument vectors are the application's; the new ones are built in a fresh mapping.
@@ -8,12 +9,16 @@
 use super::paths::is_own_exe;
 use super::{Call, Handler, Outcome};
 use crate::raw::{err, is_err};
-use crate::{facts, fds, hooks, raw, user};
+use crate::{facts, fds, followed, hooks, raw, user};
 use core::ffi::CStr;
 use std::ffi::CString;
 
-pub const HANDLERS: &[(i64, Handler)] =
-    &[(libc::SYS_execve, execve), (libc::SYS_execveat, execveat)];
+pub const HANDLERS: &[(i64, Handler)] = &[
+    // The lower half is executed again with the new program, so that the rank stays under Stasis; children run
+    // natively, unless they are followed.
+    (libc::SYS_execve, execve),
+    (libc::SYS_execveat, execveat),
+];
 
 /// Environment variable that carries the new program's argv[0] across.
 pub const ARGV0: &CStr = c"STASIS_ARGV0=";
@@ -29,7 +34,11 @@ fn execve(call: &mut Call) -> Outcome {
         path = facts::program();
         args[0] = path.as_ptr() as usize;
     }
-    match hooks::exec_prefix().filter(|_| call.in_rank()) {
+    let wrapped = || {
+        let followed = || followed::is_followed(path, args[1], args[2]);
+        call.in_rank() || (check(call, path) == 0 && followed())
+    };
+    match hooks::exec_prefix().filter(|_| wrapped()) {
         Some(prefix) => Outcome::Value(exec_wrapped(call, prefix, path, args)),
         None => Outcome::Value(call.kernel(libc::SYS_execve, args)),
     }
@@ -130,7 +139,7 @@ fn exec_wrapped(call: &Call, prefix: &[CString], path: &CStr, args: [usize; 6]) 
     let (Ok(argc), Ok(envc)) = (count(args[1]), count(args[2])) else {
         return err(libc::EFAULT);
     };
-    let words = prefix.len() + argc + envc + 8;
+    let words = prefix.len() + argc + envc + 9;
     let bytes = (words * 8 + TEXT + 4095) & !4095;
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
@@ -176,6 +185,13 @@ fn exec_wrapped(call: &Call, prefix: &[CString], path: &CStr, args: [usize; 6]) 
         }
     }
     text.put(b"\0");
+    let wrapper = match call.in_rank() {
+        true => hooks::started_by(),
+        false => hooks::wrapper(),
+    };
+    if let Some(wrapper) = wrapper {
+        push(wrapper.as_ptr() as usize);
+    }
     push(0);
     let result = call.kernel(
         libc::SYS_execve,

@@ -1,13 +1,18 @@
 //! Descriptors: those that calls return are the application's; only those may it close.
 
+use super::changes::needs_room;
 use super::{fail, Call, Handler, Outcome};
+use crate::state::journal::{self, Left, Made};
 use crate::state::note_opened;
-use crate::{fds, pairs, raw, user, vacant};
+use crate::{fds, pairs, raw, user, vacant, watched};
+use core::ffi::CStr;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // As `open`: what is emptied or made is noted in the undo journal first.
     (libc::SYS_creat, creat),
     (libc::SYS_openat2, openat2),
     (libc::SYS_open_by_handle_at, open_by_handle_at),
+    // The new descriptor is the application's: it may close it, and a checkpoint saves it.
     (libc::SYS_socket, new_fd),
     (libc::SYS_accept, new_fd),
     (libc::SYS_accept4, new_fd),
@@ -26,11 +31,14 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_pidfd_getfd, new_fd),
     (libc::SYS_mq_open, new_fd),
     (libc::SYS_bpf, pass_bpf),
+    // Both descriptors are the application's; which of them are a pair is remembered.
     (libc::SYS_pipe, pipe),
     (libc::SYS_pipe2, pipe),
     (libc::SYS_socketpair, socketpair),
+    // Descriptors that arrive in the message are the application's.
     (libc::SYS_recvmsg, recvmsg),
     (libc::SYS_recvmmsg, recvmmsg),
+    // The lower half's descriptors cannot be duplicated, replaced, changed or closed (EBADF, EBUSY).
     (libc::SYS_dup, dup),
     (libc::SYS_dup2, dup_onto),
     (libc::SYS_dup3, dup_onto),
@@ -61,38 +69,172 @@ fn take(fd: i32, least: i32) -> i32 {
     fd
 }
 
-/// Remembers what was opened for writing: a file that is closed at a cut is among no descriptors.
-pub fn opened(call: &Call, outcome: &Outcome, flags: i32) {
-    let writable = flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
-    match outcome {
-        Outcome::Value(fd @ 0..) if writable && call.in_rank() => {
-            call.thread.on_lower(|| note_opened(*fd as i32));
+/// A file that is opened, perhaps for writing.
+pub struct Opening {
+    made: Made,
+    /// Before it was made.
+    since: u64,
+    writable: bool,
+}
+
+impl Opening {
+    /// Others may make and remove the file as often as this one looks.
+    const TRIES: u32 = 100;
+
+    /// Before the call: what it makes or empties is noted first. The result of the call (`nr`, with these arguments),
+    /// if it was made with that. None where all is to be begun again.
+    fn begin(
+        call: &Call,
+        (directory, path): (i32, usize),
+        flags: i32,
+        (nr, args, position): (usize, [usize; 6], Option<usize>),
+    ) -> Option<(Opening, Option<Outcome>)> {
+        let changes = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
+        let noted = changes && watched::is_on() && call.in_rank();
+        let path = user::path(path).filter(|_| noted);
+        let left = path.map(|path| {
+            let open = |whole: &CStr, more: i32| {
+                let mut args = args;
+                if let Some(position) = position {
+                    // What is absolute is below no directory.
+                    args[position] = whole.as_ptr() as usize;
+                    args[position + 1] |= more as usize;
+                }
+                call.kernel(nr as i64, args)
+            };
+            let opening = || (undo::now(), journal::opening(directory, path, flags, open));
+            call.thread.on_lower(opening)
+        });
+        let (since, left) = left.unwrap_or((0, Left::All(Made::Not)));
+        let opening = |made| Opening {
+            made,
+            since,
+            ..Opening::unnoted(flags)
+        };
+        match left {
+            Left::All(made) => Some((opening(made), None)),
+            Left::Nothing(made, result) => Some((opening(made), Some(Outcome::Value(result)))),
+            Left::Again => None,
         }
-        _ => {}
+    }
+
+    /// The same, begun again as often as need be.
+    fn begin_at_last(
+        call: &Call,
+        name: (i32, usize),
+        flags: i32,
+        made: (usize, [usize; 6], Option<usize>),
+    ) -> (Opening, Option<Outcome>) {
+        let mut tries = 0..Opening::TRIES;
+        let begun = tries.find_map(|_| Opening::begin(call, name, flags, made));
+        begun.unwrap_or_else(|| (Opening::unnoted(flags), None))
+    }
+
+    /// Of a file that the kernel is to find as it likes: the links of its path lead in a circle, or others change them
+    /// all the time.
+    fn unnoted(flags: i32) -> Opening {
+        Opening {
+            made: Made::Not,
+            since: 0,
+            writable: flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY,
+        }
+    }
+
+    /// Makes a call of `open` or `openat`, whose path is the argument at this position.
+    pub fn run(
+        call: &mut Call,
+        nr: usize,
+        mut args: [usize; 6],
+        position: usize,
+    ) -> (Outcome, Opening) {
+        let directory = match position {
+            0 => libc::AT_FDCWD,
+            _ => args[0] as i32,
+        };
+        let flags = args[position + 1] as i32;
+        for _ in 0..Opening::TRIES {
+            let name = (directory, args[position]);
+            let made = (nr, args, Some(position));
+            let opening = match Opening::begin(call, name, flags, made) {
+                None => continue,
+                Some((opening, Some(outcome))) => return (outcome, opening),
+                Some((opening, None)) => opening,
+            };
+            let (as_found, otherwise) = match opening.made {
+                Made::Exclusively if flags & libc::O_EXCL == 0 => {
+                    (flags | libc::O_EXCL, libc::EEXIST)
+                }
+                Made::There => (flags & !libc::O_CREAT, libc::ENOENT),
+                _ => return (pass_with(call, nr, args), opening),
+            };
+            args[position + 1] = as_found as usize;
+            let outcome = pass_with(call, nr, args);
+            args[position + 1] = flags as usize;
+            match outcome {
+                Outcome::Value(result) if result == raw::err(otherwise) => {}
+                outcome => return (outcome, opening),
+            }
+        }
+        (pass_with(call, nr, args), Opening::unnoted(flags))
+    }
+
+    /// After it: remembers what was opened, for a file that is closed at a cut is among no descriptors.
+    pub fn end(&self, call: &Call, outcome: &Outcome) {
+        let is_made = matches!(self.made, Made::Exclusively | Made::ByLink);
+        let made = is_made.then_some(self.since);
+        match outcome {
+            Outcome::Value(fd @ 0..) if (self.writable || made.is_some()) && call.in_rank() => {
+                call.thread.on_lower(|| {
+                    if let Some(found) = note_opened(*fd as i32) {
+                        journal::opened(*fd as i32, found, made);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Passes on a call that may make a file, for which the disk may have no room but for the journal's.
+fn pass_with(call: &mut Call, nr: usize, args: [usize; 6]) -> Outcome {
+    let outcome = call.pass_with(nr, args);
+    match needs_room(call, &outcome) {
+        true => call.pass_with(nr, args),
+        false => outcome,
     }
 }
 
 fn creat(call: &mut Call) -> Outcome {
-    let outcome = new_fd(call);
-    opened(call, &outcome, libc::O_WRONLY);
+    let [path, mode, ..] = call.args();
+    let flags = libc::O_CREAT | libc::O_TRUNC | libc::O_WRONLY;
+    let args = [path, flags as usize, mode, 0, 0, 0];
+    let (outcome, opening) = Opening::run(call, libc::SYS_open as usize, args, 0);
+    let outcome = returned(call, outcome);
+    opening.end(call, &outcome);
     outcome
 }
 
 fn openat2(call: &mut Call) -> Outcome {
-    let how = call.args()[2];
-    let outcome = new_fd(call);
-    if let Outcome::Value(0..) = outcome {
-        // Flags are its first word, which the kernel has read just now.
-        let flags = user::read::<u64>(how).unwrap_or(0);
-        opened(call, &outcome, flags as i32);
-    }
+    let [directory, path, how, ..] = call.args();
+    // Flags are its first word; where that cannot be read the call fails.
+    let flags = user::read::<u64>(how).unwrap_or(0) as i32;
+    let made = (call.nr(), call.args(), None);
+    let (opening, outcome) = Opening::begin_at_last(call, (directory as i32, path), flags, made);
+    let outcome = match outcome {
+        Some(outcome) => returned(call, outcome),
+        None => new_fd(call),
+    };
+    opening.end(call, &outcome);
     outcome
 }
 
 fn open_by_handle_at(call: &mut Call) -> Outcome {
+    const NO_PATH: usize = 0;
     let flags = call.int(2);
+    let made = (call.nr(), call.args(), None);
+    let (opening, _) = Opening::begin_at_last(call, (libc::AT_FDCWD, NO_PATH), flags, made);
     let outcome = new_fd(call);
-    opened(call, &outcome, flags);
+    opening.end(call, &outcome);
     outcome
 }
 
@@ -230,6 +372,10 @@ fn fcntl(call: &mut Call) -> Outcome {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => dup(call),
         libc::F_SETFD if is_lowers(call, fd) => fail(libc::EBADF),
+        libc::F_SETFL => {
+            watched::forget(fd);
+            call.pass()
+        }
         _ if call.in_rank() && vacant::is_vacant(fd) => fail(libc::EBADF),
         _ => call.pass(),
     }

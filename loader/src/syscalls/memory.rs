@@ -4,20 +4,23 @@ use super::{fail, Call, Handler, Outcome};
 use crate::arena::{self, page_up, BRK_END, BRK_START, PAGE};
 use crate::lock::Spin;
 use crate::raw::{err, is_err};
+use crate::state::journal;
+use crate::watched;
 use contract::ARENA_END;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // The arena chooses the address, below the lower half; what lies in the lower half cannot be named.
     (libc::SYS_mmap, mmap),
     (libc::SYS_munmap, munmap),
     (libc::SYS_mremap, mremap),
     (libc::SYS_mprotect, mprotect),
     (libc::SYS_pkey_mprotect, mprotect),
     (libc::SYS_brk, brk),
-    // The kernel itself would choose addresses for these, in the lower half.
+    // Refused with ENOSYS: the kernel itself would choose addresses for these, in the lower half.
     (libc::SYS_io_setup, absent),
     (libc::SYS_io_uring_setup, absent),
-    (453, absent), // map_shadow_stack
+    (453, absent), // SYS_map_shadow_stack
 ];
 
 const MAP_HUGE_SHIFT: usize = 26;
@@ -65,11 +68,17 @@ pub(super) fn is_upper(address: usize, len: usize) -> bool {
 
 fn mmap(call: &mut Call) -> Outcome {
     let mut args = call.args();
-    let [address, len, _, flags, ..] = args;
-    let flags = flags as i32;
+    let [address, len, _, flags, fd, at] = args;
+    let (flags, fd) = (flags as i32, fd as i32);
     let Some(len) = page_up(len).filter(|&len| len != 0 && len < ARENA_END) else {
         return call.pass();
     };
+    let shared = flags & libc::MAP_SHARED != 0 && flags & libc::MAP_ANONYMOUS == 0;
+    if shared && watched::may_change(fd) && call.in_rank() {
+        // What is written to the memory is written to the file, and nobody is asked then.
+        let bytes = at as u64..(at as u64).saturating_add(len as u64);
+        call.thread.on_lower(|| journal::changing(fd, bytes));
+    }
     if flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
         if !is_upper(address, len) {
             return fail(libc::ENOMEM);

@@ -1,7 +1,9 @@
 //! What is done for each system call of the upper half.
 //!
 //! To add one: write a `fn(&mut Call) -> Outcome` in the file of its topic and name it in that
-//! file's `HANDLERS`. A call without an entry is passed to the kernel as it is. In a handler:
+//! file's `HANDLERS`. A call without an entry is passed to the kernel as it is. The comment above an entry says
+//! why it and those below it are served, on `docs/system-calls.md` too: one that begins with `Refused` or
+//! `Passed` says that they are. `cargo xtask docs` writes that page. In a handler:
 //! - `call.pass()` and `call.pass_with()` make a call that may block. It may be abandoned in
 //!   there (see `dispatch.rs`), so change no state *before* it that must not be changed twice.
 //! - `call.kernel()` makes a call that does not block.
@@ -12,6 +14,7 @@
 //! where the kernel has used them in this very call.
 #![allow(unsafe_code)]
 
+mod changes;
 mod clone;
 mod exec;
 mod files;
@@ -31,6 +34,7 @@ use crate::dispatch::app_syscall;
 use crate::thread::Thread;
 use crate::{raw, user};
 
+pub use changes::{allocated, span};
 pub use memory::{brk_end, remapped, set_brk_end};
 pub use process::{membarriers, restore_membarriers};
 pub use sysv::{set_shm_ids, shm_id};
@@ -147,7 +151,7 @@ fn pass(call: &mut Call) -> Outcome {
 }
 
 const fn build() -> [Handler; NUMBERS] {
-    let topics: [&[(i64, Handler)]; 12] = [
+    let topics: [&[(i64, Handler)]; 13] = [
         memory::HANDLERS,
         sysv::HANDLERS,
         files::HANDLERS,
@@ -160,6 +164,7 @@ const fn build() -> [Handler; NUMBERS] {
         waits::HANDLERS,
         clone::HANDLERS,
         exec::HANDLERS,
+        changes::HANDLERS,
     ];
     let mut table = [pass as Handler; NUMBERS];
     let mut topic = 0;

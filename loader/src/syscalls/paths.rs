@@ -5,7 +5,7 @@
 //! name, perhaps after a restart. So for those that it gets from us it is told numbers that stay the same
 //! wherever, and in which version, Stasis is installed.
 
-use super::files::{self, returned};
+use super::files::{returned, Opening};
 use super::{fail, Call, Handler, Outcome};
 use crate::{asked, facts, hooks, thread, user};
 use core::ffi::CStr;
@@ -13,10 +13,14 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // The MPI library's name leads to the front, `/proc/self/exe` to the application, `/proc/stasis/checkpoint` to
+    // the coordinator. What is emptied or made is noted in the undo journal first.
     (libc::SYS_open, open),
     (libc::SYS_openat, openat),
+    // A front has the same device and inode in every version of Stasis, for the dynamic linker.
     (libc::SYS_fstat, fstat),
     (libc::SYS_newfstatat, newfstatat),
+    // `/proc/self/exe` is the application, not the lower half.
     (libc::SYS_readlink, readlink),
     (libc::SYS_readlinkat, readlinkat),
 ];
@@ -47,7 +51,6 @@ fn replacement(path: &CStr) -> Option<&'static CStr> {
 
 fn open_at(call: &mut Call, position: usize) -> Outcome {
     let (nr, mut args) = (call.nr(), call.args());
-    let flags = args[position + 1] as i32;
     let linker = facts::in_interpreter(call.frame().regs.rip);
     let path = user::path(args[position]);
     let library = path.filter(|_| linker).and_then(hooks::redirect);
@@ -55,13 +58,13 @@ fn open_at(call: &mut Call, position: usize) -> Outcome {
     if let Some(path) = other {
         args[position] = path.as_ptr() as usize;
     }
-    let outcome = call.pass_with(nr, args);
+    let (outcome, opening) = Opening::run(call, nr, args, position);
     let opened = matches!(outcome, Outcome::Value(fd) if fd >= 0);
     if opened && other == Some(asked::NOTHING) {
         asked::by_program();
     }
     let outcome = returned(call, outcome);
-    files::opened(call, &outcome, flags);
+    opening.end(call, &outcome);
     if let (true, true, Outcome::Value(fd)) = (opened, linker, &outcome) {
         opened_by_linker(*fd as i32, library);
     }

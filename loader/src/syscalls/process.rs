@@ -6,23 +6,34 @@ use crate::{cpu, hooks, raw, stop, thread, user};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // Ids are those that the application had before the first restart.
     (libc::SYS_getpid, getpid),
     (libc::SYS_gettid, gettid),
+    // Ids are translated to the kernel's. Refused with EINVAL: the signal that stops threads for a checkpoint.
     (libc::SYS_kill, kill),
     (libc::SYS_tkill, kill),
     (libc::SYS_tgkill, tgkill),
     (libc::SYS_rt_sigqueueinfo, kill),
     (libc::SYS_rt_tgsigqueueinfo, tgkill),
+    // What the kernel keeps of a thread belongs to the lower half's C library; the loader keeps the application's.
     (libc::SYS_set_tid_address, set_tid_address),
     (libc::SYS_set_robust_list, set_robust_list),
     (libc::SYS_get_robust_list, get_robust_list),
+    // Refused with ENOSYS: the kernel keeps one registration a thread, which the lower half's C library has.
     (libc::SYS_rseq, rseq),
+    // FS is kept for each half; GS is the loader's, and setting it is refused with EPERM.
     (libc::SYS_arch_prctl, arch_prctl),
+    // Passed, but for system call dispatch (EINVAL) and PR_SET_MM (EPERM), which are the loader's. After an option
+    // whose effect no image holds checkpoints are refused.
     (libc::SYS_prctl, prctl),
+    // The thread or the process ends by way of the lower half, so that its libraries know.
     (libc::SYS_exit, exit),
     (libc::SYS_exit_group, exit_group),
+    // Registrations are remembered, and made again at a restart.
     (libc::SYS_membarrier, membarrier),
+    // The thread id is translated to the kernel's. That the application has bound the thread is remembered.
     (libc::SYS_sched_setaffinity, sched_setaffinity),
+    // The process or thread id in the first argument is translated to the kernel's.
     (libc::SYS_sched_getaffinity, id_first),
     (libc::SYS_sched_setscheduler, id_first),
     (libc::SYS_sched_getscheduler, id_first),
@@ -39,7 +50,9 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_process_vm_writev, id_first),
     (libc::SYS_migrate_pages, id_first),
     (libc::SYS_move_pages, id_first),
+    // The id is translated, and the new descriptor is the application's.
     (libc::SYS_pidfd_open, pidfd_open),
+    // The process or thread id in the second argument is translated to the kernel's.
     (libc::SYS_getpriority, id_second),
     (libc::SYS_setpriority, id_second),
     (libc::SYS_ioprio_get, id_second),
@@ -197,9 +210,8 @@ fn set_upper_fs(value: usize) {
 }
 
 fn prctl(call: &mut Call) -> Outcome {
-    const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
     match call.int(0) {
-        PR_SET_SYSCALL_USER_DISPATCH => fail(libc::EINVAL),
+        contract::PR_SET_SYSCALL_USER_DISPATCH => fail(libc::EINVAL),
         libc::PR_SET_MM => fail(libc::EPERM),
         option => {
             let outcome = call.pass();

@@ -9,11 +9,16 @@ use crate::{stop, thread::Thread, user};
 use core::sync::atomic::Ordering;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // The loader keeps the application's handlers, and calls them when no part of it is in the way.
     (libc::SYS_rt_sigaction, rt_sigaction),
+    // Masks are kept in the frame of the call. SIGSYS and the stop signal are never blocked.
     (libc::SYS_rt_sigprocmask, rt_sigprocmask),
     (libc::SYS_rt_sigreturn, rt_sigreturn),
+    // The alternate stack is set again when the call returns.
     (libc::SYS_sigaltstack, sigaltstack),
+    // The mask is passed on without SIGSYS and the stop signal.
     (libc::SYS_rt_sigsuspend, rt_sigsuspend),
+    // The mask is passed on without SIGSYS and the stop signal; the descriptor is the application's.
     (libc::SYS_signalfd, signalfd),
     (libc::SYS_signalfd4, signalfd),
 ];

@@ -13,6 +13,7 @@ use crate::raw::is_err;
 use std::sync::OnceLock;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // Segments have the ids that they had before a restart, and are attached where the arena says.
     (libc::SYS_shmget, shmget),
     (libc::SYS_shmat, shmat),
     (libc::SYS_shmdt, shmdt),

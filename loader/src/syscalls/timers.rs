@@ -7,6 +7,7 @@ use crate::{raw, thread, user};
 use serde::{Deserialize, Serialize};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // An id is a place in a table of the loader's, from which a restart makes the timers again.
     (libc::SYS_timer_create, timer_create),
     (libc::SYS_timer_settime, timer_settime),
     (libc::SYS_timer_gettime, with_timer),

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The calls, and their names for messages.
 const CALLS: [(i64, &str); 17] = [
+    // Passed, but no image holds what it changes: checkpoints are refused from then on, with its name.
     (libc::SYS_seccomp, "seccomp"),
     (libc::SYS_ptrace, "ptrace"),
     (libc::SYS_unshare, "unshare"),

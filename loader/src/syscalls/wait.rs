@@ -4,7 +4,11 @@
 use super::{Call, Handler, Outcome};
 use crate::children::{self, Ended};
 
-pub const HANDLERS: &[(i64, Handler)] = &[(libc::SYS_wait4, wait4), (libc::SYS_waitid, waitid)];
+pub const HANDLERS: &[(i64, Handler)] = &[
+    // Children that had ended before a restart come first, from what was saved.
+    (libc::SYS_wait4, wait4),
+    (libc::SYS_waitid, waitid),
+];
 
 /// `struct rusage` in words; what a child used is not saved.
 type Usage = [usize; 18];

@@ -9,6 +9,8 @@ use crate::clock::{self, Timespec, SECOND};
 use crate::{interrupted, raw, user};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
+    // What is left of a span is kept when a checkpoint interrupts the call; moments are of the application's
+    // clocks; masks are passed on without SIGSYS and the stop signal.
     (libc::SYS_nanosleep, nanosleep),
     (libc::SYS_clock_nanosleep, clock_nanosleep),
     (libc::SYS_poll, poll),
@@ -20,9 +22,14 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_epoll_pwait2, epoll_pwait2),
     (libc::SYS_rt_sigtimedwait, rt_sigtimedwait),
     (libc::SYS_semtimedop, semtimedop),
+    // Moments are of the application's clocks. After a restart the loader itself serves futexes with priority
+    // inheritance, and raises no priority.
     (libc::SYS_futex, futex),
+    // Moments are of the application's clocks.
     (libc::SYS_futex_waitv, futex_waitv),
+    // The monotonic and boot-time clocks go on where they were at the checkpoint.
     (libc::SYS_clock_gettime, clock_gettime),
+    // Moments are of the application's clocks.
     (libc::SYS_timerfd_settime, timerfd_settime),
 ];
 

@@ -1,6 +1,6 @@
-//! `STASIS_CUT`: at a certain MPI call of one rank the job takes a checkpoint, and every rank is killed
-//! as soon as it is committed, as by `kill -9` of the whole job at that very moment. For tests alone:
-//! `cargo xtask conformance` sweeps the call.
+//! `STASIS_CUT`: at a certain MPI call of one rank, or at a certain crossing of it to the lower half, the job takes a
+//! checkpoint, and every rank is killed as soon as it is committed, as by `kill -9` of the whole job at that very
+//! moment. For tests alone: `cargo xtask conformance` sweeps the call, the cases `crossings/` the crossing.
 //!
 //! # Safety
 //! `kill(2)` of the own process takes two integers.
@@ -17,19 +17,28 @@ use super::known;
 use crate::mpi::world;
 
 /// `CALL@RANK`, as in `17@0`: after the 17th MPI call of rank 0, of which MPI_Init is the first and
-/// MPI_Finalize is none. If the job ends before, nothing happens.
+/// MPI_Finalize is none; or `crossing:NUMBER@RANK`, of which there are several in some calls. If the job ends before,
+/// nothing happens.
 pub const VARIABLE: &str = "STASIS_CUT";
 
 /// Where the checkpoint is to fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
-    call: u64,
+    what: What,
+    number: u64,
     rank: u32,
 }
 
+/// After what it falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Call,
+    Crossing,
+}
+
 static CUT: OnceLock<Cut> = OnceLock::new();
-/// Calls of this rank so far.
-static CALLS: AtomicU64 = AtomicU64::new(0);
+/// Calls or crossings of this rank so far.
+static OVER: AtomicU64 = AtomicU64::new(0);
 /// The job has answered: there will be no checkpoint, since none of its processes outlives one.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
@@ -38,7 +47,10 @@ pub fn arm() -> Result<()> {
     if let Some(words) = std::env::var_os(VARIABLE) {
         let cut = parse(&words.to_string_lossy())?;
         CUT.get_or_init(|| cut);
-        loader::tell_calls();
+        match cut.what {
+            What::Call => loader::tell_calls(),
+            What::Crossing => loader::tell_crossings(crossing_ended),
+        }
     }
     Ok(())
 }
@@ -49,40 +61,65 @@ pub fn armed() -> bool {
 }
 
 fn parse(words: &str) -> Result<Cut> {
-    let parts = words.split_once('@');
-    let cut = parts.and_then(|(call, rank)| {
+    let (what, rest) = match words.strip_prefix("crossing:") {
+        Some(rest) => (What::Crossing, rest),
+        None => (What::Call, words),
+    };
+    let parts = rest.split_once('@');
+    let cut = parts.and_then(|(number, rank)| {
         Some(Cut {
-            call: call.parse().ok().filter(|call| *call > 0)?,
+            what,
+            number: number.parse().ok().filter(|number| *number > 0)?,
             rank: rank.parse().ok()?,
         })
     });
     cut.ok_or_else(|| {
         anyhow!(
-            "{VARIABLE} says '{words}', which is not CALL@RANK; it kills the job and is for tests only: \
+            "{VARIABLE} says '{words}', which is neither CALL@RANK nor crossing:NUMBER@RANK; it kills the job and is for tests only: \
              unset it for any other job"
         )
     })
 }
 
-/// A call of the application is over. After the one that is meant, returns when the checkpoint is
+/// A crossing is over.
+extern "C" fn crossing_ended() {
+    if CUT.get().is_some_and(|cut| cut.what == What::Crossing) {
+        call_ended();
+    }
+}
+
+/// A call of the application, or a crossing, is over. After the one that is meant, returns when the checkpoint is
 /// pending, so that whatever the rank calls next is called in its face.
 pub fn call_ended() {
     let Some(cut) = CUT.get() else { return };
     if !gate().mpi_is(MpiState::Initialised) || world::rank() != Some(cut.rank) {
         return;
     }
-    if CALLS.fetch_add(1, Ordering::Relaxed) + 1 != cut.call {
+    if OVER.fetch_add(1, Ordering::Relaxed) + 1 != cut.number {
         return;
     }
     let asked = loader::spawn_lower("ckpt-cut", || {
         if let Err(error) = ask() {
-            eprintln!("stasis: {}{VARIABLE}: {error:#}", launcher::rank_label());
+            crate::tell(&error.context(VARIABLE));
         }
         ANSWERED.store(true, Ordering::Release);
     });
     let pending = || gate().phase.load(Ordering::Relaxed) != Phase::Run as u32;
     while asked.is_ok() && !pending() && !ANSWERED.load(Ordering::Acquire) {
         std::thread::yield_now();
+    }
+}
+
+/// The program ends. Where a crossing is meant that it has not made, says how many it has.
+pub fn tell() {
+    let Some(cut) = CUT.get() else { return };
+    let over = OVER.load(Ordering::Relaxed);
+    let rank = launcher::rank().unwrap_or(0);
+    if cut.what == What::Crossing && rank == cut.rank && over < cut.number {
+        crate::say(
+            rank,
+            format_args!("{VARIABLE}: {over} crossings, and no cut"),
+        );
     }
 }
 
@@ -100,13 +137,28 @@ pub fn die() {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse, Cut};
+    use super::{parse, Cut, What};
 
     #[test]
     fn a_call_and_a_rank_are_named_or_it_is_refused() {
-        let cut = Cut { call: 17, rank: 2 };
-        assert_eq!(parse("17@2").unwrap(), cut);
-        for wrong in ["", "17", "0@1", "17@", "@1", "17@-1", "x@1"] {
+        let cut = |what| Cut {
+            what,
+            number: 17,
+            rank: 2,
+        };
+        assert_eq!(parse("17@2").unwrap(), cut(What::Call));
+        assert_eq!(parse("crossing:17@2").unwrap(), cut(What::Crossing));
+        for wrong in [
+            "crossing:@2",
+            "crossing:0@1",
+            "",
+            "17",
+            "0@1",
+            "17@",
+            "@1",
+            "17@-1",
+            "x@1",
+        ] {
             let refusal = parse(wrong).unwrap_err().to_string();
             assert!(refusal.contains("CALL@RANK"), "{wrong}: {refusal}");
         }

@@ -19,7 +19,7 @@ enum Failing {
 pub fn disk() -> Result<Disk> {
     Ok(match here()? {
         Some(Failing::Disk(fault)) => Disk::watched(Some(fault), |made| {
-            eprintln!("stasis: {VARIABLE}: {made:?} fails now")
+            launcher::message::say(format_args!("{VARIABLE}: {made:?} fails now"))
         }),
         _ => Disk::default(),
     })

@@ -30,7 +30,8 @@ impl Levels {
         let key = setup.key.as_ref();
         let (orders, hear) = mpsc::channel();
         let drainer = local.clone();
-        loader::spawn_lower("ckpt-drain", move || serve(&drainer, key, rank, &hear))
+        // So the application's own descriptors have the numbers that they would have.
+        loader::spawn_aside("ckpt-drain", move || serve(&drainer, key, rank, &hear))
             .context("a thread cannot be started: images would stay in the local directory")?;
         let levels = Levels {
             rank,
@@ -86,37 +87,18 @@ impl Levels {
 
 fn serve(local: &LocalDir, key: Option<&Key>, rank: u32, orders: &Receiver<Sender<bool>>) {
     for order in orders {
-        // Apart, so that the application's own descriptors have the numbers that they would have, and are not
-        // kept open while this takes its time.
-        let drained = loader::apart(|| {
-            let release = loader::release_files()?;
-            release();
-            std::io::Result::Ok(local.drain(key))
-        });
-        let all = match drained.and_then(|result| result) {
-            Ok(failed) => {
-                local.tidy(key);
-                for (set, why) in &failed {
-                    let said = format_args!(
-                        "the image of {set} stays in the local directory, and will be drained after the next \
-                         checkpoint: {why}. The job runs on"
-                    );
-                    crate::say(rank, said);
-                }
-                failed.is_empty()
-            }
-            Err(why) => {
-                let said = format_args!(
-                    "images stay in the local directory until after the next checkpoint: no thread could be \
-                     made to drain them: {why}"
-                );
-                crate::say(rank, said);
-                false
-            }
-        };
+        let failed = local.drain(key);
+        local.tidy(key);
+        for (set, why) in &failed {
+            let said = format_args!(
+                "the image of {set} stays in the local directory, and will be drained after the next \
+                 checkpoint: {why}. The job runs on"
+            );
+            crate::say(rank, said);
+        }
         release_copies();
         // Most do not wait for it.
-        let _ = order.send(all);
+        let _ = order.send(failed.is_empty());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Copies of this rank's images on another machine (`--partner`), and of its guests' images here.
 //!
-//! One thread does this rank's part, which starts those that listen for guests: all [`loader::apart`], with none
+//! One thread does this rank's part, which starts those that listen for guests: all [`loader::aside`], with none
 //! of the application's files open, so that connections and images take no numbers of its descriptors.
 
 use std::fs::File;
@@ -67,21 +67,13 @@ impl Partner {
         };
         let (orders, hear) = mpsc::channel();
         let (tell, told) = mpsc::channel();
-        loader::spawn_lower("ckpt-partner", move || {
-            let failed = tell.clone();
-            let begin = || {
-                loader::release_files()?();
-                Host::start(local, token, Arc::new(keeper))
-            };
-            let served = loader::apart(move || match begin() {
+        loader::spawn_aside("ckpt-partner", move || {
+            match Host::start(local, token, Arc::new(keeper)) {
                 Ok(host) => {
                     let _ = tell.send(Ok(host.address().clone()));
                     serve(rank, &host, &hear);
                 }
                 Err(why) => drop(tell.send(Err(why))),
-            });
-            if let Err(why) = served {
-                let _ = failed.send(Err(why));
             }
         })?;
         let address = told.recv().context("its thread has ended")??;

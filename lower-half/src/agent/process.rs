@@ -11,11 +11,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
-use ckpt_image::{kind, SetId, SharedKind};
+use ckpt_image::{kind, set_number, SetId, SharedKind};
 use contract::{
     gate, ActivityKind, Clock, MpiState, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS, DRAIN_CLOCK,
 };
@@ -23,20 +23,20 @@ use coordinator::agent::{Process, SaveOrder};
 use coordinator::protocol::{Activity, Counts, On, Outcome, Summary, Times};
 use coordinator::rank::{ClockView, View};
 use coordinator::shared::Part;
+use launcher::message;
 use loader::{ClosedFiles, MappedFile, ProcessState, Stopped};
+use undo::Cut;
 
 use super::{cut, doing, faults, known_partner, levels, Section, Setup, AGENT, RELAY, SERVER};
 use crate::mpi::world;
-use crate::options::Pause;
+use crate::options::{Checkpoints, Files, Pause};
 use crate::save::{
     self, Ahead, Application, Changes, HeaderInfo, Increments, Plan, Room, Saved, Share,
 };
+use crate::wrapper;
 
 /// How long an orderly end may take before the process just ends.
 const END_LIMIT: Duration = Duration::from_secs(10);
-
-const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
-const PRIVATE_EXPEDITED: i32 = 1 << 3;
 
 /// What the loader knows of the application.
 const APPLICATION: Application = Application {
@@ -57,23 +57,26 @@ pub struct ThisProcess {
     /// The checkpoint was given up while its image is being written.
     given_up: AtomicBool,
     /// What has changed since older sets, where that is wanted; or why that cannot be told.
-    changes: Option<Result<Changes, String>>,
+    changes: Option<Result<&'static Changes, String>>,
 }
 
 impl ThisProcess {
     /// Makes sure that the process can be served.
     pub fn new(setup: &'static Setup, rank: u32, size: u32) -> Result<Self> {
-        if !membarrier(REGISTER_PRIVATE_EXPEDITED) {
+        if !membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) {
             bail!(
                 "this kernel does not offer membarrier(PRIVATE_EXPEDITED) ({}); the job cannot be \
                  checkpointed. Linux 4.14 has it; does a container's seccomp policy forbid it?",
                 std::io::Error::last_os_error()
             );
         }
+        keep_journal(setup, rank)?;
         let wanted = setup.checkpoints.full_every > 1;
-        let changes = wanted.then(Changes::watch);
+        let changes = wanted.then(watch);
         if let (Some(Err(why)), 0) = (&changes, rank) {
-            eprintln!("stasis: --full-every: every checkpoint will be a full one, because {why}");
+            message::say(format_args!(
+                "--full-every: every checkpoint will be a full one, because {why}"
+            ));
         }
         Ok(ThisProcess {
             changes,
@@ -104,7 +107,7 @@ impl ThisProcess {
         let ahead = self.ahead().take();
         let ahead = ahead.filter(|(remapped, _)| *remapped == loader::remapped());
         let ahead = ahead.map(|(_, ahead)| ahead);
-        let plan = loader::apart(|| Plan::make(&APPLICATION, ahead))
+        let plan = loader::aside(|| Plan::make(&APPLICATION, ahead))
             .context("no thread could be made")??;
         let part = |(object, part): (String, std::ops::Range<u64>)| Part {
             object,
@@ -203,7 +206,7 @@ impl ThisProcess {
     }
 
     /// What the image holds beside memory.
-    fn sections(&self, plan: &Plan) -> Result<Vec<Section>> {
+    fn sections(&self, plan: &Plan, cut: Cut) -> Result<Vec<Section>> {
         let guard = self.stopped();
         let stopped = guard
             .as_ref()
@@ -218,6 +221,7 @@ impl ThisProcess {
             let closed = closed.context("the files that are closed cannot be encoded")?;
             sections.push((kind::CLOSED_FILES, ClosedFiles::VERSION, closed));
         }
+        loader::journal::begin_segment(stopped, cut);
         sections.extend((self.setup.sections)());
         Ok(sections)
     }
@@ -249,12 +253,17 @@ impl ThisProcess {
         // Nothing is held on to: the threads may be let go before this has ended.
         let plan = self.plan().take();
         let plan = plan.context("the memory has not been looked at")?;
-        let sections = self.sections(&plan)?;
-        let children = loader::children().0;
         let set_id = |id: &[u8]| {
             let id = id.try_into().context("the coordinator sent no set id");
             id.map(SetId)
         };
+        let number = set_number(&order.set).context("the coordinator sent no set")?;
+        let cut = Cut {
+            number,
+            id: set_id(&order.id)?.0,
+        };
+        let sections = self.sections(&plan, cut)?;
+        let children = loader::children().0;
         // What the job ends with goes to where it is needed next, and builds upon nothing that is elsewhere.
         let levels = levels();
         let drained = levels.is_none_or(|levels| !order.stop || levels.finish());
@@ -266,7 +275,7 @@ impl ThisProcess {
             epoch: u64::from(gate().lower.epoch.load(Ordering::Relaxed)),
             rank: self.rank,
             world_size: self.size,
-            abi: abi_name(),
+            abi: look_at_abi(),
             compression: self.setup.checkpoints.compression,
             sealed: self.setup.key.is_some(),
         };
@@ -296,13 +305,8 @@ impl ThisProcess {
             pause: self.pause(order),
             increments: changes.map(|changes| Increments { changes, parent }),
         };
-        // Apart, since files of the application are opened there.
-        let saved = loader::apart(|| {
-            let release = loader::release_files().context("descriptors cannot be listed")?;
-            let copied = || {
-                copied();
-                release();
-            };
+        // Files of the application are opened there, and a copy of the process is made.
+        let saved = loader::aside(|| {
             let saved = plan.save(&order, copied)?;
             let lies = levels.map(|levels| levels.local().settle(order.dir));
             anyhow::Ok((saved, lies.transpose()?))
@@ -319,7 +323,10 @@ impl ThisProcess {
             None => Ok(None),
         };
         let copy = copy.unwrap_or_else(|why| {
-            let said = format!("no copy of its image is kept on another machine: {why:#}");
+            let said = format!(
+                "no copy of its image is kept on another machine: {}",
+                message::reasons(why.as_ref())
+            );
             crate::say(self.rank, &said);
             notes.push(said);
             None
@@ -327,6 +334,11 @@ impl ThisProcess {
         let whole = |why| format!("all of its memory is stored: {why}");
         notes.extend(untold.filter(|_| parent.is_some()).map(whole));
         notes.extend(children.into_iter().map(child_note));
+        for other in wrapper::others() {
+            // Also where nobody has asked for the checkpoint.
+            crate::say(self.rank, &other);
+            notes.push(other);
+        }
         Ok(Summary {
             bytes: image.bytes,
             memory: image.memory_bytes,
@@ -342,6 +354,30 @@ impl ThisProcess {
     }
 }
 
+/// Has memory watched, by a descriptor that threads beside the application have, for as long as the process lives.
+fn watch() -> Result<&'static Changes, String> {
+    let changes = loader::aside(Changes::watch);
+    let changes = changes.unwrap_or_else(|why| Err(format!("no thread could be made: {why}")))?;
+    Ok(Box::leak(Box::new(changes)))
+}
+
+/// From the first cut on, what the application changes in its files is noted, if a restart is to undo it.
+fn keep_journal(setup: &Setup, rank: u32) -> Result<()> {
+    let Checkpoints {
+        dir,
+        files,
+        undo_limit,
+        ..
+    } = &setup.checkpoints;
+    if *files != Files::Undo {
+        return Ok(());
+    }
+    let host = coordinator::addresses::host();
+    let journal = undo::Journal::new(dir, rank, host, *undo_limit);
+    loader::journal::keep_journal(journal, move |text| crate::say(rank, text))
+        .context("a thread of the undo journal cannot be started")
+}
+
 impl Process for ThisProcess {
     fn approach(&self) {
         self.given_up.store(false, Ordering::Relaxed);
@@ -350,9 +386,9 @@ impl Process for ThisProcess {
         let changes = self
             .changes
             .as_ref()
-            .and_then(|changes| changes.as_ref().ok());
+            .and_then(|changes| changes.as_ref().ok().copied());
         let room = changes.and_then(|_| self.room());
-        let ahead = loader::apart(|| {
+        let ahead = loader::aside(|| {
             loader::look_ahead();
             Ahead::look(&APPLICATION, changes, room.as_ref())
         });
@@ -361,7 +397,7 @@ impl Process for ThisProcess {
         gate().phase.store(Phase::Approach as u32, Ordering::SeqCst);
         // From here on every wrapper either has its count visible to us or sees the phase. It was
         // registered, so it cannot fail.
-        membarrier(PRIVATE_EXPEDITED);
+        membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     }
 
     fn look(&self) -> View {
@@ -399,7 +435,7 @@ impl Process for ThisProcess {
         let drained = self.drain(&stopped);
         *self.stopped() = Some(stopped);
         let looked = drained.and_then(|()| self.look_at_memory());
-        looked.map_err(|e| format!("{e:#}"))
+        looked.map_err(|e| message::reasons(e.as_ref()))
     }
 
     fn save(
@@ -407,7 +443,8 @@ impl Process for ThisProcess {
         order: &SaveOrder,
         copied: &mut (dyn FnMut() + Send),
     ) -> Result<Summary, String> {
-        self.write(order, copied).map_err(|e| format!("{e:#}"))
+        self.write(order, copied)
+            .map_err(|e| message::reasons(e.as_ref()))
     }
 
     fn hurry(&self) {
@@ -436,7 +473,9 @@ impl Process for ThisProcess {
             cut::die();
         }
         if self.rank == 0 {
-            eprintln!("stasis: the job ends with the checkpoint {set}, as was asked");
+            message::say(format_args!(
+                "the job ends with the checkpoint {set}, as was asked"
+            ));
         }
         let watch = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(2 * END_LIMIT);
@@ -532,8 +571,34 @@ fn membarrier(command: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
+/// That of the image from which the process was brought back, whose front is memory without a name now.
+static RESTORED_ABI: OnceLock<String> = OnceLock::new();
+
+/// Notes the MPI ABI of the image from which this process is brought back.
+pub fn set_restored_abi(abi: String) {
+    RESTORED_ABI.get_or_init(|| abi);
+}
+
+/// The MPI ABI of the program at the last cut. The program runs on while its image is written, and may load its MPI
+/// library meanwhile.
+static ABI_AT_CUT: Mutex<Option<String>> = Mutex::new(None);
+
+/// Notes it for [`abi_at_cut`].
+fn look_at_abi() -> String {
+    let abi = abi_name();
+    let mut noted = ABI_AT_CUT.lock().unwrap_or_else(PoisonError::into_inner);
+    *noted = Some(abi.clone());
+    abi
+}
+
+/// The MPI ABI of the program as this rank's image has it.
+pub fn abi_at_cut() -> String {
+    let noted = ABI_AT_CUT.lock().unwrap_or_else(PoisonError::into_inner);
+    noted.clone().unwrap_or_else(abi_name)
+}
+
 /// The MPI ABI that the application was compiled against: that of the front which it has loaded.
-pub fn abi_name() -> String {
+fn abi_name() -> String {
     let front = |name: &str| {
         let file = name.rsplit('/').next()?;
         Some(file.strip_prefix("front-")?.strip_suffix(".so")?.to_owned())
@@ -542,5 +607,7 @@ pub fn abi_name() -> String {
     let mut fronts = upper
         .filter(|m| m.end <= contract::ARENA_END)
         .filter_map(|m| front(&m.name));
-    fronts.next().unwrap_or_else(|| "none".to_owned())
+    let restored = || RESTORED_ABI.get().cloned();
+    let found = fronts.next().or_else(restored);
+    found.unwrap_or_else(|| "none".to_owned())
 }

@@ -1,13 +1,14 @@
 //! Image sets for the coordinator: where ranks write, what they build upon, and the manifest that makes a
 //! set whole.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
-    next_number, prune, set_name, ImageSummary, Manifest, ParentSet, PartnerCopy, RankEntry, Set,
-    SetWriter,
+    create_checkpoint_dir, next_number, oldest_number, prune, set_name, ImageSummary, Manifest,
+    ParentSet, PartnerCopy, RankEntry, Set, SetWriter,
 };
 use contract::MpiState;
 use coordinator::coordinator::{Parent, PartialSet};
@@ -66,7 +67,20 @@ impl Sets {
     }
 }
 
+/// Removes journals by which no set can be gone back to any more.
+pub fn forget_older(dir: &Path) {
+    let oldest = oldest_number(dir).map(|oldest| oldest.unwrap_or(u64::MAX));
+    let forgotten = oldest.map_err(io::Error::other);
+    if let Err(why) = forgotten.and_then(|oldest| undo::prune(dir, oldest)) {
+        launcher::message::say(format_args!("older undo journals stay: {why}"));
+    }
+}
+
 impl Store for Sets {
+    fn make_directory(&mut self) -> Result<(), String> {
+        create_checkpoint_dir(&self.setup.checkpoints.dir).map_err(|e| e.to_string())
+    }
+
     fn prepare(&mut self) -> Result<PartialSet, String> {
         // One that was given up goes first.
         self.writing = None;
@@ -126,7 +140,7 @@ impl Store for Sets {
             created,
             epoch: u64::from(contract::gate().lower.epoch.load(Ordering::Relaxed)),
             world_size: self.size,
-            abi: process::abi_name(),
+            abi: process::abi_at_cut(),
             library: self.setup.library.clone(),
             thread_level: contract::gate()
                 .mpi_is(MpiState::Initialised)
@@ -134,6 +148,7 @@ impl Store for Sets {
             contract_version: contract::VERSION,
             stasis_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             command: self.setup.command.clone(),
+            lineage: Some(self.setup.lineage.clone()),
             ranks: (0..).zip(images).map(entry).collect(),
         };
         let committed = writer.commit(&manifest, self.setup.key.as_ref());
@@ -149,18 +164,20 @@ impl Store for Sets {
         Ok(())
     }
 
-    /// Removes what is older than the job wants to keep.
+    /// Removes what is older than the job wants to keep, of what it has made itself.
     fn tidy(&mut self) {
         let Setup {
             checkpoints,
             disk,
             key,
+            lineage,
             ..
         } = self.setup;
         let Some(keep) = checkpoints.keep else { return };
-        if let Err(why) = prune(disk, &checkpoints.dir, keep, key.as_ref()) {
-            eprintln!("stasis: older checkpoints stay: {why}");
+        if let Err(why) = prune(disk, &checkpoints.dir, keep, key.as_ref(), Some(lineage)) {
+            launcher::message::say(format_args!("older checkpoints stay: {why}"));
         }
+        forget_older(&checkpoints.dir);
     }
 
     fn discard(&mut self) {

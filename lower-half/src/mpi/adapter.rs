@@ -21,7 +21,7 @@ use contract::Gate;
 use super::handle::{handle, word};
 use super::values::{self, NATIVE_SUCCESS};
 #[allow(unused_imports)] // `narrow` is for libraries without large counts
-use super::{array, error, narrow, special, status};
+use super::{array, error, files, narrow, special, status, turns, types};
 
 include!(concat!(env!("OUT_DIR"), "/adapter.rs"));
 

@@ -88,7 +88,9 @@ pub fn unsupported() -> i32 {
 /// For functions without an error code that only the upper half can answer; it never asks.
 #[cold]
 pub fn upper_half_only<T>(name: &str) -> T {
-    eprintln!("stasis: {name} reached the lower half, which must not happen: please report it");
+    launcher::message::say(format_args!(
+        "{name} reached the lower half, which must not happen: please report it"
+    ));
     std::process::abort();
 }
 

@@ -10,6 +10,7 @@ mod adapter;
 mod array;
 mod crossing;
 mod error;
+mod files;
 mod handle;
 mod hooks;
 mod narrow;
@@ -18,6 +19,8 @@ mod predefined;
 mod service;
 mod special;
 mod status;
+mod turns;
+mod types;
 mod values;
 mod wait;
 pub mod world;
@@ -28,9 +31,10 @@ mod native;
 
 use std::sync::atomic::Ordering;
 
-pub use adapter::{name_of, TABLE_HASH};
+pub use adapter::{name_of, OLDER_TABLE_HASHES, TABLE_HASH};
 pub use hooks::{set_hooks, Hooks};
 pub use native::KIND;
+pub use types::free_all as free_datatypes;
 
 /// Writes all that the upper half may call into the gate: services and MPI functions; and
 /// the hash of the table that they were generated from.

@@ -11,7 +11,7 @@ use contract::service::{self, OpCallback, Service};
 use contract::{abi, gate, Gate};
 
 use super::hooks::hooks;
-use super::{error, op, predefined, wait, world};
+use super::{error, op, predefined, turns, wait, world};
 
 /// Writes the address of every service into the gate.
 pub fn fill(gate: &Gate) {
@@ -42,6 +42,7 @@ pub fn fill(gate: &Gate) {
     slot!(Message, message);
     slot!(ErrorString, error_string);
     slot!(CallEnded, call_ended);
+    slot!(Settle, settle);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
@@ -52,7 +53,7 @@ unsafe extern "C" fn init(required: i32, provided: *mut i32, tag_ub: *mut i32) -
     let world = match world::initialise(required) {
         Ok(world) => world,
         Err(error) => {
-            say(format!("{error:#}").as_bytes());
+            say(launcher::message::reasons(error.as_ref()).as_bytes());
             return abi::ERR_OTHER;
         }
     };
@@ -112,6 +113,11 @@ unsafe extern "C" fn error_string(buf: *mut u8, len: usize) -> usize {
 
 unsafe extern "C" fn call_ended() {
     (hooks().call_ended)();
+}
+
+unsafe extern "C" fn settle() -> u32 {
+    turns::begin();
+    loader::settle()
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.

@@ -1,14 +1,16 @@
-//! Adapters by hand, for functions that some libraries have as macros or not at all. Which these
-//! are is said by `HAND_WRITTEN` in the table's generator.
+//! Adapters by hand, for functions that some libraries have as macros or not at all, or that cannot do in some what
+//! MPI says. Which these are is said by `HAND_WRITTEN` in the table's generator.
 //!
 //! # Safety
 //! As for the generated adapters (`adapter.rs`).
 #![allow(unsafe_code, non_snake_case)]
 
+use core::ffi::c_void;
+
 use contract::abi;
 
-use super::error;
 use super::handle::handle;
+use super::{error, turns, values};
 
 pub unsafe extern "C" fn MPI_Aint_add(base: isize, disp: isize) -> isize {
     base.wrapping_add(disp)
@@ -57,4 +59,101 @@ pub unsafe extern "C" fn MPI_Type_lb(datatype: usize, to: *mut isize) -> i32 {
 pub unsafe extern "C" fn MPI_Type_ub(datatype: usize, to: *mut isize) -> i32 {
     // SAFETY: passed on.
     unsafe { answer(datatype, to, |lower_bound, extent| lower_bound + extent) }
+}
+
+/// Elements at MPI_BOTTOM, whose datatype has addresses for displacements, told in another way: MPICH 4.0 packs nothing
+/// from there, and unpacks nothing to there.
+struct FromBottom(mpi_sys::MPI_Datatype);
+
+impl FromBottom {
+    /// Where the one element of the datatype is.
+    const PLACE: *mut c_void = core::ptr::without_provenance_mut(1);
+
+    /// Of so many elements.
+    unsafe fn new(count: i32, datatype: usize) -> Result<FromBottom, i32> {
+        let back = -1;
+        let mut told = handle(datatype);
+        // SAFETY: locals; the library checks the datatype.
+        let code = unsafe {
+            match mpi_sys::MPI_Type_create_hindexed(
+                1,
+                &raw const count,
+                &raw const back,
+                handle(datatype),
+                &raw mut told,
+            ) {
+                code if error::result(code) == abi::SUCCESS => {
+                    mpi_sys::MPI_Type_commit(&raw mut told)
+                }
+                code => code,
+            }
+        };
+        match error::result(code) {
+            abi::SUCCESS => Ok(FromBottom(told)),
+            class => Err(class),
+        }
+    }
+}
+
+impl Drop for FromBottom {
+    fn drop(&mut self) {
+        // SAFETY: made by this.
+        unsafe { mpi_sys::MPI_Type_free(&raw mut self.0) };
+    }
+}
+
+pub unsafe extern "C" fn MPI_Pack(
+    inbuf: *const c_void,
+    incount: i32,
+    datatype: usize,
+    outbuf: *mut c_void,
+    outsize: i32,
+    position: *mut i32,
+    comm: usize,
+) -> i32 {
+    let _turn = turns::turn();
+    let pack = |from, count, datatype| {
+        // SAFETY: passed on, or the same elements.
+        let code = unsafe {
+            let to = values::buffer(outbuf);
+            mpi_sys::MPI_Pack(from, count, datatype, to, outsize, position, handle(comm))
+        };
+        error::result(code)
+    };
+    if !inbuf.is_null() || incount == 0 {
+        return pack(values::buffer(inbuf.cast_mut()), incount, handle(datatype));
+    }
+    // SAFETY: passed on.
+    match unsafe { FromBottom::new(incount, datatype) } {
+        Ok(told) => pack(FromBottom::PLACE, 1, told.0),
+        Err(class) => class,
+    }
+}
+
+pub unsafe extern "C" fn MPI_Unpack(
+    inbuf: *const c_void,
+    insize: i32,
+    position: *mut i32,
+    outbuf: *mut c_void,
+    outcount: i32,
+    datatype: usize,
+    comm: usize,
+) -> i32 {
+    let _turn = turns::turn();
+    let unpack = |to, count, datatype| {
+        // SAFETY: passed on, or the same elements.
+        let code = unsafe {
+            let from = values::buffer(inbuf.cast_mut());
+            mpi_sys::MPI_Unpack(from, insize, position, to, count, datatype, handle(comm))
+        };
+        error::result(code)
+    };
+    if !outbuf.is_null() || outcount == 0 {
+        return unpack(values::buffer(outbuf), outcount, handle(datatype));
+    }
+    // SAFETY: passed on.
+    match unsafe { FromBottom::new(outcount, datatype) } {
+        Ok(told) => unpack(FromBottom::PLACE, 1, told.0),
+        Err(class) => class,
+    }
 }

@@ -16,7 +16,7 @@ use mpi_sys::MPI_Request;
 
 use super::handle::{handle, word};
 use super::values::{self, NATIVE_SUCCESS};
-use super::{array, error, status};
+use super::{array, error, status, turns};
 
 /// Turns without success before a wait gives the processor away. Where the ranks have a core each that costs latency
 /// and helps nobody; where a core is shared the message that is waited for may have to come from whoever waits for
@@ -44,7 +44,10 @@ fn poll(mut test: impl FnMut() -> Option<i32>) -> i32 {
     let mut turns = 0;
     loop {
         let pending = gate().phase.load(Ordering::Acquire) != Phase::Run as u32;
-        if let Some(result) = test() {
+        let turn = turns::turn();
+        let result = test();
+        drop(turn);
+        if let Some(result) = result {
             return result;
         }
         if pending {
@@ -113,6 +116,7 @@ pub unsafe extern "C" fn recv(
         return unsafe { recv_from_nobody(buf, count, datatype, tag, comm, status) };
     }
     let mut native: MPI_Request = handle(0);
+    let turn = turns::turn();
     // SAFETY: the application's arguments.
     let code = unsafe {
         mpi_sys::MPI_Irecv(
@@ -125,6 +129,7 @@ pub unsafe extern "C" fn recv(
             &mut native,
         )
     };
+    drop(turn);
     if code != NATIVE_SUCCESS {
         return error::standard(code);
     }

@@ -81,9 +81,25 @@ fn check(code: c_int, what: &str) -> anyhow::Result<()> {
     )
 }
 
+/// Set to `multiple`: the library is asked for MPI_THREAD_MULTIPLE, whatever the program asks for. For programs
+/// that call MPI from several threads without asking for that.
+const THREADS: &str = "STASIS_THREADS";
+
+/// The level that the library is asked for where the program asks for `required`.
+fn level_for(required: i32) -> anyhow::Result<i32> {
+    match std::env::var(THREADS).as_deref() {
+        Err(std::env::VarError::NotPresent) => Ok(required),
+        Ok("multiple") => Ok(abi::THREAD_MULTIPLE),
+        other => {
+            bail!("{THREADS} is {other:?}, and can only be 'multiple': set it so, or unset it")
+        }
+    }
+}
+
 /// MPI_Init_thread with a standard thread level. Errors on the predefined communicators are
 /// returned from then on.
 pub fn initialise(required: i32) -> anyhow::Result<World> {
+    let required = level_for(required)?;
     let (mut provided, mut rank, mut size) = (0, 0, 0);
     // SAFETY: locals and the library's constants; the error handler is set as soon as can be.
     unsafe {

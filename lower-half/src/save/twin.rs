@@ -160,11 +160,12 @@ impl Drop for Child {
         // SAFETY: passes no memory.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, kill, NONE, NONE) };
         // The kernel takes 20 ms for each GiB to take the copy apart, for which no checkpoint need wait.
-        let apart = self.descriptor.try_clone().and_then(|descriptor| {
+        let apart = ckpt_image::room_for_thread().then(|| {
+            let descriptor = self.descriptor.try_clone()?;
             let thread = std::thread::Builder::new().name("ckpt-reap".to_owned());
             thread.spawn(move || Child::ended(&descriptor, 0))
         });
-        if apart.is_err() {
+        if !matches!(apart, Some(Ok(_))) {
             Child::ended(&self.descriptor, 0);
         }
     }

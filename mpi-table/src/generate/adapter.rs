@@ -2,7 +2,7 @@
 //! standard values to the native library's, calls it, and converts back.
 //!
 //! What the generated text names beside `mpi_sys` is in lower-half's `mpi` folder: `values`,
-//! `handle`, `array`, `narrow`, `status`, `error`, and `special` for the functions of [`HAND_WRITTEN`].
+//! `handle`, `array`, `narrow`, `status`, `error`, `files`, `types`, and `special` for the functions of [`HAND_WRITTEN`].
 
 use std::fmt::Write;
 
@@ -10,10 +10,12 @@ use super::lower_type::{identifier, lower_signature};
 use crate::{Class, Direction, Function, Kind, Length, Param, Returns, Via};
 
 /// Functions whose adapter stands in lower-half's `special.rs`, since some libraries have them as
-/// macros or not at all.
+/// macros or not at all, or cannot do all that they should.
 const HAND_WRITTEN: &[&str] = &[
     "MPI_Aint_add",
     "MPI_Aint_diff",
+    "MPI_Pack",
+    "MPI_Unpack",
     "MPI_Type_extent",
     "MPI_Type_lb",
     "MPI_Type_ub",
@@ -70,6 +72,12 @@ fn write_names(text: &mut String) -> std::fmt::Result {
 fn write_fill(text: &mut String) -> std::fmt::Result {
     writeln!(text, "/// Hash of the table that this was generated from.")?;
     writeln!(text, "pub const TABLE_HASH: u64 = {:#x};\n", crate::hash())?;
+    writeln!(
+        text,
+        "/// Other hashes of the same table, in sets that older versions took."
+    )?;
+    let older = crate::older_hashes();
+    writeln!(text, "pub const OLDER_TABLE_HASHES: &[u64] = &{older:?};\n")?;
     writeln!(
         text,
         "/// Writes the address of every adapter into its slot."
@@ -151,6 +159,23 @@ fn refusal(function: &Function) -> Option<String> {
     }
 }
 
+/// Whether a function may wait inside the library for what others do: for other ranks, or for another thread.
+fn waits(function: &Function) -> bool {
+    let name = function.ordinary_name();
+    match function.class {
+        Class::Local => name == "MPI_Buffer_detach",
+        Class::Object | Class::CollectiveNonblocking => false,
+        // Nothing sends to itself by it but the upper half, what it receives in the same call.
+        Class::SendReceive => false,
+        Class::Completion => name.contains("Wait"),
+        Class::Send | Class::Receive => {
+            let starts = name.starts_with("MPI_I") || name.starts_with("MPI_Start");
+            !(starts || name.ends_with("_init") || name == "MPI_Bsend")
+        }
+        _ => true,
+    }
+}
+
 fn ignoring(function: &Function) -> String {
     function
         .params
@@ -192,10 +217,53 @@ impl<'a> Call<'a> {
             }
         }
         call.silence_new_object();
+        call.note_datatypes();
+        call.note_files();
         call
     }
 
+    /// Datatypes that are made and freed are noted: a job that is stopped frees those that are left.
+    fn note_datatypes(&mut self) {
+        let makes = |param: &&Param| {
+            param.kind == Kind::Datatype
+                && param.direction == Direction::Out
+                && param.array.is_none()
+        };
+        if self.function.name == "MPI_Type_free" {
+            self.before += "types::freed(*datatype);\n";
+        } else if self.function.class == Class::Object {
+            for param in self.function.params.iter().filter(makes) {
+                self.on_success += &format!("types::made(*{});\n", identifier(param));
+            }
+        }
+    }
+
+    /// What the library does to files is noted: which these are, and what is done to their names.
+    fn note_files(&mut self) {
+        match self.function.name.as_str() {
+            "MPI_File_open" => {
+                self.before += "let opening = files::opening(filename, amode);\n";
+                self.after += "let opened = files::opened(opening, handle(comm), amode);\n";
+                self.on_success += "files::keep(opened, *fh);\n";
+            }
+            "MPI_File_close" => {
+                self.before += "let closing = *fh;\n";
+                self.on_success += "files::closed(closing);\n";
+            }
+            "MPI_File_delete" => self.before += "files::deleting(filename);\n",
+            _ => {}
+        }
+    }
+
     fn body(&self) -> String {
+        let turn = match waits(self.function) {
+            true => "",
+            false => "let _turn = turns::turn();\n",
+        };
+        turn.to_owned() + &self.conversion_and_call()
+    }
+
+    fn conversion_and_call(&self) -> String {
         let call = format!("mpi_sys::{}({})", self.native, self.arguments.join(", "));
         if self.function.returns != Returns::Error {
             return format!("{}{call} as _", self.before);

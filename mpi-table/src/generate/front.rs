@@ -130,12 +130,29 @@ fn body(function: &Function) -> Vec<String> {
 
 const GUARD: &str = "let _guard = Wrapper::enter();";
 
+/// The guard of a function.
+fn guard(function: &Function) -> &'static str {
+    /// What any thread may call at any time, whatever the thread level (MPI-5.0, 11.6.2 and 11.4).
+    const FOR_ANY_THREAD: [&str; 6] = [
+        "MPI_Initialized",
+        "MPI_Finalized",
+        "MPI_Query_thread",
+        "MPI_Is_thread_main",
+        "MPI_Get_version",
+        "MPI_Get_library_version",
+    ];
+    match FOR_ANY_THREAD.contains(&function.name.as_str()) {
+        true => "let _guard = Wrapper::enter_any();",
+        false => GUARD,
+    }
+}
+
 /// The hand-written function of the upper half does it.
 fn core(function: &Function) -> Vec<String> {
     let mut body = Body::for_core(function);
     special::outputs(function, &mut body);
     let call = format!("{}({})", special::core_path(function), body.args.join(", "));
-    let mut lines = vec![GUARD.to_owned()];
+    let mut lines = vec![guard(function).to_owned()];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
     if function.returns != Returns::Error {

@@ -5,7 +5,8 @@ use std::mem::offset_of;
 
 use contract::{Gate, Service, GATE_ADDRESS};
 
-use super::lower_type::lower_signature;
+use super::lower_type::{identifier, lower_result, lower_signature, lower_type};
+use crate::{Direction, Param};
 
 /// A service: its function's name, its slot, its type in `contract::service`, its signature.
 /// The generated code asserts that the signature is that of the type.
@@ -106,6 +107,7 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "(buf: *mut u8, len: usize) -> usize",
     ),
     ("call_ended", Service::CallEnded, "CallEnded", "()"),
+    ("settle", Service::Settle, "Settle", "() -> u32"),
 ];
 
 /// Source of upper-half's module `lower`: one stub and one declaration for every function of the
@@ -155,7 +157,55 @@ fn write_stubs(text: &mut String) -> std::fmt::Result {
         )?;
     }
     writeln!(text, "}}\n")?;
+    write_named(text)?;
     write_services(text)
+}
+
+/// The same functions with objects in the place of their handles: the module `named`.
+fn write_named(text: &mut String) -> std::fmt::Result {
+    writeln!(
+        text,
+        "/// The same functions, each of which reads the handles of what it is given in the crossing itself."
+    )?;
+    writeln!(text, "pub mod named {{")?;
+    writeln!(text, "    use super::*;")?;
+    writeln!(text, "    use crate::object::*;\n")?;
+    let named = |param: &Param| is_named(param).then(|| format!("{:?}Body", param.kind));
+    let functions = crate::functions().iter().filter(|f| f.crosses());
+    for function in functions.filter(|f| f.params.iter().any(is_named)) {
+        let typed = |param: &Param| match named(param) {
+            Some(body) => format!("{}: impl Below<{body}>", identifier(param)),
+            None => format!("{}: {}", identifier(param), lower_type(param)),
+        };
+        let given = |param: &Param| match is_named(param) {
+            true => format!("{}.word()", identifier(param)),
+            false => identifier(param),
+        };
+        let params: Vec<String> = function.params.iter().map(typed).collect();
+        let given: Vec<String> = function.params.iter().map(given).collect();
+        let (name, result) = (&function.name, lower_result(function));
+        writeln!(text, "    /// As [`super::{name}`].")?;
+        writeln!(text, "    #[inline(always)]")?;
+        writeln!(
+            text,
+            "    pub unsafe fn {name}({}) -> {result} {{",
+            params.join(", ")
+        )?;
+        writeln!(text, "        // SAFETY: the caller's promise.")?;
+        writeln!(
+            text,
+            "        unsafe {{ super::{name}({}) }}",
+            given.join(", ")
+        )?;
+        writeln!(text, "    }}")?;
+    }
+    writeln!(text, "}}\n")
+}
+
+/// Whether it is one handle that the function is given.
+fn is_named(param: &Param) -> bool {
+    let plain = param.array.is_none() && !param.kind.is_pointer();
+    param.kind.is_handle() && plain && param.direction == Direction::In
 }
 
 fn write_stub(text: &mut String, name: &str, slot: usize) -> std::fmt::Result {
@@ -209,7 +259,7 @@ mod tests {
             .iter()
             .map(|(_, slot, _, _)| *slot as usize)
             .collect();
-        assert_eq!(slots, (0..=Service::CallEnded as usize).collect::<Vec<_>>());
+        assert_eq!(slots, (0..=Service::Settle as usize).collect::<Vec<_>>());
     }
 
     #[test]
@@ -218,6 +268,8 @@ mod tests {
         let waitall = "pub fn MPI_Waitall(count: i32, array_of_requests: *mut usize, \
                        array_of_statuses: *mut Status) -> i32;";
         let wtime = "pub fn MPI_Wtime() -> f64;";
+        let barrier = "pub unsafe fn MPI_Barrier(comm: impl Below<CommBody>) -> i32 {";
+        assert!(text.contains(barrier) && text.contains("super::MPI_Barrier(comm.word())"));
         let alltoallw = "sendtypes: *const usize, recvbuf: *mut c_void";
         for declaration in [waitall, wtime, alltoallw] {
             assert!(text.contains(declaration), "{declaration}");

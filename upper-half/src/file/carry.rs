@@ -11,7 +11,8 @@
 
 use super::{disk, greatest, kept, FileBody, OUR_MODES};
 use crate::code::check;
-use crate::lower::{self, service};
+use crate::info::CrossingInfo;
+use crate::lower::{named, service, Fresh};
 use crate::object::{Body, File};
 use crate::{error, info};
 use contract::abi::*;
@@ -114,17 +115,17 @@ pub(crate) fn at_cut() -> i32 {
 }
 
 unsafe fn note(file: &'static File) -> Result<(), i32> {
-    let (body, word) = (&file.body, file.lower());
+    let body = &file.body;
     let mut cut = Cut::default();
     // SAFETY: a live file's word, and pointers to locals; none of these is collective.
     unsafe {
-        check(lower::MPI_File_get_size(word, &raw mut cut.size))?;
+        check(named::MPI_File_get_size(file, &raw mut cut.size))?;
         if !body.is_sequential() {
-            check(lower::MPI_File_get_position(word, &raw mut cut.position))?;
+            check(named::MPI_File_get_position(file, &raw mut cut.position))?;
         }
         if body.shared.load(Ordering::Relaxed) {
-            check(lower::MPI_File_get_position_shared(
-                word,
+            check(named::MPI_File_get_position_shared(
+                file,
                 &raw mut cut.shared,
             ))?;
         }
@@ -178,20 +179,21 @@ unsafe fn reopen_one(file: &'static File) -> Result<(), Failure> {
     let body = &file.body;
     let failed = |code| (code, put_back(body, ""));
     let hints = info::crossing_entries(&body.hints.lock());
-    let mut word = File::null().lower();
     let mut now = 0;
     let noted = *body.cut.lock();
     // SAFETY: words that were just made, and pointers to locals. All members do the same.
     unsafe {
-        check(lower::MPI_File_open(
-            body.comm.lower(),
+        // Nothing parks before the program goes on.
+        let mut made = Fresh::<FileBody>::null();
+        check(named::MPI_File_open(
+            body.comm,
             body.name.for_mpi().as_ptr(),
             body.amode & !(OUR_MODES | FIRST_MODES),
-            hints.word(),
-            &raw mut word,
+            &hints,
+            made.place(),
         ))
         .map_err(failed)?;
-        check(lower::MPI_File_get_size(word, &raw mut now)).map_err(failed)?;
+        check(named::MPI_File_get_size(&made, &raw mut now)).map_err(failed)?;
         let [size, shared, now] =
             greatest(body.comm, [noted.size, noted.shared, now]).map_err(failed)?;
         if now < size {
@@ -200,41 +202,41 @@ unsafe fn reopen_one(file: &'static File) -> Result<(), Failure> {
         }
         // What the killed job wrote after the checkpoint will be written again.
         if now > size && body.is_writable() {
-            check(lower::MPI_File_set_size(word, size)).map_err(failed)?;
+            check(named::MPI_File_set_size(&made, size)).map_err(failed)?;
         }
-        place(body, word, noted.position, shared, hints.word()).map_err(failed)?;
+        place(body, &made, noted.position, shared, &hints).map_err(failed)?;
+        file.take(made);
     }
-    file.set_lower(word);
     Ok(())
 }
 
 /// View, atomicity and pointers.
 unsafe fn place(
     body: &FileBody,
-    word: usize,
+    made: &Fresh<'_, FileBody>,
     position: i64,
     shared: i64,
-    hints: usize,
+    hints: &CrossingInfo,
 ) -> Result<(), i32> {
     let view = body.view.lock().clone();
     // SAFETY: passed on.
     unsafe {
-        check(lower::MPI_File_set_view(
-            word,
+        check(named::MPI_File_set_view(
+            made,
             view.disp,
-            view.etype.lower(),
-            view.filetype.lower(),
+            view.etype,
+            view.filetype,
             view.datarep.as_ptr(),
             hints,
         ))?;
         if body.atomic.load(Ordering::Relaxed) {
-            check(lower::MPI_File_set_atomicity(word, 1))?;
+            check(named::MPI_File_set_atomicity(made, 1))?;
         }
         if position != NONE {
-            check(lower::MPI_File_seek(word, position, SEEK_SET))?;
+            check(named::MPI_File_seek(made, position, SEEK_SET))?;
         }
         if shared != NONE {
-            check(lower::MPI_File_seek_shared(word, shared, SEEK_SET))?;
+            check(named::MPI_File_seek_shared(made, shared, SEEK_SET))?;
         }
     }
     Ok(())

@@ -27,10 +27,11 @@ mod view;
 use crate::code::{check, code_of, give};
 use crate::comm_create::construct;
 use crate::errhandler::{Current, Handler};
+use crate::lower::{self, named, Fresh};
 use crate::message::{collective_begin, collective_end};
 use crate::object::{Body, Comm, Datatype, File, Info, Op};
 use crate::sync::Lock;
-use crate::{comm_free, info, lower, object_table};
+use crate::{comm_free, info, object_table};
 use carry::Cut;
 use contract::abi::*;
 use contract::HandleKind;
@@ -153,13 +154,13 @@ unsafe fn greatest<const N: usize>(comm: &'static Comm, own: [i64; N]) -> Result
     let mut all = own;
     // SAFETY: arrays of N entries; all members call this.
     check(unsafe {
-        lower::MPI_Allreduce(
+        named::MPI_Allreduce(
             own.as_ptr().cast(),
             all.as_mut_ptr().cast(),
             N as i32,
-            Datatype::at(datatype::INT64_T as u32).lower(),
-            Op::at(op::MAX as u32).lower(),
-            comm.lower(),
+            Datatype::at(datatype::INT64_T as u32),
+            Op::at(op::MAX as u32),
+            comm,
         )
     })?;
     Ok(all)
@@ -181,13 +182,13 @@ pub unsafe fn file_open(
     }
     // SAFETY: MPI's contract: a NUL-terminated string, and the same arguments in all processes.
     unsafe {
-        let duplicate = |word| lower::MPI_Comm_dup(comm.lower(), word);
+        let duplicate = |word| named::MPI_Comm_dup(comm, word);
         let own = match construct(comm, "file", false, duplicate, |_| Ok(None)) {
             Ok(own) => own,
             Err(code) => return code,
         };
         let token = collective_begin(own);
-        let opened = open_below(own, name, amode, info);
+        let opened = open_below(own, name, amode, info, token.fresh());
         collective_end(token);
         if opened.is_err() {
             comm_free::farewell(own);
@@ -203,20 +204,19 @@ unsafe fn open_below(
     name: *const c_char,
     amode: i32,
     info: &'static Info,
+    mut made: Fresh<'_, FileBody>,
 ) -> Result<&'static File, i32> {
-    let mut word = File::null().lower();
     // SAFETY: passed on.
     unsafe {
         let below = info::crossing_info(info);
         let amode_below = amode & !OUR_MODES;
-        let code =
-            lower::MPI_File_open(comm.lower(), name, amode_below, below.word(), &raw mut word);
+        let code = named::MPI_File_open(comm, name, amode_below, &below, made.place());
         let [worst] = greatest(comm, [i64::from(code)])?;
         check(code)?;
         check(worst as i32)?;
         let name = Name::of_open_file(CStr::from_ptr(name));
         let errhandler = Current::same_as(&File::null().body.errhandler);
-        let file = File::make(word, FileBody::with(errhandler, comm, name, amode))?;
+        let file = File::make_of(made, FileBody::with(errhandler, comm, name, amode))?;
         file.body.take_hints(info);
         Ok(file)
     }
@@ -231,10 +231,9 @@ pub unsafe fn file_close(file: *mut &'static File) -> i32 {
     }
     let comm = given.body.comm;
     let token = collective_begin(comm);
-    let mut word = given.lower();
     // SAFETY: a live file's word; the handle is given up.
     unsafe {
-        let mut code = lower::MPI_File_close(&raw mut word);
+        let mut code = lower::MPI_File_close(given.lower_ptr());
         if code == SUCCESS && given.body.amode & MODE_DELETE_ON_CLOSE != 0 {
             code = code_of(delete(given));
         } else if code == SUCCESS && comm.body.rank == 0 && given.body.is_writable() {
@@ -243,7 +242,7 @@ pub unsafe fn file_close(file: *mut &'static File) -> i32 {
             }
         }
         collective_end(token);
-        if word == File::null().lower() {
+        if !given.is_below() {
             comm_free::farewell(comm);
             given.release();
             *file = File::null();
@@ -255,15 +254,14 @@ pub unsafe fn file_close(file: *mut &'static File) -> i32 {
 /// Deletes a file that all have closed, before any goes on; unless a checkpoint may need it.
 unsafe fn delete(file: &'static File) -> Result<(), i32> {
     let comm = file.body.comm;
-    let info = Info::null().lower();
     // SAFETY: all members call this.
     unsafe {
-        check(lower::MPI_Barrier(comm.lower()))?;
+        check(named::MPI_Barrier(comm))?;
         let mut code = SUCCESS;
         if comm.body.rank == 0 && !(file.body.cut.lock().is_noted() && kept::keep(file)) {
-            code = lower::MPI_File_delete(file.body.name.for_mpi().as_ptr(), info);
+            code = named::MPI_File_delete(file.body.name.for_mpi().as_ptr(), Info::null());
         }
-        check(lower::MPI_Barrier(comm.lower()))?;
+        check(named::MPI_Barrier(comm))?;
         check(code)
     }
 }
@@ -285,7 +283,7 @@ pub unsafe fn file_set_atomicity(file: &'static File, flag: i32) -> i32 {
     }
     let token = collective_begin(file.body.comm);
     // SAFETY: a live file's word.
-    let code = unsafe { lower::MPI_File_set_atomicity(file.lower(), flag) };
+    let code = unsafe { named::MPI_File_set_atomicity(file, flag) };
     if code == SUCCESS {
         file.body.atomic.store(flag != 0, Ordering::Relaxed);
     }

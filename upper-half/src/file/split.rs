@@ -8,7 +8,7 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts
 #![allow(clippy::too_many_arguments)] // MPI's own signatures
 
-use crate::lower;
+use crate::lower::named;
 use crate::message::{collective_begin, collective_end};
 use crate::object::{Datatype, File};
 use contract::abi::*;
@@ -86,8 +86,7 @@ macro_rules! split {
             begin(file, Split::$split, |status| {
                 // SAFETY: MPI's contract: a buffer of that many elements.
                 unsafe {
-                    let (file, datatype) = (file.lower(), datatype.lower());
-                    lower::$whole(file, $($offset,)? buffer, count, datatype, status)
+                    named::$whole(file, $($offset,)? buffer, count, datatype, status)
                 }
             })
         }

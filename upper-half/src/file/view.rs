@@ -8,7 +8,7 @@
 use super::greatest;
 use crate::code::check;
 use crate::info::crossing_info;
-use crate::lower;
+use crate::lower::named;
 use crate::message::{collective_begin, collective_end};
 use crate::object::{Datatype, File, Info};
 use contract::abi::*;
@@ -97,13 +97,8 @@ unsafe fn set_below(
             disp
         };
         let info = crossing_info(info);
-        check(lower::MPI_File_set_view(
-            file.lower(),
-            disp,
-            etype.lower(),
-            filetype.lower(),
-            datarep,
-            info.word(),
+        check(named::MPI_File_set_view(
+            file, disp, etype, filetype, datarep, &info,
         ))?;
         Ok(View {
             disp,
@@ -121,13 +116,10 @@ unsafe fn current(file: &'static File) -> Result<i64, i32> {
     file.body.shares_pointer();
     // SAFETY: a live file's word, and pointers to locals.
     unsafe {
-        check(lower::MPI_Barrier(file.body.comm.lower()))?;
-        check(lower::MPI_File_get_position_shared(
-            file.lower(),
-            &raw mut position,
-        ))?;
-        check(lower::MPI_File_get_byte_offset(
-            file.lower(),
+        check(named::MPI_Barrier(file.body.comm))?;
+        check(named::MPI_File_get_position_shared(file, &raw mut position))?;
+        check(named::MPI_File_get_byte_offset(
+            file,
             position,
             &raw mut disp,
         ))?;

@@ -21,7 +21,7 @@ struct Made(usize);
 impl Made {
     /// What `constructor` makes.
     fn by(constructor: impl FnOnce(*mut usize) -> i32) -> Result<Made, i32> {
-        let mut word = Datatype::null().lower();
+        let mut word = Datatype::null_word();
         check(constructor(&raw mut word)).map(|()| Made(word))
     }
 

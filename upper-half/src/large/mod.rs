@@ -25,8 +25,9 @@ pub use constructors::*;
 
 use crate::code::check;
 use crate::datatype::{create, type_commit};
+use crate::lower::named;
 use crate::object::{Comm, Datatype, Op};
-use crate::{lower, unsupported};
+use crate::unsupported;
 use constructors::contiguous;
 use contract::abi::{ERR_TYPE, ERR_UNSUPPORTED_OPERATION, SUCCESS};
 use core::sync::atomic::Ordering;
@@ -130,14 +131,13 @@ pub unsafe fn pack_size_c(
         match i32::try_from(count) {
             Ok(count) if bytes <= i64::from(i32::MAX / 2) => {
                 let mut small = 0;
-                let (datatype, comm) = (datatype.lower(), comm.lower());
-                let code = lower::MPI_Pack_size(count, datatype, comm, &raw mut small);
+                let code = named::MPI_Pack_size(count, datatype, comm, &raw mut small);
                 if code == SUCCESS {
                     *size = small.into();
                 }
                 code
             }
-            _ => lower::MPI_Pack_size_c(count, datatype.lower(), comm.lower(), size),
+            _ => named::MPI_Pack_size_c(count, datatype, comm, size),
         }
     }
 }

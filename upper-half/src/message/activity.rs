@@ -1,6 +1,6 @@
 //! What this rank tells the agent while a checkpoint is pending: on whom it waits, or before which
 //! collective operation it is parked. The coordinator needs that to see that a rank which has not
-//! reached its targets depends on one that is parked (design §5, the second hole).
+//! reached its targets depends on one that is parked (the second hole: docs/internals/collectives.md).
 
 use contract::{gate, Activity, ActivityKind, ACTIVITY_RANKS};
 use core::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The collective clocks (design §5; Xu & Cooperman, Algorithms 1 and 2, with the clock of each
+//! The collective clocks (docs/internals/collectives.md; Xu & Cooperman, Algorithms 1 and 2, with the clock of each
 //! communicator instead of its group's). Every collective operation counts before it starts. While a
 //! checkpoint is pending an operation past its target is not started: the rank parks before it, and
 //! the clock stays where it was.
@@ -14,8 +14,8 @@
 use super::request::{self, Kind, Scratch};
 use super::sweep::phase;
 use super::{activity, counts, park};
-use crate::lower::service;
-use crate::object::{Comm, CommBody, Request};
+use crate::lower::{service, Fresh};
+use crate::object::{Body, Comm, CommBody, Request};
 use contract::abi::{comm, Status, SUCCESS};
 use contract::{gate, ActivityKind, Clock, Phase};
 use core::sync::atomic::{compiler_fence, Ordering};
@@ -26,6 +26,14 @@ pub struct Token {
     comm: &'static Comm,
     clock: Option<&'static Clock>,
     seq: u64,
+}
+
+impl Token {
+    /// Room for what the operation makes below. Nothing parks before the token is given back.
+    pub fn fresh<B: Body>(&self) -> Fresh<'_, B> {
+        // SAFETY: as said.
+        unsafe { Fresh::null() }
+    }
 }
 
 /// Counts a collective operation over `comm` and holds it back if it must not start yet.

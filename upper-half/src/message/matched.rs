@@ -66,7 +66,7 @@ fn from_early(entry: Box<Entry>, comm: &'static Comm) -> Result<(&'static Messag
         status,
         entry: Cell::new(Some(Box::into_raw(entry))),
     };
-    Ok((Message::make(Message::null().lower(), body)?, status))
+    Ok((Message::make(Message::null_word(), body)?, status))
 }
 
 /// Takes a message in hand that the lower half has matched under `word`.
@@ -305,7 +305,7 @@ pub(super) unsafe fn save() -> Result<bool, i32> {
                 let mut word = message.lower();
                 // SAFETY: the word stands for the message, and is used up.
                 let entry = unsafe { Entry::pull(comm, &body.status, &mut word)? };
-                message.set_lower(Message::null().lower());
+                message.set_lower(Message::null_word());
                 let entry = Box::into_raw(entry);
                 body.entry.set(Some(entry));
                 entry

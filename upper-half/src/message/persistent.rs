@@ -8,9 +8,8 @@
 
 use super::receive::{self, peer_for};
 use super::request::{self, Args, Kind, Mode, State};
-use super::send::Starting;
 use super::{batch, blame, counts, partitioned, repeated, unexpected};
-use crate::lower;
+use crate::lower::{self, named};
 use crate::object::{Comm, Datatype, Request};
 use crate::sync::multiple;
 use contract::abi::{Status, ERR_COUNT, ERR_REQUEST, PROC_NULL, SUCCESS};
@@ -18,29 +17,26 @@ use core::ffi::c_void;
 
 /// Makes the lower half's persistent request for `request`, whose arguments stand in it.
 unsafe fn make_below(kind: Kind, mode: Mode, args: &Args, word: *mut usize) -> i32 {
-    let send: Starting = match mode {
-        Mode::Standard => lower::MPI_Send_init,
-        Mode::Synchronous => lower::MPI_Ssend_init,
-        Mode::Buffered => lower::MPI_Bsend_init,
-    };
-    let (datatype, comm) = (args.datatype.lower(), args.comm.lower());
+    let Args {
+        buffer,
+        count,
+        peer,
+        tag,
+        datatype,
+        comm,
+    } = *args;
+    let buffer = buffer as *mut c_void;
     // SAFETY: the application's arguments, and the caller's place for a word.
     unsafe {
-        if kind == Kind::PersistentReceive {
-            lower::MPI_Recv_init(
-                args.buffer as *mut c_void,
-                args.count,
-                datatype,
-                args.peer,
-                args.tag,
-                comm,
-                word,
-            )
-        } else {
-            let buffer = args.buffer as *const c_void;
-            send(
-                buffer, args.count, datatype, args.peer, args.tag, comm, word,
-            )
+        match mode {
+            _ if kind == Kind::PersistentReceive => {
+                named::MPI_Recv_init(buffer, count, datatype, peer, tag, comm, word)
+            }
+            Mode::Standard => named::MPI_Send_init(buffer, count, datatype, peer, tag, comm, word),
+            Mode::Synchronous => {
+                named::MPI_Ssend_init(buffer, count, datatype, peer, tag, comm, word)
+            }
+            Mode::Buffered => named::MPI_Bsend_init(buffer, count, datatype, peer, tag, comm, word),
         }
     }
 }
@@ -56,7 +52,7 @@ pub(super) unsafe fn make(
         Ok(new) => new,
         Err(error) => return error,
     };
-    let mut word = Request::null().lower();
+    let mut word = Request::null_word();
     // SAFETY: the application's arguments, and a place for the word.
     let error = unsafe { make_below(kind, mode, &args, &raw mut word) };
     if error != SUCCESS {
@@ -171,7 +167,7 @@ pub(super) unsafe fn make_again(request: &'static Request) -> i32 {
 
 /// Starts the lower half's persistent request.
 pub(super) unsafe fn start_below(request: &'static Request) -> i32 {
-    if request.lower() == Request::null().lower() {
+    if !request.is_below() {
         // SAFETY: the application's arguments, and the place of the request's word.
         let error = unsafe { make_again(request) };
         if error != SUCCESS {

@@ -63,7 +63,7 @@ pub(super) fn start(request: &'static Request) -> i32 {
         return contract::abi::ERR_REQUEST;
     };
     let token = collective_begin(repeated.comm);
-    let mut word = Request::null().lower();
+    let mut word = Request::null_word();
     let (error, scratch) = (repeated.start)(repeated.comm, &raw mut word);
     collective_end(token);
     body.repeated.set(Some(repeated));

@@ -174,7 +174,7 @@ pub struct RequestBody {
     pub(super) cancelling: Cell<bool>,
     /// Freed by the application while active; nobody will collect it.
     pub(super) orphan: Cell<bool>,
-    /// A thread is in a call of the lower half with this request's word (MPI_THREAD_MULTIPLE).
+    /// A thread is in a call of the lower half with this request's word.
     pub(super) claimed: AtomicU32,
     /// World rank of the peer; [`NOBODY`] for a wildcard or MPI_PROC_NULL.
     pub(super) peer: Cell<u32>,
@@ -288,7 +288,7 @@ pub(super) fn comm_of(request: &'static Request) -> u32 {
 
 #[cold]
 fn fresh() -> Result<&'static Request, i32> {
-    Request::make(Request::null().lower(), RequestBody::new())
+    Request::make(Request::null_word(), RequestBody::new())
 }
 
 /// The next serial number of a posted receive.
@@ -419,7 +419,7 @@ impl Request {
         body.status.set(*status);
         body.error.set(error);
         if !body.kind.get().is_persistent_below() {
-            self.set_lower(Request::null().lower());
+            self.clear_lower();
         }
         body.state.set(State::Done);
     }
@@ -455,7 +455,7 @@ impl Request {
         }
         if body.kind.get().is_persistent() {
             if !body.kind.get().is_persistent_below() {
-                self.set_lower(Request::null().lower());
+                self.clear_lower();
             }
             body.state.set(State::Inactive);
             body.cancelling.set(false);
@@ -502,7 +502,7 @@ impl Request {
         body.cancelling.set(false);
         body.orphan.set(false);
         // The next use has no word until the lower half has made one: sweeps go by that.
-        self.set_lower(Request::null().lower());
+        self.clear_lower();
         body.state.set(State::Free);
         // Only now, or a sweep would look for the operation that has ended.
         body.claimed.store(0, Ordering::Release);
@@ -546,12 +546,12 @@ pub(super) unsafe fn reap() {
 /// # Safety
 /// Crosses; the word must be inactive.
 pub(super) unsafe fn release_below(request: &'static Request) {
-    let null = Request::null().lower();
+    let null = Request::null_word();
     if request.body.kind.get().is_persistent_below() && request.lower() != null {
         let mut word = request.lower();
         // SAFETY: an inactive persistent request of ours; a failure would leak its entry below.
         unsafe { lower::MPI_Request_free(&raw mut word) };
-        request.set_lower(Request::null().lower());
+        request.set_lower(Request::null_word());
     }
 }
 

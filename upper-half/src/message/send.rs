@@ -11,9 +11,11 @@
 
 use super::counts::{self, peer_of};
 use super::request::{self, Args, Kind, Mode};
+use super::wait;
 use crate::lower;
 use crate::object::{Comm, Datatype, Request};
-use contract::abi::SUCCESS;
+use crate::threads;
+use contract::abi::{Status, SUCCESS};
 use core::ffi::c_void;
 
 /// A blocking send of the lower half.
@@ -25,7 +27,7 @@ pub(super) type Starting =
 
 #[inline(always)]
 unsafe fn blocking(
-    call: Blocking,
+    (call, starts): (Blocking, Starting),
     buf: *const c_void,
     count: i32,
     datatype: &'static Datatype,
@@ -33,6 +35,10 @@ unsafe fn blocking(
     tag: i32,
     comm: &'static Comm,
 ) -> i32 {
+    if threads::take_turns() {
+        // SAFETY: as promised by the caller.
+        return unsafe { by_turns(starts, buf, count, datatype, dest, tag, comm) };
+    }
     let peer = peer_of(comm, dest);
     counts::sent(peer);
     // SAFETY: the application's arguments.
@@ -41,6 +47,38 @@ unsafe fn blocking(
         counts::unsent(peer);
     }
     error
+}
+
+/// A blocking send where threads take turns: inside the library it would wait in the face of the others.
+#[cold]
+unsafe fn by_turns(
+    starts: Starting,
+    buf: *const c_void,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+) -> i32 {
+    let mut request = Request::null();
+    // SAFETY: as promised by the caller; a place for a request.
+    let error = unsafe {
+        starting(
+            starts,
+            buf,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+            &raw mut request,
+        )
+    };
+    if error != SUCCESS {
+        return error;
+    }
+    // SAFETY: our own request; nobody else knows of it.
+    unsafe { wait::one(&mut request, &mut Status { ..Status::EMPTY }) }
 }
 
 #[inline(always)]
@@ -119,7 +157,17 @@ pub unsafe fn send(
     comm: &'static Comm,
 ) -> i32 {
     // SAFETY: as promised by the caller.
-    unsafe { blocking(lower::MPI_Send, buf, count, datatype, dest, tag, comm) }
+    unsafe {
+        blocking(
+            (lower::MPI_Send, lower::MPI_Isend),
+            buf,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+        )
+    }
 }
 
 /// MPI_Ssend
@@ -132,7 +180,17 @@ pub unsafe fn ssend(
     comm: &'static Comm,
 ) -> i32 {
     // SAFETY: as promised by the caller.
-    unsafe { blocking(lower::MPI_Ssend, buf, count, datatype, dest, tag, comm) }
+    unsafe {
+        blocking(
+            (lower::MPI_Ssend, lower::MPI_Issend),
+            buf,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+        )
+    }
 }
 
 /// MPI_Bsend
@@ -145,7 +203,17 @@ pub unsafe fn bsend(
     comm: &'static Comm,
 ) -> i32 {
     // SAFETY: as promised by the caller.
-    unsafe { blocking(lower::MPI_Bsend, buf, count, datatype, dest, tag, comm) }
+    unsafe {
+        blocking(
+            (lower::MPI_Bsend, lower::MPI_Ibsend),
+            buf,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+        )
+    }
 }
 
 /// MPI_Rsend
@@ -158,7 +226,17 @@ pub unsafe fn rsend(
     comm: &'static Comm,
 ) -> i32 {
     // SAFETY: as promised by the caller.
-    unsafe { blocking(lower::MPI_Send, buf, count, datatype, dest, tag, comm) }
+    unsafe {
+        blocking(
+            (lower::MPI_Send, lower::MPI_Isend),
+            buf,
+            count,
+            datatype,
+            dest,
+            tag,
+            comm,
+        )
+    }
 }
 
 /// MPI_Isend

@@ -62,17 +62,29 @@ impl Claim {
     pub(super) unsafe fn new(requests: &[&'static Request]) -> Self {
         let (n, requests) = (requests.len(), requests.as_ptr());
         let claim = Claim { requests, n };
-        if multiple() {
-            claim.set(0, claimer());
-        }
+        claim.set(0, claimer());
         claim
+    }
+
+    #[inline(always)]
+    fn set(&self, from: u32, to: u32) {
+        match multiple() {
+            true => self.set_alone(from, to),
+            // Nobody sweeps now, but a thread that comes while this one is below may: so the mark must stand.
+            false => self.mark(from, to),
+        }
+    }
+
+    #[cold]
+    fn set_alone(&self, from: u32, to: u32) {
+        let _alone = SWEEP.lock();
+        self.mark(from, to);
     }
 
     /// Changes the mark where it is `from`. A request that was given back meanwhile has none, or
     /// that of another thread.
-    #[cold]
-    fn set(&self, from: u32, to: u32) {
-        let _alone = SWEEP.lock();
+    #[inline(always)]
+    fn mark(&self, from: u32, to: u32) {
         // SAFETY: the promise given to `new`; the array's owner is the thread that we are on.
         let requests = unsafe { core::slice::from_raw_parts(self.requests, self.n) };
         for request in requests.iter().filter(|request| !request.is_predefined()) {
@@ -87,9 +99,7 @@ impl Claim {
 impl Drop for Claim {
     #[inline(always)]
     fn drop(&mut self) {
-        if multiple() {
-            self.set(claimer(), 0);
-        }
+        self.set(claimer(), 0);
     }
 }
 

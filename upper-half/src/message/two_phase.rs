@@ -34,7 +34,7 @@ fn barrier(comm: &'static Comm) {
         return;
     }
     let token = collective_begin(comm);
-    let mut word = Request::null().lower();
+    let mut word = Request::null_word();
     // SAFETY: a live communicator, and a place for the word; the request is ours alone.
     unsafe {
         if lower::MPI_Ibarrier(comm.lower(), &raw mut word) != SUCCESS {

@@ -236,8 +236,9 @@ pub(super) fn queue() -> Guard<'static, Queue> {
 /// afterwards, nor is one doing so.
 pub(crate) fn leave(comm: &'static Comm) -> usize {
     let _nobody_pulls = queue();
-    let word = comm.lower();
-    comm.set_lower(Comm::null().lower());
+    // SAFETY: the caller frees it at once.
+    let word = unsafe { comm.lower() };
+    comm.clear_lower();
     word
 }
 

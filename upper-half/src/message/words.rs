@@ -16,7 +16,8 @@ const BLOCK: usize = 1 << 30;
 
 /// The word of MPI_BYTE.
 pub(super) fn byte() -> usize {
-    Datatype::at(abi::datatype::BYTE as u32).lower()
+    // SAFETY: used by the callers in the crossing that it is for.
+    unsafe { Datatype::at(abi::datatype::BYTE as u32).lower() }
 }
 
 /// Calls `f` with a count and a datatype word that together mean `length` bytes in a row.

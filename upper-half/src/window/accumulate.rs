@@ -21,9 +21,10 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 #![allow(clippy::too_many_arguments)] // MPI's own signatures
 
+use super::below::At;
 use super::data::{self, combine, may_combine, room, transfer, Data, Elements};
 use super::{below, lock};
-use crate::code::{check, code_of};
+use crate::code::code_of;
 use crate::datatype::{element_of, span};
 use crate::lower;
 use crate::message::done_access_request;
@@ -78,31 +79,17 @@ pub unsafe fn accumulate(
     op: &'static Op,
     win: &'static Win,
 ) -> i32 {
-    if is_for_library(target_datatype, win) {
-        // SAFETY: passed on.
-        return unsafe {
-            lower::MPI_Accumulate(
-                origin,
-                origin_count,
-                origin_datatype.lower(),
-                rank,
-                win.body.in_bytes(displacement, rank),
-                target_count,
-                target_datatype.lower(),
-                op.lower(),
-                win.lower(),
-            )
-        };
-    }
     let origin = (origin.cast_mut(), origin_count, origin_datatype);
     let target = (target_count, target_datatype);
     // SAFETY: passed on.
-    code_of(unsafe {
-        change(win, rank, displacement, target, |target| {
+    unsafe {
+        let change = |target| {
             combine(origin, target, op, win)?;
             Ok(op.index() as usize != op::NO_OP)
-        })
-    })
+        };
+        let by_library = |at| below::accumulate(origin, at, op, win);
+        code_of(done(win, rank, displacement, target, change, by_library))
+    }
 }
 
 /// MPI_Get_accumulate.
@@ -126,36 +113,20 @@ pub unsafe fn get_accumulate(
     let fetches = op.index() as usize == op::NO_OP;
     // SAFETY: passed on.
     unsafe {
-        if is_for_library(target_datatype, win) {
-            let layouts = [target_datatype, result_datatype, origin_datatype];
-            let looked_at = if fetches { 2 } else { 3 };
-            return match layouts[..looked_at].iter().all(|d| d.is_predefined()) {
-                true => lower::MPI_Get_accumulate(
-                    origin.0,
-                    origin.1,
-                    origin.2.lower(),
-                    result.0,
-                    result.1,
-                    result.2.lower(),
-                    rank,
-                    win.body.in_bytes(displacement, rank),
-                    target_count,
-                    target_datatype.lower(),
-                    op.lower(),
-                    win.lower(),
-                ),
-                false => {
-                    let place = (rank, displacement);
-                    code_of(by_elements(origin, result, place, target, op, win))
-                }
-            };
-        }
-        code_of(change(win, rank, displacement, target, |target| {
+        let change = |target| {
             may_combine(op)?;
             transfer(target, result, win)?;
             combine(origin, target, op, win)?;
             Ok(!fetches)
-        }))
+        };
+        let layouts = [target_datatype, result_datatype, origin_datatype];
+        let looked_at = if fetches { 2 } else { 3 };
+        let plain = layouts[..looked_at].iter().all(|d| d.is_predefined());
+        let by_library = |at| match plain || !win.body.accumulates_here() {
+            true => below::get_accumulate(origin, result, at, op, win),
+            false => by_elements(origin, result, (rank, displacement), target, op, win),
+        };
+        code_of(done(win, rank, displacement, target, change, by_library))
     }
 }
 
@@ -172,17 +143,8 @@ pub unsafe fn fetch_and_op(
     // SAFETY: passed on.
     unsafe {
         if is_for_library(datatype, win) {
-            let displacement = win.body.in_bytes(displacement, rank);
-            let (datatype, op) = (datatype.lower(), op.lower());
-            return lower::MPI_Fetch_and_op(
-                origin,
-                result,
-                datatype,
-                rank,
-                displacement,
-                op,
-                win.lower(),
-            );
+            let at = at(win, rank, displacement, (1, datatype));
+            return code_of(below::fetch_and_op(origin, result, at, op, win));
         }
         get_accumulate(
             origin,
@@ -216,20 +178,7 @@ pub unsafe fn compare_and_swap(
     }
     // SAFETY: passed on.
     unsafe {
-        if is_for_library(datatype, win) {
-            let displacement = win.body.in_bytes(displacement, rank);
-            let datatype = datatype.lower();
-            return lower::MPI_Compare_and_swap(
-                origin,
-                compare,
-                result,
-                datatype,
-                rank,
-                displacement,
-                win.lower(),
-            );
-        }
-        code_of(change(win, rank, displacement, (1, datatype), |target| {
+        let change = |target: Data| {
             // One element of a datatype without gaps each, as MPI prescribes.
             let bytes = datatype.body.size() as usize;
             let [target, result] = [target.0, result].map(|place| place.cast::<u8>());
@@ -242,7 +191,10 @@ pub unsafe fn compare_and_swap(
                 core::ptr::copy(origin, target, bytes);
             }
             Ok(equal)
-        }))
+        };
+        let by_library = |at| below::compare_and_swap(origin, compare, result, at, win);
+        let target = (1, datatype);
+        code_of(done(win, rank, displacement, target, change, by_library))
     }
 }
 
@@ -267,17 +219,50 @@ fn is_for_library(datatype: &'static Datatype, win: &'static Win) -> bool {
         .is_some_and(|element| INTEGERS.contains(&(element.index() as usize)))
 }
 
+/// Where elements of `rank` are, for the window below.
+fn at(
+    win: &'static Win,
+    rank: i32,
+    displacement: isize,
+    (count, datatype): (i32, &'static Datatype),
+) -> At {
+    At {
+        rank,
+        place: win.body.in_bytes(displacement, rank),
+        count,
+        datatype,
+    }
+}
+
+/// Does an operation on elements of `rank`: as the library does it, where it does it right, or by `change`.
+unsafe fn done(
+    win: &'static Win,
+    rank: i32,
+    displacement: isize,
+    target: (i32, &'static Datatype),
+    change: impl FnOnce(Data) -> Result<bool, i32>,
+    by_library: impl FnOnce(At) -> Result<(), i32>,
+) -> Result<(), i32> {
+    // SAFETY: passed on.
+    let here = !is_for_library(target.1, win)
+        && unsafe { self::change(win, rank, displacement, target, change)? };
+    match here {
+        true => Ok(()),
+        false => by_library(at(win, rank, displacement, target)),
+    }
+}
+
 /// Changes elements of `rank`: `change` gets them, where they lie or as a copy with the same layout, and says
-/// whether they are other ones then.
+/// whether they are other ones then. Whether that was done, see [`lock::changing`].
 unsafe fn change(
     win: &'static Win,
     rank: i32,
     displacement: isize,
     (count, datatype): (i32, &'static Datatype),
     change: impl FnOnce(Data) -> Result<bool, i32>,
-) -> Result<(), i32> {
+) -> Result<bool, i32> {
     if rank == PROC_NULL {
-        return Ok(());
+        return Ok(true);
     }
     if !(0..win.body.comm.body.size).contains(&rank) {
         return Err(ERR_RANK);
@@ -295,19 +280,14 @@ unsafe fn change(
     }
     let (_memory, place) = room(count, datatype)?;
     let copy = (place, count, datatype);
-    let (word, window) = (datatype.lower(), win.lower());
-    let at = win.body.in_bytes(displacement, rank);
     // SAFETY: room for the elements, and the caller's promise.
     unsafe {
         lock::changing(win, rank, || {
-            check(lower::MPI_Get(
-                place, count, word, rank, at, count, word, window,
-            ))?;
+            let there = at(win, rank, displacement, (count, datatype));
+            below::get(copy, there, win)?;
             below::flush(rank, win)?;
             if change(copy)? {
-                check(lower::MPI_Put(
-                    place, count, word, rank, at, count, word, window,
-                ))?;
+                below::put(copy, there, win)?;
                 below::flush(rank, win)?;
             }
             Ok(())
@@ -341,8 +321,7 @@ unsafe fn by_elements(
         Ok(count) if count >= places.len() => Ok(elements.place),
         _ => Err(ERR_TRUNCATE),
     };
-    let start = win.body.in_bytes(displacement, rank);
-    let (word, operation, window) = (element.lower(), op.lower(), win.lower());
+    let start = at(win, rank, displacement, (1, element));
     // SAFETY: the application's elements and room for them, each of which is used up to its count, until they are
     // flushed.
     unsafe {
@@ -354,16 +333,18 @@ unsafe fn by_elements(
         let to = of_both(&fetched)?;
         // MPI_NO_OP looks at none of them.
         let from = given.as_ref().map_or(Ok(to), of_both)?;
-        let begun = places.iter().enumerate().try_for_each(|(at, place)| {
-            check(lower::MPI_Fetch_and_op(
-                from.byte_add(at * size),
-                to.byte_add(at * size),
-                word,
-                rank,
-                start.wrapping_add(*place),
-                operation,
-                window,
-            ))
+        let begun = places.iter().enumerate().try_for_each(|(nth, place)| {
+            let there = At {
+                place: start.place.wrapping_add(*place),
+                ..start
+            };
+            below::fetch_and_op(
+                from.byte_add(nth * size),
+                to.byte_add(nth * size),
+                there,
+                op,
+                win,
+            )
         });
         // Those that were begun write to this memory, even if another could not be.
         below::flush(rank, win)?;

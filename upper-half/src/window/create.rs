@@ -16,9 +16,10 @@ use crate::code::{check, give};
 use crate::comm_create::construct;
 use crate::environment::{alloc_mem, free_mem};
 use crate::hints::OF_WINDOWS;
+use crate::lower::{self, named, Fresh};
 use crate::message::{collective_begin, collective_end};
 use crate::object::{Body, Comm, Info, Win};
-use crate::{attribute, comm_free, lower};
+use crate::{attribute, comm_free};
 use contract::abi::*;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
@@ -134,7 +135,7 @@ unsafe fn create(
     let hints = OF_WINDOWS.initial(info.body.entries());
     // SAFETY: see the module's head.
     unsafe {
-        let duplicate = |word| lower::MPI_Comm_dup(comm.lower(), word);
+        let duplicate = |word| named::MPI_Comm_dup(comm, word);
         let own = construct(comm, "window", false, duplicate, |_| Ok(None))?;
         let token = collective_begin(own);
         let made = Units::gather(own, unit).and_then(|units| {
@@ -144,8 +145,8 @@ unsafe fn create(
                 Memory::Application | Memory::Allocated => base,
             };
             let body = WinBody::new(own, flavor, memory, (base, bytes), (unit, units), hints);
-            let made = Win::make(Win::null().lower(), body)?;
-            make_below(made).inspect_err(|_| forget(made))?;
+            let made = Win::make(Win::null_word(), body)?;
+            make_below(made, [token.fresh(), token.fresh()]).inspect_err(|_| forget(made))?;
             Ok(made)
         });
         collective_end(token);
@@ -176,39 +177,41 @@ const BYTES: i32 = 1;
 ///
 /// # Safety
 /// Crosses; all members do the same.
-unsafe fn make_below(win: &'static Win) -> Result<(), i32> {
+unsafe fn make_below(
+    win: &'static Win,
+    [mut data, mut locks]: [Fresh<'_, WinBody>; 2],
+) -> Result<(), i32> {
     let body = &win.body;
     if body.is_alone() {
         return Ok(());
     }
-    let (comm, no_hints) = (body.comm.lower(), Info::null().lower());
-    let (mut data, mut locks) = (Win::null().lower(), Win::null().lower());
+    let (comm, no_hints) = (body.comm, Info::null());
     // SAFETY: memory that lives as long as the window.
     unsafe {
         check(match body.flavor {
-            WIN_FLAVOR_DYNAMIC => lower::MPI_Win_create_dynamic(no_hints, comm, &raw mut data),
+            WIN_FLAVOR_DYNAMIC => named::MPI_Win_create_dynamic(no_hints, comm, data.place()),
             _ => {
                 let base = body.base as *mut c_void;
-                lower::MPI_Win_create(base, body.bytes, BYTES, no_hints, comm, &raw mut data)
+                named::MPI_Win_create(base, body.bytes, BYTES, no_hints, comm, data.place())
             }
         })?;
-        check(lower::MPI_Win_lock_all(0, data))?;
+        check(named::MPI_Win_lock_all(0, &data))?;
         let (words, bytes, unit) = body.locks.place();
-        check(lower::MPI_Win_create(
+        check(named::MPI_Win_create(
             words,
             bytes,
             unit,
             no_hints,
             comm,
-            &raw mut locks,
+            locks.place(),
         ))?;
-        check(lower::MPI_Win_lock_all(0, locks))?;
+        check(named::MPI_Win_lock_all(0, &locks))?;
         for &(base, bytes) in body.attached.lock().iter() {
-            check(lower::MPI_Win_attach(data, base as *mut c_void, bytes))?;
+            check(named::MPI_Win_attach(&data, base as *mut c_void, bytes))?;
         }
     }
-    win.set_lower(data);
-    body.locks_below.store(locks, Ordering::Relaxed);
+    win.take(data);
+    body.locks_below.take(locks);
     body.guards.forget();
     // SAFETY: passed on.
     unsafe {
@@ -257,15 +260,15 @@ unsafe fn free_below(win: &'static Win) -> Result<(), i32> {
     if win.body.is_alone() {
         return Ok(());
     }
-    let (mut data, mut locks) = (win.lower(), win.body.locks_below.load(Ordering::Relaxed));
+    let locks = &win.body.locks_below;
     // SAFETY: live windows; their epochs are ours.
     unsafe {
-        check(lower::MPI_Win_flush_all(data))?;
-        check(lower::MPI_Barrier(win.body.comm.lower()))?;
-        check(lower::MPI_Win_unlock_all(data))?;
-        check(lower::MPI_Win_unlock_all(locks))?;
-        check(lower::MPI_Win_free(&raw mut data))?;
-        check(lower::MPI_Win_free(&raw mut locks))?;
+        check(named::MPI_Win_flush_all(win))?;
+        check(named::MPI_Barrier(win.body.comm))?;
+        check(named::MPI_Win_unlock_all(win))?;
+        check(named::MPI_Win_unlock_all(locks))?;
+        check(lower::MPI_Win_free(win.lower_ptr()))?;
+        check(lower::MPI_Win_free(locks.place()))?;
         win.body.guards.free()
     }
 }
@@ -278,7 +281,7 @@ pub unsafe fn win_attach(win: &'static Win, base: *mut c_void, size: isize) -> i
     let code = match win.body.is_alone() {
         true => SUCCESS,
         // SAFETY: the application's memory.
-        false => unsafe { lower::MPI_Win_attach(win.lower(), base, size) },
+        false => unsafe { named::MPI_Win_attach(win, base, size) },
     };
     if code == SUCCESS {
         win.body.attached.lock().push((base as usize, size));
@@ -297,7 +300,7 @@ pub unsafe fn win_detach(win: &'static Win, base: *const c_void) -> i32 {
         (true, Some(_)) => SUCCESS,
         (true, None) => ERR_BASE,
         // SAFETY: the application's memory.
-        (false, _) => unsafe { lower::MPI_Win_detach(win.lower(), base) },
+        (false, _) => unsafe { named::MPI_Win_detach(win, base) },
     };
     if let (SUCCESS, Some(region)) = (code, region) {
         attached.swap_remove(region);
@@ -350,8 +353,8 @@ pub(crate) unsafe fn rebuild() -> Result<(), (i32, String)> {
     let mut all: Vec<_> = WinBody::table().dynamic().collect();
     all.sort_unstable_by_key(|win| win.body.comm.body.id);
     for win in all {
-        // SAFETY: passed on.
-        unsafe { make_below(win) }.map_err(|code| {
+        // SAFETY: passed on; nothing parks before the program goes on.
+        unsafe { make_below(win, [Fresh::null(), Fresh::null()]) }.map_err(|code| {
             let (bytes, size) = (win.body.bytes, win.body.comm.body.size);
             (
                 code,

@@ -6,9 +6,8 @@
 //! layout; what lies outside of a window is refused. Crossings pass words of live datatypes.
 #![allow(unsafe_code)]
 
-use crate::code::check;
+use super::below;
 use crate::datatype::{element_of, span};
-use crate::lower;
 use crate::message::copy;
 use crate::object::{Datatype, Op, Win};
 use contract::abi::*;
@@ -121,10 +120,7 @@ pub(super) unsafe fn combine(
         let from = Elements::of(from, element, win)?;
         let mut to = Elements::of(to, element, win)?;
         let (values, sums) = (from.place, to.place);
-        let (element, op) = (element.lower(), op.lower());
-        check(lower::MPI_Reduce_local(
-            values, sums, from.count, element, op,
-        ))?;
+        below::reduce_local(values, sums, (from.count, element), op)?;
         to.give_back(win)
     }
 }

@@ -10,8 +10,8 @@
 #![allow(unsafe_code)]
 
 use crate::code::check;
-use crate::lower;
-use crate::object::{Comm, Info, Win};
+use crate::lower::{self, named, Fresh, Slot};
+use crate::object::{Comm, Info, WinBody};
 use core::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// One member's word, alone in its cache line.
@@ -23,8 +23,8 @@ struct Guard(AtomicI64);
 pub(super) struct Guards {
     /// Where they lie, by rank; 0 if there are none.
     first: AtomicUsize,
-    /// Word of the window below that they lie in.
-    below: AtomicUsize,
+    /// The window below that they lie in.
+    below: Slot<WinBody>,
 }
 
 impl Guards {
@@ -49,27 +49,29 @@ impl Guards {
     pub(super) unsafe fn make(&self, comm: &'static Comm) -> Result<(), i32> {
         let all = comm.body.size as usize * size_of::<Guard>();
         let own = if comm.body.rank == 0 { all as isize } else { 0 };
-        let (unit, no_hints) = (size_of::<Guard>() as i32, Info::null().lower());
-        let (mut start, mut below) = (0_usize, Win::null().lower());
+        let unit = size_of::<Guard>() as i32;
+        let mut start = 0_usize;
         let base = (&raw mut start).cast();
         // SAFETY: locals; the words are set before anyone knows where they are.
         unsafe {
-            let word = comm.lower();
+            // Nothing parks where windows are made.
+            let mut below = Fresh::<WinBody>::null();
+            let no_hints = Info::null();
             let made =
-                lower::MPI_Win_allocate_shared(own, unit, no_hints, word, base, &raw mut below);
+                named::MPI_Win_allocate_shared(own, unit, no_hints, comm, base, below.place());
             if check(made).is_err() {
                 return Ok(());
             }
             let (mut bytes, mut unit) = (0, 0);
             let (bytes, unit) = (&raw mut bytes, &raw mut unit);
-            check(lower::MPI_Win_shared_query(below, 0, bytes, unit, base))?;
+            check(named::MPI_Win_shared_query(&below, 0, bytes, unit, base))?;
             if comm.body.rank == 0 {
                 core::ptr::write_bytes(start as *mut u8, 0, all);
             }
-            check(lower::MPI_Barrier(word))?;
+            check(named::MPI_Barrier(comm))?;
+            self.below.take(below);
         }
         self.first.store(start, Ordering::Relaxed);
-        self.below.store(below, Ordering::Relaxed);
         Ok(())
     }
 
@@ -81,8 +83,7 @@ impl Guards {
         if self.first.swap(0, Ordering::Relaxed) == 0 {
             return Ok(());
         }
-        let mut below = self.below.load(Ordering::Relaxed);
         // SAFETY: passed on; a live window.
-        check(unsafe { lower::MPI_Win_free(&raw mut below) })
+        check(unsafe { lower::MPI_Win_free(self.below.place()) })
     }
 }

@@ -11,10 +11,9 @@
 #![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
 use super::below;
-use crate::code::{check, code_of};
-use crate::lower;
+use crate::code::code_of;
 use crate::message;
-use crate::object::{Datatype, Op, Win};
+use crate::object::Win;
 use contract::abi::*;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicI64, Ordering};
@@ -180,7 +179,9 @@ fn checked(way: Way, assert: i32) -> Way {
     }
 }
 
-/// Does something with memory of `rank` while no other thread of any rank does anything so.
+/// Does something with memory of `rank` while no other thread of any rank does anything so. Whether it was done:
+/// not where the job goes on over a library that does such things itself, having waited for its turn over one that
+/// does not. There the others ask the library, which knows nothing of turns.
 ///
 /// # Safety
 /// As for [`take`]; `change` waits for no other rank.
@@ -188,13 +189,14 @@ pub(super) unsafe fn changing(
     win: &'static Win,
     rank: i32,
     change: impl FnOnce() -> Result<(), i32>,
-) -> Result<(), i32> {
+) -> Result<bool, i32> {
     // SAFETY: passed on.
     unsafe {
         take(win, rank, CHANGING, EXCLUSIVE, |before| before == 0)?;
-        let result = change();
+        let here = win.body.accumulates_here();
+        let result = if here { change() } else { Ok(()) };
         add(win, rank, CHANGING, -EXCLUSIVE)?;
-        result
+        result.map(|()| here)
     }
 }
 
@@ -317,19 +319,8 @@ unsafe fn begin(
     value: *const i64,
     before: *mut i64,
 ) -> Result<(), i32> {
-    let below = win.body.locks_below.load(Ordering::Relaxed);
     // SAFETY: the same, and a live window.
-    check(unsafe {
-        lower::MPI_Fetch_and_op(
-            value.cast(),
-            before.cast(),
-            integer(),
-            rank,
-            word,
-            Op::at(op::SUM as u32).lower(),
-            below,
-        )
-    })
+    unsafe { below::begin_add(value, before, (rank, word), win) }
 }
 
 /// A word of `rank` that this process can change by itself.
@@ -343,13 +334,8 @@ fn near(win: &'static Win, rank: i32, word: isize) -> Option<&'static AtomicI64>
 
 /// What was begun at `rank` is done.
 unsafe fn complete(win: &'static Win, rank: i32) -> Result<(), i32> {
-    let below = win.body.locks_below.load(Ordering::Relaxed);
     // SAFETY: a live window.
-    check(unsafe { lower::MPI_Win_flush(rank, below) })
-}
-
-fn integer() -> usize {
-    Datatype::at(datatype::INT64_T as u32).lower()
+    unsafe { below::complete_adds(rank, win) }
 }
 
 #[cfg(test)]

@@ -49,13 +49,14 @@ use crate::attribute::Attributes;
 use crate::comm::NAME_BYTES;
 use crate::errhandler::{Current, Handler};
 use crate::hints::OF_WINDOWS;
+use crate::lower::Slot;
 use crate::object::{Body, Comm, Info, Win};
 use crate::sync::Lock;
 use crate::{info, object_table};
 use contract::abi::*;
 use contract::HandleKind;
 use core::ffi::{c_char, c_void, CStr};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use create::Memory;
 use guard::Guards;
 use lock::LockWords;
@@ -86,7 +87,7 @@ pub struct WinBody {
     attached: Lock<Vec<(usize, isize)>>,
     locks: Box<LockWords>,
     /// Word of the window below over `locks`.
-    locks_below: AtomicUsize,
+    locks_below: Slot<WinBody>,
     held: Lock<lock::Held>,
     /// Whether operations that must be atomic are done here: in a window of one process they always are.
     accumulates_here: AtomicBool,
@@ -143,7 +144,7 @@ impl WinBody {
             memory,
             attached: Lock::new(Vec::new()),
             locks: Box::default(),
-            locks_below: AtomicUsize::new(0),
+            locks_below: Slot::empty(),
             held: Lock::new(lock::Held::default()),
             accumulates_here: AtomicBool::new(comm.body.size == 1),
             guards: Guards::default(),

@@ -7,8 +7,9 @@
 #![allow(unsafe_code)]
 
 use crate::code::check;
+use crate::lower::named;
 use crate::object::{Comm, Datatype, Op};
-use crate::{lower, system};
+use crate::system;
 use contract::abi::*;
 use core::ffi::c_void;
 use std::ffi::CString;
@@ -50,14 +51,14 @@ impl Segments {
             let total = total.max(1).next_multiple_of(PAGE);
             // The first member's process id makes the name one that no other job has.
             let mut creator = [system::process_id()];
-            let (buffer, int) = (creator.as_mut_ptr().cast(), int().lower());
-            check(lower::MPI_Bcast(buffer, 1, int, 0, comm.lower()))?;
+            let (buffer, int) = (creator.as_mut_ptr().cast(), int());
+            check(named::MPI_Bcast(buffer, 1, int, 0, comm))?;
             let name = name(creator[0], comm.body.id);
             let mut start = None;
             if comm.body.rank == 0 {
                 start = system::map_shared(&name, total, true);
             }
-            check(lower::MPI_Barrier(comm.lower()))?;
+            check(named::MPI_Barrier(comm))?;
             if comm.body.rank != 0 {
                 start = system::map_shared(&name, total, false);
             }
@@ -138,20 +139,20 @@ pub(super) unsafe fn gather<const N: usize>(
     own: [i64; N],
 ) -> Result<Vec<[i64; N]>, i32> {
     let (mut all, count) = (vec![[0; N]; comm.body.size as usize], N as i32);
-    let long = Datatype::at(datatype::INT64_T as u32).lower();
+    let long = Datatype::at(datatype::INT64_T as u32);
     let (from, to): (*const c_void, *mut c_void) = (own.as_ptr().cast(), all.as_mut_ptr().cast());
     // SAFETY: so many numbers of each.
-    check(unsafe { lower::MPI_Allgather(from, count, long, to, count, long, comm.lower()) })?;
+    check(unsafe { named::MPI_Allgather(from, count, long, to, count, long, comm) })?;
     Ok(all)
 }
 
 /// Whether all members say yes.
 unsafe fn everywhere(comm: &'static Comm, yes: bool) -> Result<bool, i32> {
     let (own, mut all) = (i32::from(yes), 0_i32);
-    let and = Op::at(op::LAND as u32).lower();
+    let and = Op::at(op::LAND as u32);
     let (from, to) = ((&raw const own).cast(), (&raw mut all).cast());
     // SAFETY: one number of each.
-    check(unsafe { lower::MPI_Allreduce(from, to, 1, int().lower(), and, comm.lower()) })?;
+    check(unsafe { named::MPI_Allreduce(from, to, 1, int(), and, comm) })?;
     Ok(all != 0)
 }
 

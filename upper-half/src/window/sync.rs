@@ -10,9 +10,9 @@
 
 use super::below;
 use crate::code::{check, code_of};
+use crate::group;
 use crate::message::{self, collective_begin, collective_end};
 use crate::object::{Comm, Datatype, Group, Win};
-use crate::{group, lower};
 use contract::abi::*;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,7 @@ unsafe fn fence(assert: i32, win: &'static Win, comm: &'static Comm) -> Result<(
             below::flush_all(win)?;
         }
         below::sync(win)?;
-        check(lower::MPI_Barrier(comm.lower()))?;
+        below::barrier(comm)?;
         below::sync(win)
     }
 }

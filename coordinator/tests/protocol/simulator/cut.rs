@@ -1,4 +1,4 @@
-//! What must hold whenever a set is committed: the design's safe state.
+//! What must hold whenever a set is committed: the job is in a safe state.
 
 use std::collections::BTreeSet;
 

@@ -189,16 +189,17 @@ mod tests {
     use std::collections::HashMap;
     use upper_half::object::{CommBody, DatatypeBody, ErrhandlerBody, OpBody};
 
+    const HEADER: &str = "/usr/lib/x86_64-linux-gnu/openmpi/include/mpif-handles.h";
+
     /// What the installed header says, by name.
-    fn header() -> HashMap<String, i32> {
-        let path = "/usr/lib/x86_64-linux-gnu/openmpi/include/mpif-handles.h";
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+    fn header() -> Option<HashMap<String, i32>> {
+        let text = std::fs::read_to_string(HEADER).ok()?;
         let parameter = |line: &str| {
             let (name, value) = line.trim().strip_prefix("parameter (")?.split_once('=')?;
             let value = value.strip_suffix(')')?.parse().ok()?;
             Some((name.to_owned(), value))
         };
-        text.lines().filter_map(parameter).collect()
+        Some(text.lines().filter_map(parameter).collect())
     }
 
     fn agree<B: Body>(header: &HashMap<String, i32>) {
@@ -213,7 +214,10 @@ mod tests {
 
     #[test]
     fn integers_are_those_of_the_installed_header() {
-        let header = header();
+        let Some(header) = header() else {
+            skip::skip!("{HEADER} is not installed");
+        };
+        assert!(header.len() > 50, "{HEADER} has other lines: {header:?}");
         agree::<CommBody>(&header);
         agree::<DatatypeBody>(&header);
         agree::<OpBody>(&header);

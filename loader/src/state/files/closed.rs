@@ -33,11 +33,15 @@ impl ClosedFiles {
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Closed> {
+        self.files.iter()
+    }
 }
 
 /// A file with a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Closed {
+pub struct Closed {
     /// Not as text: a name may be none.
     path: Vec<u8>,
     device: u64,
@@ -109,7 +113,7 @@ fn is_gone(why: &io::Error) -> bool {
 }
 
 /// Looks at the files while the program still runs, so that there is less to read at the cut. To be called
-/// [`apart`](super::apart).
+/// [`aside`](super::aside).
 pub fn look_ahead() {
     for (path, file) in written::all() {
         look(&path, &file);
@@ -119,12 +123,12 @@ pub fn look_ahead() {
 /// The files that are closed now. All threads of the application stand still. `mapped` tells which files, by
 /// device and inode, are mapped shared: what is in these is memory.
 pub fn capture(mapped: &(dyn Fn(u64, u64) -> Option<MappedFile> + Sync)) -> ClosedFiles {
-    let looked = super::apart(|| {
-        let numbers = numbers().unwrap_or_default().into_iter();
-        let open: Vec<(u64, u64)> = numbers
-            .filter_map(|fd| stat(fd).ok())
-            .map(|facts| (facts.st_dev, facts.st_ino))
-            .collect();
+    let numbers = numbers().unwrap_or_default().into_iter();
+    let open: Vec<(u64, u64)> = numbers
+        .filter_map(|fd| stat(fd).ok())
+        .map(|facts| (facts.st_dev, facts.st_ino))
+        .collect();
+    let looked = super::aside(|| {
         let mut found: Vec<Closed> = Vec::new();
         for (path, file) in written::all() {
             let (device, inode) = file.identity;
@@ -146,8 +150,12 @@ pub fn capture(mapped: &(dyn Fn(u64, u64) -> Option<MappedFile> + Sync)) -> Clos
     looked.unwrap_or_default()
 }
 
+/// What is said of a file that stays as it is.
+pub const SHORTER: &str = "is shorter than it was";
+pub const ANOTHER: &str = "was replaced or written anew";
+
 /// How a file is found at a restart.
-enum Now {
+pub enum Now {
     /// It is as long as it was, or gone: there is nothing to cut off.
     AsItWas,
     /// It has lost something.
@@ -169,9 +177,9 @@ impl ClosedFiles {
         for file in &self.files {
             match file.now() {
                 Now::AsItWas => {}
-                Now::Shorter => cutter.leave(file.path(), "is shorter than it was"),
+                Now::Shorter => cutter.leave(file.path(), SHORTER),
                 Now::Longer(opened) => cutter.cut_closed(file.path(), &opened, file.size),
-                Now::Another => cutter.leave(file.path(), "was replaced or written anew"),
+                Now::Another => cutter.leave(file.path(), ANOTHER),
             }
         }
     }
@@ -188,11 +196,23 @@ impl ClosedFiles {
 }
 
 impl Closed {
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    fn now(&self) -> Now {
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The same by another name.
+    pub fn moved(&self, to: &Path) -> Closed {
+        Closed {
+            path: to.as_os_str().as_bytes().to_vec(),
+            ..self.clone()
+        }
+    }
+
+    pub fn now(&self) -> Now {
         let writing = |access| open(self.path(), access | LOOKING);
         let opened = match writing(libc::O_RDWR).or_else(|_| writing(libc::O_WRONLY)) {
             Ok(opened) => File::from(opened),

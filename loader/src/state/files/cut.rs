@@ -7,7 +7,7 @@
 use super::descriptor::{file_system, lock_exclusively, open, stat};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -16,9 +16,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
+use undo::{Done, Keeper, Plan, Share};
 
 /// The longest tail that is kept: what several programs append to are logs and tables of results.
-const LONGEST: u64 = 64 << 20;
+pub const LONGEST: u64 = 64 << 20;
+/// So much is kept of all files, but for what the last restart kept: what was kept first goes first.
+const KEPT_OF_ALL: u64 = 1 << 30;
 /// The file that tells what was done.
 const LIST: &str = "list";
 
@@ -44,6 +47,54 @@ pub struct Cuts {
     /// Files that were not cut back although they had grown: numbers that are the same for the same file in
     /// all processes of the job.
     pub left: Vec<u64>,
+}
+
+/// Undoes this process's share of what the journals tell. What that takes away is kept as what is cut off is.
+pub fn undo_changes(plan: &Plan, share: &Share<'_>, (kept, who): (&Path, &str)) -> (Done, Cuts) {
+    let lengths = BTreeMap::new();
+    let mut cutter = Cutter::new(kept, who, &lengths);
+    let done = plan.apply(share, &mut cutter);
+    (done, cutter.done())
+}
+
+impl Keeper for Cutter<'_> {
+    fn keep(&mut self, path: &Path, file: &File, from: u64, why: &str) -> bool {
+        let bytes = stat(file.as_raw_fd()).map_or(0, |facts| facts.st_size as u64);
+        if bytes <= from {
+            self.list(path, format_args!("{why}; undone"));
+            return true;
+        }
+        let bytes = bytes - from;
+        self.cuts.bytes += bytes;
+        let kept = match bytes > LONGEST {
+            true => Kept::TooLong,
+            false => match directory(self.kept, path).and_then(|to| keep(file, from, &to)) {
+                Ok(kept) => Kept::In(kept),
+                Err(why) => Kept::Failed(why),
+            },
+        };
+        let is_kept = matches!(kept, Kept::In(_));
+        self.cuts.unkept += u64::from(!is_kept);
+        self.list(
+            path,
+            format_args!("{why}; undone. {bytes} bytes of it {kept}"),
+        );
+        is_kept
+    }
+
+    fn leave(&mut self, path: &Path, why: &dyn Display) {
+        Cutter::leave(self, path, why);
+    }
+}
+
+impl Display for Kept {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Kept::In(file) => write!(f, "are in {file:?}"),
+            Kept::TooLong => write!(f, "are too many to be kept"),
+            Kept::Failed(why) => write!(f, "could not be kept: {why}"),
+        }
+    }
 }
 
 /// Cuts the files of one process.
@@ -125,27 +176,27 @@ impl Cutter<'_> {
     fn note(&mut self, path: &Path, size: u64, tail: &Tail) {
         self.cuts.files += 1;
         self.cuts.bytes += tail.bytes;
-        let done = format_args!("cut back to {size} bytes, by {}", tail.bytes);
-        match &tail.kept {
-            Kept::In(file) => self.list(path, format_args!("{done}, which are in {file:?}")),
-            Kept::TooLong => {
-                self.cuts.unkept += 1;
-                self.list(path, format_args!("{done}, too many to be kept"));
-            }
-            Kept::Failed(why) => {
-                self.cuts.unkept += 1;
-                self.list(path, format_args!("{done}, which could not be kept: {why}"));
-            }
-        }
+        self.cuts.unkept += u64::from(!matches!(tail.kept, Kept::In(_)));
+        let (bytes, kept) = (tail.bytes, &tail.kept);
+        self.list(
+            path,
+            format_args!("cut back to {size} bytes, by {bytes}, which {kept}"),
+        );
     }
 
     /// A line in the list. One that cannot be written is no reason to do anything else.
     fn list(&self, path: &Path, what: impl Display) {
         let line = format!("{} {}: {path:?}: {what}\n", now(), self.who);
-        let list = make_directory(self.kept).and_then(|()| {
+        let list = make_directory(self.kept, self.kept).and_then(|()| {
             let mut options = OpenOptions::new();
             options.append(true).create(true).mode(0o600);
-            options.open(self.kept.join(LIST))
+            // Neither a link nor a pipe is a list, and nobody waits at one.
+            options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+            let list = options.open(self.kept.join(LIST))?;
+            match list.metadata()?.is_file() {
+                true => Ok(list),
+                false => Err(io::ErrorKind::InvalidInput.into()),
+            }
         });
         let _ = list.and_then(|mut list| list.write_all(line.as_bytes()));
     }
@@ -205,19 +256,6 @@ pub struct Length {
     pub grown: bool,
 }
 
-/// File systems of one machine: ext4, XFS, Btrfs, tmpfs, ramfs, overlayfs, F2FS, ZFS. What is there has one length
-/// for everybody; and another file may have the same name, and number, on the next machine.
-const OF_ONE_MACHINE: [i64; 8] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0x0102_1994,
-    0x8584_58f6,
-    0x794c_7630,
-    0xf2f5_2010,
-    0x2fc1_2fc1,
-];
-
 impl Length {
     /// Of the file of this name, which had so many bytes; none where it is gone or of this machine alone.
     pub fn of(path: &Path, size: u64) -> Option<Length> {
@@ -226,7 +264,7 @@ impl Length {
         let opened = open(path, libc::O_RDONLY | looking);
         let opened = opened.or_else(|_| open(path, libc::O_PATH | libc::O_NOFOLLOW));
         let opened = opened.ok()?;
-        if OF_ONE_MACHINE.contains(&file_system(opened.as_raw_fd())) {
+        if undo::is_local(file_system(opened.as_raw_fd()) as u64) {
             return None;
         }
         let facts = stat(opened.as_raw_fd()).ok()?;
@@ -251,8 +289,25 @@ fn now() -> u64 {
     now.map_or(0, |now| now.as_secs())
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+/// Makes a directory in `kept`, or `kept` itself. Where a link is in its way it leads nowhere.
+fn make_directory(kept: &Path, path: &Path) -> io::Result<()> {
+    let mut ways: Vec<&Path> = path.ancestors().collect();
+    ways.retain(|way| way.starts_with(kept));
+    for way in ways.into_iter().rev() {
+        let made = DirBuilder::new()
+            .recursive(way == kept)
+            .mode(0o700)
+            .create(way);
+        match way.symlink_metadata() {
+            Ok(facts) if facts.is_dir() => {}
+            Ok(_) => {
+                let why = format!("{} is no directory", way.display());
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, why));
+            }
+            Err(_) => return made,
+        }
+    }
+    Ok(())
 }
 
 /// The directory for what is cut off of a file: below `kept`, by the file's whole path.
@@ -262,14 +317,59 @@ fn directory(kept: &Path, of: &Path) -> io::Result<PathBuf> {
         _ => None,
     });
     let directory = names.fold(kept.to_owned(), |path, name| path.join(name));
-    make_directory(&directory)?;
+    make_directory(kept, &directory)?;
     Ok(directory)
 }
 
 fn lock(directory: &Path) -> io::Result<OwnedFd> {
-    let opened = open(directory, libc::O_RDONLY | libc::O_DIRECTORY)?;
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let opened = open(directory, flags)?;
     lock_exclusively(&opened)?;
     Ok(opened)
+}
+
+/// Removes what earlier restarts have kept first, where they have kept too much.
+pub fn bound_kept(kept: &Path) -> io::Result<()> {
+    bound(kept, KEPT_OF_ALL)
+}
+
+fn bound(kept: &Path, most: u64) -> io::Result<()> {
+    let mut all = Vec::new();
+    collect_kept(kept, &mut all)?;
+    // The newest first.
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0_u64;
+    for (_, path, bytes) in all {
+        sum = sum.saturating_add(bytes);
+        if sum > most {
+            std::fs::remove_file(&path)?;
+            // A directory that holds something else stays.
+            let inside = path.ancestors().skip(1).take_while(|way| *way != kept);
+            let _ = inside
+                .map(std::fs::remove_dir)
+                .take_while(Result::is_ok)
+                .count();
+        }
+    }
+    Ok(())
+}
+
+/// All that is kept below a directory: when it was, where, and how long it is.
+fn collect_kept(directory: &Path, all: &mut Vec<(SystemTime, PathBuf, u64)>) -> io::Result<()> {
+    let entries = match std::fs::read_dir(directory) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let (path, facts) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+        let name = path.file_name().unwrap_or_default();
+        if facts.is_dir() {
+            collect_kept(&path, all)?;
+        } else if facts.is_file() && name.as_bytes().starts_with(b"from-") {
+            all.push((facts.modified()?, path, facts.len()));
+        }
+    }
+    Ok(())
 }
 
 /// Copies all from a position on to a new file, durably.
@@ -340,6 +440,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_kept_first_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = dir.path().join("ck/cut-off");
+        bound(&kept, 1).unwrap();
+        let paths = ["a/log", "b/log"].map(|name| dir.path().join(name));
+        for (path, length) in paths.iter().zip([4, 8]) {
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            fs::write(path, vec![b'x'; length + 1]).unwrap();
+            cut(&kept, path, 1);
+        }
+        let first = fs::read_dir(directory(&kept, &paths[0]).unwrap()).unwrap();
+        let first = first.last().unwrap().unwrap().path();
+        let long_ago = UNIX_EPOCH + std::time::Duration::from_secs(1);
+        fs::File::open(&first)
+            .unwrap()
+            .set_modified(long_ago)
+            .unwrap();
+        bound(&kept, 12).unwrap();
+        assert!(first.exists());
+        bound(&kept, 11).unwrap();
+        assert!(!first.exists() && !first.ancestors().nth(2).unwrap().exists());
+        assert_eq!(tails(&kept, &paths[1]), [b"xxxxxxxx"]);
+        assert!(kept.join(LIST).exists());
+    }
+
+    #[test]
     fn what_cannot_be_kept_is_not_cut_off_of_a_closed_file() {
         let dir = tempfile::tempdir().unwrap();
         let (kept, path) = (dir.path().join("cut-off"), dir.path().join("log"));
@@ -357,6 +483,30 @@ mod tests {
         let done = cutter.done();
         assert_eq!((done.files, done.bytes, done.unkept), (1, 4, 1));
         assert_eq!(fs::read(&path).unwrap(), b"one\n");
+    }
+
+    #[test]
+    fn neither_links_nor_pipes_are_followed_or_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, path) = (dir.path().join("cut-off"), dir.path().join("log"));
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &kept).unwrap();
+        fs::write(&path, "one\ntwo\n").unwrap();
+        let done = cut(&kept, &path, 4);
+        assert_eq!((done.files, done.left.len()), (0, 1));
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+        fs::remove_file(&kept).unwrap();
+        fs::create_dir(&kept).unwrap();
+        let mut mkfifo = std::process::Command::new("mkfifo");
+        assert!(mkfifo.arg(kept.join(LIST)).status().unwrap().success());
+        assert_eq!(cut(&kept, &path, 4).files, 1);
+        assert_eq!(tails(&kept, &path), [b"two\n"]);
+        fs::remove_file(kept.join(LIST)).unwrap();
+        std::os::unix::fs::symlink(elsewhere.join("list"), kept.join(LIST)).unwrap();
+        fs::write(&path, "one\n2\n").unwrap();
+        assert_eq!(cut(&kept, &path, 4).files, 1);
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! call. Descriptors that are wrapped as owned were made by the call just before.
 #![allow(unsafe_code)]
 
+use super::aside::unshare_table;
 use crate::error::CaptureError;
+use crate::program::room_for_threads;
 use crate::raw;
 use core::mem::MaybeUninit;
 use std::ffi::CString;
@@ -81,8 +83,7 @@ impl Look {
 
     /// The position of the open file; 0 where it has none.
     pub fn offset(&self) -> u64 {
-        // SAFETY: asks only.
-        unsafe { libc::lseek(self.fd, 0, libc::SEEK_CUR) }.max(0) as u64
+        position(self.fd).unwrap_or(0)
     }
 
     /// Opens the same file once more, for reading. To be called [`apart`].
@@ -121,23 +122,30 @@ pub fn unreadable(fd: i32, source: io::Error) -> CaptureError {
 /// Runs `work` on a thread with a table of descriptors of its own: a copy of everybody's.
 /// Otherwise closing any descriptor of a file, even one opened just to look at it, would drop the
 /// locks (F_SETLK) that the process has on it. Fails if there can be no such thread.
+///
+/// The application's threads must stand still: see `aside.rs`.
 pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
-    const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
     std::thread::scope(|scope| {
         let begin = || {
-            // Closes nothing. (`unshare` does the same, but containers often forbid it.)
-            let nothing = [u32::MAX as usize; 2];
-            let args = [nothing[0], nothing[1], CLOSE_RANGE_UNSHARE, 0, 0, 0];
-            let result = raw::plain(libc::SYS_close_range, args);
-            if raw::is_err(result) {
-                return Err(raw::io_error(result));
-            }
+            unshare_table()?;
+            let _copies = Copies;
             Ok(work())
         };
+        room_for_threads()?;
         let thread = std::thread::Builder::new().spawn_scoped(scope, begin)?;
         let joined = thread.join();
         joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// All that a thread that is [`apart`] has open; closed when dropped. When the thread is joined the kernel has not
+/// closed it yet.
+struct Copies;
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        raw::plain(libc::SYS_close_range, [0, u32::MAX as usize, 0, 0, 0, 0]);
+    }
 }
 
 /// The descriptors that the calling thread has open, in no order.
@@ -150,18 +158,6 @@ pub fn all_open() -> io::Result<Vec<i32>> {
     // The one by which they were read is among them, too.
     numbers.retain(|&fd| fcntl(fd, libc::F_GETFD, 0).is_ok());
     Ok(numbers)
-}
-
-/// What closes all that a thread that is [`apart`] has open now, but standard error: for one that goes on
-/// when others close their files, so that it does not keep a pipe open for them.
-pub fn release_files() -> io::Result<impl FnOnce()> {
-    let mut files = all_open()?;
-    files.retain(|fd| *fd != libc::STDERR_FILENO);
-    Ok(move || {
-        for fd in files {
-            raw::plain(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
-        }
-    })
 }
 
 /// The result of a call that says -1 and errno.
@@ -200,6 +196,56 @@ pub fn file_system(fd: i32) -> i64 {
             _ => 0,
         }
     }
+}
+
+/// Whether no room is left on the file system of a descriptor.
+pub fn is_full(fd: i32) -> bool {
+    let mut facts = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: written by the kernel on success, which is checked.
+    unsafe { libc::fstatfs(fd, facts.as_mut_ptr()) == 0 && facts.assume_init().f_bavail == 0 }
+}
+
+/// The magic number of the file system of the file of a name; 0 where it cannot be told.
+pub fn file_system_of(path: &Path) -> u64 {
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
+        return 0;
+    };
+    let mut facts = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: a C string; the facts are written by the kernel on success, which is checked.
+    unsafe {
+        match libc::statfs(name.as_ptr(), facts.as_mut_ptr()) {
+            0 => facts.assume_init().f_type as u64,
+            _ => 0,
+        }
+    }
+}
+
+/// The position of an open file; none where it has none.
+pub fn position(fd: i32) -> Option<u64> {
+    // SAFETY: asks only.
+    u64::try_from(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }).ok()
+}
+
+/// Fills the bytes with what is in the file from a position on; says how many there are.
+pub fn read_at(fd: i32, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &mut bytes[done..];
+        // SAFETY: a buffer of that length.
+        let read = unsafe {
+            let at = (at + done as u64) as i64;
+            libc::pread(fd, rest.as_mut_ptr().cast(), rest.len(), at)
+        };
+        match usize::try_from(read) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(_) => match io::Error::last_os_error() {
+                why if why.kind() == io::ErrorKind::Interrupted => {}
+                why => return Err(why),
+            },
+        }
+    }
+    Ok(done)
 }
 
 /// A command of fcntl that takes a number.

@@ -4,7 +4,7 @@
 //! System calls on descriptors, with locals for memory.
 #![allow(unsafe_code)]
 
-use super::descriptor::{checked, Look};
+use super::descriptor::{checked, stat, Look};
 use crate::error::{CaptureError, RestoreError};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -106,11 +106,39 @@ impl Lock {
                 checked(unsafe { libc::flock(fd, wanted | libc::LOCK_NB) }).map(drop)
             }
             Owner::OpenFile => self.set(fd, libc::F_OFD_SETLK).map(drop),
-            Owner::Process => match self.set(fd, libc::F_GETLK)? {
-                free if i32::from(free.l_type) == libc::F_UNLCK => Ok(()),
-                held => Err(io::Error::other(format!("process {} holds it", held.l_pid))),
-            },
+            Owner::Process => self.is_free(fd),
         }
+    }
+
+    /// Looks whether nobody has a lock that excludes it, and takes none.
+    pub fn is_free(&self, fd: i32) -> io::Result<()> {
+        let free = |command| match self.set(fd, command)? {
+            free if i32::from(free.l_type) == libc::F_UNLCK => Ok(()),
+            held => Err(io::Error::other(format!("process {} holds it", held.l_pid))),
+        };
+        match self.owner {
+            Owner::Process => free(libc::F_GETLK),
+            Owner::OpenFile => free(libc::F_OFD_GETLK),
+            Owner::Flock => self.is_free_flock(fd),
+        }
+    }
+
+    /// That, of a lock of the kind that the kernel tells of only here.
+    fn is_free_flock(&self, fd: i32) -> io::Result<()> {
+        let facts = stat(fd)?;
+        let (major, minor) = (libc::major(facts.st_dev), libc::minor(facts.st_dev));
+        let file = format!("{major:02x}:{minor:02x}:{}", facts.st_ino);
+        let all = std::fs::read_to_string("/proc/locks")?;
+        for line in all.lines().filter(|line| line.contains(&file)) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, "FLOCK", _, access, process, place, ..] = words[..] else {
+                continue;
+            };
+            if place == file && (self.exclusive || access == "WRITE") {
+                return Err(io::Error::other(format!("process {process} holds it")));
+            }
+        }
+        Ok(())
     }
 
     /// Takes the lock of a process. The last of all steps, since closing any descriptor of the file
@@ -162,7 +190,9 @@ mod tests {
         assert!(wanted.iter().all(|lock| found.contains(lock)), "{found:?}");
         let other = file.reopen().unwrap();
         for lock in &found[..] {
+            let free = lock.is_free(other.as_raw_fd());
             let taken = lock.take(other.as_raw_fd());
+            assert_eq!(free.is_ok(), taken.is_ok(), "{lock:?}");
             // The last is this very process's own.
             assert_eq!(
                 taken.is_ok(),

@@ -8,11 +8,14 @@
 //! [`capture`] looks and changes nothing. A restart has two steps: [`open_files`] takes the saved
 //! numbers and opens and checks everything, in every rank, before anything is changed; and
 //! [`OpenedFiles::settle`] puts everything in its place and takes locks. Between them, when all ranks could,
-//! [`OpenedFiles::cut_back`] cuts output files back, also those that were closed at the cut.
+//! [`undo_changes`] undoes what the journals tell (`journal.rs`, the crate `undo`), and
+//! [`OpenedFiles::cut_back`] cuts output files back, also those that were closed at the cut. `outlook.rs` tells
+//! beforehand what all that would come to.
 //!
 //! To add a kind: a file here that captures and opens it, a variant of [`Kind`], a line in
 //! [`capture`]'s `classify` and one in `reopen`'s `open`.
 
+mod aside;
 mod bytes;
 mod capture;
 mod closed;
@@ -21,8 +24,11 @@ mod descriptor;
 mod epoll;
 mod event;
 mod holders;
+pub mod journal;
 mod lock;
 mod mapped;
+mod names;
+mod outlook;
 mod pair;
 mod pipe;
 mod place;
@@ -34,12 +40,14 @@ mod unnamed;
 mod written;
 
 use serde::{Deserialize, Serialize};
+use undo::Plan;
 
+pub use aside::{aside, spawn_aside, start_aside};
 pub use capture::capture;
 pub use closed::{capture as capture_closed, look_ahead, ClosedFiles};
-pub use cut::{Cuts, GrownFiles, Length};
-pub use descriptor::{apart, release_files};
+pub use cut::{bound_kept, undo_changes, Cuts, GrownFiles, Length, LONGEST as LONGEST_TAIL};
 pub use mapped::MappedFile;
+pub use outlook::{Fate, Listed, Prospect, Saved};
 pub use reopen::{open_files, HeldNumbers, OpenedFiles};
 pub use standard::note as note_standard_files;
 pub use written::note_opened;
@@ -55,6 +63,15 @@ pub enum ChangedFiles {
     Warn,
     /// Do not even look.
     Ignore,
+}
+
+/// How files are looked at before a restart changes anything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checks<'a> {
+    /// What to do where a content is another one.
+    pub changed: ChangedFiles,
+    /// What will be undone before the program goes on, and the host that this process runs on.
+    pub undo: Option<(&'a Plan, &'a str)>,
 }
 
 /// All files of a process.

@@ -105,6 +105,11 @@ fn own_process(look: &Look) -> Result<PathBuf, CaptureError> {
 }
 
 impl Place {
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Opens it again.
     pub fn open(
         &self,

@@ -3,7 +3,7 @@
 
 use super::cut::Cutter;
 use super::descriptor::{kept_flags, open, seek, stat, writable, Look};
-use super::{written, ChangedFiles};
+use super::{written, ChangedFiles, Checks};
 use crate::error::{CaptureError, RestoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use undo::View;
 
 /// A file up to this length is looked at as a whole.
 const WHOLE: u64 = 1 << 20;
@@ -58,6 +59,11 @@ pub fn capture(look: &Look, mapped: bool) -> Result<Regular, CaptureError> {
 
 /// Of the first `size` bytes.
 pub fn checksum(file: &File, size: u64) -> io::Result<u32> {
+    checksum_by(&|bytes, at| file.read_exact_at(bytes, at), size)
+}
+
+/// Of the first `size` bytes of what is read from a position on.
+fn checksum_by(read: &dyn Fn(&mut [u8], u64) -> io::Result<()>, size: u64) -> io::Result<u32> {
     let mut hasher = crc32fast::Hasher::new();
     let mut piece = vec![0; PIECE as usize];
     let whole = size <= WHOLE;
@@ -68,42 +74,116 @@ pub fn checksum(file: &File, size: u64) -> io::Result<u32> {
             false => n * (size - PIECE) / (PIECES - 1),
         };
         let bytes = &mut piece[..(size - start).min(PIECE) as usize];
-        file.read_exact_at(bytes, start)?;
+        read(bytes, start)?;
         hasher.update(bytes);
     }
     Ok(hasher.finalize())
 }
 
 impl Regular {
-    /// Opens it again and looks whether it is what it was. Nothing is changed yet.
+    /// Opens it again and looks whether it is what it was, or will be when `undo` is done; none where the file of
+    /// this name is another one until then. Nothing is changed yet.
     pub fn open(
+        &self,
+        fd: i32,
+        flags: i32,
+        checks: &Checks<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<OwnedFd>, RestoreError> {
+        let view = match checks.undo {
+            Some((plan, _)) if plan.renames_directories() => return Ok(None),
+            Some((plan, host)) => plan.view(&self.path, host),
+            None => None,
+        };
+        let Some(view) = view else {
+            return self.open_now(fd, flags, checks.changed, warnings).map(Some);
+        };
+        if checks.changed != ChangedFiles::Ignore {
+            let how = self.difference_of(&view).map_err(self.failed(fd))?;
+            self.judge(fd, how, checks.changed, warnings)?;
+        }
+        if !view.in_place {
+            return Ok(None);
+        }
+        self.open_now(fd, flags, ChangedFiles::Ignore, warnings)
+            .map(Some)
+    }
+
+    /// Looks whether it is what it was, or will be: it has the name `now`, if it is there at all, and `undone` is what
+    /// the undo makes of it.
+    pub fn look(
+        &self,
+        fd: i32,
+        flags: i32,
+        changed: ChangedFiles,
+        now: Option<&Path>,
+        undone: Option<&View<'_>>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<OwnedFd>, RestoreError> {
+        let open = |changed, warnings| {
+            let there = |now: &Path| {
+                let path = now.to_owned();
+                Regular {
+                    path,
+                    ..self.clone()
+                }
+                .open_now(fd, flags, changed, warnings)
+            };
+            now.map(there).transpose()
+        };
+        let Some(view) = undone else {
+            return open(changed, warnings);
+        };
+        if changed != ChangedFiles::Ignore {
+            let how = self.difference_of(view).map_err(self.failed(fd))?;
+            self.judge(fd, how, changed, warnings)?;
+        }
+        open(ChangedFiles::Ignore, warnings)
+    }
+
+    /// Opens it as it is, and looks whether it is what it was.
+    pub fn open_now(
         &self,
         fd: i32,
         flags: i32,
         changed: ChangedFiles,
         warnings: &mut Vec<String>,
     ) -> Result<OwnedFd, RestoreError> {
-        let failed = |source| RestoreError::File {
-            fd,
-            path: self.path.clone(),
-            source,
-        };
-        let opened = open(&self.path, kept_flags(flags)).map_err(failed)?;
+        let opened = open(&self.path, kept_flags(flags)).map_err(self.failed(fd))?;
         if changed != ChangedFiles::Ignore {
-            if let Some(how) = self.difference(&opened).map_err(failed)? {
-                let error = RestoreError::FileChanged {
-                    fd,
-                    path: self.path.clone(),
-                    how,
-                };
-                match changed {
-                    ChangedFiles::Refuse => return Err(error),
-                    _ => warnings.push(error.to_string()),
-                }
-            }
+            let how = self.difference(&opened).map_err(self.failed(fd))?;
+            self.judge(fd, how, changed, warnings)?;
         }
         seek(&opened, self.offset);
         Ok(opened)
+    }
+
+    fn failed(&self, fd: i32) -> impl Fn(io::Error) -> RestoreError + '_ {
+        move |source| RestoreError::File {
+            fd,
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    /// What to do about a content that differs in some way.
+    fn judge(
+        &self,
+        fd: i32,
+        how: Option<String>,
+        changed: ChangedFiles,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), RestoreError> {
+        let Some(how) = how else { return Ok(()) };
+        let path = self.path.clone();
+        if changed == ChangedFiles::Refuse {
+            return Err(RestoreError::FileChanged { fd, path, how });
+        }
+        warnings.push(format!(
+            "{} (file descriptor {fd}) {how}; the program goes on with it as it is (--changed-files warn)",
+            path.display()
+        ));
+        Ok(())
     }
 
     fn difference(&self, opened: &OwnedFd) -> io::Result<Option<String>> {
@@ -119,6 +199,25 @@ impl Regular {
         let same = checksum(&File::open(&self.path)?, then)? == checksum_then;
         Ok((!same).then(|| {
             format!("does not begin with the {then} bytes that were in it at the checkpoint")
+        }))
+    }
+
+    /// The same for what the file will be.
+    fn difference_of(&self, view: &View<'_>) -> io::Result<Option<String>> {
+        if let Some(why) = view.lost() {
+            return Ok(Some(format!(
+                "was changed since the checkpoint, and that cannot be undone: {why}"
+            )));
+        }
+        let Some(checksum_then) = self.checksum else {
+            return Ok(None);
+        };
+        let same =
+            checksum_by(&|bytes, at| view.read_exact_at(bytes, at), self.size)? == checksum_then;
+        Ok((!same).then(|| {
+            "was changed by another program since the checkpoint: it would not be what it was when the job's own \
+             changes are undone"
+                .to_owned()
         }))
     }
 

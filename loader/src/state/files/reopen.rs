@@ -4,7 +4,8 @@ use super::cut::Cutter;
 use super::descriptor::{duplicate, fcntl, open, open_again, seek, set_flags, writable};
 use super::{epoll, event, lock, standard};
 use super::{
-    ChangedFiles, ClosedFiles, Cuts, Descriptor, Files, GrownFiles, Kind, Length, OpenFile, Shared,
+    ChangedFiles, Checks, ClosedFiles, Cuts, Descriptor, Files, GrownFiles, Kind, Length, OpenFile,
+    Shared,
 };
 use crate::error::RestoreError;
 use crate::state::ProcessState;
@@ -66,7 +67,7 @@ impl Drop for HeldNumbers {
 /// by moving that, and the variable that names it with it.
 pub fn open_files(
     state: &ProcessState,
-    changed: ChangedFiles,
+    checks: &Checks<'_>,
     held: Option<HeldNumbers>,
 ) -> Result<OpenedFiles, RestoreError> {
     let files = &state.files;
@@ -82,7 +83,7 @@ pub fn open_files(
     let mut opened = Vec::new();
     for (index, file) in files.open.iter().enumerate() {
         let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
-        opened.push(open_one(fd, file, &shared, changed, &mut warnings)?);
+        opened.push(open_one(fd, file, &shared, checks, &mut warnings)?);
     }
     Ok(OpenedFiles {
         open: opened,
@@ -105,7 +106,7 @@ fn open_one(
     fd: i32,
     file: &OpenFile,
     shared: &[Made],
-    changed: ChangedFiles,
+    checks: &Checks<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<Option<OwnedFd>, RestoreError> {
     let flags = file.flags;
@@ -118,7 +119,10 @@ fn open_one(
     let opened = match &file.kind {
         // The one is the launcher's, the other comes with the memory.
         Kind::Standard(_) | Kind::Mapped(_) => return Ok(None),
-        Kind::Regular(regular) => regular.open(fd, flags, changed, warnings)?,
+        Kind::Regular(regular) => match regular.open(fd, flags, checks, warnings)? {
+            Some(opened) => opened,
+            None => return Ok(None),
+        },
         Kind::Place(place) => place.open(fd, flags, warnings)?,
         Kind::Unnamed { object, offset } => {
             let opened = open_again(made(*object, 0)?, flags).map_err(failed())?;
@@ -139,11 +143,16 @@ fn open_one(
     if !matches!(file.kind, Kind::Regular(_) | Kind::Place(_)) {
         set_flags(&opened, flags).map_err(failed())?;
     }
+    take_locks(fd, file, &opened)?;
+    Ok(Some(opened))
+}
+
+fn take_locks(fd: i32, file: &OpenFile, opened: &OwnedFd) -> Result<(), RestoreError> {
     for held in &file.locks {
         let taken = held.take(opened.as_raw_fd());
         taken.map_err(lock::not_taken(fd, opened.as_raw_fd()))?;
     }
-    Ok(Some(opened))
+    Ok(())
 }
 
 /// Holds the numbers.
@@ -184,6 +193,26 @@ fn tell_where(fd: i32, moved: i32) {
 }
 
 impl OpenedFiles {
+    /// Opens the files whose names led to others until what the job has changed was undone. Gives what the user
+    /// should know.
+    pub fn open_undone(
+        &mut self,
+        state: &ProcessState,
+        changed: ChangedFiles,
+    ) -> Result<Vec<String>, RestoreError> {
+        let mut warnings = Vec::new();
+        let files = &state.files;
+        for (index, (file, place)) in files.open.iter().zip(&mut self.open).enumerate() {
+            if let (Kind::Regular(regular), None) = (&file.kind, &place) {
+                let fd = files.first_descriptor(index).ok_or(RestoreError::Table)?;
+                let opened = regular.open_now(fd, file.flags, changed, &mut warnings)?;
+                take_locks(fd, file, &opened)?;
+                *place = Some(opened);
+            }
+        }
+        Ok(warnings)
+    }
+
     /// How long output files were that processes of other machines may have too: those that are open and those
     /// that were `closed` at the checkpoint.
     pub fn lengths(state: &ProcessState, closed: &ClosedFiles) -> Vec<Length> {
@@ -278,6 +307,23 @@ fn set_going(fd: i32, file: &OpenFile, files: &Files) -> Result<(), RestoreError
 }
 
 impl Files {
+    /// Makes sure that descriptors, open files and what these share refer to what is there.
+    pub(in crate::state) fn check(&self) -> Result<(), RestoreError> {
+        let object = |kind: &Kind| match kind {
+            Kind::Unnamed { object, .. }
+            | Kind::PipeEnd { object }
+            | Kind::PairEnd { object, .. } => *object,
+            _ => 0,
+        };
+        let sound = self.descriptors.iter().all(|d| d.open < self.open.len())
+            && (0..self.open.len()).all(|open| self.first_descriptor(open).is_some())
+            && self.open.iter().all(|file| match object(&file.kind) {
+                0 => true,
+                object => object < self.shared.len(),
+            });
+        sound.then_some(()).ok_or(RestoreError::Table)
+    }
+
     fn first_descriptor(&self, open: usize) -> Option<i32> {
         let mut descriptors = self.descriptors.iter();
         descriptors.find(|d| d.open == open).map(|d| d.fd)

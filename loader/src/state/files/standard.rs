@@ -26,11 +26,11 @@ pub fn note() {
 
 /// Which of the launcher's files this is, if one.
 pub fn which(look: &Look) -> Option<i32> {
-    let given = *lock_of(&GIVEN);
-    let is = |n: &i32| given[*n as usize] == Some(look.identity());
-    if (0..3).contains(&look.fd) && is(&look.fd) {
+    if is_given(look.fd, look.identity()) {
         return Some(look.fd);
     }
+    let given = *lock_of(&GIVEN);
+    let is = |n: &i32| given[*n as usize] == Some(look.identity());
     // Elsewhere: a pipe, a socket or a terminal is known by its identity. A file or device may just
     // as well have been opened by its name.
     let known = matches!(look.mode(), libc::S_IFIFO | libc::S_IFSOCK)
@@ -42,6 +42,13 @@ pub fn which(look: &Look) -> Option<i32> {
         [0, 1, 2]
     };
     order.into_iter().find(|n| known && is(n))
+}
+
+/// Whether the launcher gave this file at this number.
+pub fn is_given(fd: i32, identity: (u64, u64)) -> bool {
+    let given = *lock_of(&GIVEN);
+    let at = usize::try_from(fd).ok().and_then(|n| given.get(n));
+    at == Some(&Some(identity))
 }
 
 /// Gives each number that the launcher left closed to /dev/null, so that nothing else gets it.

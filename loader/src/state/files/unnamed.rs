@@ -110,6 +110,11 @@ fn runs(file: &File, size: u64) -> io::Result<Vec<std::ops::Range<u64>>> {
 }
 
 impl Unnamed {
+    /// Its length.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Makes it anew; open for reading and writing.
     pub fn make(&self) -> Result<OwnedFd, RestoreError> {
         let what = format!("making {} anew", self.name.display());

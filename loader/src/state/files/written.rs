@@ -61,19 +61,23 @@ static LIST: Mutex<List> = Mutex::new(List {
     turns: 0,
 });
 
-/// The program has opened this for writing. With the lower half's FS.
-pub fn note_opened(fd: i32) {
-    let facts = stat(fd).ok();
-    // What has no name is found by nobody later.
-    let file = facts.filter(|f| f.st_mode & libc::S_IFMT == libc::S_IFREG && f.st_nlink > 0);
-    let path = std::fs::read_link(format!("/proc/self/fd/{fd}"));
-    let (Some(facts), Ok(path)) = (file, path) else {
-        return;
-    };
-    // Nothing in /dev, memory that has a name above all, is output.
-    if path.is_absolute() && !path.starts_with("/dev") && !place::is_made_up(fd) {
-        remember(path, (facts.st_dev, facts.st_ino));
+/// The program has opened this for writing. With the lower half's FS. Gives what it is and its name, if it is a regular
+/// file that may be the job's.
+pub fn note_opened(fd: i32) -> Option<(libc::stat, PathBuf)> {
+    let facts = stat(fd).ok()?;
+    if facts.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return None;
     }
+    let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
+    // Nothing in /dev, memory that has a name above all, is output.
+    if !path.is_absolute() || path.starts_with("/dev") || place::is_made_up(fd) {
+        return None;
+    }
+    // What has no name is found by nobody later.
+    if facts.st_nlink > 0 {
+        remember(path.clone(), (facts.st_dev, facts.st_ino));
+    }
+    Some((facts, path))
 }
 
 /// From now on this is a file that was opened for writing.

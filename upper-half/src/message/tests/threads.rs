@@ -113,3 +113,26 @@ fn an_early_message_is_delivered_once() {
     });
     assert_eq!(received_from_peer(), ROUNDS);
 }
+
+#[test]
+fn a_request_that_is_waited_for_when_a_second_thread_comes_is_not_swept() {
+    let _alone = start();
+    arrive(1, 5, b"hello");
+    let mut inbox = Inbox::new();
+    let mut request = inbox.irecv(1, 5);
+    let claimed = [request];
+    // SAFETY: the array outlives the claim.
+    let claim = unsafe { sweep::Claim::new(&claimed) };
+    set_multiple(true);
+    sweep();
+    assert_eq!(
+        received_from_peer(),
+        0,
+        "its word is in a call of the first thread"
+    );
+    drop(claim);
+    sweep();
+    set_multiple(false);
+    assert_eq!(received_from_peer(), 1);
+    assert_eq!(wait_for(&mut request).1.count, 5);
+}

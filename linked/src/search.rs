@@ -8,12 +8,19 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Result};
 
+fn executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// The first executable file of this name in the directories of a PATH, relative ones seen from `here`.
+pub fn in_path(name: &OsStr, list: &OsStr, here: &Path) -> Option<PathBuf> {
+    let mut all = std::env::split_paths(list).map(|dir| here.join(dir).join(name));
+    all.find(|path| executable(path))
+}
+
 /// The program that `name` stands for: a path, or a name to look for in PATH.
 pub fn program(name: &OsStr) -> Result<PathBuf> {
-    let executable = |path: &Path| {
-        path.metadata()
-            .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
     let path = Path::new(name);
     if name.as_encoded_bytes().contains(&b'/') {
         if let Err(error) = path.metadata() {
@@ -32,10 +39,7 @@ pub fn program(name: &OsStr) -> Result<PathBuf> {
         return Ok(path.to_owned());
     }
     let list = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&list)
-        .map(|dir| dir.join(path))
-        .filter(|p| executable(p));
-    match found.next() {
+    match in_path(name, &list, Path::new("")) {
         Some(path) => Ok(path),
         None => bail!(
             "the program {} was not found in any directory of PATH; write ./{} if it is in this one",
@@ -61,7 +65,11 @@ pub struct Libraries {
 impl Libraries {
     /// As this environment and this system say.
     pub fn here() -> Libraries {
-        let before = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        Libraries::of(&std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default())
+    }
+
+    /// For a process with this LD_LIBRARY_PATH.
+    pub fn of(before: &OsStr) -> Libraries {
         let mut after = Vec::new();
         configured(
             Path::new("/etc/ld.so.conf"),

@@ -1,0 +1,531 @@
+//! Undoing: names first, then what was in the files.
+//!
+//! Each step makes something what it was at the cut, whatever it is now, and does nothing where it is that
+//! already. So a restart that was interrupted, or that is made once more, comes to the same end.
+
+use crate::plan::{
+    inode, is_ours, may_be, stash, Item, Key, Move, Plan, Scope, Share, Stage, Was, OURS,
+};
+use crate::record::{self, Identity, Record};
+use crate::segment::{note_renewed, Progress};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Keeps what an undo takes away.
+pub trait Keeper {
+    /// Keeps what the file has now, from a position on, before it is overwritten or removed; whether it could.
+    fn keep(&mut self, path: &Path, file: &File, from: u64, why: &str) -> bool;
+    /// A file stays as it is.
+    fn leave(&mut self, path: &Path, why: &dyn Display);
+}
+
+/// How many things were undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Files, links and directories that the job had made, and that are gone now.
+    pub removed: u64,
+    /// Those that it had removed or renamed, and that are back.
+    pub restored: u64,
+    /// Files that have their old content again.
+    pub rewritten: u64,
+    /// What could not be undone for a reason that can be mended: the job must not go on before that.
+    pub failed: u64,
+}
+
+impl Plan {
+    /// Undoes this process's share.
+    pub fn apply(&self, share: &Share<'_>, keeper: &mut dyn Keeper) -> Done {
+        let mut work = Work {
+            plan: self,
+            share,
+            keeper,
+            done: Done::default(),
+            temporary: 0,
+            renewed: BTreeMap::new(),
+            unnoted: Vec::new(),
+            left: self.left.clone(),
+        };
+        work.tidy();
+        let places = self.stages.iter().flat_map(|stage| {
+            let names = stage.names.keys().map(|(scope, _)| scope);
+            names.chain(stage.begun_by.as_ref().map(|m| &m.directory.0))
+        });
+        let places: BTreeSet<&Scope> = places.filter(|scope| share.has(scope)).collect();
+        for scope in places {
+            if let Err(why) = work.stages(scope) {
+                let noted = self.checkpoints.display();
+                let why = format_args!(
+                    "cannot be brought back, because nothing can be noted in {noted}: {why}"
+                );
+                work.fail(&self.checkpoints, &why);
+            }
+        }
+        work.contents();
+        work.done
+    }
+}
+
+pub(crate) const BACK: &str = "cannot be brought back";
+
+struct Work<'a> {
+    plan: &'a Plan,
+    share: &'a Share<'a>,
+    keeper: &'a mut dyn Keeper,
+    done: Done,
+    temporary: u32,
+    /// What files are known by that were made anew.
+    renewed: BTreeMap<Key, Identity>,
+    /// Notes of that which have not been written yet.
+    unnoted: Vec<Record>,
+    /// Names that were given to files that wait for their own.
+    left: Vec<PathBuf>,
+}
+
+/// What is opened here is looked at, and for nothing else: should another file have its name, nothing is waited
+/// for and no link followed.
+fn open(path: &Path, write: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(write);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY);
+    options.open(path)
+}
+
+/// What could not be done, and with which file.
+fn with(why: io::Error, what: &str, path: &Path) -> io::Error {
+    io::Error::new(why.kind(), format!("{what} {}: {why}", path.display()))
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+impl<'a> Work<'a> {
+    /// Undoes what was done to names, the latest stage first: each ends with the move that it began with, and the
+    /// names of the one before it are those before the move. So no stage may be undone twice, and how far this has come
+    /// is noted.
+    fn stages(&mut self, scope: &'a Scope) -> io::Result<()> {
+        let stages = &self.plan.stages;
+        let progress = Progress::of(&self.plan.checkpoints, scope.as_deref());
+        let (mut left, mut moving) = progress.read().unwrap_or((stages.len(), None));
+        while let Some(stage) = left.checked_sub(1).and_then(|last| stages.get(last)) {
+            let moved = stage.begun_by.as_ref();
+            let moved = moved.filter(|m| m.directory.0 == *scope);
+            if moving.is_none() {
+                self.directories(stage, scope);
+                self.files(stage, scope);
+                self.tidy();
+                self.remove(stage, scope);
+                self.note_renewed(scope)?;
+            }
+            if let Some(m) = moved {
+                let inode = |path: &Path| Some(fs::symlink_metadata(path).ok()?.ino());
+                // The job may have been killed after the note and before the move.
+                let was_made = moving.is_some() || inode(&m.from) != Some(m.directory.1.inode);
+                if moving.is_none() && was_made {
+                    moving = inode(&m.to);
+                    progress.write(left, moving)?;
+                }
+                if moving.is_some() && inode(&m.from) != moving {
+                    self.move_back(m);
+                }
+                progress.write(left - 1, None)?;
+            }
+            (left, moving) = (left - 1, None);
+        }
+        Ok(())
+    }
+
+    /// Removes names that an undo gave, this one or one that was interrupted; but not the only one of a file.
+    fn tidy(&mut self) {
+        let left = std::mem::take(&mut self.left);
+        let waits = |path: &PathBuf| {
+            let facts = fs::symlink_metadata(path);
+            let only = facts.is_ok_and(|facts| facts.nlink() == 1 && self.is_old(&facts));
+            if !only {
+                // What cannot be removed is seen by whoever looks at the directory.
+                let _ = fs::remove_file(path);
+            }
+            only
+        };
+        self.left = left.into_iter().filter(waits).collect();
+    }
+
+    /// Whether a file was there at the cut.
+    fn is_old(&self, facts: &Metadata) -> bool {
+        let mut old = self.plan.files.iter();
+        let is = |now: Key| may_be(&now, inode(facts), self.share.host);
+        facts.is_file() && old.any(|(key, item)| self.now(key, item).is_some_and(is))
+    }
+
+    /// Older segments, and a second undo, know the files that were made anew by what they were before.
+    fn note_renewed(&mut self, scope: &Scope) -> io::Result<()> {
+        let Some(cut) = self.plan.cut else {
+            return Ok(());
+        };
+        let new = std::mem::take(&mut self.unnoted);
+        note_renewed(&self.plan.checkpoints, scope.as_deref(), cut, &new)
+    }
+
+    fn move_back(&mut self, m: &Move) {
+        match fs::rename(&m.to, &m.from) {
+            Ok(()) => {
+                self.done.restored += 1;
+                for left in &mut self.left {
+                    if let Ok(rest) = left.strip_prefix(&m.to) {
+                        *left = m.from.join(rest);
+                    }
+                }
+            }
+            Err(why) => {
+                let from = m.from.display();
+                self.trouble(
+                    &m.to,
+                    &format_args!("cannot be renamed to {from} again"),
+                    &why,
+                );
+            }
+        }
+    }
+
+    /// Something could not be undone. Where there is no such thing any more, or what was in it is not in the journal,
+    /// there is nothing to be done about that; all else may be mended, and must be.
+    fn trouble(&mut self, path: &Path, what: &dyn Display, why: &io::Error) {
+        let why_text = format_args!("{what}: {why}");
+        match why.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::Other => self.keeper.leave(path, &why_text),
+            _ => self.fail(path, &why_text),
+        }
+    }
+
+    fn fail(&mut self, path: &Path, why: &dyn Display) {
+        self.done.failed += 1;
+        self.keeper.leave(path, why);
+    }
+
+    /// The names of a place.
+    fn names(
+        stage: &'a Stage,
+        scope: &'a Scope,
+    ) -> impl DoubleEndedIterator<Item = (&'a Path, &'a Was)> {
+        let names = stage.names.iter();
+        let own = names.filter(move |((there, _), _)| there == scope);
+        own.map(|((_, path), was)| (path.as_path(), was))
+    }
+
+    /// Outer directories come before those in them.
+    fn directories(&mut self, stage: &'a Stage, scope: &'a Scope) {
+        for (path, was) in Work::names(stage, scope) {
+            let Was::Directory(mode) = was else { continue };
+            if fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir()) {
+                continue;
+            }
+            self.step_aside(path);
+            match DirBuilder::new().mode(mode & 0o7777).create(path) {
+                Ok(()) => self.done.restored += 1,
+                Err(why) => self.trouble(path, &"cannot be made again", &why),
+            }
+        }
+    }
+
+    /// Gives files and links their names again. All get a second name first: one may have the name of another.
+    fn files(&mut self, stage: &'a Stage, scope: &'a Scope) {
+        let mut ready: Vec<(PathBuf, &Path, &Was)> = Vec::new();
+        // Files that are made anew, by the first of their names.
+        let mut anew: BTreeMap<&Key, PathBuf> = BTreeMap::new();
+        for (path, was) in Work::names(stage, scope) {
+            let made = match was {
+                Was::File(key) => self.bring(path, key, &mut anew),
+                Was::Link(target) => match fs::read_link(path) {
+                    Ok(now) if now == *target => Ok(None),
+                    _ => self.beside(path).and_then(|beside| {
+                        std::os::unix::fs::symlink(target, &beside)?;
+                        Ok(Some(beside))
+                    }),
+                },
+                Was::Absent | Was::Directory(_) => Ok(None),
+            };
+            match made {
+                Ok(Some(beside)) => ready.push((beside, path, was)),
+                Ok(None) => {}
+                Err(why) => self.trouble(path, &BACK, &why),
+            }
+        }
+        for (beside, path, was) in ready {
+            self.step_aside(path);
+            match fs::rename(&beside, path) {
+                Ok(()) => {
+                    self.done.restored += 1;
+                    if let Was::File(key) = was {
+                        self.renew(key, path);
+                    }
+                }
+                Err(why) => {
+                    let _ = fs::remove_file(&beside);
+                    self.trouble(path, &BACK, &with(why, "renaming", &beside));
+                }
+            }
+        }
+    }
+
+    /// The file of this name, under another one; none if it is there.
+    fn bring(
+        &mut self,
+        path: &Path,
+        key: &'a Key,
+        anew: &mut BTreeMap<&'a Key, PathBuf>,
+    ) -> io::Result<Option<PathBuf>> {
+        let Some(item) = self.plan.files.get(key) else {
+            return Ok(None);
+        };
+        let now = self.whereabouts(key, item, path);
+        let now = now.or_else(|| anew.get(key).cloned());
+        let now = now.or_else(|| {
+            let back = self.back(path, item)?;
+            self.renew(key, &back);
+            Some(back)
+        });
+        if now.as_deref() == Some(path) {
+            return Ok(None);
+        }
+        let beside = self.beside(path)?;
+        match now {
+            Some(now) => {
+                // Where the checkpoints have been copied to another file system, so has the file.
+                let linked = fs::hard_link(&now, &beside);
+                let made = linked.or_else(|_| fs::copy(&now, &beside).map(drop));
+                made.map_err(|why| with(why, "linking", &now))?;
+            }
+            None if item.has_all() => {
+                let mut options = OpenOptions::new();
+                options.write(true).create_new(true).mode(0o600);
+                let opened = options.open(&beside);
+                let file = opened.map_err(|why| with(why, "making", &beside))?;
+                file.set_permissions(Permissions::from_mode(item.mode & 0o7777))?;
+                write(item, &file)?;
+                anew.insert(key, beside.clone());
+            }
+            None => return Err(io::Error::other(item.why_lost())),
+        }
+        Ok(Some(beside))
+    }
+
+    /// Which of its names the file has again, if an undo that was interrupted has made it, and has not noted that.
+    fn back(&self, path: &Path, item: &Item) -> Option<PathBuf> {
+        let mut names = item.may_be_back(path);
+        let back = names.find(|name| self.is_back(name, item).unwrap_or(false));
+        back.map(Path::to_owned)
+    }
+
+    /// No other file that was there at the cut may be taken for it, though the same be in both.
+    fn is_back(&self, path: &Path, item: &Item) -> io::Result<bool> {
+        let file = open(path, false)?;
+        let facts = file.metadata()?;
+        let may_be = has_mode(item, &facts) && !self.is_old(&facts);
+        Ok(may_be && is_as_it_was(item, &file)?)
+    }
+
+    /// By what a file is known now, if it is anywhere.
+    fn now(&self, key: &Key, item: &Item) -> Option<Key> {
+        let renewed = self.renewed.get(key);
+        let renewed = renewed.map(|identity| (key.0.clone(), *identity));
+        renewed.or_else(|| item.now(&key.0))
+    }
+
+    fn whereabouts(&self, key: &Key, item: &Item, path: &Path) -> Option<PathBuf> {
+        let now = self.now(key, item)?;
+        let host = self.share.host;
+        self.plan.whereabouts(&now, item, path, host, &self.left)
+    }
+
+    /// A file has its name again, and may be another than the one that had it.
+    fn renew(&mut self, key: &Key, path: &Path) {
+        let item = self.plan.files.get(key);
+        let (Some(item), Ok(facts)) = (item, fs::symlink_metadata(path)) else {
+            return;
+        };
+        let is_here = key.0.as_deref().is_none_or(|host| host == self.share.host);
+        let now = self.now(key, item);
+        if !is_here || now.is_some_and(|now| may_be(&now, inode(&facts), self.share.host)) {
+            return;
+        }
+        let device = match key.1.local {
+            true => facts.dev(),
+            false => key.1.device,
+        };
+        let became = Identity {
+            device,
+            inode: facts.ino(),
+            ..key.1
+        };
+        self.renewed.insert(key.clone(), became);
+        self.unnoted.push(Record::Renewed {
+            was: item.seen,
+            seen: item.time,
+            became,
+            time: record::now(),
+            set: self.plan.cut.map_or(0, |cut| cut.number),
+        });
+    }
+
+    /// A name in the same directory that nobody has.
+    fn beside(&mut self, path: &Path) -> io::Result<PathBuf> {
+        let directory = path
+            .parent()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        loop {
+            self.temporary += 1;
+            let name = format!("{OURS}{}-{}", std::process::id(), self.temporary);
+            let beside = directory.join(name);
+            if !exists(&beside) {
+                return Ok(beside);
+            }
+        }
+    }
+
+    /// Removes what has a name that is another's, or nobody's.
+    fn step_aside(&mut self, path: &Path) -> bool {
+        let Ok(facts) = fs::symlink_metadata(path) else {
+            return false;
+        };
+        if facts.is_dir() {
+            // One that is not empty stays: what is in it is not the job's.
+            return fs::remove_dir(path).is_ok();
+        }
+        if self.is_old(&facts) {
+            // It was there at the cut: it has its own name by now, or gets it in an earlier stage.
+            let stash = stash(path, facts.ino());
+            return match facts.nlink() > 1 || stash.is_none() {
+                true => fs::remove_file(path).is_ok(),
+                false => stash.is_some_and(|stash| {
+                    let waits = fs::rename(path, &stash).is_ok();
+                    self.left.push(stash);
+                    waits
+                }),
+            };
+        }
+        if facts.is_file() {
+            let is = |key: &Key| may_be(key, inode(&facts), self.share.host);
+            let ours = self.plan.born.iter().any(is);
+            let file = open(path, false);
+            let mut keep = |file| {
+                let why = "was made after the checkpoint";
+                self.keeper.keep(path, &file, 0, why)
+            };
+            if !file.is_ok_and(&mut keep) && !ours {
+                return false;
+            }
+        }
+        fs::remove_file(path).is_ok()
+    }
+
+    /// Removes what has names that led nowhere. What is in a directory goes before it.
+    fn remove(&mut self, stage: &'a Stage, scope: &'a Scope) {
+        for (path, was) in Work::names(stage, scope).rev() {
+            if *was == Was::Absent && exists(path) {
+                match self.step_aside(path) {
+                    true => self.done.removed += 1,
+                    false => self
+                        .keeper
+                        .leave(path, &"was made since the checkpoint and cannot be removed"),
+                }
+            }
+        }
+    }
+
+    fn contents(&mut self) {
+        let share = self.share;
+        let own = self.plan.files.iter();
+        for (key, item) in own.filter(|((scope, _), _)| share.has(scope)) {
+            let now = self.whereabouts(key, item, &item.name);
+            // One that was made of the journal is another file, by the name that it had.
+            let made = || item.names.iter().find(|path| path.is_file()).cloned();
+            let found = now.or_else(|| made().filter(|_| item.has_all()));
+            let Some(path) = found else {
+                self.trouble(&item.name, &BACK, &io::Error::other(item.why_missing()));
+                continue;
+            };
+            let path = &path;
+            if is_ours(path) {
+                // It has got no name of its own again: it had none at the cut, or that could not be told.
+                self.keeper
+                    .leave(path, &"has no name that it had at the checkpoint");
+            }
+            let done = match &item.lost {
+                Some(why) => Err(io::Error::other(why.clone())),
+                None => self.content(path, item),
+            };
+            if let Err(why) = done {
+                self.trouble(path, &BACK, &why);
+            }
+        }
+    }
+
+    fn content(&mut self, path: &Path, item: &Item) -> io::Result<()> {
+        let facts = fs::symlink_metadata(path)?;
+        if item.patches.is_empty() && facts.len() <= item.size {
+            return match facts.len() == item.size {
+                true => Ok(()),
+                false => Err(io::Error::other("it is shorter than it was")),
+            };
+        }
+        let writable = open(path, true);
+        let file = match writable {
+            Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+                // The job had it open before it gave the permission up.
+                fs::set_permissions(path, Permissions::from_mode(0o600))?;
+                open(path, true)?
+            }
+            opened => opened?,
+        };
+        if is_as_it_was(item, &file)? {
+            return Ok(());
+        }
+        let from = match item.patches.is_empty() {
+            true => item.size,
+            false => 0,
+        };
+        let what = match item.patches.is_empty() {
+            true => "has grown since the checkpoint",
+            false => "was overwritten after the checkpoint",
+        };
+        self.keeper.keep(path, &file, from, what);
+        write(item, &file)?;
+        file.set_permissions(Permissions::from_mode(item.mode & 0o7777))?;
+        self.done.rewritten += 1;
+        Ok(())
+    }
+}
+
+/// Whether a file has the permissions that this one had.
+pub(crate) fn has_mode(item: &Item, facts: &Metadata) -> bool {
+    (facts.mode() ^ item.mode) & 0o7777 == 0
+}
+
+fn is_as_it_was(item: &Item, file: &File) -> io::Result<bool> {
+    if file.metadata()?.len() != item.size {
+        return Ok(false);
+    }
+    for patch in &item.patches {
+        let old = patch.bytes()?;
+        let mut now = vec![0; old.len()];
+        file.read_exact_at(&mut now, patch.range().start)?;
+        if now != old {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Writes what was in a file, and gives it its length, durably.
+fn write(item: &Item, file: &File) -> io::Result<()> {
+    for patch in &item.patches {
+        file.write_all_at(&patch.bytes()?, patch.range().start)?;
+    }
+    file.set_len(item.size)?;
+    file.sync_data()
+}

@@ -1,0 +1,509 @@
+//! Writing a journal: what is noted before the job changes something.
+//!
+//! Nothing here fails for the program's sake. What cannot be noted is *lost*: the journal says so at once
+//! ([`Journal::take_messages`]), and a restart treats the file as if there were no journal.
+
+use crate::blocks::Blocks;
+use crate::record::{self, encode, encode_into, now, Cut, Identity, Record, State, VERSION};
+use crate::segment::{self, Segment, LOG};
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// At most so much is read of a file at a time.
+const PIECE: u64 = 1 << 20;
+/// So many files are named that cannot be brought back; the others are in the journal.
+const NAMED: u32 = 5;
+
+/// A regular file or a directory as it is now.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Which it is.
+    pub identity: Identity,
+    /// Bytes.
+    pub size: u64,
+    /// Permissions.
+    pub mode: u32,
+    /// Names that it has.
+    pub links: u64,
+}
+
+/// What a name leads to now.
+#[derive(Clone, Debug)]
+pub enum Current {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File(Facts),
+    /// A directory.
+    Directory(Facts),
+    /// A symbolic link with this target.
+    Link(PathBuf),
+    /// A pipe, a device, a socket: nothing that could be brought back.
+    Other,
+}
+
+/// Where a name is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// An absolute path without links, but perhaps for its last part.
+    pub name: &'a Path,
+    /// Whether only this host reaches that file system.
+    pub local: bool,
+}
+
+/// What the journal knows of a file in this segment.
+enum Known {
+    /// The job has made it since the cut.
+    Born,
+    /// It was there at the cut.
+    Old {
+        number: u32,
+        /// Bytes at the cut.
+        size: u64,
+        saved: Blocks,
+        /// It has a second name in the segment.
+        kept: bool,
+        /// Names by which it was opened.
+        names: Vec<PathBuf>,
+    },
+    Lost,
+}
+
+/// Reads so many bytes of a file from a position on, or fewer where it ends. What is missing then another rank has cut
+/// off, and noted.
+pub type Read<'a> = &'a dyn Fn(u64, usize) -> io::Result<Vec<u8>>;
+
+/// Tells a file's absolute name. It is asked only where a file is noted for the first time.
+pub type Name<'a> = &'a dyn Fn() -> PathBuf;
+
+/// The journal of one rank.
+pub struct Journal {
+    checkpoints: PathBuf,
+    rank: u32,
+    host: String,
+    /// Bytes that a segment may have.
+    limit: u64,
+    turn: u64,
+    /// The cut at which the segment begins; none before the first.
+    cut: Option<Cut>,
+    log: Option<Log>,
+    /// No segment can be written.
+    broken: bool,
+    files: HashMap<Identity, Known>,
+    /// Names that were noted since a directory was renamed last.
+    names: HashSet<PathBuf>,
+    /// How many directories the job had renamed then.
+    moves: u64,
+    /// How long files were at the cut that were open or known then.
+    sizes: HashMap<Identity, u64>,
+    numbers: u32,
+    lost: u32,
+    messages: Vec<String>,
+}
+
+/// The file of a segment that has records.
+struct Log {
+    directory: PathBuf,
+    file: File,
+    len: u64,
+    /// In which records are put together.
+    room: Vec<u8>,
+}
+
+impl Journal {
+    /// The journal of a rank, in the checkpoint directory. Notes nothing before the first [`begin`](Self::begin).
+    pub fn new(checkpoints: &Path, rank: u32, host: String, limit: u64) -> Journal {
+        Journal {
+            checkpoints: checkpoints.to_owned(),
+            rank,
+            host,
+            limit,
+            turn: 0,
+            cut: None,
+            log: None,
+            broken: false,
+            files: HashMap::new(),
+            names: HashSet::new(),
+            moves: 0,
+            sizes: HashMap::new(),
+            numbers: 0,
+            lost: 0,
+            messages: Vec::new(),
+        }
+    }
+
+    /// A segment begins: the program stands still at this cut, where files that it has open or has written to
+    /// have these sizes.
+    pub fn begin(&mut self, cut: Cut, sizes: HashMap<Identity, u64>) {
+        if self.turn == 0 {
+            self.turn = segment::last_turn(&self.checkpoints, self.rank).unwrap_or(0);
+        }
+        self.turn += 1;
+        self.cut = Some(cut);
+        (self.log, self.broken) = (None, false);
+        self.files.clear();
+        self.names.clear();
+        self.sizes = sizes;
+        (self.numbers, self.lost) = (0, 0);
+    }
+
+    /// The file by which ranks keep each other off names, until what was noted of one is done.
+    pub fn locks(&self) -> PathBuf {
+        segment::locks(&self.checkpoints)
+    }
+
+    /// What is to be said to people.
+    pub fn take_messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Whether changes of this file need not be told: it is new, or cannot be brought back anyway.
+    pub fn ignores(&self, identity: &Identity) -> bool {
+        self.broken || matches!(self.files.get(identity), Some(Known::Born | Known::Lost))
+    }
+
+    /// A file that was there has been opened for writing.
+    pub fn opened(&mut self, facts: &Facts, name: Name<'_>) {
+        let Some(file) = self.number_of(facts, name) else {
+            return;
+        };
+        let Some(Known::Old { names, .. }) = self.files.get_mut(&facts.identity) else {
+            return;
+        };
+        let name = name();
+        if names.contains(&name) {
+            return;
+        }
+        names.push(name.clone());
+        let record = Record::Named {
+            file,
+            name: record::Name::new(name),
+            time: now(),
+        };
+        self.write(&record);
+    }
+
+    /// A file was made that had no name before, or by a name that led nowhere, later than `since`: another rank may
+    /// have found it there, and noted it, sooner than this one.
+    pub fn created(&mut self, identity: Identity, place: Option<Place<'_>>, since: u64) {
+        if let Some(place) = place {
+            self.naming(place, &Current::Absent);
+        }
+        self.files.insert(identity, Known::Born);
+        self.write(&Record::Born {
+            identity,
+            time: since,
+            until: now(),
+        });
+    }
+
+    /// A name is about to lead to something else.
+    pub fn naming(&mut self, place: Place<'_>, current: &Current) {
+        let name = place.name;
+        self.look_for_moves();
+        let state = match current {
+            _ if self.names.contains(name) => return,
+            Current::Other => return,
+            Current::Absent => State::Absent,
+            Current::File(facts) => match self.number_of(facts, &|| name.to_owned()) {
+                Some(_) => State::File(facts.identity),
+                // It was made since, in a way that was not seen.
+                None if matches!(self.files.get(&facts.identity), Some(Known::Born)) => {
+                    State::Absent
+                }
+                None => return,
+            },
+            Current::Directory(facts) => State::Directory(facts.mode),
+            Current::Link(target) => State::Link(record::Name::new(target.clone())),
+        };
+        self.names.insert(name.to_owned());
+        let record = Record::Was {
+            name: record::Name::new(name.to_owned()),
+            local: place.local,
+            state,
+            time: now(),
+        };
+        self.write(&record);
+    }
+
+    /// A file is about to lose this name, which may be its last.
+    pub fn unlinking(&mut self, place: Place<'_>, facts: &Facts, read: Read<'_>) {
+        self.naming(place, &Current::File(facts.clone()));
+        let name = place.name;
+        let Some(number) = self.number_of(facts, &|| name.to_owned()) else {
+            return;
+        };
+        if let Some(Known::Old { kept: true, .. }) = self.files.get(&facts.identity) {
+            return;
+        }
+        let Some(log) = &self.log else { return };
+        let second = log.directory.join(format!("kept-{number}"));
+        if link(name, &second, &facts.identity) {
+            if let Some(Known::Old { kept, .. }) = self.files.get_mut(&facts.identity) {
+                *kept = true;
+            }
+            self.write(&Record::Kept { file: number });
+            return;
+        }
+        // On another file system, or one without links.
+        self.changing(facts, &|| name.to_owned(), 0..u64::MAX, read);
+        if facts.links > 1 {
+            self.write(&Record::Linked { file: number });
+        } else if !self.ignores(&facts.identity) {
+            let gone = Record::Gone {
+                file: number,
+                time: now(),
+            };
+            self.write(&gone);
+            self.files.remove(&facts.identity);
+        }
+    }
+
+    /// A directory is about to get another name.
+    pub fn moving(&mut self, directory: Identity, from: &Path, to: &Path) {
+        let record = Record::Moved {
+            directory,
+            from: record::Name::new(from.to_owned()),
+            to: record::Name::new(to.to_owned()),
+            time: now(),
+        };
+        self.write(&record);
+        let mut moves = OpenOptions::new();
+        let moves = moves.append(true).create(true).mode(0o600);
+        let moves = moves.open(segment::moves(&self.checkpoints));
+        if let Err(why) = moves.and_then(|mut file| file.write_all(b"m")) {
+            self.give_up(&why);
+        }
+    }
+
+    /// Names below a directory that was renamed, by any rank, may lead to other files than those that were noted.
+    fn look_for_moves(&mut self) {
+        let moves = fs::metadata(segment::moves(&self.checkpoints));
+        let moves = moves.map_or(0, |facts| facts.len());
+        if moves != self.moves {
+            self.moves = moves;
+            self.names.clear();
+        }
+    }
+
+    /// It did not get it.
+    pub fn stayed(&mut self, from: &Path, to: &Path) {
+        let record = Record::Stayed {
+            from: record::Name::new(from.to_owned()),
+            to: record::Name::new(to.to_owned()),
+        };
+        self.write(&record);
+    }
+
+    /// These bytes of a file are about to be overwritten or cut off.
+    pub fn changing(&mut self, facts: &Facts, name: Name<'_>, bytes: Range<u64>, read: Read<'_>) {
+        let Some(number) = self.number_of(facts, name) else {
+            return;
+        };
+        loop {
+            let Some(Known::Old { size, saved, .. }) = self.files.get(&facts.identity) else {
+                return;
+            };
+            let wanted = bytes.start.min(*size)..bytes.end.min(*size);
+            if wanted.is_empty() {
+                return;
+            }
+            let Some(missing) = saved.next_missing(&wanted, PIECE) else {
+                return;
+            };
+            let end = missing.end.min(*size);
+            let old = match read(missing.start, (end - missing.start) as usize) {
+                Ok(old) => old,
+                Err(why) => return self.lose(facts.identity, number, &name(), &why),
+            };
+            let record = Record::Bytes {
+                file: number,
+                at: missing.start,
+                time: now(),
+            };
+            let noted = match old.is_empty() {
+                true => Ok(()),
+                false => self.try_write(&record, &old),
+            };
+            if let Err(why) = noted {
+                return self.lose(facts.identity, number, &name(), &why);
+            }
+            if let Some(Known::Old { saved, .. }) = self.files.get_mut(&facts.identity) {
+                saved.add(&missing);
+            }
+        }
+    }
+
+    /// The number of a file that was there at the cut; none of one that is new or lost.
+    fn number_of(&mut self, facts: &Facts, name: Name<'_>) -> Option<u32> {
+        match self.files.get(&facts.identity) {
+            Some(Known::Old { number, .. }) => return Some(*number),
+            Some(_) => return None,
+            None => {}
+        }
+        self.numbers += 1;
+        let number = self.numbers;
+        let size = self.sizes.get(&facts.identity).copied();
+        let size = size.unwrap_or(facts.size);
+        let name = name();
+        let record = Record::File {
+            file: number,
+            name: record::Name::new(name.clone()),
+            identity: facts.identity,
+            size,
+            mode: facts.mode,
+            time: now(),
+        };
+        let known = match self.write(&record) {
+            true => Known::Old {
+                number,
+                size,
+                saved: Blocks::default(),
+                kept: false,
+                names: vec![name],
+            },
+            false => Known::Lost,
+        };
+        let noted = matches!(known, Known::Old { .. });
+        self.files.insert(facts.identity, known);
+        noted.then_some(number)
+    }
+
+    fn lose(&mut self, identity: Identity, number: u32, name: &Path, why: &io::Error) {
+        self.files.insert(identity, Known::Lost);
+        let record = Record::Lost {
+            file: number,
+            why: why.to_string(),
+        };
+        if !self.write(&record) {
+            // A journal that holds a part of what was in a file would restore neither state.
+            self.give_up(why);
+        }
+        self.lost += 1;
+        if self.lost <= NAMED {
+            self.messages.push(format!(
+                "what the job overwrites in {} from now to the next checkpoint cannot be undone by a restart: \
+                 {why}",
+                name.display()
+            ));
+        }
+    }
+
+    /// Adds a record without data; whether that was possible. Nothing counts without it.
+    fn write(&mut self, record: &Record) -> bool {
+        let written = self.try_write(record, b"");
+        if let Err(why) = &written {
+            self.give_up(why);
+        }
+        written.is_ok()
+    }
+
+    /// Writes nothing more in this segment, and removes what it has.
+    pub fn give_up(&mut self, why: &io::Error) {
+        if std::mem::replace(&mut self.broken, true) {
+            return;
+        }
+        if let Some(log) = self.log.take() {
+            // Should that fail, too, the log ends with the last record that was whole.
+            let _ = fs::remove_dir_all(log.directory);
+        }
+        self.messages.push(format!(
+            "the undo journal in {} cannot be written ({why}): a restart cannot undo what the job has changed in \
+             its files since the last checkpoint, or changes until the next",
+            segment::home(&self.checkpoints, self.rank).display()
+        ));
+    }
+
+    /// Gives the room back that the segment takes; whether it took any.
+    pub fn make_room(&mut self) -> bool {
+        let takes = self.log.is_some();
+        if takes {
+            self.give_up(&io::Error::other(
+                "the disk is full, and the job needs the room",
+            ));
+        }
+        takes
+    }
+
+    fn try_write(&mut self, record: &Record, data: &[u8]) -> io::Result<()> {
+        let Some(cut) = self.cut else { return Ok(()) };
+        if self.broken {
+            return Err(io::Error::other("an earlier record could not be written"));
+        }
+        if self.log.is_none() {
+            let segment = Segment::next(&self.checkpoints, self.rank, self.turn, cut);
+            let mut log = Log::create(segment.path)?;
+            let begin = Record::Begin {
+                version: VERSION,
+                rank: self.rank,
+                host: self.host.clone(),
+                cut,
+            };
+            log.append(&encode(&begin, b"")?)?;
+            self.log = Some(log);
+        }
+        let log = self.log.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        let mut bytes = std::mem::take(&mut log.room);
+        encode_into(&mut bytes, record, data)?;
+        if !data.is_empty() && log.len + bytes.len() as u64 > self.limit {
+            let limit = self.limit;
+            let full = format!(
+                "the undo journal has {limit} bytes, as many as --undo-limit lets a rank have"
+            );
+            return Err(io::Error::other(full));
+        }
+        let written = log.append(&bytes);
+        log.room = bytes;
+        written
+    }
+}
+
+/// Gives a file a second name; whether that was possible. Another rank may have given the first one to another file
+/// meanwhile, and has noted then what it had led to.
+fn link(name: &Path, second: &Path, identity: &Identity) -> bool {
+    if fs::hard_link(name, second).is_err() {
+        return false;
+    }
+    let facts = fs::symlink_metadata(second);
+    let is_it = facts.is_ok_and(|facts| {
+        facts.ino() == identity.inode && (!identity.local || facts.dev() == identity.device)
+    });
+    if !is_it {
+        // Nobody knows it yet.
+        let _ = fs::remove_file(second);
+    }
+    is_it
+}
+
+impl Log {
+    fn create(directory: PathBuf) -> io::Result<Log> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&directory)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        Ok(Log {
+            file: options.open(directory.join(LOG))?,
+            directory,
+            len: 0,
+            room: Vec::new(),
+        })
+    }
+
+    /// Adds a record, or nothing.
+    fn append(&mut self, record: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(record);
+        match written {
+            Ok(()) => self.len += record.len() as u64,
+            Err(_) => {
+                // What stays of it would look like the end of the journal, and hide what follows.
+                self.file.set_len(self.len)?;
+                io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.len))?;
+            }
+        }
+        written
+    }
+}
