@@ -1,5 +1,5 @@
 //#Ranks: 3
-//#Shows: design §5, second hole: a point-to-point dependence on a rank that parks before a collective of another group
+//#Shows: second hole: a point-to-point dependence on a rank that parks before a collective of another group
 //#Variant: alone; cut=pending; matrix=full; hangs=final-parking
 //#Variant: pair; cut=pending; ranks=4; hangs=final-parking
 //#Variant: held; cut=pending; matrix=full

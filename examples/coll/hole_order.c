@@ -1,5 +1,5 @@
 //#Ranks: 2
-//#Shows: design §5, first hole: two communicators of one group, entered in opposite orders
+//#Shows: first hole: two communicators of one group, entered in opposite orders
 //#Variant: once; cut=pending; matrix=full; hangs=group-clocks
 //#Variant: loop; cut=loop
 //#Variant: threads; cut=pending

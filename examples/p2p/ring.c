@@ -2,6 +2,9 @@
 //#Shows: a ring with messages in flight at the cut: sent, not yet received, several tags out of order
 //#Variant: eager; cut=hold; matrix=full
 //#Variant: rendezvous; cut=hold; matrix=full
+//#Variant: crowd_16; ranks=16; cut=hold; modes=continue,restart,migrate,stop; timeout=300
+//#Variant: crowd_32; ranks=32; cut=hold; modes=restart,migrate; timeout=300
+//#Variant: crowd_64; ranks=64; cut=hold; modes=restart,migrate; timeout=300
 //#Variant: relays; ranks=8; fan-out=2; cut=hold; modes=continue,restart,migrate,stop
 #include "../stasis_test.h"
 

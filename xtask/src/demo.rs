@@ -55,6 +55,7 @@ struct Melt {
 /// The demo.
 pub fn run(options: &Options) -> Result<()> {
     setup::unless(options.no_setup)?;
+    setup::require("lammps")?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
     let root = paths::target().join("demo");
     if root.exists() {

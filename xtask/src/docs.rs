@@ -1,25 +1,57 @@
-//! Pages that are generated. `docs/mpi-coverage.md` comes from the table and the examples, and is
-//! checked to be what they say now; `docs/faults.md` from a test of `ckpt-image`, which checks it
-//! whenever it runs.
+//! Pages that are generated. `docs/mpi-coverage.md` comes from the table and the examples,
+//! `docs/system-calls.md` from the loader's tables; both are checked to be what these say now.
+//! `docs/faults.md` comes from a test of `ckpt-image`, which checks it whenever it runs.
 
-use crate::{calls, paths};
+use crate::{calls, paths, system_calls};
 use anyhow::{ensure, Context, Result};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-fn file() -> PathBuf {
-    paths::root().join("docs/mpi-coverage.md")
+/// A page, and what it comes from.
+struct Page {
+    file: &'static str,
+    of: &'static str,
+    text: fn() -> Result<String>,
 }
 
-fn page() -> Result<String> {
-    Ok(mpi_table::generate::coverage(&calls::of_examples()?))
+const FUNCTIONS: Page = Page {
+    file: "docs/mpi-coverage.md",
+    of: "the table and the examples say",
+    text: || Ok(mpi_table::generate::coverage(&calls::of_examples()?)),
+};
+
+const SYSTEM_CALLS: Page = Page {
+    file: "docs/system-calls.md",
+    of: "the tables in loader/src/syscalls say",
+    text: system_calls::page,
+};
+
+impl Page {
+    fn path(&self) -> PathBuf {
+        paths::root().join(self.file)
+    }
+
+    fn write(&self) -> Result<()> {
+        fs::write(self.path(), (self.text)()?).with_context(|| format!("writing {}", self.file))
+    }
+
+    fn check(&self) -> Result<()> {
+        let written = fs::read_to_string(self.path()).unwrap_or_default();
+        ensure!(
+            written == (self.text)()?,
+            "{} is not what {}; run `cargo xtask docs`",
+            self.file,
+            self.of
+        );
+        Ok(())
+    }
 }
 
 /// Write the pages.
 pub fn write() -> Result<()> {
-    let file = file();
-    fs::write(&file, page()?).with_context(|| format!("writing {}", file.display()))?;
+    FUNCTIONS.write()?;
+    SYSTEM_CALLS.write()?;
     let status = Command::new("cargo")
         .args(["test", "--package=stasis-ckpt-image", "--test=faults"])
         .env("STASIS_WRITE_DOCS", "1")
@@ -30,12 +62,12 @@ pub fn write() -> Result<()> {
     Ok(())
 }
 
-/// Fails if the page is not what the table and the examples say.
+/// Fails if the page of MPI functions is not what the table and the examples say.
 pub fn check() -> Result<()> {
-    let written = fs::read_to_string(file()).unwrap_or_default();
-    ensure!(
-        written == page()?,
-        "docs/mpi-coverage.md is not what the table and the examples say; run `cargo xtask docs`"
-    );
-    Ok(())
+    FUNCTIONS.check()
+}
+
+/// Fails if the page of system calls is not what the loader's tables say.
+pub fn check_system_calls() -> Result<()> {
+    SYSTEM_CALLS.check()
 }

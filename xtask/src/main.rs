@@ -7,6 +7,7 @@
 //! | `mpi.rs` | MPI libraries: their launchers, compilers and environment |
 //! | `pypi.rs` | those from PyPI, for the tests of `--full` |
 //! | `package.rs` | the tarball and Debian's package |
+//! | `crates.rs` | the crates that all of it is built from, their licences and the Rust that they ask for |
 //! | `job.rs` | a running job: start, wait, find all its processes, kill, say where it hangs |
 //! | `stasis.rs` | the product's commands as the harness uses them |
 //! | `test/` | the cases: style and unit tests, real programs, programs without MPI, bad input |
@@ -14,12 +15,20 @@
 //! | `conformance/` | suites of test programs that others wrote |
 //! | `parallel.rs` | several things at a time |
 //! | `fuzz.rs` | the fuzz targets of `fuzz/`, and what they have reached |
-//! | `docs.rs` | the generated page of `docs/` |
-//! | `demo.rs`, `bench.rs` | the demo of the README, the figures of design §9 |
+//! | `structure.rs` | the code in numbers |
+//! | `variables.rs` | the variables of the environment, against `docs/environment.md` |
+//! | `system_calls.rs` | the page of system calls, from the loader's tables |
+//! | `docs.rs` | the generated pages of `docs/` |
+//! | `demo.rs`, `record.rs` | the demo of the README, and the drawing of it |
+//! | `bench/`, `calls.rs` | native runs against runs under Stasis |
+//! | `journey.rs`, `nodes.rs` | a ring of ranks through networks and libraries; nodes from network namespaces |
+//! | `paths.rs`, `random.rs`, `signal.rs` | where things are; random numbers; signals to processes |
+//! | `../skip/` | how a test says that it cannot run here |
 
 mod bench;
 mod calls;
 mod conformance;
+mod crates;
 mod demo;
 mod docs;
 mod fuzz;
@@ -36,8 +45,11 @@ mod record;
 mod setup;
 mod signal;
 mod stasis;
+mod structure;
+mod system_calls;
 mod test;
 mod torture;
+mod variables;
 
 use clap::{Parser, Subcommand};
 
@@ -69,9 +81,11 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Compare native runs with runs under Stasis
     Bench(bench::Options),
+    /// The code in numbers: unsafe blocks, circles of imports, the longest files
+    Structure(structure::Options),
     /// Draw the session of the README into docs/session.svg
     Record(record::Options),
-    /// Write the generated page docs/mpi-coverage.md
+    /// Write the generated pages docs/mpi-coverage.md, docs/system-calls.md and docs/faults.md
     Docs,
 }
 
@@ -85,6 +99,7 @@ fn main() -> anyhow::Result<()> {
         Task::Conformance(options) => conformance::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Bench(options) => bench::run(&options),
+        Task::Structure(options) => structure::run(&options),
         Task::Record(options) => record::run(&options),
         Task::Docs => docs::write(),
     }

@@ -10,6 +10,7 @@
 //! Debian's MPI libraries alone: those from PyPI lie in this repository. `stasis build-lower` takes others from
 //! the sources, which are in it too.
 
+use crate::crates;
 use crate::mpi::Mpi;
 use crate::paths;
 use crate::setup::{self, succeed};
@@ -22,6 +23,15 @@ use std::process::Command;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const CARGO_DEB: &str = "3.8.0";
 
+/// What is beside the documents.
+const PAGES: [&str; 6] = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "LICENSE-MIT",
+    "LICENSE-APACHE",
+];
 /// Tracked files that no lower half is built from.
 const NOT_SOURCES: [&str; 5] = [":!.ci", ":!docs", ":!examples", ":!fuzz", ":!packaging"];
 
@@ -121,10 +131,17 @@ fn pages(share: &Path) -> Result<()> {
 
 fn documents(doc: &Path) -> Result<()> {
     let root = paths::root();
-    copy(&root.join("README.md"), doc)?;
-    for (from, to) in [("docs", "docs"), ("examples/slurm", "examples/slurm")] {
-        for entry in fs::read_dir(root.join(from))? {
-            copy(&entry?.path(), &doc.join(to))?;
+    for file in PAGES {
+        copy(&root.join(file), doc)?;
+    }
+    let third_party = crates::read()?.third_party()?;
+    fs::write(doc.join("third-party.txt"), third_party)?;
+    for folder in ["docs", "docs/internals", "examples/slurm"] {
+        for entry in fs::read_dir(root.join(folder))? {
+            let path = entry?.path();
+            if path.is_file() {
+                copy(&path, &doc.join(folder))?;
+            }
         }
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Where things are in the repository.
 
+use anyhow::{Context, Result};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The repository's root.
@@ -22,6 +24,23 @@ pub fn product() -> PathBuf {
 /// The `stasis` command.
 pub fn stasis() -> PathBuf {
     product().join("bin/stasis")
+}
+
+/// The files of Rust in a folder and below, in order.
+pub fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(end) if end == "rs" => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
 }
 
 /// The example programs' sources.

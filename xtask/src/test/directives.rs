@@ -5,14 +5,14 @@
 //! | key | value |
 //! |---|---|
 //! | `Shows` | one sentence: what is covered |
-//! | `Ranks` | how many (2) |
+//! | `Ranks` | how many (2); jobs of 16 and more are for `--full` alone |
 //! | `Mpi` | which libraries' ABI the program is built for: `openmpi, mpich` (both), or one from PyPI (`--full` alone) |
 //! | `Lower` | `own`: only over the library that the program was built for, for what it prints depends on that |
 //! | `Modes` | `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `ten`, `stop` |
 //! | `Hangs` | `group-clocks` or `final-parking`: with the algorithm published so, the checkpoint must hang (mode `hang`) |
 //! | `Published` | what is as published in every mode: `two-phase-commit`, which is slower and must do the same |
 //! | `Cut` | where the checkpoint falls, see [`Cut`] |
-//! | `Kill` | `later`: only when there is one more of what `Cut: after` counts than when the checkpoint was whole |
+//! | `Kill` | `later`: only when there is one more of what `Cut: after` counts than when the checkpoint was whole; `ended`: not at all, it comes to its end first |
 //! | `Fan-out` | to how many others a process of the control plane is connected at most (64) |
 //! | `Matrix` | `full`: more combinations in the default run |
 //! | `Flags` | for the compiler |
@@ -20,11 +20,11 @@
 //! | `Environment` | `NAME=VALUE ...` |
 //! | `Command` | instead of a compiled program; `{source}`, `{examples}` and `{bin}`, where the library's own programs are, are replaced |
 //! | `Sdist` | a source package of PyPI that the program wants, `NAME==VERSION`, unpacked where `{sdist}` in `Command` says, and built for MPICH in `{sdist}/mpich` (`--full` alone) |
-//! | `Package` | Debian's package that the program comes in, where `setup` alone does not install it (`--full` alone) |
+//! | `Package` | Debian's package that the program comes in, where `setup --minimal` does not install it; one that only `setup --full` installs makes the case one of `--full` |
 //! | `Compare` | what must agree with the native run: `stdout` (default), `none` (which is not even run natively), or a list of `bytes of FILE`, `numbers of FILE`, `lines of FILE with TEXT` (of `stdout`, too) |
 //! | `Timeout` | seconds for one case (60) |
 //! | `Pending` | why this one cannot pass yet: it is skipped, and listed |
-//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs`, `published`, `fan-out`, `compare` |
+//! | `Variant` | `name; key=value; ...`: run with `name` as the argument; may override `ranks`, `cut`, `modes`, `mpi`, `matrix`, `timeout`, `hangs`, `published`, `fan-out`, `compare`, `kill` |
 
 use super::compare::{Compare, FilePart};
 use crate::mpi::Mpi;
@@ -55,6 +55,17 @@ pub enum Cut {
     /// When the program has written a random number of lines, from the first to the second, of
     /// a file (`stdout`: its standard output): for what computes as fast as it can.
     After(usize, usize, FilePart),
+}
+
+/// When a job is killed that has a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kill {
+    /// At once.
+    Now,
+    /// When it has written more than the checkpoint knows of.
+    Later,
+    /// Not at all: it comes to its end.
+    Ended,
 }
 
 /// What is done to the job.
@@ -114,8 +125,7 @@ pub struct Example {
     pub own: bool,
     pub modes: Vec<Mode>,
     pub cut: Cut,
-    /// Killed only when it has written more than the checkpoint knows of.
-    pub killed_later: bool,
+    pub kill: Kill,
     pub full: bool,
     pub flags: Vec<String>,
     /// Source of a library that LD_PRELOAD names while the job is started, and restarted.
@@ -177,7 +187,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         own: false,
         modes: vec![Mode::Plain, Mode::Continue, Mode::Restart, Mode::Migrate],
         cut: Cut::None,
-        killed_later: false,
+        kill: Kill::Now,
         full: false,
         flags: Vec::new(),
         preload: None,
@@ -238,7 +248,7 @@ impl Example {
             "published" => self.published = Some(value.to_owned()),
             "fan-out" => self.fan_out = Some(value.parse()?),
             "compare" => self.compare = value.parse()?,
-            "kill" => self.killed_later = value == "later",
+            "kill" => self.kill = kill(value)?,
             "matrix" => self.full = value == "full",
             "timeout" => self.timeout = Duration::from_secs(value.parse()?),
             _ => bail!("there is no directive '{key}'"),
@@ -274,6 +284,14 @@ fn environment(value: &str) -> Result<Vec<(String, String)>> {
         Ok((name.to_owned(), value.to_owned()))
     };
     value.split_whitespace().map(setting).collect()
+}
+
+fn kill(value: &str) -> Result<Kill> {
+    Ok(match value {
+        "later" => Kill::Later,
+        "ended" => Kill::Ended,
+        other => bail!("there is no way to kill '{other}'"),
+    })
 }
 
 fn mode(name: &str) -> Result<Mode> {

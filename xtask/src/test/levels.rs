@@ -36,6 +36,8 @@ pub fn cases() -> Vec<Case> {
         case("job-ends-while-drained", ends),
         case("increments", increments),
         case("stop", stop),
+        case("image-lost-openmpi", |dir| image_lost(dir, Mpi::OpenMpi)),
+        case("image-lost-mpich", |dir| image_lost(dir, Mpi::Mpich)),
         on_machines("machine-lost-while-drained", machine_lost),
         on_machines("partner-restart", |dir| copied(dir, Mpi::Mpich, Mpi::Mpich)),
         on_machines("partner-migrate", |dir| {
@@ -246,6 +248,16 @@ fn node_lost(dir: &Path) -> Result<()> {
     job.finish()
 }
 
+/// The only set has lost an image: the restart ends with the code for that under either launcher.
+fn image_lost(dir: &Path, mpi: Mpi) -> Result<()> {
+    let mut job = Levelled::launch(dir, mpi, MUCH, &[])?;
+    job.kill_in_drain("ckpt-1", "local")?;
+    fs::remove_dir_all(dir.join("node1"))?;
+    let restart = stasis::restart(mpi, RANKS, &job.ckpt, dir);
+    let restart = job::run(restart, dir, "lost", LIMIT)?;
+    refused(&restart, IMAGE, &[&["rank 1 lies on"], &["not drained"]])
+}
+
 /// The same, where only that machine's rank can see the loss: nothing is restored, and the older set named.
 fn machine_lost(dir: &Path) -> Result<()> {
     let mpi = Mpi::Mpich;
@@ -349,7 +361,7 @@ fn no_partner(dir: &Path) -> Result<()> {
     job.finish()?;
     // There is nothing to be copied; and whoever says no needs no directory.
     let alone = |says: &str| {
-        let mut command = stasis::launch(Mpi::Mpich, RANKS, &dir.join("ck"), dir);
+        let mut command = stasis::launch(Mpi::Mpich, RANKS, &dir.join("alone"), dir);
         command.args(["true"]).env("STASIS_PARTNER", says);
         job::run(command, dir, says, LIMIT)
     };

@@ -2,11 +2,11 @@
 //! is none.
 
 use super::bad_input::{refused, CANNOT_SERVE};
-use super::Case;
+use super::{copy_program, Case};
 use crate::job::{self, Finished};
 use crate::mpi::Mpi;
 use crate::{paths, stasis};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -69,7 +69,7 @@ fn of_another_library(dir: &Path) -> Result<()> {
     fs::create_dir(&bin)?;
     for name in ["mpiexec.hydra", "hydra_pmi_proxy"] {
         let from = Path::new("/usr/bin").join(name);
-        fs::copy(&from, bin.join(name)).with_context(|| format!("copying {}", from.display()))?;
+        copy_program(&from, &bin.join(name))?;
     }
     fs::write(bin.join("mpicc"), "")?;
     let launch = |words: &[&str]| {

@@ -1,36 +1,46 @@
 //! `cargo xtask test`: every case has a name, its own folder and a hard deadline, and ends with a
 //! line of its own; the last line of all counts them.
 
+mod again;
 mod bad_input;
 mod clean_root;
 mod closed;
 mod compare;
 mod conformance;
+mod crash;
+mod crossings;
 pub mod directives;
 mod faults;
 mod guide;
 mod increments;
+mod injected;
 mod levels;
+mod limits;
 mod loader;
 mod lowers;
 mod matrix;
 mod migration;
 mod packages;
 mod pause;
+mod privileges;
 pub mod programs;
 pub mod real;
 mod schedule;
 mod slurm;
+mod specification;
 mod status;
 mod style;
 mod tools;
+mod undo;
+mod wrapper;
 
 pub use compare::number_lines;
 
 use crate::{parallel, paths, random, setup, signal, torture};
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -56,22 +66,30 @@ pub struct Options {
     /// Use target/stasis as it is
     #[arg(long)]
     no_setup: bool,
+    /// Fail where something is skipped that FILE does not list (a name a line; `*` at the end stands for any)
+    #[arg(long, value_name = "FILE")]
+    skips: Option<PathBuf>,
 }
 
 /// How a case ended.
 pub enum Outcome {
-    /// As it should; so many of them (a suite counts all its tests).
-    Passed(usize),
+    /// As it should.
+    Passed,
+    /// So did these many tests of a suite.
+    Suite(usize, Vec<Skipped>),
     /// So many did not pass, and this is why.
     Failed(usize, usize, String),
     /// Not run, because.
     Skipped(String),
 }
 
+/// Something that was not run, by its name, and why.
+pub type Skipped = (String, String);
+
 impl From<Result<()>> for Outcome {
     fn from(result: Result<()>) -> Self {
         match result {
-            Ok(()) => Outcome::Passed(1),
+            Ok(()) => Outcome::Passed,
             Err(error) => Outcome::Failed(0, 1, format!("{error:#}")),
         }
     }
@@ -116,31 +134,58 @@ impl Case {
     }
 }
 
-/// Run the cases.
-pub fn run(options: &Options) -> Result<()> {
-    let start = Instant::now();
-    let mut cases = style::cases(options.full);
+/// Copies a program that is to be executed. Another process writes it: what this one has open for writing, a child
+/// that another case is about to start has for a moment, too, and the kernel executes no such file (ETXTBSY).
+fn copy_program(from: &Path, to: &Path) -> Result<()> {
+    let copied = Command::new("cp").arg(from).arg(to).status()?;
+    ensure!(
+        copied.success(),
+        "cp {} {}: {copied}",
+        from.display(),
+        to.display()
+    );
+    Ok(())
+}
+
+/// All cases; with `full`, also those of `--full`.
+fn cases(full: bool) -> Result<Vec<Case>> {
+    let mut cases = style::cases(full);
+    cases.extend(again::cases());
     cases.extend(bad_input::cases());
-    cases.extend(faults::cases(options.full));
+    cases.extend(faults::cases(full));
     cases.extend(tools::cases());
     cases.extend(conformance::cases());
     cases.extend(closed::cases());
+    cases.extend(undo::cases());
+    cases.extend(crash::cases());
+    cases.extend(crossings::cases(full));
     cases.extend(pause::cases());
+    cases.extend(privileges::cases());
     cases.extend(schedule::cases());
     cases.extend(status::cases());
     cases.extend(increments::cases());
     cases.extend(levels::cases());
+    cases.extend(injected::cases(full));
+    cases.extend(limits::cases());
     cases.extend(loader::cases()?);
     cases.extend(lowers::cases());
     cases.extend(migration::cases());
     cases.extend(packages::cases());
-    cases.extend(real::cases(options.full)?);
+    cases.extend(real::cases(full)?);
     cases.extend(torture::cases()?);
-    if options.full {
+    cases.extend(wrapper::cases());
+    if full {
         cases.extend(matrix::cases()?);
         cases.extend(slurm::cases());
         cases.extend(guide::cases());
     }
+    Ok(cases)
+}
+
+/// Run the cases.
+pub fn run(options: &Options) -> Result<()> {
+    let start = Instant::now();
+    let mut cases = cases(options.full)?;
     if !options.filter.is_empty() {
         cases.retain(|case| {
             options
@@ -158,6 +203,7 @@ pub fn run(options: &Options) -> Result<()> {
     if cases.is_empty() {
         bail!("no case has a name like that; see --list");
     }
+    let skips = options.skips.as_deref().map(Skips::read).transpose()?;
     match options.full && !options.no_setup {
         true => setup::run_fully()?,
         false => setup::unless(options.no_setup)?,
@@ -180,7 +226,10 @@ pub fn run(options: &Options) -> Result<()> {
             .expect("nothing panics under it")
             .count(&name, &outcome, took);
     });
-    let tally = tally.into_inner().expect("all threads have ended");
+    let mut tally = tally.into_inner().expect("all threads have ended");
+    if let Some(skips) = &skips {
+        tally.fail_unlisted(skips);
+    }
     for (name, why) in &tally.failures {
         println!("\n---- {name}\n{why}");
     }
@@ -189,7 +238,7 @@ pub fn run(options: &Options) -> Result<()> {
         start.elapsed().as_secs_f64(),
         context.seed
     );
-    let skipped = match tally.skipped {
+    let skipped = match tally.skipped.len() {
         0 => String::new(),
         n => format!(", {n} skipped"),
     };
@@ -204,16 +253,23 @@ pub fn run(options: &Options) -> Result<()> {
 struct Tally {
     passed: usize,
     failed: usize,
-    skipped: usize,
+    skipped: Vec<Skipped>,
     failures: Vec<(String, String)>,
 }
 
 impl Tally {
     fn count(&mut self, name: &str, outcome: &Outcome, took: f64) {
         match outcome {
-            Outcome::Passed(n) => {
-                self.passed += n;
+            Outcome::Passed => {
+                self.passed += 1;
                 println!("ok    {name} ({took:.1} s)");
+            }
+            Outcome::Suite(passed, skipped) => {
+                self.passed += passed;
+                println!("ok    {name} ({took:.1} s)");
+                for (test, why) in skipped {
+                    self.skip(test, why);
+                }
             }
             Outcome::Failed(passed, n, why) => {
                 self.passed += passed;
@@ -222,11 +278,57 @@ impl Tally {
                 println!("FAIL  {name} ({took:.1} s): {first}");
                 self.failures.push((name.to_owned(), why.clone()));
             }
-            Outcome::Skipped(why) => {
-                self.skipped += 1;
-                println!("skip  {name}: {why}");
-            }
+            Outcome::Skipped(why) => self.skip(name, why),
         }
+    }
+
+    fn skip(&mut self, name: &str, why: &str) {
+        println!("skip  {name}: {why}");
+        self.skipped.push((name.to_owned(), why.to_owned()));
+    }
+
+    /// What must not be skipped has failed.
+    fn fail_unlisted(&mut self, skips: &Skips) {
+        let unlisted = |(name, _): &mut Skipped| !skips.lists(name);
+        for (name, why) in self.skipped.extract_if(.., unlisted) {
+            let why = format!("it was skipped, which {} does not allow: {why}", skips.file);
+            self.failed += 1;
+            self.failures.push((name, why));
+        }
+    }
+}
+
+/// What may be skipped.
+struct Skips {
+    file: String,
+    names: Vec<String>,
+}
+
+impl Skips {
+    fn read(file: &Path) -> Result<Skips> {
+        let text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        Ok(Skips::parse(file.display().to_string(), &text))
+    }
+
+    fn parse(file: String, text: &str) -> Skips {
+        let names = text.lines().map(|line| line.split('#').next());
+        let names = names.map(|name| name.unwrap_or_default().trim());
+        Skips {
+            file,
+            names: names
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
+
+    fn lists(&self, name: &str) -> bool {
+        self.names
+            .iter()
+            .any(|listed| match listed.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => listed == name,
+            })
     }
 }
 
@@ -242,4 +344,23 @@ pub fn folder(name: &str) -> Result<PathBuf> {
     }
     fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
     Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, Skips, Tally};
+
+    #[test]
+    fn what_is_skipped_and_not_listed_has_failed() {
+        let skips = Skips::parse("list".into(), "# why\nsome/case # here\nothers/*\n\n");
+        let mut tally = Tally::default();
+        for name in ["some/case", "others/one"] {
+            tally.count(name, &Outcome::Skipped("why".into()), 0.0);
+        }
+        let test = ("package test".to_owned(), "why".to_owned());
+        tally.count("unit", &Outcome::Suite(3, vec![test]), 0.0);
+        tally.fail_unlisted(&skips);
+        assert_eq!((tally.passed, tally.failed, tally.skipped.len()), (3, 1, 2));
+        assert_eq!(tally.failures[0].0, "package test");
+    }
 }

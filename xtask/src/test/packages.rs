@@ -133,6 +133,10 @@ fn unpacked(dir: &Path) -> Result<()> {
             said.stdout
         );
     }
+    for file in ["LICENSE-MIT", "LICENSE-APACHE", "third-party.txt"] {
+        let file = user.file("share/doc/stasis").join(file);
+        ensure!(file.is_file(), "{} is missing", file.display());
+    }
     // The sources are in it: the compiler is what is missing.
     let build = user.command(&["build-lower", "--mpicc", "/nowhere/mpicc"]);
     let build = job::run(build, dir, "build-lower", LIMIT)?;

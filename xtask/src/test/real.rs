@@ -5,7 +5,7 @@
 //! `front`, started over `lower` and restarted over `restart`.
 
 use super::compare::{Compare, FilePart};
-use super::directives::{collect, Cut, Example, Mode};
+use super::directives::{collect, Cut, Example, Kill, Mode};
 use super::programs::{command_line, set_environment};
 use super::{Case, Outcome, Session};
 use crate::job::{self, Job};
@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Folders of examples that are not for this: other tests, the benchmark and the demo use them.
 const ELSEWHERE: &[&str] = &[
-    "bench", "cp2k", "freefem", "lammps", "loader", "qe", "schedule", "slurm", "tools", "torture",
+    "bench", "cp2k", "form", "freefem", "lammps", "loader", "mpqc", "nwchem", "qe", "schedule",
+    "slurm", "tools", "torture",
 ];
 
 /// How long a checkpoint outside of MPI may take before the program is let go on regardless.
@@ -33,7 +34,9 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for example in collect(&paths::examples(), &folders()?)? {
         let mut fronts = example.fronts.iter();
-        let extra = example.sdist.is_some() || example.package.is_some();
+        let package = example.package.as_deref();
+        let extra =
+            example.sdist.is_some() || package.is_some_and(setup::only_full) || is_crowd(&example);
         if !full && (extra || fronts.any(|front| pypi::bin(*front).is_some())) {
             continue;
         }
@@ -54,6 +57,11 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
         }
     }
     Ok(cases)
+}
+
+/// Whether a job is so large that a machine with few processors gets through it slowly.
+fn is_crowd(example: &Example) -> bool {
+    example.ranks >= 16
 }
 
 /// The other folders of examples, by name.
@@ -486,14 +494,21 @@ impl RunningCase<'_> {
         Ok(())
     }
 
-    /// Kill the whole job, or, after `--stop`, wait for its end.
+    /// Kill the whole job, or wait for its end after `--stop` or where that comes first.
     fn end(&mut self, mut job: Job) -> Result<()> {
         if self.plan.mode == Mode::Stop {
             let ended = job.wait(self.deadline)?;
             let result = ended.map(|_| ()).context("the job did not stop");
             job.explain(result, self.dir)?;
+            let said = job::read_text(&job.stderr);
+            ensure!(
+                !said.contains("leaked"),
+                "the MPI library complains of what the stopped job has left to it: {said}"
+            );
+        } else if self.example.kill == Kill::Ended {
+            job.succeed(self.deadline, self.dir)?;
         } else {
-            if let (Cut::After(_, _, part), true) = (&self.example.cut, self.example.killed_later) {
+            if let (Cut::After(_, _, part), Kill::Later) = (&self.example.cut, self.example.kill) {
                 let later = self.written(&mut job, part, |lines| lines + 1);
                 job.explain(later, self.dir)?;
             }
@@ -504,7 +519,12 @@ impl RunningCase<'_> {
     }
 
     fn finish(&self, mut job: Job) -> Result<()> {
-        job.succeed(self.deadline, self.dir)
+        job.succeed(self.deadline, self.dir)?;
+        ensure!(
+            stasis::job_file(&self.ckpt).is_empty(),
+            "the job has ended and its job file is still there"
+        );
+        Ok(())
     }
 
     fn verify(&self) -> Result<()> {

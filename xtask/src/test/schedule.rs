@@ -223,7 +223,7 @@ fn signal_to_launcher(dir: &Path) -> Result<()> {
         Mpi::OpenMpi,
         &["--signal", "USR1"],
     )?;
-    signal::send(run.job.pids()[0], libc::SIGUSR1);
+    signal::send(run.job.pids()[0], signal::Signal::SIGUSR1);
     run.until_committed(1)?;
     run.was_asked_once()?;
     run.continue_to_the_end()
@@ -233,7 +233,7 @@ fn signal_to_launcher(dir: &Path) -> Result<()> {
 fn signal_that_ends(dir: &Path) -> Result<()> {
     let flags = ["--signal", "USR1,TERM"];
     let mut run = Run::start(dir, "p2p/ring_loop", Mpi::Mpich, &flags)?;
-    signal::send(run.ranks()?[1], libc::SIGTERM);
+    signal::send(run.ranks()?[1], signal::Signal::SIGTERM);
     run.until_ended()?;
     run.continue_to_the_end()
 }
@@ -243,7 +243,7 @@ fn signal_left_alone(dir: &Path) -> Result<()> {
     let flags = ["--signal", "USR2"];
     let run = Run::start(dir, "schedule/own_signal", Mpi::Mpich, &flags)?;
     for pid in run.ranks()? {
-        signal::send(pid, libc::SIGUSR1);
+        signal::send(pid, signal::Signal::SIGUSR1);
     }
     let printed = run.finish()?;
     ensure!(printed.contains("saw 2"), "it printed: {printed}");

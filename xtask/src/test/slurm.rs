@@ -1,7 +1,7 @@
 //! The job scripts of `examples/slurm` on a real Slurm, which is set up for each case in its own folder:
 //! a controller and two nodes, all on this machine, as the user who runs the tests. Only with `--full`.
 
-use super::bad_input::example;
+use super::bad_input::{example, refused, start, DIRECTORY, IMAGE};
 use super::programs::command_line;
 use super::{real, Case};
 use crate::job::{self, Job};
@@ -32,6 +32,13 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(format!("slurm/chain-{name}"), move |_, dir| {
             chain(dir, mpi, launch).into()
         }));
+    }
+    for (name, mpi) in [("pmi2", Mpi::Mpich), ("pmix", Mpi::OpenMpi)] {
+        let srun = format!("--mpi={name}");
+        cases.push(Case::new(
+            format!("slurm/exit-codes-{name}"),
+            move |_, dir| exit_codes(dir, mpi, &srun).into(),
+        ));
     }
     cases.push(Case::new("slurm/requeue", |_, dir| requeue(dir).into()));
     cases.push(Case::new("slurm/preempt", |_, dir| preempt(dir).into()));
@@ -336,4 +343,30 @@ fn preempt(dir: &Path) -> Result<()> {
         Ok(job::read_text(&dir.join("urgent.out")).contains("done"))
     })?;
     run.finish()
+}
+
+/// srun ends with the code of the ranks that Stasis refuses: in a directory in use, and from a damaged image.
+fn exit_codes(dir: &Path, mpi: Mpi, srun: &str) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let cluster = Cluster::start(dir)?;
+    let restart = |what: &str| {
+        let mut command = cluster.command("srun", &[srun, "-n", "2", "--ntasks-per-node", "1"]);
+        command.arg(paths::stasis()).arg("restart").arg(&ckpt);
+        command.env("STASIS_MPI", mpi.name()).current_dir(dir);
+        mpi.set_environment(&mut command);
+        job::run(command, dir, what, LIMIT)
+    };
+    let mut job = start(&example("p2p", "p2p/ring_loop")?, dir, &ckpt, mpi)?;
+    job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?.expect_success("checkpoint")?;
+    let in_use = restart("in-use")?;
+    refused(&in_use, DIRECTORY, &[&["process"], &["ring_loop"]])?;
+    job.kill()?;
+    let image = ckpt.join("ckpt-1/rank-1.img");
+    let half = fs::metadata(&image)?.len() / 2;
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&image)?
+        .set_len(half)?;
+    let damaged = restart("damaged")?;
+    refused(&damaged, IMAGE, &[&["rank-1.img", "rank 1"]])
 }

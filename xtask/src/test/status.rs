@@ -1,14 +1,21 @@
 //! What `stasis status` tells of a job that runs, and of one that a checkpoint waits for.
 
-use super::bad_input::{begin, example, start};
+use super::bad_input::{begin, example, reach_cut, refused, start, CHECKPOINT};
+use super::loader::NOBODY;
 use super::Case;
 use crate::job::{self, Job};
 use crate::mpi::Mpi;
 use crate::stasis;
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
-use std::fs;
-use std::path::Path;
+use std::any::Any;
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -33,7 +40,20 @@ pub fn cases() -> Vec<Case> {
     for mpi in Mpi::ALL {
         let name = format!("status/through-relays:{mpi}");
         cases.push(Case::new(name, move |_, dir| relays(dir, mpi).into()));
+        let name = format!("status/directory-renamed:{mpi}");
+        cases.push(Case::new(name, move |_, dir| {
+            directory_renamed(dir, mpi).into()
+        }));
+        let name = format!("status/idle-connections:{mpi}");
+        cases.push(Case::new(name, move |_, dir| {
+            idle_connections(dir, mpi).into()
+        }));
     }
+    cases.push(Case::as_root(
+        "status/another-user",
+        "needs root to be another user",
+        another_user,
+    ));
     cases.push(Case::new("status/who-holds-it-up", |_, dir| {
         who_holds_it_up(dir).into()
     }));
@@ -85,25 +105,121 @@ fn relays(dir: &Path, mpi: Mpi) -> Result<()> {
     });
     job.explain(come, dir)
         .with_context(|| format!("status says: {last:#}"))?;
-    let port: Value = serde_json::from_str(&stasis::job_file(&ckpt))?;
-    let port = port["port"]
-        .as_u64()
-        .context("the job file names no port")?;
-    let connected = connections(port)?;
+    let socket = socket(&ckpt)?;
+    let mut connected = Ok(0);
+    // The coordinator may not have seen yet that the command is gone.
+    job.until(
+        "the ranks alone were connected",
+        Instant::now() + LIMIT,
+        || {
+            connected = connections(&socket);
+            !matches!(connected, Ok(4..))
+        },
+    )?;
+    let connected = connected?;
     ensure!(connected == 3, "{connected} connections to the coordinator");
     job.kill()
 }
 
-/// How many connections there are to a port of this machine.
-fn connections(port: u64) -> Result<usize> {
-    const ESTABLISHED: &str = "01";
-    let port = format!(":{port:04X}");
-    let sockets = fs::read_to_string("/proc/net/tcp")?;
+/// Where the coordinator of a job on this machine listens.
+fn socket(ckpt: &Path) -> Result<PathBuf> {
+    let job: Value = serde_json::from_str(&stasis::job_file(ckpt))?;
+    let socket = job["socket"].as_str();
+    Ok(socket.context("the job file names no socket")?.into())
+}
+
+/// How many connections have been taken at a socket of this machine.
+fn connections(socket: &Path) -> Result<usize> {
+    const CONNECTED: &str = "03";
+    let socket = socket.to_string_lossy();
+    let sockets = fs::read_to_string("/proc/net/unix")?;
     let to_it = |line: &&str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        matches!(fields[..], [_, local, _, ESTABLISHED, ..] if local.ends_with(&port))
+        matches!(fields[..], [_, _, _, _, _, CONNECTED, _, path] if path == socket)
     };
     Ok(sockets.lines().filter(to_it).count())
+}
+
+/// Connections that say nothing keep nobody from a job.
+fn idle_connections(dir: &Path, mpi: Mpi) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let ring = example("p2p", "p2p/ring_loop")?;
+    let mut job = begin(stasis::launch(mpi, 2, &ckpt, dir), &ring, dir, mpi)?;
+    // Before the ranks are connected, or soon after.
+    stasis::until_reached(&mut job, &ckpt, "", Instant::now() + LIMIT)?;
+    let file: Value = serde_json::from_str(&stasis::job_file(&ckpt))?;
+    let idle = || -> io::Result<Box<dyn Any>> {
+        Ok(match (file["socket"].as_str(), file["port"].as_u64()) {
+            (Some(socket), _) => Box::new(UnixStream::connect(socket)?),
+            (None, port) => Box::new(TcpStream::connect(("127.0.0.1", port.unwrap_or(0) as u16))?),
+        })
+    };
+    let idle: Vec<_> = (0..200).map(|_| idle()).collect::<io::Result<_>>()?;
+    reach_cut(&mut job, dir)?;
+    for _ in 0..3 {
+        let status = stasis::status(&ckpt, dir, LIMIT)?;
+        ensure!(
+            status["ranks"][1]["state"] == "running",
+            "status says: {status:#}"
+        );
+    }
+    let asked = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
+    asked.expect_success("stasis checkpoint")?;
+    drop(idle);
+    job.kill()
+}
+
+/// A directory that is renamed while the job runs is made again, and the next checkpoint goes there.
+fn directory_renamed(dir: &Path, mpi: Mpi) -> Result<()> {
+    let (ckpt, renamed) = (dir.join("ck"), dir.join("renamed"));
+    let ring = example("p2p", "p2p/ring_loop")?;
+    let mut job = start(&ring, dir, &ckpt, mpi)?;
+    fs::rename(&ckpt, &renamed)?;
+    // The command finds the job where its file is by now.
+    let asked = job::run(stasis::checkpoint(&renamed), dir, "checkpoint", LIMIT)?;
+    let asked = asked.expect_success("stasis checkpoint");
+    job.explain(asked, dir)?;
+    stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
+    stasis::status(&ckpt, dir, LIMIT)?;
+    ensure!(
+        !renamed.join("job.json").exists(),
+        "the job is found in both"
+    );
+    fs::remove_dir_all(&ckpt)?;
+    job.until(
+        "the job could be reached again",
+        Instant::now() + LIMIT,
+        || !stasis::job_file(&ckpt).is_empty(),
+    )?;
+    let asked = job::run(stasis::checkpoint(&ckpt), dir, "again", LIMIT)?;
+    asked.expect_success("the next checkpoint")?;
+    job.until_said("was removed while the job runs", Instant::now() + LIMIT)?;
+    job.kill()
+}
+
+/// What another user says at a job's socket is not heard, even if files let him in and he knows the token.
+fn another_user(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let blocked = example("p2p", "p2p/blocked_in.recv")?;
+    let mut job = start(&blocked, dir, &ckpt, Mpi::OpenMpi)?;
+    let allow = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+    let socket = socket(&ckpt)?;
+    let mode = fs::metadata(&socket)?.permissions().mode() & 0o777;
+    ensure!(mode == 0o700, "the socket has mode {mode:o}");
+    allow(&ckpt, 0o755)?;
+    allow(&socket, 0o777)?;
+    allow(&ckpt.join("job.json"), 0o644)?;
+    let mut ask = stasis::command(["status"]);
+    ask.arg(&ckpt).uid(NOBODY).gid(NOBODY).current_dir("/");
+    let asked = job::run(ask, dir, "status", LIMIT)?;
+    refused(
+        &asked,
+        CHECKPOINT,
+        &[&["closed the connection"], &["it lives"]],
+    )?;
+    allow(&ckpt, 0o700)?;
+    stasis::status(&ckpt, dir, LIMIT)?;
+    job.kill()
 }
 
 /// A checkpoint that can only be taken when rank 1 has come to the barrier in which rank 0 waits.

@@ -1,11 +1,15 @@
 //! Formatting, lints and unit tests.
 
-use super::{Case, Outcome};
+use super::{specification, Case, Outcome, Skipped};
+use crate::crates;
 use crate::docs;
 use crate::job;
 use crate::mpi::Mpi;
 use crate::setup::cargo_command;
-use anyhow::Result;
+use crate::structure;
+use crate::variables;
+use anyhow::{ensure, Result};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +29,16 @@ pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = vec![
         check("style/fmt", None, &["fmt", "--all", "--check"]),
         check("style/clippy", None, &clippy(&WITHOUT_LOWER)),
+        Case::new("style/structure", |_, _| structure::check().into()),
         Case::new("style/function-page", |_, _| docs::check().into()),
+        Case::new("style/rust-version", |_, _| {
+            crates::check_rust_version().into()
+        }),
+        Case::new("style/system-calls", |_, _| {
+            docs::check_system_calls().into()
+        }),
+        Case::new("style/environment", |_, _| variables::check().into()),
+        Case::new("style/specification", |_, _| specification::check().into()),
         suite("unit/workspace", None, &WITHOUT_LOWER),
     ];
     for mpi in Mpi::ALL {
@@ -88,24 +101,44 @@ fn suite(name: &str, lower: Option<Mpi>, packages: &'static [&'static str]) -> C
 
 fn run_suite(lower: Option<Mpi>, packages: &[&str], dir: &Path) -> Result<Outcome> {
     let (program, how): (&[&str], &[&str]) = match has_nextest() {
-        true => (&["nextest", "run"], &["--no-tests=pass", "--color=never"]),
+        true => (&["nextest", "run"], &["--no-tests=fail", "--color=never"]),
         false => (&["test"], &[]),
     };
     let building = [program, &["--no-run"], packages].concat();
     job::run(cargo_command(lower, &building), dir, "build", BUILD_LIMIT)?
         .expect_success("cargo")?;
     let arguments = [program, &["--no-fail-fast"], how, packages].concat();
-    let finished = job::run(cargo_command(lower, &arguments), dir, "cargo", LIMIT)?;
+    let mut command = cargo_command(lower, &arguments);
+    let skipped = dir.join("skipped");
+    command.env(skip::VARIABLE, &skipped);
+    let finished = job::run(command, dir, "cargo", LIMIT)?;
     let text = format!("{}\n{}", finished.stdout, finished.stderr);
     let (passed, failed) = counts(&text);
+    ensure!(
+        passed + failed > 0,
+        "it has run no test:\n{}",
+        job::tail(&text, 40)
+    );
     if finished.status.success() && failed == 0 {
-        return Ok(Outcome::Passed(passed));
+        let skipped = skipped_tests(&fs::read_to_string(skipped).unwrap_or_default());
+        return Ok(Outcome::Suite(
+            passed.saturating_sub(skipped.len()),
+            skipped,
+        ));
     }
     Ok(Outcome::Failed(
         passed,
         failed.max(1),
         format!("cargo {}\n{}", arguments.join(" "), job::tail(&text, 40)),
     ))
+}
+
+/// What tests have said by `skip!` that they cannot do here.
+fn skipped_tests(lines: &str) -> Vec<Skipped> {
+    let parts = lines.lines().filter_map(|line| line.split_once(": "));
+    parts
+        .map(|(test, why)| (test.to_owned(), why.to_owned()))
+        .collect()
 }
 
 fn has_nextest() -> bool {

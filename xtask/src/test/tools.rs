@@ -9,8 +9,10 @@ use crate::{paths, stasis};
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -23,6 +25,10 @@ pub fn cases() -> Vec<Case> {
         Case::new("tools/bars", |_, dir| bars(dir).into()),
         Case::new("tools/reader-goes-away", |_, dir| unread(dir).into()),
         Case::new("tools/resume", |_, dir| resume(dir).into()),
+        Case::new("tools/verify-of-a-living-job", |_, dir| {
+            verify_living(dir).into()
+        }),
+        Case::new("tools/one-write-a-line", |_, dir| one_write(dir).into()),
     ]
 }
 
@@ -251,6 +257,67 @@ fn resume(dir: &Path) -> Result<()> {
         stasis::job_file(&ckpt) == before,
         "the program was started beside bad checkpoints"
     );
+    Ok(())
+}
+
+/// Sets go while they are verified, for the job takes one after the other: that is no damage.
+fn verify_living(dir: &Path) -> Result<()> {
+    const ROUNDS: usize = 25;
+    let ckpt = dir.join("ck");
+    let mut command = stasis::launch(Mpi::Mpich, 2, &ckpt, dir);
+    command.args(["--keep", "1"]);
+    let mut job = bad_input::start_by(command, &example("p2p", "p2p/ring_loop")?, dir, Mpi::Mpich)?;
+    job::run(stasis::checkpoint(&ckpt), dir, "first", LIMIT)?.expect_success("checkpoint")?;
+    for _ in 0..ROUNDS {
+        let mut taking = Job::start(stasis::checkpoint(&ckpt), dir, "checkpoint")?;
+        stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
+        taking.succeed(Instant::now() + LIMIT, dir)?;
+    }
+    job.kill()
+}
+
+/// What Stasis says on standard error goes out in one write for each message, whatever it consists of.
+fn one_write(dir: &Path) -> Result<()> {
+    let flags = ["--local-dir", "local", "--partner", "--ckpt-dir", "ck"];
+    let launch = [&["launch"], &flags[..], &["/bin/true"]].concat();
+    for (words, said) in [
+        (
+            &["list", "nowhere"][..],
+            "cannot look at the checkpoint directory nowhere",
+        ),
+        (
+            &["launch", "./nowhere"],
+            "cannot find the program ./nowhere",
+        ),
+        (&launch, "no copies are kept"),
+    ] {
+        // Every write to it is a datagram.
+        let (ours, theirs) = UnixDatagram::pair()?;
+        let mut command = stasis::command(words);
+        command
+            .current_dir(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command.stderr(OwnedFd::from(theirs));
+        let status = command.status()?;
+        // The command held the other end, too.
+        drop(command);
+        let mut writes = Vec::new();
+        let mut buffer = [0; 4096];
+        ours.set_nonblocking(true)?;
+        while let Ok(length) = ours.recv(&mut buffer) {
+            if length == 0 {
+                break;
+            }
+            writes.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+        }
+        ensure!(
+            writes.iter().any(|text| text.contains(said)),
+            "{words:?} ended with {status} and said {writes:?}"
+        );
+        let whole = |text: &String| text.starts_with("stasis: ") && text.ends_with('\n');
+        ensure!(writes.iter().all(whole), "a message in pieces: {writes:?}");
+    }
     Ok(())
 }
 

@@ -122,6 +122,7 @@ impl Subjects {
             generated(generator, 840_887, 3, 0, Mpi::Mpich),
             looping("p2p/ring_loop", Mpi::Mpich)?,
             looping("coll/nonblocking_loop", Mpi::OpenMpi)?,
+            looping("files/overwritten", Mpi::Mpich)?,
         ])
     }
 }

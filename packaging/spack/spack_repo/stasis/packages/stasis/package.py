@@ -22,7 +22,7 @@ class Stasis(Package):
     version("0.1.0")
 
     depends_on("c", type="build")
-    depends_on("rust@1.85:", type="build")
+    depends_on("rust@1.88:", type="build")
     # Its libclang reads mpi.h.
     depends_on("llvm +clang", type="build")
     depends_on("mpi")
