@@ -4,7 +4,7 @@
 //! compiler knows for sure.
 //!
 //! To add a kind of library: its header is recognised in [`flavour`], and what is its own goes into a
-//! `src/mpi/native_*.rs`. Another library of a known kind needs nothing but `stasis build-lower`.
+//! `src/mpi/convert/native_*.rs`. Another library of a known kind needs nothing but `stasis build-lower`.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use contract::HandleKind;
 /// User-defined operations that can exist at a time.
 const TRAMPOLINES: usize = 1024;
 
-/// What libraries find in this program and not in their C library (`loader/src/library_signals.rs`).
+/// What libraries find in this program and not in their C library (`loader/src/interpose/signals/library_handlers.rs`).
 const OF_SIGNALS: [&str; 6] = [
     "sigaction",
     "signal",
@@ -28,7 +28,7 @@ const OF_SIGNALS: [&str; 6] = [
     "__sysv_signal",
 ];
 
-/// The same of what changes files (`loader/src/library_files.rs`).
+/// The same of what changes files (`loader/src/interpose/file_changes/library_writes.rs`).
 const OF_FILES: [&str; 18] = [
     "write",
     "writev",
@@ -50,6 +50,9 @@ const OF_FILES: [&str; 18] = [
     "lio_listio64",
 ];
 
+/// The function of UCX that this program replaces for MPICH (`src/mpi/progress_turn.rs`).
+const OF_PROGRESS: &str = "ucp_worker_progress";
+
 fn main() -> anyhow::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=MPICC");
@@ -59,10 +62,8 @@ fn main() -> anyhow::Result<()> {
 
     run_with_the_library(&mpicc, &out)?;
     let macros = preprocess(&mpicc, &out, &["-dM"])?;
-    println!(
-        "cargo::rustc-cfg=native_mpi=\"{}\"",
-        flavour(&mpicc, &macros)?
-    );
+    let flavour = flavour(&mpicc, &macros)?;
+    println!("cargo::rustc-cfg=native_mpi=\"{flavour}\"");
 
     let declared = declared_functions(&preprocess(&mpicc, &out, &[])?);
     let adapter = mpi_table::generate::adapter(|name| declared.contains(name));
@@ -70,7 +71,11 @@ fn main() -> anyhow::Result<()> {
     write(&out.join("trampolines.rs"), &trampolines())?;
 
     let exported = out.join("exported.list");
-    let names = [&OF_SIGNALS[..], &OF_FILES].concat().join("; ");
+    let mut names = [&OF_SIGNALS[..], &OF_FILES].concat();
+    if flavour == "mpich" {
+        names.push(OF_PROGRESS);
+    }
+    let names = names.join("; ");
     write(&exported, &format!("{{ {names}; }};\n"))?;
     println!(
         "cargo::rustc-link-arg=-Wl,--dynamic-list={}",

@@ -1,8 +1,10 @@
-//! Generates the crossing stubs (module `lower`) from the table of MPI functions.
+//! Generates the crossing stubs (modules `crossing::stubs` and `object::lower_handle::named`) from the table of MPI
+//! functions.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=build.rs");
-    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?).join("lower.rs");
-    std::fs::write(out, mpi_table::generate::stubs())?;
+    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("stubs.rs"), mpi_table::generate::stubs())?;
+    std::fs::write(out.join("named.rs"), mpi_table::generate::named())?;
     Ok(())
 }

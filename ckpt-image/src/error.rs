@@ -1,15 +1,14 @@
-//! What can be wrong with images and sets, in words that say which file, which rank, and what next.
+//! Errors of images and sets. A message names the file, the rank, and the next action of the user.
 
 use std::path::{Path, PathBuf};
 
-use crate::chain::LONGEST_CHAIN;
-use crate::header::{SetId, FORMAT_VERSION};
-use crate::key::KeyId;
+use crate::format::ids::{KeyId, SetId};
+use crate::limits::{FORMAT_VERSION, LONGEST_CHAIN};
 
 /// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, ImageError>;
 
-/// How the bytes of an image or manifest are not what they should be.
+/// Kind of damage to an image or a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Damage {
@@ -56,7 +55,7 @@ pub enum Damage {
     Digest,
     #[error(
         "memory chunk {index} (address {address:#x}, offset {offset}) does not match its digest: it \
-         was changed by somebody who made its checksum right"
+         was changed on purpose, and its checksum was adapted"
     )]
     ChunkDigest {
         index: usize,
@@ -65,9 +64,9 @@ pub enum Damage {
     },
     #[error("it has no digests of its memory, which a sealed set must have")]
     NoDigests,
-    #[error("it is not the image that the next increment was made upon")]
+    #[error("it is not the parent image of the next increment")]
     NotTheParent,
-    #[error("it is an increment of the set with id {0}, without which it tells nothing")]
+    #[error("it is an increment of the set with id {0}, which is needed to read it")]
     WithoutParent(SetId),
     #[error("the manifest does not match its own digest")]
     ManifestDigest,
@@ -75,7 +74,7 @@ pub enum Damage {
     Manifest(String),
 }
 
-/// Why an image or a set cannot be written, or cannot be used.
+/// Reason why an image or a set cannot be written or used.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ImageError {
@@ -110,13 +109,13 @@ pub enum ImageError {
         given: KeyId,
     },
     #[error(
-        "{} is not sealed, though a key was given ({given}): anybody who can write there may have \
-         made it. If you trust it, leave the key out",
+        "{} is not sealed, though a key was given ({given}): anyone with write access may have \
+         made it. If you trust it, omit the key",
         path.display()
     )]
     NotSealed { path: PathBuf, given: KeyId },
     #[error(
-        "{} does not match its seal: it was changed by somebody who does not have the key",
+        "{} does not match its seal: it was changed without the key",
         path.display()
     )]
     BrokenSeal { path: PathBuf },
@@ -124,11 +123,11 @@ pub enum ImageError {
     MissingImage { rank: u32, path: PathBuf },
     #[error(
         "the image of rank {rank} lies {}, and cannot be reached from here ({here}): it was not drained to \
-         the checkpoint directory yet, and is gone if it was lost there", on(places)
+         the checkpoint directory yet. If it is lost there, it cannot be recovered", on(places)
     )]
     OutOfReach {
         rank: u32,
-        /// Machines, and the file there.
+        /// Machines, and the paths of the file there.
         places: Vec<(String, PathBuf)>,
         here: String,
     },
@@ -169,7 +168,7 @@ pub enum ImageError {
     NoManifest { path: PathBuf },
     #[error("there is no set {name} in {}", dir.display())]
     NoSuchSet { dir: PathBuf, name: String },
-    #[error("{attempts} restarts from it did not come back (`--set {name}` tries again)")]
+    #[error("{attempts} restarts from it have failed (`--set {name}` tries again)")]
     KeepsFailing { name: String, attempts: u32 },
     #[error("there is no whole checkpoint in {}{}", dir.display(), unusable(others))]
     NoWholeSet { dir: PathBuf, others: Vec<String> },
@@ -178,13 +177,13 @@ pub enum ImageError {
          job runs on"
     )]
     Unsaveable { start: u64, end: u64, why: String },
-    #[error("{set} needs {link}, of which it is an increment, and that cannot be used: {reason}")]
+    #[error("{set} needs {link}, which cannot be used: {reason}")]
     Link {
         set: String,
         link: String,
         reason: Box<ImageError>,
     },
-    #[error("it is not the set that the next increment was made upon: that has set id {expected}")]
+    #[error("it is not the parent set of the next increment: that has set id {expected}")]
     OtherLink { expected: SetId },
     #[error("there are more than {LONGEST_CHAIN} sets in the chain")]
     TooLong,
@@ -196,7 +195,7 @@ pub enum ImageError {
     },
 }
 
-/// `on node1, in FILE`, and so on.
+/// A text such as `on node1, in FILE`.
 fn on(places: &[(String, PathBuf)]) -> String {
     let on = |(host, path): &(String, PathBuf)| format!("on {host}, in {}", path.display());
     let places: Vec<String> = places.iter().map(on).collect();
@@ -249,15 +248,13 @@ fn unusable(others: &[String]) -> String {
     }
 }
 
-/// A file system on which no more files can be made, which the kernel calls a want of space.
+/// A file system without free inodes. The kernel reports this as a lack of space.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "no inodes are left on that file system (it can hold no more files, whatever space there is)"
-)]
+#[error("no inodes are left on that file system (it can hold no more files, even with free space)")]
 struct NoInodes;
 
-/// The error of an operation on a path, with more than the kernel tells of it. To be called at once: what is cleared
-/// away after a failure gives inodes back.
+/// Adds to the error of an operation on a path the details that the kernel leaves out. Called at once,
+/// because a cleanup after the failure frees inodes.
 pub fn explained(path: &Path, error: std::io::Error) -> std::io::Error {
     if error.kind() != std::io::ErrorKind::StorageFull {
         return error;
@@ -265,14 +262,14 @@ pub fn explained(path: &Path, error: std::io::Error) -> std::io::Error {
     let system = path
         .ancestors()
         .find_map(|path| nix::sys::statvfs::statvfs(path).ok());
-    // File systems without a fixed number of inodes tell none at all.
+    // File systems without a fixed number of inodes report none at all.
     match system.is_some_and(|system| system.files() > 0 && system.files_available() == 0) {
         true => std::io::Error::new(std::io::ErrorKind::StorageFull, NoInodes),
         false => error,
     }
 }
 
-/// What to do about the failures that a user can mend.
+/// Advice for failures that a user can correct.
 fn advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind::*;
     match error.kind() {

@@ -1,30 +1,30 @@
-//! Doing the same to many chunks on all processors that a process may use: a rank that is bound to one has
-//! one thread.
+//! Work on many chunks, divided among all processors available to the process. A rank that is bound to one
+//! processor has one thread.
 
 use std::hint::black_box;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::thread;
 
-/// Bytes, more than a thread needs. malloc asks the kernel for an allocation of this size, and does not take it from
-/// the heap of the calling thread.
+/// Size of a test allocation in bytes, above the need of a thread. malloc maps an allocation of this size
+/// directly, and does not take it from the heap of the calling thread.
 const ROOM: usize = 65 << 20;
 
-/// Whether there is memory for another thread. One that can be made, but then finds no memory for what is its own,
-/// ends the process (glibc), so none is made where little is left.
+/// Whether there is memory for another thread. glibc ends the process if a new thread lacks memory for its
+/// own data. So no thread is started when little memory is left.
 pub fn room_for_thread() -> bool {
-    // Otherwise the compiler removes an allocation that is never used.
+    // Without this the compiler removes the unused allocation.
     let mut room = black_box(Vec::<u8>::new());
     let had = room.try_reserve_exact(ROOM);
     black_box(room);
     had.is_ok()
 }
 
-/// A thread for fewer chunks than this costs more than it spares.
+/// Number of chunks from which a thread saves more than it costs.
 const LEAST: usize = 64;
 
-/// Gives `work` all items, in parts that lie one behind the other, each with the index of its first. Of several
-/// parts that fail the first is told, as if all had been done in order.
+/// Calls `work` on all items, in contiguous parts, each with the index of its first item. If several parts
+/// fail, the error of the first is returned, as in sequential execution.
 pub fn side_by_side<T: Sync, E: Send>(
     items: &[T],
     work: impl Fn(usize, &[T]) -> Result<(), E> + Sync,
@@ -42,7 +42,7 @@ pub fn side_by_side<T: Sync, E: Send>(
                 room_for_thread().then(|| thread::Builder::new().spawn_scoped(scope, begin));
             match thread {
                 Some(Ok(thread)) => others.push((first, thread)),
-                // None can be had: there is nothing that one cannot do.
+                // If no thread can be started, this one does all the work.
                 _ => own.push((first, part)),
             }
         }
@@ -66,7 +66,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn every_item_comes_once_with_its_index() {
+    fn every_item_is_processed_once_with_its_index() {
         for len in [0, 1, LEAST, 10 * LEAST + 7] {
             let items: Vec<usize> = (0..len).collect();
             let seen = Mutex::new(Vec::new());
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_told() {
+    fn the_first_failure_is_returned() {
         let items = vec![(); 10 * LEAST];
         let told = side_by_side(&items, |first, _| Err::<(), usize>(first));
         assert_eq!(told, Err(0));

@@ -1,4 +1,4 @@
-//! A small file that claims to be large costs no more memory than a small file.
+//! A small file that claims to be large costs no more memory than other small files.
 
 mod common;
 #[path = "common/largest.rs"]
@@ -14,7 +14,7 @@ use stasis_ckpt_image::{Expect, Image, SetId};
 static ALLOCATOR: Largest = Largest;
 
 #[test]
-fn claims_cost_nothing() {
+fn claimed_lengths_allocate_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rank-0.img");
     write_small(&path, SetId([1; 16]), 0, 1);
@@ -22,7 +22,7 @@ fn claims_cost_nothing() {
     let number = |at: usize| u64::from_le_bytes(good[at..at + 8].try_into().unwrap()) as usize;
     let (sections, directory) = (number(96), number(104));
     let huge = (1u64 << 46).to_le_bytes();
-    // A length that claims everything: as a varint, too, in the table of regions.
+    // A length that claims everything, also as a varint in the table of regions.
     let varint = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     let claims: [(usize, &[u8]); 9] = [
         (96, &huge),
@@ -39,7 +39,7 @@ fn claims_cost_nothing() {
         let mut bytes = good.clone();
         bytes[at..at + claim.len()].copy_from_slice(claim);
         if at == 104 {
-            // Nothing to find the tables by; only the header is made right.
+            // The tables cannot be found; only the header is corrected.
             let crc = crc32(&bytes[..252]).to_le_bytes();
             bytes[252..256].copy_from_slice(&crc);
         } else {

@@ -1,7 +1,7 @@
-//! Sets that older writers have made are read as they were meant. `golden/` holds one for every
-//! version of a section that a writer of ours has ever written: `cargo test --test golden -- --ignored`
-//! adds those of `NEW` that are not there yet, to be committed when a version has changed, and the others
-//! are never touched. Where there is a file `key-7`, it seals the set.
+//! Sets of older writers are read with the same meaning. `golden/` holds one for every version of a section
+//! that any released writer has used. `cargo test --test golden -- --ignored` adds the missing sets of
+//! `NEW`, to be committed when a version has changed. The others are never changed. A file `key-7` seals
+//! its set.
 
 mod common;
 
@@ -13,12 +13,12 @@ use common::{
     assert_has_changed, key, noise, write_increment, write_sealed_set, write_set, BASE,
     CLOSED_FILES,
 };
-use stasis_ckpt_image::{kind, Disk, Key, Set, PAGE, SHARED_CONTENT};
+use stasis_ckpt_image::{kind, FileSystem, SealKey, Set, PAGE, SHARED_CONTENT};
 
 /// Makes sets in a directory.
 type Write = fn(&Path);
 
-/// What the present writer makes: its name, and how.
+/// The sets of the present writer: name, and function.
 const NEW: [(&str, Write); 4] = [
     ("regions-2", |dir| drop(write_set(dir, 1, 1))),
     ("closed-files-1", |dir| drop(write_set(dir, 1, 1))),
@@ -27,7 +27,7 @@ const NEW: [(&str, Write); 4] = [
     }),
     ("inherited-1", |dir| {
         write_set(dir, 1, 1);
-        write_increment(&Disk::default(), dir, 2, "ckpt-1", None).unwrap();
+        write_increment(&FileSystem::default(), dir, 2, "ckpt-1", None).unwrap();
     }),
 ];
 
@@ -35,7 +35,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// A copy that nobody else can write, as a set must be.
+/// A copy that no other user can write, as a set requires.
 fn private_copy(of: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(of).unwrap() {
@@ -53,7 +53,7 @@ fn private_copy(of: &Path, to: &Path) {
     fs::set_permissions(to, Permissions::from_mode(0o700)).unwrap();
 }
 
-/// What `common::write_small` puts at an address.
+/// The byte that `common::write_small` stores at an address.
 fn expected(address: u64) -> u8 {
     match address {
         SHARED_CONTENT.. => noise(address),
@@ -66,7 +66,7 @@ fn expected(address: u64) -> u8 {
 }
 
 #[test]
-fn what_older_writers_made_is_read() {
+fn sets_of_older_writers_are_read() {
     let mut read = Vec::new();
     for entry in fs::read_dir(golden()).unwrap() {
         let entry = entry.unwrap();
@@ -75,7 +75,7 @@ fn what_older_writers_made_is_read() {
         let ck = dir.path().join("ck");
         private_copy(&entry.path(), &ck);
         let file = ck.join("key-7");
-        let key = file.exists().then(|| Key::read(&file).unwrap());
+        let key = file.exists().then(|| SealKey::read(&file).unwrap());
         let image = Set::open(&ck, "ckpt-1", key.as_ref());
         let image = image.and_then(|set| set.image(0, Some(1)));
         let image = image.unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -1,4 +1,4 @@
-//! One image: round trips, and every kind of damage found.
+//! One image: round trips, and the detection of every kind of damage.
 
 mod common;
 
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use common::*;
 use proptest::prelude::*;
 use stasis_ckpt_image::{
-    kind, Backing, Compression, Damage, Disk, Encoding, Expect, Image, ImageError, ImageWriter,
-    SetId, SharedKind, SharedObject, PAGE, SHARED_CONTENT,
+    kind, Backing, Compression, Damage, Encoding, Expect, FileSystem, Image, ImageError,
+    ImageWriter, Section, SetId, SharedKind, SharedObject, PAGE, SHARED_CONTENT,
 };
 
 const ID: SetId = SetId([9; 16]);
@@ -34,7 +34,7 @@ fn small() -> (tempfile::TempDir, PathBuf, Expect) {
     (dir, path, expect)
 }
 
-/// The bytes of a region, from its chunks.
+/// The content of a region, from its chunks.
 fn content(image: &Image, index: usize) -> Vec<u8> {
     let region = &image.regions()[index];
     let mut memory = vec![0; region.len as usize];
@@ -50,11 +50,11 @@ fn content(image: &Image, index: usize) -> Vec<u8> {
 
 /// Starts the image of a job of one rank.
 fn start(path: &Path, compression: Compression) -> ImageWriter {
-    ImageWriter::create(&Disk::default(), path, header(ID, 0, 1), compression).unwrap()
+    ImageWriter::create(&FileSystem::default(), path, header(ID, 0, 1), compression).unwrap()
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn a_written_image_is_read() {
     let (_dir, path, expect) = small();
     let image = Image::open_verified(&path, &expect).unwrap();
     assert_eq!(image.header(), &header(ID, 1, 2));
@@ -90,7 +90,7 @@ fn what_was_written_is_read() {
     let encodings =
         |index| -> Vec<Encoding> { image.chunks_of(index).iter().map(|c| c.encoding).collect() };
     assert_eq!(encodings(1), [Encoding::Zstd]);
-    // A zero page over a file's page must be kept: without it the file would show.
+    // A zero page over a file's page must be kept: otherwise the file's content would appear.
     assert_eq!(encodings(2), [Encoding::Zero, Encoding::Raw]);
     assert_eq!(image.section(kind::PROCESS).unwrap().bytes, [1; 100]);
     assert!(image.section(kind::JOB).is_none());
@@ -154,8 +154,8 @@ fn every_flipped_bit_is_found() {
     };
     let whole = fs::read(&path).unwrap();
     let tables = whole.len() - 1200;
-    // Every bit of the header and of the tables, every second one of the rest; even without the
-    // manifest's digest.
+    // Every bit of the header and of the tables, every second bit of the rest; even without the manifest's
+    // digest.
     let bits = (0..8 * whole.len()).filter(|bit| {
         let byte = bit / 8;
         byte < 256 || byte >= tables || (bit + byte).is_multiple_of(2)
@@ -208,7 +208,7 @@ fn damage_after_opening_is_found_when_loading() {
 }
 
 #[test]
-fn another_image_is_told_from_a_damaged_one() {
+fn another_image_is_distinguished_from_a_damaged_one() {
     let (_dir, path, expect) = small();
     let open = |expect| Image::open_verified(&path, &expect).unwrap_err();
     let mixed = open(Expect {
@@ -276,10 +276,18 @@ fn another_image_is_told_from_a_damaged_one() {
 #[test]
 fn unknown_sections_and_versions_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    for (kind, version) in [(999, 1), (kind::PROCESS, u32::MAX), (kind::PROCESS, 0)] {
+    for (kind, version) in [
+        (999, 1),
+        (kind::PROCESS.number, u32::MAX),
+        (kind::PROCESS.number, 0),
+    ] {
         let path = dir.path().join("rank-0.img");
         let mut writer = start(&path, Compression::Off);
-        writer.section(kind, version, vec![1]);
+        writer.section(Section {
+            kind,
+            version,
+            bytes: vec![1],
+        });
         writer.finish().unwrap();
         let error = Image::open_verified(&path, &Expect::default()).unwrap_err();
         assert!(
@@ -305,7 +313,7 @@ fn an_unfinished_image_leaves_nothing() {
 }
 
 #[test]
-fn shared_objects_that_make_no_sense_are_refused() {
+fn inconsistent_shared_objects_are_refused() {
     let object = |id: &str| SharedObject {
         id: id.into(),
         kind: SharedKind::File {
@@ -387,7 +395,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_image_comes_back(layout in prop::collection::vec((runs(), 0u8..3, any::<bool>()), 1..5)) {
+    fn any_image_round_trips(layout in prop::collection::vec((runs(), 0u8..3, any::<bool>()), 1..5)) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.img");
         let mut writer = start(&path, Compression::Probe);
@@ -432,7 +440,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank-0.img");
         if as_image && junk.len() > 256 {
-            // Past the first gate: a valid magic, version and header checksum around junk.
+            // Past the first check: a valid magic, version and header checksum around junk.
             junk[..12].copy_from_slice(b"STASISIM\x01\0\0\0");
             let crc = crc32(&junk[..252]);
             junk[252..256].copy_from_slice(&crc.to_le_bytes());
@@ -441,8 +449,7 @@ proptest! {
         prop_assert!(Image::open_verified(&path, &Expect::default()).is_err());
     }
 
-    /// Damage that a checksum does not see because it was made afterwards: tables are junk, all
-    /// checksums over them are right.
+    /// Damage that no checksum detects, because they are all calculated after it: the tables are junk.
     #[test]
     fn junk_tables_with_right_checksums_never_panic(
         at in 0usize..1200, junk in prop::collection::vec(any::<u8>(), 1..24),
@@ -457,7 +464,7 @@ proptest! {
         bytes[at..at + len].copy_from_slice(&junk[..len]);
         checksum_again(&mut bytes);
         fs::write(&path, &bytes).unwrap();
-        // It may be accepted (say, another page protection).
+        // It may be accepted, for example with another page protection.
         if let Ok(image) = Image::open_verified(&path, &expect) {
             assert_holds_together(&image);
         }

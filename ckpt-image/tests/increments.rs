@@ -1,4 +1,4 @@
-//! Increments: read with what they build upon, refused without it, and merged.
+//! Increments: read with their chain, refused without it, and merged.
 
 mod common;
 
@@ -8,24 +8,24 @@ use std::path::Path;
 
 use common::*;
 use stasis_ckpt_image::{
-    compact, explain, image_file, kind, list_sets, newest_whole, prune, Disk, Expect, Fault,
-    FaultAt, Image, ImageError, Key, Set, SetState,
+    compact, explain, image_file, kind, list_sets, newest_whole, prune, Expect, Fault, FaultAt,
+    FileSystem, Image, ImageError, SealKey, Set, SetState,
 };
 
-/// A full set, and two increments one upon the other.
-fn chain(dir: &Path, key: Option<&Key>) {
-    let disk = Disk::default();
-    write_set_on(&disk, dir, 1, 2, key).unwrap();
-    write_increment(&disk, dir, 2, "ckpt-1", key).unwrap();
-    write_increment(&disk, dir, 3, "ckpt-2", key).unwrap();
+/// A full set and two increments, the second with the first as parent.
+fn chain(dir: &Path, key: Option<&SealKey>) {
+    let fs = FileSystem::default();
+    write_set_on(&fs, dir, 1, 2, key).unwrap();
+    write_increment(&fs, dir, 2, "ckpt-1", key).unwrap();
+    write_increment(&fs, dir, 3, "ckpt-2", key).unwrap();
 }
 
-fn images(dir: &Path, name: &str, key: Option<&Key>) -> Result<Vec<Image>, ImageError> {
+fn images(dir: &Path, name: &str, key: Option<&SealKey>) -> Result<Vec<Image>, ImageError> {
     let set = Set::open(dir, name, key)?;
     (0..2).map(|rank| set.image(rank, Some(1))).collect()
 }
 
-/// Why the set cannot be used, with what can be.
+/// The reason why the set cannot be used, with the usable set.
 fn refusal(dir: &Path, name: &str) -> String {
     let reason = images(dir, name, None).unwrap_err();
     explain(dir, name, None, reason).to_string()
@@ -41,7 +41,7 @@ fn sets(dir: &Path) -> Vec<(String, Option<String>, bool)> {
 }
 
 #[test]
-fn a_chain_is_read_as_if_it_were_one_set() {
+fn a_chain_is_read_like_one_set() {
     let dir = tempfile::tempdir().unwrap();
     let (ck, key) = (dir.path().join("ck"), key(dir.path(), 7));
     for (ck, key) in [(&ck, None), (&dir.path().join("sealed"), Some(&key))] {
@@ -70,7 +70,7 @@ fn a_chain_is_read_as_if_it_were_one_set() {
 }
 
 #[test]
-fn an_increment_alone_tells_nothing() {
+fn an_increment_alone_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     chain(dir.path(), None);
     let path = dir.path().join("ckpt-2").join(image_file(0));
@@ -79,13 +79,13 @@ fn an_increment_alone_tells_nothing() {
         panic!("its memory can be read");
     };
     assert!(
-        why.to_string().contains("without which it tells nothing"),
+        why.to_string().contains("which is needed to read it"),
         "{why}"
     );
 }
 
 #[test]
-fn a_bad_link_is_named_and_a_set_without_it() {
+fn a_bad_link_and_an_independent_set_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     write_set(dir, 1, 2);
@@ -95,23 +95,23 @@ fn a_bad_link_is_named_and_a_set_without_it() {
         } else {
             format!("ckpt-{}", number - 1)
         };
-        write_increment(&Disk::default(), dir, number, &parent, None).unwrap();
+        write_increment(&FileSystem::default(), dir, number, &parent, None).unwrap();
     }
-    // The same content, made again: whole in itself, and not what the next was made upon.
+    // The same content, written again: whole, but not the parent of the next set.
     let link = dir.join("ckpt-3");
     fs::rename(&link, dir.join("aside")).unwrap();
-    write_increment(&Disk::default(), dir, 3, "ckpt-2", None).unwrap();
+    write_increment(&FileSystem::default(), dir, 3, "ckpt-2", None).unwrap();
     let said = refusal(dir, "ckpt-4");
     assert!(said.contains("ckpt-4 needs ckpt-3"), "{said}");
     assert!(
-        said.contains("not the set that the next increment"),
+        said.contains("not the parent set of the next increment"),
         "{said}"
     );
     assert!(
         said.contains("ckpt-2") && !said.contains("restart ckpt-3"),
         "{said}"
     );
-    // Passed over without being asked, for the newest that needs nothing of that.
+    // A search without a name passes it over, for the newest set that does not need it.
     assert_eq!(newest_whole(dir, None).unwrap().set.name(), "ckpt-3");
 
     fs::remove_dir_all(&link).unwrap();
@@ -138,12 +138,12 @@ fn a_bad_link_is_named_and_a_set_without_it() {
     assert!(newest_whole(dir, None).is_err());
 }
 
-/// The image of one rank with other runs in its section of what it inherits, all checksums right.
+/// The image of one rank with other runs in its section of inherited pages; all checksums are right.
 fn with_runs(image: &[u8], runs: &[[u64; 2]]) -> Vec<u8> {
     let number = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap()) as usize;
     let mut entries = image[number(104)..].chunks_exact(32);
     let entry = entries
-        .find(|entry| entry[0] == kind::INHERITED as u8)
+        .find(|entry| entry[0] == kind::INHERITED.number as u8)
         .unwrap();
     let at = u64::from_le_bytes(entry[8..16].try_into().unwrap()) as usize + 48;
     let mut image = image.to_vec();
@@ -155,7 +155,7 @@ fn with_runs(image: &[u8], runs: &[[u64; 2]]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_inherited_must_have_its_place() {
+fn inherited_pages_must_fit_their_regions() {
     let dir = tempfile::tempdir().unwrap();
     chain(dir.path(), None);
     let path = dir.path().join("ckpt-2").join(image_file(0));
@@ -182,12 +182,12 @@ fn what_is_inherited_must_have_its_place() {
     ];
     for first in misplaced {
         let why = open(first).unwrap_err().to_string();
-        assert!(why.contains("what it inherits"), "{first:x?}: {why}");
+        assert!(why.contains("the inherited pages"), "{first:x?}: {why}");
     }
 }
 
 #[test]
-fn a_chain_that_names_itself_ends() {
+fn a_chain_that_names_itself_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     chain(dir, None);
@@ -200,23 +200,23 @@ fn a_chain_that_names_itself_ends() {
 }
 
 #[test]
-fn what_is_needed_is_kept() {
+fn needed_sets_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let keep = |number| {
         let number = NonZeroUsize::new(number).unwrap();
-        prune(&Disk::default(), dir, number, None, None).unwrap()
+        prune(&FileSystem::default(), dir, number, None, None).unwrap()
     };
     write_set(dir, 1, 1);
     write_set(dir, 2, 1);
     for (number, parent) in [(3, "ckpt-2"), (4, "ckpt-3"), (5, "ckpt-3")] {
-        write_increment(&Disk::default(), dir, number, parent, None).unwrap();
+        write_increment(&FileSystem::default(), dir, number, parent, None).unwrap();
     }
     assert_eq!(keep(1), ["ckpt-4", "ckpt-1"]);
     assert!(images_of_one(dir, "ckpt-5"));
     write_set(dir, 6, 1);
     assert!(keep(2).is_empty());
-    write_increment(&Disk::default(), dir, 7, "ckpt-6", None).unwrap();
+    write_increment(&FileSystem::default(), dir, 7, "ckpt-6", None).unwrap();
     assert_eq!(keep(2), ["ckpt-5", "ckpt-3", "ckpt-2"]);
     assert!(images_of_one(dir, "ckpt-7"));
 }
@@ -226,11 +226,11 @@ fn images_of_one(dir: &Path, name: &str) -> bool {
 }
 
 #[test]
-fn a_chain_is_merged_to_a_set_that_needs_no_other() {
+fn a_chain_is_merged_to_a_full_set() {
     let dir = tempfile::tempdir().unwrap();
     let (ck, key) = (dir.path().join("ck"), key(dir.path(), 7));
     chain(&ck, Some(&key));
-    let merged = compact(&Disk::default(), &ck, Some(&key)).unwrap();
+    let merged = compact(&FileSystem::default(), &ck, Some(&key)).unwrap();
     assert_eq!(merged.made, Some(ck.join("ckpt-4")));
     assert_eq!(merged.from.set.name(), "ckpt-3");
     for gone in ["ckpt-1", "ckpt-2", "ckpt-3"] {
@@ -239,19 +239,19 @@ fn a_chain_is_merged_to_a_set_that_needs_no_other() {
     let images = images(&ck, "ckpt-4", Some(&key)).unwrap();
     images.iter().for_each(assert_has_changed);
     assert_eq!(images[1].section(kind::PROCESS).unwrap().bytes, [1; 100]);
-    let again = compact(&Disk::default(), &ck, Some(&key)).unwrap();
+    let again = compact(&FileSystem::default(), &ck, Some(&key)).unwrap();
     assert_eq!(again.made, None);
 }
 
 #[test]
-fn whatever_step_of_a_merger_fails_the_chain_is_there() {
+fn a_failed_merge_leaves_the_chain() {
     for fault in [Fault::Halt, Fault::Full] {
         for at in 1.. {
             let dir = tempfile::tempdir().unwrap();
             let dir = dir.path();
             chain(dir, None);
-            let disk = Disk::watched(Some(FaultAt { fault, at }), |_| ());
-            let merged = compact(&disk, dir, None);
+            let fs = FileSystem::watched(Some(FaultAt { fault, at }), |_| ());
+            let merged = compact(&fs, dir, None);
             let newest = newest_whole(dir, None).unwrap().set;
             assert!(["ckpt-3", "ckpt-4"].contains(&newest.name()));
             (0..2).for_each(|rank| assert_has_changed(&newest.image(rank, None).unwrap()));
@@ -259,7 +259,7 @@ fn whatever_step_of_a_merger_fails_the_chain_is_there() {
                 .unwrap()
                 .check_images()
                 .is_ok());
-            // After all steps there is none to fail.
+            // There is no step left to fail.
             if merged.is_ok() {
                 assert!(at > 10, "{at} steps");
                 break;

@@ -1,4 +1,4 @@
-//! Retention removes the older sets of one run only, and leaves sets alone that were put aside.
+//! Retention removes the older sets of one run only, and does not touch archived sets.
 
 mod common;
 
@@ -8,15 +8,21 @@ use std::path::Path;
 
 use common::*;
 use stasis_ckpt_image::{
-    create_checkpoint_dir, image_file, list_sets, prune, put_aside, put_aside_before, Disk,
-    Lineage, Manifest, Set, SetState, SetWriter,
+    archive, archives, create_checkpoint_dir, image_file, list_sets, prune, FileSystem, Lineage,
+    Manifest, Set, SetState, SetWriter,
 };
 
-/// A whole set that a run has made; returns its manifest.
+/// A whole set of a run; returns its manifest.
 fn set_of(dir: &Path, number: u64, lineage: Option<&Lineage>) -> Manifest {
-    let writer = SetWriter::begin(&Disk::default(), dir, number).unwrap();
+    let writer = SetWriter::begin(&FileSystem::default(), dir, number).unwrap();
     let path = writer.path().join(image_file(0));
-    let image = write_small_on(&Disk::default(), &path, writer.set_id(), [0, 1], false);
+    let image = write_small_on(
+        &FileSystem::default(),
+        &path,
+        writer.set_id(),
+        [0, 1],
+        false,
+    );
     let manifest = Manifest {
         lineage: lineage.cloned(),
         ..manifest(writer.set_id(), vec![image.unwrap()])
@@ -26,7 +32,7 @@ fn set_of(dir: &Path, number: u64, lineage: Option<&Lineage>) -> Manifest {
 }
 
 fn pruned(dir: &Path, own: Option<&Lineage>) -> Vec<String> {
-    prune(&Disk::default(), dir, NonZeroUsize::MIN, None, own).unwrap()
+    prune(&FileSystem::default(), dir, NonZeroUsize::MIN, None, own).unwrap()
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -36,7 +42,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_run_removes_what_it_and_those_before_it_have_made() {
+fn a_run_removes_sets_of_its_own_lineage() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let begin = || Lineage::begin(vec!["./app".into()]).unwrap();
@@ -45,52 +51,52 @@ fn a_run_removes_what_it_and_those_before_it_have_made() {
     set_of(dir, 2, Some(&stranger));
     set_of(dir, 3, Some(&first));
     let from = set_of(dir, 4, Some(&first));
-    let [one, other] = [(); 2].map(|()| Lineage::continuing(&from).unwrap());
+    let [one, other] = [(); 2].map(|()| from.continued().unwrap());
     assert_eq!(one.launched, ["./app"]);
     set_of(dir, 5, Some(&one));
     set_of(dir, 6, Some(&other));
-    // Its newest is not among the newest of all.
+    // The run's newest set is not among the newest of all.
     assert_eq!(pruned(dir, Some(&one)), ["ckpt-4", "ckpt-3"]);
     assert_eq!(names(dir), ["ckpt-6", "ckpt-5", "ckpt-2", "ckpt-1"]);
-    let after = Lineage::continuing(&set_of(dir, 7, Some(&one))).unwrap();
+    let after = set_of(dir, 7, Some(&one)).continued().unwrap();
     set_of(dir, 8, Some(&after));
     assert_eq!(pruned(dir, Some(&after)), ["ckpt-7", "ckpt-5"]);
-    // The oldest set has no lineage: a run does not remove it, a command about such a set does.
+    // The oldest set has no lineage: a run does not remove it, but a command about such sets does.
     set_of(dir, 9, None);
     assert_eq!(pruned(dir, None), ["ckpt-1"]);
     assert_eq!(names(dir), ["ckpt-9", "ckpt-8", "ckpt-6", "ckpt-2"]);
 }
 
 #[test]
-fn sets_that_are_put_aside_are_whole_there_also_after_a_crash() {
+fn archived_sets_are_whole_even_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
-    let (ck, disk) = (dir.path().join("ck"), Disk::default());
+    let (ck, fs) = (dir.path().join("ck"), FileSystem::default());
     write_set(&ck, 1, 2);
-    write_increment(&disk, &ck, 2, "ckpt-1", None).unwrap();
-    let aside = put_aside(&disk, &ck, &[]).unwrap();
-    assert_eq!(aside, ck.join("aside-1"));
+    write_increment(&fs, &ck, 2, "ckpt-1", None).unwrap();
+    let archived = archive(&fs, &ck, &[]).unwrap();
+    assert_eq!(archived, ck.join("aside-1"));
     assert_eq!(
-        (names(&ck).len(), names(&aside)),
+        (names(&ck).len(), names(&archived)),
         (0, vec!["ckpt-2".into(), "ckpt-1".into()])
     );
-    Set::open(&aside, "ckpt-2", None)
+    Set::open(&archived, "ckpt-2", None)
         .unwrap()
         .image(1, None)
         .unwrap();
 
-    // One that was killed in the middle of it.
+    // A process was killed in the middle.
     write_set(&ck, 1, 2);
-    write_increment(&disk, &ck, 2, "ckpt-1", None).unwrap();
+    write_increment(&fs, &ck, 2, "ckpt-1", None).unwrap();
     let unfinished = ck.join("aside-2.partial");
     create_checkpoint_dir(&unfinished).unwrap();
     fs::rename(ck.join("ckpt-2"), unfinished.join("ckpt-2")).unwrap();
-    let aside = put_aside(&disk, &ck, &[]).unwrap();
-    assert_eq!(aside, ck.join("aside-2"));
-    Set::open(&aside, "ckpt-2", None)
+    let archived = archive(&fs, &ck, &[]).unwrap();
+    assert_eq!(archived, ck.join("aside-2"));
+    Set::open(&archived, "ckpt-2", None)
         .unwrap()
         .image(1, None)
         .unwrap();
     assert!(!unfinished.exists() && names(&ck).is_empty());
     assert_eq!(names(&ck.join("aside-1")).len(), 2);
-    assert_eq!(put_aside_before(&ck).unwrap(), [ck.join("aside-1"), aside]);
+    assert_eq!(archives(&ck).unwrap(), [ck.join("aside-1"), archived]);
 }

@@ -1,5 +1,4 @@
-//! Sealed sets: what somebody without the key can do to them is found, although he makes every checksum
-//! and every digest right again.
+//! Sealed sets: changes without the key are detected, even if every checksum and every digest is adapted.
 
 mod common;
 
@@ -9,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use common::*;
 use stasis_ckpt_image::{
-    explain, list_sets, newest_whole, prune, Damage, Disk, ImageError, Key, Set, SetState,
-    SetWriter, MANIFEST_FILE, PAGE,
+    explain, list_sets, newest_whole, prune, Damage, FileSystem, ImageError, SealKey, Set,
+    SetState, SetWriter, MANIFEST_FILE, PAGE,
 };
 
 /// A directory with a sealed set `ckpt-1` of one rank, and its key.
-fn sealed() -> (tempfile::TempDir, PathBuf, Key) {
+fn sealed() -> (tempfile::TempDir, PathBuf, SealKey) {
     let dir = tempfile::tempdir().unwrap();
     let (ck, key) = (dir.path().join("ck"), key(dir.path(), 1));
     write_sealed_set(&ck, 1, 1, &key);
@@ -22,7 +21,7 @@ fn sealed() -> (tempfile::TempDir, PathBuf, Key) {
 }
 
 /// Verifies set `name` to the last byte, as a restart does.
-fn verify(ck: &Path, name: &str, key: Option<&Key>) -> Result<(), ImageError> {
+fn verify(ck: &Path, name: &str, key: Option<&SealKey>) -> Result<(), ImageError> {
     Set::open(ck, name, key)?.image(0, Some(1)).map(drop)
 }
 
@@ -34,8 +33,8 @@ fn manifest_file(ck: &Path) -> PathBuf {
     ck.join("ckpt-1").join(MANIFEST_FILE)
 }
 
-/// Changes the image by `change`, and puts right whatever everybody can put right: all checksums, the
-/// image's digest and the manifest's own.
+/// Changes the image by `change`, and corrects everything that needs no key: all checksums, the image's
+/// digest and the manifest's own.
 fn forge(ck: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = fs::read(image(ck)).unwrap();
     change(&mut bytes);
@@ -50,7 +49,7 @@ fn forge(ck: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     );
 }
 
-/// Writes a manifest, with the digest that it has to have.
+/// Writes a manifest with the right digest.
 fn forge_manifest(ck: &Path, text: &str) {
     let (body, _) = text.rsplit_once("  \"blake3\": \"").unwrap();
     let digest = blake3::hash(body.as_bytes()).to_hex();
@@ -61,7 +60,7 @@ fn forge_manifest(ck: &Path, text: &str) {
     .unwrap();
 }
 
-/// As `docs/image-format.md` says.
+/// The digest of an image as `docs/image-format.md` defines it.
 fn digest(image: &[u8]) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher
@@ -74,7 +73,7 @@ fn sections_at(image: &[u8]) -> usize {
     u64::from_le_bytes(image[96..104].try_into().unwrap()) as usize
 }
 
-/// Changes memory and leaves its CRC-32 as it was: a multiple of the polynomial is added.
+/// Changes memory without changing its CRC-32: a multiple of the polynomial is added.
 fn change_memory_unseen(image: &mut [u8]) {
     let polynomial = 1 | 0xedb8_8320_u64 << 1;
     let at = PAGE as usize + 1000;
@@ -113,8 +112,15 @@ fn with_a_key_a_set_without_a_seal_is_refused_and_an_older_one_named() {
     assert!(explained.contains("ck/ckpt-1"), "{explained}");
     let newest = newest_whole(&ck, Some(&key)).unwrap();
     assert_eq!(newest.set.name(), "ckpt-1");
-    assert!(newest.passed_over[0].contains("ckpt-2") && newest.passed_over.len() == 1);
-    let gone = prune(&Disk::default(), &ck, NonZeroUsize::MIN, Some(&key), None).unwrap();
+    assert!(newest.skipped[0].contains("ckpt-2") && newest.skipped.len() == 1);
+    let gone = prune(
+        &FileSystem::default(),
+        &ck,
+        NonZeroUsize::MIN,
+        Some(&key),
+        None,
+    )
+    .unwrap();
     assert!(
         gone.is_empty(),
         "{gone:?} counted for one that the job has sealed"
@@ -122,7 +128,7 @@ fn with_a_key_a_set_without_a_seal_is_refused_and_an_older_one_named() {
 }
 
 #[test]
-fn the_seal_can_be_neither_taken_off_nor_kept() {
+fn the_seal_can_be_neither_removed_nor_reused() {
     let (_dir, ck, key) = sealed();
     let text = fs::read_to_string(manifest_file(&ck)).unwrap();
     let (unsealed, _) = text.split_once("  \"key\": \"").unwrap();
@@ -149,7 +155,7 @@ fn the_seal_can_be_neither_taken_off_nor_kept() {
 }
 
 #[test]
-fn whoever_makes_all_checksums_right_is_found_by_the_seal() {
+fn the_seal_detects_changes_with_adapted_checksums() {
     let (_dir, ck, key) = sealed();
     let process = |image: &mut Vec<u8>| {
         let place = image
@@ -162,7 +168,7 @@ fn whoever_makes_all_checksums_right_is_found_by_the_seal() {
     let error = verify(&ck, "ckpt-1", Some(&key)).unwrap_err();
     assert!(matches!(error, ImageError::BrokenSeal { .. }), "{error}");
 
-    // Without a key nobody can tell.
+    // Without a key it cannot be detected.
     write_set(&ck, 2, 1);
     fs::remove_dir_all(ck.join("ckpt-1")).unwrap();
     fs::rename(ck.join("ckpt-2"), ck.join("ckpt-1")).unwrap();
@@ -171,7 +177,7 @@ fn whoever_makes_all_checksums_right_is_found_by_the_seal() {
 }
 
 #[test]
-fn memory_changed_under_its_checksum_is_found() {
+fn memory_changed_under_its_checksum_is_detected() {
     let (_dir, ck, key) = sealed();
     let opened = Set::open(&ck, "ckpt-1", Some(&key)).unwrap();
     let opened = opened.image(0, Some(1)).unwrap();
@@ -185,12 +191,12 @@ fn memory_changed_under_its_checksum_is_found() {
         _ => false,
     };
     assert!(found(verify(&ck, "ckpt-1", Some(&key)).unwrap_err()));
-    // Also by a restart that has opened it before.
+    // A restart that has opened it before detects it too.
     let chunk = opened.chunks()[0];
     let mut memory = vec![0; chunk.len as usize];
     let loaded = opened.loader().unwrap().load(&chunk, &mut memory);
     assert!(found(loaded.unwrap_err()));
-    // Not by a checksum.
+    // A checksum does not detect it.
     let plain = write_set(&ck, 2, 1).join("rank-0.img");
     let mut bytes = fs::read(&plain).unwrap();
     change_memory_unseen(&mut bytes);
@@ -203,7 +209,7 @@ fn an_image_without_digests_is_not_sealed() {
     let dir = tempfile::tempdir().unwrap();
     let key = key(dir.path(), 1);
     let ck = dir.path().join("ck");
-    let writer = SetWriter::begin(&Disk::default(), &ck, 1).unwrap();
+    let writer = SetWriter::begin(&FileSystem::default(), &ck, 1).unwrap();
     let id = writer.set_id();
     let summary = write_small(&writer.path().join("rank-0.img"), id, 0, 1);
     let error = writer

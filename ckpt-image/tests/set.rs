@@ -1,4 +1,4 @@
-//! Sets: atomic commit, selection, and what is said about bad ones.
+//! Sets: atomic commit, selection, and the messages about unusable ones.
 
 mod common;
 
@@ -9,8 +9,8 @@ use std::path::Path;
 use common::*;
 use skip::skip;
 use stasis_ckpt_image::{
-    explain, image_file, list_sets, newest_whole, next_number, Disk, ImageError, Set, SetState,
-    SetWriter, MANIFEST_FILE,
+    explain, image_file, list_sets, newest_whole, next_number, FileSystem, ImageError, Set,
+    SetState, SetWriter, MANIFEST_FILE,
 };
 
 fn mode(path: &Path) -> u32 {
@@ -47,7 +47,7 @@ fn a_set_is_made_whole_and_private() {
 }
 
 #[test]
-fn newest_first_and_unfinished_ones_never() {
+fn sets_are_listed_newest_first_and_unfinished_ones_never_used() {
     let dir = tempfile::tempdir().unwrap();
     let ck = dir.path();
     fs::set_permissions(ck, Permissions::from_mode(0o700)).unwrap();
@@ -56,7 +56,7 @@ fn newest_first_and_unfinished_ones_never() {
     }
     fs::create_dir(ck.join("ckpt-007")).unwrap();
     fs::create_dir(ck.join("ckpt-x")).unwrap();
-    let open = SetWriter::begin(&Disk::default(), ck, 11).unwrap();
+    let open = SetWriter::begin(&FileSystem::default(), ck, 11).unwrap();
     write_small(&open.path().join("rank-0.img"), open.set_id(), 0, 1);
     assert_eq!(next_number(ck).unwrap(), 12);
     let expected = [
@@ -75,7 +75,7 @@ fn newest_first_and_unfinished_ones_never() {
 }
 
 #[test]
-fn no_manifest_no_checkpoint() {
+fn a_set_without_a_manifest_is_no_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let path = write_set(dir.path(), 3, 1);
     fs::remove_file(path.join(MANIFEST_FILE)).unwrap();
@@ -97,25 +97,25 @@ fn no_manifest_no_checkpoint() {
 }
 
 #[test]
-fn leavings_of_the_dead_go_work_of_the_living_stays() {
+fn sets_of_dead_jobs_are_removed_and_those_of_live_ones_stay() {
     let dir = tempfile::tempdir().unwrap();
     write_set(dir.path(), 1, 1);
     let dead = dir.path().join("ckpt-2.partial");
     fs::create_dir(&dead).unwrap();
     fs::write(dead.join("rank-0.img"), "half").unwrap();
-    let alive = SetWriter::begin(&Disk::default(), dir.path(), 3).unwrap();
+    let alive = SetWriter::begin(&FileSystem::default(), dir.path(), 3).unwrap();
     assert!(!dead.exists());
-    let other = SetWriter::begin(&Disk::default(), dir.path(), 4).unwrap();
+    let other = SetWriter::begin(&FileSystem::default(), dir.path(), 4).unwrap();
     assert!(alive.path().exists());
     drop((alive, other));
     assert_eq!(states(dir.path()), [("ckpt-1".to_owned(), true)]);
 }
 
 #[test]
-fn a_set_that_is_not_what_the_ranks_reported_is_not_committed() {
+fn a_set_that_differs_from_the_reports_is_not_committed() {
     let dir = tempfile::tempdir().unwrap();
     for broken in 0..4 {
-        let writer = SetWriter::begin(&Disk::default(), dir.path(), 1).unwrap();
+        let writer = SetWriter::begin(&FileSystem::default(), dir.path(), 1).unwrap();
         let id = writer.set_id();
         let file = |rank| writer.path().join(image_file(rank));
         let images = [0, 1].map(|rank| write_small(&file(rank), id, rank, 2));
@@ -137,7 +137,7 @@ fn a_set_that_is_not_what_the_ranks_reported_is_not_committed() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_the_older_set() {
+fn the_damage_is_named_with_the_older_set() {
     let dir = tempfile::tempdir().unwrap();
     let ck = dir.path();
     write_set(ck, 1, 2);
@@ -201,7 +201,7 @@ fn another_number_of_ranks_is_refused() {
 }
 
 #[test]
-fn what_others_can_write_is_refused() {
+fn files_that_others_can_write_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let ck = dir.path().join("ck");
     let set = write_set(&ck, 1, 1);
@@ -223,13 +223,13 @@ fn what_others_can_write_is_refused() {
     }
     fs::set_permissions(&ck, Permissions::from_mode(0o777)).unwrap();
     assert!(matches!(
-        SetWriter::begin(&Disk::default(), &ck, 2),
+        SetWriter::begin(&FileSystem::default(), &ck, 2),
         Err(ImageError::Access { .. })
     ));
 }
 
 #[test]
-fn what_others_own_is_refused() {
+fn files_of_other_users_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let ck = dir.path().join("ck");
     let set = write_set(&ck, 1, 1);
@@ -267,7 +267,7 @@ fn links_are_not_followed() {
 }
 
 #[test]
-fn nobody_waits_at_a_pipe_in_the_place_of_attempts_or_follows_a_link() {
+fn a_pipe_or_link_in_place_of_attempts_is_harmless() {
     let dir = tempfile::tempdir().unwrap();
     let ck = dir.path().join("ck");
     let set = write_set(&ck, 1, 1);
@@ -303,9 +303,10 @@ fn a_full_or_forbidden_disk_is_explained() {
         };
         assert!(error.to_string().contains(advice), "{error}");
     }
-    // A directory that cannot be: below a file.
+    // A directory that cannot exist: below a file.
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
-    let error = SetWriter::begin(&Disk::default(), &dir.path().join("file/ck"), 1).unwrap_err();
+    let error =
+        SetWriter::begin(&FileSystem::default(), &dir.path().join("file/ck"), 1).unwrap_err();
     assert!(error.to_string().contains("file/ck"), "{error}");
 }

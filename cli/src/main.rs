@@ -1,73 +1,54 @@
-//! The `stasis` command: starts programs as upper halves, asks running jobs for checkpoints, and
-//! tells about the sets on disk.
+//! The `stasis` command: starts programs as upper halves, requests checkpoints of running jobs, and inspects the
+//! checkpoints on disk.
 
-// First, for its macro.
+// The first module, because the others use its macro.
 #[macro_use]
-mod output;
+mod ui;
 
-mod arguments;
-mod build_lower;
-mod checkpoint;
-mod compact;
-mod diff;
-mod directory;
-mod doctor;
-mod drain;
-mod ending;
-mod exit;
-mod held;
-mod inspect;
-mod json;
-mod kernel;
-mod launch;
-mod layout;
-mod local;
-mod lowers;
-mod order;
-mod outlook;
-mod pages;
-mod place;
-mod program;
-mod ranks;
-mod restart;
-mod schedule;
-mod sets;
-mod status;
-mod text;
+mod args;
+mod check;
+mod commands;
+mod install;
+mod start;
 
-use arguments::{Arguments, Command};
+use args::{Arguments, Command};
+use check::kernel;
 use clap::Parser;
-use linked::{elf, search};
+use ui::{exit, text};
 
 fn main() {
     if kernel::gives_privileges() {
         eprintln!("stasis: {}", exit::PRIVILEGED);
-        std::process::exit(exit::Code::CannotServe as i32);
+        std::process::exit(exit::Code::CannotServe.number());
     }
-    // clap ends with code 2 on wrong usage.
+    // clap exits with code 2 on wrong usage.
     let arguments = Arguments::parse();
+    if let Err(why) = trace::log::to_stderr() {
+        eprintln!("stasis: {why}");
+        std::process::exit(exit::Code::Usage.number());
+    }
     let starts = matches!(arguments.command, Command::Launch(_) | Command::Restart(_));
     let result = match arguments.command {
-        Command::Launch(options) => launch::run(&options),
-        Command::Restart(options) => restart::run(&options),
-        Command::Checkpoint(options) => checkpoint::run(&options),
-        Command::Status(options) => status::run(&options),
-        Command::List(options) => sets::list(&options),
-        Command::Verify(options) => sets::verify(&options),
-        Command::Inspect(options) => inspect::run(&options),
-        Command::Diff(options) => diff::run(&options),
-        Command::Compact(options) => compact::run(&options),
-        Command::Drain(options) => drain::run(&options),
-        Command::Doctor(options) => doctor::run(&options),
-        Command::BuildLower(options) => build_lower::run(&options),
-        Command::Completions(options) => pages::completions(&options),
-        Command::Man(options) => pages::man(&options),
+        Command::Launch(options) => commands::launch::run(&options),
+        Command::Restart(options) => commands::restart::run(&options),
+        Command::Checkpoint(options) => commands::checkpoint::run(&options),
+        Command::Status(options) => commands::status::run(&options),
+        Command::List(options) => commands::list::run(&options),
+        Command::Verify(options) => commands::verify::run(&options),
+        Command::Inspect(options) => commands::inspect::run(&options),
+        Command::Diff(options) => commands::diff::run(&options),
+        Command::Compact(options) => commands::compact::run(&options),
+        Command::Drain(options) => commands::drain::run(&options),
+        Command::Doctor(options) => commands::doctor::run(&options),
+        Command::BuildLower(options) => commands::build_lower::run(&options),
+        Command::Completions(options) => commands::completions::run(&options),
+        Command::Man(options) => commands::man::run(&options),
     };
     if let Err(failure) = result {
         text::tell(&failure.error);
-        if starts && failure.code.is_of_this_place() && launcher::is_first() {
+        if starts && exit::is_of_this_place(failure.code) && launcher::is_first() {
             launcher::message::say("`stasis doctor` looks at everything that Stasis needs here");
         }
-        std::process::exit(failure.code as i32);
+        std::process::exit(failure.code.number());
     }
 }

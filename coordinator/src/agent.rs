@@ -1,6 +1,6 @@
-//! A rank's agent: the threads around a [`Rank`] machine. One owns the machine, one reads the
-//! socket, one does what takes long (stop, save), so that the end of a checkpoint is heard meanwhile.
-//! What touches the process is behind [`Process`].
+//! A rank's agent: the threads around a [`Rank`] machine. One thread owns the machine. One reads the
+//! socket. One does the slow work (stop, save), so that the end of a checkpoint is received meanwhile. All
+//! access to the process goes through [`Process`].
 //!
 //! All threads inherit the signal mask of the thread that calls [`Agent::connect`].
 
@@ -12,78 +12,64 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::addresses;
-use crate::frame::{self, MAX_FRAME};
-use crate::job::Address;
-use crate::protocol::{Doing, First, FromRank, Member, Outcome, Summary, Times, ToRank};
-use crate::rank::{Effect, Input, Rank, View};
-use crate::shared::{Part, Share};
-use crate::stream::Stream;
+use crate::net::addresses;
+use crate::net::contact::Address;
+use crate::net::frame::{self, MAX_FRAME};
+use crate::net::stream::Stream;
+use crate::protocol::messages::{Doing, FromRank, Hello, Member, Outcome, Summary, Times, ToRank};
+use crate::protocol::rank::{Effect, Input, Rank, SaveOrder, View};
+use crate::protocol::region_assignment::SharedRange;
+use crate::threads::begin;
 
-/// How long activity must stay the same before it is told.
-const SETTLE: Duration = Duration::from_millis(2);
-/// How long it may keep changing untold: threads that wait for different ranks speak for their rank in
-/// turn.
-const RESTLESS: Duration = Duration::from_millis(50);
-/// While a checkpoint is pending the agent also looks without being notified.
-const LOOK: Duration = Duration::from_millis(10);
-/// How often it looks at other times, so that it can say since when nothing has changed.
-const GLANCE: Duration = Duration::from_secs(5);
+/// Time that an activity must stay the same before it is reported.
+const DEBOUNCE: Duration = Duration::from_millis(2);
+/// Longest time that a changing activity stays unreported. Threads that wait for different ranks change it
+/// in turn.
+const DEBOUNCE_LIMIT: Duration = Duration::from_millis(50);
+/// Interval of snapshots without a notification while a checkpoint is pending.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(10);
+/// Interval of samples at other times. They date the last change of the rank's activity.
+const ACTIVITY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where and as what a rank is to save.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SaveOrder {
-    /// Name that the set will have.
-    pub set: String,
-    /// Id that its images carry.
-    pub id: Vec<u8>,
-    /// Directory to write into.
-    pub directory: String,
-    /// Id of the set to build upon; none for a full one.
-    pub parent: Option<Vec<u8>>,
-    /// What to do about the shared memory that [`Process::stop`] has named.
-    pub shared: Vec<Share>,
-    /// The job ends with this checkpoint: there is nothing to go on for.
-    pub stop: bool,
-}
-
-/// What the agent does to its process. `stop` and `save` are called on one thread of the agent,
-/// everything else on another, possibly at the same time as these two.
+/// Operations of the agent on its process. `stop` and `save` are called on one thread of the agent, all
+/// others on another thread, possibly at the same time.
 pub trait Process: Send + Sync + 'static {
-    /// Sets the phase to Approach and makes sure that every thread sees it.
+    /// Sets the phase to Approach and ensures that every thread sees it.
     fn approach(&self);
-    /// Looks at the clocks and the activity.
+    /// Reads the clocks and the activity.
     fn look(&self) -> View;
-    /// Stores the targets in the clocks, and 0 in those that have none: they may still have one from a
-    /// checkpoint that was given up. Called again and again, for clocks made meanwhile.
+    /// Stores the targets in the clocks, and 0 in clocks without one: those may still have a target of an
+    /// abandoned checkpoint. Called repeatedly, because clocks are created meanwhile.
     fn set_targets(&self, targets: &BTreeMap<u64, u64>);
-    /// Sets the phase to Stop, stops all threads, drains. Where the rank must refuse although its
-    /// threads could be stopped, it drains first all the same: the others wait for it. Returns the
-    /// memory that other ranks may share.
-    fn stop(&self) -> Result<Vec<Part>, String>;
-    /// Writes the image. Calls `copied` as soon as nothing that the threads do any more can get into
-    /// it, if that is before its end: from then on they may be let go. `times` is filled by the agent.
+    /// Sets the phase to Stop, stops all threads, and drains. A rank that must refuse although its threads
+    /// could be stopped still drains first, because the other ranks wait for it. Returns the memory that
+    /// other ranks may share.
+    fn stop(&self) -> Result<Vec<SharedRange>, String>;
+    /// Writes the image. Calls `copied` once later writes of the threads cannot reach the image, if that is
+    /// before its end: the threads may then be resumed. The agent fills in `times`.
     fn save(&self, order: &SaveOrder, copied: &mut (dyn FnMut() + Send))
         -> Result<Summary, String>;
-    /// Sets the phase to Run and lets the threads go, while images are written.
-    fn go_on(&self);
-    /// The checkpoint is over while `stop` or `save` runs: sets the phase to Run, on which a drain
-    /// gives up, as may `save` once it has called `copied`.
-    fn hurry(&self);
-    /// Sets the phase to Run and lets the threads go.
+    /// Sets the phase to Run and resumes the threads, while images are written.
+    fn resume_while_saving(&self);
+    /// Sets the phase to Run, because the checkpoint is over while `stop` or `save` runs. A drain then
+    /// gives up. `save` may give up once it has called `copied`.
+    fn cancel_work(&self);
+    /// Sets the phase to Run and resumes the threads.
     fn resume(&self, outcome: &Outcome);
-    /// The checkpoint is committed and the process is to end.
+    /// Ends the process: the checkpoint is committed.
     fn exit(&self, set: &str);
-    /// What the program does, for people, and a number that changes with whatever it does in MPI.
+    /// The program's activity, for the user, and a number that changes with every activity in MPI.
     fn doing(&self) -> (String, u64);
-    /// Tells people.
+    /// The last events of the flight recorder, at most `most`, oldest first, a line each.
+    fn events(&self, most: usize) -> Vec<String>;
+    /// Prints a message for the user.
     fn say(&self, text: &str);
 }
 
-/// Why an agent could not connect.
+/// Failure to connect an agent.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody answers.
+    /// No address accepts a connection.
     #[error(
         "the coordinator (rank 0, {0}) cannot be reached: {1}; the job cannot be \
          checkpointed. Do firewalls let ranks connect to each other?"
@@ -94,24 +80,24 @@ pub enum Error {
     Thread(io::Error),
 }
 
-/// How long a process that has come to its end waits without a word.
+/// Time that a process at its end waits before it prints a message.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A running agent, as the rank's own threads see it.
+/// A running agent, for the rank's own threads.
 pub struct Agent {
-    said: Sender<Said>,
+    events: Sender<AgentEvent>,
     notified: Arc<AtomicBool>,
     pending: Arc<Pending>,
     stream: Mutex<Arc<Stream>>,
     process: Arc<dyn Process>,
 }
 
-enum Said {
+enum AgentEvent {
     Notify,
     Ask { stop: bool },
     Message(ToRank),
     Gone,
-    Stopped(Result<Vec<Part>, String>),
+    Stopped(Result<Vec<SharedRange>, String>),
     Copied,
     Saved(Result<Summary, String>),
 }
@@ -121,7 +107,7 @@ enum Work {
     Save(SaveOrder),
 }
 
-/// What threads that wait for targets need to know.
+/// State that threads read while they wait for targets.
 #[derive(Default)]
 struct Pending {
     known: Mutex<Known>,
@@ -133,10 +119,10 @@ enum Known {
     /// No checkpoint is pending.
     #[default]
     Nothing,
-    /// One is, but its targets are not known yet.
+    /// A checkpoint is pending, but its targets are not known yet.
     Intent,
     Targets(BTreeMap<u64, u64>),
-    /// None is pending any more, but images are being written.
+    /// The ranks run again, while images are being written.
     Writing,
 }
 
@@ -165,7 +151,7 @@ impl Agent {
             host: addresses::host(),
             pid: std::process::id(),
         };
-        let first = First::rank(&address.token, member);
+        let first = Hello::rank(&address.token, member);
         let open = || -> Result<Arc<Stream>, frame::Error> {
             let stream = address.connect()?;
             frame::send(&mut &stream, &first)?;
@@ -173,39 +159,35 @@ impl Agent {
         };
         let stream = open().map_err(|e| Error::Unreachable(address.to_string(), e))?;
         let (to_read, to_write) = (stream.clone(), stream.clone());
-        let (said, hear) = mpsc::channel();
+        let (events, incoming) = mpsc::channel();
         let (work, orders) = mpsc::channel();
         let notified = Arc::new(AtomicBool::new(false));
         let pending = Arc::new(Pending::default());
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
-            thread::Builder::new()
-                .name(name.into())
-                .spawn(body)
-                .map(drop)
-                .map_err(Error::Thread)
+            begin(thread::Builder::new().name(name.into()), body).map_err(Error::Thread)
         };
-        let back = said.clone();
+        let back = events.clone();
         spawn("ckpt-read", Box::new(move || read(to_read, &back)))?;
-        let (back, worker) = (said.clone(), process.clone());
+        let (back, worker) = (events.clone(), process.clone());
         spawn(
             "ckpt-work",
             Box::new(move || work_on(worker.as_ref(), &orders, &back)),
         )?;
         let seen = process.doing();
-        let main = Main {
+        let main = AgentLoop {
             machine: Rank::new(),
             process: process.clone(),
             stream: to_write,
             work,
             notified: notified.clone(),
             pending: pending.clone(),
-            unsettled: None,
+            unreported_since: None,
             seen: (seen, Instant::now()),
             gone: false,
         };
-        spawn("ckpt-agent", Box::new(move || main.run(&hear)))?;
+        spawn("ckpt-agent", Box::new(move || main.run(&incoming)))?;
         Ok(Agent {
-            said,
+            events,
             notified,
             pending,
             stream: Mutex::new(stream),
@@ -213,15 +195,15 @@ impl Agent {
         })
     }
 
-    /// Clocks or activity changed.
+    /// Notifies the agent that clocks or activity have changed.
     pub fn notify(&self) {
         if !self.notified.swap(true, Ordering::AcqRel) {
-            let _ = self.said.send(Said::Notify);
+            let _ = self.events.send(AgentEvent::Notify);
         }
     }
 
-    /// The target of a clock in the pending checkpoint (0 if it has none); waits until the targets
-    /// are known. Returns 0 at once when no checkpoint is pending.
+    /// The target of a clock in the pending checkpoint (0 if it has none). Waits until the targets are
+    /// known. Returns 0 at once if no checkpoint is pending.
     pub fn clock_target(&self, id: u64) -> u64 {
         let mut known = self.pending.lock();
         loop {
@@ -239,13 +221,14 @@ impl Agent {
         }
     }
 
-    /// Asks for a checkpoint on the rank's own behalf; `stop`: with which the job is to end.
+    /// Requests a checkpoint on the rank's own behalf. `stop`: the job ends with it.
     pub fn ask(&self, stop: bool) {
-        let _ = self.said.send(Said::Ask { stop });
+        let _ = self.events.send(AgentEvent::Ask { stop });
     }
 
-    /// The process is about to end as it should. Returns when the checkpoint that is being written,
-    /// if any, has ended: its image can only be finished by this process. Says so if that takes long.
+    /// Waits for the end of a checkpoint whose image is being written, if there is one. The process is
+    /// about to end normally, and only this process can complete its image. Prints a message if the wait
+    /// takes long.
     pub fn finished(&self) {
         let writing = |known: &mut Known| matches!(known, Known::Writing);
         let changed = &self.pending.changed;
@@ -263,18 +246,18 @@ impl Agent {
     }
 }
 
-fn read(stream: Arc<Stream>, said: &Sender<Said>) {
+fn read(stream: Arc<Stream>, events: &Sender<AgentEvent>) {
     while let Ok(message) = frame::receive(&mut &*stream, MAX_FRAME) {
-        if said.send(Said::Message(message)).is_err() {
+        if events.send(AgentEvent::Message(message)).is_err() {
             return;
         }
     }
-    // Whatever has ended it here, the other side has to hear of it.
+    // The other side must be notified, whatever ended the thread here.
     stream.end();
-    let _ = said.send(Said::Gone);
+    let _ = events.send(AgentEvent::Gone);
 }
 
-fn work_on(process: &dyn Process, orders: &Receiver<Work>, said: &Sender<Said>) {
+fn work_on(process: &dyn Process, orders: &Receiver<Work>, events: &Sender<AgentEvent>) {
     let micros = |since: Instant| since.elapsed().as_micros() as u64;
     let mut drain = 0;
     for order in orders {
@@ -283,81 +266,84 @@ fn work_on(process: &dyn Process, orders: &Receiver<Work>, said: &Sender<Said>) 
             Work::Stop => {
                 let result = process.stop();
                 drain = micros(begun);
-                Said::Stopped(result)
+                AgentEvent::Stopped(result)
             }
             Work::Save(order) => {
                 let mut copy = 0;
                 let mut copied = || {
                     copy = micros(begun);
-                    let _ = said.send(Said::Copied);
+                    let _ = events.send(AgentEvent::Copied);
                 };
                 let result = process.save(&order, &mut copied);
-                Said::Saved(result.map(|mut summary| {
+                AgentEvent::Saved(result.map(|mut summary| {
                     let save = micros(begun);
                     summary.times = Times { drain, copy, save };
                     summary
                 }))
             }
         };
-        if said.send(done).is_err() {
+        if events.send(done).is_err() {
             return;
         }
     }
 }
 
-struct Main {
+struct AgentLoop {
     machine: Rank,
     process: Arc<dyn Process>,
     stream: Arc<Stream>,
     work: Sender<Work>,
     notified: Arc<AtomicBool>,
     pending: Arc<Pending>,
-    /// Since when there is something that was not told.
-    unsettled: Option<Instant>,
-    /// What the program did when that was last looked at, and since when.
+    /// Time of the first change that is not reported.
+    unreported_since: Option<Instant>,
+    /// The last sampled activity, and the time of its first sample.
     seen: ((String, u64), Instant),
     gone: bool,
 }
 
-impl Main {
-    fn run(mut self, hear: &Receiver<Said>) {
+impl AgentLoop {
+    fn run(mut self, incoming: &Receiver<AgentEvent>) {
         while !(self.gone && self.machine.idle()) {
-            self.unsettled = match (self.machine.unsettled(), self.unsettled) {
-                (true, Some(since)) if since.elapsed() > RESTLESS => {
-                    self.on(Input::Settled);
+            self.unreported_since = match (self.machine.has_unreported(), self.unreported_since) {
+                (true, Some(since)) if since.elapsed() > DEBOUNCE_LIMIT => {
+                    self.on(Input::Debounced);
                     None
                 }
                 (true, since) => since.or_else(|| Some(Instant::now())),
                 (false, _) => None,
             };
-            let wait = match (self.machine.unsettled(), self.machine.watching()) {
-                (true, _) => SETTLE,
-                (false, true) => LOOK,
-                (false, false) => GLANCE,
+            let wait = match (self.machine.has_unreported(), self.machine.watching()) {
+                (true, _) => DEBOUNCE,
+                (false, true) => SNAPSHOT_INTERVAL,
+                (false, false) => ACTIVITY_INTERVAL,
             };
-            match hear.recv_timeout(wait) {
-                Ok(Said::Notify) => {
+            match incoming.recv_timeout(wait) {
+                Ok(AgentEvent::Notify) => {
                     self.notified.store(false, Ordering::Release);
                     self.look();
                 }
-                Ok(Said::Ask { stop }) => self.do_it(Effect::Send(FromRank::Asks { stop })),
-                Ok(Said::Message(ToRank::Tell { question })) => {
-                    let doing = self.glance();
+                Ok(AgentEvent::Ask { stop }) => self.do_it(Effect::Send(FromRank::Asks { stop })),
+                Ok(AgentEvent::Message(ToRank::Tell { question, events })) => {
+                    let doing = self.sample_activity(events as usize);
                     self.do_it(Effect::Send(FromRank::Doing { question, doing }));
                 }
-                Ok(Said::Message(message)) => self.on(Input::Message(message)),
-                Ok(Said::Gone) => {
+                Ok(AgentEvent::Message(message)) => {
+                    tracing::debug!(?message, "received");
+                    self.on(Input::Message(message));
+                }
+                Ok(AgentEvent::Gone) => {
                     self.gone = true;
                     self.on(Input::Gone);
                 }
-                Ok(Said::Stopped(result)) => self.on(Input::Stopped(result)),
-                Ok(Said::Copied) => self.on(Input::Copied),
-                Ok(Said::Saved(result)) => self.on(Input::Saved(result)),
-                Err(RecvTimeoutError::Timeout) if self.machine.unsettled() => {
-                    self.on(Input::Settled)
+                Ok(AgentEvent::Stopped(result)) => self.on(Input::Stopped(result)),
+                Ok(AgentEvent::Copied) => self.on(Input::Copied),
+                Ok(AgentEvent::Saved(result)) => self.on(Input::Saved(result)),
+                Err(RecvTimeoutError::Timeout) if self.machine.has_unreported() => {
+                    self.on(Input::Debounced)
                 }
                 Err(RecvTimeoutError::Timeout) if self.machine.watching() => self.look(),
-                Err(RecvTimeoutError::Timeout) => drop(self.glance()),
+                Err(RecvTimeoutError::Timeout) => drop(self.sample_activity(0)),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -365,14 +351,14 @@ impl Main {
 
     fn look(&mut self) {
         if self.machine.watching() {
-            // Also for communicators made since.
+            // New communicators get their targets too.
             self.process.set_targets(self.machine.targets());
             self.on(Input::Look(self.process.look()));
         }
     }
 
-    /// What the program does, and how long it has been seen to do that.
-    fn glance(&mut self) -> Doing {
+    /// The program's activity, the time since its first sample, and the last events.
+    fn sample_activity(&mut self, events: usize) -> Doing {
         let now = self.process.doing();
         if self.seen.0 != now {
             self.seen = (now, Instant::now());
@@ -381,6 +367,7 @@ impl Main {
         Doing {
             what: what.clone(),
             since: since.elapsed().as_micros() as u64,
+            events: self.process.events(events),
         }
     }
 
@@ -394,7 +381,7 @@ impl Main {
         match effect {
             Effect::Send(message) => {
                 if frame::send(&mut &*self.stream, &message).is_err() {
-                    // The reading thread finds out, too.
+                    // The reading thread notices it too.
                     self.stream.end();
                 }
             }
@@ -404,20 +391,20 @@ impl Main {
                 self.on(Input::Look(self.process.look()));
             }
             Effect::Targets(targets) => {
-                // First the clocks: who waits reads them when the wait is over.
+                // The clocks come first: a waiting thread reads them as soon as its wait ends.
                 self.process.set_targets(&targets);
                 self.pending.set(Known::Targets(targets));
                 self.on(Input::Look(self.process.look()));
             }
             Effect::Stop => self.order(Work::Stop),
             Effect::Save(order) => self.order(Work::Save(order)),
-            Effect::GoOn => {
+            Effect::ResumeWhileSaving => {
                 self.pending.set(Known::Writing);
-                self.process.go_on();
+                self.process.resume_while_saving();
             }
-            Effect::Hurry => {
+            Effect::CancelWork => {
                 self.pending.set(Known::Nothing);
-                self.process.hurry();
+                self.process.cancel_work();
             }
             Effect::Resume(outcome) => {
                 self.pending.set(Known::Nothing);
@@ -435,7 +422,7 @@ impl Main {
     }
 
     fn order(&self, work: Work) {
-        // The worker ends only after this thread.
+        // The worker ends only after this thread, so the send succeeds.
         let _ = self.work.send(work);
     }
 }

@@ -1,39 +1,31 @@
 //! The checkpoint protocol, and the control plane that carries it.
 //!
-//! The protocol (intent → targets → reached → stopped and drained → saved → committed → resumed) is
-//! two pure state machines: [`coordinator::Coordinator`], of which a job has one, and
-//! [`rank::Rank`], of which every rank has one. Neither does I/O nor reads a clock, so the tests
-//! drive the very code that runs in production through every interleaving they can think of.
+//! The protocol has these stages: intent → targets → reached → stopped and drained → saved → committed →
+//! resumed. It consists of two pure state machines: a job has one [`protocol::coordinator::Coordinator`],
+//! and every rank has one [`protocol::rank::Rank`]. Neither does I/O nor reads a clock, so the tests drive
+//! the code of production through all interleavings.
 //!
-//! Around them: [`server`] (threads and sockets around the coordinator, in rank 0's lower half),
-//! [`relay`] (what stands between it and the ranks of a large job, in the shape of a [`tree`]),
-//! [`schedule`] (which checkpoints are due that nobody asks for), [`agent`] (the same around a rank's
-//! machine), [`partner`] (copies of images on other machines), [`client`] (what the `stasis` command uses),
-//! [`job`] (the file by which the command finds a job) and [`protocol`] (what is said).
+//! | module | content |
+//! |---|---|
+//! | [`protocol`] | the messages and the two machines |
+//! | [`net`] | connections, the [`net::tree`] of a large job and its [`net::relay`]s |
+//! | [`server`] | threads and sockets around the coordinator, in rank 0's lower half |
+//! | [`agent`] | the same around a rank's machine |
+//! | [`schedule`] | checkpoints that are due without a command |
+//! | [`partner`] | copies of images on other machines |
+//! | [`client`] | the connection of the `stasis` command to a job |
+//! | [`job_file`], [`claim`] | the file by which commands find a job, and by which a job owns its directory |
 
-pub mod addresses;
 pub mod agent;
-mod below;
-pub mod bundle;
+mod child_programs;
+pub mod claim;
 pub mod client;
-pub mod coordinator;
-mod door;
-pub mod frame;
-pub mod job;
+mod job_directory;
+pub mod job_file;
+pub mod net;
 pub mod partner;
-mod place;
-mod process;
+mod process_liveness;
 pub mod protocol;
-pub mod rank;
-pub mod ranks;
-pub mod relay;
-mod release;
-mod routes;
 pub mod schedule;
 pub mod server;
-pub mod shared;
-mod socket;
-mod started;
-pub mod stream;
-pub mod tree;
-mod words;
+mod threads;

@@ -1,42 +1,40 @@
-//! Copies of images on other machines (SCR's PARTNER): a rank gives its image, while that lies in a local
-//! directory, to a rank on the next machine, its *partner*, whose *guest* it is.
+//! Copies of images on other machines (SCR's PARTNER). While the image of a rank is in a local directory, a
+//! rank on the next machine, its *partner*, keeps a copy.
 //!
-//! One connection is one image: an offer, the bytes, an answer. The guest keeps it open for as long as it
-//! needs the copy, until its image is drained or the process ends. So the partner need not be told when to
-//! look whether the copy has become needless, and at its own end it can wait for those who still need it:
-//! a guest that was killed is gone from the connection, too, and its copy stays.
+//! One connection carries one image: a header, the bytes, an answer. The sender keeps the connection open
+//! while it needs the copy, that is until its image is drained or the process ends. The end of the
+//! connection shows the partner that a copy is not needed any more. At its own end, the partner waits for the
+//! senders that still need theirs. The connection of a killed sender closes too, and its copy stays.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::door::{spawn, turn_away, Door, Entrance, Heard, Reach, WRITE_LIMIT};
-use crate::frame::{self, MAX_FIRST};
-use crate::job::Address;
-use crate::protocol::{First, Offer, PROTOCOL};
-use crate::stream::Stream;
+use crate::net::contact::Address;
+use crate::net::frame::{self, MAX_HELLO};
+use crate::net::listener::{reject, Listener, ListenerHandle, NetEvent, Reach};
+use crate::net::stream::{Stream, WRITE_LIMIT};
+use crate::protocol::messages::{CopyAnswer, CopyHeader, Hello, PROTOCOL};
+use crate::threads::spawn;
 
-/// Where the copy is, or why there is none, for people.
-pub type Answer = Result<String, String>;
-
-/// Why there is no copy.
+/// Reason why no copy was made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Reading the image, or the connection to the partner.
-    #[error("it could not be passed on to rank {0}: {1}")]
+    /// Reading the image or sending it to the partner failed.
+    #[error("it could not be sent to rank {0}: {1}")]
     Partner(u32, frame::Error),
-    /// The image.
+    /// The image ended early.
     #[error("the image is shorter than it should be")]
     Short,
-    /// What the partner says.
+    /// The partner answered with a reason.
     #[error("rank {0} says: {1}")]
     Refused(u32, String),
 }
 
-/// The partner of a rank, where the ranks run on these machines: one on the next machine, in the order in
-/// which machines come, and the guests of a machine are spread over its ranks. None where there is but one
-/// machine.
+/// The partner of `rank`, a rank on the next machine, where `hosts` has the machine of each rank. Machines
+/// are in the order of their first rank. The senders of a machine are spread over the ranks of the next.
+/// None if there is only one machine.
 pub fn partner_of(rank: u32, hosts: &[String]) -> Option<u32> {
     let host = hosts.get(rank as usize)?;
     let mut seen = HashSet::new();
@@ -52,93 +50,93 @@ pub fn partner_of(rank: u32, hosts: &[String]) -> Option<u32> {
     (next != host).then(|| there[place % there.len()])
 }
 
-/// Keeps copies.
-pub trait Keeper: Send + Sync + 'static {
-    /// Keeps a copy, durably, of so many bytes as are offered.
-    fn keep(&self, offer: &Offer, bytes: &mut dyn Read) -> Answer;
+/// Storage for copies.
+pub trait CopyStore: Send + Sync + 'static {
+    /// Keeps a durable copy of the offered bytes, whose number is in the header.
+    fn keep(&self, header: &CopyHeader, bytes: &mut dyn Read) -> CopyAnswer;
 
-    /// A guest needs its copy no more, or is gone.
-    fn left(&self);
+    /// A sender no longer needs its copy, or is gone.
+    fn released(&self);
 }
 
-/// What keeps copies of guests' images, in a process that listens for them.
-pub struct Host {
+/// Server that keeps copies of the images of other ranks.
+pub struct CopyServer {
     address: Address,
-    guests: Arc<Guests>,
-    _door: Entrance,
+    active: Arc<ActiveCopies>,
+    _listener: ListenerHandle,
 }
 
-/// How many there are.
+/// Number of copies that senders still need.
 #[derive(Default)]
-struct Guests {
+struct ActiveCopies {
     count: Mutex<usize>,
     left: Condvar,
 }
 
-impl Guests {
+impl ActiveCopies {
     fn count(&self) -> MutexGuard<'_, usize> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Host {
-    /// Listens for those who know the token; `local`: on this machine alone.
-    pub fn start(local: bool, token: String, keeper: Arc<dyn Keeper>) -> io::Result<Host> {
+impl CopyServer {
+    /// Listens for peers that have the token. `local`: on this machine alone.
+    pub fn start(local: bool, token: String, store: Arc<dyn CopyStore>) -> io::Result<CopyServer> {
         let reach = match local {
             true => Reach::Machine(None),
             false => Reach::Network,
         };
-        let door = Door::open(&reach, token)?;
-        let address = door.address.clone();
-        let guests = Arc::<Guests>::default();
-        let (said, hear) = mpsc::channel();
-        let within = guests.clone();
-        spawn("ckpt-host", move || admit(&hear, &keeper, &within))?;
-        let door = door.serve(said, 1)?;
-        Ok(Host {
+        let listener = Listener::open(&reach, token)?;
+        let address = listener.address.clone();
+        let active = Arc::<ActiveCopies>::default();
+        let (events, incoming) = mpsc::channel();
+        let within = active.clone();
+        spawn("ckpt-host", move || accept(&incoming, &store, &within))?;
+        let listener = listener.serve(events, 1)?;
+        Ok(CopyServer {
             address,
-            guests,
-            _door: door,
+            active,
+            _listener: listener,
         })
     }
 
-    /// Where guests connect.
+    /// Address for senders.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Waits until no guest needs its copy any more.
+    /// Waits until no sender needs a copy.
     pub fn wait_alone(&self) {
-        let mut count = self.guests.count();
+        let mut count = self.active.count();
         while *count > 0 {
-            let waited = self.guests.left.wait(count);
+            let waited = self.active.left.wait(count);
             count = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
-fn admit(hear: &Receiver<Heard>, keeper: &Arc<dyn Keeper>, guests: &Arc<Guests>) {
-    for heard in hear {
-        let Heard::Knock(_, first, stream) = heard else {
+fn accept(incoming: &Receiver<NetEvent>, store: &Arc<dyn CopyStore>, active: &Arc<ActiveCopies>) {
+    for event in incoming {
+        let NetEvent::Connect(_, hello, stream) = event else {
             continue;
         };
-        match first {
-            First::Guest { offer, .. } => {
-                let (keeper, guests) = (keeper.clone(), guests.clone());
-                *guests.count() += 1;
-                let counted = guests.clone();
+        match hello {
+            Hello::CopySender { header, .. } => {
+                let (store, active) = (store.clone(), active.clone());
+                *active.count() += 1;
+                let counted = active.clone();
                 let serving = spawn("ckpt-guest", move || {
-                    serve(&stream, &offer, &*keeper);
-                    *guests.count() -= 1;
-                    guests.left.notify_all();
+                    serve(&stream, &header, &*store);
+                    *active.count() -= 1;
+                    active.left.notify_all();
                 });
                 if serving.is_err() {
-                    // The guest finds the connection broken.
+                    // The sender finds its connection closed.
                     *counted.count() -= 1;
                 }
             }
-            _ => turn_away(
-                &first,
+            _ => reject(
+                &hello,
                 &stream,
                 "this is a partner, which keeps images".into(),
             ),
@@ -146,50 +144,50 @@ fn admit(hear: &Receiver<Heard>, keeper: &Arc<dyn Keeper>, guests: &Arc<Guests>)
     }
 }
 
-fn serve(mut stream: &Stream, offer: &Offer, keeper: &dyn Keeper) {
-    let mut bytes = stream.take(offer.bytes);
-    let kept = keeper.keep(offer, &mut bytes);
-    // What was refused is heard out: the guest reads the answer when it has said all.
-    let heard = io::copy(&mut bytes, &mut io::sink());
-    let answered = heard.is_ok() && frame::send(&mut stream, &kept).is_ok();
+fn serve(mut stream: &Stream, header: &CopyHeader, store: &dyn CopyStore) {
+    let mut bytes = stream.take(header.bytes);
+    let kept = store.keep(header, &mut bytes);
+    // A refused image is read to its end, because the sender reads the answer only after its last byte.
+    let event = io::copy(&mut bytes, &mut io::sink());
+    let answered = event.is_ok() && frame::send(&mut stream, &kept).is_ok();
     if answered {
-        // Returns when the guest is gone: it has nothing more to say.
+        // Returns when the sender closes the connection; it sends nothing more.
         let _ = stream.read(&mut [0]);
     }
-    keeper.left();
+    store.released();
 }
 
-/// A copy that a partner keeps, for as long as this is not dropped.
+/// A copy at the partner. Dropping it releases the copy.
 #[derive(Debug)]
-pub struct Kept {
+pub struct RemoteCopy {
     stream: Stream,
-    /// Where it is there.
+    /// Path of the copy on the partner's machine.
     pub path: String,
 }
 
-impl Drop for Kept {
+impl Drop for RemoteCopy {
     fn drop(&mut self) {
         self.stream.end();
     }
 }
 
-/// Has rank `partner`, which listens at `address`, keep a copy of what `image` gives.
-pub fn give(
+/// Sends the bytes of `image` to rank `partner`, which listens at `address` and keeps a copy.
+pub fn send_copy(
     partner: u32,
     address: &Address,
-    offer: Offer,
+    header: CopyHeader,
     image: &mut impl Read,
-) -> Result<Kept, Error> {
-    let bytes = offer.bytes;
+) -> Result<RemoteCopy, Error> {
+    let bytes = header.bytes;
     let begin = || -> Result<Stream, frame::Error> {
         let stream = address.connect()?;
         stream.set_write_timeout(Some(WRITE_LIMIT))?;
-        let first = First::Guest {
+        let hello = Hello::CopySender {
             protocol: PROTOCOL,
             token: address.token.clone(),
-            offer,
+            header,
         };
-        frame::send(&mut &stream, &first)?;
+        frame::send(&mut &stream, &hello)?;
         Ok(stream)
     };
     let failed = |e| Error::Partner(partner, e);
@@ -198,9 +196,9 @@ pub fn give(
     if given.map_err(|e| failed(e.into()))? < bytes {
         return Err(Error::Short);
     }
-    let answer: Answer = frame::receive(&mut &stream, MAX_FIRST).map_err(failed)?;
+    let answer: CopyAnswer = frame::receive(&mut &stream, MAX_HELLO).map_err(failed)?;
     let path = answer.map_err(|why| Error::Refused(partner, why))?;
-    Ok(Kept { stream, path })
+    Ok(RemoteCopy { stream, path })
 }
 
 #[cfg(test)]
@@ -228,33 +226,33 @@ mod tests {
         assert_eq!(partners(&[]), []);
     }
 
-    /// Keeps what rank 1 offers, and tells what it has heard.
+    /// Keeps the image of rank 1, and sends on what it has received.
     struct Memory(Mutex<Sender<Option<Vec<u8>>>>);
 
-    impl Keeper for Memory {
-        fn keep(&self, offer: &Offer, bytes: &mut dyn Read) -> Answer {
-            if offer.rank != 1 {
+    impl CopyStore for Memory {
+        fn keep(&self, header: &CopyHeader, bytes: &mut dyn Read) -> CopyAnswer {
+            if header.rank != 1 {
                 return Err("no room".into());
             }
             let mut kept = Vec::new();
             bytes.read_to_end(&mut kept).map_err(|e| e.to_string())?;
             let _ = self.0.lock().unwrap().send(Some(kept));
-            Ok(format!("/local/{}", offer.set))
+            Ok(format!("/local/{}", header.set))
         }
 
-        fn left(&self) {
+        fn released(&self) {
             let _ = self.0.lock().unwrap().send(None);
         }
     }
 
-    fn host() -> (Host, Receiver<Option<Vec<u8>>>) {
+    fn host() -> (CopyServer, Receiver<Option<Vec<u8>>>) {
         let (tell, told) = mpsc::channel();
-        let keeper = Arc::new(Memory(Mutex::new(tell)));
-        (Host::start(true, "word".into(), keeper).unwrap(), told)
+        let store = Arc::new(Memory(Mutex::new(tell)));
+        (CopyServer::start(true, "word".into(), store).unwrap(), told)
     }
 
-    fn offer(rank: u32, bytes: u64) -> Offer {
-        Offer {
+    fn header(rank: u32, bytes: u64) -> CopyHeader {
+        CopyHeader {
             rank,
             set: "ckpt-1".into(),
             id: vec![1; 16],
@@ -263,10 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_kept_until_its_guest_goes() {
+    fn a_copy_is_kept_until_its_sender_closes() {
         let (host, told) = host();
         let image = vec![7; 1 << 20];
-        let kept = give(0, host.address(), offer(1, 1 << 20), &mut &image[..]).unwrap();
+        let kept = send_copy(0, host.address(), header(1, 1 << 20), &mut &image[..]).unwrap();
         assert_eq!(kept.path, "/local/ckpt-1");
         assert_eq!(told.recv().unwrap(), Some(image));
         assert!(told.try_recv().is_err(), "the guest has not left");
@@ -276,23 +274,23 @@ mod tests {
     }
 
     #[test]
-    fn why_there_is_no_copy_is_told() {
+    fn the_reason_for_a_missing_copy_is_returned() {
         let (host, told) = host();
         let image = vec![7; 1 << 20];
-        let give = |address: &Address, offer| {
-            let refused = give(0, address, offer, &mut &image[..]).unwrap_err();
+        let give = |address: &Address, header| {
+            let refused = send_copy(0, address, header, &mut &image[..]).unwrap_err();
             refused.to_string()
         };
-        let full = give(host.address(), offer(2, 1 << 20));
+        let full = give(host.address(), header(2, 1 << 20));
         assert_eq!(full, "rank 0 says: no room");
         assert_eq!(told.recv().unwrap(), None);
-        let short = give(host.address(), offer(1, 2 << 20));
+        let short = give(host.address(), header(1, 2 << 20));
         assert!(short.contains("shorter"), "{short}");
         let other = Address {
             token: "another".into(),
             ..host.address().clone()
         };
-        let stranger = give(&other, offer(1, 0));
+        let stranger = give(&other, header(1, 0));
         assert!(stranger.contains("token is wrong"), "{stranger}");
         host.wait_alone();
     }

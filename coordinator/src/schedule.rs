@@ -1,73 +1,65 @@
-//! When checkpoints are taken that no command asks for: every so often, before the job's time is over,
-//! and when ranks ask. Pure, like the machines: it is told the time, in microseconds.
+//! Times of the checkpoints that no command requests: at an interval, before the end of the job's time, and
+//! at the request of ranks. A pure state machine, which gets the time in microseconds.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::coordinator::Time;
-use crate::protocol::{Next, Report};
+use job_spec::Interval;
 
-/// How long until the first checkpoint whose cost says when the next is due.
+use crate::protocol::coordinator::Time;
+use crate::protocol::messages::{Next, Report};
+
+/// Time to the first checkpoint, whose cost determines the next.
 const FIRST: Duration = Duration::from_secs(60);
-/// How long until that with which the job was to end is tried again, if it was given up.
+/// Time to the next attempt of the checkpoint that ends the job, if it was abandoned.
 const AGAIN: Duration = Duration::from_secs(60);
-/// For so long what other ranks ask for is the same: a launcher passes a signal on to all, and all
-/// run the same program.
+/// Time in which the requests of different ranks count as one. A launcher sends a signal to all ranks, and
+/// all run the same program.
 const TOGETHER: Duration = Duration::from_secs(10);
 
-/// From one checkpoint to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interval {
-    /// Always the same, from the beginning of one to that of the next.
-    Fixed(Duration),
-    /// That which loses least time to checkpoints and to work that failures undo, for a job that fails
-    /// once in so long on average.
-    Best(Duration),
-}
-
-/// The checkpoint before the job's time is over.
+/// The checkpoint before the end of the job's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// How long after the start.
+    /// Time since the start of the job.
     pub after: Duration,
-    /// The job ends with it.
+    /// Whether the job ends with it.
     pub stop: bool,
 }
 
-/// What was asked for when the job was started.
+/// Schedule that was requested at the start of the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// So often; never if absent.
+    /// Interval of checkpoints; none without one.
     pub interval: Option<Interval>,
-    /// Before the end, if that is known.
+    /// Checkpoint before the end, if the end is known.
     pub last: Option<Last>,
 }
 
 /// A checkpoint that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// By the interval: none is needed if one is being taken.
+    /// By the interval; a checkpoint in progress serves for it.
     Interval,
-    /// Before the end.
+    /// Before the end of the job's time.
     Last {
-        /// The job ends with it.
+        /// Whether the job ends with it.
         stop: bool,
     },
 }
 
-/// What is due when.
+/// Times of all due checkpoints.
 #[derive(Debug)]
 pub struct Schedule {
     interval: Option<Interval>,
-    /// The next by the interval; none while its checkpoint is being taken.
+    /// Time of the next by the interval; none while that checkpoint is being taken.
     due: Option<Time>,
-    /// From the last one to that.
+    /// Time from the last checkpoint to the next.
     waiting: Duration,
-    /// The one before the end, and whether the job ends with it.
+    /// Time of the checkpoint before the end, and whether the job ends with it.
     last: Option<(Time, bool)>,
-    /// It is being taken.
+    /// Whether the job ends, if the checkpoint before the end is being taken.
     ending: Option<bool>,
-    /// Since when ranks ask for the same, and which have.
+    /// Time of the first of several joined requests of ranks, and these ranks.
     asked: (Time, BTreeSet<u32>),
 }
 
@@ -76,11 +68,11 @@ fn micros(duration: Duration) -> Time {
 }
 
 impl Schedule {
-    /// What is due for a job that starts now.
+    /// The schedule of a job that starts at `now`.
     pub fn new(plan: Plan, now: Time) -> Self {
         let waiting = match plan.interval {
-            Some(Interval::Fixed(interval)) => interval,
-            Some(Interval::Best(between_failures)) => FIRST.min(between_failures),
+            Some(Interval::Seconds(interval)) => Duration::from_secs(interval),
+            Some(Interval::Mtbf(mean)) => FIRST.min(Duration::from_secs(mean)),
             None => Duration::ZERO,
         };
         Schedule {
@@ -95,12 +87,12 @@ impl Schedule {
         }
     }
 
-    /// When the next is due.
+    /// Time of the next checkpoint.
     pub fn next(&self) -> Option<Time> {
         self.due.into_iter().chain(self.last.map(|l| l.0)).min()
     }
 
-    /// The next, and why, for people.
+    /// The next checkpoint and its reason, for the user.
     pub fn describe(&self, now: Time) -> Option<Next> {
         let next = self.next()?;
         let why = match (self.last, self.interval) {
@@ -110,7 +102,7 @@ impl Schedule {
             (Some((last, false)), _) if last == next => {
                 "the job's time is nearly over then".to_owned()
             }
-            (_, Some(Interval::Best(_))) if self.waiting == FIRST => {
+            (_, Some(Interval::Mtbf(_))) if self.waiting == FIRST => {
                 "to measure what one costs".to_owned()
             }
             _ => format!("one every {} s", self.waiting.as_secs_f64().round()),
@@ -121,39 +113,39 @@ impl Schedule {
         })
     }
 
-    /// What is due by now, if anything is. To be called until nothing is.
+    /// A checkpoint that is due by now, if there is one. Called until it returns none.
     pub fn due(&mut self, now: Time) -> Option<Due> {
         if let Some((_, stop)) = self.last.take_if(|(last, _)| *last <= now) {
             self.ending = Some(stop);
             return Some(Due::Last { stop });
         }
         self.due.take_if(|due| *due <= now)?;
-        if let Some(Interval::Fixed(interval)) = self.interval {
-            self.due = Some(now.saturating_add(micros(interval)));
+        if let Some(Interval::Seconds(_)) = self.interval {
+            self.due = Some(now.saturating_add(micros(self.waiting)));
         }
         Some(Due::Interval)
     }
 
-    /// A checkpoint, whoever has asked for it, has ended so.
+    /// Records the end of a checkpoint of any origin.
     pub fn over(&mut self, now: Time, report: Option<&Report>) {
         let ending = self.ending.take();
         if let (Some(stop), None) = (ending, report) {
             self.last = Some((now.saturating_add(micros(AGAIN)), stop));
         }
-        let Some(Interval::Best(between_failures)) = self.interval else {
+        let Some(Interval::Mtbf(mean)) = self.interval else {
             return;
         };
         if let Some(report) = report {
             let cost = Duration::from_micros(report.pause);
-            // Images that are written while the job runs on cost something too, which nobody measures:
-            // so they are written for half of the time at most.
+            // Images that are written while the job runs cost something too, which is not measured. So they
+            // are being written for at most half of the time.
             let written = Duration::from_micros(report.total);
-            self.waiting = best(cost, between_failures).max(written);
+            self.waiting = best(cost, Duration::from_secs(mean)).max(written);
         }
         self.due = Some(now.saturating_add(micros(self.waiting)));
     }
 
-    /// A rank asks for a checkpoint: whether that is another one than others have asked for just now.
+    /// Handles a request of a rank. Returns whether it is separate from the recent requests of other ranks.
     pub fn asks(&mut self, now: Time, rank: u32) -> bool {
         let (since, ranks) = &mut self.asked;
         let together = !ranks.is_empty() && now.saturating_sub(*since) < micros(TOGETHER);
@@ -165,9 +157,9 @@ impl Schedule {
     }
 }
 
-/// The time between the end of one checkpoint and the beginning of the next that loses least, where one
-/// costs `cost`: J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart
-/// dumps" (2006), equation 37.
+/// The time from the end of one checkpoint to the start of the next that loses the least time, for a
+/// checkpoint of cost `cost`. It is equation 37 of J. T. Daly, "A higher order estimate of the optimum
+/// checkpoint interval for restart dumps" (2006).
 fn best(cost: Duration, between_failures: Duration) -> Duration {
     let (cost, mean) = (cost.as_secs_f64(), between_failures.as_secs_f64());
     if cost >= 2.0 * mean {
@@ -181,7 +173,7 @@ fn best(cost: Duration, between_failures: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Level, Times};
+    use crate::protocol::messages::{Level, Times};
 
     const SECOND: Time = 1_000_000;
     const DAY: Duration = Duration::from_secs(86_400);
@@ -210,17 +202,17 @@ mod tests {
         Schedule::new(plan, 0)
     }
 
-    /// By hand: sqrt(2 * 300 * 86400) = 7200; the root of the share is 1/24, so 1 + 1/72 + 1/5184
-    /// times that, less 300.
+    /// Calculated by hand: sqrt(2 * 300 * 86400) = 7200. The root of the share is 1/24, so the result is 1
+    /// + 1/72 + 1/5184 times that, less 300.
     #[test]
-    fn the_formula_gives_what_the_paper_gives() {
+    fn the_formula_gives_the_values_of_the_paper() {
         let found = best(Duration::from_secs(300), DAY).as_secs_f64();
         assert!((found - 7_001.388_889).abs() < 1e-3, "{found}");
         let rare = best(2 * DAY, DAY);
         assert_eq!(rare, DAY, "longer than the job lasts: as rare as failures");
     }
 
-    /// A job of as much work as there is time between failures on average, by Daly's equation 20.
+    /// Lost time of a job whose work equals the mean time between failures, by Daly's equation 20.
     fn lost(interval: Duration, cost: Duration, mean: Duration) -> f64 {
         let (interval, cost, mean) = (
             interval.as_secs_f64(),
@@ -246,15 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_follows_from_what_the_last_one_cost() {
-        let mut schedule = every(Interval::Best(DAY));
+    fn the_interval_follows_from_the_last_cost() {
+        let mut schedule = every(Interval::Mtbf(DAY.as_secs()));
         assert_eq!(schedule.next(), Some(60 * SECOND));
         assert_eq!(schedule.due(60 * SECOND), Some(Due::Interval));
         assert_eq!((schedule.next(), schedule.due(61 * SECOND)), (None, None));
         schedule.over(100 * SECOND, Some(&report(300 * SECOND, 400 * SECOND)));
         let next = schedule.next().unwrap();
         assert_eq!(next / SECOND, 100 + 7001);
-        // One that somebody asked for meanwhile counts as well; one that was given up tells nothing.
+        // A requested checkpoint counts as well; an abandoned one gives no cost.
         schedule.over(200 * SECOND, None);
         assert_eq!(schedule.next().unwrap() / SECOND, 200 + 7001);
         schedule.over(300 * SECOND, Some(&report(0, 500 * SECOND)));
@@ -267,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_fixed_interval_stays() {
-        let mut schedule = every(Interval::Fixed(Duration::from_secs(10)));
+        let mut schedule = every(Interval::Seconds(10));
         assert_eq!(schedule.due(10 * SECOND - 1), None);
         assert_eq!(schedule.due(10 * SECOND), Some(Due::Interval));
         schedule.over(13 * SECOND, Some(&report(SECOND, SECOND)));
@@ -288,7 +280,7 @@ mod tests {
         };
         let mut schedule = Schedule::new(plan, 0);
         assert_eq!(schedule.due(99 * SECOND), None);
-        // One before it that failed has nothing to do with it.
+        // An earlier failure does not affect it.
         schedule.over(99 * SECOND, None);
         assert_eq!(schedule.next(), Some(100 * SECOND));
         let due = Some(Due::Last { stop: true });
@@ -301,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_all_ranks_is_asked_for_once() {
+    fn joined_requests_of_ranks_count_once() {
         let mut schedule = Schedule::new(Plan::default(), 0);
         assert!(schedule.asks(0, 0), "even at the very start");
         assert!(!schedule.asks(5, 1));

@@ -1,6 +1,7 @@
-//! The coordinator's threads and sockets, in rank 0's lower half: one thread that owns the machine
-//! and all writing ends, one that accepts, one per connection that reads, and one for the disk.
-//! Connected are the ranks of a small job, and in a large one the relays next to it ([`crate::tree`]).
+//! The coordinator's threads and sockets, in rank 0's lower half. One thread owns the machine and all
+//! writing ends, and one does the file operations. The thread of the [`Listener`] accepts connections and
+//! reads. In a small job all ranks are connected, in a large one the relays next to the coordinator
+//! ([`crate::net::tree`]).
 //!
 //! All threads inherit the signal mask of the thread that calls [`Server::start`].
 
@@ -15,67 +16,71 @@ use std::time::{Duration, Instant};
 
 use launcher::message;
 
-use crate::below::{Below, Connected, Kind};
-use crate::bundle::{each, Orders};
-use crate::client::Client;
-use crate::coordinator::{Action, Config, Coordinator, Event, PartialSet, Time, ToolId};
-use crate::door::{remove_sockets, spawn, turn_away, Door, Heard, Reach};
-use crate::frame;
-use crate::job::{self, random_word, Address, JobFile};
-use crate::place::Place;
-use crate::protocol::{First, FromRank, Member, Request, Summary, ToTool, Up};
-use crate::ranks::Ranks;
-use crate::routes::LinkId;
+use crate::child_programs::{child_programs, ChildProgram};
+use crate::claim::{check_free, claim};
+use crate::job_directory::JobDirectory;
+use crate::job_file::{self, JobFile};
+use crate::net::aggregate::{per_rank, Orders};
+use crate::net::children::{ChildKind, Children, Connected};
+use crate::net::contact::{random_token, Address};
+use crate::net::frame;
+use crate::net::listener::{reject, remove_sockets, Listener, NetEvent, Reach};
+use crate::net::routes::LinkId;
+use crate::net::stream::Stream;
+use crate::protocol::coordinator::{
+    Action, ClientId, Config, Coordinator, Event, PartialSet, Time,
+};
+use crate::protocol::messages::{FromRank, Hello, Member, Request, Summary, ToClient, ToParent};
+use crate::protocol::rank_set::RankSet;
 use crate::schedule::{Due, Plan, Schedule};
-use crate::started::{started, Started};
-use crate::stream::Stream;
+use crate::threads::spawn;
 
-/// How often time is told to the machine while a checkpoint is being taken.
+/// Interval of the ticks for the machine while a checkpoint is being taken.
 const TICK: Duration = Duration::from_millis(50);
-/// The disk must be done with what it has begun within this time, when the job ends.
+/// Time limit at the end of the job for file operations that have begun.
 const DISK_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often the job looks whether it still has its directory.
-const GLANCE: Duration = Duration::from_secs(5);
+/// Interval of the checks that the job still has its directory.
+const DIRECTORY_CHECK: Duration = Duration::from_secs(5);
 
-/// Where images are put: what the coordinator needs of it. Called on one thread.
+/// Storage of image sets, as far as the coordinator uses it. Called on one thread.
 pub trait Store: Send + 'static {
-    /// Makes the checkpoint directory if there is none.
+    /// Creates the checkpoint directory if it does not exist.
     fn make_directory(&mut self) -> Result<(), String>;
-    /// Makes a directory for a new set.
+    /// Creates the directory of a new set.
     fn prepare(&mut self) -> Result<PartialSet, String>;
-    /// Makes the prepared set whole. `images` are in the order of ranks.
+    /// Commits the prepared set. `images` are in the order of ranks.
     fn commit(&mut self, images: &[Summary]) -> Result<(), String>;
-    /// Throws the prepared set away.
+    /// Removes the prepared set.
     fn discard(&mut self);
-    /// What is left to do when a set was made whole, and nobody waits for: called once those who asked
-    /// for it have their answer. The server ends only after it.
+    /// Does the remaining work after a commit, such as the removal of old sets. Called after the clients
+    /// have their answers. The server ends only after it.
     fn tidy(&mut self);
 }
 
-/// What the server is to know.
+/// Settings of the server.
 pub struct Options {
-    /// Number of ranks, and limits.
+    /// Number of ranks, and time limits.
     pub config: Config,
-    /// The checkpoint directory, in which the job file is left.
+    /// Checkpoint directory, with the job file.
     pub directory: PathBuf,
-    /// All ranks are on this machine: do not listen to any other.
+    /// Whether all ranks are on this machine; no other machine can connect then.
     pub local: bool,
-    /// When checkpoints are taken that no command asks for.
+    /// Times of the checkpoints that no command requests.
     pub plan: Plan,
-    /// The program and its arguments, for people.
+    /// Program and arguments, for the user.
     pub program: Vec<String>,
-    /// The MPI library below, for people.
+    /// MPI library of the lower half, for the user.
     pub mpi: String,
 }
 
-/// Why the server could not be started.
+/// Failure to start the server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The job file.
+    /// The job file could not be written.
     #[error(transparent)]
-    Job(#[from] job::Error),
-    /// Sockets, threads, randomness.
+    Job(#[from] job_file::Error),
+    /// A system call for sockets, threads or random numbers failed.
     #[error("the coordinator could not {0}: {1}; the job cannot be checkpointed")]
     System(&'static str, io::Error),
 }
@@ -84,25 +89,25 @@ pub enum Error {
 pub struct Server {
     job: JobFile,
     directory: PathBuf,
-    said: Sender<Said>,
+    events: Sender<ServerEvent>,
     connected: Arc<Connected>,
-    /// Says nothing, and is closed when the disk's thread has ended.
+    /// Never receives a value; closed when the file thread has ended.
     disk: Mutex<Receiver<Infallible>>,
 }
 
-enum Said {
-    Heard(Heard),
+enum ServerEvent {
+    Net(NetEvent),
     Disk(Event),
     Close,
 }
 
-impl From<Heard> for Said {
-    fn from(heard: Heard) -> Said {
-        Said::Heard(heard)
+impl From<NetEvent> for ServerEvent {
+    fn from(event: NetEvent) -> ServerEvent {
+        ServerEvent::Net(event)
     }
 }
 
-enum Errand {
+enum DiskJob {
     Prepare(u64),
     Commit(u64, Vec<Summary>),
     Discard,
@@ -111,75 +116,75 @@ enum Errand {
 }
 
 impl Server {
-    /// Starts listening and leaves the job file.
+    /// Starts the listener and writes the job file.
     pub fn start(options: Options, store: impl Store) -> Result<Server, Error> {
-        // It was free before the program was loaded, or the image opened; but another job may have
-        // been started at the same time.
-        Client::check_free(&options.directory)?;
+        // The directory was free before the program was loaded or the image opened. Another job may have
+        // started at the same time.
+        check_free(&options.directory)?;
         let system = |what| move |e| Error::System(what, e);
-        let token = random_word().map_err(system("make a token"))?;
+        let token = random_token().map_err(system("make a token"))?;
         let reach = match options.local {
             true => Reach::Machine(Some(&options.directory)),
             false => Reach::Network,
         };
-        let door = Door::open(&reach, token).map_err(system("listen for its ranks"))?;
-        let address = door.address.clone();
+        let listener = Listener::open(&reach, token).map_err(system("listen for its ranks"))?;
+        let address = listener.address.clone();
         let job = JobFile::new(address, options.config.size, options.program, options.mpi);
 
-        let (said, hear) = mpsc::channel();
-        let (errands, orders) = mpsc::channel();
-        let below = Below::new(0);
-        let connected = below.connected();
+        let (events, incoming) = mpsc::channel();
+        let (disk_jobs, orders) = mpsc::channel();
+        let children = Children::new(0);
+        let connected = children.connected();
         let begun = Instant::now();
-        let main = Main {
+        let main = ServerLoop {
             schedule: Schedule::new(options.plan, micros(begun)),
             machine: Coordinator::new(options.config),
             size: options.config.size,
-            below,
-            tools: HashMap::new(),
+            children,
+            clients: HashMap::new(),
             started: BTreeSet::new(),
-            errands,
+            disk_jobs,
             begun,
         };
         let thread = system("start a thread");
-        spawn("ckpt-coord", move || main.run(&hear)).map_err(thread)?;
+        spawn("ckpt-coord", move || main.run(&incoming)).map_err(thread)?;
         let ranks = options.config.size as usize;
-        let door = door.serve(said.clone(), ranks).map_err(thread)?;
+        let listener = listener.serve(events.clone(), ranks).map_err(thread)?;
         let socket = job.address.socket.as_deref();
-        Client::claim(&job, &options.directory).inspect_err(|_| {
+        claim(&job, &options.directory).inspect_err(|_| {
             socket.map(fs::remove_file);
         })?;
         remove_sockets(&options.directory, socket);
-        let place = Place::new(job.clone(), options.directory.clone(), door);
-        let back = said.clone();
+        let place = JobDirectory::new(job.clone(), options.directory.clone(), listener);
+        let back = events.clone();
         let (working, disk) = mpsc::channel();
-        let errands = move || {
-            errands_of(store, place, &orders, &back);
+        let disk_jobs = move || {
+            run_disk_jobs(store, place, &orders, &back);
             drop(working);
         };
-        spawn("ckpt-disk", errands).map_err(thread)?;
+        spawn("ckpt-disk", disk_jobs).map_err(thread)?;
         Ok(Server {
             job,
             directory: options.directory,
-            said,
+            events,
             connected,
             disk: Mutex::new(disk),
         })
     }
 
-    /// What ranks need to connect.
+    /// Contact data for the ranks.
     pub fn address(&self) -> &Address {
         &self.job.address
     }
 
-    /// Waits until all ranks but 0 are gone, for at most so long: this process must be the last to
-    /// go when the job is to end, since all messages come from here.
+    /// Waits until all ranks but 0 are gone, for at most `limit`. At the end of the job this process must
+    /// be the last to end, since all messages come from here.
     pub fn wait_alone(&self, limit: Duration) {
         self.connected.wait_for_none(limit);
     }
 
-    /// The job ends: stops answering, lets the disk finish, and takes the job file away. Not before: a checkpoint
-    /// that is still asked for would leave it there again.
+    /// Ends the job: stops answering, completes the file operations, and removes the job file. The order
+    /// matters: a checkpoint that is still requested would write the file again.
     pub fn close(&self) {
         self.stop();
         if self.job.is_in(&self.directory).unwrap_or(false) {
@@ -188,7 +193,7 @@ impl Server {
         }
     }
 
-    /// As [`Server::close`], for a job that ends with a checkpoint: the job file says so.
+    /// Like [`Server::close`], for a job that ends with a checkpoint; the job file names the set.
     pub fn close_with(&self, set: &str) {
         if let Err(why) = self.job.end_with(&self.directory, set) {
             message::say(format_args!(
@@ -202,67 +207,67 @@ impl Server {
     }
 
     fn stop(&self) {
-        let _ = self.said.send(Said::Close);
+        let _ = self.events.send(ServerEvent::Close);
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = disk.recv_timeout(DISK_LIMIT);
     }
 }
 
-fn errands_of(
+fn run_disk_jobs(
     mut store: impl Store,
-    mut place: Place,
-    orders: &Receiver<Errand>,
-    back: &Sender<Said>,
+    mut place: JobDirectory,
+    orders: &Receiver<DiskJob>,
+    back: &Sender<ServerEvent>,
 ) {
     for order in orders {
         let event = match order {
-            Errand::Prepare(epoch) => {
-                let placed = place.look(|| store.make_directory());
+            DiskJob::Prepare(epoch) => {
+                let placed = place.ensure(|| store.make_directory());
                 Event::Prepared(epoch, placed.and_then(|()| store.prepare()))
             }
-            Errand::Glance => {
-                // It has said what is wrong, and says it to whoever asks for a checkpoint.
-                let _ = place.look(|| store.make_directory());
+            DiskJob::Glance => {
+                // A failure was reported already, and is reported again at each request for a checkpoint.
+                let _ = place.ensure(|| store.make_directory());
                 continue;
             }
-            Errand::Commit(epoch, images) => Event::Committed(epoch, store.commit(&images)),
-            Errand::Discard => {
+            DiskJob::Commit(epoch, images) => Event::Committed(epoch, store.commit(&images)),
+            DiskJob::Discard => {
                 store.discard();
                 continue;
             }
-            Errand::Tidy => {
+            DiskJob::Tidy => {
                 store.tidy();
                 continue;
             }
         };
-        if back.send(Said::Disk(event)).is_err() {
+        if back.send(ServerEvent::Disk(event)).is_err() {
             return;
         }
     }
 }
 
 /// The thread that owns the machine.
-struct Main {
+struct ServerLoop {
     schedule: Schedule,
     machine: Coordinator,
     size: u32,
-    below: Below,
-    tools: HashMap<ToolId, Arc<Stream>>,
-    /// Children of this process of which those who wait were told.
+    children: Children,
+    clients: HashMap<ClientId, Arc<Stream>>,
+    /// Child processes that were named to the waiting clients.
     started: BTreeSet<u32>,
-    errands: Sender<Errand>,
+    disk_jobs: Sender<DiskJob>,
     begun: Instant,
 }
 
-impl Main {
-    fn run(mut self, hear: &Receiver<Said>) {
+impl ServerLoop {
+    fn run(mut self, incoming: &Receiver<ServerEvent>) {
         let mut tick = Instant::now() + TICK;
-        let mut glance = Instant::now() + GLANCE;
+        let mut next_check = Instant::now() + DIRECTORY_CHECK;
         loop {
             let now = Instant::now();
-            if !self.machine.busy() && now >= glance {
-                glance = now + GLANCE;
-                self.errand(Errand::Glance);
+            if !self.machine.busy() && now >= next_check {
+                next_check = now + DIRECTORY_CHECK;
+                self.submit(DiskJob::Glance);
             }
             if self.machine.busy() && now >= tick {
                 tick = now + TICK;
@@ -281,74 +286,77 @@ impl Main {
                 }
                 self.event(match due {
                     Due::Interval => Event::Due,
-                    Due::Last { stop } => Event::Request { tool: None, stop },
+                    Due::Last { stop } => Event::Request { client: None, stop },
                 });
             }
             let due = self.schedule.next();
             let due = due.map(|due| self.begun + Duration::from_micros(due));
             let next = match self.machine.busy() {
                 true => tick,
-                false => glance,
+                false => next_check,
             };
             let wake = due.map_or(next, |due| due.min(next));
-            match hear.recv_timeout(wake.saturating_duration_since(Instant::now())) {
-                Ok(Said::Close) | Err(RecvTimeoutError::Disconnected) => return,
-                Ok(said) => self.hear(said),
+            match incoming.recv_timeout(wake.saturating_duration_since(Instant::now())) {
+                Ok(ServerEvent::Close) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    /// Tells those who wait for MPI_Init what this rank has started meanwhile.
+    /// Tells the clients that wait for MPI_Init about programs that this rank has started meanwhile.
     fn tell_of_started(&mut self) {
         if !self.machine.waits_for_init() {
             return;
         }
-        for Started { pid, name } in started() {
+        for ChildProgram { pid, name } in child_programs() {
             if !self.started.insert(pid) {
                 continue;
             }
-            let note = ToTool::Note(format!(
+            let note = ToClient::Note(format!(
                 "rank 0 has not called MPI_Init, and has started another program, {name} (process {pid})"
             ));
-            let tools: Vec<ToolId> = self.tools.keys().copied().collect();
-            for tool in tools {
-                self.reply(tool, &note);
+            let clients: Vec<ClientId> = self.clients.keys().copied().collect();
+            for client in clients {
+                self.reply(client, &note);
             }
         }
     }
 
-    fn hear(&mut self, said: Said) {
-        match said {
-            Said::Heard(Heard::Knock(link, first, stream)) => self.admit(link, first, stream),
-            Said::Heard(Heard::Said(link, words)) => {
-                for word in words {
-                    self.word(link, word);
+    fn handle(&mut self, event: ServerEvent) {
+        match event {
+            ServerEvent::Net(NetEvent::Connect(link, hello, stream)) => {
+                self.admit(link, hello, stream)
+            }
+            ServerEvent::Net(NetEvent::Message(link, messages)) => {
+                for message in messages {
+                    self.message(link, message);
                 }
             }
-            Said::Heard(Heard::Gone(gone)) => match self.tools.remove(&gone) {
-                Some(_) => self.event(Event::ToolLost(gone)),
+            ServerEvent::Net(NetEvent::Disconnect(gone)) => match self.clients.remove(&gone) {
+                Some(_) => self.event(Event::ClientLost(gone)),
                 None => self.lose(gone),
             },
-            Said::Disk(event) => self.event(event),
-            Said::Close => {}
+            ServerEvent::Disk(event) => self.event(event),
+            ServerEvent::Close => {}
         }
     }
 
-    fn word(&mut self, link: LinkId, word: Up) {
-        match word {
-            Up::Joined(member) => self.join(link, member),
-            Up::Said { ranks, message } => {
-                let ranks = self.below.behind(link, &ranks);
-                for (rank, message) in each(&ranks, message) {
+    fn message(&mut self, link: LinkId, message: ToParent) {
+        tracing::trace!(?link, ?message, "received");
+        match message {
+            ToParent::Joined(member) => self.join(link, member),
+            ToParent::FromRanks { ranks, message } => {
+                let ranks = self.children.reachable_via(link, &ranks);
+                for (rank, message) in per_rank(&ranks, message) {
                     let asks = matches!(message, FromRank::Asks { .. });
                     if !asks || self.schedule.asks(micros(self.begun), rank) {
                         self.event(Event::Message(rank, message));
                     }
                 }
             }
-            Up::Lost { ranks } => {
-                let lost = self.below.leave(link, &ranks);
+            ToParent::Lost { ranks } => {
+                let lost = self.children.leave(link, &ranks);
                 self.lost(&lost);
             }
         }
@@ -362,50 +370,50 @@ impl Main {
             pid,
         } = member;
         match self.machine.admits(rank, size) {
-            Err(reason) => self.below.refuse(link, rank, reason),
-            Ok(()) if self.below.join(link, rank) => {
+            Err(reason) => self.children.refuse(link, rank, reason),
+            Ok(()) if self.children.join(link, rank) => {
                 self.event(Event::Connected { rank, host, pid });
             }
-            // It is in its seat already.
+            // The rank has connected already.
             Ok(()) => {}
         }
     }
 
     fn lose(&mut self, link: LinkId) {
-        let lost = self.below.close(link);
+        let lost = self.children.close(link);
         self.lost(&lost);
     }
 
-    fn lost(&mut self, ranks: &Ranks) {
+    fn lost(&mut self, ranks: &RankSet) {
         for rank in ranks.iter() {
             self.event(Event::Lost(rank));
         }
     }
 
-    fn admit(&mut self, link: LinkId, first: First, stream: Arc<Stream>) {
-        match first {
-            First::Rank(hello) => {
-                self.below.open(link, Kind::Rank, stream);
-                self.join(link, hello.member);
+    fn admit(&mut self, link: LinkId, hello: Hello, stream: Arc<Stream>) {
+        match hello {
+            Hello::Rank(rank) => {
+                self.children.open(link, ChildKind::Rank, stream);
+                self.join(link, rank.member);
             }
-            First::Relay { .. } => self.below.open(link, Kind::Relay, stream),
-            First::Guest { .. } => {
+            Hello::Relay { .. } => self.children.open(link, ChildKind::Relay, stream),
+            Hello::CopySender { .. } => {
                 let reason = "this is the job's coordinator, and no partner";
-                turn_away(&first, &stream, reason.into());
+                reject(&hello, &stream, reason.into());
             }
-            First::Tool { request, .. } => {
-                let tool = link;
-                self.tools.insert(tool, stream);
+            Hello::Client { request, .. } => {
+                let client = link;
+                self.clients.insert(client, stream);
                 self.event(match request {
                     Request::Checkpoint { stop, .. } => Event::Request {
-                        tool: Some(tool),
+                        client: Some(client),
                         stop,
                     },
-                    Request::Status => Event::AskStatus(tool),
+                    Request::Status { events } => Event::AskStatus { client, events },
                 });
                 if let Request::Checkpoint { wait: false, .. } = request {
-                    // If there can be none it was told so before.
-                    self.reply(tool, &ToTool::Noted);
+                    // If no checkpoint is possible, the client has that answer already.
+                    self.reply(client, &ToClient::Noted);
                 }
             }
         }
@@ -417,26 +425,28 @@ impl Main {
         let mut broken = vec![];
         for action in self.machine.on(now, event) {
             if !matches!(action, Action::Send(_) | Action::Tell(..)) {
-                // It happens after what comes before it.
-                broken.extend(self.below.deliver(&orders.take()));
+                // Earlier orders must be delivered first.
+                broken.extend(self.children.deliver(&orders.take()));
             }
             match action {
                 Action::Send(message) => orders.all(message),
                 Action::Tell(rank, message) => orders.one(rank, message),
-                Action::Reply(tool, ToTool::Status(mut status)) => {
+                Action::Reply(client, ToClient::Status(mut status)) => {
                     status.next = self.schedule.describe(now);
-                    self.reply(tool, &ToTool::Status(status));
+                    self.reply(client, &ToClient::Status(status));
                 }
-                Action::Reply(tool, message) => self.reply(tool, &message),
-                Action::Prepare(epoch) => self.errand(Errand::Prepare(epoch)),
-                Action::Commit(epoch, _, images) => self.errand(Errand::Commit(epoch, images)),
-                Action::Discard(_) => self.errand(Errand::Discard),
-                // The tools were answered by actions before this one.
+                Action::Reply(client, message) => self.reply(client, &message),
+                Action::Prepare(epoch) => self.submit(DiskJob::Prepare(epoch)),
+                Action::Commit(epoch, _, images) => self.submit(DiskJob::Commit(epoch, images)),
+                Action::Discard(_) => self.submit(DiskJob::Discard),
+                // Earlier actions have answered the clients.
                 Action::Over(Ok(report)) => {
+                    tracing::info!(?report, "checkpoint committed");
                     self.schedule.over(now, Some(&report));
-                    self.errand(Errand::Tidy);
+                    self.submit(DiskJob::Tidy);
                 }
                 Action::Over(Err(reason)) => {
+                    tracing::warn!(reason, "checkpoint given up");
                     self.schedule.over(now, None);
                     message::say(format_args!(
                         "a checkpoint was given up, the job of {} ranks runs on: {reason}",
@@ -445,24 +455,24 @@ impl Main {
                 }
             }
         }
-        broken.extend(self.below.deliver(&orders.take()));
+        broken.extend(self.children.deliver(&orders.take()));
         for link in broken {
             self.lose(link);
         }
     }
 
-    fn reply(&mut self, tool: ToolId, message: &ToTool) {
-        // A tool that has gone away does not wait for its answer.
-        if let Some(stream) = self.tools.get(&tool) {
+    fn reply(&mut self, client: ClientId, message: &ToClient) {
+        // A closed client needs no answer.
+        if let Some(stream) = self.clients.get(&client) {
             if frame::send(&mut &**stream, message).is_err() {
                 stream.end();
             }
         }
     }
 
-    fn errand(&self, errand: Errand) {
-        // The disk's thread ends only after this one.
-        let _ = self.errands.send(errand);
+    fn submit(&self, job: DiskJob) {
+        // The file thread ends only after this one, so the send succeeds.
+        let _ = self.disk_jobs.send(job);
     }
 }
 

@@ -5,7 +5,7 @@
 //#Timeout: 120
 //#Shows: what lasts as long as the last copy of a descriptor ends when the program closes the only one, also while checkpoints are taken without pause: locks of flock and of an open file, the ends of pipes, of a named pipe and of socket pairs, the file that may not be executed while it is written
 #include "../stasis_test.h"
-#include "../../include/stasis.h"
+#include "../../upper-half/include/stasis.h"
 
 #include <errno.h>
 #include <poll.h>

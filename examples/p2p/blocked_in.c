@@ -19,8 +19,9 @@
 //#Variant: sendrecv_replace; cut=hold
 //#Variant: iprobe; cut=hold
 //#Variant: improbe; cut=hold
-//#Variant: barrier; cut=pending
-//#Variant: allreduce; cut=pending
+//#Variant: barrier; cut=hold
+//#Variant: allreduce; cut=hold
+//#Variant: duplicate; cut=pending
 #include "../stasis_test.h"
 
 enum { N = 500000, FEW = 4 };
@@ -35,7 +36,8 @@ static int completes(const char *how)
 /* How many messages rank 0 gets. */
 static int expected(const char *how)
 {
-    if (!strcmp(how, "send") || !strcmp(how, "ssend") || !strcmp(how, "barrier") || !strcmp(how, "allreduce"))
+    if (!strcmp(how, "send") || !strcmp(how, "ssend") || !strcmp(how, "barrier") || !strcmp(how, "allreduce") ||
+        !strcmp(how, "duplicate"))
         return 0;
     return completes(how) ? FEW : 1;
 }
@@ -158,6 +160,10 @@ static void rank0(const char *how)
         int one = 1, sum = 0;
         MPI_OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
         CHECK_EQ(sum, 2);
+    } else if (!strcmp(how, "duplicate")) {
+        MPI_Comm comm;
+        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+        MPI_OK(MPI_Comm_free(&comm));
     } else {
         CHECK(0, "no variant %s", how);
     }
@@ -178,6 +184,11 @@ static void rank1(const char *how)
         int one = 1, sum = 0;
         MPI_OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
         CHECK_EQ(sum, 2);
+    }
+    if (!strcmp(how, "duplicate")) {
+        MPI_Comm comm;
+        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+        MPI_OK(MPI_Comm_free(&comm));
     }
     for (int i = expected(how) - 1; i >= 0; i--) {
         test_fill(out, N, (uint32_t)(50 + i));

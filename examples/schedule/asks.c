@@ -1,7 +1,7 @@
 //#Ranks: 2
 //#Cut: loop
 //#Shows: a program that asks for checkpoints itself, by stasis.h
-#include "../../include/stasis.h"
+#include "../../upper-half/include/stasis.h"
 #include "../stasis_test.h"
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 !#Ranks: 2
 !#Cut: hold
 !#Shows: a program in Fortran that asks for checkpoints itself, by stasis.f90
-include '../../include/stasis.f90'
+include '../../upper-half/include/stasis.f90'
 
 program asks
   use, intrinsic :: iso_fortran_env, only: error_unit

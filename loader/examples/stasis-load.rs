@@ -1,18 +1,17 @@
 //! Loads and runs one program as an upper half, without any MPI: for the loader's tests.
 //!
 //! ```text
-//! stasis-load run [--stops N] [--every MS] [--dump FILE [--after MS] [--when FILE] [--go-on]]
+//! stasis-load run [--stops N] [--every MS] [--dump FILE [--after MS] [--when FILE] [--go-on]] [--at-once]
 //!                 [--redirect NAME=FILE] [--jobs] PROGRAM ARGS...
 //! stasis-load restore [--dump FILE ...] FILE
 //! ```
-//! `--stops` stops and resumes all threads that often; `--dump` writes the memory below 16 TiB and
-//! the process state to a plain file and ends, or goes on with `--go-on`; `--when` waits until a
-//! file is there, which the program makes; `restore` continues it.
+//! `--stops` stops and resumes all threads N times; `--dump` writes the memory below 16 TiB and the process state to a
+//! plain file and exits, or continues with `--go-on`; `--when` waits until the program has created a file; `restore`
+//! continues the dumped process. `--at-once` starts the program together with the first stop.
 //! `--jobs` runs a job on the initial thread at each stop.
 //!
 //! # Safety
-//! Reads the whole upper half while it is stopped, and maps it in a fresh process where nothing
-//! else is.
+//! Reads the whole upper half while it is stopped, and maps it at unused addresses of a fresh process.
 #![allow(unsafe_code)]
 
 use anyhow::{bail, ensure, Context, Result};
@@ -24,8 +23,10 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{channel, Sender};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
@@ -39,6 +40,7 @@ struct Options {
     when: Option<PathBuf>,
     go_on: bool,
     jobs: bool,
+    at_once: bool,
     redirects: Vec<(String, PathBuf)>,
     rest: Vec<OsString>,
 }
@@ -53,7 +55,7 @@ struct Header {
 struct Region {
     start: usize,
     end: usize,
-    perms: String,
+    prot: u8,
     /// Runs of pages that are not all zero: first page, number of pages.
     runs: Vec<(usize, usize)>,
 }
@@ -79,6 +81,7 @@ fn options(mut args: std::env::ArgsOs) -> Result<Options> {
             Some("--dump") => options.dump = Some(args.next().context("a file is missing")?.into()),
             Some("--go-on") => options.go_on = true,
             Some("--jobs") => options.jobs = true,
+            Some("--at-once") => options.at_once = true,
             Some("--redirect") => {
                 let text = args.next().context("NAME=FILE is missing")?.into_string();
                 let text = text.unwrap_or_default();
@@ -97,17 +100,20 @@ fn options(mut args: std::env::ArgsOs) -> Result<Options> {
 
 fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
     let state = loader::capture(stopped, &|_, _| None)?;
+    let memory = File::open("/proc/self/mem")?;
+    let mut page_bytes = [0; PAGE];
     let mut regions = Vec::new();
     for m in loader::read_maps()?
         .into_iter()
         .filter(|m| m.end <= ARENA_END)
     {
         let mut runs: Vec<(usize, usize)> = Vec::new();
-        if m.perms.starts_with('r') {
+        if m.prot & 1 != 0 {
             for page in (m.start..m.end).step_by(PAGE) {
-                // SAFETY: a readable page of the stopped upper half.
-                let bytes = unsafe { std::slice::from_raw_parts(page as *const u64, PAGE / 8) };
-                if bytes.iter().all(|&w| w == 0) {
+                // The dynamic linker maps more than a library's file has before it maps the segments over it. A load
+                // from a page behind the file's end raises SIGBUS; this read fails.
+                let read = memory.read_exact_at(&mut page_bytes, page as u64);
+                if read.is_err() || page_bytes == [0; PAGE] {
                     continue;
                 }
                 match runs.last_mut() {
@@ -119,7 +125,7 @@ fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
         regions.push(Region {
             start: m.start,
             end: m.end,
-            perms: m.perms,
+            prot: m.prot,
             runs,
         });
     }
@@ -129,18 +135,19 @@ fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
     out.write_all(&header)?;
     let header: Header = serde_json::from_slice(&header)?;
     for (start, pages) in header.regions.iter().flat_map(|r| &r.runs) {
-        // SAFETY: as above.
+        // SAFETY: the pages were just read, and belong to the stopped upper half.
         out.write_all(unsafe { std::slice::from_raw_parts(*start as *const u8, pages * PAGE) })?;
     }
     out.flush()?;
     Ok(())
 }
 
-fn agent(options: Options) {
+fn agent(options: Options, begins: Sender<()>) {
     std::thread::sleep(options.after);
     while options.when.as_ref().is_some_and(|file| !file.exists()) {
         std::thread::sleep(Duration::from_millis(1));
     }
+    drop(begins);
     let mut times = Vec::new();
     for n in 0..options.stops {
         std::thread::sleep(options.every);
@@ -209,7 +216,13 @@ fn run(mut options: Options) -> Result<()> {
     let program = loader::prepare(&program, &args, &env)?;
     fill_slots();
     if options.stops > 0 || options.dump.is_some() {
-        loader::spawn_lower("agent", move || agent(options))?;
+        let (begins, begun) = channel();
+        let at_once = options.at_once;
+        loader::spawn_lower("agent", move || agent(options, begins))?;
+        if at_once {
+            // Returns when the agent drops the other side.
+            let _ = begun.recv();
+        }
     }
     program.run()
 }
@@ -247,7 +260,7 @@ extern "C" fn twelve(
         .sum()
 }
 
-/// Waits a little, or until a stop is wanted, as a receive does.
+/// Waits a little, or until a stop is requested, like a receive.
 extern "C" fn wait() -> usize {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(3)
@@ -258,12 +271,12 @@ extern "C" fn wait() -> usize {
     5
 }
 
-/// Calls back into the upper half, as a user-defined reduction is called.
+/// Calls back into the upper half, like a user-defined reduction.
 extern "C" fn call(back: extern "C" fn(usize) -> usize, value: usize) -> usize {
     back(value) + 1
 }
 
-/// Makes a thread as MPI libraries do: without a word to anybody, and with all signals open.
+/// Creates a thread as MPI libraries do: without a call to the loader, and with all signals unblocked.
 extern "C" fn progress_thread() -> usize {
     std::thread::spawn(|| loop {
         std::thread::sleep(Duration::from_micros(300));
@@ -302,20 +315,22 @@ fn read_header(path: &OsString) -> Result<(Header, BufReader<File>)> {
 
 fn restore(options: Options) -> Result<()> {
     let path = options.rest.first().context("no file given")?.clone();
-    // Twice: the number of the file that the state is read from may be one to be reserved.
+    // This reads twice: the number of the descriptor of the first read may be one to be reserved.
     let (header, _) = read_header(&path)?;
     let files = loader::open_files(&header.state, &loader::Checks::default(), None)?;
-    let (closed, grown) = (loader::ClosedFiles::default(), loader::GrownFiles::Leave);
+    let (closed, grown) = (
+        loader::ClosedFileList::default(),
+        loader::ClosedFilePolicy::Leave,
+    );
     let nobody = Default::default();
     let kept = std::env::temp_dir();
-    files.cut_back(&header.state, &closed, grown, &nobody, (&kept, "alone"))?;
+    files.truncate(&header.state, &closed, grown, &nobody, (&kept, "alone"))?;
     let (header, mut file) = read_header(&path)?;
-    let bit = |perms: &str, c: char, flag| if perms.contains(c) { flag } else { 0 };
     for region in &header.regions {
         let len = region.end - region.start;
         let prot = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
-        // SAFETY: NOREPLACE; the memory read into was mapped just now.
+        // SAFETY: MAP_FIXED_NOREPLACE replaces nothing, and the memory for the read was mapped just now.
         unsafe {
             let at = libc::mmap(region.start as *mut _, len, prot, flags, -1, 0);
             if at as usize != region.start {
@@ -329,15 +344,12 @@ fn restore(options: Options) -> Result<()> {
                 let bytes = std::slice::from_raw_parts_mut(*start as *mut u8, pages * PAGE);
                 file.read_exact(bytes)?;
             }
-            let prot = bit(&region.perms, 'r', libc::PROT_READ)
-                | bit(&region.perms, 'w', libc::PROT_WRITE)
-                | bit(&region.perms, 'x', libc::PROT_EXEC);
-            libc::mprotect(region.start as *mut _, len, prot);
+            libc::mprotect(region.start as *mut _, len, region.prot.into());
         }
     }
     let restored = loader::restore(header.state, files, &|_| None)?;
     if options.stops > 0 || options.dump.is_some() {
-        loader::spawn_lower("agent", move || agent(options))?;
+        loader::spawn_lower("agent", move || agent(options, channel().0))?;
     }
     fill_slots();
     gate().phase.store(Phase::Run as u32, Ordering::Release);

@@ -1,42 +1,42 @@
-//! What can go wrong, as types that say what happened, where, and what to do next.
+//! Errors, as types whose messages give what failed, where, and what to do next.
 
 use std::path::PathBuf;
 
-/// Why a program could not be loaded as the upper half.
+/// Reason why a program could not be loaded as the upper half.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// No such program in PATH.
     #[error("cannot find the program `{program}` in PATH; give its path or extend PATH")]
     NotFound {
-        /// As it was asked for.
+        /// Name as given by the user.
         program: String,
     },
     /// The file cannot be opened or read.
     #[error("cannot read the program {path}: {source}; check the path and its permissions")]
     Unreadable {
-        /// The file.
+        /// Path of the program.
         path: PathBuf,
-        /// Why not.
+        /// Error of the open or read.
         source: std::io::Error,
     },
     /// The file exists but may not be executed.
     #[error("{path} is not executable; `chmod +x` it if it is meant to be a program")]
     NotExecutable {
-        /// The file.
+        /// Path of the program.
         path: PathBuf,
     },
     /// Neither an ELF program nor a `#!` script.
     #[error("{path} is neither an ELF program nor a `#!` script; give the program itself")]
     NotElf {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The ELF file is damaged or makes no sense.
+    /// The ELF file is damaged or inconsistent.
     #[error("{path} is a damaged ELF file ({what}); rebuild or reinstall it")]
     BadElf {
-        /// The file.
+        /// Path of the program.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
     /// A 32-bit program.
@@ -44,13 +44,13 @@ pub enum LoadError {
         "{path} is a 32-bit program; Stasis serves 64-bit x86 programs only: use a 64-bit build"
     )]
     Bits32 {
-        /// The file.
+        /// Path of the program.
         path: PathBuf,
     },
     /// A program for another processor.
     #[error("{path} is built for another machine (ELF machine {machine}); use an x86-64 build")]
     WrongMachine {
-        /// The file.
+        /// Path of the program.
         path: PathBuf,
         /// `e_machine`.
         machine: u16,
@@ -61,13 +61,13 @@ pub enum LoadError {
          link it dynamically"
     )]
     Static {
-        /// The file.
+        /// Path of the program.
         path: PathBuf,
     },
     /// `#!` scripts that name each other.
     #[error("{path}: too many levels of `#!` interpreters; check its first line")]
     ScriptLoop {
-        /// The script.
+        /// Path of the script.
         path: PathBuf,
     },
     /// This process has more privileges than its caller.
@@ -82,21 +82,21 @@ pub enum LoadError {
     /// The kernel lacks Syscall User Dispatch.
     #[error(
         "this kernel has no Syscall User Dispatch ({source}); Stasis needs Linux 5.11 or later \
-         with the sysctl kernel.syscall_user_dispatch (where there is one) set to 1"
+         with the sysctl kernel.syscall_user_dispatch (if it exists) set to 1"
     )]
     NoSyscallUserDispatch {
-        /// What the kernel said.
+        /// Error of the kernel.
         source: std::io::Error,
     },
-    /// Something of the lower half lies where the upper half must.
+    /// A mapping of the lower half lies in the upper half's address range.
     #[error(
-        "the kernel placed {what} at {address:#x}, below 16 TiB, where the application has to \
-         be; try again with `ulimit -s 8192`"
+        "the kernel placed {what} at {address:#x}, below 16 TiB, in the range of the application; \
+         try again with `ulimit -s 8192`"
     )]
     LowerHalfTooLow {
-        /// The mapping's name.
+        /// Name of the mapping.
         what: String,
-        /// Its address.
+        /// Address of the mapping.
         address: usize,
     },
     /// A mapping failed.
@@ -105,139 +105,142 @@ pub enum LoadError {
          and vm.mmap_min_addr"
     )]
     Map {
-        /// What for.
+        /// Purpose of the mapping.
         what: String,
-        /// Where.
+        /// Requested address.
         address: usize,
-        /// Why not.
+        /// Error of mmap.
         source: std::io::Error,
     },
     /// Any other system call failed.
     #[error("{what} failed: {source}; this is needed to start the program")]
     System {
-        /// Which operation.
+        /// Operation that failed.
         what: &'static str,
-        /// Why.
+        /// Error of the operation.
         source: std::io::Error,
     },
 }
 
-/// Why the threads of the upper half could not all be stopped.
+/// Reason why the threads of the upper half could not all be stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
-    /// Somebody else has stopped them already.
+    /// Another stop is in effect.
     #[error("the application's threads are already stopped; wait for that checkpoint to end")]
     Busy,
-    /// The initial thread has ended, and with it the one on which MPI is called.
+    /// The initial thread, which calls MPI, has ended.
     #[error("the application's initial thread has ended; only running programs can be stopped")]
     NoMainThread,
+    /// The initial thread does not exist yet.
+    #[error("the program has not started yet; no checkpoint was taken, another try may succeed")]
+    NotStarted,
     /// A thread did not stop in time.
     #[error(
         "thread {tid} ({name}) did not stop within {waited_ms} ms: it is {doing}; no checkpoint \
          was taken, the job runs on and another try may succeed"
     )]
     Timeout {
-        /// Thread id as the application knows it.
+        /// Thread id as seen by the application.
         tid: u32,
-        /// The thread's name.
+        /// Name of the thread.
         name: String,
-        /// What it is doing.
+        /// Activity of the thread.
         doing: String,
-        /// How long was waited.
+        /// Time waited, in milliseconds.
         waited_ms: u64,
     },
 }
 
-/// Why the process's state cannot be saved.
+/// Reason why the process state cannot be saved.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// An open file that cannot be made again.
+    /// An open file that cannot be created again.
     #[error(
         "file descriptor {fd} is {what}, which cannot be saved; checkpoint when it is closed, \
          or run the program without it"
     )]
     Descriptor {
-        /// Its number.
+        /// Descriptor number.
         fd: i32,
-        /// What it refers to.
+        /// Description of the file.
         what: String,
     },
-    /// A call whose effect cannot be made again.
+    /// A call whose effect cannot be restored.
     #[error(
-        "the program has called {call}, whose effect on the process cannot be saved; the job runs \
-         on. Run the program without it where that can be asked for"
+        "the program has called {call}, whose effect on the process cannot be restored; the job runs \
+         on. Disable it in the program if there is an option for that"
     )]
-    Unsaved {
-        /// Its name.
+    Unsupported {
+        /// Name of the call.
         call: &'static str,
     },
-    /// A POSIX timer that names a process or a thread through its clock.
+    /// A POSIX timer whose clock refers to a process or a thread.
     #[error(
         "POSIX timer {id} runs on the processor time of one process or thread (clock {clock}), \
          which cannot be saved; checkpoint when it is deleted"
     )]
     CpuTimer {
-        /// The timer.
+        /// Id of the timer.
         id: u32,
-        /// Its clock.
+        /// Clock of the timer.
         clock: i32,
     },
-    /// Reading the process's own state failed.
+    /// A read of the process's own state failed.
     #[error("cannot read {what}: {source}; no checkpoint was taken")]
     System {
-        /// What was to be read.
+        /// Description of the state.
         what: String,
-        /// Why not.
+        /// Error of the read.
         source: std::io::Error,
     },
 }
 
-/// Why a saved process state cannot be brought back.
+/// Reason why a saved process state cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// Saved by another version.
+    /// The image is of another version.
     #[error(
         "the image was saved with contract version {saved}, this Stasis has {ours}; restart it \
          with the Stasis that saved it"
     )]
     Version {
-        /// In the image.
+        /// Version in the image.
         saved: u32,
-        /// Here.
+        /// Version of this build.
         ours: u32,
     },
-    /// The memory that the caller should have mapped is not there.
+    /// Memory that the caller should have mapped is not mapped.
     #[error("{what} is not mapped at {address:#x}: the image's memory must be mapped first")]
     NotMapped {
-        /// What.
+        /// Description of the memory.
         what: &'static str,
-        /// Where.
+        /// Address that should be mapped.
         address: usize,
     },
     /// A file cannot be opened again.
     #[error(
-        "cannot reopen {path} as file descriptor {fd}: {source}; bring the file back to where \
-         it was at the checkpoint"
+        "cannot reopen {path} as file descriptor {fd}: {source}; move the file back to its path \
+         at the checkpoint"
     )]
     File {
         /// Descriptor number.
         fd: i32,
         /// Path.
         path: PathBuf,
-        /// Why not.
+        /// Error of the open.
         source: std::io::Error,
     },
-    /// A file is not what it was at the checkpoint.
+    /// A file differs from the checkpoint.
     #[error(
-        "{path} (file descriptor {fd}) {how}; bring the file back as it was, or go on with it as \
-         it is: `stasis restart --changed-files warn`"
+        "{path} (file descriptor {fd}) {how}; restore the file, or continue with the \
+         changed one: `stasis restart --changed-files warn`"
     )]
     FileChanged {
         /// Descriptor number.
         fd: i32,
         /// Path.
         path: PathBuf,
-        /// What is different.
+        /// Description of the difference.
         how: String,
     },
     /// A resource limit that the application had set cannot be set here.
@@ -246,13 +249,13 @@ pub enum RestoreError {
          allowed here: {source}; raise the limit (`ulimit`) before the restart"
     )]
     Limit {
-        /// Its number, as in `setrlimit`.
+        /// Number of the limit, as in `setrlimit`.
         number: u32,
         /// Soft limit.
         soft: u64,
         /// Hard limit.
         hard: u64,
-        /// Why not.
+        /// Error of setrlimit.
         source: std::io::Error,
     },
     /// A lock that was held cannot be taken.
@@ -265,33 +268,33 @@ pub enum RestoreError {
         fd: i32,
         /// Path.
         path: PathBuf,
-        /// Why not.
+        /// Error of the lock.
         source: std::io::Error,
     },
-    /// The table of open files contradicts itself.
-    #[error("the image's list of open files makes no sense; restart from another checkpoint")]
+    /// The table of open files is inconsistent.
+    #[error("the image's list of open files is inconsistent; restart from another checkpoint")]
     Table,
-    /// A descriptor number is taken by what the launcher left there.
+    /// A descriptor number is in use by a file of the launcher.
     #[error("file descriptor {fd} is in use and could not be moved; raise `ulimit -n`")]
     DescriptorTaken {
-        /// Its number.
+        /// Descriptor number.
         fd: i32,
     },
     /// A system call failed.
     #[error("{what} failed: {source}; the process cannot be restored")]
     System {
-        /// Which operation.
+        /// Operation that failed.
         what: String,
-        /// Why.
+        /// Error of the operation.
         source: std::io::Error,
     },
-    /// Preparing the fresh process failed.
+    /// The preparation of the fresh process failed.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
 impl RestoreError {
-    /// What a system call's failure becomes, where it was for `what`.
+    /// Maps the error of a system call that was made for `what`.
     pub(crate) fn system(what: &str) -> impl Fn(std::io::Error) -> RestoreError + '_ {
         move |source| RestoreError::System {
             what: what.to_owned(),

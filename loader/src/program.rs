@@ -1,26 +1,30 @@
-//! Getting from "this program, these arguments" to running it as the upper half.
+//! Starts a program: ensures that the lower half is outside its address range, loads it with its dynamic linker
+//! ([`prepare`]), and runs it as the upper half ([`Program::run`]).
 //!
 //! # Safety
-//! [`Program::run`] leaves Rust for good: it sets the stack pointer to a stack that was built for
-//! the program and jumps to its dynamic linker, with FS 0 as after an exec. The lower stack stays
-//! as it is but nothing on it is ever returned to.
+//! [`Program::run`] never returns to Rust: it sets the stack pointer to a stack that was built for the program and
+//! jumps to its dynamic linker, with FS 0 as after an exec. The lower stack stays intact, but no function on it
+//! returns.
 #![allow(unsafe_code)]
 
 use crate::error::LoadError;
-use crate::{
-    arena, cpu, dispatch, elf, facts, fds, gate, map, maps, privileges, raw, signals, stack, state,
-    stop, sud, thread, vacant, vdso,
-};
+use crate::interpose::descriptors::{closed_stdio, fd_owner, launcher_stdio};
+use crate::interpose::install::{leave_rust, start_loader, take_name};
+use crate::interpose::signals::startup;
+use crate::interpose::threads::lifecycle;
+use crate::load::{elf, gate, map, privileges, program_info, stack, vdso};
+use crate::process_state;
+use crate::sys::{c_library, cpu, proc_maps, syscall};
 use contract::ARENA_END;
 use core::arch::asm;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// Set in the environment of a lower half that was executed again with another stack limit.
+/// Variable in the environment of a lower half that was executed again with another stack limit.
 const STACK_LIMIT: &str = "STASIS_STACK_LIMIT";
 const ARGV0: &str = "STASIS_ARGV0";
 const OWNED: &str = "STASIS_OWNED_FDS";
-/// What has started the program, if that was followed here.
+/// Variable with the name of the program that started this one, if that was followed here.
 pub const WRAPPER: &str = "STASIS_WRAPPER";
 
 /// A program that is mapped and ready to run.
@@ -28,33 +32,31 @@ pub const WRAPPER: &str = "STASIS_WRAPPER";
 pub struct Program {
     sp: usize,
     entry: usize,
-    /// Privileges that it would have natively, and does not get: a sentence.
+    /// Privileges that the program would have natively and does not get: a sentence.
     pub without: Option<String>,
 }
 
-/// Makes sure that the lower half lies above the upper half's address space. With an unlimited
-/// stack and much randomisation it may not: then this executes the same program again under a
-/// smaller limit, and puts the limit back once that is done. To be called first of all.
+/// Ensures that the lower half lies above the upper half's address space. With an unlimited stack and much
+/// randomisation it may not: then this executes the same program again under a smaller limit, and restores the limit
+/// after that. Call it before anything else.
 pub fn check_address_space() -> Result<(), LoadError> {
     const SMALL: u64 = 8 << 20;
-    signals::forget_rust();
+    startup::forget_rust();
     let system = |what| move |source| LoadError::System { what, source };
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the limit is written to a local of the right type.
-    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    c_library::getrlimit(libc::RLIMIT_STACK, &mut limit);
     let former = std::env::var(STACK_LIMIT)
         .ok()
         .and_then(|v| v.parse::<u64>().ok());
     if let Some(former) = former {
         std::env::remove_var(STACK_LIMIT);
         limit.rlim_cur = former;
-        // SAFETY: the limit is read from a local.
-        unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) };
+        c_library::setrlimit(libc::RLIMIT_STACK, &limit);
     }
-    let maps = maps::read().map_err(system("reading /proc/self/maps"))?;
+    let maps = proc_maps::read().map_err(system("reading /proc/self/maps"))?;
     let Some(low) = maps.iter().find(|m| m.start < ARENA_END) else {
         return Ok(());
     };
@@ -66,8 +68,7 @@ pub fn check_address_space() -> Result<(), LoadError> {
     }
     std::env::set_var(STACK_LIMIT, limit.rlim_cur.to_string());
     limit.rlim_cur = SMALL.min(limit.rlim_max);
-    // SAFETY: the limit is read from a local.
-    unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) };
+    c_library::setrlimit(libc::RLIMIT_STACK, &limit);
     let own = std::env::current_exe().map_err(system("finding the lower half's own path"))?;
     let mut args = std::env::args_os();
     let mut again = std::process::Command::new(own);
@@ -75,14 +76,6 @@ pub fn check_address_space() -> Result<(), LoadError> {
     Err(system("executing the lower half again")(
         std::os::unix::process::CommandExt::exec(again.args(args)),
     ))
-}
-
-/// What launch and restart have in common, before any upper-half memory is mapped.
-pub(crate) fn start_loader() -> Result<(), LoadError> {
-    cpu::detect();
-    sud::probe()?;
-    arena::start()?;
-    thread::start()
 }
 
 fn c_string(text: &OsStr) -> Result<CString, LoadError> {
@@ -105,32 +98,32 @@ pub fn prepare(
     let path = elf::find(program, variable("PATH"))?;
     let argv0 = variable(ARGV0).unwrap_or(program).to_owned();
     let all = std::iter::once(argv0).chain(args.iter().cloned()).collect();
-    let resolved = elf::resolve(path.clone(), all)?;
+    let resolved = elf::resolve(&path, all)?;
     let interpreter = elf::open_elf(&resolved.elf.interpreter()?)?;
 
-    state::note_start();
+    process_state::note_start();
     start_loader()?;
     gate::map()?;
     gate::fill();
     vdso::map()?;
     vdso::fill_slots()?;
-    state::note_standard_files();
-    vacant::prepare();
+    launcher_stdio::note();
+    closed_stdio::prepare();
     for fd in 0..=2 {
-        fds::own(fd);
+        fd_owner::own(fd);
     }
     let inherited = variable(OWNED)
         .map(|v| v.to_string_lossy().into_owned())
         .unwrap_or_default();
     for fd in inherited.split(',').filter_map(|fd| fd.parse().ok()) {
-        fds::own(fd);
-        fds::note_shared();
+        fd_owner::own(fd);
+        fd_owner::note_shared();
     }
 
     let mapped = map::elf(&resolved.elf)?;
     let linker = map::elf(&interpreter)?;
-    facts::set_interpreter(linker.start, linker.end);
-    facts::set_program(c_string(resolved.elf.path.as_os_str())?);
+    program_info::set_interpreter(linker.start, linker.end);
+    program_info::set_program(c_string(resolved.elf.path.as_os_str())?);
     let ours = [ARGV0, OWNED, STACK_LIMIT, WRAPPER];
     let env = env
         .iter()
@@ -163,38 +156,15 @@ pub fn prepare(
     })
 }
 
-/// The calling thread stops being a plain thread of the lower half: its alternate signal stack
-/// (Rust's) goes, SIGSYS and the stop signal become ours.
-pub(crate) fn leave_rust() {
-    let none = libc::stack_t {
-        ss_sp: core::ptr::null_mut(),
-        ss_flags: libc::SS_DISABLE,
-        ss_size: 0,
-    };
-    // SAFETY: the kernel reads a local.
-    unsafe { libc::sigaltstack(&raw const none, core::ptr::null_mut()) };
-    dispatch::install();
-    stop::install();
-}
-
-/// Gives the process the name of the program, as `ps` and the like show it.
-pub(crate) fn take_name() {
-    let path = facts::program().to_bytes();
-    let base = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    if let Ok(name) = CString::new(base) {
-        // SAFETY: the kernel reads the string.
-        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
-    }
-}
-
 impl Program {
     /// Runs the program on the calling thread, which must be the process's initial one.
     pub fn run(self) -> ! {
-        signals::start();
+        startup::start();
         take_name();
         leave_rust();
-        thread::adopt_main(raw::getpid(), 0);
-        // SAFETY: see the module's head.
+        lifecycle::adopt_main(syscall::getpid(), 0);
+        // SAFETY: the stack and the entry point were built for this program, and nothing on the lower stack is used
+        // again.
         unsafe {
             cpu::set_fs(0);
             asm!(
@@ -221,40 +191,4 @@ impl Program {
             )
         }
     }
-}
-
-/// Fails where little memory is left for threads. One that can be made, but then finds none for what is its own,
-/// ends the process (glibc: "failed to register TLS destructor").
-pub(crate) fn room_for_threads() -> std::io::Result<()> {
-    const ROOM: usize = 16 << 20;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // Not by malloc, which may have such room for this thread and none for another.
-    // SAFETY: a mapping where the kernel likes, which nobody has used when it goes.
-    unsafe {
-        let room = libc::mmap(core::ptr::null_mut(), ROOM, libc::PROT_NONE, flags, -1, 0);
-        if room == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        libc::munmap(room, ROOM);
-    }
-    Ok(())
-}
-
-/// Starts a thread of the lower half. All signals are blocked in it, because they are meant for
-/// the application; create every lower thread this way.
-pub fn spawn_lower(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    room_for_threads()?;
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    holding_signals(|| thread.spawn(body)).map(drop)
-}
-
-/// Runs `f`, which makes threads of the lower half that it does not tell about: all signals are
-/// blocked in them.
-pub fn holding_signals<R>(f: impl FnOnce() -> R) -> R {
-    // Also the signals of faults: one that is sent is the application's, and one that happens in the
-    // lower half ends the process whether it is blocked or not.
-    let mask = raw::block(u64::MAX);
-    let result = f();
-    raw::set_mask(mask);
-    result
 }

@@ -77,7 +77,7 @@ fn programs() -> Vec<(Vec<String>, &'static str)> {
     ]
 }
 
-/// Runs all programs behind `prefix`, a command that executes its arguments.
+/// Runs all programs after `prefix`, a command that executes its arguments.
 fn all_behind(prefix: &[&str], variable: Option<(&str, &str)>) {
     for (program, expected) in programs() {
         let mut command = Command::new("timeout");
@@ -180,7 +180,7 @@ fn the_dynamic_linker_gets_the_redirected_library() {
         printf(\"%d %d %d\\n\", which(), again(), f != 0); }";
     compile("c", text, &[&library, "-o", &program]);
     let redirect = format!("libzz.so.7={other}");
-    // Neither in the search path nor anywhere the linker looks, and yet it is found.
+    // The library is neither in the search path nor in the linker's directories, but is found.
     expect(
         stasis_load(&["run", "--redirect", &redirect, &program]),
         "2 2 0",

@@ -1,4 +1,4 @@
-//! Programs that cannot be loaded and processes that cannot be saved get an error that says why.
+//! Programs that cannot be loaded and processes that cannot be saved get an error with the reason.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn refused(mut command: Command, expected: &str) {
 }
 
 #[test]
-fn what_is_no_program() {
+fn files_that_are_not_programs() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let file = |name: &str, bytes: &[u8], mode: u32| {
         let path = directory.path().join(name);
@@ -70,7 +70,7 @@ fn what_is_no_program() {
 
 #[test]
 fn a_kernel_without_syscall_user_dispatch() {
-    // A seccomp filter that answers prctl(59, ...) with EINVAL stands for an old kernel.
+    // A seccomp filter that answers prctl(59, ...) with EINVAL simulates an old kernel.
     let script = "import ctypes,struct,os,sys\n\
         f=[(0x20,0,0,0),(0x15,0,3,157),(0x20,0,0,16),(0x15,0,1,59),(0x06,0,0,0x50016),(0x06,0,0,0x7fff0000)]\n\
         b=ctypes.create_string_buffer(b''.join(struct.pack('HBBI',*i) for i in f))\n\

@@ -1,4 +1,4 @@
-//! Memory written to a file, the process gone, and everything continued in a fresh one.
+//! Memory is written to a file, the process ends, and a fresh process continues.
 
 mod common;
 
@@ -51,6 +51,20 @@ fn chain(program: &[&str], after: &str, links: usize, prefix: &[&str], expected:
         assert!(again.status.success(), "link {n}: {}", describe(&again));
     }
     expect(behind(&["restore", &dump.path(links - 1)]), expected);
+}
+
+#[test]
+fn dump_waits_for_the_program_to_start() {
+    // A program without children, whose pipes could not be saved.
+    let program = build("openmp.c", "gcc", &["-fopenmp"]);
+    for _ in 0..10 {
+        let dump = Dump::new();
+        let first = dump.path(0);
+        let run = ["run", "--at-once", "--dump", &first, text(&program), "100"];
+        let saved = stasis_load(&run).output().expect("run");
+        assert!(saved.status.success(), "{}", describe(&saved));
+        expect(stasis_load(&["restore", &first]), "openmp ok");
+    }
 }
 
 #[test]
@@ -126,13 +140,13 @@ fn files_cwd_umask_and_signal_handlers() {
     ]
     .concat();
     let expected = "True 40 0o640 True True True";
-    // The job goes on and writes more; the restart cuts that off and writes it again.
+    // The job continues and writes more; the restart truncates the file and the program writes it again.
     expect(stasis_load(&arguments), expected);
     expect(stasis_load(&["restore", &path]), expected);
 }
 
 #[test]
-fn a_missing_or_shortened_file_is_named() {
+fn missing_or_shortened_file_is_reported() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let dump = Dump::new();
     let file = directory.path().join("data");

@@ -1,4 +1,4 @@
-//! Threads stopped at arbitrary moments, hundreds of times, and let go on.
+//! Threads are stopped at arbitrary moments, hundreds of times, and resumed.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn wrappers_and_jobs_on_the_initial_thread() {
 }
 
 #[test]
-fn calls_that_handlers_end() {
+fn calls_interrupted_by_handlers() {
     let program = build("interrupted.c", "gcc", &["-pthread"]);
     let stops = ["--stops", "1000", "--every", "1"];
     run(&stops, &program, &[], "interrupted ok");
@@ -58,7 +58,7 @@ fn calls_that_handlers_end() {
 }
 
 #[test]
-fn in_the_midst_of_everything_that_is_emulated() {
+fn during_emulated_calls() {
     run(
         &["--stops", "100", "--every", "1"],
         &system(),

@@ -1,142 +1,37 @@
-//! The lower half's command line. Only `stasis` writes it, so it is plain words in a fixed order
-//! of options, then `--`, then the program.
+//! The lower half's command line, which `stasis` writes: `launch SPEC -- PROGRAM ARGUMENTS`, `restart SPEC`, `refuse
+//! CODE` or `about`; and values derived from its settings ([`job_spec`]).
 
 use std::ffi::OsString;
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::str::FromStr;
 
 use anyhow::{bail, Context, Result};
-use ckpt_image::{Compression, Key, Lineage};
-use loader::ChangedFiles;
+use ckpt_image::{Lineage, SealKey};
+use job_spec::{Checkpoints, LaunchSpec, RestartSpec};
 
-mod schedule;
+pub mod schedule;
 
-pub use schedule::Schedule;
-
-/// What this process is to do.
+/// The task of this process.
 pub enum Command {
     /// Start a program as the upper half.
     Launch(Launch),
-    /// Bring an upper half back from its image.
-    Restart(Restart),
+    /// Restart an upper half from its image.
+    Restart(RestartSpec),
     /// End the job with an exit code.
     Refuse(i32),
-    /// Say which MPI library this is for.
+    /// Print the MPI library that this lower half is for.
     About,
-}
-
-/// Where, when and how many: options of both.
-#[derive(Clone, Debug)]
-pub struct Checkpoints {
-    /// Where image sets and the job file go.
-    pub dir: PathBuf,
-    /// When they are taken that no command asks for.
-    pub schedule: Schedule,
-    /// How many whole sets stay; all if absent.
-    pub keep: Option<NonZeroUsize>,
-    /// One in so many sets is a full one, the others hold what has changed.
-    pub full_every: u32,
-    /// Whether memory is compressed.
-    pub compression: Compression,
-    /// How long the job stands still.
-    pub pause: Pause,
-    /// The file of the key that seals sets.
-    pub key_file: Option<PathBuf>,
-    /// Where images are written first, to be drained to `dir`.
-    pub local_dir: Option<PathBuf>,
-    /// Ranks on other machines keep copies of what is in `local_dir`.
-    pub partner: bool,
-    /// What becomes of what the job does to its files.
-    pub files: Files,
-    /// Bytes that a rank's journal may have between two checkpoints.
-    pub undo_limit: u64,
-}
-
-/// How a restart treats changes that the job has made to its files since the checkpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Files {
-    /// It is undone: the job keeps a journal.
-    #[default]
-    Undo,
-    /// What was appended is cut off.
-    Cut,
-    /// The same, but only of files that were open.
-    Leave,
-}
-
-/// How long the job stands still for a checkpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pause {
-    /// Until its memory is copied on write, where the machine can bear it.
-    #[default]
-    Copy,
-    /// Until the images are written.
-    Stop,
-}
-
-impl Checkpoints {
-    /// The key that seals sets.
-    pub fn key(&self) -> Result<Option<Key>> {
-        let key = self.key_file.as_deref().map(Key::read);
-        Ok(key.transpose()?)
-    }
-
-    /// The options as they are written.
-    pub fn words(&self) -> Vec<OsString> {
-        let mut words = vec!["--ckpt-dir".into(), self.dir.clone().into()];
-        words.extend(self.schedule.words());
-        if let Some(keep) = self.keep {
-            words.extend(["--keep".into(), keep.to_string().into()]);
-        }
-        if self.full_every > 1 {
-            words.extend(["--full-every".into(), self.full_every.to_string().into()]);
-        }
-        if self.compression != Compression::default() {
-            words.extend(["--compress".into(), word(self.compression).into()]);
-        }
-        if self.pause == Pause::Stop {
-            words.extend(["--pause".into(), "stop".into()]);
-        }
-        if let Some(file) = &self.key_file {
-            words.extend(["--key-file".into(), file.clone().into()]);
-        }
-        let (files, _) = FILES[self.files as usize];
-        words.extend(["--files".into(), files.into()]);
-        words.extend(["--undo-limit".into(), self.undo_limit.to_string().into()]);
-        if let Some(dir) = &self.local_dir {
-            words.extend(["--local-dir".into(), dir.clone().into()]);
-        }
-        if self.partner {
-            words.push("--partner".into());
-        }
-        words
-    }
 }
 
 /// Options of `launch`.
 pub struct Launch {
-    /// Its checkpoints.
-    pub checkpoints: Checkpoints,
-    /// The run that this goes on, where the program before has executed this one.
-    pub lineage: Option<Lineage>,
+    /// The settings.
+    pub spec: LaunchSpec<Lineage>,
     /// The program as the user named it.
     pub program: OsString,
     /// Its arguments, without its name.
     pub args: Vec<OsString>,
 }
 
-/// Options of `restart`.
-pub struct Restart {
-    /// Its checkpoints, those that there are among them.
-    pub checkpoints: Checkpoints,
-    /// Name of the set (`ckpt-3`); the newest whole one if absent.
-    pub set: Option<String>,
-    /// What to do where a file is not what it was at the checkpoint.
-    pub changed_files: ChangedFiles,
-}
-
-/// Parses the words after the program's name.
+/// Reads the arguments after the name of this program.
 pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     let verb = words
         .next()
@@ -144,143 +39,86 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
     if verb == "about" {
         return Ok(Command::About);
     }
-    if verb == "refuse" {
-        let code = words.next().context("refuse wants an exit code")?;
-        return Ok(Command::Refuse(number(&code)?));
-    }
-    let (mut ckpt_dir, mut key_file, mut local_dir) = (None, None, None);
-    let (mut schedule, mut keep) = (Schedule::default(), None);
-    let mut full_every = 1;
-    let mut compression = Compression::default();
-    let mut pause = Pause::default();
-    let mut partner = false;
-    let (mut set, mut lineage) = (None, None);
-    let mut changed_files = ChangedFiles::default();
-    let mut files = Files::default();
-    let mut undo_limit = undo::DEFAULT_LIMIT;
-    let mut rest = Vec::new();
-    while let Some(word) = words.next() {
-        let mut value = || {
-            words
-                .next()
-                .with_context(|| format!("{} wants a value", word.display()))
-        };
-        match word.to_str() {
-            Some("--ckpt-dir") => ckpt_dir = Some(PathBuf::from(value()?)),
-            Some(option) if schedule.takes(option) => schedule.read(option, &value()?)?,
-            Some("--keep") => keep = Some(number(&value()?)?),
-            Some("--full-every") => full_every = number(&value()?)?,
-            Some("--compress") => compression = compress(&value()?)?,
-            Some("--pause") => pause = pause_of(&value()?)?,
-            Some("--key-file") => key_file = Some(PathBuf::from(value()?)),
-            Some("--local-dir") => local_dir = Some(PathBuf::from(value()?)),
-            Some("--partner") => partner = true,
-            Some("--set") => set = Some(value()?.to_string_lossy().into_owned()),
-            Some("--lineage") => lineage = Some(lineage_of(&value()?)?),
-            Some("--changed-files") => changed_files = changed(&value()?)?,
-            Some("--files") => files = files_of(&value()?)?,
-            Some("--undo-limit") => undo_limit = number(&value()?)?,
-            Some("--") => {
-                rest = words.collect();
-                break;
-            }
-            _ => bail!("unknown option {}", word.display()),
-        }
-    }
-    let checkpoints = Checkpoints {
-        dir: ckpt_dir.context("--ckpt-dir is missing")?,
-        schedule,
-        keep,
-        full_every,
-        compression,
-        pause,
-        key_file,
-        local_dir,
-        partner,
-        files,
-        undo_limit,
-    };
+    let argument = words
+        .next()
+        .with_context(|| format!("{} wants an argument", verb.display()))?;
     match verb.to_str() {
         Some("launch") => {
-            let mut rest = rest.into_iter();
-            let program = rest.next().context("no program was named")?;
+            let spec = job_spec::from_argument(&argument)?;
+            let line = words.next().filter(|word| word == "--").and(words.next());
             Ok(Command::Launch(Launch {
-                checkpoints,
-                lineage,
-                program,
-                args: rest.collect(),
+                spec,
+                program: line.context("no program was named")?,
+                args: words.collect(),
             }))
         }
-        Some("restart") => Ok(Command::Restart(Restart {
-            checkpoints,
-            set,
-            changed_files,
-        })),
+        Some("restart") => Ok(Command::Restart(job_spec::from_argument(&argument)?)),
+        Some("refuse") => {
+            let code = argument.to_str().and_then(|code| code.parse().ok());
+            let code = code.with_context(|| format!("{} is no exit code", argument.display()))?;
+            Ok(Command::Refuse(code))
+        }
         _ => bail!("unknown command {}", verb.display()),
     }
 }
 
-fn number<T: FromStr>(word: &OsString) -> Result<T> {
-    word.to_str()
-        .and_then(|w| w.parse().ok())
-        .with_context(|| format!("{} is not a number, or too small", word.display()))
+/// The key that seals checkpoints.
+pub fn key(checkpoints: &Checkpoints) -> Result<Option<SealKey>> {
+    let key = checkpoints.key_file.as_deref().map(SealKey::read);
+    Ok(key.transpose()?)
 }
 
-/// The word that stands for a run.
-pub fn lineage_word(lineage: &Lineage) -> Result<OsString> {
-    Ok(serde_json::to_string(lineage)?.into())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use job_spec::{Compression, FilePolicy, Keep, Pause, Schedule};
 
-fn lineage_of(word: &OsString) -> Result<Lineage> {
-    let text = word.to_str().context("--lineage is not text")?;
-    serde_json::from_str(text).context("--lineage cannot be read")
-}
+    fn parsed(words: &[&str]) -> Result<Command> {
+        parse(words.iter().map(OsString::from))
+    }
 
-const COMPRESSION: [(&str, Compression); 3] = [
-    ("off", Compression::Off),
-    ("probe", Compression::Probe),
-    ("always", Compression::Always),
-];
+    #[test]
+    fn what_a_program_executes_goes_on_with_its_run() {
+        let spec = LaunchSpec {
+            checkpoints: Checkpoints {
+                dir: "/ck".into(),
+                schedule: Schedule::default(),
+                keep: Keep::All,
+                full_every: 1,
+                compression: Compression::Probe,
+                pause: Pause::Copy,
+                key_file: None,
+                local_dir: None,
+                partner: false,
+                files: FilePolicy::Undo,
+                undo_limit: 1,
+                log_dir: None,
+            },
+            lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
+        };
+        let argument = job_spec::to_argument(&spec).unwrap();
+        let line = ["launch", &argument, "--", "./b", "--", "x"];
+        let Command::Launch(launch) = parsed(&line).unwrap() else {
+            panic!()
+        };
+        assert_eq!(launch.spec, spec);
+        assert_eq!(
+            (launch.program, launch.args),
+            ("./b".into(), vec!["--".into(), "x".into()])
+        );
+        assert!(parsed(&line[..3]).is_err());
+    }
 
-fn word(compression: Compression) -> &'static str {
-    let named = COMPRESSION.iter().find(|(_, known)| *known == compression);
-    named.map_or("probe", |(word, _)| word)
-}
+    #[test]
+    fn the_words_of_an_older_stasis_are_told_as_such() {
+        let line = ["launch", "--ckpt-dir", "/ck", "--", "./app"];
+        let error = parsed(&line).err().unwrap().to_string();
+        assert!(error.contains("another version of Stasis"), "{error}");
+    }
 
-fn compress(word: &OsString) -> Result<Compression> {
-    let named = COMPRESSION.iter().find(|(known, _)| word == known);
-    let (_, compression) =
-        named.with_context(|| format!("{} is not off, probe or always", word.display()))?;
-    Ok(*compression)
-}
-
-fn pause_of(word: &OsString) -> Result<Pause> {
-    Ok(match word.to_str() {
-        Some("copy") => Pause::Copy,
-        Some("stop") => Pause::Stop,
-        _ => bail!("{} is not copy or stop", word.display()),
-    })
-}
-
-fn changed(word: &OsString) -> Result<ChangedFiles> {
-    Ok(match word.to_str() {
-        Some("refuse") => ChangedFiles::Refuse,
-        Some("warn") => ChangedFiles::Warn,
-        Some("ignore") => ChangedFiles::Ignore,
-        _ => bail!("{} is not refuse, warn or ignore", word.display()),
-    })
-}
-
-/// In the order of the enumeration.
-const FILES: [(&str, Files); 3] = [
-    ("undo", Files::Undo),
-    ("cut", Files::Cut),
-    ("leave", Files::Leave),
-];
-
-fn files_of(word: &OsString) -> Result<Files> {
-    let named = FILES.iter().find(|(known, _)| word == known);
-    let (_, files) =
-        named.with_context(|| format!("{} is not undo, cut or leave", word.display()))?;
-    Ok(*files)
+    #[test]
+    fn a_job_is_ended_with_a_code() {
+        assert!(matches!(parsed(&["refuse", "5"]), Ok(Command::Refuse(5))));
+        assert!(parsed(&["refuse", "x"]).is_err() && parsed(&["refuse"]).is_err());
+    }
 }

@@ -1,11 +1,15 @@
-//! Memory for the checkpoint agent when the process can have none: a program may have used up all that its limits
-//! allow. Whatever the lower half asks of the C library and does not get comes from a reserve, which is there from
-//! the beginning and costs nothing until it is used. With it a checkpoint is taken, or given up for want of
-//! something larger, for which there is an error; without it the process would be aborted for a few bytes.
+//! Memory for the checkpoint agent when the process can get none, because the program has used up its limits.
+//! Allocations of the lower half that the C library refuses come from a reserve. The reserve is mapped at the start and
+//! costs nothing until it is used. With it a checkpoint succeeds, or is given up with an error because a larger
+//! allocation fails. Without it a failed allocation of a few bytes would abort the process.
+//!
+//! The MPI library also allocates memory of the C library, for the messages and the collective operations of a drain.
+//! If an allocation fails, Open MPI 4.1 crashes or hangs. So a part of the process's address space (RLIMIT_AS) is
+//! reserved for the time of a checkpoint: [`Ballast`].
 //!
 //! # Safety
-//! The reserve is one heap under one lock, in a region that is nobody else's. What was allocated there is known by
-//! its address, and goes back there; all else is the C library's.
+//! The reserve is one heap under one lock, in a region that nothing else uses. Memory of the reserve is recognised by
+//! its address and freed there. All other memory belongs to the C library.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,9 +21,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dlmalloc::Dlmalloc;
 
-/// What there is.
+use dump::AnonymousMapping;
+
+/// Bytes in the reserve.
 const BYTES: usize = 16 << 20;
-/// More at once is for who can bear to be refused.
+/// Largest allocation from the reserve. Callers that need more must handle a failure.
 const LARGE: usize = 4 << 20;
 
 #[global_allocator]
@@ -35,11 +41,11 @@ struct Region(UnsafeCell<MaybeUninit<[u8; BYTES]>>);
 unsafe impl Sync for Region {}
 
 static REGION: Region = Region(UnsafeCell::new(MaybeUninit::uninit()));
-/// So much of it is the heap's.
+/// Bytes of the reserve that the heap uses.
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 static HEAP: Mutex<Dlmalloc<Pages>> = Mutex::new(Dlmalloc::new_with_allocator(Pages));
 
-/// Where the heap has its memory from.
+/// Memory source of the heap.
 struct Pages;
 
 // SAFETY: each part of the region is given once, and never taken back.
@@ -112,7 +118,7 @@ unsafe impl GlobalAlloc for Reserve {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on to the caller; what the reserve gives has so many bytes.
+        // SAFETY: passed on to the caller; what the reserve gives has the layout's size.
         unsafe {
             match System.alloc_zeroed(layout) {
                 none if none.is_null() => {
@@ -157,6 +163,38 @@ unsafe impl GlobalAlloc for Reserve {
     }
 }
 
+/// Address space that is held while no checkpoint is taken. It is less than the 64 MiB that glibc maps for the arena of
+/// a thread, so that no thread can map one in its place.
+pub struct Ballast(Mutex<Option<AnonymousMapping>>);
+
+impl Ballast {
+    const BYTES: usize = 48 << 20;
+
+    /// Reserves the address space.
+    pub fn new() -> Self {
+        let ballast = Ballast(Mutex::new(None));
+        ballast.hold();
+        ballast
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<AnonymousMapping>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Releases the address space, so that the MPI library can use it.
+    pub fn let_go(&self) {
+        *self.held() = None;
+    }
+
+    /// Reserves the address space again. After a failure the next checkpoint has none.
+    pub fn hold(&self) {
+        let mut held = self.held();
+        if held.is_none() {
+            *held = AnonymousMapping::new(Self::BYTES, libc::PROT_NONE).ok();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +205,7 @@ mod tests {
         for _ in 0..2 * BYTES / LARGE {
             let bytes = reserved(layout);
             assert!(is_reserved(bytes));
-            // SAFETY: so many bytes are there, and each allocation is given back once.
+            // SAFETY: the layout has 1,000 bytes, and each allocation is given back once.
             unsafe {
                 bytes.write_bytes(7, 1000);
                 // The C library has some now.

@@ -1,16 +1,12 @@
-//! How fast an upper half is saved to a memory file system, and brought back.
+//! How fast an upper half is saved to a memory file system, and restored.
 //!
-//! `cargo run --release -p stasis-restart --example save_and_map [MIB [DIR]]`: fills memory of the arena with floating-point
-//! numbers, saves it some times without and with the compression probe, beside plain write() of the
-//! same memory, and has a fresh process bring it back.
+//! `cargo run --release -p stasis-restart --example save_and_map [MIB [DIR]]` fills memory of the arena with
+//! floating-point numbers, saves it some times without and with the compression probe, beside plain write() of the same
+//! memory, and restores it in a fresh process.
 //!
 //! # Safety
 //! The process maps its own memory in the arena, where nothing else is, and is its only user.
 #![allow(unsafe_code)]
-
-#[path = "../../lower-half/src/save.rs"]
-#[allow(dead_code, reason = "the memory of this process is shared with nobody")]
-mod save;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use ckpt_image::{next_number, Compression, Disk, Manifest, RankEntry, SetWriter};
-use save::{Application, HeaderInfo, Order, Pause, Plan};
+use ckpt_image::{next_number, Compression, FileSystem, Manifest, RankEntry, SetWriter};
+use dump::{Application, DumpRequest, HeaderInfo, PauseMode, Plan};
 use stasis_restart::SharedMemory;
 
 fn main() {
@@ -91,8 +87,12 @@ fn bench(mib: usize, dir: &Path) {
 }
 
 fn one_set(ck: &Path, compression: Compression) -> PathBuf {
-    let set =
-        SetWriter::begin(&Disk::default(), ck, next_number(ck).expect("a number")).expect("a set");
+    let set = SetWriter::begin(
+        &FileSystem::default(),
+        ck,
+        next_number(ck).expect("a number"),
+    )
+    .expect("a set");
     let info = HeaderInfo {
         set_id: set.set_id(),
         epoch: 0,
@@ -107,13 +107,13 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         is_ours: |_| false,
     };
     let plan = Plan::make(&application, None).expect("looked at");
-    let order = Order {
-        disk: &Disk::default(),
+    let order = DumpRequest {
+        disk: &FileSystem::default(),
         dir: set.path(),
         info: &info,
         sections: &[],
         shares: &[],
-        pause: Pause::Stop("nobody runs".into()),
+        pause: PauseMode::UntilWritten("nobody runs".into()),
         increments: None,
     };
     let image = plan.save(&order, || ()).expect("saved").image;

@@ -1,4 +1,4 @@
-//! Why a restart is refused or fails.
+//! The errors of a restart.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use ckpt_image::ImageError;
 /// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, RestartError>;
 
-/// Why a restart is refused or fails.
+/// The reason why a restart is refused or fails.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RestartError {
@@ -41,7 +41,7 @@ pub enum RestartError {
         what: String,
         source: std::io::Error,
     },
-    #[error("cannot look at this machine: {0}")]
+    #[error("cannot examine this machine: {0}")]
     Machine(#[source] std::io::Error),
     #[error(
         "memory at {start:#x}-{end:#x} is needed for the program but is taken by: {by}. \

@@ -1,51 +1,61 @@
-//! Brings an upper half back into a fresh lower half: finds the set, verifies this rank's image,
-//! checks that this machine suits it, decodes what it holds beside memory, and maps its memory. What is in the sections
-//! (threads, files, signals) belongs to those who wrote them.
+//! The restart of an upper half in a fresh lower half, the counterpart of the crate `dump`. It finds the set, verifies
+//! this rank's image, checks that the machine is compatible (`compatibility.rs`), decodes the sections
+//! (`sections.rs`), creates shared objects (`shared_objects.rs`), and maps the memory (`map_memory.rs`). The content of
+//! the sections (threads, files, signals) belongs to the crates that wrote them.
 //!
-//! One rank calls [`choose`] and tells the others the name, so that all restart from the same set;
-//! each then calls [`open`], or [`open_in`] for a set that it chose itself, which changes nothing; when all
-//! have succeeded, they make the memory that they share ([`SharedMemory`]), and last each maps its own,
-//! [`Opened::map`].
+//! A rank calls [`open`], or [`choose`] and [`open_in`]. The caller checks that all ranks have chosen the same set.
+//! These functions change nothing. When they have succeeded in all ranks, the ranks create the memory that they share
+//! ([`SharedMemory`]). Last, each rank maps its own memory ([`Opened::map`]).
 
+mod compatibility;
 mod error;
-mod memory;
+mod map_memory;
 mod sections;
-mod shared;
-mod suit;
+mod shared_objects;
 
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::Instant;
 
-use ckpt_image::{explain, named_whole, newest_whole, Header, Image, Key, Manifest, Section, Set};
+use ckpt_image::{
+    explain, named_whole, newest_whole, Header, Image, Manifest, Newest, SealKey, Section,
+    SectionKind, Set,
+};
 
 pub use error::{RestartError, Result};
-pub use memory::{map, MappedUpper};
+pub use map_memory::{map, MappedUpper};
 pub use sections::{JobState, Sections};
 
-/// What is told of files.
-pub use loader::{ChangedFiles, Checks, Fate, GrownFiles, Listed, Prospect, Saved, LONGEST_TAIL};
-pub use shared::{Claim, Made, SharedMemory, Where};
+/// The loader's types about files that callers of this crate use.
+pub use loader::{Checks, ClosedFilePolicy, Fate, Listed, Prospect, Saved, LONGEST_TAIL};
+pub use shared_objects::{CreatedObject, ObjectLocation, SharedClaim, SharedMemory};
 
-/// Finds the set `set` in `dir`, or the newest whole one, and checks that all images of it are
-/// there and that it was taken with `size` ranks. With a key, only sets that it seals are taken, here and
-/// in [`open`].
-pub fn choose(dir: &Path, set: Option<&str>, key: Option<&Key>, size: u32) -> Result<Set> {
+/// Finds the set `set` in `dir`, or the newest complete one. Checks that all its images exist and that it was taken
+/// with `size` ranks. With a key, only sets that are sealed with it are accepted, here and in [`open`].
+pub fn choose(dir: &Path, set: Option<&str>, key: Option<&SealKey>, size: u32) -> Result<Set> {
     let set = match set {
-        None => newest_whole(dir, key)?.set,
+        None => {
+            let Newest { set, skipped } = newest_whole(dir, key)?;
+            for why in skipped {
+                tracing::warn!(why, "set skipped");
+            }
+            set
+        }
         Some(name) => named_whole(dir, name, key)?,
     };
+    tracing::info!(set = set.name(), "set chosen");
     set.check_world_size(size)?;
     Ok(set)
 }
 
-/// Opens the image of `rank` in a job of `size` ranks: verified to the last byte and found to suit
-/// this machine. Without `set`, the newest whole one is taken. `read` counts the bytes of memory that
-/// have been read and verified.
+/// Opens the image of `rank` in a job of `size` ranks, verifies all its bytes, and checks that it is compatible with
+/// this machine. Without `set`, it opens the newest complete set. `read` counts the bytes of memory that have been read
+/// and verified.
 pub fn open(
     dir: &Path,
     set: Option<&str>,
-    key: Option<&Key>,
+    key: Option<&SealKey>,
     rank: u32,
     size: u32,
     read: &Arc<AtomicU64>,
@@ -59,11 +69,11 @@ pub fn open(
     open_in(dir, set, key, rank, size, read)
 }
 
-/// The same in a set of `dir` that was chosen.
+/// Does the same for a set of `dir` that is already chosen.
 pub fn open_in(
     dir: &Path,
     set: Set,
-    key: Option<&Key>,
+    key: Option<&SealKey>,
     rank: u32,
     size: u32,
     read: &Arc<AtomicU64>,
@@ -72,9 +82,18 @@ pub fn open_in(
     let name = set.name().to_owned();
     let unusable = |reason| explain(dir, &name, key, reason);
     let set = set.counting(read);
+    let begun = Instant::now();
     let image = set.image(rank, Some(contract::VERSION)).map_err(unusable)?;
-    let reasons = suit::refusals(&image)?;
+    tracing::info!(
+        took = ?begun.elapsed(),
+        bytes = read.load(Ordering::Relaxed),
+        regions = image.regions().len(),
+        sections = image.sections().len(),
+        "image verified"
+    );
+    let reasons = compatibility::incompatibilities(&image)?;
     if !reasons.is_empty() {
+        tracing::error!(?reasons, "image incompatible with this machine");
         return Err(RestartError::Unsuitable {
             set: name,
             rank,
@@ -84,7 +103,7 @@ pub fn open_in(
     Ok(Opened { set, image })
 }
 
-/// A rank's image that can be brought back here.
+/// A rank's image that can be restarted here.
 #[derive(Debug)]
 pub struct Opened {
     set: Set,
@@ -118,7 +137,7 @@ impl Opened {
     }
 
     /// The section of one of [`ckpt_image::kind`].
-    pub fn section(&self, kind: u32) -> Option<&Section> {
+    pub fn section(&self, kind: SectionKind) -> Option<&Section> {
         self.image.section(kind)
     }
 
@@ -127,12 +146,12 @@ impl Opened {
         map(&self.image, shared)
     }
 
-    /// The shared objects of a job that is this process alone, made and filled.
+    /// The shared objects of a job that is this process alone, created and filled.
     pub fn share_alone(&self) -> Result<SharedMemory> {
-        let claims = [Claim::of(&self.image)?];
+        let claims = [SharedClaim::of(&self.image)?];
         let mut shared = SharedMemory::new(self.set.name(), 0, &claims)?;
-        let made = [shared.make()?];
-        shared.join(0, &claims, &made)?;
+        let created = [shared.create()?];
+        shared.join(0, &claims, &created)?;
         shared.fill(&self.image)?;
         Ok(shared)
     }

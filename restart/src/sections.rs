@@ -1,60 +1,49 @@
-//! What an image holds beside memory, decoded as a restart needs it: before anything of the image is used and any
-//! file is touched, and by `stasis verify` just so.
+//! The decoded sections of an image. A restart decodes them before it restores anything or changes any file.
+//! `stasis verify` decodes them in the same way.
 
-use ckpt_image::{kind, Image};
-use loader::{ClosedFiles, ProcessState};
+use ckpt_image::{kind, Image, SectionKind};
+use loader::{ClosedFileList, ProcessState};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RestartError, Result};
 
-/// What a later lower half must know about the job, beside the process and its memory: the section of kind
-/// [`kind::JOB`], postcard-encoded.
+/// The state of the job that a later lower half needs: the section of kind [`kind::JOB`], encoded with postcard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobState {
-    /// As `contract::Gate::mpi_state`: whether the application had initialised and finalised MPI.
+    /// Whether the application had initialised or finalised MPI, as in `contract::Gate::mpi_state`.
     pub mpi_state: u32,
     /// The thread level that the library provided, as a standard value.
     pub thread_level: i32,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Of the table of MPI functions by which the application's MPI library, which is in the image, and the
-    /// lower half understand each other; 0 where the application had no MPI library yet.
+    /// Hash of the table of MPI functions with which the image's front was compiled. A lower half
+    /// accepts its own hash and those of older compatible tables. It is 0 if the application had loaded no front yet.
     pub table_hash: u64,
-}
-
-impl JobState {
-    /// Version of its encoding.
-    pub const VERSION: u32 = 2;
 }
 
 /// The sections of a rank's image.
 #[derive(Debug)]
 pub struct Sections {
-    /// The process.
+    /// State of the process.
     pub process: ProcessState,
-    /// Files that it had written to and closed.
-    pub closed: ClosedFiles,
-    /// The job.
+    /// Files that the process had written to and closed.
+    pub closed: ClosedFileList,
+    /// State of the job.
     pub job: JobState,
 }
 
 impl Sections {
-    /// Decodes them, and makes sure that what they say of memory is in the image.
+    /// Decodes the sections, and checks that the image holds the memory to which they refer.
     pub fn of(image: &Image) -> Result<Sections> {
         let sections = Sections {
-            process: decoded(image, kind::PROCESS, "process", ProcessState::VERSION)?,
+            process: decoded(image, kind::PROCESS)?,
             closed: match image.section(kind::CLOSED_FILES) {
-                Some(_) => decoded(
-                    image,
-                    kind::CLOSED_FILES,
-                    "closed files",
-                    ClosedFiles::VERSION,
-                )?,
-                // None were, or whoever took it did not look.
-                None => ClosedFiles::default(),
+                Some(_) => decoded(image, kind::CLOSED_FILES)?,
+                // No file was closed, or an older Stasis wrote the image and did not record closed files.
+                None => ClosedFileList::default(),
             },
-            job: decoded(image, kind::JOB, "job", JobState::VERSION)?,
+            job: decoded(image, kind::JOB)?,
         };
         let regions = image.regions();
         let holds = |address: usize| {
@@ -66,24 +55,19 @@ impl Sections {
         sections
             .process
             .check(&holds)
-            .map_err(|why| unreadable(image, "process", why.to_string()))?;
+            .map_err(|why| unreadable(image, kind::PROCESS.name, why.to_string()))?;
         Ok(sections)
     }
 }
 
-/// Decodes a section. Its encoding names no fields: only the very version can be read.
-fn decoded<T: DeserializeOwned>(
-    image: &Image,
-    kind: u32,
-    name: &'static str,
-    version: u32,
-) -> Result<T> {
+/// Decodes a section. The encoding has no field names, so only versions that [`SectionKind::decodes`] accepts are read.
+fn decoded<T: DeserializeOwned>(image: &Image, kind: SectionKind) -> Result<T> {
     let why = match image.section(kind) {
         None => "it is missing".to_owned(),
-        Some(section) if section.version != version => {
+        Some(section) if !kind.decodes(section.version) => {
             format!(
-                "it has version {}, this Stasis reads {version}",
-                section.version
+                "it has version {}, this Stasis reads {}",
+                section.version, kind.version
             )
         }
         Some(section) => match postcard::from_bytes(&section.bytes) {
@@ -91,7 +75,7 @@ fn decoded<T: DeserializeOwned>(
             Err(why) => why.to_string(),
         },
     };
-    Err(unreadable(image, name, why))
+    Err(unreadable(image, kind.name, why))
 }
 
 fn unreadable(image: &Image, section: &'static str, why: String) -> RestartError {

@@ -1,4 +1,4 @@
-//! An upper half of every kind of memory is saved by one process and brought back by another.
+//! An upper half of every kind of memory is saved by one process and restored by another.
 //!
 //! Saving and mapping take the whole upper half of a process, so each step runs in a process of its
 //! own: this program again, told by the environment which role to play.
@@ -6,9 +6,6 @@
 //! # Safety
 //! A playing process maps memory in the arena, where nothing else is, and is its only user.
 #![allow(unsafe_code)]
-
-#[path = "../../lower-half/src/save.rs"]
-mod save;
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hasher};
@@ -19,12 +16,13 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use ckpt_image::{Compression, Disk, Manifest, ParentSet, RankEntry, SetWriter};
-use coordinator::shared::{share_out, Part};
-use io_uring::{opcode, types, IoUring};
-use save::{
-    Ahead, Application, Changes, HeaderInfo, Increments, Order, Pause, Plan, Room, Saved, Share,
+use ckpt_image::{Compression, FileSystem, Manifest, ParentSet, RankEntry, SetWriter};
+use coordinator::protocol::region_assignment::{assign_writers, SharedRange};
+use dump::{
+    Application, DirtyTracker, DumpRequest, HeaderInfo, Increments, MemoryBudget, PauseMode, Plan,
+    PreScan, SavedImage, StoreAssignment,
 };
+use io_uring::{opcode, types, IoUring};
 use skip::skip;
 
 const PAGE: usize = 4096;
@@ -304,7 +302,7 @@ fn shared_at(kind: Shared) -> usize {
     place(kind as usize)
 }
 
-/// A memfd of so many pages.
+/// A memfd of that many pages.
 fn memfd(name: &str, pages: usize) -> File {
     let name = std::ffi::CString::new(name).unwrap();
     // SAFETY: a C string; the descriptor is new.
@@ -493,16 +491,16 @@ fn save_set(ck: &Path, number: u64) -> ckpt_image::Result<PathBuf> {
 }
 
 /// As long as nobody runs.
-fn stop() -> Pause<'static> {
-    Pause::Stop("nobody runs".to_owned())
+fn stop() -> PauseMode<'static> {
+    PauseMode::UntilWritten("nobody runs".to_owned())
 }
 
 /// Saves from a copy, and spoils all that was copied as soon as it is.
 fn save_a_copy(ck: &Path, number: u64) {
     let given_up = AtomicBool::new(false);
-    let pause = Pause::Copy {
-        room: Room::here(1),
-        given_up: &given_up,
+    let pause = PauseMode::UntilCopied {
+        budget: MemoryBudget::for_each_of(1),
+        cancelled: &given_up,
     };
     let (_, stood, _) = save(ck, number, pause, spoil).unwrap();
     assert_eq!(stood, None);
@@ -528,19 +526,20 @@ fn spoil() {
 }
 
 /// The shares of a job of one rank.
-fn alone(plan: &Plan) -> Vec<Share> {
-    let part = |(object, part): (String, std::ops::Range<u64>)| Part {
+fn alone(plan: &Plan) -> Vec<StoreAssignment> {
+    let part = |(object, part): (String, std::ops::Range<u64>)| SharedRange {
         object,
         from: part.start,
         to: part.end,
     };
     let parts = plan.parts().into_iter().map(part).collect();
-    let mut shares = share_out(&[(0, (std::process::id(), parts))].into());
-    let share = |share: coordinator::shared::Share| Share {
-        object: share.object,
-        store: share.store.iter().map(|(from, to)| *from..*to).collect(),
-        processes: share.processes,
-    };
+    let mut shares = assign_writers(&[(0, (std::process::id(), parts))].into());
+    let share =
+        |share: coordinator::protocol::region_assignment::WriteAssignment| StoreAssignment {
+            object: share.object,
+            store: share.store.iter().map(|(from, to)| *from..*to).collect(),
+            processes: share.processes,
+        };
     shares.remove(&0).into_iter().flatten().map(share).collect()
 }
 
@@ -561,23 +560,27 @@ fn once_written(ck: &Path, number: u64) -> impl FnOnce() {
 fn save(
     ck: &Path,
     number: u64,
-    pause: Pause<'_>,
+    pause: PauseMode<'_>,
     copied: impl FnOnce(),
 ) -> ckpt_image::Result<(PathBuf, Option<String>, Vec<String>)> {
     let (set, manifest, saved) = save_without_commit(ck, number, pause, None, None, copied)?;
-    Ok((set.commit(&manifest, None)?, saved.stood, saved.notes))
+    Ok((
+        set.commit(&manifest, None)?,
+        saved.stopped_because,
+        saved.notes,
+    ))
 }
 
 /// Saves all or, where there is a parent, what has changed since; returns what is needed for the commit.
 fn save_without_commit(
     ck: &Path,
     number: u64,
-    pause: Pause<'_>,
-    increments: Option<(&Changes, Option<&ParentSet>)>,
-    ahead: Option<Ahead>,
+    pause: PauseMode<'_>,
+    increments: Option<(&DirtyTracker, Option<&ParentSet>)>,
+    ahead: Option<PreScan>,
     copied: impl FnOnce(),
-) -> ckpt_image::Result<(SetWriter, Manifest, Saved)> {
-    let set = SetWriter::begin(&Disk::default(), ck, number)?;
+) -> ckpt_image::Result<(SetWriter, Manifest, SavedImage)> {
+    let set = SetWriter::begin(&FileSystem::default(), ck, number)?;
     let info = HeaderInfo {
         set_id: set.set_id(),
         epoch: 3,
@@ -587,17 +590,17 @@ fn save_without_commit(
         compression: Compression::Probe,
         sealed: false,
     };
-    let sections = [(ckpt_image::kind::PROCESS, 1, b"threads".to_vec())];
+    let sections = [ckpt_image::kind::PROCESS.section(b"threads".to_vec())];
     let plan = Plan::make(&ALONE, ahead)?;
-    let order = Order {
-        disk: &Disk::default(),
+    let order = DumpRequest {
+        disk: &FileSystem::default(),
         dir: set.path(),
         info: &info,
         sections: &sections,
         shares: &alone(&plan),
         pause,
-        increments: increments.map(|(changes, parent)| Increments {
-            changes,
+        increments: increments.map(|(tracker, parent)| Increments {
+            tracker,
             parent: parent.map(|parent| parent.set_id),
         }),
     };
@@ -631,15 +634,20 @@ fn save_without_commit(
 /// Checkpoints of a process that goes on, each upon the last that was committed.
 struct Chain<'a> {
     ck: &'a Path,
-    changes: Changes,
+    changes: DirtyTracker,
     last: Option<ParentSet>,
     number: u64,
 }
 
 impl Chain<'_> {
     /// Looks at the memory before the next.
-    fn ahead(&self) -> Ahead {
-        Ahead::look(&ALONE, Some(&self.changes), Some(&Room::here(1))).unwrap()
+    fn ahead(&self) -> PreScan {
+        PreScan::run(
+            &ALONE,
+            Some(&self.changes),
+            Some(&MemoryBudget::for_each_of(1)),
+        )
+        .unwrap()
     }
 
     /// Takes the next, in which nothing is left to the one before although there may be one.
@@ -669,9 +677,9 @@ impl Chain<'_> {
         // By turns from a copy and while all stand still.
         let pause = match self.number % 2 {
             0 => stop(),
-            _ => Pause::Copy {
-                room: Room::here(1),
-                given_up: &given_up,
+            _ => PauseMode::UntilCopied {
+                budget: MemoryBudget::for_each_of(1),
+                cancelled: &given_up,
             },
         };
         let increments = Some((&self.changes, self.last.as_ref()));
@@ -808,7 +816,7 @@ fn read_noise(ring: &mut IoUring, at: usize, len: usize) {
     assert_eq!(answer.result(), len as i32);
 }
 
-/// Returns when the twin, which was killed, has ended, whoever has waited for it.
+/// Returns when the killed copy of the process has ended, even if another thread has waited for it.
 fn until_childless() {
     // SAFETY: a null pointer is allowed.
     let next = || unsafe {
@@ -895,10 +903,10 @@ fn played() {
         "copy-without-room" => {
             build(&dir);
             let given_up = AtomicBool::new(false);
-            let room = Room::none("there is none");
-            let pause = Pause::Copy {
-                room,
-                given_up: &given_up,
+            let budget = MemoryBudget::zero("there is none");
+            let pause = PauseMode::UntilCopied {
+                budget,
+                cancelled: &given_up,
             };
             let (_, stood, _) = save(&ck, 1, pause, once_written(&ck, 1)).unwrap();
             let stood = stood.unwrap();
@@ -911,9 +919,9 @@ fn played() {
         "copy-given-up" => {
             build(&dir);
             let given_up = AtomicBool::new(false);
-            let pause = Pause::Copy {
-                room: Room::here(1),
-                given_up: &given_up,
+            let pause = PauseMode::UntilCopied {
+                budget: MemoryBudget::for_each_of(1),
+                cancelled: &given_up,
             };
             let give_up = || given_up.store(true, Ordering::Relaxed);
             say(&save(&ck, 1, pause, give_up).unwrap_err());
@@ -922,9 +930,9 @@ fn played() {
         "copy-killed" => {
             build(&dir);
             let given_up = AtomicBool::new(false);
-            let pause = Pause::Copy {
-                room: Room::here(1),
-                given_up: &given_up,
+            let pause = PauseMode::UntilCopied {
+                budget: MemoryBudget::for_each_of(1),
+                cancelled: &given_up,
             };
             say(&save(&ck, 1, pause, kill_children).unwrap_err());
         }
@@ -945,7 +953,7 @@ fn played() {
             build(&dir);
             let mut chain = Chain {
                 ck: &ck,
-                changes: Changes::watch().unwrap(),
+                changes: DirtyTracker::start().unwrap(),
                 last: None,
                 number: 0,
             };
@@ -984,7 +992,7 @@ fn played() {
             assert_eq!((differs, then.len()), (None, now.len()));
         }
         "chain" => {
-            // What was brought back is saved, and that is brought back.
+            // The restored memory is saved, and that is restored.
             let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             save_set(&ck, ckpt_image::next_number(&ck).unwrap()).unwrap();
@@ -1050,7 +1058,7 @@ fn played() {
             build(&dir);
             let mut chain = Chain {
                 ck: &ck,
-                changes: Changes::watch().unwrap(),
+                changes: DirtyTracker::start().unwrap(),
                 last: None,
                 number: 0,
             };
@@ -1075,18 +1083,18 @@ fn played() {
         }
         "kept-out" => {
             build(&dir);
-            let ahead = Ahead::look(&ALONE, None, None).unwrap();
+            let ahead = PreScan::run(&ALONE, None, None).unwrap();
             // As who registers memory with a device may do, of which no system call of the program tells.
             advise(place(0), 64 << 20, libc::MADV_DONTFORK);
             let given_up = AtomicBool::new(false);
-            let pause = Pause::Copy {
-                room: Room::here(1),
-                given_up: &given_up,
+            let pause = PauseMode::UntilCopied {
+                budget: MemoryBudget::for_each_of(1),
+                cancelled: &given_up,
             };
             let written = once_written(&ck, 2);
             let made = save_without_commit(&ck, 2, pause, None, Some(ahead), written);
             let (set, manifest, saved) = made.unwrap();
-            let stood = saved.stood.unwrap();
+            let stood = saved.stopped_because.unwrap();
             assert!(stood.contains("lacks the memory at 0x"), "{stood}");
             advise(place(0), 64 << 20, libc::MADV_DOFORK);
             set.commit(&manifest, None).unwrap();
@@ -1161,14 +1169,14 @@ fn what_came_back_can_be_saved_again() {
 fn increments_hold_what_has_changed_however_it_did() {
     let dir = tempfile::tempdir().unwrap();
     // Kernels before 6.7 cannot.
-    if let Err(why) = Changes::watch() {
+    if let Err(why) = DirtyTracker::start() {
         skip!("{why}");
     }
     played_well("increments", dir.path());
     for set in ["restore-3", "restore-5", "restore-7"] {
         played_well(set, dir.path());
     }
-    let merged = ckpt_image::compact(&Disk::default(), &dir.path().join("ck"), None).unwrap();
+    let merged = ckpt_image::compact(&FileSystem::default(), &dir.path().join("ck"), None).unwrap();
     assert!(merged.made.unwrap().ends_with("ckpt-8"));
     for gone in [1, 2, 3, 5, 7] {
         fs::remove_dir_all(dir.path().join(format!("ck/ckpt-{gone}"))).unwrap();
@@ -1178,7 +1186,7 @@ fn increments_hold_what_has_changed_however_it_did() {
 
 #[test]
 fn nothing_is_believed_while_memory_is_pinned() {
-    let unable = Changes::watch().err();
+    let unable = DirtyTracker::start().err();
     let unable = unable.or(IoUring::new(1).err().map(|e| format!("no io_uring: {e}")));
     if let Some(why) = unable {
         skip!("{why}");

@@ -1,7 +1,7 @@
-//! Undoing: names first, then what was in the files.
+//! Application of an undo: names first, then the content of files.
 //!
-//! Each step makes something what it was at the cut, whatever it is now, and does nothing where it is that
-//! already. So a restart that was interrupted, or that is made once more, comes to the same end.
+//! Each step restores one thing to its state at the cut from any later state, and does nothing if that state is there.
+//! So an interrupted or a repeated restart has the same result.
 
 use crate::plan::{
     inode, is_ours, may_be, stash, Item, Key, Move, Plan, Scope, Share, Stage, Was, OURS,
@@ -16,24 +16,25 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Keeps what an undo takes away.
+/// Keeps data that an undo removes.
 pub trait Keeper {
-    /// Keeps what the file has now, from a position on, before it is overwritten or removed; whether it could.
+    /// Keeps the content of the file from an offset on, before it is overwritten or removed; returns whether that
+    /// succeeded.
     fn keep(&mut self, path: &Path, file: &File, from: u64, why: &str) -> bool;
-    /// A file stays as it is.
+    /// Reports a file that stays as it is.
     fn leave(&mut self, path: &Path, why: &dyn Display);
 }
 
-/// How many things were undone.
+/// Numbers of undone changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
-    /// Files, links and directories that the job had made, and that are gone now.
+    /// Files, links and directories that the job had created and the undo removed.
     pub removed: u64,
-    /// Those that it had removed or renamed, and that are back.
+    /// Files, links and directories that the job had removed or renamed and the undo restored.
     pub restored: u64,
-    /// Files that have their old content again.
+    /// Files whose old content was restored.
     pub rewritten: u64,
-    /// What could not be undone for a reason that can be mended: the job must not go on before that.
+    /// Changes that could not be undone for a reason that the user can fix: the job must not go on before that.
     pub failed: u64,
 }
 
@@ -59,9 +60,8 @@ impl Plan {
         for scope in places {
             if let Err(why) = work.stages(scope) {
                 let noted = self.checkpoints.display();
-                let why = format_args!(
-                    "cannot be brought back, because nothing can be noted in {noted}: {why}"
-                );
+                let why =
+                    format_args!("cannot be restored, because {noted} cannot be written: {why}");
                 work.fail(&self.checkpoints, &why);
             }
         }
@@ -70,7 +70,7 @@ impl Plan {
     }
 }
 
-pub(crate) const BACK: &str = "cannot be brought back";
+pub(crate) const BACK: &str = "cannot be restored";
 
 struct Work<'a> {
     plan: &'a Plan,
@@ -78,16 +78,15 @@ struct Work<'a> {
     keeper: &'a mut dyn Keeper,
     done: Done,
     temporary: u32,
-    /// What files are known by that were made anew.
+    /// New identities of files that were created again.
     renewed: BTreeMap<Key, Identity>,
-    /// Notes of that which have not been written yet.
+    /// Records of these identities that are not written yet.
     unnoted: Vec<Record>,
-    /// Names that were given to files that wait for their own.
+    /// Temporary names of files that wait for their own.
     left: Vec<PathBuf>,
 }
 
-/// What is opened here is looked at, and for nothing else: should another file have its name, nothing is waited
-/// for and no link followed.
+/// Opens a file for examination only: if another file has the name, the open neither blocks nor follows a link.
 fn open(path: &Path, write: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(write);
@@ -95,7 +94,7 @@ fn open(path: &Path, write: bool) -> io::Result<File> {
     options.open(path)
 }
 
-/// What could not be done, and with which file.
+/// Adds the operation and the file to an error.
 fn with(why: io::Error, what: &str, path: &Path) -> io::Error {
     io::Error::new(why.kind(), format!("{what} {}: {why}", path.display()))
 }
@@ -105,9 +104,9 @@ fn exists(path: &Path) -> bool {
 }
 
 impl<'a> Work<'a> {
-    /// Undoes what was done to names, the latest stage first: each ends with the move that it began with, and the
-    /// names of the one before it are those before the move. So no stage may be undone twice, and how far this has come
-    /// is noted.
+    /// Undoes the changes of names, the latest stage first. Each stage ends with the reversal of the move that it began
+    /// with, and the names of the earlier stage are those before the move. So no stage may be undone twice, and the
+    /// progress is recorded.
     fn stages(&mut self, scope: &'a Scope) -> io::Result<()> {
         let stages = &self.plan.stages;
         let progress = Progress::of(&self.plan.checkpoints, scope.as_deref());
@@ -124,7 +123,7 @@ impl<'a> Work<'a> {
             }
             if let Some(m) = moved {
                 let inode = |path: &Path| Some(fs::symlink_metadata(path).ok()?.ino());
-                // The job may have been killed after the note and before the move.
+                // The job may have been killed after the record and before the move.
                 let was_made = moving.is_some() || inode(&m.from) != Some(m.directory.1.inode);
                 if moving.is_none() && was_made {
                     moving = inode(&m.to);
@@ -140,14 +139,14 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Removes names that an undo gave, this one or one that was interrupted; but not the only one of a file.
+    /// Removes temporary names of this or of an interrupted undo, except the only name of a file.
     fn tidy(&mut self) {
         let left = std::mem::take(&mut self.left);
         let waits = |path: &PathBuf| {
             let facts = fs::symlink_metadata(path);
             let only = facts.is_ok_and(|facts| facts.nlink() == 1 && self.is_old(&facts));
             if !only {
-                // What cannot be removed is seen by whoever looks at the directory.
+                // A file that cannot be removed stays visible in the directory.
                 let _ = fs::remove_file(path);
             }
             only
@@ -155,14 +154,14 @@ impl<'a> Work<'a> {
         self.left = left.into_iter().filter(waits).collect();
     }
 
-    /// Whether a file was there at the cut.
+    /// Whether a file existed at the cut.
     fn is_old(&self, facts: &Metadata) -> bool {
         let mut old = self.plan.files.iter();
         let is = |now: Key| may_be(&now, inode(facts), self.share.host);
         facts.is_file() && old.any(|(key, item)| self.now(key, item).is_some_and(is))
     }
 
-    /// Older segments, and a second undo, know the files that were made anew by what they were before.
+    /// Records the files created again. Older segments, and a second undo, know them by their old identities.
     fn note_renewed(&mut self, scope: &Scope) -> io::Result<()> {
         let Some(cut) = self.plan.cut else {
             return Ok(());
@@ -192,8 +191,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Something could not be undone. Where there is no such thing any more, or what was in it is not in the journal,
-    /// there is nothing to be done about that; all else may be mended, and must be.
+    /// Reports a change that could not be undone. If the object no longer exists, or its content is not in the journal,
+    /// this is final; every other failure can and must be fixed.
     fn trouble(&mut self, path: &Path, what: &dyn Display, why: &io::Error) {
         let why_text = format_args!("{what}: {why}");
         match why.kind() {
@@ -207,7 +206,7 @@ impl<'a> Work<'a> {
         self.keeper.leave(path, why);
     }
 
-    /// The names of a place.
+    /// Names in a scope.
     fn names(
         stage: &'a Stage,
         scope: &'a Scope,
@@ -217,14 +216,14 @@ impl<'a> Work<'a> {
         own.map(|((_, path), was)| (path.as_path(), was))
     }
 
-    /// Outer directories come before those in them.
+    /// Restores directories, outer ones before those in them.
     fn directories(&mut self, stage: &'a Stage, scope: &'a Scope) {
         for (path, was) in Work::names(stage, scope) {
             let Was::Directory(mode) = was else { continue };
             if fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir()) {
                 continue;
             }
-            self.step_aside(path);
+            self.vacate(path);
             match DirBuilder::new().mode(mode & 0o7777).create(path) {
                 Ok(()) => self.done.restored += 1,
                 Err(why) => self.trouble(path, &"cannot be made again", &why),
@@ -232,10 +231,10 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Gives files and links their names again. All get a second name first: one may have the name of another.
+    /// Restores the names of files and links. All get a temporary name first, because one may have the name of another.
     fn files(&mut self, stage: &'a Stage, scope: &'a Scope) {
         let mut ready: Vec<(PathBuf, &Path, &Was)> = Vec::new();
-        // Files that are made anew, by the first of their names.
+        // Files that are created again, by the first of their names.
         let mut anew: BTreeMap<&Key, PathBuf> = BTreeMap::new();
         for (path, was) in Work::names(stage, scope) {
             let made = match was {
@@ -256,7 +255,7 @@ impl<'a> Work<'a> {
             }
         }
         for (beside, path, was) in ready {
-            self.step_aside(path);
+            self.vacate(path);
             match fs::rename(&beside, path) {
                 Ok(()) => {
                     self.done.restored += 1;
@@ -272,7 +271,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The file of this name, under another one; none if it is there.
+    /// Gives the file of this name a temporary name; none if it has its name already.
     fn bring(
         &mut self,
         path: &Path,
@@ -295,7 +294,7 @@ impl<'a> Work<'a> {
         let beside = self.beside(path)?;
         match now {
             Some(now) => {
-                // Where the checkpoints have been copied to another file system, so has the file.
+                // If the checkpoints were copied to another file system, so was the file.
                 let linked = fs::hard_link(&now, &beside);
                 let made = linked.or_else(|_| fs::copy(&now, &beside).map(drop));
                 made.map_err(|why| with(why, "linking", &now))?;
@@ -314,14 +313,15 @@ impl<'a> Work<'a> {
         Ok(Some(beside))
     }
 
-    /// Which of its names the file has again, if an undo that was interrupted has made it, and has not noted that.
+    /// Name under which an interrupted undo has created the file again without recording it.
     fn back(&self, path: &Path, item: &Item) -> Option<PathBuf> {
         let mut names = item.may_be_back(path);
         let back = names.find(|name| self.is_back(name, item).unwrap_or(false));
         back.map(Path::to_owned)
     }
 
-    /// No other file that was there at the cut may be taken for it, though the same be in both.
+    /// Whether this is the file that an interrupted undo created. Another file that existed at the cut must not be
+    /// taken for it, even with equal content.
     fn is_back(&self, path: &Path, item: &Item) -> io::Result<bool> {
         let file = open(path, false)?;
         let facts = file.metadata()?;
@@ -329,7 +329,7 @@ impl<'a> Work<'a> {
         Ok(may_be && is_as_it_was(item, &file)?)
     }
 
-    /// By what a file is known now, if it is anywhere.
+    /// Current key of a file, if it still exists.
     fn now(&self, key: &Key, item: &Item) -> Option<Key> {
         let renewed = self.renewed.get(key);
         let renewed = renewed.map(|identity| (key.0.clone(), *identity));
@@ -342,7 +342,7 @@ impl<'a> Work<'a> {
         self.plan.whereabouts(&now, item, path, host, &self.left)
     }
 
-    /// A file has its name again, and may be another than the one that had it.
+    /// Records the key of a file that has its name again, which may be another file than before.
     fn renew(&mut self, key: &Key, path: &Path) {
         let item = self.plan.files.get(key);
         let (Some(item), Ok(facts)) = (item, fs::symlink_metadata(path)) else {
@@ -372,7 +372,7 @@ impl<'a> Work<'a> {
         });
     }
 
-    /// A name in the same directory that nobody has.
+    /// An unused name in the same directory.
     fn beside(&mut self, path: &Path) -> io::Result<PathBuf> {
         let directory = path
             .parent()
@@ -387,17 +387,17 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Removes what has a name that is another's, or nobody's.
-    fn step_aside(&mut self, path: &Path) -> bool {
+    /// Removes a file from a name that another file had at the cut, or none.
+    fn vacate(&mut self, path: &Path) -> bool {
         let Ok(facts) = fs::symlink_metadata(path) else {
             return false;
         };
         if facts.is_dir() {
-            // One that is not empty stays: what is in it is not the job's.
+            // A directory that is not empty stays: its content is not the job's.
             return fs::remove_dir(path).is_ok();
         }
         if self.is_old(&facts) {
-            // It was there at the cut: it has its own name by now, or gets it in an earlier stage.
+            // The file existed at the cut: it has its own name by now, or gets it in an earlier stage.
             let stash = stash(path, facts.ino());
             return match facts.nlink() > 1 || stash.is_none() {
                 true => fs::remove_file(path).is_ok(),
@@ -423,11 +423,11 @@ impl<'a> Work<'a> {
         fs::remove_file(path).is_ok()
     }
 
-    /// Removes what has names that led nowhere. What is in a directory goes before it.
+    /// Removes names that did not exist at the cut. The content of a directory is removed before it.
     fn remove(&mut self, stage: &'a Stage, scope: &'a Scope) {
         for (path, was) in Work::names(stage, scope).rev() {
             if *was == Was::Absent && exists(path) {
-                match self.step_aside(path) {
+                match self.vacate(path) {
                     true => self.done.removed += 1,
                     false => self
                         .keeper
@@ -442,7 +442,7 @@ impl<'a> Work<'a> {
         let own = self.plan.files.iter();
         for (key, item) in own.filter(|((scope, _), _)| share.has(scope)) {
             let now = self.whereabouts(key, item, &item.name);
-            // One that was made of the journal is another file, by the name that it had.
+            // A file created again from the journal is a new file, found by its old name.
             let made = || item.names.iter().find(|path| path.is_file()).cloned();
             let found = now.or_else(|| made().filter(|_| item.has_all()));
             let Some(path) = found else {
@@ -451,7 +451,7 @@ impl<'a> Work<'a> {
             };
             let path = &path;
             if is_ours(path) {
-                // It has got no name of its own again: it had none at the cut, or that could not be told.
+                // The file got no name again: it had none at the cut, or the name is unknown.
                 self.keeper
                     .leave(path, &"has no name that it had at the checkpoint");
             }
@@ -476,7 +476,7 @@ impl<'a> Work<'a> {
         let writable = open(path, true);
         let file = match writable {
             Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
-                // The job had it open before it gave the permission up.
+                // The job had it open before it removed the permission.
                 fs::set_permissions(path, Permissions::from_mode(0o600))?;
                 open(path, true)?
             }
@@ -501,7 +501,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Whether a file has the permissions that this one had.
+/// Whether a file has the permissions of the old one.
 pub(crate) fn has_mode(item: &Item, facts: &Metadata) -> bool {
     (facts.mode() ^ item.mode) & 0o7777 == 0
 }
@@ -521,7 +521,7 @@ fn is_as_it_was(item: &Item, file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Writes what was in a file, and gives it its length, durably.
+/// Writes the old content of a file and sets its length, durably.
 fn write(item: &Item, file: &File) -> io::Result<()> {
     for patch in &item.patches {
         file.write_all_at(&patch.bytes()?, patch.range().start)?;

@@ -1,14 +1,14 @@
-//! Which blocks of a file a segment holds already.
+//! Set of the blocks of a file that a segment holds already.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Bytes of a block: the page, in which the kernel itself reads and writes.
+/// Bytes of a block: the page size, the unit of I/O in the kernel.
 pub const BLOCK: u64 = 4096;
 /// Blocks of a chunk.
 const CHUNK: u64 = 4096;
 
-/// A set of blocks. Takes 512 bytes for each 16 MiB in which there is one.
+/// A set of blocks. Takes 512 bytes for each 16 MiB that contain one.
 #[derive(Debug, Default)]
 pub struct Blocks {
     chunks: HashMap<u64, Box<[u64; (CHUNK / 64) as usize]>>,
@@ -20,7 +20,7 @@ impl Blocks {
         chunk.is_some_and(|words| words[(block % CHUNK / 64) as usize] & (1 << (block % 64)) != 0)
     }
 
-    /// Adds the blocks that hold these bytes.
+    /// Adds the blocks that contain these bytes.
     pub fn add(&mut self, bytes: &Range<u64>) {
         for block in bytes.start / BLOCK..bytes.end.div_ceil(BLOCK) {
             let chunk = self.chunks.entry(block / CHUNK);
@@ -29,7 +29,7 @@ impl Blocks {
         }
     }
 
-    /// The next bytes, from block to block, that hold some of these and are not in the set; at most `most`.
+    /// Next range of blocks that overlap `bytes` and are not in the set; at most `most` bytes.
     pub fn next_missing(&self, bytes: &Range<u64>, most: u64) -> Option<Range<u64>> {
         let mut blocks = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
         let first = blocks.find(|block| !self.holds(*block))?;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_found_once() {
+    fn missing_blocks_are_returned_once() {
         let mut blocks = Blocks::default();
         let far = CHUNK * BLOCK;
         blocks.add(&(BLOCK..BLOCK + 1));

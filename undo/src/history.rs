@@ -1,32 +1,31 @@
-//! Which file an inode's number meant at which time.
+//! History of inode numbers: which file a number identified at which time.
 //!
-//! A file that has lost its last name frees the number, and the next file that is made may get it. And a file that an
-//! undo makes of what is in the journal gets another number than it had: what older segments tell of the one, and those
-//! that follow of the other, is of the same file.
+//! A file that has lost its last name frees its number, and the next new file may get it. A file that an undo creates
+//! again from the journal gets a new number: older segments use the one and later segments the other for the same file.
 
 use crate::plan::{Key, Source};
 use crate::record::{Identity, Record};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What has happened to a number.
+/// Event of an inode number.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// It is that of a file which the job makes, or of none.
+    /// The number was given to a file that the job created, or is free.
     New,
-    /// It is that of the file which had this one at a time.
+    /// The number was given to the file that had the identity `was` at the time `seen`.
     Renewed { was: Identity, seen: u64 },
 }
 
-/// All that has happened to numbers since a cut, in the order in which it happened.
+/// All events of inode numbers since a cut, in order of time.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     events: BTreeMap<Key, Vec<(u64, Event)>>,
-    /// Numbers of files that the job has made.
+    /// Numbers of files that the job has created.
     born: BTreeSet<Key>,
 }
 
 impl History {
-    /// As the segments tell, and the notes of what undos have made anew.
+    /// Builds the history from the segments and the records of undos.
     pub fn new(segments: &[Source], renewed: &[Source]) -> History {
         let mut history = History::default();
         let mut made = Vec::new();
@@ -54,7 +53,7 @@ impl History {
                 }
             }
         }
-        // Another rank may have given the number free while the file was about to be made.
+        // Another rank may have freed the number while the file was being created.
         for (key, times) in made {
             let freed = history.events.get(&key).into_iter().flatten();
             let freed =
@@ -62,7 +61,7 @@ impl History {
             let since = freed.map(|(time, _)| *time).max();
             history.add(key, since.unwrap_or(times.start), Event::New);
         }
-        // An undo from a later set than this one is older than all that is told here: numbers are those after it.
+        // An undo from a later set than this one is older than all records here, whose numbers are those after it.
         let times = segments.iter().flat_map(|source| &source.records);
         let Some(first) = times.filter_map(|(record, _)| record.time()).min() else {
             return history;
@@ -100,8 +99,7 @@ impl History {
         self.events.entry(key).or_default().push((time, event));
     }
 
-    /// What was there at the cut, of what had this number at a time: that number, as of the cut. None of a file that
-    /// is newer.
+    /// Number as of the cut of the file that had the number `key` at a time; none if the file is newer.
     pub fn at_cut(&self, key: &Key, mut time: u64) -> Option<Key> {
         let mut key = key.clone();
         loop {
@@ -109,7 +107,7 @@ impl History {
             match events.rev().find(|(since, _)| *since < time) {
                 None => return Some(key),
                 Some((_, Event::New)) => return None,
-                // It was seen before it was made anew, so this comes to an end.
+                // `seen` is before `since`, so the loop ends.
                 Some((since, Event::Renewed { was, seen })) => {
                     time = *seen.min(since);
                     key.1 = *was;
@@ -118,7 +116,7 @@ impl History {
         }
     }
 
-    /// Numbers that undos have given: when, and to what was there at the cut.
+    /// Numbers given by undos: the new number, the time, and the number at the cut.
     fn renewals(&self) -> impl Iterator<Item = (&Key, u64, Option<Key>)> {
         let events = self.events.iter();
         let all = events.flat_map(|(key, events)| events.iter().map(move |event| (key, event)));
@@ -131,7 +129,7 @@ impl History {
         })
     }
 
-    /// The files that undos have made anew: the number of each as of the cut, and when it has got which one last.
+    /// Files created again by undos: the number of each as of the cut, the time and the last new identity.
     pub fn renewed(&self) -> BTreeMap<Key, (u64, Identity)> {
         let mut last = BTreeMap::new();
         for (became, time, file) in self.renewals() {
@@ -144,13 +142,13 @@ impl History {
         last
     }
 
-    /// Whether what has had the number since a time has it no more.
+    /// Whether the file that had the number at a time no longer exists.
     pub fn is_gone(&self, key: &Key, since: u64) -> bool {
         let mut events = self.events.get(key).into_iter().flatten();
         events.any(|(time, event)| *time >= since && matches!(event, Event::New))
     }
 
-    /// Numbers of files that the job has made.
+    /// Numbers of files that the job has created.
     pub fn into_born(self) -> BTreeSet<Key> {
         self.born
     }

@@ -1,7 +1,7 @@
-//! Writing a journal: what is noted before the job changes something.
+//! Writer of a journal: records of the old state before the job changes it.
 //!
-//! Nothing here fails for the program's sake. What cannot be noted is *lost*: the journal says so at once
-//! ([`Journal::take_messages`]), and a restart treats the file as if there were no journal.
+//! A failure here never fails the program. A file whose old state cannot be recorded is *lost*: the journal reports it
+//! at once ([`Journal::take_messages`]), and a restart treats the file as if there were no journal.
 
 use crate::blocks::Blocks;
 use crate::record::{self, encode, encode_into, now, Cut, Identity, Record, State, VERSION};
@@ -13,25 +13,25 @@ use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// At most so much is read of a file at a time.
+/// Maximum of one read of a file, in bytes.
 const PIECE: u64 = 1 << 20;
-/// So many files are named that cannot be brought back; the others are in the journal.
+/// Maximum number of lost files named in messages; the others are only in the journal.
 const NAMED: u32 = 5;
 
-/// A regular file or a directory as it is now.
+/// Current state of a regular file or a directory.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Which it is.
+    /// Identity of the file.
     pub identity: Identity,
-    /// Bytes.
+    /// Length in bytes.
     pub size: u64,
-    /// Permissions.
+    /// Permission bits.
     pub mode: u32,
-    /// Names that it has.
+    /// Number of names (hard links).
     pub links: u64,
 }
 
-/// What a name leads to now.
+/// Current target of a name.
 #[derive(Clone, Debug)]
 pub enum Current {
     /// Nothing.
@@ -42,30 +42,30 @@ pub enum Current {
     Directory(Facts),
     /// A symbolic link with this target.
     Link(PathBuf),
-    /// A pipe, a device, a socket: nothing that could be brought back.
+    /// A pipe, a device or a socket, which cannot be restored.
     Other,
 }
 
-/// Where a name is.
+/// A name and its scope.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// An absolute path without links, but perhaps for its last part.
+    /// Absolute path without links, except perhaps in its last component.
     pub name: &'a Path,
-    /// Whether only this host reaches that file system.
+    /// Whether only this host can reach the file system.
     pub local: bool,
 }
 
-/// What the journal knows of a file in this segment.
+/// State of a file in this segment.
 enum Known {
-    /// The job has made it since the cut.
+    /// Created by the job since the cut.
     Born,
-    /// It was there at the cut.
+    /// Existed at the cut.
     Old {
         number: u32,
-        /// Bytes at the cut.
+        /// Length at the cut, in bytes.
         size: u64,
         saved: Blocks,
-        /// It has a second name in the segment.
+        /// Whether it has a second name in the segment.
         kept: bool,
         /// Names by which it was opened.
         names: Vec<PathBuf>,
@@ -73,49 +73,49 @@ enum Known {
     Lost,
 }
 
-/// Reads so many bytes of a file from a position on, or fewer where it ends. What is missing then another rank has cut
-/// off, and noted.
+/// Reads up to a number of bytes of a file from an offset on. If the file is shorter, another rank has cut off, and
+/// recorded, the rest.
 pub type Read<'a> = &'a dyn Fn(u64, usize) -> io::Result<Vec<u8>>;
 
-/// Tells a file's absolute name. It is asked only where a file is noted for the first time.
+/// Returns a file's absolute name. Called only for the first record of a file.
 pub type Name<'a> = &'a dyn Fn() -> PathBuf;
 
-/// The journal of one rank.
+/// Journal of one rank.
 pub struct Journal {
     checkpoints: PathBuf,
     rank: u32,
     host: String,
-    /// Bytes that a segment may have.
+    /// Maximum length of a segment, in bytes.
     limit: u64,
     turn: u64,
-    /// The cut at which the segment begins; none before the first.
+    /// Cut at which the segment begins; none before the first.
     cut: Option<Cut>,
     log: Option<Log>,
-    /// No segment can be written.
+    /// Whether no segment can be written.
     broken: bool,
     files: HashMap<Identity, Known>,
-    /// Names that were noted since a directory was renamed last.
+    /// Names recorded since the last rename of a directory.
     names: HashSet<PathBuf>,
-    /// How many directories the job had renamed then.
+    /// Directory renames of the job at that time.
     moves: u64,
-    /// How long files were at the cut that were open or known then.
+    /// Lengths at the cut of the files that were open or known then, in bytes.
     sizes: HashMap<Identity, u64>,
     numbers: u32,
     lost: u32,
     messages: Vec<String>,
 }
 
-/// The file of a segment that has records.
+/// Log file of a segment that has records.
 struct Log {
     directory: PathBuf,
     file: File,
     len: u64,
-    /// In which records are put together.
+    /// Buffer in which records are encoded.
     room: Vec<u8>,
 }
 
 impl Journal {
-    /// The journal of a rank, in the checkpoint directory. Notes nothing before the first [`begin`](Self::begin).
+    /// Journal of a rank, in the checkpoint directory. Records nothing before the first [`begin`](Self::begin).
     pub fn new(checkpoints: &Path, rank: u32, host: String, limit: u64) -> Journal {
         Journal {
             checkpoints: checkpoints.to_owned(),
@@ -136,8 +136,8 @@ impl Journal {
         }
     }
 
-    /// A segment begins: the program stands still at this cut, where files that it has open or has written to
-    /// have these sizes.
+    /// Starts a segment: the program is stopped at this cut. `sizes` are the lengths of files that it has open or has
+    /// written to.
     pub fn begin(&mut self, cut: Cut, sizes: HashMap<Identity, u64>) {
         if self.turn == 0 {
             self.turn = segment::last_turn(&self.checkpoints, self.rank).unwrap_or(0);
@@ -151,22 +151,22 @@ impl Journal {
         (self.numbers, self.lost) = (0, 0);
     }
 
-    /// The file by which ranks keep each other off names, until what was noted of one is done.
+    /// File for the locks on names, held by a rank until the recorded change is made.
     pub fn locks(&self) -> PathBuf {
         segment::locks(&self.checkpoints)
     }
 
-    /// What is to be said to people.
+    /// Messages for the user.
     pub fn take_messages(&mut self) -> Vec<String> {
         std::mem::take(&mut self.messages)
     }
 
-    /// Whether changes of this file need not be told: it is new, or cannot be brought back anyway.
+    /// Whether changes of this file need no records: it is new, or lost.
     pub fn ignores(&self, identity: &Identity) -> bool {
         self.broken || matches!(self.files.get(identity), Some(Known::Born | Known::Lost))
     }
 
-    /// A file that was there has been opened for writing.
+    /// Records the open for writing of a file that existed.
     pub fn opened(&mut self, facts: &Facts, name: Name<'_>) {
         let Some(file) = self.number_of(facts, name) else {
             return;
@@ -187,8 +187,8 @@ impl Journal {
         self.write(&record);
     }
 
-    /// A file was made that had no name before, or by a name that led nowhere, later than `since`: another rank may
-    /// have found it there, and noted it, sooner than this one.
+    /// Records the creation of a file, unnamed or by a name that did not exist, later than `since`. Another rank may
+    /// have found and recorded it before this one.
     pub fn created(&mut self, identity: Identity, place: Option<Place<'_>>, since: u64) {
         if let Some(place) = place {
             self.naming(place, &Current::Absent);
@@ -201,7 +201,7 @@ impl Journal {
         });
     }
 
-    /// A name is about to lead to something else.
+    /// Records that a name is about to get another target.
     pub fn naming(&mut self, place: Place<'_>, current: &Current) {
         let name = place.name;
         self.look_for_moves();
@@ -211,7 +211,7 @@ impl Journal {
             Current::Absent => State::Absent,
             Current::File(facts) => match self.number_of(facts, &|| name.to_owned()) {
                 Some(_) => State::File(facts.identity),
-                // It was made since, in a way that was not seen.
+                // The file was created since the cut by a call that was not intercepted.
                 None if matches!(self.files.get(&facts.identity), Some(Known::Born)) => {
                     State::Absent
                 }
@@ -230,7 +230,7 @@ impl Journal {
         self.write(&record);
     }
 
-    /// A file is about to lose this name, which may be its last.
+    /// Records that a file is about to lose this name, which may be its last.
     pub fn unlinking(&mut self, place: Place<'_>, facts: &Facts, read: Read<'_>) {
         self.naming(place, &Current::File(facts.clone()));
         let name = place.name;
@@ -249,7 +249,7 @@ impl Journal {
             self.write(&Record::Kept { file: number });
             return;
         }
-        // On another file system, or one without links.
+        // The file is on another file system than the journal, or on one without links.
         self.changing(facts, &|| name.to_owned(), 0..u64::MAX, read);
         if facts.links > 1 {
             self.write(&Record::Linked { file: number });
@@ -263,7 +263,7 @@ impl Journal {
         }
     }
 
-    /// A directory is about to get another name.
+    /// Records that a directory is about to be renamed.
     pub fn moving(&mut self, directory: Identity, from: &Path, to: &Path) {
         let record = Record::Moved {
             directory,
@@ -280,7 +280,7 @@ impl Journal {
         }
     }
 
-    /// Names below a directory that was renamed, by any rank, may lead to other files than those that were noted.
+    /// Forgets recorded names if any rank has renamed a directory: names below it may have other targets now.
     fn look_for_moves(&mut self) {
         let moves = fs::metadata(segment::moves(&self.checkpoints));
         let moves = moves.map_or(0, |facts| facts.len());
@@ -290,7 +290,7 @@ impl Journal {
         }
     }
 
-    /// It did not get it.
+    /// Records that the rename of the directory failed.
     pub fn stayed(&mut self, from: &Path, to: &Path) {
         let record = Record::Stayed {
             from: record::Name::new(from.to_owned()),
@@ -299,7 +299,7 @@ impl Journal {
         self.write(&record);
     }
 
-    /// These bytes of a file are about to be overwritten or cut off.
+    /// Records the old content of bytes that are about to be overwritten or cut off.
     pub fn changing(&mut self, facts: &Facts, name: Name<'_>, bytes: Range<u64>, read: Read<'_>) {
         let Some(number) = self.number_of(facts, name) else {
             return;
@@ -338,7 +338,7 @@ impl Journal {
         }
     }
 
-    /// The number of a file that was there at the cut; none of one that is new or lost.
+    /// Number in the segment of a file that existed at the cut; none for a new or a lost file.
     fn number_of(&mut self, facts: &Facts, name: Name<'_>) -> Option<u32> {
         match self.files.get(&facts.identity) {
             Some(Known::Old { number, .. }) => return Some(*number),
@@ -380,7 +380,7 @@ impl Journal {
             why: why.to_string(),
         };
         if !self.write(&record) {
-            // A journal that holds a part of what was in a file would restore neither state.
+            // A journal with a part of a file's old content would restore neither state.
             self.give_up(why);
         }
         self.lost += 1;
@@ -408,7 +408,7 @@ impl Journal {
             return;
         }
         if let Some(log) = self.log.take() {
-            // Should that fail, too, the log ends with the last record that was whole.
+            // If this fails, too, the log ends with the last whole record.
             let _ = fs::remove_dir_all(log.directory);
         }
         self.messages.push(format!(
@@ -418,7 +418,7 @@ impl Journal {
         ));
     }
 
-    /// Gives the room back that the segment takes; whether it took any.
+    /// Frees the space of the segment; returns whether it had any.
     pub fn make_room(&mut self) -> bool {
         let takes = self.log.is_some();
         if takes {
@@ -452,7 +452,7 @@ impl Journal {
         if !data.is_empty() && log.len + bytes.len() as u64 > self.limit {
             let limit = self.limit;
             let full = format!(
-                "the undo journal has {limit} bytes, as many as --undo-limit lets a rank have"
+                "the undo journal of the rank has reached the limit of {limit} bytes (--undo-limit)"
             );
             return Err(io::Error::other(full));
         }
@@ -462,8 +462,8 @@ impl Journal {
     }
 }
 
-/// Gives a file a second name; whether that was possible. Another rank may have given the first one to another file
-/// meanwhile, and has noted then what it had led to.
+/// Creates a second name of a file; returns whether that succeeded. Another rank may have given the first name to
+/// another file meanwhile, after it recorded the old target.
 fn link(name: &Path, second: &Path, identity: &Identity) -> bool {
     if fs::hard_link(name, second).is_err() {
         return false;
@@ -473,7 +473,7 @@ fn link(name: &Path, second: &Path, identity: &Identity) -> bool {
         facts.ino() == identity.inode && (!identity.local || facts.dev() == identity.device)
     });
     if !is_it {
-        // Nobody knows it yet.
+        // No record refers to the link yet.
         let _ = fs::remove_file(second);
     }
     is_it
@@ -493,13 +493,13 @@ impl Log {
         })
     }
 
-    /// Adds a record, or nothing.
+    /// Appends a whole record, or nothing.
     fn append(&mut self, record: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(record);
         match written {
             Ok(()) => self.len += record.len() as u64,
             Err(_) => {
-                // What stays of it would look like the end of the journal, and hide what follows.
+                // A partial record would look like the end of the journal and hide the next ones.
                 self.file.set_len(self.len)?;
                 io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.len))?;
             }

@@ -1,10 +1,10 @@
-//! What an undo would do, found out without doing it.
+//! Prediction of an undo, without changes.
 //!
-//! The steps are those of `apply.rs`, on names as they would be then: what is on the disk, and over it what earlier
-//! steps would have made of that. A test compares both after random changes.
+//! The steps are those of `apply.rs`, on names as they would be then: the names on the disk, overlaid with the results
+//! of earlier steps. A test compares both after random changes.
 //!
 //! # Safety
-//! The one unsafe call asks about a name that is a C string.
+//! The one unsafe call queries a name that is a C string.
 #![allow(unsafe_code)]
 
 use crate::apply::{has_mode, Done, BACK};
@@ -20,78 +20,79 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What would be done to one name.
+/// Change of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Deed {
-    /// What has it was made since, and goes.
+    /// A file created since the cut is removed.
     Removed {
-        /// In it.
+        /// Bytes in the file.
         bytes: u64,
     },
-    /// It leads again to what it led to.
+    /// The name gets its old target again.
     Restored {
-        /// The name that this has now; none where it is made anew.
+        /// Current name of the target; none if it is created again.
         from: Option<PathBuf>,
     },
-    /// The file was overwritten and gets its bytes again.
+    /// The file was overwritten and gets its old content.
     Rewritten {
-        /// That differ.
+        /// Bytes that differ.
         bytes: u64,
-        /// Its length now.
+        /// Current length in bytes.
         from: u64,
-        /// Its length then.
+        /// Length at the cut in bytes.
         to: u64,
     },
-    /// The file has grown, and loses its new end.
-    CutBack {
-        /// Of that.
+    /// The file has grown and is truncated.
+    #[serde(rename = "cut-back")]
+    Truncated {
+        /// Bytes cut off.
         bytes: u64,
-        /// Its length then.
+        /// Length at the cut in bytes.
         to: u64,
     },
-    /// It cannot be brought back, and stays as it is.
+    /// The file cannot be restored, and stays as it is.
     Left {
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// It cannot be brought back, which ends the restart.
+    /// The file cannot be restored, and the restart is refused.
     Refused {
-        /// Why.
+        /// Reason.
         why: String,
     },
 }
 
-/// What would be done.
+/// One predicted change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// A name: for what would go the one that it has now, else the one that it had at the cut.
+    /// Name: the current one of a file that would be removed, else the one at the cut.
     pub path: PathBuf,
-    /// What is done to it.
+    /// Change of the name.
     #[serde(flatten)]
     pub deed: Deed,
 }
 
-/// What an undo on this host would do.
+/// Predicted effect of an undo on this host.
 #[derive(Debug, Default)]
 pub struct Outlook {
-    /// In the order in which it would be done.
+    /// Changes in their order.
     pub changes: Vec<Change>,
-    /// How many files and names lie on other hosts' own file systems, which cannot be seen from here.
+    /// Numbers of files and names on local file systems of other hosts, which this host cannot reach.
     pub unseen: BTreeMap<String, u64>,
     names: Names,
 }
 
-/// What has a name.
+/// Target of a name.
 #[derive(Clone, Debug)]
 struct Node {
     kind: Kind,
-    /// Where it is on the disk; none for what would be made anew.
+    /// Path on the disk; none for a file that would be created.
     real: Option<PathBuf>,
     inode: [u64; 2],
-    /// Names that it has now; those that are made and removed are counted beside.
+    /// Number of names on the disk; predicted changes are counted in `Names::links`.
     links: u64,
-    /// The file that would be made anew.
+    /// Key of the file that would be created again.
     anew: Option<Key>,
 }
 
@@ -121,7 +122,7 @@ impl Node {
         })
     }
 
-    /// What the undo would make.
+    /// Node that the undo would create.
     fn made(kind: Kind) -> Node {
         Node {
             kind,
@@ -135,25 +136,19 @@ impl Node {
     fn is(&self, key: &Key, host: &str) -> bool {
         self.kind == Kind::File && self.real.is_some() && may_be(key, self.inode, host)
     }
-
-    /// It is the file that had this key at the cut, or is made of what the journal has of that.
-    fn is_old(&self, key: &Key, item: &Item, host: &str) -> bool {
-        match &self.anew {
-            Some(anew) => anew == key,
-            None => item.now(&key.0).is_some_and(|now| self.is(&now, host)),
-        }
-    }
 }
 
-/// The names of the file system as they would be.
+/// Predicted names of the file system.
 #[derive(Debug, Default)]
 struct Names {
-    /// What was done to some of them.
+    /// Changed names.
     over: BTreeMap<PathBuf, Option<Node>>,
-    /// Directories that have got another name: from which, and to which.
+    /// Renamed directories: old and new path.
     moved: Vec<(PathBuf, PathBuf)>,
-    /// Links that were made or removed, by inode.
+    /// Change of the number of links, by inode.
     links: BTreeMap<[u64; 2], i64>,
+    /// Inodes of files that an interrupted undo has created again.
+    back: BTreeMap<Key, [u64; 2]>,
 }
 
 impl Names {
@@ -164,13 +159,33 @@ impl Names {
         }
     }
 
-    /// How many names it would have.
+    /// Predicted number of names.
     fn links(&self, node: &Node) -> u64 {
         let more = self.links.get(&node.inode).copied().unwrap_or(0);
         node.links.saturating_add_signed(more)
     }
 
-    /// The name on the disk of what would have this one.
+    /// Whether this is the file that had the key at the cut, or is created again from its journal.
+    fn is_old(&self, node: &Node, key: &Key, item: &Item, host: &str) -> bool {
+        match (&node.anew, self.back.get(key)) {
+            (Some(anew), _) => anew == key,
+            (None, Some(back)) => node.kind == Kind::File && node.inode == *back,
+            (None, None) => item.now(&key.0).is_some_and(|now| node.is(&now, host)),
+        }
+    }
+
+    /// Predicted path of a target on the disk, unless its name changes otherwise than by renames of directories.
+    fn predicted(&self, path: &Path) -> PathBuf {
+        let mut path = path.to_owned();
+        for (from, to) in &self.moved {
+            if let Ok(rest) = path.strip_prefix(from) {
+                path = to.join(rest);
+            }
+        }
+        path
+    }
+
+    /// Path on the disk of the predicted target of a name.
     fn on_disk(&self, path: &Path) -> Option<PathBuf> {
         let mut path = path.to_owned();
         for (from, to) in self.moved.iter().rev() {
@@ -194,7 +209,7 @@ impl Names {
         let real = self.on_disk(directory).and_then(|at| fs::read_dir(at).ok());
         let real = real.into_iter().flatten().flatten();
         let real = real.map(|entry| directory.join(entry.file_name()));
-        // Of a directory with another name the new one is below its new parent only.
+        // A renamed directory is listed only below its new parent.
         let moved = self.moved.iter().map(|(_, to)| to.clone());
         let moved = moved.filter(|path| path.parent() == Some(directory));
         let mut all = made.chain(real).chain(moved);
@@ -231,18 +246,18 @@ impl Names {
     }
 }
 
-/// Why nothing can be changed in a directory or a file, if so.
+/// Error that a change in this directory or file would cause, if any.
 fn refusal(path: &Path) -> Option<io::Error> {
     let name = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: a C string; it asks only.
+    // SAFETY: access only reads the path, which is a C string.
     let answer =
         unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::W_OK, libc::AT_EACCESS) };
     (answer != 0).then(io::Error::last_os_error)
 }
 
 impl Plan {
-    /// What a process of this host would do, the only one there. Of files that the job has not made, an end longer than
-    /// `longest` would not be kept.
+    /// Predicts the undo of a process on this host, if it is the only one there. A tail longer than `longest` bytes
+    /// would not be kept, except of files that the job has created.
     pub fn outlook(&self, host: &str, longest: u64) -> Outlook {
         let mut work = Work {
             plan: self,
@@ -270,14 +285,14 @@ impl Plan {
 }
 
 impl Outlook {
-    /// How many things would be undone, as those who undo them count.
+    /// Numbers of undone changes, as `Plan::apply` counts them.
     pub fn count(&self) -> Done {
         let mut done = Done::default();
         for change in &self.changes {
             match change.deed {
                 Deed::Removed { .. } => done.removed += 1,
                 Deed::Restored { .. } => done.restored += 1,
-                Deed::Rewritten { .. } | Deed::CutBack { .. } => done.rewritten += 1,
+                Deed::Rewritten { .. } | Deed::Truncated { .. } => done.rewritten += 1,
                 Deed::Refused { .. } => done.failed += 1,
                 Deed::Left { .. } => {}
             }
@@ -285,16 +300,18 @@ impl Outlook {
         done
     }
 
-    /// What would be done to what has this name afterwards.
+    /// Changes of the file that would have this name.
     pub fn of<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Deed> {
         let linked = self.names.look(path);
         let linked = linked.filter(|node| self.names.links(node) > 1);
         let is_same = move |change: &Change| match change.deed {
-            // By whichever of its names.
-            Deed::Rewritten { .. } | Deed::CutBack { .. } => linked.as_ref().is_some_and(|node| {
-                let other = self.names.look(&change.path);
-                other.is_some_and(|other| other.inode == node.inode)
-            }),
+            // The change may be listed under any of the file's names.
+            Deed::Rewritten { .. } | Deed::Truncated { .. } => {
+                linked.as_ref().is_some_and(|node| {
+                    let other = self.names.look(&change.path);
+                    other.is_some_and(|other| other.inode == node.inode)
+                })
+            }
             _ => false,
         };
         let changes = self.changes.iter();
@@ -302,21 +319,21 @@ impl Outlook {
         own.map(|change| &change.deed)
     }
 
-    /// Where what would have this name is now; none if there would be nothing, or what is made anew.
+    /// Current path of the file that would have this name; none if there is no such file or it is created again.
     pub fn place(&self, path: &Path) -> Option<PathBuf> {
         self.names.look(path)?.real
     }
 
-    /// Whether something would have this name.
+    /// Whether the name would exist.
     pub fn leads(&self, path: &Path) -> bool {
         self.names.look(path).is_some()
     }
 
-    /// The regular file that would have this name, if it was changed since.
+    /// The regular file that would have this name, if it was changed since the cut.
     pub fn view<'a>(&self, plan: &'a Plan, path: &Path, host: &str) -> Option<View<'a>> {
         let node = self.names.look(path)?;
         let mut files = plan.files.iter();
-        let (_, item) = files.find(|(key, item)| node.is_old(key, item, host))?;
+        let (_, item) = files.find(|(key, item)| self.names.is_old(&node, key, item, host))?;
         Some(View::new(item, node.real, path))
     }
 }
@@ -325,15 +342,15 @@ struct Work<'a> {
     plan: &'a Plan,
     host: &'a str,
     longest: u64,
-    /// As `apply.rs` has it.
+    /// Temporary names, as in `apply.rs`.
     left: Vec<PathBuf>,
-    /// Files that would be made anew: what has their inodes now is another one then.
+    /// Files that would be created again: a file that has their inode now is another one.
     anew: BTreeSet<Key>,
     found: Outlook,
 }
 
 impl<'a> Work<'a> {
-    /// As `apply.rs` does.
+    /// As in `apply.rs`.
     fn tidy(&mut self) {
         for path in std::mem::take(&mut self.left) {
             let Some(node) = self.found.names.look(&path) else {
@@ -351,10 +368,11 @@ impl<'a> Work<'a> {
         files.any(|(key, item)| self.is(node, key, item))
     }
 
-    /// It is that file.
+    /// Whether this is the file of the key.
     fn is(&self, node: &Node, key: &Key, item: &Item) -> bool {
-        let stays = node.anew.is_some() || !self.anew.contains(key);
-        stays && node.is_old(key, item, self.host)
+        let names = &self.found.names;
+        let made = node.anew.is_some() || names.back.contains_key(key);
+        (made || !self.anew.contains(key)) && names.is_old(node, key, item, self.host)
     }
 
     fn note(&mut self, path: &Path, deed: Deed) {
@@ -444,7 +462,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Why the directory of this name cannot be changed, if so.
+    /// Error that a change in the directory of this name would cause, if any.
     fn in_the_way(&self, path: &Path) -> Option<io::Error> {
         let parent = path.parent()?;
         match self.found.names.look(parent) {
@@ -469,7 +487,7 @@ impl<'a> Work<'a> {
             if !matches!(was, Was::Directory(_)) || self.found.names.is_directory(path) {
                 continue;
             }
-            self.step_aside(path);
+            self.vacate(path);
             let taken = || Some(io::ErrorKind::AlreadyExists.into());
             let there = self.found.names.look(path).is_some();
             match there.then(taken).flatten().or(self.in_the_way(path)) {
@@ -507,14 +525,14 @@ impl<'a> Work<'a> {
             }
         }
         for (node, path) in ready {
-            self.step_aside(path);
+            self.vacate(path);
             if self.found.names.is_directory(path) {
                 self.found.names.count(&node, -1);
                 let why = io::ErrorKind::IsADirectory.into();
                 self.trouble(path, &BACK, &why);
                 continue;
             }
-            // It takes the place of what would not go, without a word.
+            // The rename replaces a file that could not be removed, without an error.
             if let Some(old) = self.found.names.look(path) {
                 self.found.names.remove(path, &old);
             }
@@ -530,11 +548,12 @@ impl<'a> Work<'a> {
             let node = self.found.names.look(path);
             node.is_some_and(|node| self.is(&node, key, item))
         };
-        // One that is made anew is looked for by the key that it had.
+        // A file that is created again is looked up by its key at the cut.
         let now = item.now(&key.0).unwrap_or_else(|| key.clone());
         let (host, left) = (self.host, &self.left);
+        let on_disk = |path: &Path| self.found.names.predicted(path);
         self.plan
-            .whereabouts_by(&now, item, path, host, left, &is_it)
+            .whereabouts_by(&now, item, path, (host, left), (&is_it, &on_disk))
     }
 
     fn bring(&mut self, path: &Path, key: &Key) -> io::Result<Option<Node>> {
@@ -546,9 +565,7 @@ impl<'a> Work<'a> {
             let mut names = item.may_be_back(path);
             let back = names.find(|name| self.is_back(name, item))?;
             let node = self.found.names.look(back)?;
-            let anew = Some(key.clone());
-            self.found.names.put(back, Node { anew, ..node });
-            self.anew.insert(key.clone());
+            self.found.names.back.insert(key.clone(), node.inode);
             Some(back.to_owned())
         });
         if now.as_deref() == Some(path) {
@@ -560,7 +577,7 @@ impl<'a> Work<'a> {
                 let number = self.plan.files.keys().position(|other| other == key);
                 Ok(Some(Node {
                     anew: Some(key.clone()),
-                    // Like no inode that there is.
+                    // An inode number that no file has.
                     inode: [u64::MAX, number.map_or(0, |number| number as u64)],
                     links: 0,
                     ..Node::made(Kind::File)
@@ -570,7 +587,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether an undo that was interrupted has made what has this name.
+    /// Whether an interrupted undo created the file of this name.
     fn is_back(&self, name: &Path, item: &Item) -> bool {
         let node = self.found.names.look(name);
         let node = node.filter(|node| node.kind == Kind::File && !self.is_old(node));
@@ -581,7 +598,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    fn step_aside(&mut self, path: &Path) -> bool {
+    fn vacate(&mut self, path: &Path) -> bool {
         let Some(node) = self.found.names.look(path) else {
             return false;
         };
@@ -624,7 +641,7 @@ impl<'a> Work<'a> {
                 Kind::File => length(&now),
                 _ => 0,
             };
-            match self.step_aside(path) {
+            match self.vacate(path) {
                 true => self.note(&now, Deed::Removed { bytes }),
                 false => self.leave(&now, "was made since the checkpoint and cannot be removed"),
             }
@@ -677,8 +694,7 @@ impl<'a> Work<'a> {
             };
         }
         if let Some(why) = refusal(&real) {
-            // Its owner would be allowed to first.
-            // SAFETY: it asks only.
+            // The owner could change the permission first. SAFETY: geteuid has no preconditions.
             let owner = unsafe { libc::geteuid() };
             let own = fs::symlink_metadata(&real)?.uid() == owner;
             if why.kind() != io::ErrorKind::PermissionDenied || !own {
@@ -690,7 +706,7 @@ impl<'a> Work<'a> {
             return Ok(None);
         }
         Ok(Some(match item.patches.is_empty() {
-            true => Deed::CutBack {
+            true => Deed::Truncated {
                 bytes: len - item.size,
                 to: item.size,
             },
@@ -707,9 +723,9 @@ fn length(path: &Path) -> u64 {
     fs::symlink_metadata(path).map_or(0, |facts| facts.len())
 }
 
-/// How far a file is from what it was.
+/// Difference between a file and its old state.
 struct Now {
-    /// Bytes that are others now, or gone.
+    /// Bytes that differ or are missing.
     differ: u64,
     same_length: bool,
 }

@@ -1,4 +1,4 @@
-//! What a restart has to undo: the journals of all ranks, put together.
+//! Plan of an undo: the merged journals of all ranks.
 
 use crate::history::History;
 use crate::record::{self, Cut, Data, Identity, Record, State, VERSION};
@@ -11,35 +11,38 @@ use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The host on whose own file system something is; none on one that all hosts reach.
+/// Host of a local file system; none for a file system that all hosts reach.
 pub type Scope = Option<String>;
 
-/// All that was changed since a cut.
+/// All changes since a cut.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The checkpoint directory.
+    /// Checkpoint directory.
     pub(crate) checkpoints: PathBuf,
     pub(crate) cut: Option<Cut>,
-    /// Regular files that were there at the cut.
+    /// Regular files that existed at the cut.
     pub(crate) files: BTreeMap<Key, Item>,
-    /// What names led to, in the order in which the job changed them. Each stage but the first begins with a
-    /// directory that gets another name: names below it mean something else from then on.
+    /// Old targets of names, in the order of the job's changes. Each stage but the first begins with the rename of a
+    /// directory: names below it have other targets from then on.
     pub(crate) stages: Vec<Stage>,
-    /// Files that the job has made.
+    /// Files that the job has created.
     pub(crate) born: BTreeSet<Key>,
-    /// What an undo that was interrupted has left under names that it gave.
+    /// Temporary names left by an interrupted undo.
     pub(crate) left: Vec<PathBuf>,
-    /// Journals that could not be read, and why.
+    /// Journals that could not be read, with the reasons.
     pub damaged: Vec<String>,
 }
 
-/// So many names are looked at to find one of a file that has lost another: about a second's work.
+/// Function that returns the name of a path on the disk.
+type NameOf<'a> = &'a dyn Fn(&Path) -> PathBuf;
+
+/// Maximum number of names examined to find the new name of a file: about one second of work.
 const MOST_ENTRIES: usize = 100_000;
 
-/// How names begin that an undo gives: to files that wait for their own.
+/// Prefix of the temporary names that an undo gives to files.
 pub(crate) const OURS: &str = ".stasis-undo-";
 
-/// What tells a file from all others of the job.
+/// Unique key of a file of the job.
 pub type Key = (Scope, Identity);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,15 +53,15 @@ pub(crate) enum Was {
     Link(PathBuf),
 }
 
-/// What names led to when a stage began.
+/// Targets of names at the start of a stage.
 #[derive(Debug, Default)]
 pub(crate) struct Stage {
-    /// None in the first stage, which begins with the cut.
+    /// Rename that began the stage; none in the first stage, which begins with the cut.
     pub begun_by: Option<Move>,
     pub names: BTreeMap<(Scope, PathBuf), Was>,
 }
 
-/// A directory that got another name.
+/// Rename of a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
     pub directory: Key,
@@ -67,44 +70,44 @@ pub(crate) struct Move {
     time: u64,
 }
 
-/// A file that was there at the cut.
+/// A file that existed at the cut.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// By which it was changed first; the job may have given it that name since.
+    /// Name at its first change, which may be newer than the cut.
     pub name: PathBuf,
-    /// Names that it had at the cut, as far as they were changed since.
+    /// Names at the cut, as far as they were changed since.
     pub names: Vec<PathBuf>,
-    /// Names by which the job has opened it since.
+    /// Names by which the job has opened it since the cut.
     others: Vec<PathBuf>,
     pub size: u64,
     pub mode: u32,
-    /// When that was noted, and by which number.
+    /// Time of its first record.
     pub time: u64,
     pub seen: Identity,
-    /// By which it is known now: an undo from a later set may have made it anew.
+    /// Current identity: an undo from a later set may have created the file again.
     pub identity: Identity,
-    /// What was in it, from the journals.
+    /// Old content, from the journals.
     notes: Vec<Patch>,
-    /// Of those the earliest for each byte, in ascending order and without overlaps.
+    /// The earliest content of each byte, in ascending order and without overlaps.
     pub patches: Vec<Patch>,
-    /// Links to it.
+    /// Links to the file in segments.
     pub kept: Vec<PathBuf>,
-    /// It has lost a name and kept others, which the journal may not have.
+    /// Whether it has lost a name and kept others, which may be missing in the journal.
     pub linked: bool,
-    /// It has lost its last name: a file that has its inode now is another one.
+    /// Whether it has lost its last name: a file that has its inode now is another one.
     pub gone: bool,
-    /// Why its content cannot be brought back.
+    /// Reason why its content cannot be restored.
     pub lost: Option<String>,
 }
 
-/// Bytes that a file had.
+/// Old bytes of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Patch {
     time: u64,
-    /// Where in the file.
+    /// Offset in the file.
     at: u64,
     len: u64,
-    /// The record that holds them, from this byte of its data on.
+    /// Record with the bytes, and the offset in its data.
     data: Data,
     skip: u64,
     log: Arc<File>,
@@ -115,7 +118,7 @@ impl Patch {
         self.at..self.at + self.len
     }
 
-    /// The bytes; an error if they are not what was written.
+    /// The bytes; an error if their checksum differs.
     pub fn bytes(&self) -> io::Result<Vec<u8>> {
         let mut bytes = self.data.read(&self.log)?;
         bytes.drain(..self.skip as usize);
@@ -123,7 +126,7 @@ impl Patch {
         Ok(bytes)
     }
 
-    /// A part of it.
+    /// A part of the patch.
     fn part(&self, range: Range<u64>) -> Patch {
         Patch {
             at: range.start,
@@ -134,27 +137,27 @@ impl Patch {
     }
 }
 
-/// For each byte the earliest, in ascending order.
+/// Earliest content of each byte, in ascending order.
 fn earliest(mut notes: Vec<Patch>) -> Vec<Patch> {
     notes.sort_by_key(|patch| patch.time);
-    let mut settled: BTreeMap<u64, Patch> = BTreeMap::new();
+    let mut merged: BTreeMap<u64, Patch> = BTreeMap::new();
     for note in notes {
         let Range { mut start, end } = note.range();
-        let before = settled.range(..=start).next_back();
+        let before = merged.range(..=start).next_back();
         start = start.max(before.map_or(start, |(_, patch)| patch.range().end));
         while start < end {
-            let next = settled.range(start..).next();
+            let next = merged.range(start..).next();
             let (gap, after) = next.map_or((end, end), |(at, patch)| (*at, patch.range().end));
             if start < gap.min(end) {
-                settled.insert(start, note.part(start..gap.min(end)));
+                merged.insert(start, note.part(start..gap.min(end)));
             }
             start = after.max(gap);
         }
     }
-    settled.into_values().collect()
+    merged.into_values().collect()
 }
 
-/// A log, read.
+/// A log and its records.
 pub(crate) struct Source {
     host: String,
     directory: PathBuf,
@@ -162,26 +165,25 @@ pub(crate) struct Source {
     pub records: Vec<(Record, Data)>,
 }
 
-/// Which part of a plan a process does.
+/// Share of a plan for one process.
 #[derive(Clone, Copy, Debug)]
 pub struct Share<'a> {
-    /// The host that the process runs on.
+    /// Host of the process.
     pub host: &'a str,
-    /// All hosts that the job runs on now.
+    /// All hosts of the job now.
     pub hosts: &'a [String],
     /// Whether the process has the lowest rank on its host.
     pub first_here: bool,
-    /// Whether it has the lowest of all.
+    /// Whether the process has the lowest rank of all.
     pub first: bool,
 }
 
 impl Share<'_> {
-    /// Whether what is there is to be done by this process.
+    /// Whether this process undoes changes in the scope.
     pub(crate) fn has(&self, scope: &Scope) -> bool {
         match scope {
             Some(host) if host == self.host => self.first_here,
-            // What was on a host that the job has left is looked for where the first rank is: its files may
-            // have been copied.
+            // The first rank handles files of a host that the job has left: they may have been copied to its machine.
             Some(host) => self.first && !self.hosts.contains(host),
             None => self.first,
         }
@@ -189,7 +191,7 @@ impl Share<'_> {
 }
 
 impl Plan {
-    /// What all ranks have changed since the cut of this set, as the journals in the checkpoint directory tell.
+    /// Reads the changes of all ranks since the cut of this set, from the journals in the checkpoint directory.
     pub fn read(checkpoints: &Path, cut: &Cut) -> io::Result<Plan> {
         let mut plan = Plan {
             checkpoints: checkpoints.to_owned(),
@@ -229,7 +231,7 @@ impl Plan {
                 .all(|stage| stage.names.is_empty() && stage.begun_by.is_none())
     }
 
-    /// What lies now under names that an undo gives, in directories in which the job has changed something.
+    /// Existing temporary names of an undo, in directories in which the job has changed something.
     fn left(&self) -> Vec<PathBuf> {
         let names = self.stages.iter().flat_map(|stage| stage.names.keys());
         let names = names.map(|(_, path)| path);
@@ -247,7 +249,7 @@ impl Plan {
         names.filter(|path| is_ours(path)).collect()
     }
 
-    /// Whether directories have got other names: a name leads to another file until that is undone.
+    /// Whether directories were renamed: until that is undone, a name leads to another file.
     pub fn renames_directories(&self) -> bool {
         self.stages.len() > 1
     }
@@ -271,7 +273,7 @@ impl Plan {
             }
             item.gone = history.is_gone(&(key.0.clone(), item.identity), since);
             let patches = earliest(std::mem::take(&mut item.notes));
-            // Another rank may have seen more of it later.
+            // Another rank may have recorded a longer content later.
             let inside = |patch: Patch| {
                 let end = patch.range().end.min(item.size);
                 (patch.at < end).then(|| patch.part(patch.at..end))
@@ -287,7 +289,7 @@ impl Plan {
     }
 
     fn take_files(&mut self, source: &Source, history: &History) {
-        // By the number that the segment gives them: what they are called there, and what they were at the cut.
+        // By number in the segment: the key there, and the key at the cut.
         let mut known: BTreeMap<u32, (Key, Key)> = BTreeMap::new();
         for (record, data) in &source.records {
             if let Some((number, own, key, noted)) = self.noted(source, history, record) {
@@ -306,7 +308,7 @@ impl Plan {
             let Some(((own, key), time)) = about else {
                 continue;
             };
-            // Its number may be another file's by then, which this rank has taken for it.
+            // The inode number may belong to another file by then, which this rank has taken for the old one.
             if time.is_some_and(|time| history.at_cut(own, time).as_ref() != Some(key)) {
                 continue;
             }
@@ -339,8 +341,8 @@ impl Plan {
         }
     }
 
-    /// A file that is called by a number from this record on: that number, what the file is called in the segment, what
-    /// it was at the cut, and the rest. None of one that was made since.
+    /// File that a record introduces: its number in the segment, its key there, its key at the cut, and the rest. None
+    /// if the file was created since the cut.
     fn noted(
         &self,
         source: &Source,
@@ -415,7 +417,7 @@ impl Plan {
         }
     }
 
-    /// Finds the names that files had at the cut.
+    /// Finds the names of files at the cut.
     fn name_files(&mut self) {
         let mut at_cut: BTreeMap<(Scope, PathBuf), Was> = BTreeMap::new();
         for (number, stage) in self.stages.iter().enumerate() {
@@ -432,8 +434,8 @@ impl Plan {
                 }
             }
         }
-        // A file that has a name which led elsewhere at the cut has got it since. One that was there at the cut is
-        // noted by its own name before it gets another. So it is new, and who made it was killed before that was noted.
+        // A file whose name led elsewhere at the cut got it later, and a file of the cut is recorded by its own name
+        // before it gets another. So this file is new, and its creator was killed before the record.
         self.files.retain(|key, item| {
             let place = (key.0.clone(), item.name.clone());
             let led = at_cut.get(&place);
@@ -441,7 +443,8 @@ impl Plan {
         });
     }
 
-    /// The name at the cut of what had this one when a stage began; none if it had another, or got this one since.
+    /// Name at the cut of a file that had this name at the start of a stage; none if that name existed with another
+    /// target, or was given since.
     fn at_cut(&self, stage: usize, scope: &Scope, path: &Path) -> Option<PathBuf> {
         let mut path = path.to_owned();
         for number in (0..stage).rev() {
@@ -450,14 +453,14 @@ impl Plan {
             if let Some(m) = moved {
                 path = match path.strip_prefix(&m.to) {
                     Ok(rest) => m.from.join(rest),
-                    // What has been put where the directory was before.
+                    // The name was created in the place of the renamed directory.
                     Err(_) if path.starts_with(&m.from) => return None,
                     Err(_) => path,
                 };
             }
             let place = (scope.clone(), path);
             if self.stages[number].names.contains_key(&place) {
-                // What is noted there counts.
+                // The record of that name has priority.
                 return None;
             }
             path = place.1;
@@ -465,7 +468,7 @@ impl Plan {
         Some(path)
     }
 
-    /// What the name of that time was at the cut, before directories got other names.
+    /// Name at the cut of a name at that time, before directories were renamed.
     fn moves_back(&self, scope: &Scope, path: &Path, time: u64) -> PathBuf {
         let mut path = path.to_owned();
         let moves = self.stages.iter().rev();
@@ -478,7 +481,7 @@ impl Plan {
         path
     }
 
-    /// The regular file that had this name at the cut, if it was changed since, for a process of that host.
+    /// The regular file that had this name at the cut, if it was changed since, for a process on that host.
     pub fn view(&self, path: &Path, host: &str) -> Option<View<'_>> {
         let scopes = [None, Some(host.to_owned())];
         let first = self.stages.first()?;
@@ -492,7 +495,7 @@ impl Plan {
             let mut files = self.files.iter();
             files.find(|((scope, _), item)| item.name == path && scopes.contains(scope))
         };
-        // By another of its names.
+        // The file may be found by another of its names.
         let linked = || {
             let facts = fs::symlink_metadata(path).ok()?;
             let mut files = self.files.iter();
@@ -507,7 +510,7 @@ impl Plan {
         Some(View::new(item, source, path))
     }
 
-    /// Where the file is now that had this name at the cut, and is known by this key. It may be `left` by an undo.
+    /// Current path of the file that had this name at the cut and has this key. It may have a temporary name in `left`.
     pub(crate) fn whereabouts(
         &self,
         now: &Key,
@@ -520,18 +523,17 @@ impl Plan {
             let facts = fs::symlink_metadata(path);
             facts.is_ok_and(|facts| facts.is_file() && may_be(now, inode(&facts), host))
         };
-        self.whereabouts_by(now, item, path, host, left, &is_it)
+        self.whereabouts_by(now, item, path, (host, left), (&is_it, &Path::to_owned))
     }
 
-    /// The same where `is_it` tells whether the file has a name.
+    /// As [`Self::whereabouts`], with two functions: whether a name is the file's, and the name of a path on the disk.
     pub(crate) fn whereabouts_by(
         &self,
         (scope, identity): &Key,
         item: &Item,
         path: &Path,
-        host: &str,
-        left: &[PathBuf],
-        is_it: &dyn Fn(&Path) -> bool,
+        (host, left): (&str, &[PathBuf]),
+        (is_it, name_of): (&dyn Fn(&Path) -> bool, NameOf<'_>),
     ) -> Option<PathBuf> {
         let names = self.stages.iter().flat_map(|stage| stage.names.keys());
         let names = names
@@ -541,7 +543,7 @@ impl Plan {
         let names = item.names.iter().chain(names.filter(|_| !moved));
         let names = names.chain([&item.name]).chain(&item.others);
         let own = || Some(path.to_owned());
-        // Of what was copied from another machine only the link is surely the file itself.
+        // Of a copy from another machine, only the link is surely the file itself.
         if moved {
             return item
                 .kept
@@ -559,14 +561,21 @@ impl Plan {
         let places = names.iter().filter_map(|name| name.parent());
         found.or_else(|| {
             let places: BTreeSet<&Path> = places.filter(|_| item.linked).collect();
-            let is_it = |entry: &DirEntry| entry.ino() == identity.inode && is_it(&entry.path());
-            search(&places, &is_it)
+            let found = |entry: &DirEntry| {
+                let same = entry.ino() == identity.inode;
+                let name = same.then(|| name_of(&entry.path()));
+                name.filter(|name| is_it(name))
+            };
+            search(&places, &found)
         })
     }
 }
 
-/// Looks for a name in directories and below them, then below those around them, as long as that is not too much.
-fn search(places: &BTreeSet<&Path>, is_it: &dyn Fn(&DirEntry) -> bool) -> Option<PathBuf> {
+/// Searches directories and their subdirectories, then those around them, up to [`MOST_ENTRIES`].
+fn search(
+    places: &BTreeSet<&Path>,
+    wanted: &dyn Fn(&DirEntry) -> Option<PathBuf>,
+) -> Option<PathBuf> {
     let mut left = MOST_ENTRIES;
     let mut seen = BTreeSet::new();
     let mut around: BTreeSet<&Path> = places.clone();
@@ -578,8 +587,8 @@ fn search(places: &BTreeSet<&Path>, is_it: &dyn Fn(&DirEntry) -> bool) -> Option
             }
             for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
                 left = left.checked_sub(1)?;
-                if is_it(&entry) {
-                    return Some(entry.path());
+                if let Some(name) = wanted(&entry) {
+                    return Some(name);
                 }
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     below.push(entry.path());
@@ -594,7 +603,7 @@ fn search(places: &BTreeSet<&Path>, is_it: &dyn Fn(&DirEntry) -> bool) -> Option
     None
 }
 
-/// Whether a file of this device and inode may be that one, as a process of that host sees it. One that was copied from
+/// Whether a file with this device and inode may be the file of the key, for a process on that host. A copy from
 /// another machine has another number.
 pub(crate) fn may_be((scope, identity): &Key, [device, inode]: [u64; 2], host: &str) -> bool {
     match scope {
@@ -604,12 +613,12 @@ pub(crate) fn may_be((scope, identity): &Key, [device, inode]: [u64; 2], host: &
     }
 }
 
-/// The device and the inode.
+/// Device and inode.
 pub(crate) fn inode(facts: &Metadata) -> [u64; 2] {
     [facts.dev(), facts.ino()]
 }
 
-/// All moves that were made, in order.
+/// All renames of directories, in order.
 fn moves(sources: &[Source]) -> Vec<Move> {
     let mut all: Vec<Move> = Vec::new();
     for source in sources {
@@ -643,7 +652,7 @@ fn moves(sources: &[Source]) -> Vec<Move> {
 }
 
 impl Source {
-    /// None where there is no such log yet.
+    /// Reads a log; none if it does not exist yet.
     fn read(path: &Path) -> io::Result<Option<Source>> {
         let log = match File::open(path) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -673,44 +682,44 @@ impl Source {
     }
 }
 
-/// The name under which a file waits for its own, beside another.
+/// Temporary name of a file, in the directory of `beside`.
 pub(crate) fn stash(beside: &Path, inode: u64) -> Option<PathBuf> {
     Some(beside.parent()?.join(format!("{OURS}of-{inode}")))
 }
 
-/// Whether an undo has given that name.
+/// Whether an undo has given the name.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.starts_with(OURS))
 }
 
 impl Item {
-    /// By what it is known now, if it is anywhere.
+    /// Current key of the file, if it still exists.
     pub(crate) fn now(&self, scope: &Scope) -> Option<Key> {
         (!self.gone).then(|| (scope.clone(), self.identity))
     }
 
-    /// The names under which it may be found where its inode is another file's: the one that is asked for first. None
-    /// where it cannot have been made anew.
+    /// Names under which the file may be found if another file has its inode, `path` first. Empty if it cannot have
+    /// been created again.
     pub(crate) fn may_be_back<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Path> {
         let names = std::iter::once(path).chain(self.names.iter().map(PathBuf::as_path));
         let has_all = self.has_all();
         names.take_while(move |_| has_all)
     }
 
-    /// Why it is lost where nothing leads to it.
+    /// Reason why the file is lost, if no name leads to it.
     pub(crate) fn why_lost(&self) -> String {
         let lost = self.lost.clone();
         lost.unwrap_or_else(|| "it is gone, and no link was kept".to_owned())
     }
 
-    /// Why it is not found where its name is another's now.
+    /// Reason why the file is not found, if another file has its name.
     pub(crate) fn why_missing(&self) -> String {
         let gone = "it is gone, or another program has put another file in its place";
         self.lost.clone().unwrap_or_else(|| gone.to_owned())
     }
 
-    /// Whether the journal has all that was in the file.
+    /// Whether the journal has all of the old content.
     pub(crate) fn has_all(&self) -> bool {
         let end = self.patches.iter().fold(0, |end, patch| {
             let range = patch.range();
@@ -724,12 +733,12 @@ impl Item {
     }
 }
 
-/// A regular file as it was at the cut.
+/// A regular file in its state at the cut.
 #[derive(Debug)]
 pub struct View<'a> {
     item: &'a Item,
     source: Option<PathBuf>,
-    /// Whether the file that has the name now is that file.
+    /// Whether the file that has the name now is this file.
     pub in_place: bool,
 }
 
@@ -744,12 +753,12 @@ impl<'a> View<'a> {
 }
 
 impl View<'_> {
-    /// Its length.
+    /// Length in bytes.
     pub fn size(&self) -> u64 {
         self.item.size
     }
 
-    /// Why it cannot be brought back, if so.
+    /// Reason why it cannot be restored, if any.
     pub fn lost(&self) -> Option<String> {
         match (&self.item.lost, &self.source) {
             (Some(why), _) => Some(why.clone()),
@@ -760,7 +769,7 @@ impl View<'_> {
         }
     }
 
-    /// Reads what it had at a position.
+    /// Reads the old content at an offset.
     pub fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         bytes.fill(0);
         if let Some(source) = &self.source {

@@ -1,11 +1,11 @@
-//! The records of a journal, and how they lie in its file.
+//! Records of a journal and their encoding.
 //!
 //! ```text
 //! record   length of the head, u32 | length of the data, u32 | CRC-32 of the head | CRC-32 of the data | head | data
 //! ```
 //!
-//! Integers are little-endian; the head is a [`Record`] in postcard's encoding. A record that ends beyond the
-//! file was being written when the process was killed, before the change that it undoes: it is passed over.
+//! Integers are little-endian; the head is a [`Record`] in postcard's encoding. A record that extends beyond the file
+//! was being written when the process was killed, before the change that it undoes: it is skipped.
 
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -16,28 +16,28 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Version of the encoding; another one is not read.
+/// Version of the encoding; no other version is read.
 pub const VERSION: u32 = 1;
 /// Bytes before a record's head.
 const FRAME: usize = 16;
-/// No head is longer: its longest part are two paths.
+/// Maximum length of a head: its longest part are two paths.
 const LONGEST_HEAD: u32 = 1 << 16;
 
-/// The cut at which a segment begins: the number and the id of the set that was made there.
+/// Cut at which a segment begins: the number and the id of the set that was made there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
     /// N of `ckpt-N`.
     pub number: u64,
-    /// The set's own id: a set that was given up and the next one have the same number.
+    /// Id of the set: an aborted set and the next one have the same number.
     pub id: [u8; 16],
 }
 
-/// A path, which need not be text.
+/// A path, which need not be valid UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Name(Vec<u8>);
 
 impl Name {
-    /// Of an absolute path.
+    /// Name for an absolute path.
     pub fn new(path: PathBuf) -> Name {
         Name(path.into_os_string().into_vec())
     }
@@ -48,37 +48,42 @@ impl Name {
     }
 }
 
-/// What tells one file from all others, as long as it exists.
+/// Unique identity of a file, as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity {
-    /// The device, which is another one on each host that mounts a network's file system; there it is the
-    /// magic number of that kind of file system.
+    /// Device. It differs between the hosts that mount a network file system, so there it is the magic number of the
+    /// file system type.
     pub device: u64,
-    /// The inode.
+    /// Inode.
     pub inode: u64,
-    /// Whether only one host reaches it.
+    /// Whether only one host can reach the file.
     pub local: bool,
 }
 
-/// File systems of one machine: ext4, XFS, Btrfs, tmpfs, ramfs, overlayfs, F2FS, ZFS.
+/// ramfs, which libc does not define.
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
+/// ZFS, which is not part of the kernel.
+const ZFS_SUPER_MAGIC: u64 = 0x2fc1_2fc1;
+
+/// File systems that only one host reaches.
 const OF_ONE_MACHINE: [u64; 8] = [
-    0xef53,
-    0x5846_5342,
-    0x9123_683e,
-    0x0102_1994,
-    0x8584_58f6,
-    0x794c_7630,
-    0xf2f5_2010,
-    0x2fc1_2fc1,
+    libc::EXT4_SUPER_MAGIC as u64,
+    libc::XFS_SUPER_MAGIC as u64,
+    libc::BTRFS_SUPER_MAGIC as u64,
+    libc::TMPFS_MAGIC as u64,
+    RAMFS_MAGIC,
+    libc::OVERLAYFS_SUPER_MAGIC as u64,
+    libc::F2FS_SUPER_MAGIC as u64,
+    ZFS_SUPER_MAGIC,
 ];
 
-/// Whether files of a file system of this magic number are reached by one host alone.
+/// Whether only one host reaches files of a file system with this magic number.
 pub fn is_local(file_system: u64) -> bool {
     OF_ONE_MACHINE.contains(&file_system)
 }
 
 impl Identity {
-    /// Of the file of this device and inode, on a file system of that magic number.
+    /// Identity of a file from its device, inode and the magic number of its file system.
     pub fn of(device: u64, inode: u64, file_system: u64) -> Identity {
         let local = is_local(file_system);
         Identity {
@@ -89,32 +94,32 @@ impl Identity {
     }
 }
 
-/// What a name led to at the cut.
+/// Target of a name at the cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
-    /// Nothing.
+    /// The name did not exist.
     Absent,
     /// A regular file.
     File(Identity),
-    /// A directory of this mode.
+    /// Directory, with its mode.
     Directory(u32),
-    /// A symbolic link with this target.
+    /// Symbolic link, with its target.
     Link(Name),
 }
 
-/// One record. Times are nanoseconds since 1970, taken after what the record holds was read: of two ranks that
-/// note the same thing, the earlier has seen it before the other has changed it.
+/// One record. Times are nanoseconds since 1970, taken after the old state was read: of two records of the same thing
+/// by two ranks, the earlier was read before the change of the other rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// The first of a segment.
+    /// First record of a segment.
     Begin {
         version: u32,
         rank: u32,
         host: String,
         cut: Cut,
     },
-    /// A regular file that is there at the cut, and is about to be changed. Records of the segment call it
-    /// `file` from now on.
+    /// Introduces a regular file that existed at the cut and is about to be changed. Later records of the segment refer
+    /// to it by `file`.
     File {
         file: u32,
         name: Name,
@@ -123,44 +128,44 @@ pub enum Record {
         mode: u32,
         time: u64,
     },
-    /// The file has this name, too.
+    /// Another name of the file.
     Named { file: u32, name: Name, time: u64 },
-    /// A name that is about to lead to something else; `local`: on a file system that only this host reaches.
+    /// Name that is about to get another target; `local`: on a file system that only this host reaches.
     Was {
         name: Name,
         local: bool,
         state: State,
         time: u64,
     },
-    /// A regular file that the job has made since the cut. An inode's number may be used again: older records
-    /// of the same identity are about another file. It was made between `time` and `until`.
+    /// Regular file that the job has created since the cut, between `time` and `until`. Inode numbers are reused: older
+    /// records of the same identity are about another file.
     Born {
         identity: Identity,
         time: u64,
         until: u64,
     },
-    /// The data are what the file had from `at` on.
+    /// Old content of the file from the offset `at` on, in the record's data.
     Bytes { file: u32, at: u64, time: u64 },
-    /// The file has a second name now, `kept-FILE` beside the log.
+    /// Link to the file, `kept-FILE` beside the log.
     Kept { file: u32 },
-    /// The file is about to lose its last name, and all that was in it is in the journal. Its inode may become
-    /// another file's.
+    /// The file is about to lose its last name, and all of its content is in the journal. Its inode may become another
+    /// file's.
     Gone { file: u32, time: u64 },
-    /// A directory is about to get another name.
+    /// A directory is about to be renamed.
     Moved {
         directory: Identity,
         from: Name,
         to: Name,
         time: u64,
     },
-    /// It did not: the last record of that move counts for nothing.
+    /// The rename failed: the last record of it is void.
     Stayed { from: Name, to: Name },
-    /// Changes of the file are not noted from now on.
+    /// Changes of the file are not recorded from now on.
     Lost { file: u32, why: String },
-    /// The file has lost a name, which is in the journal, and keeps others, which may not be.
+    /// The file has lost a name, which is in the journal, and keeps others, which may be missing there.
     Linked { file: u32 },
-    /// An undo to this set has made a file anew: the one that had the identity `was` at the time `seen` has
-    /// another from `time` on. Not in segments, but in a file of its own.
+    /// An undo to this set has created a file again: the file with the identity `was` at the time `seen` has another
+    /// one from `time` on. Such records are not in segments, but in a file of their own.
     Renewed {
         was: Identity,
         seen: u64,
@@ -171,8 +176,7 @@ pub enum Record {
 }
 
 impl Record {
-    /// The number of the file that it is about, but for the one that gives it the number; and when that was, if it
-    /// tells.
+    /// Number of the file in the record, unless the record introduces it, and the time if there is one.
     pub fn about(&self) -> Option<(u32, Option<u64>)> {
         match self {
             Record::Named { file, time, .. }
@@ -185,7 +189,7 @@ impl Record {
         }
     }
 
-    /// When it was made, if it tells.
+    /// Time of the record, if it has one.
     pub fn time(&self) -> Option<u64> {
         match self {
             Record::File { time, .. }
@@ -205,14 +209,14 @@ pub fn now() -> u64 {
     })
 }
 
-/// A record as it lies in the file.
+/// Encodes a record.
 pub fn encode(record: &Record, data: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     encode_into(&mut bytes, record, data)?;
     Ok(bytes)
 }
 
-/// The same, in the room that is there: memory that is had anew for each MiB costs more than what is done with it.
+/// Encodes a record into an existing buffer: allocating new memory for each MiB costs more than the rest of the work.
 pub fn encode_into(bytes: &mut Vec<u8>, record: &Record, data: &[u8]) -> io::Result<()> {
     let head = postcard::to_stdvec(record).map_err(io::Error::other)?;
     let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(io::Error::other);
@@ -227,7 +231,7 @@ pub fn encode_into(bytes: &mut Vec<u8>, record: &Record, data: &[u8]) -> io::Res
     Ok(())
 }
 
-/// Where the data of a record lie in the log.
+/// Location of a record's data in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
     pub at: u64,
@@ -236,7 +240,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Reads the data, and makes sure that they are what was written.
+    /// Reads the data and verifies their checksum.
     pub fn read(&self, log: &File) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.len as usize];
         log.read_exact_at(&mut bytes, self.at)?;
@@ -252,7 +256,7 @@ fn damaged(at: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// All whole records of a log. One that is damaged is an error; one that is cut short is the end.
+/// Reads all whole records of a log. A damaged record is an error; a truncated one is the end.
 pub fn read(log: &File) -> io::Result<Vec<(Record, Data)>> {
     let end = log.metadata()?.len();
     let (mut records, mut at) = (Vec::new(), 0);
@@ -300,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_as_written_and_a_torn_end_is_passed_over() {
+    fn records_round_trip_and_a_torn_end_is_skipped() {
         let first = Record::Bytes {
             file: 1,
             at: 4096,
@@ -321,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_noticed() {
+    fn flipped_bit_is_detected() {
         let record = Record::Bytes {
             file: 1,
             at: 4096,

@@ -1,4 +1,4 @@
-//! Where segments lie, and when they go.
+//! Locations of segments, and their removal.
 
 use crate::record::{self, encode, Cut, Record, VERSION};
 use std::collections::BTreeSet;
@@ -6,29 +6,29 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where journals are, in the checkpoint directory.
+/// Directory of the journals in the checkpoint directory.
 pub const DIRECTORY: &str = "undo";
-/// The records of a segment.
+/// File with the records of a segment.
 pub const LOG: &str = "log";
 
-/// A segment of some rank's.
+/// A segment of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Grows with each segment of a rank.
+    /// Number of the segment, ascending for each rank.
     pub turn: u64,
-    /// The cut at which it begins.
+    /// Cut at which it begins.
     pub cut: Cut,
-    /// Its directory.
+    /// Directory of the segment.
     pub path: PathBuf,
 }
 
-/// The directory of a rank's segments.
+/// Directory of a rank's segments.
 pub fn home(checkpoints: &Path, rank: u32) -> PathBuf {
     checkpoints.join(DIRECTORY).join(format!("rank-{rank}"))
 }
 
 impl Segment {
-    /// The next one of a rank.
+    /// Next segment of a rank.
     pub fn next(checkpoints: &Path, rank: u32, turn: u64, cut: Cut) -> Segment {
         let id: String = cut.id.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("{turn:08}-ckpt-{}-{id}", cut.number);
@@ -53,8 +53,8 @@ impl Segment {
         })
     }
 
-    /// Whether it holds changes that were made after this cut. A set that was given up has the number of the
-    /// next one, and another id: its segment lies before the cut of that.
+    /// Whether it holds changes made after this cut. An aborted set has the number of the next one and another id: its
+    /// segment lies before the cut of that.
     pub fn is_after(&self, cut: &Cut) -> bool {
         self.cut.number > cut.number || self.cut == *cut
     }
@@ -68,8 +68,8 @@ fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// The turn of a rank's newest segment; 0 if it has none. No name is given twice: one that is on the list of those that
-/// are being removed would be taken for that.
+/// Number of a rank's newest segment; 0 if it has none. No name is used twice: a name on the list of segments in
+/// removal would be taken for one of these.
 pub fn last_turn(checkpoints: &Path, rank: u32) -> io::Result<u64> {
     let home = home(checkpoints, rank);
     let listed = forgotten(checkpoints)?.into_iter();
@@ -87,7 +87,7 @@ fn segments(home: &Path) -> io::Result<Vec<Segment>> {
     Ok(found)
 }
 
-/// The segments of all ranks, those of one rank in the order in which they were begun, but for those that are forgotten.
+/// Segments of all ranks, in order for each rank, without forgotten ones.
 pub fn all(checkpoints: &Path) -> io::Result<Vec<Segment>> {
     let forgotten = forgotten(checkpoints)?;
     let mut there = present(checkpoints)?;
@@ -95,7 +95,7 @@ pub fn all(checkpoints: &Path) -> io::Result<Vec<Segment>> {
     Ok(there)
 }
 
-/// The same, with those that are forgotten and have not been removed yet.
+/// Segments of all ranks, with forgotten ones that have not been removed yet.
 fn present(checkpoints: &Path) -> io::Result<Vec<Segment>> {
     let mut homes = entries(&checkpoints.join(DIRECTORY))?;
     homes.retain(|home| home.is_dir());
@@ -104,14 +104,14 @@ fn present(checkpoints: &Path) -> io::Result<Vec<Segment>> {
     Ok(each.collect::<io::Result<Vec<_>>>()?.concat())
 }
 
-/// Removes what only sets before the number `oldest` need.
+/// Removes the segments that only sets before the number `oldest` need.
 pub fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
     let older = present(checkpoints)?;
     for segment in older.iter().filter(|segment| segment.cut.number < oldest) {
         unless_gone(fs::remove_dir_all(&segment.path))?;
     }
     for path in renewed(checkpoints)? {
-        // A segment that begins at that set or later was begun after the undo.
+        // A segment that begins at that set or later was started after the undo.
         let set = |record: &Record| match record {
             Record::Renewed { set, .. } => *set,
             _ => u64::MAX,
@@ -123,17 +123,17 @@ pub fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The files that tell what undos have made anew.
+/// Files with the records of files that undos have created again.
 pub fn renewed(checkpoints: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = entries(&checkpoints.join(DIRECTORY))?;
     found.retain(|path| path.extension().is_some_and(|end| end == RENEWED));
     Ok(found)
 }
 
-/// What ends the names of these files.
+/// Extension of these files.
 const RENEWED: &str = "renewed";
 
-/// Notes what an undo has made anew on a host's own file systems, or (without one) on those that all reach.
+/// Records the files that an undo has created again on a host's local file systems, or (without a host) on shared ones.
 pub fn note_renewed(
     checkpoints: &Path,
     host: Option<&str>,
@@ -157,7 +157,7 @@ pub fn note_renewed(
     })
 }
 
-/// Changes the records of a file of records without data, all or none; one that holds nothing more is removed.
+/// Changes the records of a file of records without data, atomically; an empty file is removed.
 fn rewrite(path: &Path, change: impl FnOnce(&mut Vec<Record>)) -> io::Result<()> {
     let old: Vec<Record> = match File::open(path) {
         Ok(file) => record::read(&file)?
@@ -182,15 +182,15 @@ fn rewrite(path: &Path, change: impl FnOnce(&mut Vec<Record>)) -> io::Result<()>
     fs::rename(new, path)
 }
 
-/// A file in the directory of journals for what is on a host's own file systems, or on those that all reach.
+/// File in the directory of journals for a host's local file systems, or for shared ones.
 fn beside(checkpoints: &Path, host: Option<&str>, end: &str) -> PathBuf {
     let host = host.unwrap_or("shared").replace('/', "_");
     checkpoints.join(DIRECTORY).join(format!("{host}.{end}"))
 }
 
-/// Removes what was undone when all files were brought back to the state at this cut: of all ranks, or of none, should
-/// this be interrupted, for the notes of some do not tell how to come back. The job must not go on if this fails: what
-/// it changes from then on cannot be told from what it had changed before.
+/// Removes the segments that were undone once all files are in their state at this cut: those of all ranks or, if
+/// interrupted, of none, because the records of some ranks do not suffice for an undo. If this fails, the job must not
+/// go on: its later changes would be mixed with the earlier ones.
 pub fn forget(checkpoints: &Path, cut: &Cut) -> io::Result<()> {
     let directory = checkpoints.join(DIRECTORY);
     let mut paths = forgotten(checkpoints)?;
@@ -203,7 +203,7 @@ pub fn forget(checkpoints: &Path, cut: &Cut) -> io::Result<()> {
             .iter()
             .filter_map(|path| path.strip_prefix(&directory).ok());
         let text: String = own.map(|path| format!("{}\n", path.display())).collect();
-        // Where ranks have no MPI yet, each of them does this.
+        // Each rank does this if ranks have no MPI yet.
         let new = list.with_extension(std::process::id().to_string());
         fs::write(&new, text)?;
         fs::rename(new, &list)?;
@@ -218,7 +218,7 @@ pub fn forget(checkpoints: &Path, cut: &Cut) -> io::Result<()> {
     unless_gone(fs::remove_file(list))
 }
 
-/// The file that lists segments that are being removed.
+/// File that lists segments in removal.
 const FORGOTTEN: &str = "forgotten";
 
 fn forgotten(checkpoints: &Path) -> io::Result<BTreeSet<PathBuf>> {
@@ -237,33 +237,33 @@ fn unless_gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The file that has a byte for each directory that some rank has renamed.
+/// File with one byte for each directory that a rank has renamed.
 pub fn moves(checkpoints: &Path) -> PathBuf {
     checkpoints.join(DIRECTORY).join("moves")
 }
 
-/// The file by which ranks keep each other off names.
+/// File for the locks on names.
 pub fn locks(checkpoints: &Path) -> PathBuf {
     checkpoints.join(DIRECTORY).join("names")
 }
 
-/// How far names have been undone on a host's own file systems, or (without one) on those that all reach.
+/// Progress of the undo of names on a host's local file systems, or (without a host) on shared ones.
 pub struct Progress {
     path: PathBuf,
 }
 
-/// What ends the name of that file.
+/// Extension of the progress file.
 const PROGRESS: &str = "progress";
 
 impl Progress {
-    /// Of an undo from the journals in this checkpoint directory.
+    /// Progress of an undo from the journals in this checkpoint directory.
     pub fn of(checkpoints: &Path, host: Option<&str>) -> Progress {
         Progress {
             path: beside(checkpoints, host, PROGRESS),
         }
     }
 
-    /// The stages that are left, and the inode of the directory that is being renamed, if one is.
+    /// Stages left, and the inode of the directory whose rename is in progress, if any.
     pub fn read(&self) -> Option<(usize, Option<u64>)> {
         let text = fs::read_to_string(&self.path).ok()?;
         let mut words = text.split_whitespace();
@@ -271,7 +271,7 @@ impl Progress {
         Some((left, words.next().and_then(|inode| inode.parse().ok())))
     }
 
-    /// Notes it, before it is done.
+    /// Records the progress before the step is made.
     pub fn write(&self, left: usize, moving: Option<u64>) -> io::Result<()> {
         let moving = moving.map_or(String::new(), |inode| inode.to_string());
         let new = self.path.with_extension("new");
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_is_found_by_its_name_and_goes_with_its_set() {
+    fn segment_is_found_by_name_and_removed_with_its_set() {
         let dir = tempfile::tempdir().unwrap();
         let cut = |number, id| Cut {
             number,
@@ -301,7 +301,7 @@ mod tests {
         }
         assert_eq!(last_turn(dir.path(), 3).unwrap(), 4);
         assert_eq!(all(dir.path()).unwrap(), made);
-        // The first set 5 was given up.
+        // The first set 5 was aborted.
         let after = made.iter().filter(|segment| segment.is_after(&cuts[2]));
         assert_eq!(after.collect::<Vec<_>>(), [&made[2], &made[3]]);
         prune(dir.path(), 5).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_forgotten_all_or_none() {
+    fn segments_are_forgotten_atomically() {
         let dir = tempfile::tempdir().unwrap();
         let cuts = [1, 2].map(|number| Cut {
             number,
@@ -322,7 +322,7 @@ mod tests {
         for segment in [&old, &first] {
             fs::create_dir_all(&segment.path).unwrap();
         }
-        // Nobody can remove this one as a directory.
+        // A file cannot be removed as a directory.
         fs::create_dir_all(second.path.parent().unwrap()).unwrap();
         fs::write(&second.path, "").unwrap();
         assert_eq!(all(dir.path()).unwrap().len(), 3);

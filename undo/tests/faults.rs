@@ -1,5 +1,5 @@
-//! What an undo does where a journal is damaged or missing, where another program has changed the files meanwhile, and
-//! after it was interrupted.
+//! Undo with a damaged or missing journal, with files that another program has changed meanwhile, and after an
+//! interruption.
 
 use stasis_undo::{Current, Cut, Done, Facts, Identity, Journal, Keeper, Place, Plan, Share};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ struct Scene {
     directory: tempfile::TempDir,
 }
 
-/// Remembers what was kept and left.
+/// Records the calls of `keep` and `leave`.
 struct Told {
     kept: Vec<PathBuf>,
     left: Vec<String>,
@@ -70,7 +70,7 @@ impl Scene {
         journal
     }
 
-    /// A rank writes over the first bytes of a file.
+    /// A rank overwrites the first bytes of a file.
     fn overwrite(&self, journal: &mut Journal, name: &str) {
         let path = self.path(name);
         let read = |at, len| {
@@ -124,7 +124,7 @@ impl Scene {
 }
 
 #[test]
-fn a_damaged_journal_is_named_and_the_others_count() {
+fn damaged_journal_is_reported_and_the_others_are_applied() {
     let scene = Scene::new(&["a", "b"]);
     scene.overwrite(&mut scene.journal(0), "a");
     scene.overwrite(&mut scene.journal(1), "b");
@@ -147,7 +147,7 @@ fn a_damaged_journal_is_named_and_the_others_count() {
 }
 
 #[test]
-fn damaged_data_are_no_content() {
+fn damaged_data_are_not_restored() {
     let scene = Scene::new(&["a", "b"]);
     let mut journal = scene.journal(0);
     scene.overwrite(&mut journal, "a");
@@ -158,7 +158,7 @@ fn damaged_data_are_no_content() {
     bytes[at.unwrap()] ^= 1;
     fs::write(&log, bytes).unwrap();
     let (_, done, told) = scene.undo();
-    // The job must not go on before somebody has looked.
+    // The job must not go on before the user has examined the file.
     assert_eq!((done.rewritten, done.failed), (1, 1));
     assert!(told.left[0].contains("damaged"), "{:?}", told.left);
     assert_eq!(
@@ -168,7 +168,7 @@ fn damaged_data_are_no_content() {
 }
 
 #[test]
-fn without_a_journal_nothing_is_done_and_the_others_count() {
+fn missing_journal_is_ignored_and_the_others_are_applied() {
     let scene = Scene::new(&["a", "b"]);
     scene.overwrite(&mut scene.journal(0), "a");
     scene.overwrite(&mut scene.journal(1), "b");
@@ -182,7 +182,7 @@ fn without_a_journal_nothing_is_done_and_the_others_count() {
 }
 
 #[test]
-fn a_file_that_another_program_has_put_there_stays() {
+fn file_of_another_program_stays() {
     let scene = Scene::new(&["a", "b"]);
     let mut journal = scene.journal(0);
     scene.overwrite(&mut journal, "a");
@@ -197,7 +197,7 @@ fn a_file_that_another_program_has_put_there_stays() {
 }
 
 #[test]
-fn what_another_program_has_added_is_kept() {
+fn bytes_appended_by_another_program_are_kept() {
     let scene = Scene::new(&["a"]);
     scene.overwrite(&mut scene.journal(0), "a");
     let mut file = File::options().append(true).open(scene.path("a")).unwrap();
@@ -208,7 +208,7 @@ fn what_another_program_has_added_is_kept() {
 }
 
 #[test]
-fn an_undo_that_was_interrupted_is_made_again() {
+fn interrupted_undo_is_repeated() {
     let scene = Scene::new(&["a", "b", "c"]);
     let mut journal = scene.journal(0);
     scene.overwrite(&mut journal, "a");
@@ -220,7 +220,7 @@ fn an_undo_that_was_interrupted_is_made_again() {
     };
     journal.naming(place, &Current::Absent);
     fs::write(scene.path("new"), "of the job").unwrap();
-    // It was killed with a file that it was about to rename to its place, and before the others were done.
+    // The undo was killed when one file had its temporary name, and before the others were done.
     let (plan, ..) = scene.undo();
     assert!(!plan.is_empty());
     fs::write(scene.path("new"), "of the job").unwrap();

@@ -1,6 +1,7 @@
-//! Random changes of files by two ranks in turns, each noted first as the loader does; then an undo, after which all
-//! is as it was. Inodes are used again, directories get other names, files have several. Now and then the job is killed
-//! and goes on from an older checkpoint: what an undo makes anew is another file to those journals that stay.
+//! Random changes of files by two ranks in turns, each recorded first as in the loader; then an undo, after which all
+//! files are in their old state. Inodes are reused, directories are renamed, files have several names. Sometimes the
+//! job is killed and continues from an older checkpoint: a file that an undo creates again is another file for the
+//! journals that stay.
 
 use proptest::prelude::*;
 use stasis_undo::{
@@ -12,7 +13,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// One change: what is done, and to which names.
+/// One change: the operation and its names.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     rank: usize,
@@ -25,7 +26,7 @@ struct Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let numbers = (0..2_usize, 0..12_u8, any::<u8>(), any::<u8>());
-    // Empty files, and some that have the same in them.
+    // Empty files, and some with equal content.
     let length = prop_oneof![Just(0), Just(7), 1..9_000_u16];
     let place = prop_oneof![Just(0), 0..20_000_u16];
     (numbers, place, length).prop_map(|((rank, what, from, to), at, len)| Step {
@@ -45,7 +46,7 @@ struct World {
     journals: Vec<Journal>,
 }
 
-/// Keeps nothing, and is killed when it is asked for so many things.
+/// Keeps nothing, and interrupts the undo after this number of calls.
 struct Killed(u8);
 
 impl Keeper for Killed {
@@ -126,7 +127,7 @@ impl World {
         }
     }
 
-    /// Opens a file for writing, which makes it where that is wanted.
+    /// Opens a file for writing and creates it if `make` is set.
     fn open(&mut self, rank: usize, path: &Path, make: bool, truncate: bool) -> Option<File> {
         if fs::symlink_metadata(path.parent()?).is_err() || path.is_symlink() {
             return None;
@@ -253,7 +254,7 @@ impl IsAbsent for Current {
 #[derive(Debug, PartialEq)]
 enum Entry {
     Directory,
-    /// What is in it, and the first of its names.
+    /// Content, and the first of its names.
     File(Vec<u8>, PathBuf),
     Link(PathBuf),
 }
@@ -294,8 +295,8 @@ fn cut(number: u64) -> Cut {
     }
 }
 
-/// Brings the files back to what they were at a cut: killed in the middle, and twice; the last time there is nothing to
-/// do. What is foretold is done, but where an undo was killed before.
+/// Undoes to a cut: interrupted in the middle, and twice; the second time there is nothing to do. The prediction must
+/// match each time.
 fn undo_to(
     number: u64,
     checkpoints: &Path,
@@ -303,7 +304,6 @@ fn undo_to(
     was: &BTreeMap<PathBuf, Entry>,
     kill: u8,
 ) {
-    let mut was_killed = false;
     for kill in [kill, u8::MAX, u8::MAX] {
         let plan = Plan::read(checkpoints, &cut(number)).unwrap();
         assert!(plan.damaged.is_empty(), "{:?}", plan.damaged);
@@ -315,18 +315,12 @@ fn undo_to(
             first: true,
         };
         let outlook = plan.outlook("here", u64::MAX);
-        if !was_killed {
-            is_foretold(&outlook, &tree_of(files), was);
-        }
+        is_foretold(&outlook, &tree_of(files), was);
         let undone = || plan.apply(&share, &mut Killed(kill));
         let undone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(undone));
         match undone {
-            Err(_) if kill < u8::MAX => {
-                was_killed = true;
-                continue;
-            }
+            Err(_) if kill < u8::MAX => continue,
             Err(failed) => std::panic::resume_unwind(failed),
-            Ok(_) if was_killed => was_killed = false,
             Ok(done) => assert_eq!(outlook.count(), done, "{:#?}", outlook.changes),
         }
         let is = tree_of(files);
@@ -344,7 +338,7 @@ fn undo_to(
     }
 }
 
-/// Each name that was there, or will be, leads to what the outlook says.
+/// Checks that each name, old or new, has the target that the outlook predicts.
 fn is_foretold(outlook: &Outlook, now: &BTreeMap<PathBuf, Entry>, was: &BTreeMap<PathBuf, Entry>) {
     for name in was.keys() {
         assert!(outlook.leads(name), "{} is not foretold", name.display());
@@ -354,14 +348,14 @@ fn is_foretold(outlook: &Outlook, now: &BTreeMap<PathBuf, Entry>, was: &BTreeMap
     }
     for (name, entry) in was {
         let kind = match (entry, now.get(name)) {
-            // It has its old content with its old place.
+            // A moved directory restores its content with it.
             (Entry::Directory, Some(Entry::Directory)) => continue,
             // Another of its names may have come or gone.
             (Entry::File(was, _), Some(Entry::File(now, _))) if was == now => continue,
             (was, Some(now)) if was == now => continue,
             (_, kind) => kind,
         };
-        // Of a file with several names one is enough.
+        // One of several names of a file is enough.
         let moved = outlook
             .place(name)
             .is_some_and(|place| place != *name || facts(&place).is_some_and(|f| f.links > 1));
@@ -374,8 +368,8 @@ fn is_foretold(outlook: &Outlook, now: &BTreeMap<PathBuf, Entry>, was: &BTreeMap
     }
 }
 
-/// What is done from one checkpoint to the next, or to a kill, after which the job goes on from an older checkpoint:
-/// this one, counted from the newest.
+/// Steps from one checkpoint to the next, or to a kill, after which the job continues from an older checkpoint: the
+/// index from the newest.
 type Epoch = (Vec<Step>, Option<usize>);
 
 fn is_undone(before: &[Step], epochs: &[Epoch], links: bool, kill: u8) {
@@ -390,7 +384,7 @@ fn is_undone(before: &[Step], epochs: &[Epoch], links: bool, kill: u8) {
         journals: start().into(),
     };
     before.iter().for_each(|step| world.run(step));
-    // What the files were at each checkpoint that is there.
+    // States of the files at each existing checkpoint.
     let mut were = vec![(1, tree_of(&world.files))];
     let mut newest = 1;
     let mut at = cut(1);
@@ -421,7 +415,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, max_shrink_iters: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_done_is_undone(
+    fn undo_restores_the_state_at_the_cut(
         before in proptest::collection::vec(step(), 0..40),
         epochs in proptest::collection::vec(
             (proptest::collection::vec(step(), 1..60), proptest::option::of(any::<usize>())),

@@ -1,85 +1,50 @@
-//! Reduction operations. A user-defined one crosses twice: the library below calls a function of
-//! the lower half, which comes back to [`apply`], which calls the application's.
+//! Reduction operations. A user-defined one crosses twice: the library below calls a function of the lower half, which
+//! comes back to [`apply`], which calls the application's.
 //!
 //! # Safety
-//! The application's function is called as the C function that it was registered as, with what the
-//! library below passes.
+//! The application's function is called as the C function that it was registered as, with the arguments that the
+//! library below passes. Only a front makes a [`Function`].
 #![allow(unsafe_code)]
-#![allow(clippy::missing_safety_doc)] // MPI's own contracts, see the head
 
-use crate::abi::abi;
-use crate::object::{Body, Datatype, Op};
-use crate::{datatype, lingering, lower, object_table};
+use crate::argument::Out;
+use crate::crossing::app_abi::abi;
+use crate::crossing::stubs::service;
+use crate::datatype::deferred_free;
+use crate::object::datatype::{datatype_of_lower, DatatypeBody};
+use crate::object::op::{Function, OpBody};
+use crate::object::table::Body;
+use crate::object::{Datatype, Op};
 use contract::abi::*;
 use contract::HandleKind;
-use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// Body of an operation.
-pub struct OpBody {
-    /// Address of the application's function; 0 for a predefined operation.
-    function: usize,
-    /// Whether the function takes its datatype as Fortran does, by an integer.
-    fortran: AtomicBool,
-    /// Whether the function takes the number of elements as an MPI_Count.
-    large: bool,
-    pub(crate) commute: bool,
-}
-
-impl Body for OpBody {
-    const KIND: HandleKind = HandleKind::Op;
-    const CAPACITY: u32 = 1 << 16;
-    const NULL: usize = op::OP_NULL;
-    const PREDEFINED: &'static [(&'static str, usize)] = op::ALL;
-    object_table!(OpBody);
-
-    fn predefined(index: u32) -> Self {
-        let commute = !matches!(index as usize, op::REPLACE | op::NO_OP | op::OP_NULL);
-        OpBody {
-            function: 0,
-            fortran: AtomicBool::new(false),
-            large: false,
-            commute,
-        }
-    }
-
-    fn retire(op: &'static Op) {
-        // SAFETY: the last reference is gone.
-        unsafe { lower::service::op_release(op.lower()) };
-    }
-}
-
-impl OpBody {
-    /// Whether it is the application's function.
-    pub(crate) fn is_user_defined(&self) -> bool {
-        self.function != 0
-    }
-}
 
 type User = unsafe extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize);
 type LargeUser = unsafe extern "C" fn(*mut u8, *mut u8, *mut i64, *mut usize);
 
-/// The word and the handle of the datatype of the last call: a reduction makes many in a row.
+/// The lower handle and the handle of the datatype of the last call: a reduction makes many in a row.
 static LAST: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)];
 
-fn datatype_of(word: usize) -> &'static Datatype {
-    let [last_word, last_index] = &LAST;
+fn datatype_of(lower_handle: usize) -> &'static Datatype {
+    let [last_lower, last_index] = &LAST;
     let index = last_index.load(Ordering::Acquire) as u32;
-    if last_word.load(Ordering::Acquire) == word {
-        if let Some(known) = <datatype::DatatypeBody as Body>::table().get(index) {
-            if known.has_word(word) {
+    if last_lower.load(Ordering::Acquire) == lower_handle {
+        if let Some(known) = <DatatypeBody as Body>::table().get(index) {
+            if known.has_lower(lower_handle) {
                 return known;
             }
         }
     }
-    let found = datatype::of_word(word);
-    last_word.store(usize::MAX, Ordering::Release);
+    let found = datatype_of_lower(lower_handle);
+    last_lower.store(usize::MAX, Ordering::Release);
     last_index.store(found.index() as usize, Ordering::Release);
-    last_word.store(word, Ordering::Release);
+    last_lower.store(lower_handle, Ordering::Release);
     found
 }
 
-/// What the lower half calls: applies the user-defined operation with index `data`.
+/// Applies the user-defined operation with index `data`. The lower half calls this function.
+///
+/// # Safety
+/// `a` and `b` are buffers of `len` elements of the datatype.
 unsafe extern "C" fn apply(data: usize, a: *mut u8, b: *mut u8, len: i32, datatype: usize) {
     let op = Op::at(data as u32);
     let mut len = len;
@@ -90,63 +55,57 @@ unsafe extern "C" fn apply(data: usize, a: *mut u8, b: *mut u8, len: i32, dataty
     } else {
         datatype.handle()
     };
-    // SAFETY: see the module's head.
+    let function = op.body.function.address();
+    // SAFETY: the application registered the function with this type, and the buffers are the caller's promise.
     unsafe {
         if op.body.large {
-            let user: LargeUser = core::mem::transmute::<usize, LargeUser>(op.body.function);
+            let user: LargeUser = core::mem::transmute::<usize, LargeUser>(function);
             let mut len = i64::from(len);
             user(a, b, &raw mut len, &raw mut handle);
         } else {
-            let user: User = core::mem::transmute::<usize, User>(op.body.function);
+            let user: User = core::mem::transmute::<usize, User>(function);
             user(a, b, &raw mut len, &raw mut handle);
         }
     }
 }
 
-/// Makes the operation in the lower half, at first and at every restart.
-///
-/// # Safety
-/// Crosses.
-pub(crate) unsafe fn make_below(op: &'static Op) -> i32 {
+/// Makes the operation in the lower half, at first and at every restart. The call crosses.
+pub(crate) fn make_op_below(op: &'static Op) -> i32 {
     let commute = i32::from(op.body.commute);
-    // SAFETY: `apply` takes what the service says it passes.
-    let word = unsafe { lower::service::op_create(apply, op.index() as usize, commute) };
-    if word == usize::MAX {
+    // SAFETY: the service calls `apply` with this index and with the buffers of a reduction, as `apply` requires it.
+    let lower_handle = unsafe { service::op_create(apply, op.index() as usize, commute) };
+    if lower_handle == usize::MAX {
         return ERR_NO_MEM;
     }
-    op.set_lower(word);
+    op.set_lower(lower_handle);
     SUCCESS
 }
 
 /// MPI_Op_create.
-pub unsafe fn op_create(function: *const c_void, commute: i32, new: *mut &'static Op) -> i32 {
-    // SAFETY: passed on.
-    unsafe { create(function, false, commute, new) }
+pub fn op_create(function: Function, commute: i32, new: &mut &'static Op) -> i32 {
+    create(function, false, commute, new)
 }
 
 /// MPI_Op_create_c.
-pub unsafe fn op_create_c(function: *const c_void, commute: i32, new: *mut &'static Op) -> i32 {
-    // SAFETY: passed on.
-    unsafe { create(function, true, commute, new) }
+pub fn op_create_c(function: Function, commute: i32, new: &mut &'static Op) -> i32 {
+    create(function, true, commute, new)
 }
 
-unsafe fn create(function: *const c_void, large: bool, commute: i32, new: *mut &'static Op) -> i32 {
-    lingering::end();
+fn create(function: Function, large: bool, commute: i32, new: &mut &'static Op) -> i32 {
+    deferred_free::free_unused();
     let body = OpBody {
-        function: function as usize,
+        function,
         fortran: AtomicBool::new(false),
         large,
         commute: commute != 0,
     };
-    let made = match Op::make(Op::null().lower(), body) {
+    let made = match Op::make(Op::null_lower(), body) {
         Ok(made) => made,
         Err(code) => return code,
     };
-    // SAFETY: just made.
-    let code = unsafe { make_below(made) };
+    let code = make_op_below(made);
     if code == SUCCESS {
-        // SAFETY: MPI's contract for an out parameter.
-        unsafe { *new = made };
+        *new = made;
     }
     code
 }
@@ -157,40 +116,38 @@ pub fn op_is_fortran(op: &'static Op) {
 }
 
 /// MPI_Op_free.
-pub unsafe fn op_free(op: *mut &'static Op) -> i32 {
-    // SAFETY: MPI's contract for an inout parameter.
-    let given = unsafe { *op };
+pub fn op_free(op: &mut &'static Op) -> i32 {
+    let given = *op;
     if given.is_predefined() {
         return ERR_OP;
     }
-    lingering::free_op(given);
-    // SAFETY: as above.
-    unsafe { *op = Op::null() };
+    deferred_free::free_op(given);
+    *op = Op::null();
     SUCCESS
 }
 
 /// MPI_Op_commutative.
-pub unsafe fn op_commutative(op: &'static Op, commute: *mut i32) -> i32 {
+pub fn op_commutative(op: &'static Op, mut commute: Out<'_, i32>) -> i32 {
     if op.is_null() {
         return ERR_OP;
     }
-    // SAFETY: MPI's contract for an out parameter.
-    unsafe { *commute = i32::from(op.body.commute) };
+    commute.set(i32::from(op.body.commute));
     SUCCESS
 }
 
-/// The lower half's words of datatypes change with a restart.
-pub(crate) fn forget_words() {
+/// The lower half's lower handles of datatypes change with a restart.
+pub(crate) fn forget_lower_handles() {
     LAST[0].store(usize::MAX, Ordering::Release);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::init;
 
     #[test]
     fn a_user_function_gets_the_applications_handle() {
-        crate::object::init();
+        init();
         let double = Datatype::at(contract::abi::datatype::DOUBLE as u32);
         // SAFETY: nothing parks here.
         let before = unsafe { double.lower() };

@@ -1,4 +1,4 @@
-//! Small images and sets to break.
+//! Small images and sets for tests that damage them.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::fs::{self, Permissions};
@@ -8,15 +8,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use stasis_ckpt_image::{
-    image_file, kind, Advice, Backing, Compression, Disk, Header, Identity, Image, ImageSummary,
-    ImageWriter, Inherited, Key, Manifest, Parent, ParentSet, RankEntry, ReadMemory, Region,
-    Result, Set, SetId, SetWriter, SharedKind, SharedObject, PAGE, SHARED_CONTENT,
+    image_file, kind, Advice, Backing, Compression, FileIdentity, FileSystem, Header, Image,
+    ImageSummary, ImageWriter, Manifest, MemorySource, ParentImage, ParentPages, ParentSet,
+    RankEntry, Region, Result, SealKey, Section, Set, SetId, SetWriter, SharedKind, SharedObject,
+    PAGE, SHARED_CONTENT,
 };
 
-/// Memory made of a formula: the same address always holds the same bytes.
+/// Memory from a formula: the same address always holds the same byte.
 pub struct Formula(pub fn(u64) -> u8);
 
-impl ReadMemory for Formula {
+impl MemorySource for Formula {
     fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
         for (byte, address) in into.iter_mut().zip(address..) {
             *byte = (self.0)(address);
@@ -25,7 +26,7 @@ impl ReadMemory for Formula {
     }
 }
 
-/// Noise, so that flips cannot hide in what compresses.
+/// Noise, so that flipped bits cannot hide in compressed data.
 pub fn noise(address: u64) -> u8 {
     let mixed = (address ^ address >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -61,11 +62,20 @@ pub fn file_backing() -> Backing {
     Backing::PrivateFile {
         path: b"/lib/libm.so.6".to_vec(),
         offset: 8192,
-        identity: Identity {
+        identity: FileIdentity {
             size: 1 << 20,
             mtime_ns: 5,
             build_id: Some(vec![1; 20]),
         },
+    }
+}
+
+/// A section of version 1 of the process: older than what a restart decodes, but well known.
+fn process_1(rank: u32) -> Section {
+    Section {
+        kind: kind::PROCESS.number,
+        version: 1,
+        bytes: vec![rank as u8; 100],
     }
 }
 
@@ -81,20 +91,26 @@ pub fn pages(range: Range<u64>) -> Range<u64> {
 
 /// A small image with every kind of region and chunk.
 pub fn write_small(path: &Path, set_id: SetId, rank: u32, world_size: u32) -> ImageSummary {
-    write_small_on(&Disk::default(), path, set_id, [rank, world_size], false).unwrap()
+    write_small_on(
+        &FileSystem::default(),
+        path,
+        set_id,
+        [rank, world_size],
+        false,
+    )
+    .unwrap()
 }
 
-/// The same for a rank of so many, through a disk that may fail, and perhaps for a set that is to be
-/// sealed.
+/// The same for one rank of a job, on a disk that may fail, and optionally for a sealed set.
 pub fn write_small_on(
-    disk: &Disk,
+    fs: &FileSystem,
     path: &Path,
     set_id: SetId,
     [rank, world_size]: [u32; 2],
     sealed: bool,
 ) -> Result<ImageSummary> {
     let mut writer = ImageWriter::create(
-        disk,
+        fs,
         path,
         header(set_id, rank, world_size),
         Compression::Probe,
@@ -146,9 +162,9 @@ pub fn write_small_on(
         std::slice::from_ref(&(SHARED_CONTENT..SHARED_CONTENT + PAGE)),
         &mut Formula(noise),
     )?;
-    writer.section(kind::PROCESS, 1, vec![rank as u8; 100]);
-    writer.section(kind::AGENT, 1, Vec::new());
-    writer.section(kind::CLOSED_FILES, 1, CLOSED_FILES.to_vec());
+    writer.section(process_1(rank));
+    writer.section(kind::AGENT.section(Vec::new()));
+    writer.section(kind::CLOSED_FILES.section(CLOSED_FILES.to_vec()));
     writer.finish()
 }
 
@@ -183,52 +199,52 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
 
 /// Makes a whole set and returns its directory.
 pub fn write_set(dir: &Path, number: u64, ranks: u32) -> PathBuf {
-    write_set_on(&Disk::default(), dir, number, ranks, None).unwrap()
+    write_set_on(&FileSystem::default(), dir, number, ranks, None).unwrap()
 }
 
-/// The same, sealed.
-pub fn write_sealed_set(dir: &Path, number: u64, ranks: u32, key: &Key) -> PathBuf {
-    write_set_on(&Disk::default(), dir, number, ranks, Some(key)).unwrap()
+/// Like [`write_set`], with a seal.
+pub fn write_sealed_set(dir: &Path, number: u64, ranks: u32, key: &SealKey) -> PathBuf {
+    write_set_on(&FileSystem::default(), dir, number, ranks, Some(key)).unwrap()
 }
 
-/// Either, through a disk that may fail.
+/// A set with or without a seal, on a disk that may fail.
 pub fn write_set_on(
-    disk: &Disk,
+    fs: &FileSystem,
     dir: &Path,
     number: u64,
     ranks: u32,
-    key: Option<&Key>,
+    key: Option<&SealKey>,
 ) -> Result<PathBuf> {
-    let writer = SetWriter::begin(disk, dir, number)?;
+    let writer = SetWriter::begin(fs, dir, number)?;
     let id = writer.set_id();
     let image = |rank| {
         let path = writer.path().join(image_file(rank));
-        write_small_on(disk, &path, id, [rank, ranks], key.is_some())
+        write_small_on(fs, &path, id, [rank, ranks], key.is_some())
     };
     let images = (0..ranks).map(image).collect::<Result<_>>()?;
     writer.commit(&manifest(id, images), key)
 }
 
-/// What stands in memory when the first increment is taken, in pages that were written since.
+/// The byte at an address that was written between the full set and the first increment.
 pub fn later(address: u64) -> u8 {
     noise(address ^ 0x5555 << 32)
 }
 
-/// An increment of set `parent`, which [`write_set`] or this has made: pages 5 and 10 were written since;
-/// page 2 and, of the file's, page 21 were given back.
+/// An increment of set `parent`, which [`write_set`] or this function has written. Pages 5 and 10 were
+/// written since. Page 2 and page 21, which is a file's, were freed.
 pub fn write_increment(
-    disk: &Disk,
+    fs: &FileSystem,
     dir: &Path,
     number: u64,
     parent: &str,
-    key: Option<&Key>,
+    key: Option<&SealKey>,
 ) -> Result<PathBuf> {
     let parent = Set::open(dir, parent, key)?;
     let below = parent.manifest();
-    let writer = SetWriter::begin(disk, dir, number)?;
+    let writer = SetWriter::begin(fs, dir, number)?;
     let image = |entry: &RankEntry| {
-        let inherited = Inherited {
-            parent: Parent {
+        let inherited = ParentPages {
+            parent: ParentImage {
                 set_id: below.set_id,
                 digest: entry.image.digest.clone(),
             },
@@ -236,7 +252,7 @@ pub fn write_increment(
         };
         let path = writer.path().join(image_file(entry.rank));
         let of = header(writer.set_id(), entry.rank, below.world_size);
-        let mut image = ImageWriter::create(disk, &path, of, Compression::Probe)?;
+        let mut image = ImageWriter::create(fs, &path, of, Compression::Probe)?;
         if key.is_some() {
             image.sealed();
         }
@@ -255,7 +271,7 @@ pub fn write_increment(
         )?;
         image.region(region(at(20), 4, file_backing()), &[], &mut Formula(later))?;
         image.inherit(inherited);
-        image.section(kind::PROCESS, 1, vec![entry.rank as u8; 100]);
+        image.section(process_1(entry.rank));
         image.finish()
     };
     let images = below.ranks.iter().map(image).collect::<Result<_>>()?;
@@ -269,7 +285,7 @@ pub fn write_increment(
     writer.commit(&manifest, key)
 }
 
-/// Checks the memory of an image of [`write_increment`], or of one that it was merged to.
+/// Checks the memory of an image of [`write_increment`], or of a merged one.
 pub fn assert_has_changed(image: &Image) {
     let mut memory = image.memory().unwrap();
     let mut found = Vec::new();
@@ -293,14 +309,14 @@ pub fn assert_has_changed(image: &Image) {
 }
 
 /// A key, from a file in `dir`.
-pub fn key(dir: &Path, byte: u8) -> Key {
+pub fn key(dir: &Path, byte: u8) -> SealKey {
     let path = dir.join(format!("key-{byte}"));
     fs::write(&path, [byte; 32]).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    Key::read(&path).unwrap()
+    SealKey::read(&path).unwrap()
 }
 
-/// What a verified image says holds together, whatever its bytes were.
+/// Checks that a verified image is consistent, whatever its bytes were.
 pub fn assert_holds_together(image: &Image) {
     let mut loader = image.loader().unwrap();
     let mut end = 0;
@@ -312,14 +328,13 @@ pub fn assert_holds_together(image: &Image) {
             assert!(chunk.address >= from);
             from = chunk.address + u64::from(chunk.len);
             assert!(from <= end);
-            // It may not decompress: its checksum is that of what is stored.
+            // It may not decompress: its checksum covers the stored bytes.
             let _ = loader.load(chunk, &mut vec![0; chunk.len as usize]);
         }
     }
 }
 
-/// Makes all checksums of an image's tables right again after they were changed, as far as its
-/// offsets allow.
+/// Corrects all checksums of an image's tables after a change, as far as its offsets permit.
 pub fn checksum_again(bytes: &mut [u8]) {
     let number = |bytes: &[u8], at: usize| {
         usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
@@ -341,7 +356,7 @@ pub fn checksum_again(bytes: &mut [u8]) {
     bytes[252..256].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// CRC-32 by the book, so that the tests do not take the library's word for it.
+/// CRC-32 by its definition, so that the tests do not depend on the library.
 pub fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |mut crc, byte| {
         crc ^= u32::from(*byte);

@@ -1,13 +1,13 @@
-//! What a checkpoint costs the coordinator's machine as jobs grow: processor time of all its steps,
-//! and memory at its largest. Measured.
+//! Cost of a checkpoint for the coordinator's machine as jobs grow: processor time of all its steps, and
+//! largest memory. Measured.
 //!
-//! Every rank tells four clocks of its own node's kind (WORLD, its node's, two more), waits once for
-//! a message on its way to the targets, reaches them, drains and saves.
+//! Every rank reports four clocks of its own node's kind (WORLD, its node's, two more). On the way to the
+//! targets it waits once for a message. Then it reaches them, drains and saves.
 
 use std::time::Instant;
 
-use stasis_coordinator::coordinator::{Action, Config, Coordinator, Event, PartialSet};
-use stasis_coordinator::protocol::{Activity, FromRank, On, State, Summary};
+use stasis_coordinator::protocol::coordinator::{Action, Config, Coordinator, Event, PartialSet};
+use stasis_coordinator::protocol::{Activity, FromRank, State, Summary, WaitTarget};
 
 const RANKS_OF_A_NODE: u32 = 100;
 
@@ -34,8 +34,14 @@ fn one(size: u32) {
         );
     }
     let connected = begun.elapsed();
-    let tool = None;
-    job.on(0, Event::Request { tool, stop: false });
+    let client = None;
+    job.on(
+        0,
+        Event::Request {
+            client,
+            stop: false,
+        },
+    );
     let partial = PartialSet {
         set: "ckpt-1".into(),
         id: vec![0; 16],
@@ -71,7 +77,7 @@ fn one(size: u32) {
     everyone(0, &|rank| {
         let left = (rank + size - 1) % size;
         let waiting = Activity::Waiting {
-            on: On::Ranks(vec![left]),
+            on: WaitTarget::Ranks(vec![left]),
             sent: vec![((rank + 1) % size, 9)],
             received: vec![(left, 9)],
         };

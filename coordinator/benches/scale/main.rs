@@ -1,4 +1,4 @@
-//! What a checkpoint costs as jobs grow: `cargo bench -p stasis-coordinator`. The tables are in
+//! Cost of a checkpoint as jobs grow: `cargo bench -p stasis-coordinator`. The tables are in
 //! `docs/protocol.md`.
 
 mod machine;
@@ -25,7 +25,8 @@ fn main() {
     for ranks in [1_000, 10_000, 100_000] {
         star_and_tree(Job { ranks, ..usual });
     }
-    // The star of a million takes ten times as long as that of a hundred thousand, here as there.
+    // The star of a million takes ten times as long as that of a hundred thousand, in the simulation as in
+    // reality.
     for (ranks, fan_out) in [(1_000_000, 64), (100_000, 8), (100_000, 256)] {
         let fan_out = Some(fan_out);
         let job = Job {

@@ -1,44 +1,46 @@
-//! A checkpoint of a whole job in simulated time: the coordinator's machine, the shape of the tree, the
-//! bundles and their frames are those of production; sockets, ranks and their programs are pretended.
+//! A checkpoint of a whole job in simulated time. The coordinator's machine, the shape of the tree, the
+//! aggregates and their frames are those of production. Sockets, ranks and their programs are simulated.
 //!
-//! Every process of the control plane does one thing at a time. To take a message, and to send one,
-//! costs it a time for the message and for each of its bytes, whatever it says; it arrives a latency
-//! after it was sent. Every rank has used some communicators of its own node beside MPI_COMM_WORLD, and
-//! comes to its targets at a random moment within the skew. Nobody waits for messages: releases, of
-//! which there may be several rounds, are not in this, each of which costs what the targets cost.
+//! Every process of the control plane does one thing at a time. Each send and each receive of a message
+//! costs it a fixed time and a time per byte, whatever the content. The message arrives a latency after it
+//! was sent. Besides MPI_COMM_WORLD, every rank has used some communicators of its own node. It reaches its
+//! targets at a random moment within the skew. No rank waits for messages. Releases are not simulated:
+//! there may be several rounds of them, and each costs as much as the targets.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use stasis_coordinator::bundle::{each, frames, Bundle, Orders};
-use stasis_coordinator::coordinator::{Action, Config, Coordinator, Event, PartialSet};
-use stasis_coordinator::frame::{self, MAX_FRAME};
-use stasis_coordinator::protocol::{Activity, Down, FromRank, State, Summary, To, ToRank, Up};
-use stasis_coordinator::ranks::Ranks;
-use stasis_coordinator::relay::patience;
-use stasis_coordinator::tree::Place;
+use stasis_coordinator::net::aggregate::{frames, per_rank, Aggregate, Orders};
+use stasis_coordinator::net::frame::{self, MAX_FRAME};
+use stasis_coordinator::net::relay::patience;
+use stasis_coordinator::net::tree::Position;
+use stasis_coordinator::protocol::coordinator::{Action, Config, Coordinator, Event, PartialSet};
+use stasis_coordinator::protocol::rank_set::RankSet;
+use stasis_coordinator::protocol::{
+    Activity, FromRank, State, Summary, To, ToChild, ToParent, ToRank,
+};
 
-/// In nanoseconds.
+/// A time in nanoseconds.
 type Nanos = u64;
 
 const RANKS_OF_A_NODE: u32 = 100;
-/// How often the coordinator is told the time.
+/// Interval of the coordinator's ticks.
 const TICK: Nanos = 50_000_000;
-/// How long a rank that has not reached its targets keeps that to itself.
-const SETTLE: Nanos = 2_000_000;
+/// Time that a rank keeps a state of unreached targets unreported.
+const DEBOUNCE: Nanos = 2_000_000;
 
-/// What messages cost.
+/// Costs of messages.
 pub struct Costs {
     latency: Nanos,
     message: Nanos,
-    /// In picoseconds.
+    /// Cost of a byte in picoseconds.
     byte: u64,
 }
 
 impl Costs {
-    /// A TCP connection in a cluster, and threads that wake up for a message.
+    /// Costs of a TCP connection in a cluster, and of threads that wake up for a message.
     pub const USUAL: Costs = Costs {
         latency: 20_000,
         message: 10_000,
@@ -62,16 +64,16 @@ impl fmt::Display for Costs {
     }
 }
 
-/// What is simulated.
+/// A simulated job.
 #[derive(Clone, Copy)]
 pub struct Job {
-    /// How many.
+    /// Number of ranks.
     pub ranks: u32,
-    /// Communicators of each rank.
+    /// Number of communicators of each rank.
     pub clocks: u64,
-    /// Microseconds from the first rank that is at its targets to the last.
+    /// Microseconds from the first rank at its targets to the last.
     pub skew: u64,
-    /// Width of the tree; none: all are connected to the coordinator.
+    /// Width of the tree; none: all ranks are connected to the coordinator.
     pub fan_out: Option<u32>,
 }
 
@@ -80,7 +82,7 @@ pub const HEAD: &str = "     ranks  clocks     skew  tree  deep  safe state   re
      ... in one  largest\n                                                            of a rank  process      \
      step        frame";
 
-/// Prints what a checkpoint of this job costs.
+/// Prints the cost of a checkpoint of this job.
 pub fn simulate(job: &Job, costs: &Costs) {
     let mut simulation = Simulation::new(job, costs);
     simulation.run();
@@ -103,7 +105,7 @@ pub fn simulate(job: &Job, costs: &Costs) {
     );
 }
 
-/// Who takes part.
+/// A participant.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Node {
     Coordinator,
@@ -111,7 +113,7 @@ enum Node {
     Rank(u32),
 }
 
-/// Where the rank is connected whose parent this is.
+/// The node that a rank with this parent is connected to.
 fn node(parent: Option<u32>) -> Node {
     match parent {
         None | Some(0) => Node::Coordinator,
@@ -122,45 +124,45 @@ fn node(parent: Option<u32>) -> Node {
 /// A process of the control plane.
 #[derive(Clone, Default)]
 struct Process {
-    /// When it has done what it has to do so far.
+    /// Time at which its work so far is done.
     free: Nanos,
-    /// Messages sent and taken, since it was last told something.
+    /// Messages sent and received since its last input.
     step: u64,
-    /// ... in the step in which there were most.
+    /// Largest number of messages in a step.
     most: u64,
     handled: u64,
 }
 
-/// A relay, or the place of the coordinator.
+/// A relay, or the coordinator's own node.
 #[derive(Default)]
 struct Hub {
     process: Process,
     children: Vec<Node>,
-    bundle: Bundle,
-    /// Counts the bundles.
+    aggregate: Aggregate,
+    /// Number of the last aggregate.
     turn: u64,
-    /// When it was last told something.
+    /// Time of its last input.
     told: Nanos,
 }
 
 enum Arrival {
-    Up {
+    ToParent {
         to: Node,
         link: u64,
-        words: Vec<Up>,
+        words: Vec<ToParent>,
         bytes: usize,
     },
-    Down {
+    ToChild {
         to: Node,
-        orders: Rc<Vec<Down>>,
+        orders: Rc<Vec<ToChild>>,
         bytes: usize,
     },
-    /// A bundle has waited for as long as it may.
+    /// An aggregate has reached its time limit.
     Flush {
         relay: u32,
         turn: u64,
     },
-    /// A rank has something to say.
+    /// A rank has a message to send.
     Say {
         rank: u32,
         message: FromRank,
@@ -182,7 +184,7 @@ struct Simulation<'a> {
     machine: Coordinator,
     hubs: BTreeMap<Node, Hub>,
     ranks: Vec<Process>,
-    /// To whom each rank is connected.
+    /// Node to which each rank is connected.
     parents: Vec<Node>,
     queue: BTreeMap<(Nanos, u64), Arrival>,
     queued: u64,
@@ -230,7 +232,7 @@ impl<'a> Simulation<'a> {
         self.hubs.values().map(|hub| &hub.process)
     }
 
-    /// Connections between the coordinator and the rank that is farthest away.
+    /// Number of connections between the coordinator and the farthest rank.
     fn deepest(&self) -> u32 {
         let depth = |rank: u32| {
             let mut node = self.parents[rank as usize];
@@ -252,10 +254,10 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn place(&self, rank: u32) -> Place {
+    fn place(&self, rank: u32) -> Position {
         match self.job.fan_out {
-            Some(fan_out) => Place::of(rank, self.job.ranks, fan_out),
-            None => Place {
+            Some(fan_out) => Position::of(rank, self.job.ranks, fan_out),
+            None => Position {
                 parent: Some(0),
                 children: vec![],
             },
@@ -263,8 +265,14 @@ impl<'a> Simulation<'a> {
     }
 
     fn run(&mut self) {
-        let tool = None;
-        self.event(0, Event::Request { tool, stop: false });
+        let client = None;
+        self.event(
+            0,
+            Event::Request {
+                client,
+                stop: false,
+            },
+        );
         self.later(TICK, Arrival::Tick);
         while let Some(((now, _), arrival)) = self.queue.pop_first() {
             self.arrive(now, arrival);
@@ -280,7 +288,8 @@ impl<'a> Simulation<'a> {
         self.queue.insert((time, self.queued), arrival);
     }
 
-    /// A process sends or takes a message, when it comes to it. Returns when that is done.
+    /// A process sends or receives a message, after its earlier work. Returns the time at which that is
+    /// done.
     fn handle(&mut self, node: Node, now: Nanos, bytes: usize) -> Nanos {
         let cost = self.costs.of(bytes);
         let process = match node {
@@ -296,7 +305,7 @@ impl<'a> Simulation<'a> {
 
     fn arrive(&mut self, now: Nanos, arrival: Arrival) {
         match arrival {
-            Arrival::Up {
+            Arrival::ToParent {
                 to: Node::Coordinator,
                 words,
                 bytes,
@@ -304,23 +313,23 @@ impl<'a> Simulation<'a> {
             } => {
                 let done = self.handle(Node::Coordinator, now, bytes);
                 for word in words {
-                    if let Up::Said { ranks, message } = word {
-                        for (rank, message) in each(&ranks, message) {
+                    if let ToParent::FromRanks { ranks, message } = word {
+                        for (rank, message) in per_rank(&ranks, message) {
                             self.event(done, Event::Message(rank, message));
                         }
                     }
                 }
             }
-            Arrival::Up {
+            Arrival::ToParent {
                 to,
                 link,
                 words,
                 bytes,
             } => {
                 let done = self.handle(to, now, bytes);
-                self.bundle(to, link, words, done);
+                self.aggregate(to, link, words, done);
             }
-            Arrival::Down { to, orders, bytes } => {
+            Arrival::ToChild { to, orders, bytes } => {
                 let done = self.handle(to, now, bytes);
                 match to {
                     Node::Rank(rank) => {
@@ -369,9 +378,9 @@ impl<'a> Simulation<'a> {
             }
         }
         let orders = orders.take();
-        if let Some(Down { to, message }) = orders.first() {
+        if let Some(ToChild { to, message }) = orders.first() {
             if let To::Ranks(ranks) = to {
-                // They have no memory in common, so all are told the same.
+                // The ranks share no memory, so all get the same order.
                 assert_eq!(ranks.iter().count(), self.job.ranks as usize);
             }
             if matches!(message, ToRank::Save { .. }) {
@@ -379,14 +388,14 @@ impl<'a> Simulation<'a> {
             }
             self.deliver(Node::Coordinator, &Rc::new(orders), now);
         }
-        // The disk takes no time.
+        // File operations take no time.
         if let Some(event) = next {
             self.event(now, event);
         }
     }
 
-    /// Tells everyone below a hub.
-    fn deliver(&mut self, hub: Node, orders: &Rc<Vec<Down>>, now: Nanos) {
+    /// Delivers orders to all nodes below a hub.
+    fn deliver(&mut self, hub: Node, orders: &Rc<Vec<ToChild>>, now: Nanos) {
         let to_relay = frames(orders, MAX_FRAME).expect("orders fit");
         let to_rank: Vec<_> = orders.iter().map(|o| frame::encode(&o.message)).collect();
         self.hub(hub).process.step = 0;
@@ -399,18 +408,18 @@ impl<'a> Simulation<'a> {
             };
             for (i, bytes) in lengths.iter().enumerate() {
                 let sent = self.send(hub, *bytes, now);
-                // With the last frame all is there.
+                // The last frame completes the message.
                 let whole = i + 1 == lengths.len();
                 let orders = if whole { orders.clone() } else { Rc::default() };
                 let to = *child;
                 let bytes = *bytes;
-                self.later(sent, Arrival::Down { to, orders, bytes });
+                self.later(sent, Arrival::ToChild { to, orders, bytes });
             }
         }
         self.hub(hub).children = children;
     }
 
-    /// Returns when it arrives.
+    /// Sends a message and returns the time of its arrival.
     fn send(&mut self, from: Node, bytes: usize, now: Nanos) -> Nanos {
         self.seen.messages += 1;
         self.seen.largest = self.seen.largest.max(bytes);
@@ -419,12 +428,12 @@ impl<'a> Simulation<'a> {
 
     fn say(&mut self, rank: u32, message: FromRank, now: Nanos) {
         let bytes = frame::encode(&message).expect("a message fits").len();
-        let ranks = Ranks::one(rank);
-        let words = vec![Up::Said { ranks, message }];
+        let ranks = RankSet::one(rank);
+        let words = vec![ToParent::FromRanks { ranks, message }];
         let to = self.parents[rank as usize];
         let link = u64::from(rank) * 2;
         let sent = self.send(Node::Rank(rank), bytes, now);
-        let arrival = Arrival::Up {
+        let arrival = Arrival::ToParent {
             to,
             link,
             words,
@@ -433,12 +442,12 @@ impl<'a> Simulation<'a> {
         self.later(sent, arrival);
     }
 
-    fn bundle(&mut self, relay: Node, link: u64, words: Vec<Up>, now: Nanos) {
+    fn aggregate(&mut self, relay: Node, link: u64, words: Vec<ToParent>, now: Nanos) {
         let Node::Relay(rank) = relay else { return };
         let hub = self.hub(relay);
-        let begun = hub.bundle.is_empty();
+        let begun = hub.aggregate.is_empty();
         for word in words {
-            hub.bundle.add(link, word);
+            hub.aggregate.add(link, word);
         }
         let links = hub.children.iter().map(|child| match child {
             Node::Rank(rank) => u64::from(*rank) * 2,
@@ -446,7 +455,7 @@ impl<'a> Simulation<'a> {
             Node::Coordinator => 0,
         });
         let turn = hub.turn;
-        if hub.bundle.is_full(links) {
+        if hub.aggregate.is_full(links) {
             self.flush(relay, now);
         } else if begun {
             let told = Duration::from_nanos(now.saturating_sub(hub.told));
@@ -460,14 +469,14 @@ impl<'a> Simulation<'a> {
         let to = self.above(relay);
         let hub = self.hub(relay);
         hub.turn += 1;
-        let words = hub.bundle.take();
+        let words = hub.aggregate.take();
         let frames = frames(&words, MAX_FRAME).expect("words fit");
         let mut words = Some(words);
         for (i, frame) in frames.iter().enumerate() {
             let bytes = frame.len();
             let sent = self.send(relay, bytes, now);
             let whole = i + 1 == frames.len();
-            let arrival = Arrival::Up {
+            let arrival = Arrival::ToParent {
                 to,
                 link: u64::from(rank) * 2 + 1,
                 words: words.take_if(|_| whole).unwrap_or_default(),
@@ -477,7 +486,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What a rank does about what it is told.
+    /// The reaction of a rank to an order.
     fn obey(&mut self, rank: u32, message: &ToRank, now: Nanos) {
         let epoch = 1;
         let node = u64::from(rank / RANKS_OF_A_NODE) + 1;
@@ -497,9 +506,9 @@ impl<'a> Simulation<'a> {
                     })
                 };
                 let moment = 1000 * spread(rank, self.job.skew);
-                if moment > now + SETTLE {
+                if moment > now + DEBOUNCE {
                     let message = state(false);
-                    self.later(now + SETTLE, Arrival::Say { rank, message });
+                    self.later(now + DEBOUNCE, Arrival::Say { rank, message });
                 }
                 let message = state(true);
                 self.later(moment.max(now), Arrival::Say { rank, message });
@@ -522,7 +531,7 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// A number from 0 to `largest`, in no order of the ranks.
+/// A number from 0 to `largest`, spread without regard to the order of ranks.
 fn spread(rank: u32, largest: u64) -> u64 {
     u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15) % (largest + 1)
 }

@@ -1,15 +1,16 @@
-//! The protocol under every program of a size, up to symmetry, and under every interleaving of each:
-//! no checkpoint makes a job hang or goes on for ever; no cut falls inside a collective, and no
-//! message is lost, doubled or overtaken at one; without a fault every checkpoint is taken, and with
-//! one the job runs on. The published variants fail here.
+//! The protocol under every program of a size, up to symmetry, and under every interleaving of each. No
+//! checkpoint makes a job hang or run for ever. No cut falls inside a collective, and no message is lost,
+//! doubled or overtaken at a cut. Without a fault every checkpoint is taken; with one the job runs on. The
+//! published variants fail here.
 //!
 //! `cargo test` checks the smallest sizes; `cargo xtask test --full` all of them (the ignored tests).
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::simulator::enumerate::{programs, Collectives, Messages, Scope};
+use crate::simulator::enumerate::{endless_programs, programs, Collectives, Messages, Scope};
 use crate::simulator::explore::explore;
 use crate::simulator::program::Program;
 use crate::simulator::Variant;
@@ -47,6 +48,11 @@ const LONG: [Scope; 6] = [
     scope(4, 2, Messages::One),
 ];
 
+/// Blocking collective operations that have begun are completed before the cut, as with a library that gives no turns.
+const COMPLETES: Variant = Variant {
+    retracts: false,
+    ..Variant::OURS
+};
 const FAULT: Variant = Variant {
     faults: 1,
     ..Variant::OURS
@@ -68,10 +74,10 @@ const FORGETFUL_DRAIN: Variant = Variant {
     ..FAULT
 };
 
-/// A program with more states is named, so that one sees that it goes on.
+/// A program with more states than this is printed, to show progress.
 const LARGE: usize = 10_000_000;
 
-/// What came of all programs of some scopes.
+/// Results of all programs of some scopes.
 #[derive(Default)]
 struct Tally {
     programs: usize,
@@ -81,6 +87,15 @@ struct Tally {
 
 /// Checks all programs on all processors.
 fn check(scopes: &[Scope], variant: Variant, requests: u32) -> Tally {
+    check_of(scopes, programs, variant, requests)
+}
+
+fn check_of(
+    scopes: &[Scope],
+    programs: fn(Scope) -> BTreeSet<Program>,
+    variant: Variant,
+    requests: u32,
+) -> Tally {
     let begun = Instant::now();
     let mut all = Tally::default();
     for scope in scopes {
@@ -117,9 +132,12 @@ fn check(scopes: &[Scope], variant: Variant, requests: u32) -> Tally {
     all
 }
 
-/// Nothing may be wrong; and nothing may have been left out by accident.
+/// Checks that no program fails, and that the number of programs is the expected one.
 fn all_right(scopes: &[Scope], variant: Variant, requests: u32, programs: usize) {
-    let tally = check(scopes, variant, requests);
+    is_right(check(scopes, variant, requests), programs);
+}
+
+fn is_right(tally: Tally, programs: usize) {
     let wrong = tally.wrong.into_inner().unwrap();
     assert!(
         wrong.is_empty(),
@@ -146,17 +164,38 @@ fn every_small_program_is_checkpointed() {
 }
 
 #[test]
+fn every_small_program_is_checkpointed_without_retraction() {
+    all_right(&SHORT, COMPLETES, 1, 300);
+}
+
+/// A checkpoint does not wait for a rank that never comes to a blocking collective operation, nor to a message.
+#[test]
+fn a_checkpoint_waits_for_nobody() {
+    let scopes = [2, 3].map(|ranks| blocking(scope(ranks, 2, Messages::Few)));
+    let tally = check_of(&scopes[..1], endless_programs, Variant::OURS, 1);
+    is_right(tally, 50);
+}
+
+/// The test above finds what it is for.
+#[test]
+fn a_checkpoint_without_retraction_waits() {
+    let scopes = [blocking(scope(2, 1, Messages::One))];
+    let tally = check_of(&scopes, endless_programs, COMPLETES, 1);
+    assert!(!tally.wrong.into_inner().unwrap().is_empty(), "none waits");
+}
+
+#[test]
 fn every_small_program_goes_on_after_a_fault_and_is_checkpointed() {
     all_right(&SHORT[2..3], FAULT, 2, 14);
 }
 
 #[test]
-fn ranks_go_on_while_what_is_copied_is_written() {
+fn ranks_go_on_while_copied_memory_is_written() {
     all_right(&SHORT[..3], COPIES, 2, 200);
 }
 
 #[test]
-fn ranks_that_have_gone_on_outlive_a_fault() {
+fn resumed_ranks_survive_a_fault() {
     all_right(&SHORT[2..3], COPIES_AND_FAULT, 2, 14);
 }
 
@@ -166,12 +205,12 @@ fn clocks_of_groups_hang_as_published() {
 }
 
 #[test]
-fn drains_that_forget_those_given_up_hang() {
+fn drains_that_ignore_abandoned_drains_hang() {
     hangs(&SHORT[2..3], FORGETFUL_DRAIN, 2);
 }
 
 #[test]
-fn what_ranks_tell_may_be_late() {
+fn reports_of_ranks_may_be_late() {
     all_right(&SHORT[2..3], LATE, 1, 14);
 }
 
@@ -189,7 +228,7 @@ fn every_program_goes_on_after_a_fault_and_is_checkpointed() {
 
 #[test]
 #[ignore = "long: cargo xtask test --full"]
-fn ranks_go_on_while_what_is_copied_is_written_in_more_programs() {
+fn ranks_go_on_while_copied_memory_is_written_in_more_programs() {
     all_right(&SHORT[3..], COPIES, 2, 100);
 }
 
@@ -201,6 +240,6 @@ fn parking_without_release_hangs_as_published() {
 
 #[test]
 #[ignore = "long: cargo xtask test --full"]
-fn what_ranks_tell_may_be_late_in_more_programs() {
+fn reports_of_ranks_may_be_late_in_more_programs() {
     all_right(&SHORT[3..4], LATE, 1, 100);
 }

@@ -1,6 +1,6 @@
-//! The protocol's machines, as production runs them, in a simulated job: chosen and random programs
-//! (`safe_state`), all programs of some sizes under every interleaving (`all_programs`), and another
-//! model checker's opinion of that (`second_opinion`).
+//! The protocol's machines of production in a simulated job: chosen and random programs (`safe_state`), all
+//! programs of some sizes under every interleaving (`all_programs`), and a check of the latter by another
+//! model checker (`second_opinion`).
 
 mod all_programs;
 mod safe_state;

@@ -1,6 +1,7 @@
-//! The protocol reaches a safe state from anywhere, and no other state is ever cut: random programs
-//! under random interleavings, small programs under all of them, and the two holes of the
-//! published algorithm (docs/internals/collectives.md), which must hang as published and must not as built.
+//! The protocol reaches a safe state from anywhere, and no other state is ever cut. Tests are random
+//! programs under random interleavings, small programs under all of them, and the two holes of the
+//! published algorithm (docs/internals/collectives.md). They must hang as published and must not hang as
+//! built.
 
 use crate::simulator::explore::explore;
 use crate::simulator::path::random_path;
@@ -43,8 +44,8 @@ fn crossed_initiations() -> Program {
     Program::new(&[&[0, 1], &[0, 1]], vec![start(0, 1), start(1, 0)])
 }
 
-/// A target that was raised for the second collective outlives its checkpoint, if that is given up:
-/// rank 1 must not begin the collective in the next one because of it.
+/// A target raised for the second collective remains after its checkpoint was abandoned. It must not make
+/// rank 1 begin the collective in the next checkpoint.
 fn raised_and_given_up() -> Program {
     let start = Op::Initiate {
         comm: 1,
@@ -70,7 +71,7 @@ fn crossed_message() -> Program {
     )
 }
 
-/// The same through a rank that waits, and for a message from just anybody.
+/// The same dependence through a waiting rank, and through a receive from any source.
 fn crossed_message_through_others() -> Program {
     Program::new(
         &[&[0, 2], &[1]],
@@ -126,13 +127,14 @@ fn hole_2_through_other_ranks_and_any_source() {
 }
 
 #[test]
-fn targets_of_a_checkpoint_that_was_given_up_are_forgotten() {
+fn targets_of_an_abandoned_checkpoint_are_cleared() {
     let fault = Variant {
         faults: 1,
         ..Variant::OURS
     };
     let kept = Variant {
         targets_are_forgotten: false,
+        retracts: false,
         ..fault
     };
     let program = raised_and_given_up();
@@ -144,12 +146,12 @@ fn targets_of_a_checkpoint_that_was_given_up_are_forgotten() {
 #[test]
 fn small_programs_under_every_interleaving() {
     let programs = [
-        // an unreached rank passes a target on its way
+        // An unreached rank passes a target on its way.
         Program::new(
             &[&[0, 1]],
             vec![vec![barrier(0), barrier(0)], vec![barrier(0), barrier(0)]],
         ),
-        // a rendezvous across the cut
+        // A rendezvous across the cut.
         Program::new(
             &[&[0, 1]],
             vec![
@@ -164,7 +166,7 @@ fn small_programs_under_every_interleaving() {
                 vec![recv(0), barrier(0)],
             ],
         ),
-        // a message that a posted receive has matched and that is not completed yet
+        // A message that has matched a posted receive and is not completed yet.
         Program::new(
             &[&[0], &[1]],
             vec![
@@ -204,12 +206,12 @@ fn random_programs(seed: u64, rounds: usize, variant: Variant) -> (u32, u32, u64
         let size = 1 + seeds.below(6) as u32;
         let events = 5 + seeds.below(60);
         let program = random(size, events, &mut seeds);
-        // The program must be right without checkpoints, or a hang says nothing.
+        // The program must be right without checkpoints; otherwise a hang proves nothing.
         random_path(&program, variant, 0, &mut seeds)
             .unwrap_or_else(|hang| panic!("round {round}: the program itself hangs\n{hang}"));
         let world = random_path(&program, variant, 3, &mut seeds)
             .unwrap_or_else(|hang| panic!("round {round}: hangs\n{hang}\n{program:?}"));
-        // The coordinator may have died before all were asked for.
+        // The coordinator may have died before all checkpoints were requested.
         assert!(world.committed + world.failed == 3 || variant.faults > 0);
         committed += world.committed;
         failed += world.failed;
@@ -219,7 +221,7 @@ fn random_programs(seed: u64, rounds: usize, variant: Variant) -> (u32, u32, u64
 }
 
 #[test]
-fn random_programs_come_to_a_safe_state_and_to_their_end() {
+fn random_programs_reach_a_safe_state_and_end() {
     let (committed, failed, versions) = random_programs(1, 300, Variant::OURS);
     assert_eq!((committed, failed), (900, 0));
     assert!(

@@ -1,7 +1,7 @@
-//! A second opinion on our own explorer: the model checker `stateright` visits the same states of the
-//! same machines and comes to the same verdict. (Ours serves for the many programs of
-//! `all_programs.rs` because it finds checkpoints that go on for ever, which `stateright` does not
-//! look for, and needs no threads and no copy of the path for every state.)
+//! A check of our own explorer. The model checker `stateright` visits the same states of the same machines
+//! and comes to the same verdict. Ours serves for the many programs of `all_programs.rs`: it finds
+//! checkpoints that go on for ever, which `stateright` does not look for. It also needs no threads and no
+//! copy of the path for every state.
 
 use crate::simulator::enumerate::{programs, Collectives, Messages, Scope};
 use crate::simulator::explore::explore;
@@ -21,7 +21,7 @@ impl Model for Checked {
     type Action = Move;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(&self.program, self.variant, 1).settled(&self.program)]
+        vec![World::new(&self.program, self.variant, 1).normalized(&self.program)]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Move>) {
@@ -58,7 +58,7 @@ fn stateright_visits_the_same_states_and_agrees() {
             let theirs = Checked { program, variant }.checker().spawn_dfs().join();
             assert_eq!(ours.wrong.is_some(), theirs.discovery(SAFE).is_some());
             match ours.wrong {
-                // Neither goes on after it has found something.
+                // Neither checker continues after a failure.
                 Some(_) => wrong += 1,
                 None => assert_eq!(ours.states, theirs.unique_state_count()),
             }

@@ -1,4 +1,4 @@
-//! A job of pretended processes, around the real control plane.
+//! A job of simulated processes, around the real control plane.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use stasis_coordinator::agent::{Agent, Process, SaveOrder};
+use stasis_coordinator::agent::{Agent, Process};
 use stasis_coordinator::client::Client;
-use stasis_coordinator::coordinator::{Config, PartialSet};
-use stasis_coordinator::job::Address;
+use stasis_coordinator::net::contact::Address;
+use stasis_coordinator::net::relay::Relay;
+use stasis_coordinator::net::tree::{Position, FAN_OUT};
+use stasis_coordinator::protocol::coordinator::{Config, PartialSet};
+use stasis_coordinator::protocol::rank::{ClockView, SaveOrder, View};
+use stasis_coordinator::protocol::region_assignment::SharedRange;
 use stasis_coordinator::protocol::{Activity, Outcome, Summary};
-use stasis_coordinator::rank::{ClockView, View};
-use stasis_coordinator::relay::Relay;
 use stasis_coordinator::schedule::Plan;
 use stasis_coordinator::server::{Options, Server, Store};
-use stasis_coordinator::shared::Part;
-use stasis_coordinator::tree::{Place, FAN_OUT};
 
-/// A rank with one communicator, which comes to its target on its own as soon as it knows it.
+/// A rank with one communicator, which reaches its target by itself as soon as the target is known.
 #[derive(Default)]
 pub struct Fake {
     pub rank: u32,
@@ -26,13 +26,13 @@ pub struct Fake {
     pub refuses: AtomicBool,
     pub slow: AtomicBool,
     pub copies: AtomicBool,
-    /// Let go while its image is being written.
+    /// Whether the rank was resumed while its image was being written.
     pub went_on: AtomicBool,
     pub stopped: AtomicBool,
     pub hurried: AtomicBool,
     pub outcomes: Mutex<Vec<Outcome>>,
     pub exits: Mutex<Vec<String>>,
-    /// It is not of this job.
+    /// Whether the rank belongs to another job.
     pub stranger: bool,
     pub said: Mutex<Vec<String>>,
 }
@@ -53,11 +53,11 @@ impl Process for Fake {
     fn set_targets(&self, targets: &BTreeMap<u64, u64>) {
         self.seq.fetch_max(targets[&1], Ordering::SeqCst);
     }
-    fn stop(&self) -> Result<Vec<Part>, String> {
+    fn stop(&self) -> Result<Vec<SharedRange>, String> {
         self.stopped.store(true, Ordering::SeqCst);
         match self.refuses.load(Ordering::SeqCst) {
             true => Err("a window is open".into()),
-            false => Ok(vec![Part {
+            false => Ok(vec![SharedRange {
                 object: "memory".into(),
                 from: 0,
                 to: 8,
@@ -81,7 +81,10 @@ impl Process for Fake {
         }
         let begun = Instant::now();
         while self.slow.load(Ordering::SeqCst) && !self.hurried.load(Ordering::SeqCst) {
-            assert!(begun.elapsed() < Duration::from_secs(20), "nobody hurried");
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "no order to cancel"
+            );
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(Summary {
@@ -90,11 +93,11 @@ impl Process for Fake {
             ..Summary::default()
         })
     }
-    fn go_on(&self) {
+    fn resume_while_saving(&self) {
         assert!(self.stopped.swap(false, Ordering::SeqCst));
         self.went_on.store(true, Ordering::SeqCst);
     }
-    fn hurry(&self) {
+    fn cancel_work(&self) {
         self.hurried.store(true, Ordering::SeqCst);
     }
     fn resume(&self, outcome: &Outcome) {
@@ -104,6 +107,10 @@ impl Process for Fake {
     fn exit(&self, set: &str) {
         self.exits.lock().unwrap().push(set.into());
     }
+    fn events(&self, most: usize) -> Vec<String> {
+        (0..most).map(|event| format!("event {event}")).collect()
+    }
+
     fn doing(&self) -> (String, u64) {
         (format!("in rank {}", self.rank), 0)
     }
@@ -117,15 +124,15 @@ impl Process for Fake {
 pub struct Disk {
     pub full: bool,
     pub commits: Arc<AtomicU64>,
-    /// What it waits for before it tidies up.
+    /// Flag that the store waits for before it tidies up.
     pub answered: Option<Arc<AtomicBool>>,
     pub tidied: Arc<AtomicU64>,
-    /// What it makes when it is gone.
+    /// Directory that the store creates when it is gone.
     pub directory: Option<PathBuf>,
 }
 
 impl Disk {
-    /// One whose commits are counted.
+    /// A store with a counter of its commits.
     pub fn counted() -> (Disk, Arc<AtomicU64>) {
         let disk = Disk::default();
         let commits = disk.commits.clone();
@@ -180,7 +187,7 @@ impl Job {
         Job::start_in(name, size, disk, plan, true)
     }
 
-    /// One that may have ranks on other machines.
+    /// A job that may have ranks on other machines.
     pub fn of_machines(name: &str, size: u32) -> Job {
         Job::start_in(name, size, Disk::default(), Plan::default(), false)
     }
@@ -217,28 +224,28 @@ impl Job {
         }
     }
 
-    /// Nobody has more than so many others connected to it.
+    /// Sets the largest number of peers of a node, besides its own process.
     pub fn by(mut self, fan_out: u32) -> Job {
         self.fan_out = fan_out;
         self
     }
 
-    /// What those connect to whose parent this is.
+    /// The address that the children of `parent` connect to.
     pub fn address(&self, parent: u32) -> &Address {
         let relay = self.relays.get(&parent);
         relay.map_or(self.server.address(), Relay::address)
     }
 
-    /// Connects the ranks that are not yet.
+    /// Connects the ranks that are not connected yet.
     pub fn connect(&mut self) {
         self.connect_first(self.fakes.len());
     }
 
-    /// ... of the first so many.
+    /// Connects the unconnected ranks among the first `ranks`.
     pub fn connect_first(&mut self, ranks: usize) {
         let size = self.fakes.len() as u32;
         for fake in &self.fakes[self.agents.len()..ranks] {
-            let place = Place::of(fake.rank, size, self.fan_out);
+            let place = Position::of(fake.rank, size, self.fan_out);
             if place.relays() {
                 let above = self.address(place.parent.unwrap());
                 let relay = Relay::start(above, fake.rank, place.children.len()).unwrap();
@@ -259,21 +266,21 @@ impl Job {
         job
     }
 
-    /// Ranks that copy their memory and take as long to write it as `slow` says.
+    /// A job whose ranks copy their memory and write it for as long as `slow` is set.
     pub fn copying(name: &str, size: u32) -> Job {
         let job = Job::all(name, size);
         job.copies_slowly();
         job
     }
 
-    /// Waits until every rank was told to end with the checkpoint.
+    /// Waits until every rank has the order to end with the checkpoint.
     pub fn until_all_exit(&self) {
         for fake in &self.fakes {
             until("exit", || *fake.exits.lock().unwrap() == ["ckpt-1"]);
         }
     }
 
-    /// All copy their memory, and write it until they are told to be quick.
+    /// All ranks copy their memory, and write it until they are hurried.
     pub fn copies_slowly(&self) {
         for fake in &self.fakes {
             fake.copies.store(true, Ordering::SeqCst);

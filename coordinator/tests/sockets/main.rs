@@ -1,5 +1,5 @@
-//! The control plane over real sockets and threads, with pretended processes: what the pure machines
-//! are proven to do reaches the ranks, the disk and the people who wait.
+//! The control plane over real sockets and threads, with simulated processes. The actions of the pure
+//! machines reach the ranks, the disk and the waiting users.
 
 mod job;
 mod star;

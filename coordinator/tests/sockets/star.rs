@@ -8,17 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use job_spec::Interval;
 use stasis_coordinator::agent::Agent;
 use stasis_coordinator::client::{Error, News};
-use stasis_coordinator::coordinator::Config;
-use stasis_coordinator::job::{self, Address, JobFile};
-use stasis_coordinator::protocol::Outcome;
-use stasis_coordinator::schedule::{Interval, Last, Plan};
+use stasis_coordinator::job_file::{self, JobFile};
+use stasis_coordinator::net::contact::Address;
+use stasis_coordinator::protocol::coordinator::Config;
+use stasis_coordinator::protocol::{Outcome, RankState, Stage};
+use stasis_coordinator::schedule::{Last, Plan};
 use stasis_coordinator::server::{Options, Server};
 
 use crate::job::{client, until, Disk, Fake, Job};
 
-/// What is told in words.
+/// The text of a note.
 fn note(news: News) -> Option<String> {
     match news {
         News::Note(note) => Some(note),
@@ -27,7 +29,7 @@ fn note(news: News) -> Option<String> {
 }
 
 #[test]
-fn a_checkpoint_is_committed_and_everyone_goes_on() {
+fn a_checkpoint_is_committed_and_all_ranks_go_on() {
     let job = Job::all("commit", 5);
     let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
     assert_eq!((report.set.as_str(), report.bytes), ("ckpt-1", 60));
@@ -44,13 +46,13 @@ fn a_checkpoint_is_committed_and_everyone_goes_on() {
         };
         assert_eq!(*fake.outcomes.lock().unwrap(), [committed]);
     }
-    let status = client(&job.directory).status().unwrap();
-    assert_eq!((status.stage.as_str(), status.committed), ("idle", 1));
+    let status = client(&job.directory).status(0).unwrap();
+    assert_eq!((status.stage, status.committed), (Stage::Idle, 1));
     assert_eq!(job.agents[0].clock_target(1), 0, "nothing is pending");
 }
 
 #[test]
-fn the_answer_does_not_wait_for_tidying_up_and_the_end_does() {
+fn the_answer_does_not_wait_for_tidying_up_but_the_end_does() {
     let (answered, tidied) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let disk = Disk {
         answered: Some(answered.clone()),
@@ -67,7 +69,7 @@ fn the_answer_does_not_wait_for_tidying_up_and_the_end_does() {
 }
 
 #[test]
-fn before_mpi_init_people_are_told_what_is_waited_for() {
+fn a_wait_for_mpi_init_is_noted_to_the_client() {
     let mut job = Job::start("early", 3, Disk::default(), Plan::default());
     let early = client(&job.directory);
     let (tell, told) = std::sync::mpsc::channel();
@@ -83,7 +85,7 @@ fn before_mpi_init_people_are_told_what_is_waited_for() {
 }
 
 #[test]
-fn a_refusal_is_told_with_rank_and_reason_and_everyone_goes_on() {
+fn a_refusal_names_rank_and_reason_and_all_ranks_go_on() {
     let job = Job::all("refuse", 3);
     job.fakes[1].refuses.store(true, Ordering::SeqCst);
     let error = client(&job.directory)
@@ -103,7 +105,7 @@ fn a_refusal_is_told_with_rank_and_reason_and_everyone_goes_on() {
 }
 
 #[test]
-fn a_full_disk_stops_nobody() {
+fn a_full_disk_stops_no_rank() {
     let mut job = Job::start(
         "full",
         2,
@@ -131,9 +133,9 @@ fn a_rank_that_dies_while_saving_costs_the_checkpoint_only() {
     let asking = client(&job.directory);
     let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
     until("saving", || {
-        client(&job.directory).status().unwrap().stage == "writing images"
+        client(&job.directory).status(0).unwrap().stage == Stage::Saving
     });
-    // Its agent's sockets stay open as long as its threads: end it as a process would.
+    // The agent's sockets stay open as long as its threads, so it ends as a process would.
     job.agents.pop().unwrap().finished();
     let error = waiting.join().unwrap().unwrap_err();
     assert!(error.to_string().contains("rank 2 ended"), "{error}");
@@ -141,7 +143,7 @@ fn a_rank_that_dies_while_saving_costs_the_checkpoint_only() {
         until("resume", || !fake.outcomes.lock().unwrap().is_empty());
         assert!(
             fake.hurried.load(Ordering::SeqCst),
-            "a long save is told that it is over"
+            "a long save is hurried"
         );
     }
     let error = client(&job.directory)
@@ -156,7 +158,7 @@ fn a_job_whose_memory_is_copied_goes_on_and_the_next_checkpoint_waits() {
     let ask = || {
         let asking = client(&job.directory);
         let (tell, told) = std::sync::mpsc::channel();
-        // The first one is not listened to: it may be told that ranks are missing yet.
+        // Nothing waits for the first message: it may be a note about missing ranks.
         let note = move |news| drop(note(news).map(|note| tell.send(note)));
         (
             std::thread::spawn(move || asking.checkpoint(false, note)),
@@ -169,20 +171,23 @@ fn a_job_whose_memory_is_copied_goes_on_and_the_next_checkpoint_waits() {
     };
     let (first, _) = ask();
     all_went_on();
-    let stage = client(&job.directory).status().unwrap().stage;
-    assert_eq!(stage, "writing images while the job runs");
+    let stage = client(&job.directory).status(0).unwrap().stage;
+    assert_eq!(stage, Stage::SavingInBackground);
     assert!(!first.is_finished(), "it is not whole before it is written");
     let (second, told) = ask();
     let note = told.recv_timeout(Duration::from_secs(20)).unwrap();
-    assert!(note.contains("before is still being written"), "{note}");
+    assert!(
+        note.contains("previous checkpoint is still being written"),
+        "{note}"
+    );
     job.fakes.iter().for_each(|fake| fake.slow(false));
     let reports = [first, second].map(|asked| asked.join().unwrap().unwrap());
     for report in reports {
         assert!(report.pause < report.total, "{report:?}");
         assert_eq!(report.stood, None);
     }
-    assert_eq!(client(&job.directory).status().unwrap().committed, 2);
-    // A job that is to end has nothing to go on for.
+    assert_eq!(client(&job.directory).status(0).unwrap().committed, 2);
+    // In a job that ends, no rank is resumed.
     let report = client(&job.directory).checkpoint(true, |_| {}).unwrap();
     assert_eq!(report.stood.as_deref(), Some("rank 0: it is told to"));
 }
@@ -215,10 +220,10 @@ fn stop_ends_every_rank_after_the_commit() {
 }
 
 #[test]
-fn the_interval_takes_checkpoints_unasked() {
+fn the_interval_takes_checkpoints_without_a_request() {
     let (disk, commits) = Disk::counted();
     let plan = Plan {
-        interval: Some(Interval::Fixed(Duration::from_millis(30))),
+        interval: Some(Interval::Seconds(1)),
         last: None,
     };
     let mut job = Job::start("interval", 2, disk, plan);
@@ -236,7 +241,7 @@ fn the_job_ends_before_its_time_is_over() {
         }),
     };
     let mut job = Job::start("last", 2, Disk::default(), plan);
-    let next = client(&job.directory).status().unwrap().next.unwrap();
+    let next = client(&job.directory).status(0).unwrap().next.unwrap();
     assert!(
         next.why.contains("it ends with this checkpoint"),
         "{next:?}"
@@ -246,7 +251,7 @@ fn the_job_ends_before_its_time_is_over() {
 }
 
 #[test]
-fn what_all_ranks_ask_for_is_taken_once() {
+fn joined_requests_of_all_ranks_are_taken_once() {
     let (disk, commits) = Disk::counted();
     let mut job = Job::start("asks", 4, disk, Plan::default());
     job.connect();
@@ -254,7 +259,7 @@ fn what_all_ranks_ask_for_is_taken_once() {
         agent.ask(false);
     }
     until("the checkpoint", || commits.load(Ordering::SeqCst) == 1);
-    // Nobody asks later than this, so there is no other one to come.
+    // This is the last request, so no further checkpoint comes.
     client(&job.directory).checkpoint(false, |_| {}).unwrap();
     assert_eq!(commits.load(Ordering::SeqCst), 2);
     job.agents[2].ask(true);
@@ -262,7 +267,7 @@ fn what_all_ranks_ask_for_is_taken_once() {
 }
 
 #[test]
-fn who_does_not_wait_is_told_at_once_whether_it_will_be_taken() {
+fn a_request_without_a_wait_is_answered_at_once() {
     let mut job = Job::start("no-wait", 2, Disk::default(), Plan::default());
     let mut notes = vec![];
     let asked = client(&job.directory).request(false, |news| notes.extend(note(news)));
@@ -270,25 +275,25 @@ fn who_does_not_wait_is_told_at_once_whether_it_will_be_taken() {
     assert!(notes[0].contains("MPI_Init"), "{notes:?}");
     job.connect();
     until("it", || {
-        client(&job.directory).status().unwrap().committed == 1
+        client(&job.directory).status(0).unwrap().committed == 1
     });
     job.agents[1].finished();
     until("the end of rank 1", || {
-        let status = client(&job.directory).status().unwrap();
-        status.ranks[1].state == "finished"
+        let status = client(&job.directory).status(0).unwrap();
+        status.ranks[1].state == RankState::Finished
     });
     let refused = client(&job.directory).request(false, |_| {}).unwrap_err();
     assert!(matches!(refused, Error::Failed(_)), "{refused}");
 }
 
 #[test]
-fn strangers_are_turned_away() {
+fn foreign_clients_are_rejected() {
     let job = Job::all("stranger", 2);
     let mut file = JobFile::read(&job.directory).unwrap();
     let right = file.clone();
     file.address.token.replace_range(..1, "x");
     file.write(&job.directory).unwrap();
-    let error = client(&job.directory).status().unwrap_err();
+    let error = client(&job.directory).status(0).unwrap_err();
     assert!(matches!(error, Error::Rejected(_)), "{error}");
     right.write(&job.directory).unwrap();
     assert!(matches!(
@@ -304,13 +309,13 @@ fn strangers_are_turned_away() {
             Disk::default(),
         ),
         Err(stasis_coordinator::server::Error::Job(
-            job::Error::Taken { .. }
+            job_file::Error::Taken { .. }
         ))
     ));
 }
 
 #[test]
-fn a_rank_without_the_token_is_turned_away() {
+fn a_rank_without_the_token_is_rejected() {
     let mut job = Job::start("token", 2, Disk::default(), Plan::default());
     let mut address = job.server.address().clone();
     address.token.replace_range(..1, "x");
@@ -328,8 +333,8 @@ fn a_rank_without_the_token_is_turned_away() {
 }
 
 #[test]
-fn a_job_on_one_machine_listens_at_a_socket_that_is_its_users_alone() {
-    // Longer than an address of a socket can be.
+fn a_job_on_one_machine_listens_at_a_private_socket() {
+    // The path is longer than a socket address permits.
     let long = "long-".repeat(25);
     for name in ["socket", &long] {
         let job = Job::all(name, 2);
@@ -340,10 +345,10 @@ fn a_job_on_one_machine_listens_at_a_socket_that_is_its_users_alone() {
         let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
         client(&job.directory).checkpoint(false, |_| {}).unwrap();
-        // Who knows the directory by another name finds it there.
+        // A client finds the socket by another path of the directory.
         let renamed = job.directory.with_extension("renamed");
         std::fs::rename(&job.directory, &renamed).unwrap();
-        client(&renamed).status().unwrap();
+        client(&renamed).status(0).unwrap();
         std::fs::rename(&renamed, &job.directory).unwrap();
         drop(job);
         assert!(!socket.exists());
@@ -351,16 +356,16 @@ fn a_job_on_one_machine_listens_at_a_socket_that_is_its_users_alone() {
 }
 
 #[test]
-fn a_directory_that_is_removed_or_renamed_is_made_again_unless_another_job_has_it() {
+fn a_removed_or_renamed_directory_is_created_again_unless_another_job_has_it() {
     let job = Job::all("place", 2);
     let renamed = job.directory.with_extension("renamed");
     std::fs::rename(&job.directory, &renamed).unwrap();
     let asked = client(&renamed);
     asked.checkpoint(false, |_| {}).unwrap();
-    // It is found where its checkpoints are, and nowhere else.
-    assert_eq!(client(&job.directory).status().unwrap().committed, 1);
+    // The job is found where its checkpoints are, and nowhere else.
+    assert_eq!(client(&job.directory).status(0).unwrap().committed, 1);
     let gone = JobFile::read(&renamed);
-    assert!(matches!(gone, Err(job::Error::None(_))));
+    assert!(matches!(gone, Err(job_file::Error::None(_))));
     std::fs::remove_dir_all(&renamed).unwrap();
 
     std::fs::remove_dir_all(&job.directory).unwrap();
@@ -383,14 +388,14 @@ fn a_directory_that_is_removed_or_renamed_is_made_again_unless_another_job_has_i
     let refused = client(&renamed).checkpoint(false, |_| {}).unwrap_err();
     assert!(refused.to_string().contains("./other"), "{refused}");
     other.close();
-    // It is this job's again.
+    // The directory is this job's again.
     client(&renamed).checkpoint(false, |_| {}).unwrap();
-    client(&job.directory).status().unwrap();
+    client(&job.directory).status(0).unwrap();
     std::fs::remove_dir_all(&renamed).unwrap();
 }
 
 #[test]
-fn of_two_jobs_that_begin_at_the_same_time_one_has_the_directory() {
+fn one_of_two_simultaneous_jobs_gets_the_directory() {
     let directory = std::env::temp_dir().join(format!("stasis-both-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     for _ in 0..20 {
@@ -415,7 +420,7 @@ fn of_two_jobs_that_begin_at_the_same_time_one_has_the_directory() {
 }
 
 #[test]
-fn strangers_who_say_nothing_keep_nobody_out() {
+fn silent_peers_do_not_block_others() {
     let mut job = Job::of_machines("idle", 3);
     let port = job.server.address().port;
     let idle = |_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -423,7 +428,7 @@ fn strangers_who_say_nothing_keep_nobody_out() {
     job.connect();
     let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
     assert_eq!(report.bytes, 33);
-    // One that says a little all the time has no longer than one that says nothing.
+    // A peer that sends a little all the time has no more time than a silent one.
     let mut last = strangers.pop().unwrap();
     let pause = Some(Duration::from_millis(100));
     last.set_read_timeout(pause).unwrap();
@@ -436,11 +441,11 @@ fn strangers_who_say_nothing_keep_nobody_out() {
             "it is still there"
         );
     }
-    client(&job.directory).status().unwrap();
+    client(&job.directory).status(0).unwrap();
 }
 
 #[test]
-fn a_job_that_closes_the_connection_and_lives_is_not_said_to_have_ended() {
+fn a_live_job_that_closes_the_connection_is_not_reported_as_ended() {
     let dir = std::env::temp_dir().join(format!("stasis-closes-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -453,9 +458,9 @@ fn a_job_that_closes_the_connection_and_lives_is_not_said_to_have_ended() {
     let job = JobFile::new(address, 2, vec!["./a".into()], "mpich".into());
     job.write(&dir).unwrap();
     let closing = std::thread::spawn(move || drop(listener.accept()));
-    let error = client(&dir).status().unwrap_err();
+    let error = client(&dir).status(0).unwrap_err();
     assert!(matches!(error, Error::Closed { .. }), "{error}");
-    assert!(error.to_string().contains("it lives"), "{error}");
+    assert!(error.to_string().contains("it runs"), "{error}");
     closing.join().unwrap();
     std::fs::remove_dir_all(dir).unwrap();
 }

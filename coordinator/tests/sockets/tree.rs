@@ -1,4 +1,4 @@
-//! Large jobs: most ranks are behind relays.
+//! Large jobs, in which most ranks are behind relays.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -7,38 +7,46 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stasis_coordinator::agent::Agent;
-use stasis_coordinator::frame::{self, MAX_FRAME};
-use stasis_coordinator::job::Address;
+use stasis_coordinator::net::contact::Address;
+use stasis_coordinator::net::frame::{self, MAX_FRAME};
+use stasis_coordinator::net::relay::Relay;
+use stasis_coordinator::net::stream::Stream;
 use stasis_coordinator::protocol::{
-    Down, First, FromRank, Member, Outcome, RankStatus, ToRank, Up,
+    FromRank, Hello, Member, Outcome, RankState, RankStatus, Stage, ToChild, ToParent, ToRank,
 };
-use stasis_coordinator::relay::Relay;
 use stasis_coordinator::schedule::Plan;
-use stasis_coordinator::stream::Stream;
 
 use crate::job::{client, until, Disk, Fake, Job};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Nine ranks by two: 1 and 5 are connected to the coordinator, 2, 3, 6 and 7 to these, and 4 and 8 to 3
-/// and 7.
+/// Nine ranks with a fan-out of two. Ranks 1 and 5 connect to the coordinator; 2, 3, 6 and 7 to these; 4
+/// and 8 to 3 and 7.
 fn nine(name: &str) -> Job {
     let mut job = Job::start(name, 9, Disk::default(), Plan::default()).by(2);
     job.connect();
     job
 }
 
-/// What a rank is in the status, and does.
-fn states(job: &Job) -> Vec<(String, Option<String>)> {
-    let status = client(&job.directory).status().unwrap();
+/// State and activity of each rank in the status.
+fn states(job: &Job) -> Vec<(RankState, Option<String>)> {
+    let status = client(&job.directory).status(0).unwrap();
     let of = |rank: RankStatus| (rank.state, rank.doing.map(|doing| doing.what));
     status.ranks.into_iter().map(of).collect()
 }
 
 #[test]
-fn checkpoints_are_committed_and_everyone_goes_on() {
+fn checkpoints_are_committed_and_all_ranks_go_on() {
     let job = nine("tree-commit");
     assert_eq!(job.relays.keys().copied().collect::<Vec<_>>(), [1, 3, 5, 7]);
+    let status = client(&job.directory).status(2).unwrap();
+    let told = status.ranks.into_iter().filter_map(|rank| rank.doing);
+    assert!(
+        told.into_iter()
+            .filter(|told| told.events == ["event 0", "event 1"])
+            .count()
+            == 9
+    );
     for n in 1..=3 {
         let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
         assert_eq!(report.bytes, (0..9).map(|r| 10 + r).sum::<u64>());
@@ -49,22 +57,24 @@ fn checkpoints_are_committed_and_everyone_goes_on() {
                 fake.outcomes.lock().unwrap()[n - 1],
                 Outcome::Committed { set }
             );
-            // The largest clock was that of the last rank, at its end of the tree.
+            // The largest clock was that of the last rank, at the far end of the tree.
             assert_eq!(fake.seq.load(Ordering::SeqCst), 8);
         }
     }
 }
 
 #[test]
-fn every_rank_tells_what_it_does() {
+fn every_rank_reports_its_activity() {
     let job = nine("tree-status");
-    until("everyone", || states(&job).iter().all(|s| s.0 == "running"));
-    let expected = (0..9).map(|r| ("running".to_owned(), Some(format!("in rank {r}"))));
+    until("everyone", || {
+        states(&job).iter().all(|s| s.0 == RankState::Running)
+    });
+    let expected = (0..9).map(|r| (RankState::Running, Some(format!("in rank {r}"))));
     assert_eq!(states(&job), expected.collect::<Vec<_>>());
 }
 
 #[test]
-fn a_refusal_from_the_end_of_the_tree_is_told() {
+fn a_refusal_from_the_end_of_the_tree_is_reported() {
     let job = nine("tree-refuse");
     job.fakes[8].refuses.store(true, Ordering::SeqCst);
     let error = client(&job.directory).checkpoint(false, |_| {});
@@ -84,7 +94,7 @@ fn a_job_goes_on_while_images_are_written_and_ends_with_them() {
         let went_on = |f: &Arc<Fake>| f.went_on.load(Ordering::SeqCst);
         job.fakes.iter().all(went_on)
     });
-    // Every rank is at its end, relays among them, and held back until the set is whole.
+    // Every rank is at its end, relays among them, and waits until the set is committed.
     std::thread::scope(|scope| {
         for (rank, agent) in (0..).zip(&job.agents) {
             let relay = job.relays.get(&rank);
@@ -113,7 +123,7 @@ fn stop_reaches_every_rank() {
 }
 
 #[test]
-fn what_all_ranks_ask_for_is_taken_once() {
+fn joined_requests_of_all_ranks_are_taken_once() {
     let (disk, commits) = Disk::counted();
     let mut job = Job::start("tree-asks", 9, disk, Plan::default()).by(2);
     job.connect();
@@ -124,9 +134,11 @@ fn what_all_ranks_ask_for_is_taken_once() {
 }
 
 #[test]
-fn who_is_not_of_this_job_is_turned_away_at_any_door() {
+fn foreign_ranks_are_rejected_by_every_listener() {
     let job = nine("tree-stranger");
-    until("everyone", || states(&job).iter().all(|s| s.0 == "running"));
+    until("everyone", || {
+        states(&job).iter().all(|s| s.0 == RankState::Running)
+    });
     let stranger = || {
         Arc::new(Fake {
             stranger: true,
@@ -136,10 +148,10 @@ fn who_is_not_of_this_job_is_turned_away_at_any_door() {
     let mut forged = job.address(7).clone();
     forged.token.replace_range(..1, "x");
     let cases = [
-        // By the relay: it has one such already; another job's.
+        // Rejected by the relay: a duplicate rank, and a rank of another job.
         (job.address(7), 8, 9, "rank 8 has connected before"),
         (&forged, 8, 9, "the token is wrong"),
-        // By the coordinator, through two relays.
+        // Rejected by the coordinator, through two relays.
         (job.address(7), 4, 9, "rank 4 has connected before"),
         (job.address(7), 3, 7, "the job has 9 ranks, not 7"),
     ];
@@ -151,16 +163,16 @@ fn who_is_not_of_this_job_is_turned_away_at_any_door() {
         assert!(said.contains(why), "{said}");
         drop(agent);
     }
-    // Nobody has lost his place.
+    // The connected ranks are unaffected.
     client(&job.directory).checkpoint(false, |_| {}).unwrap();
 }
 
 #[test]
-fn those_below_a_relay_that_is_turned_away_are_told_why() {
+fn ranks_below_a_rejected_relay_get_the_reason() {
     let job = Job::start("tree-refused", 2, Disk::default(), Plan::default());
     let mut other = job.server.address().clone();
     other.token.replace_range(..1, "x");
-    // What is above the relay opens only when the relay has heard of a rank.
+    // The relay connects to its parent only when a rank has connected to it.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let door = Address {
         addresses: vec![Ipv4Addr::LOCALHOST.into()],
@@ -171,12 +183,12 @@ fn those_below_a_relay_that_is_turned_away_are_told_why() {
     let relay = Relay::start(&door, 1, 0).unwrap();
     let rank = bare(relay.address(), 1, 2);
     let (mut below, _) = listener.accept().unwrap();
-    let first: First = frame::receive(&mut below, MAX_FRAME).unwrap();
-    let words: Vec<Up> = frame::receive(&mut below, MAX_FRAME).unwrap();
-    assert!(matches!(words[..], [Up::Joined(_)]), "{words:?}");
+    let first: Hello = frame::receive(&mut below, MAX_FRAME).unwrap();
+    let words: Vec<ToParent> = frame::receive(&mut below, MAX_FRAME).unwrap();
+    assert!(matches!(words[..], [ToParent::Joined(_)]), "{words:?}");
     let above = other.connect().unwrap();
     frame::send(&mut &above, &first).unwrap();
-    let answer: Vec<Down> = frame::receive(&mut &above, MAX_FRAME).unwrap();
+    let answer: Vec<ToChild> = frame::receive(&mut &above, MAX_FRAME).unwrap();
     frame::send(&mut below, &answer).unwrap();
     let ToRank::Rejected { reason } = hear(&rank) else {
         panic!("not refused");
@@ -184,7 +196,7 @@ fn those_below_a_relay_that_is_turned_away_are_told_why() {
     assert!(reason.contains("the token is wrong"), "{reason}");
 }
 
-/// A connection between a relay and what is above it, which can be broken.
+/// A connection between a relay and its parent, which can be broken.
 struct Cable {
     address: Address,
     ends: Arc<Mutex<Vec<Arc<Stream>>>>,
@@ -213,7 +225,7 @@ impl Cable {
         Cable { address, ends }
     }
 
-    /// As if one of those at its ends had died.
+    /// Breaks the connection as the death of one end does.
     fn cut(&self) {
         for end in &*self.ends.lock().unwrap() {
             end.end();
@@ -231,7 +243,7 @@ fn carry(mut from: &Stream, mut to: &Stream) {
     while pass().is_ok_and(|n| n > 0) {}
 }
 
-/// Rank 0, and 1 to 3 behind a relay in 1 on a cable.
+/// Rank 0, and ranks 1 to 3 behind a relay in rank 1 on a cable.
 fn cabled(name: &str) -> (Job, Cable) {
     let mut job = Job::start(name, 4, Disk::default(), Plan::default());
     let cable = Cable::to(job.server.address());
@@ -255,12 +267,12 @@ fn a_relay_that_dies_costs_the_checkpoint_only() {
     let asking = client(&job.directory);
     let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
     until("saving", || {
-        client(&job.directory).status().unwrap().stage == "writing images"
+        client(&job.directory).status(0).unwrap().stage == Stage::Saving
     });
     cable.cut();
     let error = waiting.join().unwrap().unwrap_err().to_string();
     assert!(error.contains("the connection to rank 1"), "{error}");
-    // Those behind the relay give it up by themselves, and go on as rank 0 does.
+    // The ranks behind the relay abandon it by themselves, and go on as rank 0 does.
     for fake in &job.fakes {
         until("resume", || !fake.outcomes.lock().unwrap().is_empty());
         let outcomes = fake.outcomes.lock().unwrap().clone();
@@ -270,7 +282,7 @@ fn a_relay_that_dies_costs_the_checkpoint_only() {
         );
         assert!(fake.hurried.load(Ordering::SeqCst));
     }
-    let lost = |state: &(String, _)| state.0 == "lost";
+    let lost = |state: &(RankState, _)| state.0 == RankState::Lost;
     let states = states(&job);
     assert!(
         !lost(&states[0]) && states[1..].iter().all(lost),
@@ -281,7 +293,7 @@ fn a_relay_that_dies_costs_the_checkpoint_only() {
     assert!(error.contains("no checkpoint can be taken"), "{error}");
 }
 
-/// A rank that is nothing but its connection, and can die.
+/// A rank that consists of its connection only, and can die.
 fn bare(address: &Address, rank: u32, size: u32) -> Stream {
     let stream = address.connect().unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
@@ -291,7 +303,7 @@ fn bare(address: &Address, rank: u32, size: u32) -> Stream {
         host: "here".into(),
         pid: rank,
     };
-    frame::send(&mut &stream, &First::rank(&address.token, member)).unwrap();
+    frame::send(&mut &stream, &Hello::rank(&address.token, member)).unwrap();
     stream
 }
 
@@ -316,14 +328,14 @@ fn a_rank_that_dies_behind_relays_is_named() {
 }
 
 #[test]
-fn what_was_said_below_goes_up_before_a_relay_ends() {
+fn messages_from_below_go_up_before_a_relay_ends() {
     let job = Job::start("tree-ends", 3, Disk::default(), Plan::default());
     let relay = Relay::start(job.server.address(), 1, 1).unwrap();
     let [host, leaf] = [1, 2].map(|rank| bare(relay.address(), rank, 3));
     until("both", || {
-        states(&job)[1..].iter().all(|s| s.0 == "running")
+        states(&job)[1..].iter().all(|s| s.0 == RankState::Running)
     });
-    // The relay waits for those below, and for its own process's word.
+    // The relay waits for the ranks below, and for the end of its own process's rank.
     std::thread::scope(|scope| {
         let ends = scope.spawn(|| {
             relay.wait_alone(LIMIT);
@@ -335,24 +347,24 @@ fn what_was_said_below_goes_up_before_a_relay_ends() {
         ends.join().unwrap();
     });
     until("both ends", || {
-        states(&job)[1..].iter().all(|s| s.0 == "finished")
+        states(&job)[1..].iter().all(|s| s.0 == RankState::Finished)
     });
 }
 
 #[test]
-fn the_coordinator_waits_for_all_behind_relays() {
+fn the_coordinator_waits_for_all_ranks_behind_relays() {
     let job = Job::start("tree-alone", 3, Disk::default(), Plan::default());
     let relay = Relay::start(job.server.address(), 1, 1).unwrap();
     let ranks = [1, 2].map(|rank| bare(relay.address(), rank, 3));
     until("both", || {
-        states(&job)[1..].iter().all(|s| s.0 == "running")
+        states(&job)[1..].iter().all(|s| s.0 == RankState::Running)
     });
     std::thread::scope(|scope| {
         let alone = scope.spawn(|| job.server.wait_alone(LIMIT));
         drop(ranks);
         alone.join().unwrap();
     });
-    assert!(states(&job)[1..].iter().all(|s| s.0 == "lost"));
+    assert!(states(&job)[1..].iter().all(|s| s.0 == RankState::Lost));
 }
 
 #[test]

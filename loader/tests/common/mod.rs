@@ -62,7 +62,7 @@ pub fn crossing() -> PathBuf {
     build("crossing.c", "gcc", &["-pthread"])
 }
 
-/// The program that checks what the loader emulates.
+/// The program that tests the calls emulated by the loader.
 pub fn system() -> PathBuf {
     build("system.c", "gcc", &["-pthread"])
 }
@@ -78,7 +78,7 @@ pub fn stasis_load(args: &[&str]) -> Command {
     command
 }
 
-/// Runs it and returns stdout, which must end with `expected`, as exit status 0 must come.
+/// Runs the command and returns stdout, which must end with `expected`; the exit status must be 0.
 pub fn expect(mut command: Command, expected: &str) -> String {
     let output = command.output().expect("run");
     let text = describe(&output);
@@ -88,7 +88,7 @@ pub fn expect(mut command: Command, expected: &str) -> String {
     out
 }
 
-/// Everything about a finished process, for messages.
+/// Full description of a finished process, for messages.
 pub fn describe(output: &Output) -> String {
     format!(
         "{}\n{}{}",

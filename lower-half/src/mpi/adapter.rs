@@ -4,7 +4,7 @@
 //! # Safety
 //! Each function has the type of its stub in the upper half and is only called through it, with the
 //! lower thread pointer loaded. Its arguments are what the application passed to MPI, made standard
-//! by the front: handles are words that came from this half, and pointers are as valid as the
+//! by the front: handles are lower handles that came from this half, and pointers are as valid as the
 //! application's were. Native functions get the same, converted; pointers to converted copies live
 //! until the function returns. (For the arrays of a non-blocking MPI_Ialltoallw and its like that
 //! is enough because the libraries read these when they make the schedule.)
@@ -18,10 +18,11 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use contract::abi::{self, Status};
 use contract::Gate;
 
-use super::handle::{handle, word};
-use super::values::{self, NATIVE_SUCCESS};
-#[allow(unused_imports)] // `narrow` is for libraries without large counts
-use super::{array, error, files, narrow, special, status, turns, types};
+use super::convert::handle::{handle, lower};
+use super::convert::value_map::{self, NATIVE_SUCCESS};
+#[allow(unused_imports)] // `large_count` is for libraries without large counts
+use super::convert::{array, error, large_count, status};
+use super::{handwritten, live_datatypes, opened_files, thread_turns};
 
 include!(concat!(env!("OUT_DIR"), "/adapter.rs"));
 

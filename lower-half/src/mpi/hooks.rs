@@ -1,8 +1,8 @@
-//! Where the services meet the checkpoint agent, which is not part of this folder.
+//! Callbacks of the services into the checkpoint agent, which is not part of this folder.
 
 use std::sync::OnceLock;
 
-/// What the agent does when a service asks for it. Until hooks are set, nothing happens.
+/// Functions of the agent that services call. Until hooks are set, nothing happens.
 #[derive(Clone, Copy)]
 pub struct Hooks {
     /// MPI is initialised: connect this rank (rank, number of ranks) to the coordinator.
@@ -11,9 +11,9 @@ pub struct Hooks {
     pub finalizing: fn(),
     /// Clocks or activity changed.
     pub notify: fn(),
-    /// The target of a clock, as `contract::service::ClockTarget` says.
+    /// The target of a clock, as for `contract::service::ClockTarget`.
     pub clock_target: fn(u64) -> u64,
-    /// A call of the application is over, as `contract::service::CallEnded` says.
+    /// A call of the application is over, as for `contract::service::CallEnded`.
     pub call_ended: fn(),
 }
 

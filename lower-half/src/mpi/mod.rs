@@ -1,43 +1,35 @@
-//! The real MPI library, as the upper half sees it: behind the slots of the gate.
+//! The functions that the upper half calls through the slots of the gate, on top of the real MPI library.
 //!
-//! `adapter` is generated from the table of MPI functions, `service` and `wait` are by hand. All
-//! speak the standard ABI's values; what the library at hand speaks instead is in
-//! `native_openmpi.rs` and `native_mpich.rs`, of which `build.rs` picks one, and in tables that the
-//! library's C compiler makes. [`set_hooks`] connects the services to the checkpoint agent, and
-//! [`world`] is MPI for the lower half's own use.
+//! `adapter` is generated from the table of MPI functions; `service` and `polling_services` are written by hand. All
+//! of them take and return values of the standard ABI, which `convert` translates to the library's.
+//! [`set_hooks`] connects the services to the checkpoint agent. [`world`] is MPI for the lower half's own use.
 
 mod adapter;
-mod array;
-mod crossing;
-mod error;
-mod files;
-mod handle;
+mod backoff;
+mod convert;
+mod handwritten;
 mod hooks;
-mod narrow;
-mod op;
+mod live_datatypes;
+mod opened_files;
+mod polling_services;
 mod predefined;
+mod progress_turn;
 mod service;
-mod special;
-mod status;
-mod turns;
-mod types;
-mod values;
-mod wait;
+mod thread_turns;
+mod upper_call;
+mod user_op;
 pub mod world;
-
-#[cfg_attr(native_mpi = "openmpi", path = "native_openmpi.rs")]
-#[cfg_attr(native_mpi = "mpich", path = "native_mpich.rs")]
-mod native;
 
 use std::sync::atomic::Ordering;
 
 pub use adapter::{name_of, OLDER_TABLE_HASHES, TABLE_HASH};
+pub use convert::native::KIND;
 pub use hooks::{set_hooks, Hooks};
-pub use native::KIND;
-pub use types::free_all as free_datatypes;
+pub use live_datatypes::free_all as free_datatypes;
+pub use progress_turn::{is_served as serves_turns, set_pending};
 
-/// Writes all that the upper half may call into the gate: services and MPI functions; and
-/// the hash of the table that they were generated from.
+/// Writes the addresses of services and MPI functions into the gate, and the hash of the table that they were generated
+/// from.
 pub fn fill(gate: &contract::Gate) {
     service::fill(gate);
     adapter::fill(gate);

@@ -1,4 +1,4 @@
-//! Words for predefined objects, from the table that the library's C compiler made.
+//! Lower handles of predefined objects, from the table that the library's C compiler made.
 //!
 //! # Safety
 //! The C table is constant and ends with an entry of kind `u32::MAX`.
@@ -6,7 +6,7 @@
 
 use contract::{abi, HandleKind};
 
-/// What [`word`] answers for objects that the library does not have.
+/// What [`lower`] answers for objects that the library does not have.
 pub const NONE: usize = usize::MAX;
 
 #[repr(C)]
@@ -31,12 +31,12 @@ fn find(kind: u32, standard: usize) -> Option<usize> {
         if (entry.kind, entry.standard) == (kind, standard as u64) {
             return Some(widen(kind, entry.native));
         }
-        // SAFETY: not the last entry, so there is another.
-        next = unsafe { next.add(1) };
+        // This is not the last entry, so there is another.
+        next = next.wrapping_add(1);
     }
 }
 
-/// A 32-bit handle that C converted with its sign is made the word that stands for it.
+/// Zero-extends a 32-bit handle that C has sign-extended.
 fn widen(kind: u32, native: usize) -> usize {
     let is_narrow = size_of::<mpi_sys::MPI_Comm>() == size_of::<u32>();
     match is_narrow && kind != HandleKind::File as u32 {
@@ -46,7 +46,7 @@ fn widen(kind: u32, native: usize) -> usize {
 }
 
 /// The library's handle for a predefined object of the standard ABI, or [`NONE`].
-pub fn word(kind: u32, standard: usize) -> usize {
+pub fn lower(kind: u32, standard: usize) -> usize {
     let Some(found) = find(kind, standard) else {
         return NONE;
     };
@@ -61,7 +61,7 @@ pub fn word(kind: u32, standard: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::handle::Handle;
+    use super::super::convert::handle::Handle;
     use super::*;
 
     #[test]
@@ -75,17 +75,17 @@ mod tests {
             )
         };
         assert_eq!(
-            word(HandleKind::Comm as u32, abi::comm::COMM_WORLD),
-            world.word()
+            lower(HandleKind::Comm as u32, abi::comm::COMM_WORLD),
+            world.lower()
         );
         assert_eq!(
-            word(HandleKind::Datatype as u32, abi::datatype::INT8_T),
-            int8.word()
+            lower(HandleKind::Datatype as u32, abi::datatype::INT8_T),
+            int8.lower()
         );
-        assert_eq!(word(HandleKind::Op as u32, abi::op::MAX), max.word());
-        assert_eq!(word(HandleKind::Op as u32, 0x3ff), NONE);
+        assert_eq!(lower(HandleKind::Op as u32, abi::op::MAX), max.lower());
+        assert_eq!(lower(HandleKind::Op as u32, 0x3ff), NONE);
         for (name, datatype) in abi::datatype::ALL {
-            let known = word(HandleKind::Datatype as u32, *datatype) != NONE;
+            let known = lower(HandleKind::Datatype as u32, *datatype) != NONE;
             // Fortran's types of a given size are optional.
             let optional = name.ends_with(|c: char| c.is_ascii_digit());
             assert!(known || optional, "{name}");

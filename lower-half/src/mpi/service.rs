@@ -1,7 +1,7 @@
-//! The services of `contract::service`, except those that wait (`wait.rs`).
+//! The services of `contract::service`, except those that wait (`polling_services.rs`).
 //!
 //! # Safety
-//! Called by their stubs alone, with pointers that the upper half vouches for.
+//! Called only by their stubs, with pointers that the upper half guarantees.
 #![allow(unsafe_code)]
 
 use core::sync::atomic::Ordering;
@@ -10,8 +10,9 @@ use std::io::Write;
 use contract::service::{self, OpCallback, Service};
 use contract::{abi, gate, Gate};
 
+use super::convert::error;
 use super::hooks::hooks;
-use super::{error, op, predefined, turns, wait, world};
+use super::{polling_services, predefined, thread_turns, user_op, world};
 
 /// Writes the address of every service into the gate.
 pub fn fill(gate: &Gate) {
@@ -26,13 +27,13 @@ pub fn fill(gate: &Gate) {
     slot!(Predefined, word_of_predefined);
     slot!(Init, init);
     slot!(Finalize, finalize);
-    slot!(Recv, wait::recv);
-    slot!(Probe, wait::probe);
-    slot!(Mprobe, wait::mprobe);
-    slot!(WaitOne, wait::wait_one);
-    slot!(WaitAll, wait::wait_all);
-    slot!(WaitAny, wait::wait_any);
-    slot!(WaitSome, wait::wait_some);
+    slot!(Recv, polling_services::recv);
+    slot!(Probe, polling_services::probe);
+    slot!(Mprobe, polling_services::mprobe);
+    slot!(WaitOne, polling_services::wait_one);
+    slot!(WaitAll, polling_services::wait_all);
+    slot!(WaitAny, polling_services::wait_any);
+    slot!(WaitSome, polling_services::wait_some);
     slot!(Notify, notify);
     slot!(ClockTarget, clock_target);
     slot!(Fatal, fatal);
@@ -42,11 +43,11 @@ pub fn fill(gate: &Gate) {
     slot!(Message, message);
     slot!(ErrorString, error_string);
     slot!(CallEnded, call_ended);
-    slot!(Settle, settle);
+    slot!(Synchronize, synchronize);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
-    predefined::word(kind, standard)
+    predefined::lower(kind, standard)
 }
 
 unsafe extern "C" fn init(required: i32, provided: *mut i32, tag_ub: *mut i32) -> i32 {
@@ -87,11 +88,11 @@ unsafe extern "C" fn fatal(text: *const u8, length: usize, exit_code: i32) -> ! 
 }
 
 unsafe extern "C" fn op_create(callback: OpCallback, data: usize, commute: i32) -> usize {
-    op::create(callback, data, commute)
+    user_op::create(callback, data, commute)
 }
 
-unsafe extern "C" fn op_release(word: usize) {
-    op::release(word);
+unsafe extern "C" fn op_release(lower: usize) {
+    user_op::release(lower);
 }
 
 unsafe extern "C" fn yield_now() {
@@ -115,9 +116,9 @@ unsafe extern "C" fn call_ended() {
     (hooks().call_ended)();
 }
 
-unsafe extern "C" fn settle() -> u32 {
-    turns::begin();
-    loader::settle()
+unsafe extern "C" fn synchronize() -> u32 {
+    thread_turns::begin();
+    loader::synchronize()
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.
@@ -128,6 +129,6 @@ pub fn say(text: &[u8]) {
     }
     line.extend_from_slice(text.strip_suffix(b"\n").unwrap_or(text));
     line.push(b'\n');
-    // Nothing can be done, nor said, about a stderr that does not take it.
+    // A failure to write to stderr can be neither handled nor reported.
     let _ = std::io::stderr().write_all(&line);
 }

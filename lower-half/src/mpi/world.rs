@@ -14,8 +14,10 @@ use contract::{abi, Gate};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 
-use super::values::{self, NATIVE_SUCCESS};
-use super::{error, native, wait};
+use super::backoff;
+use super::convert::value_map::{self, NATIVE_SUCCESS};
+use super::convert::{error, native};
+use super::progress_turn;
 
 /// The job, as MPI describes it after initialisation.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +33,7 @@ pub struct World {
 }
 
 impl World {
-    /// Tells the upper half.
+    /// Writes rank and size into the gate.
     pub fn publish(&self, gate: &Gate) {
         gate.lower.rank.store(self.rank, Ordering::Relaxed);
         gate.lower.size.store(self.size, Ordering::Release);
@@ -54,7 +56,7 @@ pub fn thread_level() -> i32 {
     THREAD_LEVEL.load(Ordering::Relaxed)
 }
 
-/// Name and version of the library, for people: the first line of what it says of itself.
+/// Name and version of the library, for people: the first line of its version string.
 pub fn library() -> String {
     let mut text = [0_u8; mpi_sys::MPI_MAX_LIBRARY_VERSION_STRING as usize];
     let mut length = 0;
@@ -81,11 +83,11 @@ fn check(code: c_int, what: &str) -> anyhow::Result<()> {
     )
 }
 
-/// Set to `multiple`: the library is asked for MPI_THREAD_MULTIPLE, whatever the program asks for. For programs
-/// that call MPI from several threads without asking for that.
+/// Variable that, with the value `multiple`, makes the lower half request MPI_THREAD_MULTIPLE, whatever the program
+/// requests. It is for programs that call MPI from several threads without a request for that level.
 const THREADS: &str = "STASIS_THREADS";
 
-/// The level that the library is asked for where the program asks for `required`.
+/// Thread level to request from the library if the program requests `required`.
 fn level_for(required: i32) -> anyhow::Result<i32> {
     match std::env::var(THREADS).as_deref() {
         Err(std::env::VarError::NotPresent) => Ok(required),
@@ -103,12 +105,13 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
     let (mut provided, mut rank, mut size) = (0, 0, 0);
     // SAFETY: locals and the library's constants; the error handler is set as soon as can be.
     unsafe {
-        let required = values::thread_level_native(required);
-        // The application's signals are for its own threads, not for those that the library makes.
+        let required = value_map::thread_level_native(required);
+        // The application's signals are for its own threads, not for threads of the library.
         let code = loader::holding_signals(|| {
             mpi_sys::MPI_Init_thread(null_mut(), null_mut(), required, &mut provided)
         });
         check(code, "MPI_Init_thread")?;
+        progress_turn::start();
         let world = mpi_sys::RSMPI_COMM_WORLD;
         error::return_errors_of_comm(world);
         error::return_errors_of_comm(mpi_sys::RSMPI_COMM_SELF);
@@ -118,8 +121,8 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
     let rank = u32::try_from(rank).context("MPI gave this process a negative rank")?;
     RANK.store(rank, Ordering::Relaxed);
     let size = u32::try_from(size).context("MPI gave the job a negative size")?;
-    wait::set_ranks_here(launcher::ranks_here().unwrap_or(size));
-    let thread_level = values::thread_level_standard(provided);
+    backoff::set_ranks_here(launcher::ranks_here().unwrap_or(size));
+    let thread_level = value_map::thread_level_standard(provided);
     THREAD_LEVEL.store(thread_level, Ordering::Relaxed);
     Ok(World {
         rank,
@@ -129,14 +132,14 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
     })
 }
 
-/// The largest tag; what the standard guarantees where the library does not tell.
+/// The largest tag; the value that the standard guarantees if the library has no attribute.
 fn tag_ub() -> i32 {
     const GUARANTEED: i32 = 32767;
     let mut value: *mut c_int = null_mut();
     let mut flag = 0;
     // SAFETY: the attribute's value is a pointer to an int that lives as long as MPI.
     unsafe {
-        let key = values::keyval_native(abi::TAG_UB);
+        let key = value_map::keyval_native(abi::TAG_UB);
         let to: *mut c_void = (&raw mut value).cast();
         let world = mpi_sys::RSMPI_COMM_WORLD;
         let code = mpi_sys::MPI_Comm_get_attr(world, key, to, &mut flag);
@@ -164,8 +167,8 @@ pub fn broadcast(bytes: &mut [u8], root: u32) -> anyhow::Result<()> {
     check(code, "MPI_Bcast")
 }
 
-/// Tag of [`send`]. Which one it is does not matter: what two ranks send each other before MPI_Init
-/// returns to the application is received before what the application sends.
+/// Tag of [`send`]. Any tag will do, since messages of two ranks before MPI_Init returns to the application are
+/// received before the application sends any.
 const TAG: c_int = 0;
 
 /// Sends `bytes` to a rank that will [`receive`] as many, before MPI_Init has returned in either.
@@ -205,7 +208,7 @@ pub fn receive(bytes: &mut [u8], from: u32) -> anyhow::Result<()> {
     check(code, "MPI_Recv")
 }
 
-/// Hands `bytes` of every rank to all ranks, in the order of their ranks.
+/// Collects `bytes` of every rank in all ranks, in rank order.
 fn gather(bytes: &[u8], size: u32) -> anyhow::Result<Vec<Vec<u8>>> {
     let own = c_int::try_from(bytes.len()).context("gathering over 2 GiB from a rank")?;
     let mut lengths: Vec<c_int> = vec![0; size as usize];
@@ -255,7 +258,7 @@ fn gather(bytes: &[u8], size: u32) -> anyhow::Result<Vec<Vec<u8>>> {
         .collect())
 }
 
-/// Hands a value of every rank to all ranks, in the order of their ranks.
+/// Collects a value of every rank in all ranks, in rank order.
 pub fn gather_values<T: DeserializeOwned>(
     value: &impl Serialize,
     size: u32,
@@ -271,7 +274,7 @@ pub fn extremes(value: i64) -> anyhow::Result<(i64, i64)> {
     Ok((minimum(value)?, -minimum(-value)?))
 }
 
-/// The smallest of all ranks' values: ranks agree on something by it.
+/// The smallest of all ranks' values. Ranks use it to agree.
 pub fn minimum(value: i64) -> anyhow::Result<i64> {
     let mut smallest = value;
     // SAFETY: one integer to read and one to write.
@@ -299,35 +302,35 @@ pub fn finalize() -> i32 {
     error::result(unsafe { mpi_sys::MPI_Finalize() })
 }
 
-/// Ends the process if MPI was finalised, through the lower half's exit handlers: MPICH 5 takes its
-/// leave of the launcher in one, without which the launcher takes the end for a crash. One that has
-/// not finalised MPI must not seem to have done so.
+/// If MPI was finalised, ends the process through the lower half's exit handlers. MPICH 5 disconnects from the launcher
+/// in such a handler. Otherwise the launcher takes the end for a crash. A process that has not finalised MPI must not
+/// appear to have done so.
 pub fn leave(status: i32) {
     if FINALIZED.load(Ordering::Relaxed) {
         std::process::exit(status);
     }
 }
 
-/// Waits, a second at most, until standard error, where that is a pipe, has been read. MPICH's launcher
-/// ends a job at the word of MPI_Abort and drops what is still in its pipes, the reason with it.
-fn until_heard() {
+/// Waits at most a second until standard error has been read, if that is a pipe. MPICH's launcher ends a job on
+/// MPI_Abort and drops the contents of its pipes, including the message with the reason.
+fn wait_until_read() {
     const ATTEMPTS: u32 = 1000;
     for _ in 0..ATTEMPTS {
         let mut unread = 0;
-        // SAFETY: the kernel writes an int to the local; for what is no pipe it answers with an error.
+        // SAFETY: the kernel writes an int to the local. It returns an error if this is no pipe.
         let asked = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::FIONREAD, &mut unread) };
         if asked != 0 || unread == 0 {
             return;
         }
-        // Nothing tells a writer that its pipe is empty.
+        // There is no notification of a writer when its pipe is empty.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Ends the job with MPI_Abort if MPI is up, and this process in any case; not before the launcher has
-/// taken in what was said.
+/// Ends the job with MPI_Abort if MPI is initialised, and this process in any case. First waits until the launcher has
+/// read the messages.
 pub fn abort(exit_code: i32) -> ! {
-    until_heard();
+    wait_until_read();
     let (mut up, mut down) = (0, 0);
     // SAFETY: allowed at any time; MPI_Abort only where MPI is up.
     unsafe {

@@ -1,9 +1,9 @@
-//! What must hold whenever a set is committed: the job is in a safe state.
+//! Invariants of every commit: the job is in a safe state.
 
 use std::collections::BTreeSet;
 
 use super::process::At;
-use super::program::Program;
+use super::program::{Op, Program};
 use super::World;
 
 impl World {
@@ -19,7 +19,7 @@ impl World {
             false => Err(what()),
         };
         for (r, p) in self.processes.iter().enumerate() {
-            // A rank that has saved may be lost before the set is whole.
+            // A rank that has saved may be lost before the commit.
             check(p.stopped || p.dead, &|| {
                 format!("rank {r} ran while the set was committed")
             })?;
@@ -38,7 +38,11 @@ impl World {
         }
         check(self.flying.is_empty(), &|| "messages under way".into())?;
         for (comm, info) in program.comms.iter().enumerate() {
-            let started = |m: &u32| self.processes[*m as usize].started.get(&comm).copied();
+            let started = |m: &u32| {
+                let p = &self.processes[*m as usize];
+                let retracted = self.retracted(program, *m).is_some_and(|(c, _)| c == comm);
+                Some(p.started.get(&comm)? - u64::from(retracted))
+            };
             let counts: BTreeSet<u64> = info
                 .members
                 .iter()
@@ -48,11 +52,24 @@ impl World {
                 format!("cut inside a collective of {comm}: begun {counts:?} times")
             })?;
         }
-        for key in self.entered.keys() {
-            check(self.full(program, *key), &|| {
+        for (key, entered) in &self.entered {
+            // The operation is made again, by all its members.
+            let retracted = |m: &u32| self.retracted(program, *m) == Some(*key);
+            let after_the_cut = entered.iter().all(retracted);
+            check(after_the_cut || self.full(program, *key), &|| {
                 format!("collective {key:?} half begun")
             })?;
         }
         Ok(())
+    }
+
+    /// The communicator and the number of the operation that a rank makes again after a restart.
+    fn retracted(&self, program: &Program, r: u32) -> Option<(usize, u64)> {
+        let p = &self.processes[r as usize];
+        let number = p.retracts()?;
+        match program.ops[r as usize].get(p.pc)? {
+            Op::Collective { comm, .. } => Some((*comm, number)),
+            _ => None,
+        }
     }
 }

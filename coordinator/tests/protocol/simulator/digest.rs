@@ -1,8 +1,8 @@
-//! States are told apart by 128 bits, to keep millions of them in memory.
+//! States are identified by 128-bit digests, so that millions of them fit into memory.
 
 use std::hash::{Hash, Hasher};
 
-/// Of a state, or of a part of one.
+/// Digest of a state, or of a part of one.
 pub(super) fn digest(state: &impl Hash) -> u128 {
     let mut digest = Digest(0x9e37_79b9_7f4a_7c15, 0xc2b2_ae3d_27d4_eb4f);
     state.hash(&mut digest);
@@ -56,7 +56,7 @@ impl Hasher for Digest {
     }
 }
 
-/// A digest is hash enough for a set of digests.
+/// In a set of digests, a digest serves as its own hash.
 #[derive(Default)]
 pub(super) struct Digested(u64);
 

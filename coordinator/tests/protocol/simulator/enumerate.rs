@@ -1,12 +1,12 @@
 //! All programs of a given size, up to symmetry.
 //!
-//! A program is a set of events, messages and collective operations, and for every rank an order of
-//! the operations that these need of it: a blocking collective one of each member, a non-blocking one
-//! its initiation and its completion, and so on. All orders are made that keep each event's own
-//! operations in order, and the collectives of one communicator in the same order everywhere. Left
-//! out are programs that are not correct, that is, may hang without any checkpoint; programs in
-//! which a rank does nothing, which smaller ones stand for; and those that differ from another in
-//! the names of ranks, communicators and requests alone.
+//! A program is a set of events, messages and collective operations. For every rank it has an order of the
+//! operations that the events need: one of each member for a blocking collective, initiation and completion
+//! for a non-blocking one, and so on. All orders are enumerated that keep each event's own operations in
+//! order, and the collectives of one communicator in the same order in all ranks. Three kinds of programs
+//! are left out: incorrect ones, which may hang without a checkpoint; those with an idle rank, which
+//! smaller programs cover; and those that differ from another only in the names of ranks, communicators and
+//! requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use super::explore::explore;
 use super::program::{Op, Program};
 use super::Variant;
 
-/// Which programs.
+/// Size and kinds of the enumerated programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// Ranks, exactly.
+    /// Exact number of ranks.
     pub ranks: u32,
-    /// Communicators at most, with any members, several with the same among them.
+    /// Largest number of communicators, with any members; several may have the same.
     pub comms: usize,
-    /// Events, exactly.
+    /// Exact number of events.
     pub events: usize,
     /// Kinds of messages.
     pub messages: Messages,
@@ -29,18 +29,18 @@ pub struct Scope {
     pub collectives: Collectives,
 }
 
-/// How a message is sent.
+/// Mode of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sending {
     /// Buffered by the library.
     Eager,
-    /// Blocks until it is received.
+    /// Blocks until the message is received.
     Rendezvous,
-    /// Non-blocking, complete when it is received.
+    /// Non-blocking, complete when the message is received.
     Started,
 }
 
-/// How a message is received.
+/// Mode of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Receiving {
     Named,
@@ -50,14 +50,14 @@ pub enum Receiving {
     PostedAnySource,
 }
 
-/// Which kinds of messages programs have.
+/// Kinds of messages in the programs.
 #[derive(Clone, Copy, Debug)]
 pub enum Messages {
-    /// Every way to send with every way to receive.
+    /// Every mode of send with every mode of receive.
     All,
-    /// Those that differ most in what a checkpoint must do.
+    /// The modes that differ most in their demands on a checkpoint.
     Few,
-    /// Buffered sends and blocking receives alone.
+    /// Buffered sends and blocking receives only.
     One,
 }
 
@@ -75,7 +75,7 @@ impl Messages {
     }
 }
 
-/// Which kinds of collective operations programs have.
+/// Kinds of collective operations in the programs.
 #[derive(Clone, Copy, Debug)]
 pub enum Collectives {
     All,
@@ -83,7 +83,7 @@ pub enum Collectives {
 }
 
 impl Collectives {
-    /// Whether they are blocking.
+    /// Whether each kind is blocking.
     fn kinds(self) -> &'static [bool] {
         match self {
             Collectives::All => &[true, false],
@@ -106,7 +106,7 @@ enum Event {
     },
 }
 
-/// Members of a communicator, a bit each.
+/// Members of a communicator, one bit each.
 type Members = u32;
 
 /// All programs of a scope.
@@ -120,8 +120,27 @@ pub fn programs(scope: Scope) -> BTreeSet<Program> {
     made
 }
 
+/// All programs of a scope in which one rank computes for ever. The computation takes the place of one of its
+/// operations and of those after it.
+pub fn endless_programs(scope: Scope) -> BTreeSet<Program> {
+    let cut = |program: &Program| {
+        let places = (0..).zip(&program.ops).collect::<Vec<_>>();
+        let places = places
+            .into_iter()
+            .flat_map(|(r, ops)| (0..ops.len()).map(move |at| (r, at)));
+        let endless = places.map(|(r, at): (usize, usize)| {
+            let mut program = program.clone();
+            program.ops[r].truncate(at);
+            program.ops[r].push(Op::Never);
+            program
+        });
+        endless.collect::<Vec<_>>()
+    };
+    programs(scope).iter().flat_map(cut).collect()
+}
+
 fn of_comms(scope: Scope, comms: &[Members], made: &mut BTreeSet<Program>) {
-    // Of all namings of the ranks, one in which the communicators come first will do.
+    // One of the equivalent namings of the ranks suffices: one with the communicators first.
     if permutations(scope.ranks)
         .iter()
         .any(|names| renamed(comms, names) < comms.to_vec())
@@ -159,7 +178,7 @@ fn of_comms(scope: Scope, comms: &[Members], made: &mut BTreeSet<Program>) {
     });
 }
 
-/// All different orders of events that share a communicator or a pair of ranks.
+/// All distinct orders of the events that share a communicator or a pair of ranks.
 fn orders(events: &[Event]) -> BTreeSet<Vec<Event>> {
     let class = |event: &Event| match *event {
         Event::Collective { comm, .. } => (0, comm as u32, 0),
@@ -177,7 +196,7 @@ fn orders(events: &[Event]) -> BTreeSet<Vec<Event>> {
 fn of_events(scope: Scope, comms: &[Members], events: &[Event], made: &mut BTreeSet<Program>) {
     let mut ranks: Vec<Vec<Vec<Op>>> = Vec::new();
     for rank in 0..scope.ranks {
-        let parts: Vec<Part> = parts(comms, events, rank);
+        let parts: Vec<SharedRange> = parts(comms, events, rank);
         if parts.is_empty() {
             return;
         }
@@ -196,14 +215,14 @@ fn of_events(scope: Scope, comms: &[Members], events: &[Event], made: &mut BTree
     });
 }
 
-/// What an event needs of one rank: operations in order, and what they must not overtake.
-struct Part {
+/// Operations that an event needs of one rank, in order, and the class that they must not overtake.
+struct SharedRange {
     ops: Vec<Op>,
     /// Parts of one class begin in their order.
     class: (u32, u32),
 }
 
-fn parts(comms: &[Members], events: &[Event], rank: u32) -> Vec<Part> {
+fn parts(comms: &[Members], events: &[Event], rank: u32) -> Vec<SharedRange> {
     let mut parts = Vec::new();
     for (request, event) in events.iter().enumerate() {
         let wait = Op::Wait { request };
@@ -254,12 +273,17 @@ fn parts(comms: &[Members], events: &[Event], rank: u32) -> Vec<Part> {
             }
             _ => continue,
         };
-        parts.push(Part { ops, class });
+        parts.push(SharedRange { ops, class });
     }
     parts
 }
 
-fn interleave(parts: &[Part], at: &mut Vec<usize>, ops: &mut Vec<Op>, ways: &mut Vec<Vec<Op>>) {
+fn interleave(
+    parts: &[SharedRange],
+    at: &mut Vec<usize>,
+    ops: &mut Vec<Op>,
+    ways: &mut Vec<Vec<Op>>,
+) {
     if parts
         .iter()
         .zip(at.iter())
@@ -286,7 +310,7 @@ fn interleave(parts: &[Part], at: &mut Vec<usize>, ops: &mut Vec<Op>, ways: &mut
     }
 }
 
-/// The program with its ranks renamed, communicators and requests in the order of their use.
+/// The program with renamed ranks, and with communicators and requests in the order of their use.
 fn canonical(program: &Program, names: &[u32]) -> Program {
     let mut ops = vec![vec![]; names.len()];
     for (rank, list) in program.ops.iter().enumerate() {
@@ -306,7 +330,7 @@ fn canonical(program: &Program, names: &[u32]) -> Program {
         let name = |r: &mut u32| *r = names[*r as usize];
         for op in list {
             match op {
-                Op::Compute | Op::Create { .. } | Op::CreateGroup { .. } => {}
+                Op::Compute | Op::Never | Op::Create { .. } | Op::CreateGroup { .. } => {}
                 Op::Send { to, .. } => name(to),
                 Op::Isend { to, request: r, .. } => {
                     name(to);

@@ -1,11 +1,11 @@
 //! All paths through a [`World`].
 //!
-//! Moves whose order nobody can see are made at once, in a fixed order ([`World::settled`]). Time
-//! passes only where nothing else can move, or as a fault. A state from which nothing moves must be
-//! the end; a state from which a path leads back to itself would mean that a checkpoint may take for
-//! ever, and is looked for, too. That is what the model checkers at hand do not do (`stateright`
-//! takes a way back for a way that was seen to end), beside starting threads and keeping a copy of
-//! the path for every state; it visits the same states (`second_opinion.rs`).
+//! Moves with an unobservable order are made at once, in a fixed order ([`World::normalized`]). Time passes
+//! only where nothing else can move, or as a fault. A state without moves must be the end. A path from a
+//! state back to itself would mean that a checkpoint may take for ever, so such paths are searched for too.
+//! Other model checkers do not do that (`stateright` takes a way back for a way that was seen to end); they
+//! also start threads and keep a copy of the path for every state. Our explorer visits the same states
+//! (`second_opinion.rs`).
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
@@ -16,16 +16,16 @@ use super::program::Program;
 use super::{Move, Variant, World};
 use stasis_coordinator::protocol::ToRank;
 
-/// What was found.
+/// Result of an exploration.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Different states.
+    /// Number of different states.
     pub states: usize,
-    /// What goes wrong, and how it comes to that.
+    /// Description of the first failure, with the path to it.
     pub wrong: Option<String>,
 }
 
-/// Visits every state, until something is wrong.
+/// Visits every state, until a failure.
 pub fn explore(program: &Program, variant: Variant, requests: u32) -> Found {
     let mut exploration = Exploration {
         program,
@@ -33,7 +33,7 @@ pub fn explore(program: &Program, variant: Variant, requests: u32) -> Found {
         on_path: Digests::default(),
         path: Vec::new(),
     };
-    let start = World::new(program, variant, requests).settled(program);
+    let start = World::new(program, variant, requests).normalized(program);
     let mut wrong = exploration.enter(None, start).err();
     while let (None, Some(step)) = (&wrong, exploration.path.last_mut()) {
         match step.next.pop() {
@@ -54,9 +54,9 @@ type Digests = HashSet<u128, BuildHasherDefault<Digested>>;
 
 struct Exploration<'a> {
     program: &'a Program,
-    /// Digests of all states that were met.
+    /// Digests of all visited states.
     seen: Digests,
-    /// Of those on the present path.
+    /// Digests of the states on the present path.
     on_path: Digests,
     path: Vec<Step>,
 }
@@ -65,14 +65,14 @@ struct Exploration<'a> {
 struct Step {
     world: World,
     digest: u128,
-    /// How the path came here.
+    /// Move that led to the state.
     by: Option<Move>,
-    /// What has not been followed yet.
+    /// Successors that are not followed yet.
     next: Vec<(Move, World)>,
 }
 
 impl Exploration<'_> {
-    /// Goes on to a state, if it is new.
+    /// Enters a state, if it is new.
     fn enter(&mut self, by: Option<Move>, world: World) -> Result<(), String> {
         let digest = digest(&world);
         let new = self.seen.insert(digest);
@@ -109,13 +109,12 @@ impl Exploration<'_> {
     }
 }
 
-/// Moves after which a world that nobody influences counts as going on for ever.
+/// Number of moves after which an uninfluenced world counts as going on for ever.
 const ENDLESS: usize = 10_000;
 
 impl World {
-    /// The world once every move has been made whose order nobody can see; but not those that may
-    /// also go wrong.
-    pub fn settled(mut self, program: &Program) -> World {
+    /// The world after every move with an unobservable order; moves that may also fail are left out.
+    pub fn normalized(mut self, program: &Program) -> World {
         for _ in 0..ENDLESS {
             if self.broken.is_some() {
                 return self;
@@ -132,13 +131,13 @@ impl World {
         self
     }
 
-    /// The settled world after a move, if that is possible.
+    /// The normalized world after a move, if the move is possible.
     pub fn after(&self, program: &Program, m: Move) -> Option<World> {
         let mut world = self.clone();
-        world.make(program, m).then(|| world.settled(program))
+        world.make(program, m).then(|| world.normalized(program))
     }
 
-    /// What follows from here; or what is wrong here.
+    /// The successors of this state, or its failure.
     pub fn successors(&self, program: &Program) -> Result<Vec<(Move, World)>, String> {
         if let Some(broken) = &self.broken {
             return Err(broken.clone());
@@ -149,7 +148,7 @@ impl World {
                 let possible = trial.make(program, *m);
                 possible.then(|| {
                     let after = std::mem::replace(&mut trial, self.clone());
-                    (*m, after.settled(program))
+                    (*m, after.normalized(program))
                 })
             };
             moves.iter().filter_map(&mut one).collect()
@@ -171,17 +170,18 @@ impl World {
         Ok(next)
     }
 
-    /// Moves whose order nobody can see, so that they may be made at once, in turn:
+    /// Moves with an unobservable order, which may be made at once, in turn:
     ///
-    /// - A checkpoint is asked for at the first possible moment: that ranks hear of it arbitrarily
-    ///   late is the same as asking later. When none is pending or wanted any more, any order will do.
-    /// - The disk answers, background work goes on, threads stop once they are told to: whoever waits
-    ///   for these does nothing else, and a late stop is the same as hearing of it late. An image that
-    ///   is written from a copy is on disk at any time.
-    /// - What a rank tells is heard, and its agent looks, as soon as possible; what differs if it does
-    ///   not is for `late_reports` to find out.
-    /// - Before a rank hears of a checkpoint, it makes no difference whether what it does apart from
-    ///   collective operations comes before or after.
+    /// - A checkpoint is requested at the first possible moment. Receiving the intent arbitrarily late is
+    ///   the same as requesting later. When no checkpoint is pending or requested any more, any order will
+    ///   do.
+    /// - The disk answers, background work goes on, and threads stop once they are ordered to. The ranks
+    ///   that wait for these do nothing else, and a late stop is the same as a late order. An image that is
+    ///   written from a copy is on disk at any time.
+    /// - Reports of ranks are received, and agents take snapshots, as soon as possible. The variant
+    ///   `late_reports` covers the rest.
+    /// - Before a rank has received the intent, its actions other than collective operations may come
+    ///   before or after it.
     fn urgent(&self, program: &Program) -> Vec<Move> {
         let ended = self.committed + self.failed > 0 && self.requests_left == 0;
         if self.idle() && (ended || self.coordinator_dead) {
@@ -209,7 +209,7 @@ impl World {
     }
 }
 
-/// A move that may go wrong instead, by a fault.
+/// The failing variant of a move, by a fault.
 fn twin(m: Move) -> Option<Move> {
     match m {
         Move::Store => Some(Move::StoreFails),

@@ -1,6 +1,6 @@
-//! A simulator of a job: MPI-like programs whose wrappers behave as `rank.rs` prescribes, driven
-//! against the real machines of coordinator and ranks, one small step at a time in any order. A
-//! [`World`] is a plain value, so that it can also be explored exhaustively.
+//! A simulator of a job. It runs MPI-like programs, whose wrappers behave as `rank.rs` prescribes, against
+//! the real machines of coordinator and ranks, one small step at a time in any order. A [`World`] is a
+//! plain value, so that it can also be explored exhaustively.
 
 mod cut;
 mod digest;
@@ -9,6 +9,7 @@ pub mod explore;
 pub mod path;
 mod process;
 pub mod program;
+mod retractable;
 mod shared;
 mod wrapper;
 
@@ -17,28 +18,32 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use process::{Job, Process};
 use program::Program;
 use shared::Shared;
-use stasis_coordinator::coordinator::{Action, Config, Coordinator, Event, Parking, PartialSet};
-use stasis_coordinator::protocol::{Outcome, ToRank, ToTool};
-use stasis_coordinator::rank::{Effect, Input};
+use stasis_coordinator::protocol::coordinator::{
+    Action, Config, Coordinator, Event, Parking, PartialSet,
+};
+use stasis_coordinator::protocol::rank::{Effect, Input};
+use stasis_coordinator::protocol::{Outcome, ToClient, ToRank};
 
-/// Which algorithm is simulated, and what may go wrong.
+/// The simulated algorithm, and the possible faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Variant {
     /// Communicators with the same members share a clock, as published.
     pub clock_per_group: bool,
-    /// What happens to parked ranks.
+    /// Behaviour of parked ranks.
     pub parking: Parking,
-    /// A drain first completes what drains that were given up have left behind.
+    /// Whether a drain first completes the operations that abandoned drains have left.
     pub drain_catches_up: bool,
-    /// A clock without a target loses that of a checkpoint which was given up.
+    /// Whether a clock without a target loses the target of an abandoned checkpoint.
     pub targets_are_forgotten: bool,
-    /// How many faults may happen: a rank dies or refuses, the disk fails, the coordinator dies or
-    /// gives up by its limits, or takes the job for stalled although it is not.
+    /// Largest number of faults. A rank dies or refuses, the disk fails, the coordinator dies, abandons by
+    /// its limits, or wrongly takes the job for stalled.
     pub faults: u32,
-    /// Memory is copied, and ranks go on while images are written.
+    /// Whether memory is copied, and ranks go on while images are written.
     pub copies: bool,
-    /// What ranks tell may be late, too, and they may tell what they do while they go on. Otherwise
-    /// only what they are told is late.
+    /// Whether blocking collective operations can be retracted.
+    pub retracts: bool,
+    /// Whether reports of ranks may be late too, and ranks may report activities while they go on.
+    /// Otherwise only messages to ranks are late.
     pub late_reports: bool,
 }
 
@@ -50,16 +55,19 @@ impl Variant {
         targets_are_forgotten: true,
         faults: 0,
         copies: false,
+        retracts: true,
         late_reports: false,
     };
-    /// Published, and hangs: a clock for all communicators of the same members.
+    /// Published, and hangs: one clock for all communicators with the same members.
     pub const PER_GROUP: Variant = Variant {
         clock_per_group: true,
+        retracts: false,
         ..Variant::OURS
     };
     /// Published, and hangs: parked ranks stay parked.
     pub const NO_RELEASE: Variant = Variant {
         parking: Parking::Final,
+        retracts: false,
         ..Variant::OURS
     };
 }
@@ -71,11 +79,11 @@ pub enum Phase {
     Stop,
 }
 
-/// Who is freed when a message is matched.
+/// The operation that a match completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Frees {
     Nobody,
-    /// The sender, blocked in a rendezvous.
+    /// A sender that is blocked in a rendezvous.
     Sender,
     /// The sender's request.
     Request(usize),
@@ -85,7 +93,7 @@ enum Frees {
 struct Message {
     from: u32,
     tag: u32,
-    /// How many its sender had sent to its receiver with it.
+    /// Number of messages that the sender had sent to the receiver, with this one.
     number: u64,
     frees: Frees,
 }
@@ -96,64 +104,64 @@ pub struct World {
     variant: Variant,
     processes: Vec<Shared<Process>>,
     flying: BTreeMap<(u32, u32), VecDeque<Message>>,
-    /// Who has entered the n-th collective of a communicator.
+    /// Ranks that have entered the n-th collective of a communicator.
     entered: BTreeMap<(usize, u64), BTreeSet<u32>>,
     coordinator: Shared<Coordinator>,
     coordinator_dead: bool,
     store: VecDeque<Action>,
     requests_left: u32,
     faults_left: u32,
-    /// The ranks were let go while images are being written; the cut is what they were then.
+    /// Whether the ranks were resumed while images are being written; the cut is their state at that time.
     went_on: bool,
-    /// A fault has happened that excuses a checkpoint which is given up.
+    /// Whether a fault has happened that excuses an abandoned checkpoint.
     excused: bool,
-    /// What must never happen has happened.
+    /// Description of a violated invariant.
     pub broken: Option<String>,
     pub committed: u32,
     pub failed: u32,
-    /// Highest version of targets seen, that is, releases and raises in one checkpoint.
+    /// Highest version of targets, that is, the number of releases and raises in one checkpoint.
     pub versions: u64,
 }
 
-/// One small step of something.
+/// One small step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// A rank's program.
+    /// A step of a rank's program.
     App(u32),
-    /// Its agent hears a message.
+    /// A rank's agent receives a message.
     Agent(u32),
-    /// ... looks.
+    /// A rank's agent takes a snapshot.
     Look(u32),
-    /// ... finds that nothing has changed for a little while.
-    Settle(u32),
-    /// ... goes on stopping, draining, saving.
+    /// A rank's agent notices that nothing has changed for a short time.
+    Debounce(u32),
+    /// A rank's agent continues to stop, drain or save.
     Job(u32),
-    /// ... finds the coordinator gone; what it had not heard yet is lost.
+    /// A rank's agent finds the coordinator gone; messages that it has not received are lost.
     Gone(u32),
-    /// The coordinator hears a rank.
+    /// The coordinator receives a message of a rank.
     Hear(u32),
     /// A message arrives.
     Fly(u32, u32),
-    /// The disk.
+    /// A step of the disk.
     Store,
-    /// A checkpoint is asked for.
+    /// A request for a checkpoint.
     Request,
-    /// A little time passes.
+    /// A short time passes.
     Tick,
     /// Faults.
     JobFails(u32),
     StoreFails,
     Dies(u32),
     CoordinatorDies,
-    /// A limit is over.
+    /// A time limit expires.
     Limit,
-    /// So much time passes that the job seems stalled.
+    /// Enough time passes for the job to seem stalled.
     Stall,
 }
 
-/// All limits of the coordinator; time stands still at 0 otherwise.
+/// All time limits of the coordinator; without a fault, time stands still at 0.
 const LIMIT: u64 = 1;
-/// Ticks after which the coordinator believes in a stall.
+/// Ticks after which the coordinator assumes a stall.
 const STALL_TICKS: usize = 4;
 
 impl World {
@@ -197,18 +205,23 @@ impl World {
         world
     }
 
-    /// Everything that could move, faults apart, whether or not it now can.
+    /// All moves except faults, whether or not they are possible now.
     pub fn moves(&self) -> Vec<Move> {
         let mut moves = vec![Move::Store, Move::Request];
         for r in 0..self.processes.len() as u32 {
-            moves.extend([Move::App(r), Move::Agent(r), Move::Look(r), Move::Settle(r)]);
+            moves.extend([
+                Move::App(r),
+                Move::Agent(r),
+                Move::Look(r),
+                Move::Debounce(r),
+            ]);
             moves.extend([Move::Hear(r), Move::Job(r), Move::Gone(r)]);
         }
         moves.extend(self.flying.keys().map(|&(s, d)| Move::Fly(s, d)));
         moves
     }
 
-    /// Everything that could go wrong, whether or not it now can.
+    /// All faults, whether or not they are possible now.
     pub fn faults(&self) -> Vec<Move> {
         if self.faults_left == 0 {
             return vec![];
@@ -225,7 +238,7 @@ impl World {
         moves
     }
 
-    /// Makes a move. Returns false, and has changed nothing, if it is not possible now.
+    /// Makes a move. Returns false, and changes nothing, if it is not possible now.
     pub fn make(&mut self, program: &Program, m: Move) -> bool {
         match m {
             Move::App(r) => self.app(program, r),
@@ -243,12 +256,12 @@ impl World {
                 }
                 can
             }
-            Move::Settle(r) => {
+            Move::Debounce(r) => {
                 let p = &self.processes[r as usize];
                 let quiet = self.variant.late_reports || !self.clone().app(program, r);
-                let can = p.machine.unsettled() && !p.dead && quiet;
+                let can = p.machine.has_unreported() && !p.dead && quiet;
                 if can {
-                    self.rank(r, Input::Settled);
+                    self.rank(r, Input::Debounced);
                 }
                 can
             }
@@ -274,8 +287,11 @@ impl World {
                 let can = self.requests_left > 0 && self.idle();
                 if can {
                     self.requests_left -= 1;
-                    let tool = Some(1);
-                    self.event(Event::Request { tool, stop: false });
+                    let client = Some(1);
+                    self.event(Event::Request {
+                        client,
+                        stop: false,
+                    });
                 }
                 can
             }
@@ -333,13 +349,13 @@ impl World {
         happens
     }
 
-    /// No checkpoint is being taken.
+    /// Whether no checkpoint is being taken.
     fn idle(&self) -> bool {
         self.coordinator_dead || !self.coordinator.busy()
     }
 
-    /// Programs and checkpoints have all come to their end: every rank is let go, and if none has
-    /// died, every program is over; and every checkpoint was taken, unless something went wrong.
+    /// Whether programs and checkpoints have all ended. Every rank is resumed. If none has died, every
+    /// program is over. Every checkpoint was taken, unless a fault has happened.
     pub fn done(&self, program: &Program) -> bool {
         let alive = || {
             self.processes
@@ -348,12 +364,13 @@ impl World {
                 .filter(|(p, _)| !p.dead)
         };
         let complete = alive().count() == self.processes.len();
-        let free = alive().all(|(p, ops)| p.free() && (!complete || p.pc == ops.len()));
+        let over = |p: &Process, ops: &[_]| !complete || p.pc == ops.len() || program.is_endless();
+        let free = alive().all(|(p, ops)| p.free() && over(p, ops));
         let heard = !self.coordinator_dead || alive().all(|(p, _)| p.gone);
         free && heard && self.idle() && (self.excused || self.failed == 0)
     }
 
-    /// For people: where everybody hangs.
+    /// A description of a hang, for the user.
     pub fn describe(&self, program: &Program) -> String {
         let mut text = String::new();
         for (r, p) in self.processes.iter().enumerate() {
@@ -408,8 +425,8 @@ impl World {
                     }
                 }
                 Action::Prepare(_) | Action::Commit(..) => self.store.push_back(action),
-                Action::Reply(_, ToTool::Committed(_)) => self.committed += 1,
-                Action::Reply(_, ToTool::Failed(_)) => self.failed += 1,
+                Action::Reply(_, ToClient::Committed(_)) => self.committed += 1,
+                Action::Reply(_, ToClient::Failed(_)) => self.failed += 1,
                 Action::Reply(..) | Action::Discard(_) | Action::Over(_) => {}
             }
         }
@@ -477,7 +494,7 @@ impl World {
         true
     }
 
-    /// What the agent's threads do around the rank's machine.
+    /// The actions of the agent's threads around the rank's machine.
     fn rank(&mut self, r: u32, input: Input) {
         let excused = self.excused;
         let forgotten = self.variant.targets_are_forgotten;
@@ -505,11 +522,11 @@ impl World {
                     p.job = Some(Job::Stop);
                 }
                 Effect::Save(_) => p.job = Some(Job::Save),
-                Effect::GoOn => {
+                Effect::ResumeWhileSaving => {
                     p.phase = Phase::Run;
                     p.stopped = false;
                 }
-                Effect::Hurry => p.phase = Phase::Run,
+                Effect::CancelWork => p.phase = Phase::Run,
                 Effect::Resume(outcome) => {
                     if p.job.is_some() {
                         broken = Some(format!("rank {r} resumed while work goes on"));
@@ -553,7 +570,7 @@ impl World {
         true
     }
 
-    /// A message has found its receive: in the order in which it was sent.
+    /// Records that a message has matched its receive, and checks the order.
     fn matched(&mut self, d: u32, message: &Message) {
         let last = self.process(d).last.entry((message.from, message.tag));
         let last = last.or_insert(0);
@@ -564,7 +581,7 @@ impl World {
         self.free(message);
     }
 
-    /// A message has left its sender for good.
+    /// Completes the send of a message.
     fn free(&mut self, message: &Message) {
         let sender = self.process(message.from);
         match message.frees {
@@ -581,7 +598,7 @@ impl World {
         }
     }
 
-    /// Takes all arrived messages into upper-half buffers.
+    /// Receives all arrived messages into upper-half buffers.
     fn pull(&mut self, r: u32) -> bool {
         if self.processes[r as usize].arrived.is_empty() {
             return false;

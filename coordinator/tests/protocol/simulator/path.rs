@@ -3,10 +3,10 @@
 use super::program::{Program, Random};
 use super::{Move, Variant, World};
 
-/// Ticks in a row after which a world in which nothing else moves counts as hanging.
+/// Number of consecutive ticks after which a world without other moves counts as hanging.
 const PATIENCE: u32 = 16;
 
-/// Follows one random path to the end. `Err` describes a hang, or what is broken.
+/// Follows one random path to the end. `Err` describes a hang or a violated invariant.
 pub fn random_path(
     program: &Program,
     variant: Variant,
@@ -18,7 +18,7 @@ pub fn random_path(
     for _ in 0..200_000 {
         let mut moves = world.moves();
         random.shuffle(&mut moves);
-        // Requests come at any time, not always at once; and faults are rare.
+        // Requests come at any time, not always at once; faults are rare.
         moves.retain(|m| *m != Move::Request);
         if random.chance(5) {
             moves.insert(0, Move::Request);

@@ -1,16 +1,15 @@
-//! One process of a simulated job: its program's position, its messages, its agent; and what the
-//! agent does in the background when the rank is to stop, drain and save.
+//! One process of a simulated job: its program's position, its messages, and its agent. It includes the
+//! agent's background work when the rank is to stop, drain and save.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::program::Program;
 use super::shared::Shared;
 use super::{Message, Phase, World};
+use stasis_coordinator::protocol::rank::{ClockView, Input, Rank, View};
 use stasis_coordinator::protocol::{Activity, FromRank, Summary, ToRank};
-use stasis_coordinator::rank::{ClockView, Input, Rank, View};
 
-/// Id under which the operations of drains are counted, as `contract` has it for the internal
-/// communicator.
+/// Id of the clock of drain operations, as `contract` defines it for the internal communicator.
 const DRAIN: u64 = 0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,34 +19,44 @@ pub(super) struct Clock {
     pub target: u64,
 }
 
-/// Where in its present operation a process is.
+/// Position of a process in its present operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum At {
     Start,
-    /// The clock is incremented, the phase not looked at yet.
+    /// The clock is incremented; the phase is not read yet.
     Counted,
     Parked,
-    /// In the lower half: collective number so-and-so of the communicator.
+    /// In the lower half, in the collective with this number on the communicator.
     Inside(u64),
-    /// A collective constructor has returned; the new clock is to be made.
+    /// A collective constructor has returned, and the new clock does not exist yet.
     Made,
     /// Blocked in a rendezvous.
     Sending,
+    /// At a retractable operation: the phase is not read yet.
+    Begun,
+    /// Parked before a retractable operation.
+    Waiting,
+    /// In the lower half, in the retractable operation with this number on the communicator.
+    Within(u64),
+    /// The library has returned and the clock is incremented; the phase is not read yet.
+    Returned(u64),
+    /// Held back after the library has returned.
+    Held(u64),
 }
 
-/// What an agent's background thread does.
+/// Work of an agent's background thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Job {
-    /// Threads are to stop.
+    /// Threads are being stopped.
     Stop,
-    /// The counts are being exchanged in internal operation number so-and-so.
+    /// The counts are being exchanged in the internal operation with this number.
     Exchange(u64),
-    /// What is under way is being taken in.
+    /// Messages in flight are being received.
     Pull,
-    /// Everybody waits for everybody in internal operation number so-and-so.
+    /// Every rank waits for every other in the internal operation with this number.
     Barrier(u64),
     Save,
-    /// What was copied is being written.
+    /// Copied memory is being written.
     Write,
 }
 
@@ -58,33 +67,33 @@ pub(super) struct Process {
     pub phase: Phase,
     pub activity: Activity,
     pub clocks: BTreeMap<u64, Clock>,
-    /// How many collectives it has really started on each communicator.
+    /// Number of collectives that the process has started on each communicator.
     pub started: BTreeMap<usize, u64>,
     pub sent: Vec<u64>,
     pub received: Vec<u64>,
     pub posted: VecDeque<(Option<u32>, u32, usize)>,
     /// Matched receives that the program has not completed yet, with their senders.
     pub matched: BTreeMap<usize, u32>,
-    /// Sends that have not found their receive.
+    /// Sends without a matching receive.
     pub sending: BTreeSet<usize>,
     pub complete: BTreeSet<usize>,
     pub collectives: BTreeMap<usize, (usize, u64)>,
     pub arrived: VecDeque<Message>,
     pub pulled: VecDeque<Message>,
-    /// Number of the last message that was matched, by sender and tag.
+    /// Number of the last matched message, by sender and tag.
     pub last: BTreeMap<(u32, u32), u64>,
     pub notified: bool,
     pub stopped: bool,
-    /// Internal operations of drains that it has begun.
+    /// Number of drain operations that the process has begun.
     pub begun: u64,
     pub job: Option<Job>,
     pub machine: Rank,
     pub inbox: VecDeque<ToRank>,
     pub outbox: VecDeque<FromRank>,
     pub dead: bool,
-    /// The coordinator knows that it is dead.
+    /// Whether the coordinator has noticed its death.
     pub mourned: bool,
-    /// It knows that the coordinator is dead.
+    /// Whether it has noticed the coordinator's death.
     pub gone: bool,
 }
 
@@ -127,7 +136,7 @@ impl Process {
             left: c.left,
         };
         let mut clocks: Vec<ClockView> = self.clocks.iter().map(view).collect();
-        // What it has not begun it will begin in its next drain.
+        // The next drain begins the operations that have not begun.
         let target = self.machine.targets().get(&DRAIN);
         let begun = self.begun.max(target.copied().unwrap_or(0));
         clocks.push(ClockView {
@@ -141,21 +150,21 @@ impl Process {
         }
     }
 
-    /// An exchange and a barrier make a drain.
+    /// A drain consists of an exchange and a barrier.
     fn begun_by_next_drain(&self) -> u64 {
         let target = self.machine.targets().get(&DRAIN);
         let begun = self.begun.max(target.copied().unwrap_or(0));
         begun.next_multiple_of(2)
     }
 
-    /// Nothing of a checkpoint holds it.
+    /// Whether no checkpoint holds the process.
     pub fn free(&self) -> bool {
         let told = self.outbox.is_empty() || self.gone;
         told && self.inbox.is_empty()
             && self.machine.idle()
             && self.phase == Phase::Run
             && !self.stopped
-            && self.at != At::Parked
+            && !matches!(self.at, At::Parked | At::Waiting | At::Held(_))
     }
 
     pub fn describe(&self) -> String {
@@ -172,7 +181,7 @@ impl Process {
 }
 
 impl World {
-    /// One step of what a rank's agent does in the background.
+    /// One step of the background work of a rank's agent.
     pub(super) fn job(&mut self, program: &Program, r: u32, fails: bool) -> bool {
         let p = &self.processes[r as usize];
         let (Some(job), false) = (p.job, p.dead) else {
@@ -257,7 +266,7 @@ impl World {
         self.processes.iter().all(|q| q.begun >= number)
     }
 
-    /// Nothing of a rank is left in the lower half but receives that match nothing.
+    /// Whether the lower half holds nothing of a rank except receives without a match.
     fn drained(&self, program: &Program, r: u32) -> bool {
         let p = &self.processes[r as usize];
         let ended = |(request, key): (&usize, &(usize, u64))| {

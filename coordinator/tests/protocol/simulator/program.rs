@@ -1,17 +1,19 @@
-//! Programs for the simulator, and random ones that are correct by construction: everything
-//! happens in one global order that would do even if every operation synchronised, and only what
-//! MPI lets a program reorder is reordered.
+//! Programs for the simulator, and random programs that are correct by construction. All events happen in
+//! one global order that would be right even if every operation synchronised. Only operations that MPI
+//! permits to be reordered are reordered.
 
 /// One operation of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
     Compute,
+    /// A computation without an end.
+    Never,
     Send {
         to: u32,
         tag: u32,
         rendezvous: bool,
     },
-    /// A send that is complete when its receive is found.
+    /// A send that completes when it is matched with its receive.
     Isend {
         to: u32,
         tag: u32,
@@ -29,7 +31,7 @@ pub enum Op {
     Wait {
         request: usize,
     },
-    /// A blocking collective; `early` leaves without waiting for the others, as a root may.
+    /// A blocking collective; `early` leaves without waiting for the other ranks, as a root may.
     Collective {
         comm: usize,
         early: bool,
@@ -44,7 +46,7 @@ pub enum Op {
         parent: usize,
         made: usize,
     },
-    /// A constructor that is collective over the new communicator's members alone.
+    /// A constructor that is collective over the new communicator's members only.
     CreateGroup {
         key: usize,
         made: usize,
@@ -52,7 +54,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// It is counted on a clock.
+    /// Whether a clock counts the operation.
     pub fn is_collective(&self) -> bool {
         matches!(
             self,
@@ -77,6 +79,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// Whether a rank computes for ever.
+    pub fn is_endless(&self) -> bool {
+        self.ops.iter().flatten().any(|op| *op == Op::Never)
+    }
+
     /// A program whose communicators all exist from the start.
     pub fn new(comms: &[&[u32]], ops: Vec<Vec<Op>>) -> Program {
         let comm = |m: &&[u32]| Comm {
@@ -90,7 +97,7 @@ impl Program {
     }
 }
 
-/// Splitmix64: small, seedable, good enough.
+/// Splitmix64: small, seedable, and good enough here.
 #[derive(Clone)]
 pub struct Random(pub u64);
 
@@ -163,7 +170,7 @@ struct Maker<'a> {
     program: Program,
     usable: Vec<usize>,
     requests: usize,
-    /// Requests whose Wait is still to be placed: rank, request.
+    /// Requests whose Wait is not placed yet: rank, request.
     open: Vec<(u32, usize)>,
     random: &'a mut Random,
 }
@@ -257,9 +264,9 @@ impl Maker<'_> {
         }
         let from = self.random.below(size as usize) as u32;
         let to = (from + 1 + self.random.below(size as usize - 1) as u32) % size;
-        // Tags below 4 are received from a named rank, the others from any.
+        // Messages with tags below 4 are received from a named rank, the others from any source.
         let tag = self.random.below(6) as u32;
-        // (Of those, a later message may take the place of an earlier one, so none may block.)
+        // (A later one of these may take the place of an earlier one, so none may block.)
         let source = (tag < 4).then_some(from);
         let rendezvous = tag < 4 && self.random.chance(50);
         let send = Op::Send {

@@ -1,5 +1,5 @@
-//! A part of the [`World`](super::World) that most worlds have in common with the one before them:
-//! it is copied when it changes, and its digest is taken once.
+//! A part of the [`World`](super::World) that most worlds share with their predecessor. It is copied when
+//! it changes, and its digest is calculated once.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -25,7 +25,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// A copy is made to be changed.
+/// A clone is made in order to be changed.
 impl<T: Clone> Clone for Inner<T> {
     fn clone(&self) -> Inner<T> {
         Inner::new(self.value.clone())

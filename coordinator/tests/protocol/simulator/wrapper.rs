@@ -1,13 +1,13 @@
-//! What the upper half's wrappers do, as `rank.rs` prescribes it.
+//! The behaviour of the upper half's wrappers, as `rank.rs` prescribes it.
 
-use stasis_coordinator::protocol::{Activity, Counts, On};
+use stasis_coordinator::protocol::{Activity, Counts, WaitTarget};
 
 use super::process::{At, Clock, Process};
 use super::program::{Op, Program};
 use super::{Frees, Message, Phase, World};
 
 impl World {
-    /// One step of a rank's program. Returns false, and has changed nothing, if it is blocked.
+    /// One step of a rank's program. Returns false, and changes nothing, if the program is blocked.
     pub(super) fn app(&mut self, program: &Program, r: u32) -> bool {
         let p = &self.processes[r as usize];
         if p.stopped || p.dead {
@@ -18,6 +18,7 @@ impl World {
         };
         match op {
             Op::Compute => self.next(r),
+            Op::Never => false,
             Op::Send {
                 to,
                 tag,
@@ -77,8 +78,11 @@ impl World {
                     }
                 }
                 let receive = p.posted.iter().find(|(_, _, q)| *q == request);
-                let on = receive.map_or(On::Ranks(vec![]), |(from, _, _)| self.on(*from));
+                let on = receive.map_or(WaitTarget::Ranks(vec![]), |(from, _, _)| self.on(*from));
                 self.wait(r, on)
+            }
+            Op::Collective { comm, early } if self.variant.retracts => {
+                self.retractable(program, r, comm, early)
             }
             Op::Collective { comm, early } => self.collective(program, r, comm, |world, number| {
                 early || world.full(program, (comm, number))
@@ -96,7 +100,7 @@ impl World {
             }
             Op::Create { parent, made } => self.create(program, r, parent, made),
             Op::CreateGroup { key, made } => {
-                // Only the members know of it: its clock is made on entry.
+                // Only the members know the communicator, so its clock is created on entry.
                 let id = self.clock_of(program, key);
                 let p = self.process(r);
                 if !p.clocks.contains_key(&id) {
@@ -119,14 +123,14 @@ impl World {
         self.flying.entry((r, to)).or_default().push_back(message);
     }
 
-    /// On whom a receive waits. As many ranks as production can name are named.
-    fn on(&self, from: Option<u32>) -> On {
+    /// The ranks that a receive waits for. As many are named as in production.
+    fn on(&self, from: Option<u32>) -> WaitTarget {
         const NAMED: u32 = 4;
         let size = self.processes.len() as u32;
         match from {
-            Some(from) => On::Ranks(vec![from]),
-            None if size <= NAMED => On::Ranks((0..size).collect()),
-            None => On::Any,
+            Some(from) => WaitTarget::Ranks(vec![from]),
+            None if size <= NAMED => WaitTarget::Ranks((0..size).collect()),
+            None => WaitTarget::Any,
         }
     }
 
@@ -158,22 +162,26 @@ impl World {
         Some((message.from, pulled.is_some()))
     }
 
-    /// A blocking call that cannot complete yet: under a pending checkpoint it pulls and tells.
-    fn wait(&mut self, r: u32, on: On) -> bool {
+    /// A blocking call that cannot complete yet. During a checkpoint it pulls messages and reports.
+    fn wait(&mut self, r: u32, on: WaitTarget) -> bool {
         if self.processes[r as usize].phase == Phase::Run {
             return false;
         }
         let pulled = self.pull(r);
         let p = &self.processes[r as usize];
         let (sent, received) = (counts(&p.sent), counts(&p.received));
-        let activity = Activity::Waiting { on, sent, received };
-        let news = p.activity != activity;
-        if news {
+        self.report(r, Activity::Waiting { on, sent, received }) || pulled
+    }
+
+    /// Reports an activity during a checkpoint; whether it is another one.
+    pub(super) fn report(&mut self, r: u32, activity: Activity) -> bool {
+        let changed = self.processes[r as usize].activity != activity;
+        if changed {
             let p = self.process(r);
             p.activity = activity;
             p.notified = true;
         }
-        pulled || news
+        changed
     }
 
     fn new_clock(&mut self, r: u32, id: u64) -> bool {
@@ -220,7 +228,7 @@ impl World {
         }
     }
 
-    fn leave(&mut self, program: &Program, r: u32, comm: usize) -> bool {
+    pub(super) fn leave(&mut self, program: &Program, r: u32, comm: usize) -> bool {
         let id = self.clock_of(program, comm);
         let p = self.process(r);
         let clock = p.clock(id);
@@ -261,12 +269,7 @@ impl World {
             At::Counted => {
                 let p = self.process(r);
                 p.clock(id).seq -= 1;
-                p.activity = Activity::Parked {
-                    id,
-                    seq: clock.seq,
-                    sent: counts(&p.sent),
-                    last: false,
-                };
+                p.activity = p.parked(id, clock.seq);
                 p.notified = true;
                 p.at = At::Parked;
             }
@@ -276,12 +279,12 @@ impl World {
                 p.at = At::Counted;
             }
             At::Parked => return self.pull(r),
-            At::Inside(_) | At::Made | At::Sending => unreachable!(),
+            at => unreachable!("{at:?}"),
         }
         true
     }
 
-    fn inside(&mut self, r: u32, comm: usize, id: u64) {
+    pub(super) fn inside(&mut self, r: u32, comm: usize, id: u64) {
         let p = self.process(r);
         p.activity = Activity::Collective { id };
         let number = p.started.entry(comm).or_insert(0);
@@ -293,13 +296,13 @@ impl World {
 }
 
 impl Process {
-    fn clock(&mut self, id: u64) -> &mut Clock {
+    pub(super) fn clock(&mut self, id: u64) -> &mut Clock {
         let clock = self.clocks.get_mut(&id);
         clock.expect("a communicator that is used has a clock")
     }
 }
 
-fn counts(all: &[u64]) -> Counts {
+pub(super) fn counts(all: &[u64]) -> Counts {
     (0..)
         .zip(all.iter().copied())
         .filter(|(_, n)| *n > 0)

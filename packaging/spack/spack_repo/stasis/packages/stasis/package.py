@@ -47,7 +47,7 @@ class Stasis(Package):
             library = join_path(built, "libstasis_front_{0}.so".format(front))
             install(library, join_path(prefix.lib.stasis, "front-{0}.so".format(front)))
         for header in ("stasis.h", "stasis.f90"):
-            install(join_path("include", header), prefix.include)
+            install(join_path("upper-half", "include", header), prefix.include)
 
         stasis = Executable(prefix.bin.stasis)
         mpicc = os.path.join(spec["mpi"].prefix.bin, "mpicc")

@@ -1,0 +1,5 @@
+//! Writing one rank's image.
+
+pub(crate) mod compress;
+pub(crate) mod write_behind;
+pub(crate) mod writer;

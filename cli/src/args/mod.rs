@@ -1,0 +1,662 @@
+//! The command line: the one table of commands and flags. Help, man pages and completions come from
+//! it (`commands/man.rs`, `commands/completions.rs`).
+//!
+//! To add a flag, add a field here with `env = "STASIS_..."` named after the flag, so that job scripts need no
+//! editing. A unit test checks that each flag has its variable.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use ckpt_image::{SealKey, LONGEST_CHAIN};
+use clap::builder::FalseyValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use job_spec::{ChangedFilePolicy, Compression, FilePolicy, Keep, Pause, Then};
+
+mod default_dir;
+mod dir_template;
+pub mod schedule;
+
+use self::dir_template::DirTemplate;
+use self::schedule::{Interval, Signal};
+use crate::ui::exit;
+
+/// Freezes a running MPI job to disk and brings it back, under any MPI library.
+#[derive(Parser)]
+#[command(name = "stasis", version, after_help = crate::ui::exit::HELP)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program so that it can be checkpointed: mpirun -n N stasis launch ./app ...
+    Launch(Launch),
+    /// Take a checkpoint of the job that runs with this directory; returns when it is committed
+    Checkpoint(Checkpoint),
+    /// Continue a job from a checkpoint: mpirun -n N stasis restart DIR
+    Restart(Restart),
+    /// Show the state of the job that runs with this directory
+    Status(Status),
+    /// List the checkpoints in a directory
+    List(Inspect),
+    /// Read every byte of checkpoints and report whether they are intact
+    Verify(Inspect),
+    /// Show the contents of a checkpoint and the space that each part takes
+    Inspect(Inspect),
+    /// Compare two checkpoints of a job, page by page
+    Diff(Diff),
+    /// Turn the newest checkpoint, an increment, into a full one that needs no other; no job may be running
+    Compact(Compact),
+    /// Copy this node's local images to the checkpoint directory, after a job died and before its nodes are released
+    Drain(Drain),
+    /// Check whether Stasis can work here, and with this program
+    Doctor(Doctor),
+    /// Build the lower half that runs jobs over an MPI library, with that library's mpicc
+    BuildLower(BuildLower),
+    /// Print the script by which a shell completes commands and flags
+    Completions(Completions),
+    /// Print the manual page of stasis or of one of its commands: stasis man launch | man -l -
+    Man(Man),
+}
+
+/// Parser of a flag's variable: `0`, `no`, `off`, `false` and the empty string are no, anything else is yes.
+fn yes_or_no() -> FalseyValueParser {
+    FalseyValueParser::new()
+}
+
+/// Values of `--closed-files`, the older name of `--files`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClosedFiles {
+    Cut,
+    Leave,
+}
+
+/// Key of trusted checkpoints.
+#[derive(Args)]
+pub struct KeyFile {
+    /// Seal checkpoints with the key in FILE (at least 32 bytes, readable by you alone), and accept only checkpoints
+    /// sealed with it
+    #[arg(long, value_name = "FILE", env = "STASIS_KEY_FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl KeyFile {
+    /// The key, if one was given.
+    pub fn read(&self) -> ckpt_image::Result<Option<SealKey>> {
+        self.key_file.as_deref().map(SealKey::read).transpose()
+    }
+}
+
+/// Options of `launch` and `restart`: how the job runs.
+#[derive(Args)]
+pub struct Running {
+    /// Schedule, retention and form of checkpoints.
+    #[command(flatten)]
+    pub checkpoints: Checkpoints,
+    /// Name of the lower half to run over [default: that of the launcher's MPI library]
+    #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
+    pub mpi: Option<String>,
+    /// Action of a restart if the content of an open file differs from the checkpoint (growth alone is no difference)
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "refuse",
+        env = "STASIS_CHANGED_FILES"
+    )]
+    pub changed_files: ChangedFilePolicy,
+}
+
+/// Options about checkpoints: schedule, retention, form and place.
+#[derive(Args)]
+pub struct Checkpoints {
+    /// Schedule.
+    #[command(flatten)]
+    pub schedule: Schedule,
+    /// Keep the newest N checkpoints, or `all`
+    #[arg(long, value_name = "N", default_value = "2", value_parser = keep, env = "STASIS_KEEP")]
+    pub keep: Keep,
+    /// Treatment at a restart of changes that the job has made to its files since the checkpoint
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "undo",
+        env = "STASIS_FILES"
+    )]
+    files: FilePolicy,
+    /// The older form of --files leave
+    #[arg(long, value_name = "WHAT", hide = true, env = "STASIS_CLOSED_FILES")]
+    closed_files: Option<ClosedFiles>,
+    /// Let each rank's journal for --files undo grow to SIZE between two checkpoints (K, M, G and T are powers of
+    /// 1024)
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = size, env = "STASIS_UNDO_LIMIT")]
+    undo_limit: u64,
+    /// Store all memory in every M-th checkpoint, and in the others only the memory changed since the previous one;
+    /// 1 makes every checkpoint full
+    #[arg(long, value_name = "M", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=LONGEST_CHAIN as i64), env = "STASIS_FULL_EVERY")]
+    pub full_every: u32,
+    /// Compress all memory that gets smaller, even if that costs time
+    #[arg(long, conflicts_with = "no_compress", env = "STASIS_COMPRESS", value_parser = yes_or_no())]
+    pub compress: bool,
+    /// Compress nothing
+    #[arg(long, env = "STASIS_NO_COMPRESS", value_parser = yes_or_no())]
+    pub no_compress: bool,
+    /// How long the job is paused for a checkpoint
+    #[arg(long, value_name = "HOW", default_value = "copy", env = "STASIS_PAUSE")]
+    pub pause: Pause,
+    /// Write images to DIR, such as a disk or memory of each node, and copy them to the checkpoint directory while the
+    /// job runs (%t is the rank, %N the host)
+    #[arg(long, value_name = "DIR", env = "STASIS_LOCAL_DIR")]
+    pub local_dir: Option<DirTemplate>,
+    /// Keep a copy of each image in --local-dir on another node until it is in the checkpoint directory, so that the
+    /// loss of one node loses no checkpoint
+    #[arg(long, env = "STASIS_PARTNER", value_parser = yes_or_no())]
+    pub partner: bool,
+    /// Directory of the ranks' logs and events, which STASIS_LOG asks for [default: `log` in the checkpoint directory]
+    #[arg(long, value_name = "DIR", env = "STASIS_LOG_DIR")]
+    log_dir: Option<PathBuf>,
+    /// Key of trusted checkpoints.
+    #[command(flatten)]
+    pub key: KeyFile,
+}
+
+/// Checkpoints that are taken without a command.
+#[derive(Args)]
+pub struct Schedule {
+    /// Interval between checkpoints, in seconds (or 30m, 12h, 7d); `auto` chooses the one that loses the least time,
+    /// from the cost of the last checkpoint and --mtbf
+    #[arg(short, long, value_name = "SECONDS|auto", value_parser = schedule::interval, env = "STASIS_INTERVAL")]
+    pub interval: Option<Interval>,
+    /// For `--interval auto`: mean time between failures of a job of this size [default: 1d]
+    #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_MTBF")]
+    pub mtbf: Option<u64>,
+    /// Take a checkpoint this many minutes (or 90s, 1h) before the Slurm allocation ends, and end the job
+    #[arg(long, value_name = "MINUTES", value_parser = schedule::minutes, env = "STASIS_BEFORE_END")]
+    pub before_end: Option<u64>,
+    /// For `--before-end` without Slurm: minutes (or 8h, 2d) that the job has from now
+    #[arg(long, value_name = "MINUTES", value_parser = schedule::minutes, env = "STASIS_TIME_LIMIT")]
+    pub time_limit: Option<u64>,
+    /// Take a checkpoint when a rank receives this signal: USR1, USR2, TERM, INT, QUIT, HUP, XCPU, or several separated
+    /// by commas. The program does not receive it. With all but USR1 and USR2 the job then ends
+    #[arg(long, value_name = "SIGNAL", value_delimiter = ',', value_parser = schedule::signal, env = "STASIS_SIGNAL")]
+    pub signal: Vec<Signal>,
+    /// Action after a checkpoint that a signal or --before-end has requested
+    #[arg(long, value_name = "WHAT", env = "STASIS_THEN")]
+    pub then: Option<Then>,
+}
+
+fn keep(text: &str) -> Result<Keep, String> {
+    match (text, text.parse()) {
+        ("all", _) => Ok(Keep::All),
+        (_, Ok(number)) => Ok(Keep::Newest(number)),
+        _ => Err("expected 1, 2, ... or all".to_owned()),
+    }
+}
+
+impl Checkpoints {
+    /// Treatment of the job's files at a restart.
+    pub fn files(&self) -> FilePolicy {
+        match self.closed_files {
+            Some(ClosedFiles::Leave) => FilePolicy::Leave,
+            _ => self.files,
+        }
+    }
+
+    /// The settings for the lower half.
+    pub fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
+        // The program may change its working directory.
+        let from_root = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        job_spec::Checkpoints {
+            dir,
+            schedule,
+            keep: self.keep,
+            full_every: self.full_every,
+            compression: match (self.compress, self.no_compress) {
+                (true, _) => Compression::Always,
+                (false, true) => Compression::Off,
+                (false, false) => Compression::Probe,
+            },
+            pause: self.pause,
+            key_file: self.key.key_file.as_ref().map(from_root),
+            local_dir: self.local_dir.as_ref().map(DirTemplate::here),
+            partner: self.partner,
+            files: self.files(),
+            undo_limit: self.undo_limit,
+            log_dir: self.log_dir.as_ref().map(from_root),
+        }
+    }
+}
+
+/// Parses a number of bytes with an optional unit (powers of 1024).
+fn size(text: &str) -> Result<u64, String> {
+    const UNITS: [char; 4] = ['K', 'M', 'G', 'T'];
+    let unit = UNITS.iter().position(|unit| text.ends_with(*unit));
+    let digits = text.trim_end_matches(UNITS);
+    let scale = 1024_u64.pow(unit.map_or(0, |place| place as u32 + 1));
+    let bytes = digits.parse::<u64>().ok();
+    let bytes = bytes.filter(|_| text.len() - digits.len() <= 1);
+    bytes
+        .and_then(|bytes| bytes.checked_mul(scale))
+        .ok_or_else(|| "expected a number of bytes, such as 512M or 16G".to_owned())
+}
+
+/// Options of `launch`.
+#[derive(Args)]
+pub struct Launch {
+    /// Directory for checkpoints, the same for all ranks and used by this job alone [default: ./NAME.ckpt, NAME being
+    /// made of the program's name and its first argument that is not an option]
+    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    pub ckpt_dir: Option<PathBuf>,
+    /// Options of the run.
+    #[command(flatten)]
+    pub running: Running,
+    /// Continue from the directory's newest complete checkpoint; start the program only if the directory has none
+    #[arg(long, env = "STASIS_RESUME", value_parser = yes_or_no())]
+    pub resume: bool,
+    /// Start the program from its beginning even if the directory holds checkpoints of it; these are moved to a
+    /// subdirectory
+    #[arg(long, env = "STASIS_ANEW", value_parser = yes_or_no())]
+    pub anew: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "APP"
+    )]
+    pub app: Vec<OsString>,
+}
+
+/// Options of `restart`.
+#[derive(Args)]
+pub struct Restart {
+    /// The checkpoint directory, for its newest complete checkpoint, or one checkpoint in it
+    #[arg(value_name = "DIR[/ckpt-N]")]
+    pub directory: PathBuf,
+    /// Restart from this checkpoint of the directory
+    #[arg(long, value_name = "NAME", env = "STASIS_SET")]
+    pub set: Option<String>,
+    /// Restore nothing: verify the checkpoint and report the changes that a restart would make to the job's files in
+    /// their present state. Needs no mpirun
+    #[arg(long, env = "STASIS_DRY_RUN", value_parser = yes_or_no())]
+    pub dry_run: bool,
+    /// Print JSON, with --dry-run
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+    /// Options of the run.
+    #[command(flatten)]
+    pub running: Running,
+}
+
+/// Options of `checkpoint`.
+#[derive(Args)]
+pub struct Checkpoint {
+    /// The job.
+    #[command(flatten)]
+    pub job: Job,
+    /// End the job once the checkpoint is committed
+    #[arg(long, env = "STASIS_STOP", value_parser = yes_or_no())]
+    pub stop: bool,
+    /// Return as soon as the job has received the request
+    #[arg(long, env = "STASIS_NO_WAIT", value_parser = yes_or_no())]
+    pub no_wait: bool,
+    /// Wait at most this many seconds (or 30m, 12h) for the checkpoint; after that the job takes it as soon as it can
+    #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_PATIENCE")]
+    pub patience: Option<u64>,
+    /// Wait until the checkpoint is committed (the default; overrides --no-wait)
+    #[arg(long, env = "STASIS_WAIT", value_parser = yes_or_no())]
+    pub wait: bool,
+}
+
+/// Options of the commands that connect to a running job.
+#[derive(Args)]
+pub struct Job {
+    /// The job's checkpoint directory [default: the only NAME.ckpt here]
+    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    directory: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `status`.
+#[derive(Args)]
+pub struct Status {
+    /// The job.
+    #[command(flatten)]
+    pub job: Job,
+    /// Print the last events of each rank; those of a job that has ended are kept if it was started with STASIS_LOG
+    #[arg(long, env = "STASIS_TRACE", value_parser = yes_or_no(), conflicts_with = "json")]
+    pub trace: bool,
+    /// Directory of the job's logs and events, if it was started with this option
+    #[arg(long, value_name = "DIR", env = "STASIS_LOG_DIR")]
+    pub log_dir: Option<PathBuf>,
+}
+
+/// Options of the commands that only look at checkpoints.
+#[derive(Args)]
+pub struct Inspect {
+    /// The checkpoint directory, or one checkpoint in it [default: the only NAME.ckpt here]
+    #[arg(value_name = "DIR[/ckpt-N]", env = "STASIS_CKPT_DIR")]
+    directory: Option<PathBuf>,
+    /// Key of trusted checkpoints.
+    #[command(flatten)]
+    pub key: KeyFile,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `diff`.
+#[derive(Args)]
+pub struct Diff {
+    /// The older checkpoint
+    #[arg(value_name = "DIR[/ckpt-N]")]
+    pub first: PathBuf,
+    /// The newer checkpoint
+    #[arg(value_name = "DIR[/ckpt-N]")]
+    pub second: PathBuf,
+    /// Key of trusted checkpoints.
+    #[command(flatten)]
+    pub key: KeyFile,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `compact`.
+#[derive(Args)]
+pub struct Compact {
+    /// The checkpoint directory [default: the only NAME.ckpt here]
+    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    directory: Option<PathBuf>,
+    /// Keep the newest N checkpoints, the new one among them, and those that they need; or `all`
+    #[arg(long, value_name = "N", default_value = "all", value_parser = keep, env = "STASIS_KEEP")]
+    pub keep: Keep,
+    /// Key of trusted checkpoints.
+    #[command(flatten)]
+    pub key: KeyFile,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `drain`.
+#[derive(Args)]
+pub struct Drain {
+    /// The checkpoint directory [default: the only NAME.ckpt here]
+    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    directory: Option<PathBuf>,
+    /// Key of trusted checkpoints.
+    #[command(flatten)]
+    pub key: KeyFile,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `doctor`.
+#[derive(Args)]
+#[command(after_help = DOCTOR_CODES)]
+pub struct Doctor {
+    /// A program to check, or a library that programs load: prints its front, the MPI symbols that it and its libraries
+    /// (and those in LD_PRELOAD) import, and whether that front has them
+    pub app: Option<PathBuf>,
+    /// Print every imported MPI symbol, with a file that imports it
+    #[arg(long, env = "STASIS_SYMBOLS", value_parser = yes_or_no())]
+    pub symbols: bool,
+    /// Directory for checkpoints: prints its file system and the number of checkpoints that fit [default: that of APP,
+    /// or the current directory]
+    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    pub ckpt_dir: Option<PathBuf>,
+}
+
+impl Launch {
+    /// The directory for its checkpoints.
+    pub fn directory(&self) -> PathBuf {
+        let named = self.ckpt_dir.clone();
+        named.unwrap_or_else(|| default_dir::of_program(&self.app))
+    }
+}
+
+impl Doctor {
+    /// The directory for checkpoints.
+    pub fn directory(&self) -> PathBuf {
+        let of = |app: &PathBuf| default_dir::of_program(&[app.clone().into()]);
+        let named = self.ckpt_dir.clone().or_else(|| self.app.as_ref().map(of));
+        named.unwrap_or_else(|| ".".into())
+    }
+}
+
+/// Commands on one checkpoint directory, which may be omitted if the current directory has only one.
+macro_rules! of_one_directory {
+    ($($options:ident),*) => {$(
+        impl $options {
+            /// The directory of the command line, or the only one here.
+            pub fn directory(&self) -> exit::Result<PathBuf> {
+                self.directory.clone().map_or_else(default_dir::only_one_here, Ok)
+            }
+        }
+    )*};
+}
+
+of_one_directory!(Job, Inspect, Compact, Drain);
+
+const DOCTOR_CODES: &str = "\
+Exit codes: 0 no problem found; 2 wrong usage; 3 something is BAD: Stasis cannot work here, no checkpoint can \
+be written there, the program was not found or is not supported, or the listed symbols are missing.";
+
+/// Options of `build-lower`.
+#[derive(Args)]
+pub struct BuildLower {
+    /// The C compiler of the MPI library: a path, or a name to look for in PATH
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "mpicc",
+        env = "STASIS_MPICC"
+    )]
+    pub mpicc: PathBuf,
+    /// Name for `--mpi` [default: the library's name and version, such as openmpi-5.0.11]
+    #[arg(long, env = "STASIS_NAME")]
+    pub name: Option<String>,
+    /// Directory of the Stasis sources [default: those of the package, or those that this command was built from]
+    #[arg(long, value_name = "DIR", env = "STASIS_SOURCE")]
+    pub source: Option<PathBuf>,
+}
+
+/// Options of `completions`.
+#[derive(Args)]
+pub struct Completions {
+    /// The shell; the output belongs in its folder for completions
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Args)]
+pub struct Man {
+    /// The command [default: stasis itself]
+    pub command: Option<String>,
+    /// Write all pages to a directory instead
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "command",
+        env = "STASIS_DIRECTORY"
+    )]
+    pub directory: Option<PathBuf>,
+}
+
+/// Splits `DIR/ckpt-N` into the directory and the set. Any other path is a directory.
+pub fn directory_and_set(path: &std::path::Path) -> (PathBuf, Option<String>) {
+    let is_set = |name: &str| {
+        name.strip_prefix("ckpt-")
+            .is_some_and(|n| n.parse::<u64>().is_ok())
+    };
+    match (path.file_name().and_then(|n| n.to_str()), path.parent()) {
+        // A checkpoint directory may itself be named like a set. It then holds sets instead of a manifest.
+        (Some(name), Some(parent)) if is_set(name) && !holds_sets(path) => {
+            let parent = if parent.as_os_str().is_empty() {
+                ".".as_ref()
+            } else {
+                parent
+            };
+            (parent.to_owned(), Some(name.to_owned()))
+        }
+        _ => (path.to_owned(), None),
+    }
+}
+
+fn holds_sets(path: &std::path::Path) -> bool {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut names = entries.map(|e| e.file_name());
+    names.any(|n| n.to_str().is_some_and(|n| n.starts_with("ckpt-")))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use std::num::NonZeroUsize;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_its_variable() {
+        let command = Arguments::command();
+        let commands = command.get_subcommands();
+        for flag in commands.flat_map(|c| c.get_opts()) {
+            let Some(long) = flag.get_long() else {
+                panic!("{flag} has no long form")
+            };
+            let variable = format!("STASIS_{}", long.replace('-', "_").to_uppercase());
+            assert_eq!(
+                flag.get_env().and_then(|e| e.to_str()),
+                Some(&*variable),
+                "--{long}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_program_keeps_its_options() {
+        let line = [
+            "stasis",
+            "launch",
+            "-i",
+            "5",
+            "./app",
+            "-i",
+            "--ckpt-dir",
+            "x",
+            "--",
+            "y",
+        ];
+        let Command::Launch(launch) = Arguments::parse_from(line).command else {
+            panic!()
+        };
+        assert_eq!(launch.app, ["./app", "-i", "--ckpt-dir", "x", "--", "y"]);
+        assert_eq!(
+            (
+                launch.running.checkpoints.schedule.interval,
+                launch.ckpt_dir
+            ),
+            (Some(Interval::Seconds(5)), None)
+        );
+    }
+
+    /// Options of `stasis restart` with these flags; none if they are wrong.
+    pub(crate) fn running(flags: &[&str]) -> Option<Running> {
+        let line = ["stasis", "restart", "ck"].iter().chain(flags);
+        let Command::Restart(restart) = Arguments::try_parse_from(line).ok()?.command else {
+            panic!()
+        };
+        Some(restart.running)
+    }
+
+    /// Settings for the lower half with these flags; none if they are wrong.
+    pub(crate) fn spec(flags: &[&str]) -> Option<job_spec::Checkpoints> {
+        let checkpoints = running(flags)?.checkpoints;
+        let schedule = checkpoints.schedule.spec().unwrap();
+        Some(checkpoints.spec("/ck".into(), schedule))
+    }
+
+    #[test]
+    fn without_flags_the_defaults_apply() {
+        let usual = job_spec::Checkpoints {
+            dir: "/ck".into(),
+            schedule: job_spec::Schedule::default(),
+            keep: Keep::Newest(NonZeroUsize::new(2).unwrap()),
+            full_every: 1,
+            compression: Compression::Probe,
+            pause: Pause::Copy,
+            key_file: None,
+            local_dir: None,
+            partner: false,
+            files: FilePolicy::Undo,
+            undo_limit: 16 << 30,
+            log_dir: None,
+        };
+        assert_eq!(spec(&[]).unwrap(), usual);
+        assert_eq!(
+            running(&[]).unwrap().changed_files,
+            ChangedFilePolicy::Refuse
+        );
+    }
+
+    #[test]
+    fn keep_takes_a_positive_number_or_all() {
+        let keep = |keep: &str| Some(spec(&["--keep", keep])?.keep);
+        assert_eq!(keep("3"), NonZeroUsize::new(3).map(Keep::Newest));
+        assert_eq!(keep("all"), Some(Keep::All));
+        assert_eq!((keep("0"), keep("few")), (None, None));
+    }
+
+    #[test]
+    fn files_flags_set_the_policy() {
+        let files = |flags: &[&str]| spec(flags).unwrap().files;
+        assert_eq!(files(&["--files", "cut"]), FilePolicy::Cut);
+        assert_eq!(files(&["--closed-files", "leave"]), FilePolicy::Leave);
+        assert_eq!(files(&["--closed-files", "cut"]), FilePolicy::Undo);
+        let limit = |size: &str| Some(spec(&["--undo-limit", size])?.undo_limit);
+        assert_eq!(limit("16G"), Some(16 << 30));
+        assert_eq!(limit("3M"), Some(3_145_728));
+        assert_eq!(limit("3MG"), None);
+    }
+
+    #[test]
+    fn compress_flags_set_the_compression() {
+        let compression = |flag: &str| spec(&[flag]).unwrap().compression;
+        assert_eq!(compression("--compress"), Compression::Always);
+        assert_eq!(compression("--no-compress"), Compression::Off);
+        assert_eq!(spec(&["--compress", "--no-compress"]), None);
+    }
+
+    #[test]
+    fn full_every_has_a_range() {
+        let full_every = |every: &str| Some(spec(&["--full-every", every])?.full_every);
+        assert_eq!(full_every("8"), Some(8));
+        assert_eq!((full_every("0"), full_every("101")), (None, None));
+    }
+
+    #[test]
+    fn relative_paths_become_absolute() {
+        let spec = spec(&["--key-file", "k", "--local-dir", "l/%t"]).unwrap();
+        assert!(spec.key_file.unwrap().is_absolute());
+        let local = spec.local_dir.unwrap();
+        assert!(local.is_absolute() && local.ends_with("l/0"), "{local:?}");
+    }
+
+    #[test]
+    fn sets_are_split_from_their_directory() {
+        let split = |p: &str| directory_and_set(p.as_ref());
+        assert_eq!(split("a/ckpt-3"), ("a".into(), Some("ckpt-3".into())));
+        assert_eq!(split("ckpt-3/"), (".".into(), Some("ckpt-3".into())));
+        assert_eq!(split("a/ckpt"), ("a/ckpt".into(), None));
+    }
+}

@@ -1,0 +1,112 @@
+//! Kernel features that Stasis needs.
+//!
+//! # Safety
+//! prctl and membarrier only report their features; neither touches memory of this process. The userfaultfd has no
+//! range registered and is closed again.
+#![allow(unsafe_code)]
+
+use anyhow::{bail, Context, Result};
+use nix::sys::resource::{getrlimit, Resource, RLIM_INFINITY};
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// The kernel's release, as `uname -r` prints it.
+pub fn release() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// Whether the executable gave this process more privileges than its caller has (AT_SECURE).
+pub fn gives_privileges() -> bool {
+    // SAFETY: getauxval only reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Checks for Syscall User Dispatch, which every upper half needs.
+pub fn check_dispatch() -> Result<()> {
+    // SAFETY: switches dispatch off for this thread, which has never switched it on.
+    let result = unsafe { libc::prctl(contract::PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
+    if result != 0 {
+        bail!(
+            "this kernel ({}) does not offer Syscall User Dispatch ({}), with which Stasis serves the \
+             program's system calls: use Linux 5.11 or later, on x86-64, outside of sandboxes that \
+             forbid prctl(PR_SET_SYSCALL_USER_DISPATCH)",
+            release(),
+            std::io::Error::last_os_error()
+        );
+    }
+    Ok(())
+}
+
+/// Checks for membarrier, which every checkpoint needs.
+pub fn check_membarrier() -> Result<()> {
+    // SAFETY: MEMBARRIER_CMD_QUERY only returns the supported commands.
+    let offered = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_QUERY, 0, 0) };
+    let needed = i64::from(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    if offered < 0 || offered & needed == 0 {
+        bail!(
+            "this kernel ({}) does not offer membarrier(PRIVATE_EXPEDITED): use Linux 4.14 or later",
+            release()
+        );
+    }
+    Ok(())
+}
+
+/// Whether user mode may write the FS base (Linux 5.9). Every crossing into the lower half writes it twice, with system
+/// calls if need be.
+pub fn writes_thread_pointer() -> bool {
+    const FSGSBASE: u64 = 1 << 1; // arch/x86/include/uapi/asm/hwcap2.h
+                                  // SAFETY: getauxval only reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 }
+}
+
+/// Checks for the kernel's tracking of written pages (PAGEMAP_SCAN), which increments need.
+pub fn check_changes() -> Result<()> {
+    if version(&release()) < Some((6, 7)) {
+        bail!("the kernel tells which pages were written since Linux 6.7");
+    }
+    /// Faults in user mode only, which needs no privilege (userfaultfd(2)).
+    const UFFD_USER_MODE_ONLY: i32 = 1;
+    let flags = libc::O_CLOEXEC | UFFD_USER_MODE_ONLY;
+    // SAFETY: userfaultfd takes flags and returns a new descriptor, with which no range is registered.
+    let made = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+    match i32::try_from(made) {
+        // SAFETY: the descriptor is new, and nothing else owns it.
+        Ok(made @ 0..) => drop(unsafe { OwnedFd::from_raw_fd(made) }),
+        _ => {
+            return Err(std::io::Error::last_os_error())
+                .context("userfaultfd is forbidden here, perhaps by a container's seccomp policy")
+        }
+    }
+    Ok(())
+}
+
+/// Major and minor version of a release, such as `6.7` of `6.7.12-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Whether the kernel refuses to overcommit memory. A forked copy of a process then counts in full.
+pub fn promises_strictly() -> bool {
+    let policy = std::fs::read_to_string("/proc/sys/vm/overcommit_memory");
+    policy.is_ok_and(|policy| policy.trim() == "2")
+}
+
+/// Limit of a process's address space (RLIMIT_AS) in bytes, if there is one.
+pub fn address_limit() -> Option<u64> {
+    let (soft, _) = getrlimit(Resource::RLIMIT_AS).ok()?;
+    (soft != RLIM_INFINITY).then_some(soft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_have_versions() {
+        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
+        assert_eq!(version("5.4"), Some((5, 4)));
+        assert!(version("6.1.0-18-amd64") < Some((6, 7)));
+        assert_eq!(version("unknown"), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! `stasis checkpoint`: requests a checkpoint of the running job and, without `--no-wait`, waits until it is committed.
+
+use std::time::Duration;
+
+use coordinator::client::{Client, Error};
+use coordinator::job_file;
+use coordinator::protocol::{Level, Report};
+use serde_json::json;
+
+use crate::args::Checkpoint;
+use crate::ui::exit::{self, Code};
+use crate::ui::progress_bar::CheckpointBar;
+use crate::ui::{json, text};
+
+/// Runs the command.
+pub fn run(options: &Checkpoint) -> exit::Result<()> {
+    let client = connect(&options.job.directory()?)?;
+    let client = client.patient(options.patience.map(Duration::from_secs));
+    let (ranks, command) = (client.job.ranks, client.job.command());
+    let shown = CheckpointBar::new(ranks);
+    if options.no_wait && !options.wait {
+        let asked = client.request(options.stop, |news| shown.tell(news));
+        drop(shown);
+        asked.map_err(failure)?;
+        match options.job.json {
+            true => json::print(json!({ "set": null })),
+            false => say!("a checkpoint will be taken ({command})"),
+        }
+        return Ok(());
+    }
+    let result = client.checkpoint(options.stop, |news| shown.tell(news));
+    drop(shown);
+    let report = result.map_err(failure)?;
+    if options.job.json {
+        json::print(to_json(&report));
+    } else {
+        say!(
+            "{}: {} on disk{}{}, {} of memory in {ranks} ranks ({command}); the job stood still for \
+             {} ({}), all took {}{}",
+            report.set,
+            text::bytes(report.bytes),
+            match &report.increment_of {
+                Some(parent) => format!(" (an increment of {parent})"),
+                None => String::new(),
+            },
+            match report.level {
+                Level::Shared => "",
+                Level::Local => " in local directories (they are drained in the background)",
+                Level::Partner =>
+                    " in local directories, with a copy on another node (they are drained in the background)",
+            },
+            text::bytes(report.memory),
+            text::duration(report.pause),
+            how(&report),
+            text::duration(report.total),
+            if report.stop { "; the job ends" } else { "" }
+        );
+    }
+    Ok(())
+}
+
+/// Reason for the length of the pause.
+fn how(report: &Report) -> String {
+    match &report.stood {
+        None => "its memory was copied on write".to_owned(),
+        Some(why) => format!("while images were written; {why}"),
+    }
+}
+
+/// Place of a checkpoint's images, for JSON.
+pub fn word(level: Level) -> &'static str {
+    match level {
+        Level::Shared => "shared",
+        Level::Local => "local",
+        Level::Partner => "partner",
+    }
+}
+
+/// Connects to the job of a directory.
+pub fn connect(directory: &std::path::Path) -> exit::Result<Client> {
+    Client::connect(directory).map_err(failure)
+}
+
+/// Exit code of an error.
+pub fn failure(error: Error) -> exit::Failure {
+    let code = match &error {
+        Error::Job(job_file::Error::Ended { .. }) => Code::Unfinished,
+        Error::Job(_) | Error::Lost(_) => Code::NoJob,
+        Error::Rejected(_) | Error::Failed(_) | Error::Impatient(_) | Error::Closed { .. } => {
+            Code::Checkpoint
+        }
+    };
+    exit::Failure {
+        error: error.into(),
+        code,
+    }
+}
+
+/// A checkpoint as JSON, with times in seconds.
+pub fn to_json(report: &Report) -> serde_json::Value {
+    let seconds = |micros: u64| micros as f64 / 1e6;
+    json!({
+        "set": report.set,
+        "increment_of": report.increment_of,
+        "bytes": report.bytes,
+        "memory_bytes": report.memory,
+        "total_seconds": seconds(report.total),
+        "approach_seconds": seconds(report.approach),
+        "pause_seconds": seconds(report.pause),
+        "pause": if report.stood.is_none() { "copy" } else { "stop" },
+        "pause_because": report.stood,
+        "drain_seconds": seconds(report.slowest.drain),
+        "copy_seconds": seconds(report.slowest.copy),
+        "save_seconds": seconds(report.slowest.save),
+        "level": word(report.level),
+        "stop": report.stop,
+    })
+}

@@ -1,0 +1,155 @@
+//! `stasis doctor`: checks the machine, the checkpoint directory and a program, without running the program.
+
+use anyhow::{anyhow, Result};
+use launcher::message;
+
+use crate::args::Doctor;
+use crate::check::kernel;
+use crate::check::program::{self, Findings};
+use crate::check::storage_check::Storage;
+use crate::install::abi::Abi;
+use crate::install::layout::Layout;
+use crate::ui::exit::{self, Code, WithCode};
+use crate::ui::text;
+
+/// Runs the command.
+pub fn run(options: &Doctor) -> exit::Result<()> {
+    let layout = Layout::find().code(Code::CannotServe)?;
+    let mut bad = 0;
+    let mut tell = |what: &str, result: Result<String>| match result {
+        Ok(good) => say!("ok    {what}: {good}"),
+        Err(why) => {
+            bad += 1;
+            say!("BAD   {what}: {}", message::reasons(why.as_ref()));
+        }
+    };
+    tell(
+        "Syscall User Dispatch",
+        kernel::check_dispatch().map(|()| kernel::release()),
+    );
+    tell(
+        "membarrier",
+        kernel::check_membarrier().map(|()| "offered".into()),
+    );
+    print_drawbacks();
+    let directory = options.directory();
+    let place = Storage::examine(&directory);
+    if place.as_ref().is_ok_and(Storage::is_volatile) {
+        note(
+            "the checkpoint directory",
+            "is lost with this machine or container",
+        );
+    }
+    tell(
+        &format!("checkpoints in {}", directory.display()),
+        place.map(|place| place.describe()),
+    );
+    for abi in Abi::ALL {
+        let front = layout.front(abi);
+        let found = match front.exists() {
+            true => Ok("is there".into()),
+            false => Err(anyhow!(
+                "{} does not exist: install Stasis again (`cargo xtask setup` in its sources)",
+                front.display()
+            )),
+        };
+        tell(&format!("front for {}", abi.key()), found);
+    }
+    let lowers = layout.lowers();
+    for lower in &lowers {
+        let of = format!(
+            "{}, for the launchers in {}",
+            text::library(&lower.record.library),
+            lower.record.launchers.display()
+        );
+        let right = lower.check_version().map(|()| of);
+        tell(&format!("lower half {}", lower.name), right);
+    }
+    if lowers.is_empty() {
+        let none = anyhow!("there is none; `stasis build-lower --mpicc PATH` builds one");
+        tell("lower halves", Err(none));
+    }
+    if let Some(app) = &options.app {
+        let name = app.to_string_lossy();
+        let looked = program::examine(app.as_os_str(), &layout).and_then(|(path, findings)| {
+            print_notes(&findings, options.symbols);
+            findings.accept(&path)?;
+            Ok(verdict(&findings))
+        });
+        tell(&name, looked);
+    }
+    match bad {
+        0 => Ok(()),
+        n => Err(anyhow!("{n} of these must be mended first")).code(Code::CannotServe),
+    }
+}
+
+/// Prints missing features that cost time or convenience, but prevent nothing.
+fn print_drawbacks() {
+    if !kernel::writes_thread_pointer() {
+        note(
+            "FSGSBASE",
+            "the kernel does not let programs write the thread pointer, so every call of MPI costs two \
+             system calls more: use Linux 5.9 or later, without nofsgsbase",
+        );
+    }
+    if let Err(why) = kernel::check_changes() {
+        note(
+            "increments",
+            &format!("with --full-every every checkpoint is a full one: {why:#}"),
+        );
+    }
+    if kernel::promises_strictly() {
+        note(
+            "memory",
+            "the kernel promises no more than there is (vm.overcommit_memory is 2), so ranks that use more \
+             than half of it stand still while their checkpoints are written",
+        );
+    }
+    if let Some(limit) = kernel::address_limit() {
+        let limit = text::bytes(limit);
+        note(
+            "ulimit -v",
+            &format!("a rank may have {limit} of addresses, for program and MPI library together"),
+        );
+    }
+}
+
+fn note(what: &str, text: &str) {
+    say!("note  {what}: {text}");
+}
+
+/// Summary of a supported program.
+fn verdict(findings: &Findings) -> String {
+    let files = match findings.files {
+        1 => "it imports".to_owned(),
+        n => format!("it and {} libraries import", n - 1),
+    };
+    match findings.front {
+        None => "can be served; it is linked with no MPI library".into(),
+        Some(front) => format!(
+            "can be served: asks for {} and gets the front for {}, which has all {} symbols of MPI \
+             that {files}",
+            findings.sonames.iter().cloned().collect::<Vec<_>>().join(", "),
+            front.key(),
+            findings.imports.len(),
+        ),
+    }
+}
+
+/// Prints the refused functions that a supported program imports and, with `--symbols`, all its imports.
+fn print_notes(findings: &Findings, symbols: bool) {
+    for (name, file) in &findings.refused {
+        say!(
+            "note  {name}, which {} imports, is refused when it is called",
+            file.display()
+        );
+    }
+    if symbols {
+        let there = findings.imports.iter().map(|import| ("has", import));
+        let missing = findings.missing.iter().map(|import| ("LACKS", import));
+        for (word, (name, file)) in there.chain(missing) {
+            say!("{word:5} {name} ({})", file.display());
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `stasis launch`: checks everything that can fail before the run, chooses the lower half, and becomes it.
+
+use std::process::Command;
+
+use coordinator::claim;
+use job_spec::LaunchSpec;
+
+use crate::args::Launch;
+use crate::check::{kernel, program};
+use crate::commands::restart;
+use crate::install::layout::Layout;
+use crate::install::lower_registry::Preferred;
+use crate::start::exec_lower::{exec_lower, prepare, prepare_local, schedule};
+use crate::start::{end_job, existing_checkpoints, word_order};
+use crate::ui::exit::{self, Code, WithCode};
+
+/// Runs the command; returns only if the program cannot be started.
+pub fn run(options: &Launch) -> exit::Result<()> {
+    kernel::check_dispatch().code(Code::CannotServe)?;
+    word_order::check(&options.app).code(Code::Usage)?;
+    let directory = options.directory();
+    if options.resume && options.anew {
+        let why = anyhow::anyhow!(
+            "--resume continues from a checkpoint and --anew does not: give one of them"
+        );
+        return Err(why).code(Code::Usage);
+    }
+    if options.resume {
+        restart::resume(options, &directory)?;
+    }
+    let layout = Layout::find().code(Code::CannotServe)?;
+    let [app, arguments @ ..] = options.app.as_slice() else {
+        return Err(anyhow::anyhow!("no program was named")).code(Code::Usage);
+    };
+    let (path, findings) = program::inspect(app, &layout).code(Code::CannotServe)?;
+    findings.accept(&path).code(Code::CannotServe)?;
+    let preferred = Preferred {
+        library: None,
+        abi: findings.front,
+    };
+    let lower = layout
+        .choose(options.running.mpi.as_deref(), preferred)
+        .code(Code::CannotServe)?
+        .path;
+    // The lower half uses the key. It is read here so that an unreadable key fails before the start.
+    let key = options.running.checkpoints.key.read().code(Code::Usage)?;
+    let directory = prepare(&directory).code(Code::Directory)?;
+    prepare_local(&options.running, &directory)?;
+    // Only the first rank checks: the others may already see the files of this job, and sets that it has archived.
+    if launcher::is_first() {
+        let free = claim::check_free(&directory).map_err(Into::into);
+        let free =
+            free.and_then(|()| existing_checkpoints::make_free(&directory, options, key.as_ref()));
+        end_job::on_error(free, Code::Directory, &options.running)?;
+    }
+
+    let schedule = schedule(&options.running)?;
+    let spec = LaunchSpec::<()> {
+        checkpoints: options.running.checkpoints.spec(directory, schedule),
+        lineage: None,
+    };
+    let spec = job_spec::to_argument(&spec).code(Code::CannotServe)?;
+    let mut command = Command::new(&lower);
+    command.arg("launch").arg(spec);
+    command.arg("--").arg(&path).args(arguments);
+    // The program's argv[0] is the name in the command line.
+    command.env("STASIS_ARGV0", app);
+    exec_lower(command, &lower).code(Code::CannotServe)
+}

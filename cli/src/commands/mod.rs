@@ -1,0 +1,16 @@
+//! The commands of `stasis`, one file each.
+
+pub mod build_lower;
+pub mod checkpoint;
+pub mod compact;
+pub mod completions;
+pub mod diff;
+pub mod doctor;
+pub mod drain;
+pub mod inspect;
+pub mod launch;
+pub mod list;
+pub mod man;
+pub mod restart;
+pub mod status;
+pub mod verify;

@@ -1,0 +1,6 @@
+//! Preparations of `stasis launch` and `stasis restart` for the lower half that this process executes.
+
+pub mod end_job;
+pub mod exec_lower;
+pub mod existing_checkpoints;
+pub mod word_order;

@@ -1,0 +1,47 @@
+//! The exit codes of `stasis` and the errors that carry them.
+
+pub use job_spec::ExitCode as Code;
+
+/// Text about exit codes in `stasis --help`.
+pub const HELP: &str = "\
+Exit codes: 0 success; 1 the checkpoint directory cannot be used; 2 wrong usage; 3 the program cannot \
+be served, or Stasis cannot work here; 4 the checkpoint was given up (the job runs on); 5 a checkpoint \
+is missing, damaged, or does not fit the job; 6 no job runs in that directory; 7 the job \
+has ended with a checkpoint, as requested, and can be continued. `launch` and `restart` \
+end with the program's own code.";
+
+/// Whether the cause is in the machine, the directory or the program, which `stasis doctor` checks.
+pub fn is_of_this_place(code: Code) -> bool {
+    matches!(code, Code::Directory | Code::CannotServe)
+}
+
+/// Message to a caller with fewer privileges than this process.
+pub const PRIVILEGED: &str = "\
+this command runs no program with more privileges than its caller has, and its file gives it some \
+(setuid, setgid or capabilities): take them away (`chmod ug-s FILE`, `setcap -r FILE`)";
+
+/// An error with its exit code.
+pub struct Failure {
+    /// Error to print.
+    pub error: anyhow::Error,
+    /// Exit code.
+    pub code: Code,
+}
+
+/// Result of a command.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Adds an exit code to an error.
+pub trait WithCode<T> {
+    /// Adds `code` if this is an error.
+    fn code(self, code: Code) -> Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> WithCode<T> for std::result::Result<T, E> {
+    fn code(self, code: Code) -> Result<T> {
+        self.map_err(|error| Failure {
+            error: error.into(),
+            code,
+        })
+    }
+}

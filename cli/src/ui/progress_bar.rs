@@ -1,0 +1,101 @@
+//! The progress bar of a checkpoint at a terminal.
+
+use coordinator::client::News;
+use coordinator::protocol::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use progress::{bar, TICK};
+
+use crate::ui::text;
+
+const OF_RANKS: &str = "{spinner} {elapsed} [{bar:24}] {pos} of {len} ranks: {wide_msg}";
+
+/// Progress bar of a checkpoint over the job's ranks.
+pub struct CheckpointBar(ProgressBar);
+
+impl CheckpointBar {
+    /// A bar for a job of `ranks` ranks.
+    pub fn new(ranks: u32) -> CheckpointBar {
+        CheckpointBar::draw(ranks, ProgressDrawTarget::stderr())
+    }
+
+    fn draw(ranks: u32, target: ProgressDrawTarget) -> CheckpointBar {
+        let bar = bar(u64::from(ranks), OF_RANKS, target);
+        bar.enable_steady_tick(TICK);
+        CheckpointBar(bar)
+    }
+
+    /// Shows news of the job. Notes are printed on separate lines and stay.
+    pub fn tell(&self, news: News) {
+        match news {
+            News::Note(note) => self.0.suspend(|| launcher::message::say(note)),
+            News::Progress(progress) => {
+                self.0.set_length(u64::from(progress.ranks));
+                self.0.set_position(u64::from(progress.done));
+                self.0.set_message(words(&progress));
+            }
+        }
+    }
+}
+
+impl Drop for CheckpointBar {
+    /// Clears the bar, so that the result takes its place.
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn words(progress: &Progress) -> String {
+    let mut words = progress.stage.to_string();
+    if progress.bytes > 0 {
+        words += &format!(", {} on disk", text::bytes(progress.bytes));
+    }
+    if progress.done < progress.ranks {
+        words += &format!("; not yet: {}", progress.missing);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coordinator::protocol::Stage;
+    use indicatif::InMemoryTerm;
+
+    fn terminal() -> (InMemoryTerm, ProgressDrawTarget) {
+        let terminal = InMemoryTerm::new(4, 120);
+        let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
+        (terminal, target)
+    }
+
+    fn progress(stage: Stage, done: u32, missing: &str, bytes: u64) -> News {
+        News::Progress(Progress {
+            stage,
+            done,
+            ranks: 4,
+            missing: missing.into(),
+            bytes,
+        })
+    }
+
+    #[test]
+    fn the_bar_counts_ranks_and_names_late_ones() {
+        let (terminal, target) = terminal();
+        let ranks = CheckpointBar::draw(4, target);
+        ranks.tell(progress(Stage::Asking, 3, "rank 2", 0));
+        ranks.0.force_draw();
+        let drawn = terminal.contents();
+        assert!(
+            drawn.ends_with("3 of 4 ranks: asking the ranks; not yet: rank 2"),
+            "{drawn}"
+        );
+        ranks.tell(progress(Stage::Saving, 2, "ranks 0 and 1", 3 << 20));
+        ranks.0.force_draw();
+        let drawn = terminal.contents();
+        assert!(
+            drawn.contains("[============>           ] 2 of 4 ranks: writing images, 3.0 MiB on disk; not yet: ranks 0 and 1"),
+            "{drawn}"
+        );
+        drop(ranks);
+        assert_eq!(terminal.contents(), "");
+    }
+}

@@ -1,0 +1,209 @@
+//! The gate: the structure that both halves read and write. Its address is fixed and in upper-half memory, so it is
+//! saved with the application, and each later lower half finds it again.
+
+use core::mem::{offset_of, size_of};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Number of slots in the table of lower functions: the services, then the MPI functions.
+pub const SLOTS: usize = 1024;
+
+/// Number of clocks, and so of communicators that a rank can have at one time.
+pub const CLOCKS: usize = 1 << 16;
+
+/// Id of the clock that counts the collective operations of drains. Its target is the number of them that other ranks
+/// have begun. A rank begins the missing ones in its next drain, and not before, on its way to the targets.
+pub const DRAIN_CLOCK: u64 = 3;
+
+/// Number of ranks that [`Activity`] can list.
+pub const ACTIVITY_RANKS: usize = 64;
+
+/// Bit of [`LowerInfo::features`]: communicators of one group share a clock, as in the published algorithm. Only tests
+/// that show its deadlock set it.
+pub const GROUP_CLOCKS: u32 = 1 << 1;
+
+/// Bit of [`LowerInfo::features`]: a barrier precedes each blocking collective operation, as in the algorithm that was
+/// published before that one. Only comparisons with it set the bit.
+pub const TWO_PHASE_COMMIT: u32 = 1 << 2;
+
+/// Bit of [`LowerInfo::features`]: the MPI library calls [`Gate::turn`] while a thread waits in it, so that a blocking
+/// collective operation can be retracted.
+pub const RETRACTABLE: u32 = 1 << 3;
+
+/// State of the rank in the checkpoint protocol. The agent writes it, and each wrapper reads it.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// No checkpoint is pending.
+    Run = 0,
+    /// The ranks run to their targets. A thread parks before a collective operation that would pass its target.
+    Approach = 1,
+    /// All ranks have reached their targets. Threads stop as soon as possible.
+    Stop = 2,
+}
+
+/// Progress of the application from `MPI_Init` to `MPI_Finalize`: the values of [`Gate::mpi_state`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MpiState {
+    /// Before `MPI_Init`.
+    NotInitialised = 0,
+    /// After `MPI_Init` and before `MPI_Finalize`.
+    Initialised = 1,
+    /// After `MPI_Finalize`.
+    Finalised = 2,
+}
+
+/// Kind of activity that the upper half reports to the agent while a checkpoint is pending.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActivityKind {
+    /// Computing, or in a local function.
+    Running = 0,
+    /// Inside a collective operation in the lower half.
+    Collective = 1,
+    /// Waiting for a message from one of the listed ranks.
+    Waiting = 2,
+    /// Parked before a collective operation that would pass its target.
+    Parked = 3,
+    /// Parked before `MPI_Finalize`.
+    Finalising = 4,
+}
+
+/// Activity report of the rank, valid while `phase` is not `Run`. The writer stores `kind` last, with release ordering,
+/// and then calls the service `notify`.
+#[repr(C)]
+pub struct Activity {
+    /// An [`ActivityKind`].
+    pub kind: AtomicU32,
+    /// For `Waiting`: number of valid entries of `ranks`, or -1 for any rank of the job.
+    pub nranks: AtomicI32,
+    /// For `Collective`, `Parked` and `Finalising`: id of the communicator's clock.
+    pub clock_id: AtomicU64,
+    /// For `Parked` and `Finalising`: sequence number that the operation would have.
+    pub clock_seq: AtomicU64,
+    /// For `Waiting`: world ranks from which a message ends the wait.
+    pub ranks: [AtomicU32; ACTIVITY_RANKS],
+}
+
+/// Collective clock of one communicator (docs/internals/collectives.md).
+#[repr(C)]
+pub struct Clock {
+    /// Id on which the members agree; 0 in a free entry. It is stored last when a clock is made.
+    pub id: AtomicU64,
+    /// Number of collective operations that this rank has started.
+    pub seq: AtomicU64,
+    /// Number of collective operations that this rank has left. It is `seq` outside of any operation. A non-blocking
+    /// operation counts as left after its start.
+    pub left: AtomicU64,
+    /// Highest sequence number that may start while a checkpoint is pending.
+    pub target: AtomicU64,
+}
+
+/// Entry points of the upper half's MPI library. The lower half calls them on a thread of the upper half, with that
+/// thread's FS base. They are 0 while no such library is loaded.
+#[repr(C)]
+pub struct UpperEntry {
+    /// `extern "C" fn() -> i32`: drains messages and completes operations. 0 means that the drain is complete.
+    pub drain: AtomicUsize,
+    /// `extern "C" fn()`: creates all MPI objects again in a new lower half. On an error it ends the job itself, with
+    /// the reason: its caller runs with the upper FS base and can call no function of the lower half.
+    pub rebuild: AtomicUsize,
+    /// `extern "C" fn(buf: *mut u8, len: usize) -> usize`: writes the reason why no checkpoint can be taken now, in
+    /// UTF-8, and returns its length; 0 if a checkpoint can be taken. It is called before `drain`, when all threads are
+    /// parked.
+    pub refusal: AtomicUsize,
+    /// Hash of the table of MPI functions from which the library was generated.
+    pub table_hash: AtomicU64,
+    /// Address of `[u64; world_size]`: messages sent to each world rank, counted at the start of the send.
+    pub sent: AtomicUsize,
+    /// Address of `[u64; world_size]`: messages received from each world rank, counted at completion.
+    pub received: AtomicUsize,
+}
+
+/// Description of the lower half. It is written at launch and again at each restart.
+#[repr(C)]
+pub struct LowerInfo {
+    /// Hash of the table of MPI functions from which the lower half was generated.
+    pub table_hash: AtomicU64,
+    /// Rank in MPI_COMM_WORLD, valid after MPI is initialised.
+    pub rank: AtomicU32,
+    /// Size of MPI_COMM_WORLD, valid after MPI is initialised.
+    pub size: AtomicU32,
+    /// Bit 0: `wrfsbase` is available, as in each thread block. Other bits: [`GROUP_CLOCKS`], [`TWO_PHASE_COMMIT`],
+    /// [`RETRACTABLE`].
+    pub features: AtomicU32,
+    /// Number of restarts of this job.
+    pub epoch: AtomicU32,
+    /// Address of the lower-half routine that crosses without `wrfsbase` (`crossing.rs` in `upper-half`).
+    pub cross_slow: AtomicUsize,
+}
+
+/// The gate.
+#[repr(C)]
+pub struct Gate {
+    /// `b"STASIS\0\0"` as a little-endian number.
+    pub magic: AtomicU64,
+    /// Version of the contract: [`crate::VERSION`].
+    pub version: AtomicU32,
+    /// Phase of the rank: a [`Phase`].
+    pub phase: AtomicU32,
+    /// Number of entries of the clock table that have been in use.
+    pub clocks_used: AtomicU32,
+    /// Progress of the application: an [`MpiState`]. The upper half writes it.
+    pub mpi_state: AtomicU32,
+    /// Description of the lower half.
+    pub lower: LowerInfo,
+    /// Entry points of the upper half.
+    pub upper: UpperEntry,
+    /// Activity report of the rank.
+    pub activity: Activity,
+    /// Addresses of the lower half's functions, by slot: a [`crate::Service`], or the slot of an MPI function.
+    pub slots: [AtomicUsize; SLOTS],
+    /// Address of the rank's [`crate::recorder::Recorder`], in lower-half memory; zero for none, and in images.
+    pub recorder: AtomicUsize,
+    /// `extern "C" fn()` of the upper half: a thread that waits in the MPI library, and may have to stop there, looks
+    /// for what the checkpoint wants. The lower half calls it on that thread while `phase` is not `Run`, with the upper
+    /// FS base. It may call the MPI library. 0 in upper halves that do not have it.
+    pub turn: AtomicUsize,
+}
+
+impl Gate {
+    /// Whether the application is in that state.
+    pub fn mpi_is(&self, state: MpiState) -> bool {
+        self.mpi_state.load(Ordering::Acquire) == state as u32
+    }
+
+    /// Sets the state of the application.
+    pub fn set_mpi(&self, state: MpiState) {
+        self.mpi_state.store(state as u32, Ordering::Release);
+    }
+}
+
+/// Address of the first slot. A slot is a word.
+pub const SLOTS_ADDRESS: usize = crate::GATE_ADDRESS + offset_of!(Gate, slots);
+
+/// Address of [`LowerInfo::cross_slow`], for assembly.
+pub const CROSS_SLOW_ADDRESS: usize =
+    crate::GATE_ADDRESS + offset_of!(Gate, lower) + offset_of!(LowerInfo, cross_slow);
+
+// The code of a saved upper half contains these addresses and offsets.
+const _: () = {
+    assert!(size_of::<Gate>() <= crate::GATE_BYTES);
+    assert!(offset_of!(Gate, phase) == 12);
+    assert!(offset_of!(Gate, lower) == 24);
+    assert!(offset_of!(LowerInfo, cross_slow) == 24);
+    assert!(offset_of!(Gate, upper) == 56);
+    assert!(offset_of!(Gate, activity) == 104);
+    assert!(offset_of!(Gate, slots) == 384);
+    assert!(offset_of!(Gate, recorder) == 8576);
+    assert!(offset_of!(Gate, turn) == 8584);
+    assert!(size_of::<Clock>() == 32);
+};
+
+/// The gate. It must not be called before the loader has mapped the gate.
+#[allow(unsafe_code)]
+pub fn gate() -> &'static Gate {
+    // SAFETY: the loader maps GATE_BYTES zeroed bytes at that address before any upper-half code runs, and never unmaps
+    // them. All fields are atomics, and zero is a valid value of each.
+    unsafe { &*(crate::GATE_ADDRESS as *const Gate) }
+}

@@ -1,0 +1,38 @@
+//! The ABI between the two halves of a rank: addresses, the gate, the per-thread state, and the values that cross.
+//!
+//! A lower half of another build may restart an upper half that was saved. So all types are `repr(C)`, their layouts
+//! are asserted at compile time, and [`VERSION`] is the version of the whole.
+#![no_std]
+
+pub mod abi;
+mod gate;
+mod kernel;
+mod layout;
+pub mod recorder;
+pub mod service;
+mod thread;
+
+pub use gate::{
+    gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, Phase, UpperEntry,
+    ACTIVITY_RANKS, CLOCKS, CROSS_SLOW_ADDRESS, DRAIN_CLOCK, GROUP_CLOCKS, RETRACTABLE, SLOTS,
+    SLOTS_ADDRESS, TWO_PHASE_COMMIT,
+};
+pub use kernel::{
+    ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS, PR_SET_SYSCALL_USER_DISPATCH,
+};
+pub use layout::{
+    ARENA_END, ARENA_START, CLOCKS_ADDRESS, CLOCKS_BYTES, GATE_ADDRESS, GATE_BYTES, VDSO_ADDRESS,
+    VDSO_BYTES, VDSO_SLOTS_ADDRESS,
+};
+pub use service::{HandleKind, Service, FIRST_MPI_SLOT, INTERRUPTED};
+pub use thread::{
+    SharedThreadBlock, ThreadBlock, NO_CALL_YET, SIDE_STACK_DEPTH, STOP_WANTED, TELL_CALLS,
+};
+
+/// Version of the contract. An image records it, and a lower half refuses an image with another version.
+pub const VERSION: u32 = 2;
+
+/// System call number by which upper-half code parks the calling thread. It returns 0 when the job goes on, and 1 after
+/// a restart. The kernel does not see the call: the handler of trapped system calls parks the thread, and the signal
+/// frame of the trap is the thread's saved state.
+pub const STOP_SYSCALL: u64 = 0x5354_4f50;

@@ -1,0 +1,155 @@
+//! Services: functions of the lower half that are not MPI functions. They have the first slots of the gate's table.
+//!
+//! All are `extern "C"`, and the upper half calls them by a crossing. A *lower handle* is a handle of the lower half,
+//! zero-extended to 64 bits.
+
+use crate::abi::Status;
+
+/// First slot of an MPI function.
+pub const FIRST_MPI_SLOT: usize = 32;
+
+/// Result of a service that stops waiting because a checkpoint is pending. MPI's error classes are not negative, so it
+/// is none of them.
+pub const INTERRUPTED: i32 = -1;
+
+/// Slots of the services. The type of each has the same name.
+#[repr(usize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// [`Predefined`]
+    Predefined = 0,
+    /// [`Init`]
+    Init = 1,
+    /// [`Finalize`]
+    Finalize = 2,
+    /// [`Recv`]
+    Recv = 3,
+    /// [`Probe`]
+    Probe = 4,
+    /// [`Mprobe`]
+    Mprobe = 5,
+    /// [`WaitOne`]
+    WaitOne = 6,
+    /// [`WaitAll`]
+    WaitAll = 7,
+    /// [`WaitAny`]
+    WaitAny = 8,
+    /// [`WaitSome`]
+    WaitSome = 9,
+    /// [`Notify`]
+    Notify = 10,
+    /// [`ClockTarget`]
+    ClockTarget = 11,
+    /// [`Fatal`]
+    Fatal = 12,
+    /// [`OpCreate`]
+    OpCreate = 13,
+    /// [`OpRelease`]
+    OpRelease = 14,
+    /// [`Yield`]
+    Yield = 15,
+    /// [`Message`]
+    Message = 16,
+    /// [`ErrorString`]
+    ErrorString = 17,
+    /// [`CallEnded`]
+    CallEnded = 18,
+    /// [`Synchronize`]
+    Synchronize = 19,
+}
+
+/// Kind of an MPI object.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum HandleKind {
+    Comm = 0,
+    Group = 1,
+    Datatype = 2,
+    Op = 3,
+    Errhandler = 4,
+    Info = 5,
+    Request = 6,
+    Message = 7,
+    Win = 8,
+    File = 9,
+    Session = 10,
+}
+
+/// `(kind, standard value) -> lower handle`: returns the library's handle of a predefined object, or `usize::MAX` if
+/// the library does not have the object.
+pub type Predefined = unsafe extern "C" fn(kind: u32, standard: usize) -> usize;
+
+/// `(required level, provided out, tag_ub out) -> error class`: calls MPI_Init_thread with a standard thread level. It
+/// sets `gate.lower.{rank,size}`, sets MPI_ERRORS_RETURN on MPI_COMM_WORLD and MPI_COMM_SELF, and connects the rank's
+/// agent to the coordinator.
+pub type Init = unsafe extern "C" fn(required: i32, provided: *mut i32, tag_ub: *mut i32) -> i32;
+
+/// `() -> error class`: calls MPI_Finalize.
+pub type Finalize = unsafe extern "C" fn() -> i32;
+
+/// `(buf, count, datatype, source, tag, comm, status, request) -> error class`: receives a message. After
+/// [`INTERRUPTED`] the receive is still posted, and `*request` is its lower handle.
+pub type Recv =
+    unsafe extern "C" fn(*mut u8, i32, usize, i32, i32, usize, *mut Status, *mut usize) -> i32;
+
+/// `(source, tag, comm, status) -> error class`: waits until a message matches, or returns [`INTERRUPTED`].
+pub type Probe = unsafe extern "C" fn(i32, i32, usize, *mut Status) -> i32;
+
+/// `(source, tag, comm, message out, status) -> error class`: matched probe. It waits until a message matches, or
+/// returns [`INTERRUPTED`].
+pub type Mprobe = unsafe extern "C" fn(i32, i32, usize, *mut usize, *mut Status) -> i32;
+
+/// `(request, status) -> error class`: waits for one request. A completed request becomes the null handle, unless it is
+/// persistent.
+pub type WaitOne = unsafe extern "C" fn(*mut usize, *mut Status) -> i32;
+
+/// `(n, requests, statuses) -> error class`: waits for `n` requests. After [`INTERRUPTED`] no request has been
+/// completed.
+pub type WaitAll = unsafe extern "C" fn(i32, *mut usize, *mut Status) -> i32;
+
+/// `(n, requests, index out, status) -> error class`: waits for one of `n` requests. The index is the standard's
+/// MPI_UNDEFINED if no request is active.
+pub type WaitAny = unsafe extern "C" fn(i32, *mut usize, *mut i32, *mut Status) -> i32;
+
+/// `(n, requests, outcount out, indices out, statuses) -> error class`: waits for at least one of `n` requests.
+pub type WaitSome = unsafe extern "C" fn(i32, *mut usize, *mut i32, *mut i32, *mut Status) -> i32;
+
+/// Notifies the agent that clocks or the activity report have changed.
+pub type Notify = unsafe extern "C" fn();
+
+/// `(clock id) -> target`: returns the target of a communicator that was created while a checkpoint is pending, or 0 if
+/// it has none. It may block until the targets of the pending checkpoint are known. With the id 0 it only waits for
+/// them, and returns 0. In the phase `Run` it returns at once.
+pub type ClockTarget = unsafe extern "C" fn(u64) -> u64;
+
+/// `(text, length, exit code)`: prints the text with the rank and the program on standard error, and calls MPI_Abort.
+pub type Fatal = unsafe extern "C" fn(*const u8, usize, i32) -> !;
+
+/// `(callback, data, commute) -> lower handle`: makes an MPI_Op whose function calls `callback(data, invec, inoutvec,
+/// len, lower handle of the datatype)` in the upper half. `usize::MAX` means that there are too many.
+pub type OpCreate = unsafe extern "C" fn(OpCallback, usize, i32) -> usize;
+
+/// Upper-half function that applies a user-defined operation.
+pub type OpCallback = unsafe extern "C" fn(usize, *mut u8, *mut u8, i32, usize);
+
+/// `(lower handle)`: frees an operation that [`OpCreate`] made.
+pub type OpRelease = unsafe extern "C" fn(usize);
+
+/// Yields the processor once, so that a parked rank does not starve the others on its node.
+pub type Yield = unsafe extern "C" fn();
+
+/// `(text, length)`: prints a line with the rank on standard error.
+pub type Message = unsafe extern "C" fn(*const u8, usize);
+
+/// `(buf, len) -> length`: writes the library's text for the last call that failed on this thread, and returns its
+/// length.
+pub type ErrorString = unsafe extern "C" fn(*mut u8, usize) -> usize;
+
+/// Called at the end of the application's call of an MPI function on this thread, if the thread block has
+/// [`crate::TELL_CALLS`].
+pub type CallEnded = unsafe extern "C" fn();
+
+/// `() -> number of threads`: waits until each other thread has been outside of MPI, parked, or in a function of the
+/// lower half that waits. It returns the number of threads that were in MPI when the wait began.
+pub type Synchronize = unsafe extern "C" fn() -> u32;

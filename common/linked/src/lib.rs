@@ -1,0 +1,103 @@
+//! The libraries that programs and libraries are linked with, read from their files. Nothing is loaded for
+//! it.
+
+pub mod elf;
+pub mod script;
+pub mod search;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use elf::Kind;
+use search::Libraries;
+
+/// Names of the MPI libraries that Stasis replaces. (For the front of each, see `cli/src/check/program.rs`
+/// and `lower-half/src/start/launch.rs`.)
+const MPI: [&str; 6] = [
+    "libmpi.so.40",
+    "libmpi_mpifh.so.40",
+    "libmpich.so.12",
+    "libmpi.so.12",
+    "libmpi_abi.so.1",
+    "libmpi_abi.so.0",
+];
+
+/// Whether a file of this name is an MPI library: a SONAME, with or without the version suffix of the file.
+pub fn is_mpi(name: &str) -> bool {
+    MPI.iter().any(|known| {
+        let rest = name.strip_prefix(known);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// Whether a program, or a library that it needs, is linked with an MPI library. Libraries loaded at run
+/// time are not included. A script is linked with nothing.
+pub fn with_mpi(program: &Path, libraries: &Libraries) -> bool {
+    let mut seen = HashSet::new();
+    let mut todo = vec![program.to_owned()];
+    while let Some(path) = todo.pop() {
+        let Ok(Kind::Elf(elf)) = elf::read(&path, |_| false) else {
+            continue;
+        };
+        if elf.needed.iter().any(|name| is_mpi(name)) {
+            return true;
+        }
+        let origin = path.canonicalize().unwrap_or(path);
+        let origin = origin.parent().unwrap_or(Path::new("/"));
+        for name in elf.needed {
+            if let Some(found) = libraries.find(&name, &elf.paths, origin) {
+                if seen.insert(name) {
+                    todo.push(found);
+                }
+            }
+        }
+    }
+    false
+}
+
+/// Whether a program may execute others: a script, or a program that calls an exec function of the C
+/// library.
+pub fn executes_others(program: &Path) -> bool {
+    let function = |name: &str| name.starts_with("exec") || name.starts_with("posix_spawn");
+    match elf::read(program, function) {
+        Ok(Kind::Elf(elf)) => !elf.wants.is_empty(),
+        Ok(Kind::Script(_)) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mpi_libraries_are_recognised_by_name() {
+        for name in ["libmpi.so.40", "libmpi.so.40.30.4", "libmpich.so.12.2.2"] {
+            assert!(is_mpi(name), "{name}");
+        }
+        for name in ["libmpi.so.400", "libmpi_cxx.so.40", "libc.so.6", ""] {
+            assert!(!is_mpi(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn programs_that_execute_others_are_recognised_by_their_calls() {
+        for (path, does) in [
+            ("/usr/bin/env", true),
+            ("/usr/bin/timeout", true),
+            ("/usr/bin/ldd", true),
+            ("/bin/ls", false),
+            ("/etc/passwd", false),
+        ] {
+            assert_eq!(executes_others(Path::new(path)), does, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_program_without_mpi_has_none() {
+        let libraries = Libraries::here();
+        for path in ["/bin/sh", "/bin/ls", "/etc/passwd", "/nonexistent"] {
+            assert!(!with_mpi(Path::new(path), &libraries), "{path}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Check whether a process of this machine is alive.
+//!
+//! # Safety
+//! `pidfd_open` takes two numbers and returns a new descriptor.
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::net::socket::{self, Watched};
+
+/// Units per second of the times in /proc/PID/stat (USER_HZ), the same on all machines.
+const TICKS: u64 = 100;
+
+/// Whether the process with this number at the time `at` (seconds since 1970) does not end within `limit`.
+pub fn outlives(pid: u32, at: u64, limit: Duration) -> bool {
+    // SAFETY: `pidfd_open` takes two numbers and no pointer.
+    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
+    let Ok(descriptor @ 0..) = i32::try_from(opened) else {
+        return false;
+    };
+    // SAFETY: `pidfd_open` has returned this descriptor as a new one, and nothing else owns it.
+    let process = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // The clocks of seconds and of ticks may differ by a second.
+    if begun(pid).is_none_or(|begun| begun > at + 2) {
+        return false;
+    }
+    let ready = socket::wait(vec![Watched::new(&process)], Some(limit));
+    !ready.contains(&true)
+}
+
+/// Start time of a process in seconds since 1970.
+fn begun(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name is in parentheses and may contain any character.
+    let fields = stat.rsplit_once(')')?.1;
+    let ticks: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
+    let machine = fs::read_to_string("/proc/stat").ok()?;
+    let boot = machine.lines().find_map(|line| line.strip_prefix("btime "));
+    Some(boot?.trim().parse::<u64>().ok()? + ticks / TICKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::SystemTime;
+
+    #[test]
+    fn a_live_process_is_distinguished_from_an_ended_one_and_a_reused_number() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.unwrap().as_secs();
+        let own = std::process::id();
+        assert!(outlives(own, now, Duration::ZERO));
+        assert!(!outlives(own, now - 1_000_000, Duration::ZERO));
+        let mut cat = Command::new("cat");
+        let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
+        assert!(outlives(cat.id(), now, Duration::ZERO));
+        drop(cat.stdin.take());
+        assert!(!outlives(cat.id(), now, Duration::from_secs(20)));
+        cat.wait().unwrap();
+        assert!(!outlives(cat.id(), now, Duration::ZERO));
+    }
+}

@@ -1,0 +1,80 @@
+//! The plan of a save: all mappings and all shared objects of the upper half. It is complete before anything is
+//! written, so that a mapping that cannot be saved is refused before.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use ckpt_image::{Result, SharedObject};
+
+use crate::classify::{classify, Application, Classified, PlannedRegion};
+use crate::prescan::{list_mappings, PreScan};
+use crate::request::StoreAssignment;
+use crate::shared_objects::{MappedObject, ObjectTable};
+use crate::snapshot::eager_copy::CopyBuffer;
+
+/// The plan for saving this process's memory.
+pub struct Plan {
+    pub(crate) regions: Vec<PlannedRegion>,
+    pub(crate) objects: ObjectTable,
+    /// Memory for a copy. The first caller of `take_buffer` gets it.
+    buffer: Mutex<Option<CopyBuffer>>,
+}
+
+impl Plan {
+    /// Plans the save of all mappings of the upper half. Its threads must be stopped until the save is complete. A
+    /// `prescan` must be omitted if the application may have changed mappings since.
+    pub fn make(application: &Application, mut prescan: Option<PreScan>) -> Result<Plan> {
+        let buffer = prescan.as_mut().and_then(PreScan::take_buffer);
+        let entries = match prescan.map(PreScan::confirmed) {
+            Some(Ok(Some(entries))) => entries,
+            other => {
+                let changed = matches!(other, Some(Ok(None)));
+                tracing::debug!(changed, "listing the mappings: no pre-scan can be used");
+                list_mappings()?
+            }
+        };
+        let Classified { regions, objects } = classify(&entries, application)?;
+        Ok(Plan {
+            regions,
+            objects,
+            buffer: Mutex::new(buffer),
+        })
+    }
+
+    pub(crate) fn take_buffer(&self) -> Option<CopyBuffer> {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        buffer.take()
+    }
+
+    /// The parts of shared objects that can be read here, by the objects' names.
+    pub fn parts(&self) -> Vec<(String, Range<u64>)> {
+        let objects = self.objects.all().iter();
+        objects
+            .flat_map(|object| {
+                let name = &object.described.id;
+                object
+                    .readable()
+                    .into_iter()
+                    .map(|part| (name.clone(), part))
+            })
+            .collect()
+    }
+
+    /// The object that is the file of this device and inode.
+    pub fn object(&self, dev: u64, ino: u64) -> Option<&SharedObject> {
+        let mut objects = self.objects.all().iter();
+        let found = objects.find(|object| object.is(dev, ino))?;
+        Some(&found.described)
+    }
+
+    /// The objects in which this rank has a share, with their indices.
+    pub(crate) fn assigned<'a>(
+        &'a self,
+        shares: &'a [StoreAssignment],
+    ) -> impl Iterator<Item = (u32, &'a MappedObject, &'a StoreAssignment)> {
+        (0..).zip(self.objects.all()).filter_map(|(index, object)| {
+            let of_it = |share: &&StoreAssignment| share.object == object.described.id;
+            Some((index, object, shares.iter().find(of_it)?))
+        })
+    }
+}

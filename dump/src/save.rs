@@ -1,0 +1,151 @@
+//! The save of an image: from the plan to the durable file.
+
+use std::fs::File;
+use std::io;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use ckpt_image::{kind, Header, ImageSummary, ImageWriter, Machine, ParentPages, Result, PAGE};
+
+use crate::contents::{ImageContents, ImageRegion};
+use crate::plan::Plan;
+use crate::ranges::total_bytes;
+use crate::request::{DumpRequest, HeaderInfo, SavedImage, StoreAssignment};
+use crate::snapshot::Snapshot;
+use crate::source::{PageSource, StoppedProcess};
+
+impl Plan {
+    /// Writes this rank's image and makes it durable. Calls `copied` as soon as the threads' memory is not read any
+    /// more. If the memory can be copied, that is before the image is written.
+    pub fn save(&self, request: &DumpRequest<'_>, copied: impl FnOnce()) -> Result<SavedImage> {
+        let mut notes = self.check_other_processes(request.shares)?;
+        let ImageContents {
+            parts,
+            inherited,
+            note,
+        } = ImageContents::of(self, request)?;
+        notes.extend(note);
+        let inherits = inherited.is_some();
+        tracing::info!(
+            regions = parts.len(),
+            bytes = parts.iter().map(|part| part.held).sum::<u64>(),
+            stored = parts
+                .iter()
+                .map(|part| total_bytes(&part.runs))
+                .sum::<u64>(),
+            objects = self.objects.all().len(),
+            inherits,
+            "saving the memory"
+        );
+        for note in &notes {
+            tracing::info!(note, "note for the report");
+        }
+        let begun = Instant::now();
+        let mem = File::open("/proc/self/mem");
+        let process = StoppedProcess {
+            plan: self,
+            mem: &mem.map_err(request.failed("open /proc/self/mem for"))?,
+        };
+        let (image, stopped_because) = match Snapshot::take(&process, &parts, &request.pause) {
+            Ok(snapshot) => {
+                tracing::info!(
+                    took = ?begun.elapsed(),
+                    fork = snapshot.is_forked(),
+                    "memory copied"
+                );
+                copied();
+                let image = self.write(request, &parts, inherited, snapshot)?;
+                (image, None)
+            }
+            Err(why) => {
+                tracing::info!(why, "memory not copied: the threads stay stopped");
+                let image = self.write(request, &parts, inherited, process)?;
+                copied();
+                (image, Some(why))
+            }
+        };
+        tracing::info!(took = ?begun.elapsed(), bytes = image.bytes, "image file complete");
+        if let Some(increments) = &request.increments {
+            increments
+                .tracker
+                .image_written(request.info.set_id, &image.digest);
+        }
+        Ok(SavedImage {
+            image,
+            notes,
+            stopped_because,
+            inherits,
+        })
+    }
+
+    /// Writes the regions with the content from `source`.
+    fn write(
+        &self,
+        request: &DumpRequest<'_>,
+        parts: &[ImageRegion],
+        inherited: Option<ParentPages>,
+        source: impl PageSource,
+    ) -> Result<ImageSummary> {
+        let (info, path) = (request.info, request.path());
+        let mut writer = ImageWriter::create(request.disk, &path, header(info), info.compression)?;
+        if info.sealed {
+            writer.sealed();
+        }
+        for part in parts {
+            let mut memory = source.of(part)?;
+            writer.region(part.region.clone(), &part.runs, &mut *memory)?;
+        }
+        source
+            .check()
+            .map_err(request.failed("read the memory for"))?;
+        // Copies are needed no longer.
+        drop(source);
+        if let Some(inherited) = inherited {
+            writer.inherit(inherited);
+        }
+        let described = self.objects.all().iter().map(|o| o.described.clone());
+        writer.shared(described.collect());
+        let undescribed = || request.failed("describe this machine for");
+        let environment = Machine::here().map_err(undescribed())?;
+        let environment = kind::ENVIRONMENT
+            .encode(&environment)
+            .map_err(|e| undescribed()(io::Error::other(e)))?;
+        writer.section(environment);
+        for section in request.sections {
+            writer.section(section.clone());
+        }
+        writer.finish()
+    }
+
+    /// Refuses a shared object that a process outside of the job has mapped. The first of the ranks that have the
+    /// object does this. Returns notes about child processes of the job that have it mapped.
+    fn check_other_processes(&self, shares: &[StoreAssignment]) -> Result<Vec<String>> {
+        let mut notes = Vec::new();
+        for (_, object, share) in self.assigned(shares) {
+            if share.processes.first() != Some(&std::process::id()) {
+                continue;
+            }
+            let others = object
+                .other_processes(&share.processes)
+                .map_err(|why| object.unsaveable(why))?;
+            let what = object.described.kind.describe();
+            notes.extend(others.into_iter().map(|process| {
+                format!("{what} is also mapped by child process {process}, which is not saved")
+            }));
+        }
+        Ok(notes)
+    }
+}
+
+fn header(info: &HeaderInfo) -> Header {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Header {
+        set_id: info.set_id,
+        epoch: info.epoch,
+        rank: info.rank,
+        world_size: info.world_size,
+        contract_version: contract::VERSION,
+        page_size: PAGE as u32,
+        abi: info.abi.clone(),
+        created_ns: now.map_or(0, |since| since.as_nanos() as u64),
+    }
+}

@@ -1,0 +1,122 @@
+//! Hooks of the lower half: redirected files, the command for execve, and functions called at certain points.
+//!
+//! All are set before the program starts and only read afterwards.
+
+use super::threads::Thread;
+use crate::sys::syscall;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+
+static REDIRECTS: OnceLock<Vec<(CString, CString)>> = OnceLock::new();
+static EXEC_PREFIX: OnceLock<Vec<CString>> = OnceLock::new();
+static WRAPPER: OnceLock<CString> = OnceLock::new();
+static STARTED_BY: OnceLock<CString> = OnceLock::new();
+static EXIT: OnceLock<fn(i32)> = OnceLock::new();
+static TELL_CALLS: AtomicBool = AtomicBool::new(false);
+
+/// Redirects files with these base names to the given ones, for opens by the program's dynamic linker. Only the first
+/// call has an effect.
+pub fn set_redirects(redirects: &[(&str, &Path)]) {
+    let pairs = redirects.iter().filter_map(|(name, path)| {
+        Some((
+            CString::new(*name).ok()?,
+            CString::new(path.as_os_str().as_bytes()).ok()?,
+        ))
+    });
+    let _ = REDIRECTS.set(pairs.collect());
+}
+
+/// File to open instead of `path`, if its base name is redirected.
+pub fn redirect(path: &CStr) -> Option<&'static CStr> {
+    let bytes = path.to_bytes();
+    let base = bytes.rsplit(|&b| b == b'/').next().unwrap_or(bytes);
+    let found = REDIRECTS
+        .get()?
+        .iter()
+        .find(|(name, _)| name.to_bytes() == base)?;
+    Some(found.1.as_c_str())
+}
+
+/// Whether this file is the target of a redirect.
+pub fn is_redirected_to(path: &[u8]) -> bool {
+    REDIRECTS
+        .get()
+        .is_some_and(|all| all.iter().any(|(_, to)| to.to_bytes() == path))
+}
+
+/// Sets the command to execute in front of `program args...` when the rank's own process calls `execve`, so that the
+/// new program is an upper half again: the lower half's path and its options. Without it the new program runs outside
+/// of Stasis. Only the first call has an effect.
+pub fn set_exec_hook(prefix: Vec<CString>) {
+    let _ = EXEC_PREFIX.set(prefix);
+}
+
+/// Command of [`set_exec_hook`].
+pub fn exec_prefix() -> Option<&'static [CString]> {
+    EXEC_PREFIX
+        .get()
+        .map(Vec::as_slice)
+        .filter(|p| !p.is_empty())
+}
+
+/// Sets the variable, `NAME=VALUE`, that tells a followed child which program has started it. Only the first call has
+/// an effect.
+pub fn set_wrapper(variable: CString) {
+    let _ = WRAPPER.set(variable);
+}
+
+/// Variable of [`set_wrapper`].
+pub fn wrapper() -> Option<&'static CStr> {
+    WRAPPER.get().map(CString::as_c_str)
+}
+
+/// Sets the variable that told this process which program has started it. A program that it executes by execve gets the
+/// same variable.
+pub fn set_started_by(variable: CString) {
+    let _ = STARTED_BY.set(variable);
+}
+
+/// Variable of [`set_started_by`].
+pub fn started_by() -> Option<&'static CStr> {
+    STARTED_BY.get().map(CString::as_c_str)
+}
+
+/// Sets a function that is called with the exit status when the program exits, with the lower half's FS and all signals
+/// blocked, on the thread of the exit. Only the first call has an effect.
+pub fn set_exit_hook(hook: fn(i32)) {
+    let _ = EXIT.set(hook);
+}
+
+/// Reports the end of every MPI call to the lower half from now on, by the service `CallEnded`.
+pub fn tell_calls() {
+    TELL_CALLS.store(true, Ordering::Relaxed);
+}
+
+/// Actions of a new thread when it leaves its wrappers.
+pub fn on_leaving() -> u32 {
+    match TELL_CALLS.load(Ordering::Relaxed) {
+        true => contract::TELL_CALLS,
+        false => 0,
+    }
+}
+
+/// Ends the process.
+pub fn exit_process(thread: &Thread, status: i32) -> ! {
+    if !super::threads::is_forked_child() {
+        if let Some(hook) = EXIT.get() {
+            thread.on_lower(|| hook(status));
+        }
+    }
+    syscall::exit_group(status)
+}
+
+/// Ends the process, from a thread that is already in the lower half.
+pub fn exit_process_from_lower(status: i32) -> ! {
+    if let Some(hook) = EXIT.get() {
+        hook(status);
+    }
+    syscall::exit_group(status)
+}

@@ -1,0 +1,169 @@
+//! Redirected paths: the program's MPI library, `/proc/self/exe`, and the path by which the program requests a
+//! checkpoint.
+//!
+//! The dynamic linker identifies a library by its device and inode, also when it opens it again under another name,
+//! perhaps after a restart. So it gets numbers for redirected libraries that do not depend on the place and version of
+//! the Stasis installation.
+
+use super::files::{returned, Opening};
+use super::{fail, Call, Handler, Outcome};
+use crate::interpose::signals::checkpoint_request;
+use crate::interpose::{hooks, threads};
+use crate::load::program_info;
+use crate::sys::user_copy;
+use core::ffi::CStr;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+pub const HANDLERS: &[(i64, Handler)] = &[
+    // The MPI library's name leads to the front, `/proc/self/exe` to the application, `/proc/stasis/checkpoint` to the
+    // coordinator. The undo journal first records what the call truncates or creates.
+    (libc::SYS_open, open),
+    (libc::SYS_openat, openat),
+    // A front has the same device and inode in every version of Stasis, for the dynamic linker.
+    (libc::SYS_fstat, fstat),
+    (libc::SYS_newfstatat, newfstatat),
+    // `/proc/self/exe` is the application, not the lower half.
+    (libc::SYS_readlink, readlink),
+    (libc::SYS_readlinkat, readlinkat),
+];
+
+/// Whether the path names this process's program: `/proc/self/exe` and its equivalents.
+pub fn is_own_exe(path: &CStr) -> bool {
+    let Some(rest) = path.to_bytes().strip_prefix(b"/proc/") else {
+        return false;
+    };
+    let Some(who) = rest.strip_suffix(b"/exe") else {
+        return false;
+    };
+    who == b"self" || who == b"thread-self" || {
+        let digits = !who.is_empty() && who.len() < 10 && who.iter().all(u8::is_ascii_digit);
+        let number = who.iter().fold(0u32, |n, d| {
+            n.wrapping_mul(10).wrapping_add(u32::from(d & 15))
+        });
+        digits && number == threads::virtual_pid()
+    }
+}
+
+fn replacement(path: &CStr) -> Option<&'static CStr> {
+    if is_own_exe(path) {
+        return Some(program_info::program());
+    }
+    checkpoint_request::instead_of(path)
+}
+
+fn open_at(call: &mut Call, position: usize) -> Outcome {
+    let (nr, mut args) = (call.nr(), call.args());
+    let linker = program_info::in_interpreter(call.frame().regs.rip);
+    let path = user_copy::path(args[position]);
+    let library = path.filter(|_| linker).and_then(hooks::redirect);
+    let other = library.or_else(|| path.and_then(replacement));
+    if let Some(path) = other {
+        args[position] = path.as_ptr() as usize;
+    }
+    let (outcome, opening) = Opening::run(call, nr, args, position);
+    let opened = matches!(outcome, Outcome::Value(fd) if fd >= 0);
+    if opened && other == Some(checkpoint_request::NOTHING) {
+        checkpoint_request::by_program();
+    }
+    let outcome = returned(call, outcome);
+    opening.end(call, &outcome);
+    if let (true, true, Outcome::Value(fd)) = (opened, linker, &outcome) {
+        opened_by_linker(*fd as i32, library);
+    }
+    outcome
+}
+
+fn open(call: &mut Call) -> Outcome {
+    open_at(call, 0)
+}
+
+fn openat(call: &mut Call) -> Outcome {
+    open_at(call, 1)
+}
+
+fn fstat(call: &mut Call) -> Outcome {
+    let [fd, facts, ..] = call.args();
+    stat_of(call, fd, facts)
+}
+
+/// C libraries from 2.33 on query a descriptor by this call with an empty path.
+fn newfstatat(call: &mut Call) -> Outcome {
+    let [fd, _, facts, flags, ..] = call.args();
+    match flags as i32 & libc::AT_EMPTY_PATH {
+        0 => call.pass(),
+        _ => stat_of(call, fd, facts),
+    }
+}
+
+/// Attributes from the kernel, except for the descriptor by which the dynamic linker loads a library of Stasis.
+fn stat_of(call: &mut Call, fd: usize, facts: usize) -> Outcome {
+    let outcome = call.pass();
+    let loading = LOADING.load(Ordering::Relaxed) == fd as i32;
+    let linker = program_info::in_interpreter(call.frame().regs.rip);
+    if let (true, true, Outcome::Value(0)) = (loading, linker, &outcome) {
+        let (device, inode) = (
+            offset_of!(libc::stat, st_dev),
+            offset_of!(libc::stat, st_ino),
+        );
+        // The kernel has written there just now.
+        let _ = call.answer(facts + device, OUR_DEVICE);
+        let _ = call.answer(facts + inode, LIBRARY.load(Ordering::Relaxed));
+    }
+    outcome
+}
+
+/// Device number that no file system has.
+const OUR_DEVICE: u64 = u64::from_le_bytes(*b"STASIS\0\0");
+
+/// Descriptor by which the dynamic linker, under its lock, loads a library of Stasis.
+static LOADING: AtomicI32 = AtomicI32::new(-1);
+
+/// Number of that library.
+static LIBRARY: AtomicU64 = AtomicU64::new(0);
+
+/// Records that the dynamic linker has opened a file; `ours` is its replacement, if any.
+fn opened_by_linker(fd: i32, ours: Option<&CStr>) {
+    match ours {
+        Some(file) => {
+            LIBRARY.store(number_of(file), Ordering::Relaxed);
+            LOADING.store(fd, Ordering::Relaxed);
+        }
+        None => {
+            let _ = LOADING.compare_exchange(fd, -1, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Number of a file name, independent of its directory (FNV-1a).
+fn number_of(file: &CStr) -> u64 {
+    let path = file.to_bytes();
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn read_link(call: &mut Call, position: usize) -> Outcome {
+    let args = call.args();
+    let (buffer, size) = (args[position + 1], args[position + 2]);
+    match user_copy::path(args[position]) {
+        Some(path) if is_own_exe(path) && size as isize > 0 => {
+            let target = program_info::program().to_bytes();
+            let len = target.len().min(size);
+            match user_copy::write_bytes(buffer, &target[..len]) {
+                Ok(()) => Outcome::Value(len as isize),
+                Err(_) => fail(libc::EFAULT),
+            }
+        }
+        _ => call.pass(),
+    }
+}
+
+fn readlink(call: &mut Call) -> Outcome {
+    read_link(call, 0)
+}
+
+fn readlinkat(call: &mut Call) -> Outcome {
+    read_link(call, 1)
+}

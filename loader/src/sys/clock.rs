@@ -1,0 +1,143 @@
+//! Clocks of the application that count from the machine's start.
+//!
+//! Such a clock never goes backwards, and a wait for a deadline on it must end. So after a restart, perhaps on another
+//! machine, the application's clocks continue from their values at the checkpoint. The offset to the machine's clock is
+//! 0 until then, and the application reads the machine's directly.
+//!
+//! # Safety
+//! The slot's function and the kernel's have the same signature; times are written to the application's addresses, as
+//! the kernel would.
+#![allow(unsafe_code)]
+
+use super::syscall;
+pub use super::timespec::{Timespec, SECOND};
+use core::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use core::time::Duration;
+
+/// Interval of the reads of the coarse clock.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// Ids of the clocks.
+pub const CLOCKS: [i32; 3] = [
+    libc::CLOCK_MONOTONIC,
+    libc::CLOCK_MONOTONIC_RAW,
+    libc::CLOCK_BOOTTIME,
+];
+
+/// Offset of each from the machine's clock, in nanoseconds.
+static AHEAD: [AtomicI64; 3] = [const { AtomicI64::new(0) }; 3];
+/// The kernel's function.
+static REAL: AtomicUsize = AtomicUsize::new(0);
+
+fn index(clock: i32) -> Option<usize> {
+    let clock = match clock {
+        libc::CLOCK_MONOTONIC_COARSE => libc::CLOCK_MONOTONIC,
+        libc::CLOCK_BOOTTIME_ALARM => libc::CLOCK_BOOTTIME,
+        other => other,
+    };
+    CLOCKS.iter().position(|&c| c == clock)
+}
+
+/// Nanoseconds by which the application's clock is ahead of the machine's.
+pub fn ahead(clock: i32) -> i64 {
+    index(clock).map_or(0, |i| AHEAD[i].load(Ordering::Relaxed))
+}
+
+/// Converts a time on the application's clock to the machine's.
+pub fn on_machine(clock: i32, moment: Timespec) -> Timespec {
+    match ahead(clock) {
+        0 => moment,
+        ahead => Timespec::new(moment.ns().saturating_sub(ahead).max(0)),
+    }
+}
+
+/// Converts for a timer, which a time of 0 would disarm: a time in the past does not become 0.
+pub fn timer_on_machine(clock: i32, moment: Timespec) -> Timespec {
+    if moment == Timespec::default() {
+        return moment;
+    }
+    Timespec::new(on_machine(clock, moment).ns().max(1))
+}
+
+/// Value of the machine's clock.
+fn machine(clock: i32) -> i64 {
+    syscall::clock_gettime(clock).ns()
+}
+
+/// Value of the application's clock, in nanoseconds.
+pub fn now(clock: i32) -> i64 {
+    machine(clock).saturating_add(ahead(clock))
+}
+
+/// Values of the application's clocks ([`CLOCKS`]).
+pub fn all() -> [i64; 3] {
+    CLOCKS.map(now)
+}
+
+/// Continues the application's clocks from their values at the cut. Returns at the next tick of the machine's, some
+/// milliseconds later: the coarse clock shows the last tick. Until the next one that is before this moment, and may be
+/// less than the value at the cut.
+pub fn go_on_from(shown: [i64; 3]) {
+    let here = CLOCKS.map(machine);
+    for (ahead, (shown, here)) in AHEAD.iter().zip(shown.iter().zip(here)) {
+        ahead.store(shown - here, Ordering::Relaxed);
+    }
+    let [monotonic, ..] = here;
+    while machine(libc::CLOCK_MONOTONIC_COARSE) < monotonic {
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Function for the vDSO's slot, if the kernel's is `real`.
+pub fn reader(real: usize) -> usize {
+    REAL.store(real, Ordering::Relaxed);
+    if AHEAD.iter().all(|a| a.load(Ordering::Relaxed) == 0) {
+        return real;
+    }
+    read as *const () as usize
+}
+
+extern "C" fn read(clock: i32, time: *mut Timespec) -> isize {
+    let real = REAL.load(Ordering::Relaxed);
+    // SAFETY: `REAL` has this signature, and the time is written to the application's address as the kernel would.
+    unsafe {
+        let real: extern "C" fn(i32, *mut Timespec) -> isize = core::mem::transmute(real);
+        let result = real(clock, time);
+        let ahead = ahead(clock);
+        if result == 0 && ahead != 0 {
+            *time = Timespec::new((*time).ns().saturating_add(ahead));
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all;
+    use super::go_on_from;
+    use super::now;
+    use super::Timespec;
+
+    #[test]
+    fn coarse_clock_never_goes_back() {
+        let before = now(libc::CLOCK_MONOTONIC_COARSE);
+        go_on_from(all());
+        assert!(now(libc::CLOCK_MONOTONIC_COARSE) >= before);
+    }
+
+    #[test]
+    fn times_convert() {
+        let time = Timespec::new(-1);
+        assert_eq!((time.seconds, time.nanoseconds), (-1, 999_999_999));
+        assert_eq!(time.ns(), -1);
+        assert_eq!(
+            Timespec {
+                seconds: i64::MAX,
+                nanoseconds: 5
+            }
+            .ns(),
+            i64::MAX
+        );
+        assert!(!time.is_span() && Timespec::new(5).is_span());
+    }
+}

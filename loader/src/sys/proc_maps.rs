@@ -1,0 +1,40 @@
+//! The mappings of this process, from `/proc/self/maps`.
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: usize,
+    /// One past the last address.
+    pub end: usize,
+    /// PROT_READ (1), PROT_WRITE (2), PROT_EXEC (4).
+    pub prot: u8,
+    /// Path or `[name]`; empty for plain memory.
+    pub name: String,
+}
+
+/// All mappings of this process, by address. The fixed `[vsyscall]` page is left out.
+pub fn read() -> std::io::Result<Vec<Mapping>> {
+    let text = std::fs::read("/proc/self/maps")?;
+    Ok(text
+        .split(|byte| *byte == b'\n')
+        .filter_map(proc_maps::parse_line)
+        .filter(|mapping| mapping.start < 1 << 47)
+        .map(|mapping| Mapping {
+            start: mapping.start as usize,
+            end: mapping.end as usize,
+            prot: mapping.prot,
+            name: String::from_utf8_lossy(&mapping.path).into_owned(),
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn reads_itself() {
+        let maps = super::read().expect("maps");
+        assert!(maps.iter().any(|m| m.name == "[stack]"));
+        assert!(maps.windows(2).all(|w| w[0].end <= w[1].start));
+    }
+}

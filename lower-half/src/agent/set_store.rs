@@ -1,0 +1,192 @@
+//! Image sets for the coordinator: the directory to which ranks write, the parent of an increment, and the manifest.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ckpt_image::{
+    create_checkpoint_dir, next_number, oldest_number, prune, set_name, ImageSummary, Manifest,
+    ParentSet, PartnerCopy, RankEntry, Set, SetWriter,
+};
+use contract::MpiState;
+use coordinator::protocol::coordinator::{Parent, PartialSet};
+use coordinator::protocol::Summary;
+use coordinator::server::Store;
+use job_spec::Keep;
+
+use super::mpi_abi;
+use super::setup::Setup;
+use crate::mpi::world;
+
+/// The sets of this job's checkpoint directory.
+pub struct SetStore {
+    setup: &'static Setup,
+    size: u32,
+    writing: Option<Writing>,
+    /// The newest set that this process has committed.
+    last: Option<Last>,
+}
+
+/// The set that is being written.
+struct Writing {
+    writer: SetWriter,
+    name: String,
+    /// Time of its begin, in seconds since 1970.
+    created: u64,
+    /// The parent that was sent to the ranks.
+    parent: Option<ParentSet>,
+}
+
+/// The newest committed set.
+struct Last {
+    set: ParentSet,
+    /// Number of older sets in its chain.
+    increments: u32,
+}
+
+impl SetStore {
+    /// The store of a job of `size` ranks.
+    pub fn new(setup: &'static Setup, size: u32) -> Self {
+        SetStore {
+            setup,
+            size,
+            writing: None,
+            last: None,
+        }
+    }
+
+    /// The parent for the next set: the last set, unless a full set is due or its chain is not complete any more.
+    fn parent(&self) -> Option<ParentSet> {
+        let Setup {
+            checkpoints, key, ..
+        } = self.setup;
+        let last = self.last.as_ref();
+        let last = last.filter(|last| last.increments + 1 < checkpoints.full_every)?;
+        let found = Set::open(&checkpoints.dir, &last.set.set, key.as_ref()).ok()?;
+        (found.manifest().set_id == last.set.set_id).then(|| last.set.clone())
+    }
+}
+
+/// Removes journals that are older than the oldest set: no restart needs them.
+pub fn forget_older(dir: &Path) {
+    let oldest = oldest_number(dir).map(|oldest| oldest.unwrap_or(u64::MAX));
+    let forgotten = oldest.map_err(io::Error::other);
+    if let Err(why) = forgotten.and_then(|oldest| undo::prune(dir, oldest)) {
+        launcher::message::say(format_args!("cannot remove older undo journals: {why}"));
+    }
+}
+
+impl Store for SetStore {
+    fn make_directory(&mut self) -> Result<(), String> {
+        create_checkpoint_dir(&self.setup.checkpoints.dir).map_err(|e| e.to_string())
+    }
+
+    fn prepare(&mut self) -> Result<PartialSet, String> {
+        // Removes the directory of a set that was given up, before the next number is chosen.
+        self.writing = None;
+        let begin = || {
+            let dir = &self.setup.checkpoints.dir;
+            let number = next_number(dir)?;
+            Ok((number, SetWriter::begin(&self.setup.disk, dir, number)?))
+        };
+        let (number, writer) = begin().map_err(|e: ckpt_image::ImageError| e.to_string())?;
+        let parent = self.parent();
+        let partial = PartialSet {
+            set: set_name(number),
+            id: writer.set_id().0.to_vec(),
+            directory: writer.path().to_string_lossy().into_owned(),
+            parent: parent.as_ref().map(|parent| Parent {
+                set: parent.set.clone(),
+                id: parent.set_id.0.to_vec(),
+            }),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.writing = Some(Writing {
+            writer,
+            name: set_name(number),
+            created: now.map_or(0, |since| since.as_secs()),
+            parent,
+        });
+        Ok(partial)
+    }
+
+    fn commit(&mut self, images: &[Summary]) -> Result<(), String> {
+        let Writing {
+            writer,
+            name,
+            created,
+            parent,
+        } = self
+            .writing
+            .take()
+            .ok_or("no set is being written (a defect in Stasis)")?;
+        // If no rank knew its changed memory, all have stored everything, and the set is a full one.
+        let parent = parent.filter(|_| images.iter().any(|summary| summary.inherits));
+        let entry = |(rank, summary): (u32, &Summary)| RankEntry {
+            rank,
+            host: summary.host.clone(),
+            image: ImageSummary {
+                bytes: summary.bytes,
+                memory_bytes: summary.memory,
+                digest: summary.digest.clone(),
+            },
+            local: summary.local.as_ref().map(PathBuf::from),
+            copy: summary.copy.as_ref().map(|copy| PartnerCopy {
+                host: copy.host.clone(),
+                path: PathBuf::from(&copy.path),
+            }),
+        };
+        let manifest = Manifest {
+            schema_version: 0,
+            set_id: writer.set_id(),
+            increment_of: parent,
+            created,
+            epoch: u64::from(contract::gate().lower.epoch.load(Ordering::Relaxed)),
+            world_size: self.size,
+            abi: mpi_abi::at_cut(),
+            library: self.setup.library.clone(),
+            thread_level: contract::gate()
+                .mpi_is(MpiState::Initialised)
+                .then(world::thread_level),
+            contract_version: contract::VERSION,
+            stasis_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            command: self.setup.command.clone(),
+            lineage: Some(self.setup.lineage.clone()),
+            ranks: (0..).zip(images).map(entry).collect(),
+        };
+        let committed = writer.commit(&manifest, self.setup.key.as_ref());
+        committed.map_err(|e| e.to_string())?;
+        let below = self.last.take().map_or(0, |last| last.increments + 1);
+        self.last = Some(Last {
+            set: ParentSet {
+                set: name,
+                set_id: manifest.set_id,
+            },
+            increments: manifest.increment_of.map_or(0, |_| below),
+        });
+        Ok(())
+    }
+
+    /// Removes older sets of this job's lineage, except the newest that `--keep` asks for.
+    fn tidy(&mut self) {
+        let Setup {
+            checkpoints,
+            disk,
+            key,
+            lineage,
+            ..
+        } = self.setup;
+        let Keep::Newest(keep) = checkpoints.keep else {
+            return;
+        };
+        if let Err(why) = prune(disk, &checkpoints.dir, keep, key.as_ref(), Some(lineage)) {
+            launcher::message::say(format_args!("cannot remove older checkpoints: {why}"));
+        }
+        forget_older(&checkpoints.dir);
+    }
+
+    fn discard(&mut self) {
+        self.writing = None;
+    }
+}

@@ -1,0 +1,52 @@
+//! The agent's settings for this job.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use ckpt_image::{FileSystem, Lineage, SealKey, Section};
+use job_spec::Checkpoints;
+
+/// The settings of the agent.
+pub struct Setup {
+    /// The options of checkpoints, such as their directory and schedule.
+    pub checkpoints: Checkpoints,
+    /// File system interface through which sets and images are written.
+    pub disk: FileSystem,
+    /// Whether copies get a memory budget of zero (`STASIS_FAULT=scarce@RANK`).
+    pub scarce: bool,
+    /// Key that seals sets.
+    pub key: Option<SealKey>,
+    /// The program and its arguments, for messages and the manifest.
+    pub command: Vec<String>,
+    /// The run that this process belongs to.
+    pub lineage: Lineage,
+    /// Name and version of the MPI library, for messages and the manifest.
+    pub library: String,
+    /// Returns the sections of the image other than the loader's. Called while all threads stand still.
+    pub sections: fn() -> Vec<Section>,
+    /// Returns notes about other programs whose state the image does not hold.
+    pub unsaved_programs: fn() -> Vec<String>,
+    /// Calls MPI_Finalize, for a job that ends with a checkpoint. Without it, launchers report a crash. Called while
+    /// all threads stand still, on a thread of the lower half.
+    pub finalize: fn(),
+}
+
+static SETUP: OnceLock<Setup> = OnceLock::new();
+
+/// Notes the settings. Only the first call counts.
+pub fn set(setup: Setup) {
+    SETUP.get_or_init(|| setup);
+}
+
+/// The settings, which must have been noted.
+pub fn known() -> Result<&'static Setup> {
+    SETUP
+        .get()
+        .context("the checkpoint agent is not set up (a defect in Stasis)")
+}
+
+/// The checkpoint directory.
+pub fn directory() -> Result<&'static Path> {
+    Ok(&known()?.checkpoints.dir)
+}

@@ -1,0 +1,105 @@
+//! The point at which a poll that does not succeed yields its processor.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use contract::recorder::Event;
+use nix::sys::resource::{getrusage, UsageWho};
+use nix::unistd::{sysconf, SysconfVar};
+
+/// Polls without success before a wait yields its processor. A yield costs latency, and is useless if each rank has a
+/// core. If ranks share a core, the sender of the awaited message may need the core of the rank that waits, or one that
+/// another job's rank keeps busy in the same way. Other jobs and masks of cores make this unknown in advance, so each
+/// wait that yields adapts the number.
+static PATIENCE: AtomicU32 = AtomicU32::new(PATIENT);
+const PATIENT: u32 = 100_000;
+const IMPATIENT: u32 = 100;
+/// Upper bound of [`PATIENCE`].
+static MOST: AtomicU32 = AtomicU32::new(PATIENT);
+
+/// Sets the number of ranks on this machine.
+pub fn set_ranks_here(ranks: u32) {
+    let cores = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+    let crowded = cores.is_some_and(|cores| i64::from(ranks) > cores);
+    let most = if crowded { IMPATIENT } else { PATIENT };
+    MOST.store(most, Ordering::Relaxed);
+    PATIENCE.store(most, Ordering::Relaxed);
+}
+
+/// Yields after which a wait is recorded as blocked. They take at least 64 us.
+const YIELDS_OF_A_BLOCK: u32 = 64;
+
+/// One wait.
+#[derive(Default)]
+pub struct Backoff {
+    /// Polls without success that count.
+    turns: u32,
+    /// Yields of the processor.
+    yields: u32,
+}
+
+impl Backoff {
+    /// Counts one more poll without success, and yields the processor after enough of them.
+    #[inline(always)]
+    pub fn next_turn(&mut self) {
+        self.turns += 1;
+        if self.turns >= PATIENCE.load(Ordering::Relaxed) {
+            self.give_way();
+        }
+    }
+
+    #[cold]
+    fn give_way(&mut self) {
+        self.turns = give_way(self.turns);
+        self.yields = self.yields.saturating_add(1);
+        if self.yields == YIELDS_OF_A_BLOCK {
+            loader::record(Event::Blocked, [u64::from(self.yields), 0]);
+        }
+    }
+
+    /// The wait is over.
+    #[inline(always)]
+    pub fn end(&self) {
+        if self.yields >= YIELDS_OF_A_BLOCK {
+            loader::record(Event::Unblocked, [u64::from(self.yields), 0]);
+        }
+    }
+}
+
+/// Yields the processor, and adapts [`PATIENCE`] to the result. Returns the number of polls to continue counting from.
+///
+/// A thread that takes the processor and soon returns it is waiting too: then this wait yields early, at every poll, as
+/// it always does if there are more ranks than cores. A thread that keeps the processor for long may be a rank that has
+/// not adapted yet, or a program that computes. So a wait yields early at first, and later each time that this does not
+/// help.
+#[cold]
+fn give_way(turns: u32) -> u32 {
+    const TURNS_BETWEEN: u32 = 32;
+    /// Less than any scheduler's time slice, and more than a rank needs for a message.
+    const LONG: Duration = Duration::from_millis(1);
+    let most = MOST.load(Ordering::Relaxed);
+    if most == IMPATIENT {
+        std::thread::yield_now();
+        return turns - 1;
+    }
+    let patience = PATIENCE.load(Ordering::Relaxed);
+    let longer = patience.saturating_mul(2).min(most);
+    let (before, since) = (switches(), Instant::now());
+    std::thread::yield_now();
+    let (patience, turns) = if switches() == before {
+        (longer, turns.saturating_sub(TURNS_BETWEEN))
+    } else if since.elapsed() < LONG || patience == most {
+        (IMPATIENT, IMPATIENT - 1)
+    } else {
+        (longer, 0)
+    };
+    PATIENCE.store(patience, Ordering::Relaxed);
+    turns
+}
+
+/// Number of times that another thread took this thread's core. A yield does not count if no other thread wants the
+/// core (getrusage(2): ru_nivcsw).
+fn switches() -> i64 {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD);
+    usage.map_or(0, |usage| usage.involuntary_context_switches())
+}

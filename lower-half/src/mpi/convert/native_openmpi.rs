@@ -1,0 +1,78 @@
+//! Handles and statuses of Open MPI. Handles are addresses.
+
+use contract::abi::Status;
+use mpi_sys::MPI_Status;
+
+use super::handle::Handle;
+use super::value_map;
+
+/// The kind of library that this is for.
+pub const KIND: launcher::Library = launcher::Library::OpenMpi;
+/// Address of MPI_IN_PLACE.
+pub const IN_PLACE: usize = 1;
+/// Address of MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE.
+pub const STATUS_IGNORE: usize = 0;
+
+macro_rules! handles {
+    ($($name:ident)*) => {
+        $(impl Handle for mpi_sys::$name {
+            #[inline(always)]
+            fn from_lower(lower: usize) -> Self {
+                Self(lower as *mut _)
+            }
+
+            #[inline(always)]
+            fn lower(self) -> usize {
+                self.0 as usize
+            }
+        })*
+    };
+}
+
+handles!(MPI_Comm MPI_Group MPI_Datatype MPI_Op MPI_Errhandler MPI_Info MPI_Request MPI_Message);
+handles!(MPI_Win);
+
+impl Handle for mpi_sys::MPI_File {
+    #[inline(always)]
+    fn from_lower(lower: usize) -> Self {
+        lower as Self
+    }
+
+    #[inline(always)]
+    fn lower(self) -> usize {
+        self as usize
+    }
+}
+
+/// A status without content.
+pub const EMPTY_STATUS: MPI_Status = MPI_Status {
+    MPI_SOURCE: 0,
+    MPI_TAG: 0,
+    MPI_ERROR: 0,
+    _cancelled: 0,
+    _ucount: 0,
+};
+
+/// The standard's form of a native status; `error` still is the native code.
+#[inline(always)]
+pub fn standard_status(native: &MPI_Status) -> Status {
+    Status {
+        source: value_map::rank_standard(native.MPI_SOURCE),
+        tag: value_map::tag_standard(native.MPI_TAG),
+        error: native.MPI_ERROR,
+        cancelled: native._cancelled,
+        count: native._ucount as u64,
+        reserved: 0,
+    }
+}
+
+/// The native form of a status; `error` is copied as it is.
+pub fn native_status(status: &Status) -> MPI_Status {
+    MPI_Status {
+        MPI_SOURCE: value_map::rank_native(status.source),
+        MPI_TAG: value_map::tag_native(status.tag),
+        MPI_ERROR: status.error,
+        _cancelled: status.cancelled,
+        _ucount: status.count as usize,
+    }
+}

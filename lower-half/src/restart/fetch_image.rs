@@ -1,0 +1,55 @@
+//! The relocation of images that their ranks cannot read, because they are in local directories of other machines. A
+//! rank that can read such an image copies it to the checkpoint directory. The image may be in the local directory of
+//! its rank's former machine, or on the machine of a partner.
+//!
+//! MPI is initialised by then, and the ranks agree with collective operations. The images themselves take their usual
+//! way, through the checkpoint directory, which all ranks can read.
+
+use anyhow::Result;
+use ckpt_image::{FileSystem, Set};
+
+use crate::console;
+use crate::mpi::world::{self, World};
+
+/// Copies the images of all ranks with `away` to the set, if all ranks have chosen the same set. An image that no rank
+/// can read stays missing. Returns whether copies were tried, the same value in all ranks.
+pub fn images(set: Option<&Set>, away: bool, world: &World) -> Result<bool> {
+    if world::minimum(i64::from(!away))? == 1 {
+        return Ok(false);
+    }
+    let number = i64::try_from(set.map_or(0, Set::number))?;
+    let (oldest, newest) = world::extremes(number)?;
+    let Some(set) = set.filter(|_| oldest == newest) else {
+        return Ok(false);
+    };
+    let all: Vec<bool> = world::gather_values(&away, world.size)?;
+    let away = (0..).zip(all).filter(|(_, away)| *away);
+    for (rank, _) in away {
+        // The lowest rank that can read the image copies it.
+        let offer = match set.reaches(rank) {
+            true => i64::from(world.rank),
+            false => i64::MAX,
+        };
+        if world::minimum(offer)? == i64::from(world.rank) {
+            bring(set, rank, world.rank);
+        }
+    }
+    world::minimum(0)?;
+    set.look_again();
+    Ok(true)
+}
+
+/// Copies the image of `rank`. After a failure the restart of that rank reports the missing image.
+fn bring(set: &Set, rank: u32, own: u32) {
+    let name = set.name();
+    console::say(
+        own,
+        format_args!("copies the image of rank {rank} to {name}: that rank cannot reach it"),
+    );
+    if let Err(why) = set.drain(&FileSystem::default(), rank) {
+        console::say(
+            own,
+            format_args!("cannot copy the image of rank {rank}: {why}"),
+        );
+    }
+}

@@ -1,0 +1,354 @@
+//! The restart of an upper half from its image, in a new MPI program.
+//!
+//! # Safety
+//! The only unsafe operation calls an entry point of the upper half, on a thread with the upper thread pointer, as
+//! `contract::UpperEntry` requires.
+#![allow(unsafe_code)]
+
+mod fetch_image;
+mod read_report;
+mod restore_shared;
+mod truncate_files;
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use ::restart::{JobState, Opened, Sections};
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use ckpt_image::Set;
+use contract::{abi, gate, MpiState};
+use coordinator::claim;
+use job_spec::{ExitCode, FilePolicy, RestartSpec};
+use launcher::message;
+use loader::{Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState};
+use progress::Bytes;
+use undo::{Cut, Plan};
+
+use crate::exit_code;
+use crate::mpi::world::{self, World};
+use crate::options;
+use crate::start::{bootstrap, job_state, launch, library_env, program_wrapper};
+use crate::{agent, console, mpi, recorder};
+use read_report::{slowest_rank_line, slowness, EVERY};
+use truncate_files::RestartedRank;
+
+/// This rank's part of the set. It is verified; nothing of it is restored yet.
+struct Part {
+    opened: Opened,
+    process: ProcessState,
+    closed: ClosedFileList,
+    files: OpenedFiles,
+    job: JobState,
+    /// The changes of all ranks to files since the checkpoint that are to be undone.
+    plan: Plan,
+}
+
+/// Restarts the rank. Returns only after a failure.
+pub fn restart(options: RestartSpec) -> Result<Infallible> {
+    library_env::ensure()?;
+    loader::check_address_space()?;
+    loader::start_own_fd_table().context(agent::NO_TABLE)?;
+    recorder::start(&options.checkpoints);
+    let own = std::env::current_exe().context("cannot find the lower half's own path")?;
+    let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
+    let started = Instant::now();
+    tracing::info!(rank, size, dir = %options.checkpoints.dir.display(), "restart begins");
+    let begun = Instant::now();
+    let (set, part) = match chosen(&options, rank, size) {
+        Ok(set) => {
+            let part = part(&options, &set, rank, None);
+            (Some(set), part)
+        }
+        Err(why) => (None, Err(why)),
+    };
+    let took = begun.elapsed();
+    match &part {
+        Ok(_) => tracing::info!(?took, "image read"),
+        Err(why) => tracing::warn!(?took, %why, "image not usable by this rank yet"),
+    }
+    let needs_mpi = part.as_ref().map_or(size > 1, |part| {
+        part.job.mpi_state != MpiState::NotInitialised as u32
+    });
+    let (world, part) = match needs_mpi {
+        true => {
+            let (world, part) = join(&options, set.as_ref(), part, rank, size)?;
+            tell_the_slowest(took, rank, size)?;
+            (Some(world), part)
+        }
+        false => (None, part?),
+    };
+    let Part {
+        opened,
+        process,
+        closed,
+        mut files,
+        job,
+        plan,
+    } = part;
+    program_wrapper::tell_lost(&opened);
+    if rank == 0 {
+        // All ranks have chosen the same set by now, and have verified their images.
+        let library = world::library();
+        message::say(format_args!(
+            "continuing {} from {} under {}",
+            job.command.join(" "),
+            opened.set().name(),
+            library.split(',').next().unwrap_or_default()
+        ));
+        opened.set().restart_begun()?;
+    }
+    let others = world.as_ref().map(|world| world.size);
+    let cut = cut_of(opened.set());
+    let dir = &options.checkpoints.dir;
+    let name = opened.set().name().to_owned();
+    let restarted = RestartedRank {
+        dir,
+        set: &name,
+        rank,
+    };
+    let begun = Instant::now();
+    truncate_files::undo(&plan, &cut, &restarted, others)?;
+    for warning in files.open_undone(&process, options.changed_files)? {
+        console::say(rank, warning);
+    }
+    tracing::info!(took = ?begun.elapsed(), "changes of files undone");
+    let begun = Instant::now();
+    let shared = restore_shared::restore(&opened, world.as_ref())?;
+    tracing::info!(took = ?begun.elapsed(), "shared memory restored");
+    opened.map(&shared)?;
+    loader::set_shm_ids(shared.segments().to_vec());
+    let grown = options.checkpoints.files.into();
+    let begun = Instant::now();
+    truncate_files::truncate(&files, &process, &closed, grown, &restarted, others)?;
+    tracing::info!(took = ?begun.elapsed(), "files truncated");
+    let restored = loader::restore(process, files, &|object| shared.descriptor(object))?;
+    tracing::info!("descriptors, timers and handlers restored");
+    drop(shared);
+    let set = opened.set().clone();
+    agent::set_restored_abi(opened.header().abi.clone());
+    if world.is_some() {
+        // No rank goes on before all ranks have restored their memory and descriptors.
+        world::minimum(0)?;
+    }
+    fill_gate(world.as_ref());
+    launch::redirect(&own);
+    job_state::set_command(job.command);
+    bootstrap::start(&options.checkpoints, set.manifest().continued()?)?;
+    if world.is_some() {
+        bootstrap::connected(rank, size);
+    }
+    tracing::info!(took = ?started.elapsed(), "restart: threads resume next");
+    restored.note_changes_since(cut);
+    if job.mpi_state == MpiState::Finalised as u32 {
+        // MPI was only initialised so that the ranks could agree.
+        world::finalize();
+    }
+    if rank == 0 {
+        loader::spawn_lower("ckpt-back", move || {
+            loader::wait_until_running();
+            set.restart_worked();
+        })
+        .context("cannot start a thread")?;
+    }
+    restored.go(move || {
+        if job.mpi_state == MpiState::Initialised as u32 {
+            rebuild();
+        }
+    })
+}
+
+/// The set from which this rank expects to restart. [`same_set`] compares the choices of the ranks.
+fn chosen(options: &RestartSpec, rank: u32, size: u32) -> Result<Set> {
+    let dir = &options.checkpoints.dir;
+    if rank == 0 {
+        claim::check_free(dir)?;
+    }
+    let key = options::key(&options.checkpoints)?;
+    let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
+    Ok(set)
+}
+
+/// Verifies the rank's image and opens its files, before the new MPI library can take the numbers of their descriptors.
+/// If MPI is initialised already, `held` has reserved these numbers.
+fn part(options: &RestartSpec, set: &Set, rank: u32, held: Option<HeldNumbers>) -> Result<Part> {
+    let (begun, shown) = (Instant::now(), Bytes::new(0));
+    let tell = |read| {
+        let seconds = begun.elapsed().as_secs_f64();
+        if rank == 0 {
+            let mib = read >> 20;
+            let said = format_args!("{mib} MiB of its image read and verified in {seconds:.0} s");
+            console::say(rank, said);
+        }
+    };
+    shown.during(EVERY, tell, || verified(options, set, rank, &shown, held))
+}
+
+fn verified(
+    options: &RestartSpec,
+    set: &Set,
+    rank: u32,
+    shown: &Bytes,
+    held: Option<HeldNumbers>,
+) -> Result<Part> {
+    let key = options::key(&options.checkpoints)?;
+    let (name, size) = (set.name(), set.manifest().world_size);
+    shown.of(set.bytes_of(rank));
+    shown.at(format!("{name}, rank {rank} of {size}"));
+    let dir = &options.checkpoints.dir;
+    let opened = ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?;
+    let Sections {
+        process,
+        closed,
+        job,
+    } = Sections::of(opened.image())?;
+    job_state::check_table(&job)
+        .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
+    let plan = match options.checkpoints.files {
+        FilePolicy::Undo => Plan::read(dir, &cut_of(set))
+            .with_context(|| format!("the undo journals in {} cannot be read", dir.display()))?,
+        FilePolicy::Cut | FilePolicy::Leave => Plan::default(),
+    };
+    let host = coordinator::net::addresses::host();
+    let checks = Checks {
+        changed: options.changed_files,
+        undo: Some((&plan, &host)),
+    };
+    let files = loader::open_files(&process, &checks, held)?;
+    for warning in &files.warnings {
+        tracing::warn!(warning, "open file");
+        console::say(rank, warning);
+    }
+    Ok(Part {
+        opened,
+        process,
+        closed,
+        files,
+        job,
+        plan,
+    })
+}
+
+/// The cut at which a set was made.
+fn cut_of(set: &Set) -> Cut {
+    Cut {
+        number: set.number(),
+        id: set.manifest().set_id.0,
+    }
+}
+
+/// Initialises MPI, and checks that every rank can be restored before any rank is. A rank that cannot must not simply
+/// end here: the others would wait for it.
+fn join(
+    options: &RestartSpec,
+    set: Option<&Set>,
+    part: Result<Part>,
+    rank: u32,
+    size: u32,
+) -> Result<(World, Part)> {
+    let away = set.is_some_and(|set| !set.reaches(rank));
+    let held = away.then(HeldNumbers::take).transpose()?;
+    let told = set.and_then(|set| set.manifest().thread_level);
+    let level = match &part {
+        Ok(part) => part.job.thread_level,
+        Err(_) => told.unwrap_or(abi::THREAD_SINGLE),
+    };
+    let world = world::initialise(level)?;
+    let fetched = fetch_image::images(set, away, &world)?;
+    if away {
+        tracing::info!(fetched, "image was on another machine");
+    }
+    let part = match set.filter(|_| fetched && away) {
+        Some(set) => self::part(options, set, rank, held).and_then(|part| {
+            ensure!(
+                part.job.thread_level <= level,
+                "rank {rank} needs a higher MPI thread level than was requested before its image was readable. \
+                 The image is in the checkpoint directory now: start the restart again"
+            );
+            Ok(part)
+        }),
+        None => part,
+    };
+    if let Err(why) = &part {
+        // The message comes before the ranks agree: when the first rank ends, its launcher kills the others.
+        console::tell(why);
+    }
+    // All ranks end with the same exit code, since a launcher may report that of any rank.
+    let code = part.as_ref().err().map_or(0, exit_code::of_restart);
+    let code = -world::minimum(-i64::from(code))?;
+    // The image was chosen by the rank in the launcher's environment. The rank in MPI must be the same.
+    let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
+    match part {
+        Ok(part) if code == 0 && agreed => {
+            same_set(set, &options.checkpoints.dir)?;
+            return Ok((world, part));
+        }
+        _ => world::finalize(),
+    };
+    if !agreed {
+        bail!(
+            "MPI says rank {} of {}, but the launcher's environment says rank {rank} of {size}; nothing was \
+             restored. Start the restart with the mpirun that belongs to this MPI library, or choose another \
+             library with `stasis restart --mpi`",
+            world.rank,
+            world.size
+        );
+    }
+    // The rank that failed has printed the reason.
+    std::process::exit(i32::try_from(code).unwrap_or(ExitCode::Image.number()));
+}
+
+/// Prints which rank was the slowest to read its image, if that took long.
+fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
+    let slowest = -world::minimum(-slowness(rank, took))?;
+    if let (0, Some(line)) = (rank, slowest_rank_line(slowest, size)) {
+        message::say(line);
+    }
+    Ok(())
+}
+
+/// Checks that all ranks have chosen the same set. A rank has chosen an older set if it cannot read its image of the
+/// newest, because that image is in a local directory of another machine.
+fn same_set(set: Option<&Set>, dir: &Path) -> Result<()> {
+    let number = set.map_or(0, Set::number);
+    let number = i64::try_from(number).context("the set has too high a number")?;
+    let (oldest, newest) = world::extremes(number)?;
+    if oldest == newest {
+        return Ok(());
+    }
+    if number < newest {
+        console::tell(&anyhow!(
+            "this rank cannot reach its image of ckpt-{newest}, which other ranks can use: it is in a \
+             local directory (`stasis list {0}` says where) and was not drained yet. Nothing was restored. \
+             Restart on the same machines, or from an older checkpoint: stasis restart {0}/ckpt-{oldest}",
+            dir.display()
+        ));
+    }
+    // All ranks have printed their messages before the first one ends.
+    world::minimum(0)?;
+    world::finalize();
+    std::process::exit(ExitCode::Image.number());
+}
+
+fn fill_gate(world: Option<&World>) {
+    let gate = gate();
+    recorder::attach();
+    mpi::fill(gate);
+    gate.phase
+        .store(contract::Phase::Run as u32, Ordering::Relaxed);
+    gate.lower.epoch.fetch_add(1, Ordering::Relaxed);
+    if let Some(world) = world {
+        world.publish(gate);
+    }
+}
+
+/// Calls the upper half to rebuild its MPI objects. Runs with the upper thread pointer.
+fn rebuild() {
+    let entry = gate().upper.rebuild.load(Ordering::Acquire);
+    if entry == 0 {
+        return;
+    }
+    // SAFETY: see the head of this file. The type is that of `contract::UpperEntry`.
+    unsafe { std::mem::transmute::<usize, extern "C" fn()>(entry)() };
+}

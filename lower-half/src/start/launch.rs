@@ -1,0 +1,87 @@
+//! The start of a program as the upper half.
+
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use ckpt_image::Lineage;
+use job_spec::{Checkpoints, LaunchSpec};
+
+use super::{bootstrap, job_state, library_env, program_wrapper};
+use crate::agent::debug::kill_at_call;
+use crate::options::Launch;
+use crate::{agent, mpi, recorder};
+
+/// The SONAMEs of MPI libraries that applications are linked with, and the front for each. To add a front: its crate
+/// under `upper-half/fronts/`, a line here, and `xtask setup` to build it. The dynamic linker loads a front once,
+/// because the file is the same under all of its names.
+const FRONTS: [(&str, &str); 6] = [
+    ("libmpi.so.40", "front-openmpi.so"),
+    ("libmpi_mpifh.so.40", "front-openmpi.so"),
+    ("libmpich.so.12", "front-mpich.so"),
+    ("libmpi.so.12", "front-mpich.so"),
+    ("libmpi_abi.so.1", "front-standard.so"),
+    ("libmpi_abi.so.0", "front-standard.so"),
+];
+
+/// Runs the program; returns only if it cannot be started.
+pub fn launch(options: Launch) -> Result<Infallible> {
+    library_env::ensure()?;
+    kill_at_call::arm()?;
+    loader::check_address_space()?;
+    loader::start_own_fd_table().context(agent::NO_TABLE)?;
+    let own = std::env::current_exe().context("cannot find the lower half's own path")?;
+    let env = library_env::of_application();
+    recorder::start(&options.spec.checkpoints);
+    let program = loader::prepare(&options.program, &options.args, &env)?;
+    recorder::attach();
+    if let Some(without) = program.without.as_ref().filter(|_| launcher::is_first()) {
+        launcher::message::say(without);
+    }
+    mpi::fill(contract::gate());
+    redirect(&own);
+    let words = std::iter::once(&options.program).chain(&options.args);
+    let words = words.map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = words.collect();
+    job_state::set_command(words.clone());
+    let lineage = match &options.spec.lineage {
+        Some(lineage) => lineage.clone(),
+        None => Lineage::begin(words).context("the run cannot be given an id")?,
+    };
+    loader::set_exec_hook(exec_prefix(&own, &options.spec.checkpoints, &lineage)?);
+    bootstrap::start(&options.spec.checkpoints, lineage)?;
+    program_wrapper::start()?;
+    program.run()
+}
+
+/// Redirects the application's MPI library to the fronts.
+pub fn redirect(own: &Path) {
+    let fronts: Vec<(&str, PathBuf)> = FRONTS
+        .iter()
+        .map(|(soname, file)| (*soname, own.with_file_name(file)))
+        .collect();
+    let fronts: Vec<(&str, &Path)> = fronts
+        .iter()
+        .map(|(soname, path)| (*soname, path.as_path()))
+        .collect();
+    loader::set_redirects(&fronts);
+}
+
+/// Arguments that an `execve` in the rank's process puts before the new program, so that it runs as an upper half
+/// again.
+fn exec_prefix(own: &Path, checkpoints: &Checkpoints, lineage: &Lineage) -> Result<Vec<CString>> {
+    let spec = LaunchSpec {
+        checkpoints: checkpoints.clone(),
+        lineage: Some(lineage.clone()),
+    };
+    let spec = job_spec::to_argument(&spec)?;
+    let words: [OsString; 4] = [own.into(), "launch".into(), spec.into(), "--".into()];
+    words.iter().map(|word| c_string(word)).collect()
+}
+
+fn c_string(word: &OsStr) -> Result<CString> {
+    CString::new(word.as_bytes())
+        .with_context(|| format!("{} has a NUL byte in it", word.display()))
+}

@@ -1,0 +1,69 @@
+//! Lengths of the arrays in an argument list.
+//!
+//! # Safety
+//! An array of counts is read as its caller says.
+#![allow(unsafe_code)]
+
+use contract::abi;
+use upper_half::object::Comm;
+
+/// Number of entries of an array whose length is an argument. A negative count gives 0 entries; the function that
+/// checks the count refuses it.
+#[inline(always)]
+pub fn entries(count: impl TryInto<usize>) -> usize {
+    count.try_into().unwrap_or(0)
+}
+
+/// Sum of `n` counts.
+///
+/// # Safety
+/// `counts` must be valid for reading `n` entries.
+pub unsafe fn total(counts: *const i64, n: usize) -> i64 {
+    (0..n).fold(0, |sum: i64, i| {
+        // SAFETY: i < n, and the caller promises that `counts` is valid for `n` entries.
+        sum.saturating_add(unsafe { counts.add(i).read() })
+    })
+}
+
+/// Number of processes that a collective operation on `comm` addresses. For an intercommunicator it is the size of the
+/// remote group.
+pub fn collective_size(comm: &'static Comm) -> usize {
+    let (mut inter, mut size) = (0, 0);
+    upper_half::comm_test_inter(comm, (&mut inter).into());
+    if inter != 0 {
+        upper_half::comm_remote_size(comm, (&mut size).into());
+    } else {
+        upper_half::comm_size(comm, (&mut size).into());
+    }
+    entries(size)
+}
+
+/// Number of topology neighbours from which the calling process receives (`incoming`) or to which it sends. It is 0
+/// without a topology.
+pub fn neighbours(comm: &'static Comm, incoming: bool) -> usize {
+    let (mut topology, mut rank, mut count, mut out, mut weighted) = (abi::UNDEFINED, 0, 0, 0, 0);
+    upper_half::topo_test(comm, (&mut topology).into());
+    match topology {
+        abi::CART => {
+            upper_half::cartdim_get(comm, (&mut count).into());
+            count *= 2;
+        }
+        abi::GRAPH => {
+            upper_half::comm_rank(comm, (&mut rank).into());
+            upper_half::graph_neighbors_count(comm, rank, (&mut count).into());
+        }
+        abi::DIST_GRAPH => {
+            upper_half::dist_graph_neighbors_count(
+                comm,
+                (&mut count).into(),
+                (&mut out).into(),
+                (&mut weighted).into(),
+            );
+            if !incoming {
+                count = out;
+            }
+        }
+        _ => {}
+    }
+    entries(count)
+}

@@ -1,0 +1,15 @@
+//! The application's MPI library in MPICH's ABI: `libmpich.so.12`, which is also opened as `libmpi.so.12` (MPICH, Intel
+//! MPI, MVAPICH, Cray MPICH). Its handles are ints, and their bits give the kind of the object.
+//!
+//! The ABI is written by hand: [`abi`] has its types and values, [`handles`] its handles, [`symbols`] its data symbols
+//! and the predefined attribute function, [`fortran`] and [`refused`] the functions that its Fortran layer needs. The
+//! functions of MPI are generated from the table.
+
+mod abi;
+mod fortran;
+mod handles;
+mod refused;
+mod start;
+mod symbols;
+
+stasis_front_common::functions!();

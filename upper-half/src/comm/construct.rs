@@ -1,0 +1,67 @@
+//! Constructors that are collective over the parent. Such a constructor counts in the parent's clock; the new
+//! communicator's clock is visible before the constructor is marked as left.
+
+use crate::comm::free;
+use crate::comm::lower_group::{members_below, sides};
+use crate::crossing::mpi_result::check;
+use crate::object::comm::comm_id::Hash;
+use crate::object::comm::topology::Topology;
+use crate::object::comm::{comm_id, CommBody};
+use crate::object::lower_handle::Fresh;
+use crate::object::Comm;
+use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use contract::abi::*;
+
+pub(crate) fn derive(what: &str, parent: u64, members: &[u32], remote: Option<&[u32]>) -> u64 {
+    let hash = Hash::new(what).add(parent);
+    comm_id::next(match remote {
+        None => hash.ranks(members),
+        Some(remote) => {
+            let (first, second) = sides(members, remote);
+            hash.ranks(first).ranks(second)
+        }
+    })
+}
+
+/// Makes the object of what a constructor over `parent` made below.
+fn adopt(
+    parent: &'static Comm,
+    what: &str,
+    made: Fresh<'_, CommBody>,
+    inter: bool,
+    topology: impl FnOnce(&Fresh<'_, CommBody>) -> Result<Option<Topology>, i32>,
+) -> Result<&'static Comm, i32> {
+    if made.is_null() {
+        return Ok(Comm::null());
+    }
+    let members = members_below(&made, false)?;
+    let remote = if inter {
+        Some(members_below(&made, true)?)
+    } else {
+        None
+    };
+    let id = derive(what, parent.body.id, &members, remote.as_deref());
+    let mut body = CommBody::derived(id, members, remote, &parent.body)?;
+    body.topology = topology(&made)?;
+    Comm::make_of(made, body)
+}
+
+/// Runs a constructor that is collective over `parent`. `call` makes the lower communicator in the room that it
+/// is given; `topology` gets what was made.
+pub(crate) fn construct(
+    parent: &'static Comm,
+    what: &str,
+    inter: bool,
+    call: impl FnOnce(&mut Fresh<'_, CommBody>) -> i32,
+    topology: impl FnOnce(&Fresh<'_, CommBody>) -> Result<Option<Topology>, i32>,
+) -> Result<&'static Comm, i32> {
+    if parent.body.size == 0 {
+        return Err(ERR_COMM);
+    }
+    free::sweep();
+    let token = collective_begin(parent);
+    let mut made = token.fresh();
+    let result = check(call(&mut made)).and_then(|()| adopt(parent, what, made, inter, topology));
+    collective_end(token);
+    result
+}

@@ -1,0 +1,220 @@
+//! The guard that every function of a front holds. While it lives, a stop signal does not park the thread but leaves a
+//! mark, and the end of the guard parks it.
+//!
+//! # Safety
+//! The assembly uses two counters of the calling thread's block at GS base, which the loader sets up before a thread
+//! runs upper-half code (offsets asserted in `contract`). Unit tests have no such block, and there the guard does
+//! nothing.
+#![allow(unsafe_code)]
+
+#[cfg(not(test))]
+use crate::crossing::stubs::service;
+#[cfg(not(test))]
+use crate::crossing::thread_level;
+use contract::recorder::Event;
+#[cfg(not(test))]
+use core::arch::asm;
+
+/// Held for the length of a wrapper.
+#[must_use]
+pub struct CallGuard(());
+
+impl CallGuard {
+    /// Enters a wrapper; wrappers nest.
+    #[inline(always)]
+    pub fn enter() -> CallGuard {
+        #[cfg(not(test))]
+        // SAFETY: see the module's head. The sign is that of NO_CALL_YET.
+        unsafe {
+            asm!("inc dword ptr gs:[32]", "js {}", label { first_call() }, options(nostack));
+        }
+        CallGuard(())
+    }
+
+    /// The same for a function that any thread may call at any time, whatever the thread level.
+    #[inline(always)]
+    pub fn enter_any() -> CallGuard {
+        #[cfg(not(test))]
+        // SAFETY: see the module's head.
+        unsafe {
+            asm!("inc dword ptr gs:[32]", options(nostack));
+        }
+        CallGuard(())
+    }
+}
+
+/// A thread calls MPI for the first time.
+#[cfg(not(test))]
+#[cold]
+fn first_call() {
+    // SAFETY: see the module's head.
+    unsafe {
+        asm!("and dword ptr gs:[32], {:e}", in(reg) !contract::NO_CALL_YET, options(nostack));
+    }
+    thread_level::another();
+}
+
+impl Drop for CallGuard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[cfg(not(test))]
+        {
+            let on_leaving: u32;
+            // SAFETY: see the module's head.
+            unsafe {
+                asm!(
+                    "dec dword ptr gs:[32]",
+                    "mov {0:e}, dword ptr gs:[36]",
+                    out(reg) on_leaving,
+                    options(nostack)
+                );
+            }
+            if on_leaving != 0 && depth() == 0 {
+                leave(on_leaving);
+            }
+        }
+    }
+}
+
+/// What is to be done on leaving the outermost wrapper.
+#[cfg(not(test))]
+#[cold]
+fn leave(what: u32) {
+    if what & contract::TELL_CALLS != 0 {
+        // A stop waits until the crossing is over, as in a wrapper.
+        let word = word();
+        set_word(word + 1);
+        service::call_ended();
+        set_word(word);
+    }
+    if stop_wanted() {
+        stop();
+    }
+}
+
+/// How many wrappers the thread is in.
+#[cfg(not(test))]
+#[inline(always)]
+fn depth() -> u32 {
+    word() & !contract::NO_CALL_YET
+}
+
+/// How many wrappers the thread is in, and whether it has made no call yet.
+#[cfg(not(test))]
+#[inline(always)]
+fn word() -> u32 {
+    let word: u32;
+    // SAFETY: see the module's head.
+    unsafe {
+        asm!("mov {0:e}, dword ptr gs:[32]", out(reg) word, options(nostack, readonly));
+    }
+    word
+}
+
+#[cfg(not(test))]
+fn set_word(word: u32) {
+    // SAFETY: see the module's head.
+    unsafe {
+        asm!("mov dword ptr gs:[32], {0:e}", in(reg) word, options(nostack));
+    }
+}
+
+/// Records an event of the calling thread in the flight recorder.
+pub(crate) fn record(event: Event, arguments: [u64; 2]) {
+    contract::recorder::record(thread_id(), event, arguments);
+}
+
+/// The calling thread's id, as the application knows it.
+pub(crate) fn thread_id() -> u32 {
+    #[cfg(test)]
+    {
+        0
+    }
+    #[cfg(not(test))]
+    {
+        let id: u32;
+        // SAFETY: see the module's head.
+        unsafe {
+            asm!("mov {0:e}, dword ptr gs:[44]", out(reg) id, options(nostack, readonly));
+        }
+        id
+    }
+}
+
+/// Whether a stop signal came while the thread was in a wrapper.
+#[inline(always)]
+pub fn stop_wanted() -> bool {
+    #[cfg(test)]
+    {
+        false
+    }
+    #[cfg(not(test))]
+    {
+        let wanted: u32;
+        // SAFETY: see the module's head.
+        unsafe {
+            asm!("mov {0:e}, dword ptr gs:[36]", out(reg) wanted, options(nostack, readonly));
+        }
+        wanted & contract::STOP_WANTED != 0
+    }
+}
+
+/// The effect of a stop in unit tests, which have no loader.
+#[cfg(test)]
+pub(crate) static AT_STOP: std::sync::Mutex<Option<fn()>> = std::sync::Mutex::new(None);
+
+/// Parks the thread here for the checkpoint that is under way. Returns true when the job was
+/// restarted meanwhile: every lower word that the caller still holds is void then.
+///
+/// The caller must hold no lock.
+#[cold]
+pub fn stop() -> bool {
+    #[cfg(test)]
+    {
+        let at_stop = *AT_STOP.lock().unwrap_or_else(|held| held.into_inner());
+        if let Some(at_stop) = at_stop {
+            at_stop();
+        }
+        false
+    }
+    #[cfg(not(test))]
+    {
+        let result: usize;
+        // SAFETY: the mark is the thread's own, and the call is served by the loader, which parks
+        // the thread and comes back; memory may have changed hands to another process by then.
+        unsafe {
+            asm!(
+                "and dword ptr gs:[36], {other:e}",
+                "syscall",
+                other = in(reg) !contract::STOP_WANTED,
+                inlateout("rax") contract::STOP_SYSCALL as usize => result,
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack),
+            );
+        }
+        result == 1
+    }
+}
+
+/// Runs a callback of the application as if outside of any wrapper: it may take long, or leave by
+/// longjmp or an exception, and the thread must be stoppable meanwhile and after.
+///
+/// The caller must hold no lock and must not be inside a crossing.
+pub fn outside<R>(callback: impl FnOnce() -> R) -> R {
+    #[cfg(test)]
+    {
+        callback()
+    }
+    #[cfg(not(test))]
+    {
+        let word = word();
+        set_word(word & contract::NO_CALL_YET);
+        if stop_wanted() {
+            stop();
+        }
+        let result = callback();
+        set_word(word);
+        result
+    }
+}

@@ -1,0 +1,114 @@
+//! Posting receives. A receive takes the early message that it matches, or goes to the lower half. While there are no
+//! early messages that costs one load. With several threads in MPI, the queue of early messages is locked while a
+//! receive is posted.
+//!
+//! # Safety
+//! The front promises that a buffer is valid, see [`Buffer`](crate::argument::Buffer).
+#![allow(unsafe_code)]
+
+use crate::object::comm::{peer_of, NOBODY};
+use crate::object::lower_handle::named;
+use crate::object::request::{Args, Kind, State};
+use crate::object::unexpected::Entry;
+use crate::object::{unexpected, Comm, Request};
+use crate::request::lifecycle;
+use crate::runtime::lock::multiple;
+use contract::abi::{Status, PROC_NULL, SUCCESS};
+
+/// World rank that a receive from `source` waits for, if it is one.
+#[inline(always)]
+pub(crate) fn peer_for(comm: &'static Comm, source: i32) -> u32 {
+    if source < 0 {
+        NOBODY
+    } else {
+        peer_of(comm, source)
+    }
+}
+
+/// Posts a receive, or gives it the early message that it matches.
+#[inline(always)]
+pub(crate) fn post(args: Args) -> Result<&'static Request, i32> {
+    let request = lifecycle::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;
+    if args.peer == PROC_NULL {
+        // Done here: not every library gives such a receive the status that MPI asks for.
+        request.keep(args);
+        request.complete(&Status::PROC_NULL, SUCCESS);
+        return Ok(request);
+    }
+    if unexpected::any() || multiple() {
+        return post_beside_queue(request, args);
+    }
+    post_below(request, args)
+}
+
+#[inline(always)]
+fn post_below(request: &'static Request, args: Args) -> Result<&'static Request, i32> {
+    let mut lower_handle = Request::null_lower();
+    // SAFETY: the buffer may be written until the receive ends, see `Buffer`. The lower handle is a local.
+    let error = unsafe {
+        named::MPI_Irecv(
+            args.buffer.as_ptr(),
+            args.count,
+            args.datatype,
+            args.peer,
+            args.tag,
+            args.comm,
+            &raw mut lower_handle,
+        )
+    };
+    if error != SUCCESS {
+        request.abandon();
+        return Err(error);
+    }
+    request.keep(args);
+    request.posted();
+    request.started(lower_handle);
+    Ok(request)
+}
+
+#[cold]
+fn post_beside_queue(request: &'static Request, args: Args) -> Result<&'static Request, i32> {
+    let mut queue = unexpected::queue();
+    match queue.take(args.comm, args.peer, args.tag) {
+        Some(entry) => {
+            drop(queue);
+            request.keep(args);
+            give(request, entry);
+            Ok(request)
+        }
+        // The queue stays locked meanwhile.
+        None => post_below(request, args),
+    }
+}
+
+/// Gives a receive its early message; done at once if that has arrived.
+pub(crate) fn give(request: &'static Request, mut entry: Box<Entry>) {
+    let Args {
+        buffer,
+        count,
+        datatype,
+        ..
+    } = request.body.args.get();
+    // SAFETY: the buffer may be written until the receive ends, see `Buffer`.
+    let arrived = unsafe { entry.is_for(buffer.as_ptr(), count, datatype) };
+    request.body.entry.set(Some(entry));
+    if arrived {
+        // No sweep delivers it too: the request is not yet one that sweeps look for.
+        deliver(request);
+    } else {
+        request.body.state.set(State::Upper);
+    }
+}
+
+/// Puts the early message of a receive, which has arrived, into its buffer.
+pub(crate) fn deliver(request: &'static Request) {
+    let Some(entry) = request.body.entry.take() else {
+        return;
+    };
+    let args = request.body.args.get();
+    let mut status = Status::EMPTY;
+    let buffer = args.buffer.as_ptr();
+    // SAFETY: the buffer may be written until the receive ends, see `Buffer`.
+    let error = unsafe { entry.deliver(buffer, args.count, args.datatype, &mut status) };
+    request.complete(&status, error);
+}

@@ -1,0 +1,129 @@
+//! Probing. Early messages are older than anything in the lower half, so they answer first.
+//!
+//! # Safety
+//! A wait may stop the process, and no lower handle of the lower half is held then.
+#![allow(unsafe_code)]
+
+use crate::argument::Out;
+use crate::crossing::stubs::service;
+use crate::object::lower_handle::named;
+use crate::object::{unexpected, Comm};
+use crate::quiesce::progress::phase;
+use crate::quiesce::wait_loop;
+use crate::quiesce::wait_loop::WaitState;
+use crate::request::request_array;
+use crate::runtime::lock::multiple;
+use contract::abi::{Status, PROC_NULL, SUCCESS};
+use contract::{Phase, INTERRUPTED};
+
+/// What a probe finds among the early messages, or of no process.
+fn early(source: i32, tag: i32, comm: &'static Comm) -> Option<Status> {
+    if source == PROC_NULL {
+        return Some(Status::PROC_NULL);
+    }
+    if !unexpected::any() {
+        return None;
+    }
+    let queue = unexpected::queue();
+    queue.find(comm, source, tag).map(|entry| entry.status())
+}
+
+/// Waits in the upper half until an early message matches, or until the lower half may be asked
+/// again. `look_below` is asked too, and says whether it found something.
+///
+/// With several threads in MPI any of them may pull what another probes for, so that the lower half
+/// is never left alone with a probe there.
+pub(crate) fn until_found(
+    source: i32,
+    tag: i32,
+    comm: &'static Comm,
+    mut look_below: impl FnMut() -> bool,
+) {
+    wait_loop::until(
+        || {
+            if early(source, tag, comm).is_some() || look_below() {
+                WaitState::Ready
+            } else if multiple() {
+                WaitState::PollHere
+            } else {
+                WaitState::InLibrary
+            }
+        },
+        |set| request_array::receive_waits_for(comm, source, set),
+    );
+}
+
+/// MPI_Probe
+pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Status>) -> i32 {
+    let mut own = Status::EMPTY;
+    let status = status.unwrap_or(&mut own);
+    loop {
+        if let Some(found) = early(source, tag, comm) {
+            *status = found;
+            return SUCCESS;
+        }
+        if multiple() {
+            let mut found = None;
+            until_found(source, tag, comm, || {
+                found = iprobe_below(source, tag, comm);
+                found.is_some()
+            });
+            match found {
+                Some((error, seen)) => {
+                    *status = seen;
+                    return error;
+                }
+                None => continue,
+            }
+        }
+        // SAFETY: a handle of a live object, numbers, and a place for a status.
+        let error = unsafe { service::probe(source, tag, comm.lower(), status) };
+        if error != INTERRUPTED {
+            return error;
+        }
+        // A probe leaves nothing in the lower half.
+        until_found(source, tag, comm, || false);
+    }
+}
+
+/// Asks the lower half: `(error, status)` if it has a message, or an error.
+fn iprobe_below(source: i32, tag: i32, comm: &'static Comm) -> Option<(i32, Status)> {
+    let (mut flag, mut status) = (0, Status::EMPTY);
+    let error = named::MPI_Iprobe(source, tag, comm, &mut flag, Some(&mut status));
+    (flag != 0 || error != SUCCESS).then_some((error, status))
+}
+
+/// MPI_Iprobe
+pub fn iprobe(
+    source: i32,
+    tag: i32,
+    comm: &'static Comm,
+    mut flag: Out<'_, i32>,
+    status: Option<&mut Status>,
+) -> i32 {
+    let mut own = Status::EMPTY;
+    let status = status.unwrap_or(&mut own);
+    flag.set(0);
+    if let Some(found) = early(source, tag, comm) {
+        flag.set(1);
+        *status = found;
+        return SUCCESS;
+    }
+    if let Some((error, found)) = iprobe_below(source, tag, comm) {
+        flag.set(i32::from(error == SUCCESS));
+        *status = found;
+        return error;
+    }
+    if phase() == Phase::Run {
+        return SUCCESS;
+    }
+    wait_loop::look_around(phase());
+    if let Some(found) = early(source, tag, comm) {
+        flag.set(1);
+        *status = found;
+        wait_loop::moving();
+    } else {
+        wait_loop::polled(|set| request_array::receive_waits_for(comm, source, set));
+    }
+    SUCCESS
+}

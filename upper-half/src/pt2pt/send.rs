@@ -1,0 +1,277 @@
+//! Sending. A send is counted and goes straight down. A send that blocks below while a checkpoint is pending returns
+//! when its receiver, waiting or draining, pulls the message.
+//!
+//! Ready mode goes down as standard mode, which MPI allows: after a restart a receive that was posted before the cut is
+//! posted again on its rank, but maybe not before the sender goes on.
+//!
+//! # Safety
+//! The front promises that a buffer is valid, see [`Buffer`].
+#![allow(unsafe_code)]
+
+use crate::argument::{Buffer, Out};
+use crate::crossing::thread_level;
+use crate::object::comm::peer_of;
+use crate::object::lower_handle::named;
+use crate::object::request::{Args, Kind, Mode};
+use crate::object::{Comm, Datatype, Request};
+use crate::pt2pt::persistent_message;
+use crate::quiesce::bookmarks;
+use crate::request::{lifecycle, wait};
+use contract::abi::{Status, SUCCESS};
+
+/// Sends a message in a blocking call.
+#[inline(always)]
+pub(crate) fn blocking(mode: Mode, message: Args) -> i32 {
+    let Args {
+        buffer,
+        count,
+        peer: dest,
+        tag,
+        datatype,
+        comm,
+    } = message;
+    if thread_level::take_turns() {
+        return by_turns(mode, buffer, count, datatype, dest, tag, comm);
+    }
+    let buffer = buffer.as_ptr();
+    let peer = peer_of(comm, dest);
+    bookmarks::sent(peer);
+    // SAFETY: the buffer may be read until the call returns, see `Buffer`.
+    let error = unsafe {
+        match mode {
+            Mode::Standard => named::MPI_Send(buffer, count, datatype, dest, tag, comm),
+            Mode::Synchronous => named::MPI_Ssend(buffer, count, datatype, dest, tag, comm),
+            Mode::Buffered => named::MPI_Bsend(buffer, count, datatype, dest, tag, comm),
+        }
+    };
+    if error != SUCCESS {
+        bookmarks::unsent(peer);
+    }
+    error
+}
+
+/// Sends a message where threads take turns: a blocking call would keep all other threads out of the library.
+///
+/// The arguments are not in a struct: the usual path would have to store the struct in memory.
+#[cold]
+fn by_turns(
+    mode: Mode,
+    buffer: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+) -> i32 {
+    let message = Args::new(buffer, count, datatype, dest, tag, comm);
+    let mut request = match starting(mode, message) {
+        Ok(request) => request,
+        Err(error) => return error,
+    };
+    wait::one(&mut request, &mut Status { ..Status::EMPTY })
+}
+
+/// Starts a send.
+#[inline(always)]
+pub(crate) fn starting(mode: Mode, message: Args) -> Result<&'static Request, i32> {
+    let Args {
+        buffer,
+        count,
+        peer: dest,
+        tag,
+        datatype,
+        comm,
+    } = message;
+    let buffer = buffer.as_ptr();
+    let peer = peer_of(comm, dest);
+    let new = lifecycle::acquire(Kind::Send, peer, comm)?;
+    bookmarks::sent(peer);
+    let mut lower_handle = Request::null_lower();
+    let place = &raw mut lower_handle;
+    // SAFETY: the buffer may be read until the operation ends, see `Buffer`. The lower handle is a local.
+    let error = unsafe {
+        match mode {
+            Mode::Standard => named::MPI_Isend(buffer, count, datatype, dest, tag, comm, place),
+            Mode::Synchronous => named::MPI_Issend(buffer, count, datatype, dest, tag, comm, place),
+            Mode::Buffered => named::MPI_Ibsend(buffer, count, datatype, dest, tag, comm, place),
+        }
+    };
+    if error != SUCCESS {
+        bookmarks::unsent(peer);
+        new.abandon();
+        return Err(error);
+    }
+    new.started(lower_handle);
+    Ok(new)
+}
+
+/// Makes a persistent send.
+fn persistent(mode: Mode, message: Args) -> Result<&'static Request, i32> {
+    persistent_message::make(Kind::PersistentSend, mode, message)
+}
+
+/// MPI_Send
+#[inline]
+pub fn send(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    blocking(Mode::Standard, message)
+}
+
+/// MPI_Ssend
+pub fn ssend(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    blocking(Mode::Synchronous, message)
+}
+
+/// MPI_Bsend
+pub fn bsend(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    blocking(Mode::Buffered, message)
+}
+
+/// MPI_Rsend
+pub fn rsend(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    blocking(Mode::Standard, message)
+}
+
+/// MPI_Isend
+#[inline]
+pub fn isend(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: &mut &'static Request,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    Out::from(request).give(starting(Mode::Standard, message))
+}
+
+/// MPI_Issend
+pub fn issend(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: &mut &'static Request,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    Out::from(request).give(starting(Mode::Synchronous, message))
+}
+
+/// MPI_Ibsend
+pub fn ibsend(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: &mut &'static Request,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    Out::from(request).give(starting(Mode::Buffered, message))
+}
+
+/// MPI_Irsend
+pub fn irsend(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: &mut &'static Request,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    Out::from(request).give(starting(Mode::Standard, message))
+}
+
+/// MPI_Send_init
+pub fn send_init(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: &mut &'static Request,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    Out::from(request).give(persistent(Mode::Standard, message))
+}
+
+/// MPI_Ssend_init
+pub fn ssend_init(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: &mut &'static Request,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    Out::from(request).give(persistent(Mode::Synchronous, message))
+}
+
+/// MPI_Bsend_init
+pub fn bsend_init(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: &mut &'static Request,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    Out::from(request).give(persistent(Mode::Buffered, message))
+}
+
+/// MPI_Rsend_init
+pub fn rsend_init(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    tag: i32,
+    comm: &'static Comm,
+    request: &mut &'static Request,
+) -> i32 {
+    let message = Args::new(buf, count, datatype, dest, tag, comm);
+    Out::from(request).give(persistent(Mode::Standard, message))
+}

@@ -1,0 +1,39 @@
+//! The checkpoint protocol inside a rank: what brings all ranks to a state with no message in flight and no operation
+//! in the lower half.
+//!
+//! From the ground up: `bookmarks` count messages, `unexpected` pulls those that no receive has asked for, `progress`
+//! looks at everything under way, `wait_report` tells the agent on which ranks this one waits, `wait_loop` is where a
+//! thread waits and stops, `collective_gate` holds collective operations back, `drain` leaves nothing under way at the
+//! cut, and `restore_requests` posts the unmatched receives again after a restart.
+
+pub(crate) mod bookmarks;
+pub(crate) mod collective_gate;
+pub(crate) mod drain;
+pub(crate) mod internal_handles;
+pub(crate) mod progress;
+pub(crate) mod restore_requests;
+pub(crate) mod retractable;
+mod two_phase;
+pub(crate) mod unexpected;
+pub(crate) mod wait_loop;
+pub(crate) mod wait_report;
+
+pub use collective_gate::{
+    collective_begin, collective_begin_unmade, collective_end, finalize_begin, Token,
+};
+pub use retractable::{collective, Inputs};
+pub use two_phase::collective_begin_blocking;
+
+/// To be called when MPI is initialised and the size of the world is known.
+pub(crate) fn init(world_size: usize) -> Result<(), i32> {
+    bookmarks::init(world_size);
+    drain::init()
+}
+
+/// Why no checkpoint may be taken now, if that is so.
+pub(crate) fn refusal() -> Option<&'static str> {
+    drain::has_failed().then_some(
+        "in an earlier checkpoint of this job an operation of Stasis's own failed in the MPI \
+         library; restart the job from its last good checkpoint to take new ones",
+    )
+}

@@ -1,0 +1,217 @@
+//! Progress: a look at everything that is under way. Ranks that wait do it while a checkpoint is pending, and the drain
+//! does it until nothing is left. Operations that are found finished are completed in their requests, where waits and
+//! tests find them without a crossing.
+//!
+//! Receives are looked at even if no thread waits for them, because the counts must tell the coordinator truly whether
+//! a message is under way.
+//!
+//! # Safety
+//! One sweep runs at a time, under a lock, and leaves out requests that a thread has claimed for a call of its own; so
+//! no lower handle is in two calls at once.
+#![allow(unsafe_code)]
+
+use crate::crossing::{call_guard, stubs};
+use crate::object::comm::live_comms;
+use crate::object::request::pair::Pair;
+use crate::object::request::partitioned::Partitioned;
+use crate::object::request::State;
+use crate::object::{unexpected, Request};
+use crate::pt2pt::post::deliver;
+use crate::quiesce::bookmarks::count_progress;
+use crate::request::lifecycle;
+use crate::runtime::lock::{multiple, Lock};
+use contract::abi::{Status, SUCCESS};
+use contract::{gate, Phase};
+use core::sync::atomic::Ordering;
+
+static SWEEP: Lock<()> = Lock::new(());
+
+/// What the agent wants.
+#[inline(always)]
+pub(crate) fn phase() -> Phase {
+    match gate().phase.load(Ordering::Relaxed) {
+        0 => Phase::Run,
+        1 => Phase::Approach,
+        _ => Phase::Stop,
+    }
+}
+
+/// Requests whose lower handles a thread takes into a call of the lower half that completes them. To be
+/// dropped only when their states say what that call did: a sweep before would ask for a lower handle that
+/// is no more.
+pub(crate) struct Claim<R: AsRef<[&'static Request]>> {
+    /// The requests. A handle that becomes null meanwhile is claimed no more.
+    pub(crate) requests: R,
+}
+
+impl<R: AsRef<[&'static Request]>> Claim<R> {
+    /// Keeps sweeps off the requests. What a sweep did before shows in their states from now on.
+    #[inline(always)]
+    pub(crate) fn new(requests: R) -> Self {
+        let claim = Claim { requests };
+        claim.set(0, claimer());
+        claim
+    }
+
+    #[inline(always)]
+    fn set(&self, from: u32, to: u32) {
+        match multiple() {
+            true => self.set_alone(from, to),
+            // Nobody sweeps now, but a thread that comes while this one is below may: so the mark must stand.
+            false => self.mark(from, to),
+        }
+    }
+
+    #[cold]
+    fn set_alone(&self, from: u32, to: u32) {
+        let _alone = SWEEP.lock();
+        self.mark(from, to);
+    }
+
+    /// Changes the mark where it is `from`. A request that was given back meanwhile has none, or
+    /// that of another thread.
+    #[inline(always)]
+    fn mark(&self, from: u32, to: u32) {
+        let requests = self.requests.as_ref().iter();
+        for request in requests.filter(|request| !request.is_predefined()) {
+            let mark = &request.body.claimed;
+            if mark.load(Ordering::Relaxed) == from {
+                mark.store(to, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl<R: AsRef<[&'static Request]>> Drop for Claim<R> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.set(claimer(), 0);
+    }
+}
+
+/// The calling thread's mark.
+fn claimer() -> u32 {
+    call_guard::thread_id().max(1)
+}
+
+/// Looks at every operation under way.
+pub(crate) fn requests() {
+    let alone = SWEEP.lock();
+    for request in lifecycle::pending().filter(|request| !request.has_older_on_file()) {
+        one(request);
+    }
+    drop(alone);
+    lifecycle::reap();
+}
+
+/// Looks at a few orphans, so that they do not pile up in a program that makes many.
+pub(crate) fn orphans() {
+    const AT_A_TIME: usize = 4;
+    let alone = SWEEP.lock();
+    for request in lifecycle::some_orphans::<AT_A_TIME>() {
+        one(request);
+    }
+    drop(alone);
+    lifecycle::reap();
+}
+
+/// Looks at one operation. The caller holds the lock.
+fn one(request: &'static Request) {
+    let body = &request.body;
+    if body.claimed.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    match body.state.get() {
+        State::Active => {
+            let mut lower_handle;
+            let (mut flag, mut status) = (0, Status::EMPTY);
+            // SAFETY: the lower handle of an active request, in no other call: no thread has claimed it, and the lock
+            // is held.
+            let error = unsafe {
+                lower_handle = request.lower();
+                if lower_handle == Request::null_lower() {
+                    // Its thread is still starting it.
+                    return;
+                }
+                stubs::MPI_Test(&raw mut lower_handle, &raw mut flag, &raw mut status)
+            };
+            if flag != 0 || error != SUCCESS {
+                count_progress();
+                request.ended(&status);
+                if error != SUCCESS && body.kind.get().is_persistent_below() {
+                    // One library frees even a persistent request that failed.
+                    request.set_lower(lower_handle);
+                }
+                request.complete(&status, error);
+            }
+        }
+        State::Upper => {
+            // A generalized request has no entry: the application says when it is done.
+            if let Some(mut entry) = body.entry.take() {
+                let arrived = entry.look() == Ok(true);
+                body.entry.set(Some(entry));
+                if arrived {
+                    deliver(request);
+                }
+            } else if let Some(pair) = request.pair() {
+                for part in pair.parts() {
+                    one(part);
+                }
+                if let Some((status, error)) = pair.outcome() {
+                    request.complete(&status, error);
+                }
+            } else if let Some(partitioned) = request.partitioned() {
+                if let Some(whole) = partitioned.whole() {
+                    one(whole);
+                }
+                if let Some((status, error)) = partitioned.outcome() {
+                    request.complete(&status, error);
+                }
+            }
+        }
+        State::Free | State::Inactive | State::Done => {}
+    }
+}
+
+/// Pulls messages for which no receive is posted, so that their senders can go on. The result says whether all
+/// that were pulled have arrived.
+pub(crate) fn messages() -> Result<bool, i32> {
+    let mut queue = unexpected::queue();
+    for comm in live_comms() {
+        queue.pull(comm)?;
+    }
+    queue.look()
+}
+
+impl Pair {
+    /// Status and error of the whole, once both operations are done.
+    pub(crate) fn outcome(&self) -> Option<(Status, i32)> {
+        let is_done = |part: &&Request| part.body.state.get() == State::Done;
+        if !self.parts().iter().all(is_done) {
+            return None;
+        }
+        let (mut status, mut unwanted) = (Status::EMPTY, Status::EMPTY);
+        let received = self.receive.result(&mut status)?;
+        let sent = self.send.result(&mut unwanted)?;
+        let error = if received == SUCCESS { sent } else { received };
+        Some((status, error))
+    }
+}
+
+impl Partitioned {
+    /// Status and error, once all partitions have been moved.
+    pub(crate) fn outcome(&self) -> Option<(Status, i32)> {
+        let whole = self.whole()?;
+        if whole.body.state.get() != State::Done {
+            return None;
+        }
+        let mut status = Status::EMPTY;
+        let error = whole.result(&mut status)?;
+        let mut handle = whole;
+        whole.collect(&mut handle);
+        if !self.sends {
+            (status.source, status.tag) = (self.source, self.tag);
+        }
+        Some((status, error))
+    }
+}

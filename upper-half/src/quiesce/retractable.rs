@@ -1,0 +1,323 @@
+//! Blocking collective operations that can be retracted: until a member has returned from one, a checkpoint may be
+//! placed before it, although members are inside.
+//!
+//! Such an operation counts on the clock of its communicator when the library has returned, not when it begins. So a
+//! thread that waits in the library for other members looks to the coordinator like one that is parked before the
+//! operation. The protocol and its proof stay as they are (docs/protocol.md).
+//!
+//! - *Inside.* Where the library can, it calls [`turn`] now and then while it makes progress. While a checkpoint is
+//!   pending, the thread pulls messages there, and reports that it is parked. When all ranks stop, it stops there, in
+//!   upper-half code with a frame of its own, and takes part in the drain. If the job goes on, it returns to the
+//!   library, which has noticed nothing. After a restart that library is gone: the thread abandons the call and makes
+//!   it again.
+//! - *Returned.* A thread whose library returns while a checkpoint is pending, with the operation past its target, is
+//!   held back: it stops like a parked thread. If the job goes on, it returns to the application. After a restart it
+//!   makes the call again.
+//!
+//! The second call writes the receive buffer again. It needs the inputs of the first. So an operation that overwrites
+//! its inputs (MPI_IN_PLACE) is retractable only if they are small: a copy is kept. Operations of the
+//! application (MPI_Op_create) may have effects of their own and are not retractable.
+//!
+//! # Safety
+//! A thread's block has the address of its [`Inside`], which is on its stack as long as that is set. The block is read
+//! and written by its own thread.
+#![allow(unsafe_code)]
+
+#[cfg(not(test))]
+use crate::crossing::abandon::abandon;
+use crate::crossing::abandon::abandonable;
+use crate::crossing::call_guard;
+use crate::crossing::stubs::service;
+use crate::object::{Comm, Datatype, Op};
+use crate::quiesce::collective_gate::{collective_end, may_pass};
+use crate::quiesce::progress::phase;
+use crate::quiesce::two_phase::collective_begin_blocking;
+use crate::quiesce::{wait_loop, wait_report};
+use crate::runtime::lock::multiple;
+use contract::abi::{op, IN_PLACE};
+use contract::{gate, ActivityKind, Clock, Phase, RETRACTABLE};
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{compiler_fence, Ordering};
+
+/// Most bytes of inputs that are kept: copying them takes a few nanoseconds.
+const MOST_KEPT: usize = 512;
+
+/// Effect of a collective operation on its inputs.
+#[derive(Clone, Copy, Debug)]
+pub enum Inputs {
+    /// They stay as they are.
+    Stay,
+    /// They are overwritten, or the operation has other effects.
+    Change,
+    /// These bytes are overwritten.
+    Overwritten(*mut c_void, usize),
+}
+
+impl Inputs {
+    /// Inputs of an operation that overwrites them with MPI_IN_PLACE.
+    #[inline(always)]
+    pub fn unless_in_place(sendbuf: *const c_void) -> Inputs {
+        match sendbuf as usize {
+            IN_PLACE => Inputs::Change,
+            _ => Inputs::Stay,
+        }
+    }
+
+    /// The same of a reduction of `count` elements.
+    #[inline(always)]
+    pub fn of_reduction(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: &'static Datatype,
+        operator: &'static Op,
+    ) -> Inputs {
+        if !operator.is_predefined() {
+            return Inputs::Change;
+        }
+        if sendbuf as usize != IN_PLACE {
+            return Inputs::Stay;
+        }
+        // Of the pairs that these take the extent is not the size.
+        let pairs = [op::MINLOC, op::MAXLOC].contains(&(operator.index() as usize));
+        let bytes = count.saturating_mul(datatype.body.size());
+        match usize::try_from(bytes) {
+            Ok(bytes)
+                if bytes <= MOST_KEPT
+                    && datatype.is_predefined()
+                    && !pairs
+                    && !recvbuf.is_null() =>
+            {
+                Inputs::Overwritten(recvbuf, bytes)
+            }
+            _ => Inputs::Change,
+        }
+    }
+}
+
+/// A retractable operation of a thread.
+struct Inside {
+    /// Where the call began ([`abandonable`]).
+    place: usize,
+    clock: &'static Clock,
+    seq: u64,
+    /// The progress count that was last reported to the agent.
+    told: u64,
+}
+
+/// A blocking collective operation over `comm`. `call` makes it and stores its error code. It reads every lower handle
+/// itself, since it may be called again, in another process.
+pub fn collective(comm: &'static Comm, inputs: Inputs, call: &mut dyn FnMut(&mut i32)) -> i32 {
+    match (inputs, comm.body.clock()) {
+        (Inputs::Stay, Some(clock)) if is_served() => run(clock, &mut || {}, call),
+        (Inputs::Overwritten(at, bytes), Some(clock)) if is_served() => {
+            let mut kept = MaybeUninit::<[u8; MOST_KEPT]>::uninit();
+            let room = kept.as_mut_ptr().cast::<u8>();
+            // SAFETY: the application's input, of that many bytes; there is room for them.
+            unsafe { room.copy_from_nonoverlapping(at.cast(), bytes) };
+            let mut restore = || {
+                // SAFETY: the same bytes.
+                unsafe { room.copy_to_nonoverlapping(at.cast(), bytes) };
+            };
+            run(clock, &mut restore, call)
+        }
+        _ => {
+            let token = collective_begin_blocking(comm);
+            let mut code = 0;
+            call(&mut code);
+            collective_end(token);
+            code
+        }
+    }
+}
+
+/// Whether the library calls [`turn`]. Several threads may be in the library in another order than they would stop.
+#[inline(always)]
+fn is_served() -> bool {
+    gives_turns() && !multiple()
+}
+
+#[inline(always)]
+fn gives_turns() -> bool {
+    gate().lower.features.load(Ordering::Relaxed) & RETRACTABLE != 0
+}
+
+/// The call and its error code, for [`below`].
+struct Call<'a, 'b> {
+    call: &'a mut (dyn FnMut(&mut i32) + 'b),
+    code: i32,
+}
+
+extern "C" fn below(data: *mut c_void) {
+    // SAFETY: `run` passes its own.
+    let made = unsafe { &mut *data.cast::<Call<'_, '_>>() };
+    (made.call)(&mut made.code);
+}
+
+fn run(clock: &'static Clock, restore: &mut dyn FnMut(), call: &mut dyn FnMut(&mut i32)) -> i32 {
+    let id = clock.id.load(Ordering::Relaxed);
+    let mut inside = Inside {
+        place: 0,
+        clock,
+        seq: clock.seq.load(Ordering::Relaxed) + 1,
+        told: 0,
+    };
+    let mut made = Call { call, code: 0 };
+    loop {
+        // Before the look at the phase: the agent sees the one, or this thread sees the other.
+        wait_report::collective(id);
+        compiler_fence(Ordering::SeqCst);
+        if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
+            hold_back(&mut inside);
+        }
+        // After a restart the library may be another one. An older lower half has no room for the record.
+        let turns = gives_turns();
+        if turns {
+            set_inside(&raw mut inside as usize);
+        }
+        // SAFETY: `below` takes it. A call of a stub, and `turn`, have no destructors.
+        let abandoned =
+            unsafe { abandonable(below, (&raw mut made).cast(), &raw mut inside.place) };
+        if !abandoned {
+            if turns {
+                set_inside(0);
+            }
+            if counts(&inside) {
+                return made.code;
+            }
+        }
+        restore();
+    }
+}
+
+/// Counts the operation; false if it must be made again.
+#[inline(always)]
+fn counts(inside: &Inside) -> bool {
+    let Inside { clock, seq, .. } = *inside;
+    clock.seq.store(seq, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    let pending = gate().phase.load(Ordering::Relaxed) != Phase::Run as u32;
+    if pending && !returns(clock, seq) {
+        return false;
+    }
+    clock.left.store(seq, Ordering::Release);
+    wait_report::collective_over();
+    compiler_fence(Ordering::SeqCst);
+    if pending || gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
+        service::notify();
+    }
+    true
+}
+
+/// Parks before the operation as long as a checkpoint wants it.
+#[cold]
+fn hold_back(inside: &mut Inside) {
+    while !may_pass(inside.clock, inside.seq) {
+        wait_loop::before(inside.clock, inside.seq, ActivityKind::Parked);
+        if phase() == Phase::Stop {
+            wait_loop::stop_here();
+        }
+        wait_loop::moving();
+    }
+    wait_report::collective(inside.clock.id.load(Ordering::Relaxed));
+    service::notify();
+}
+
+/// Holds back a thread whose library has returned, as long as a checkpoint wants it; false if the job was restarted
+/// meanwhile.
+#[cold]
+fn returns(clock: &'static Clock, seq: u64) -> bool {
+    while !may_pass(clock, seq) {
+        clock.seq.store(seq - 1, Ordering::Release);
+        wait_loop::before(clock, seq, ActivityKind::Parked);
+        if phase() == Phase::Stop && call_guard::stop() {
+            return false;
+        }
+        wait_loop::moving();
+        clock.seq.store(seq, Ordering::SeqCst);
+    }
+    true
+}
+
+/// The entry point `turn` of the gate: the library makes progress for this thread, and a checkpoint may be pending.
+pub(crate) extern "C" fn turn() {
+    let inside = inside();
+    if inside == 0 {
+        return;
+    }
+    // The calls below make progress in the library, too, and must not begin another turn.
+    set_inside(0);
+    // SAFETY: see the module's head.
+    let operation = unsafe { &mut *(inside as *mut Inside) };
+    loop {
+        match phase() {
+            Phase::Run => break,
+            Phase::Approach => {
+                look(operation);
+                break;
+            }
+            Phase::Stop => {
+                if call_guard::stop() {
+                    // SAFETY: the call of `run` is under way, in the process whose memory this is.
+                    #[cfg(not(test))]
+                    unsafe {
+                        abandon(operation.place)
+                    };
+                }
+            }
+        }
+    }
+    set_inside(inside);
+}
+
+/// A look at everything under way, and a report.
+fn look(operation: &mut Inside) {
+    let Inside { clock, seq, .. } = *operation;
+    wait_loop::look_around(Phase::Approach);
+    let id = clock.id.load(Ordering::Relaxed);
+    let shown = match seq <= clock.target.load(Ordering::Acquire) {
+        // All members come to it.
+        true => wait_report::show_collective(&gate().activity, id),
+        false => wait_report::show_parked(&gate().activity, ActivityKind::Parked, id, seq),
+    };
+    wait_loop::tell(shown, &mut operation.told);
+}
+
+/// The calling thread's operation, or 0.
+fn inside() -> usize {
+    #[cfg(test)]
+    {
+        0
+    }
+    #[cfg(not(test))]
+    {
+        let inside: usize;
+        // SAFETY: see the module's head.
+        unsafe {
+            core::arch::asm!(
+                "mov {}, gs:[{at}]",
+                out(reg) inside,
+                at = const contract::ThreadBlock::INSIDE,
+                options(nostack, readonly)
+            );
+        }
+        inside
+    }
+}
+
+#[inline(always)]
+fn set_inside(inside: usize) {
+    #[cfg(test)]
+    let _ = inside;
+    #[cfg(not(test))]
+    // SAFETY: see the module's head.
+    unsafe {
+        core::arch::asm!(
+            "mov gs:[{at}], {}",
+            in(reg) inside,
+            at = const contract::ThreadBlock::INSIDE,
+            options(nostack)
+        );
+    }
+}

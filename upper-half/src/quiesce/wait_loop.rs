@@ -1,0 +1,157 @@
+//! Waiting while a checkpoint is pending. A thread that cannot go on looks at everything under way, reports on which
+//! ranks it waits, and gives the processor away. When all ranks are to stop, it stops here. After a stop the lower half
+//! may be another one: nothing that was read before is used again.
+//!
+//! A stop happens with no lock held and nothing of the lower half in hand.
+//!
+//! # Safety
+//! A look at announcements crosses, as a sweep does.
+#![allow(unsafe_code)]
+
+use crate::crossing::call_guard::{self, record};
+use crate::crossing::stubs::service;
+use crate::pt2pt::partition_matching;
+use crate::quiesce::progress::phase;
+use crate::quiesce::wait_report::WaitSet;
+use crate::quiesce::{bookmarks, progress, wait_report};
+use crate::runtime::lock::Lock;
+use contract::recorder::Event;
+use contract::{gate, ActivityKind, Clock, Phase};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Parks the thread until the checkpoint is over, here or in another process.
+///
+/// The caller holds no lock, and reads every word again.
+pub(crate) fn stop_here() {
+    call_guard::stop();
+}
+
+/// The state of what a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitState {
+    /// What it waits for is there.
+    Ready,
+    /// Only the lower half can bring it: a waiting service will do once no checkpoint is pending.
+    InLibrary,
+    /// It must be looked for here.
+    PollHere,
+}
+
+/// Waits until `look` returns `Ready`, or `InLibrary` with no checkpoint pending: the caller then goes
+/// back to the service. `waits_for` names the ranks whose message would help.
+///
+/// The thread may stop: the caller holds no lock, and reads every word again.
+pub(crate) fn until(mut look: impl FnMut() -> WaitState, mut waits_for: impl FnMut(&mut WaitSet)) {
+    let mut told = bookmarks::progress_count();
+    loop {
+        let phase = phase();
+        if phase == Phase::Stop {
+            stop_here();
+            continue;
+        }
+        match look() {
+            WaitState::Ready => break,
+            WaitState::InLibrary if phase == Phase::Run => break,
+            WaitState::InLibrary | WaitState::PollHere => {}
+        }
+        look_around(phase);
+        if look() == WaitState::Ready {
+            break;
+        }
+        if phase != Phase::Run {
+            let mut set = WaitSet::new();
+            waits_for(&mut set);
+            let shown = set.show(&gate().activity);
+            tell(shown, &mut told);
+        }
+        service::yield_now();
+    }
+    moving();
+}
+
+/// Waits until `there`, which looks for what any other rank may bring about. The thread may stop, as in [`until`].
+pub(crate) fn wait_until(mut there: impl FnMut() -> bool) {
+    let look = || {
+        if there() {
+            WaitState::Ready
+        } else {
+            WaitState::PollHere
+        }
+    };
+    until(look, WaitSet::add_all);
+}
+
+/// Tells the agent if the activity changed, or if counts may have since they were `told`: on them
+/// it depends whether the coordinator sees a message under way.
+pub(crate) fn tell(changed: bool, told: &mut u64) {
+    let found = bookmarks::progress_count();
+    if changed || *told != found {
+        *told = found;
+        service::notify();
+    }
+}
+
+/// One look at everything under way.
+pub(crate) fn look_around(phase: Phase) {
+    progress::requests();
+    partition_matching::match_announced();
+    if phase != Phase::Run {
+        // A message that cannot be pulled now (no memory) is tried again, and the drain says so.
+        let _ = progress::messages();
+    }
+}
+
+/// The thread goes on: it waits for nobody now.
+pub(crate) fn moving() {
+    if phase() == Phase::Run {
+        return;
+    }
+    POLLS.store(0, Ordering::Relaxed);
+    if wait_report::running() {
+        service::notify();
+    }
+}
+
+/// Tests and probes in a row that found nothing while a checkpoint was pending.
+static POLLS: AtomicU32 = AtomicU32::new(0);
+/// Last progress count that such a poll has reported to the agent.
+static TOLD: Lock<u64> = Lock::new(0);
+/// A program that polls more often than this in a row does nothing else: it waits.
+const POLLS_THAT_WAIT: u32 = 1000;
+
+/// A test or probe found nothing while a checkpoint is pending. A program that polls in a loop
+/// depends on others like one that waits, so it says so too, if it goes on like that.
+pub(crate) fn polled(waits_for: impl FnOnce(&mut WaitSet)) {
+    let polls = POLLS.load(Ordering::Relaxed).saturating_add(1);
+    POLLS.store(polls, Ordering::Relaxed);
+    if polls < POLLS_THAT_WAIT {
+        return;
+    }
+    let mut set = WaitSet::new();
+    waits_for(&mut set);
+    let shown = set.show(&gate().activity);
+    tell(shown, &mut TOLD.lock());
+    service::yield_now();
+}
+
+/// Parks before operation `seq` of `clock`, which passes its target: until the target is raised, the
+/// checkpoint is over, or it is time to stop (which the caller sees by the phase). `kind` says to the
+/// agent which operation it is.
+pub(crate) fn before(clock: &'static Clock, seq: u64, kind: ActivityKind) {
+    let mut told = bookmarks::progress_count();
+    let id = clock.id.load(Ordering::Relaxed);
+    let mut parked = false;
+    while phase() == Phase::Approach && seq > clock.target.load(Ordering::Acquire) {
+        look_around(Phase::Approach);
+        if !parked {
+            parked = true;
+            record(Event::Parked, [id, seq]);
+        }
+        let shown = wait_report::show_parked(&gate().activity, kind, id, seq);
+        tell(shown, &mut told);
+        service::yield_now();
+    }
+    if parked {
+        record(Event::Unparked, [id, seq]);
+    }
+}

@@ -1,0 +1,53 @@
+//! Persistent collectives (MPI_Bcast_init and its like). Below there is no persistent request: every start is a
+//! non-blocking collective operation, which every library has, and which is counted and drained as such. Between two
+//! starts a restart has only the communicator to make again.
+//!
+//! The communicator is a duplicate of the application's, one for each request: members agree when the requests are made
+//! which starts belong together, and may start several in different orders, which MPI forbids for non-blocking
+//! collectives over one communicator.
+
+use crate::comm::construct::construct;
+use crate::object::comm::NOBODY;
+use crate::object::lower_handle::named;
+use crate::object::request::persistent_collective::{PersistentCollective, Starter};
+use crate::object::request::{Kind, State};
+use crate::object::{Comm, Request};
+use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::request::lifecycle;
+use contract::abi::SUCCESS;
+
+/// Makes the request of a persistent collective over `comm`; collective over it.
+pub fn collective_init(comm: &'static Comm, start: Starter) -> Result<&'static Request, i32> {
+    let own = construct(
+        comm,
+        "persistent",
+        comm.body.inter,
+        |made| named::MPI_Comm_dup(comm, made),
+        |_| Ok(comm.body.topology.clone()),
+    )?;
+    let repeated = Box::new(PersistentCollective { comm: own, start });
+    let request = lifecycle::acquire(Kind::PersistentCollective, NOBODY, comm)?;
+    request.body.persistent_collective.set(Some(repeated));
+    request.body.state.set(State::Inactive);
+    Ok(request)
+}
+
+/// MPI_Start.
+pub(crate) fn start(request: &'static Request) -> i32 {
+    let body = &request.body;
+    let Some(repeated) = body.persistent_collective.take() else {
+        return contract::abi::ERR_REQUEST;
+    };
+    let token = collective_begin(repeated.comm);
+    let mut lower_handle = Request::null_lower();
+    let (error, scratch) = (repeated.start)(repeated.comm, &raw mut lower_handle);
+    collective_end(token);
+    body.persistent_collective.set(Some(repeated));
+    if error == SUCCESS {
+        request.keep_scratch(scratch);
+        request.started(lower_handle);
+        // Only now, or a sweep would look for a lower handle that is not there.
+        body.state.set(State::Active);
+    }
+    error
+}

@@ -1,0 +1,5 @@
+//! Tests of messages and requests against a mock of the lower half.
+
+mod messages;
+mod mock_lower;
+mod threads;
