@@ -2,11 +2,12 @@
 //! other, in both directions, compared to the last digit with an uninterrupted run.
 
 use crate::bench::newest_set;
-use crate::job::{self, Job};
-use crate::mpi::Mpi;
-use crate::random::{fresh_seed, Random};
-use crate::test::number_lines;
-use crate::{paths, setup, stasis};
+use crate::build::setup;
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::random::{fresh_seed, Random};
+use crate::harness::{paths, stasis};
+use crate::test::support::compare::number_lines;
 use anyhow::{ensure, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 const RANKS: usize = 2;
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What `cargo xtask demo` takes.
+/// Options of `cargo xtask demo`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Time steps of the melt (2500 are about 25 s)
@@ -45,14 +46,14 @@ pub fn lammps_arguments(steps: usize) -> Vec<String> {
     words.to_vec()
 }
 
-/// What a finished run of LAMMPS left behind.
+/// Output of a finished run of LAMMPS.
 struct Melt {
     thermo: Vec<String>,
     atoms: Vec<u8>,
     took: Duration,
 }
 
-/// The demo.
+/// Runs the demo.
 pub fn run(options: &Options) -> Result<()> {
     setup::unless(options.no_setup)?;
     setup::require("lammps")?;
@@ -84,7 +85,7 @@ fn folder(root: &Path, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The command line as the README shows it; the environment lets Open MPI start as root.
+/// The command line of the README, with the environment that Open MPI needs under root.
 fn mpirun(mpi: Mpi, dir: &Path) -> Command {
     let mut command = Command::new(mpi.launcher());
     mpi.set_environment(&mut command);
@@ -139,8 +140,8 @@ fn both_halves(
     let mut job = Job::start(command, dir, "first")?;
     stasis::until_reached(&mut job, &ckpt, "", deadline)?;
 
-    // A random thermo line, and a random moment after it. Seconds alone would not do: on a busy
-    // machine this run may be much faster than the one that was timed.
+    // A random thermo line, and a random moment after it. Seconds alone are not sufficient: on a busy machine this run
+    // may be much faster than the timed one.
     let begun = Instant::now();
     let whole = reference.took.as_secs_f64();
     let lines = reference.thermo.len() as f64;
@@ -158,7 +159,7 @@ fn both_halves(
     for line in answer.stdout.lines().chain(answer.stderr.lines()) {
         println!("  {line}");
     }
-    // Let it run on a little: what it prints now is thrown away with it.
+    // The job runs on a little. Its output after the checkpoint is discarded.
     std::thread::sleep(random.seconds(0.1, 1.5));
     println!(
         "$ kill -9 {}",
@@ -204,11 +205,11 @@ fn both_halves(
     Ok(same)
 }
 
-/// Both runs' thermo lines next to each other, and whether all agree.
+/// Thermo lines of both runs side by side, and whether all agree.
 fn side_by_side(reference: &Melt, before: &[&str], after: &Melt) -> bool {
-    // The restarted job prints on from the checkpoint; what came before was printed by the first.
-    // (Where the launcher makes a pipe of standard output, LAMMPS holds its lines back in a buffer,
-    // and that is in the image: then all lines are printed after the restart.)
+    // The first job printed the lines before the checkpoint, the restarted job those after it. If the launcher makes a
+    // pipe of standard output, LAMMPS buffers its lines and the buffer is in the image: then all lines are printed
+    // after the restart.
     let split = reference.thermo.len().saturating_sub(after.thermo.len());
     let width = reference
         .thermo

@@ -1,14 +1,15 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/`, one after the other on one processor, and what they have
-//! reached, as Markdown. Installs the nightly toolchain and cargo-fuzz where they are missing.
+//! `cargo xtask fuzz`: the targets of `ckpt-image/fuzz/`, one after the other on one processor, and their coverage as
+//! Markdown. Installs the nightly toolchain and cargo-fuzz if they are missing.
 
-use crate::{job, paths, setup};
+use crate::build::setup;
+use crate::harness::{job, paths};
 use anyhow::{bail, ensure, Context, Result};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Those of `fuzz/src/lib.rs`, and their share of the time.
+/// Targets of `ckpt-image/fuzz/src/lib.rs`, each with its share of the time.
 const TARGETS: [(&str, u32); 5] = [
     ("image", 3),
     ("tables", 3),
@@ -16,10 +17,10 @@ const TARGETS: [(&str, u32); 5] = [
     ("process", 1),
     ("altered", 2),
 ];
-/// For building, and for what an input may take beyond the time.
+/// Time limit for the build, and for an input that exceeds the time of its target.
 const SLACK: Duration = Duration::from_secs(1800);
 
-/// What `cargo xtask fuzz` takes.
+/// Options of `cargo xtask fuzz`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Minutes in all
@@ -30,16 +31,19 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// Runs the targets; fails when one has found something, and says where it is.
+/// Runs the targets. Fails if one has found a crash, with the path of its input.
 pub fn run(options: &Options) -> Result<()> {
     let chosen = |name: &str| options.only.as_deref().is_none_or(|only| only == name);
     let targets: Vec<_> = TARGETS.iter().filter(|(name, _)| chosen(name)).collect();
-    ensure!(!targets.is_empty(), "there is no such target in fuzz/");
+    ensure!(
+        !targets.is_empty(),
+        "there is no such target in ckpt-image/fuzz/"
+    );
     install()?;
     let dir = paths::target().join("fuzz");
     fs::create_dir_all(&dir)?;
     let mut seeds = cargo(&["run", "--quiet", "--bin", "seeds", "--"]);
-    seeds.arg(paths::root().join("fuzz/corpus"));
+    seeds.arg(paths::root().join("ckpt-image/fuzz/corpus"));
     job::run(seeds, &dir, "seeds", SLACK)?.expect_success("making the seeds")?;
     println!("| target | seconds | executions | a second | edges covered | inputs kept |");
     println!("|---|---|---|---|---|---|");
@@ -57,7 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What cargo itself does not bring along.
+/// Installs the tools that cargo itself lacks.
 fn install() -> Result<()> {
     let there = |command: &mut Command| command.output().is_ok_and(|said| said.status.success());
     if !there(&mut cargo(&["--version"])) {
@@ -73,7 +77,7 @@ fn install() -> Result<()> {
 }
 
 fn fuzz(name: &str, seconds: u32, dir: &Path) -> Result<()> {
-    // Sets are written many thousand times a second.
+    // Sets are written thousands of times per second.
     let memory = paths::for_images(&dir.join(name));
     fs::create_dir_all(&memory).with_context(|| format!("making {}", memory.display()))?;
     let mut command = cargo(&["fuzz", "run", name, "--"]);
@@ -104,11 +108,11 @@ fn fuzz(name: &str, seconds: u32, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The nightly toolchain's, in `fuzz/`; this process's own has set the variable that chooses.
+/// Cargo of the nightly toolchain, in `ckpt-image/fuzz/`. rustup has set RUSTUP_TOOLCHAIN for this process.
 fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.arg("+nightly").args(arguments);
     command.env_remove("RUSTUP_TOOLCHAIN");
-    command.current_dir(paths::root().join("fuzz"));
+    command.current_dir(paths::root().join("ckpt-image/fuzz"));
     command
 }

@@ -1,57 +1,34 @@
 //! Set-up, demo, tests and benchmarks:
 //! `cargo xtask setup | demo | package | test | torture | conformance | fuzz | bench`.
 //!
-//! | file | holds |
+//! | folder or file | holds |
 //! |---|---|
-//! | `setup.rs` | packages, builds, the layout under `target/stasis` |
-//! | `mpi.rs` | MPI libraries: their launchers, compilers and environment |
-//! | `pypi.rs` | those from PyPI, for the tests of `--full` |
-//! | `package.rs` | the tarball and Debian's package |
-//! | `crates.rs` | the crates that all of it is built from, their licences and the Rust that they ask for |
-//! | `job.rs` | a running job: start, wait, find all its processes, kill, say where it hangs |
-//! | `stasis.rs` | the product's commands as the harness uses them |
-//! | `test/` | the cases: style and unit tests, real programs, programs without MPI, bad input |
-//! | `torture/` | programs under a stream of random cuts |
-//! | `conformance/` | suites of test programs that others wrote |
-//! | `parallel.rs` | several things at a time |
-//! | `fuzz.rs` | the fuzz targets of `fuzz/`, and what they have reached |
-//! | `structure.rs` | the code in numbers |
-//! | `variables.rs` | the variables of the environment, against `docs/environment.md` |
-//! | `system_calls.rs` | the page of system calls, from the loader's tables |
-//! | `docs.rs` | the generated pages of `docs/` |
-//! | `demo.rs`, `record.rs` | the demo of the README, and the drawing of it |
-//! | `bench/`, `calls.rs` | native runs against runs under Stasis |
-//! | `journey.rs`, `nodes.rs` | a ring of ranks through networks and libraries; nodes from network namespaces |
-//! | `paths.rs`, `random.rs`, `signal.rs` | where things are; random numbers; signals to processes |
-//! | `../skip/` | how a test says that it cannot run here |
+//! | `build/` | builds, the layout under `target/stasis`; the tarball, Debian's package; MPI libraries from PyPI |
+//! | `harness/` | a running job, the product's commands, MPI libraries, nodes from network namespaces, signals, paths |
+//! | `test/` | the cases, in folders by topic |
+//! | `torture/` | programs under a stream of random checkpoints |
+//! | `conformance/` | third-party suites of test programs |
+//! | `bench/` | native runs against runs under Stasis |
+//! | `docs/` | the generated pages of `docs/`, and the drawing of the demo |
+//! | `tidy/` | the structure of the source tree, its crates, its environment variables |
+//! | `demo.rs`, `fuzz.rs` | the demo of the README; the fuzz targets of `ckpt-image/fuzz/` |
+//! | `../skip/` | the report of a test that cannot run on this machine |
 
 mod bench;
-mod calls;
+mod build;
 mod conformance;
-mod crates;
 mod demo;
 mod docs;
 mod fuzz;
-mod job;
-mod journey;
-mod mpi;
-mod nodes;
-mod package;
-mod parallel;
-mod paths;
-mod pypi;
-mod random;
-mod record;
-mod setup;
-mod signal;
-mod stasis;
-mod structure;
-mod system_calls;
+mod harness;
 mod test;
+mod tidy;
 mod torture;
-mod variables;
 
+use build::{package, setup};
 use clap::{Parser, Subcommand};
+use docs::session;
+use tidy::structure;
 
 #[derive(Parser)]
 #[command(
@@ -77,14 +54,15 @@ enum Task {
     Torture(torture::Options),
     /// A suite of MPI test programs natively, under Stasis, and cut and restarted
     Conformance(conformance::Options),
-    /// Feed the readers of checkpoints what nobody has written
+    /// Fuzz the readers of checkpoints
     Fuzz(fuzz::Options),
     /// Compare native runs with runs under Stasis
     Bench(bench::Options),
     /// The code in numbers: unsafe blocks, circles of imports, the longest files
+    #[command(visible_alias = "unsafe")]
     Structure(structure::Options),
     /// Draw the session of the README into docs/session.svg
-    Record(record::Options),
+    Record(session::Options),
     /// Write the generated pages docs/mpi-coverage.md, docs/system-calls.md and docs/faults.md
     Docs,
 }
@@ -100,7 +78,7 @@ fn main() -> anyhow::Result<()> {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Bench(options) => bench::run(&options),
         Task::Structure(options) => structure::run(&options),
-        Task::Record(options) => record::run(&options),
+        Task::Record(options) => session::run(&options),
         Task::Docs => docs::write(),
     }
 }

@@ -1,4 +1,4 @@
-//! How a test says that it cannot run on this machine: a library, a header or a right is missing.
+//! Reports a test that cannot run on this machine, because a library, a header or a privilege is missing.
 //!
 //! Rust's test harness knows only tests that pass and tests that fail, so a test that returns early looks like one
 //! that has passed. [`skip!`] prints a line, and adds it to the file that [`VARIABLE`] names: `cargo xtask test`
@@ -11,7 +11,7 @@ use std::io::Write;
 /// Names the file to which skipped tests are added, each as a line `PACKAGE TEST: WHY`.
 pub const VARIABLE: &str = "STASIS_TEST_SKIPPED";
 
-/// Ends the test that calls it, and says why: `skip!("no io_uring: {error}")`. It stands in the test itself.
+/// Ends the calling test and reports the reason: `skip!("no io_uring: {error}")`. Must be used in the test function.
 #[macro_export]
 macro_rules! skip {
     ($($why:tt)+) => {{
@@ -22,7 +22,7 @@ macro_rules! skip {
     }};
 }
 
-/// What [`skip!`] does with the name of a function inside the test.
+/// Implementation of [`skip!`], with the name of a function inside the test.
 #[doc(hidden)]
 pub fn tell(package: &str, here: &str, why: impl Display) {
     let test = here.strip_suffix("::here").unwrap_or(here);
@@ -31,7 +31,7 @@ pub fn tell(package: &str, here: &str, why: impl Display) {
     if let Some(file) = std::env::var_os(VARIABLE) {
         let file = OpenOptions::new().append(true).create(true).open(file);
         let mut file = file.expect("the file of skipped tests can be written");
-        // In one piece: other tests write at the same time.
+        // One write, because other tests append at the same time.
         file.write_all(format!("{}\n", line.replace('\n', " ")).as_bytes())
             .expect("the file of skipped tests can be written");
     }

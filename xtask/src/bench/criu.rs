@@ -1,9 +1,8 @@
-//! `criu`: Debian's, or where that refuses the kernel (3.17 knows only smaller vDSOs than that of Linux 6.18), that of
-//! the next Debian, unpacked with the libraries that it wants and run with them.
+//! `criu`: Debian's, or that of the next Debian if the first refuses the kernel (3.17 supports only smaller vDSOs than
+//! that of Linux 6.18). The latter is unpacked and run with its libraries.
 
 use super::LIMIT;
-use crate::job;
-use crate::paths;
+use crate::harness::{job, paths};
 use anyhow::{bail, ensure, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +13,14 @@ use std::time::Duration;
 const NEXT: &str = "deb http://deb.debian.org/debian trixie main\n";
 const DOWNLOAD: Duration = Duration::from_secs(300);
 
-/// What starts it.
+/// Command of criu.
 #[derive(Clone)]
 pub struct Criu {
     words: Vec<PathBuf>,
 }
 
 impl Criu {
-    /// One that works here, or why there is none. Found once.
+    /// A criu that works here, or the reason why there is none. Found once.
     pub fn find(scratch: &Path) -> Result<Criu> {
         static FOUND: OnceLock<std::result::Result<Criu, String>> = OnceLock::new();
         let found = FOUND.get_or_init(|| Criu::look(scratch).map_err(|why| format!("{why:#}")));
@@ -40,7 +39,7 @@ impl Criu {
         Ok(next)
     }
 
-    /// That of the next Debian. Nothing of the system's is changed: apt is given folders of its own.
+    /// Criu of the next Debian. apt gets separate folders, so that the system is not changed.
     fn next(scratch: &Path) -> Result<Criu> {
         let folder = paths::target().join("criu");
         let (root, archives) = (folder.join("root"), folder.join("cache/archives"));
@@ -72,7 +71,7 @@ impl Criu {
                 apt.arg("-o");
                 apt.arg(format!("{option}={}", folder.join(place).display()));
             }
-            // Who may not change the system need not.
+            // Without a change to apt's sandbox user, which only root can make.
             apt.args(["-o", "APT::Sandbox::User=", "-q"]).args(words);
             job::run(apt, scratch, "criu-apt", DOWNLOAD)?.expect_success("apt-get")?;
         }
@@ -97,7 +96,7 @@ impl Criu {
         Ok(Criu { words })
     }
 
-    /// To be given a verb.
+    /// Command without a verb.
     pub fn command(&self) -> Command {
         let mut words = self.words.iter();
         let mut command = Command::new(words.next().map_or(Path::new("criu"), |word| word));
@@ -105,7 +104,7 @@ impl Criu {
         command
     }
 
-    /// Whether it works on this machine.
+    /// Whether `criu check` succeeds on this machine.
     fn check(&self, scratch: &Path) -> Result<()> {
         let mut command = self.command();
         command.arg("check");
@@ -118,7 +117,7 @@ impl Criu {
     }
 }
 
-/// The last of what a program says.
+/// Last lines of a program's output.
 pub fn last_line(text: &str) -> &str {
     text.lines().last().unwrap_or("it says nothing")
 }

@@ -1,10 +1,9 @@
-//! What a place on disk does by itself: `fio` writes as much as the ranks' images hold, in as many
-//! processes, and makes it durable. Room for it is found within the time that it takes, as it is for an image:
-//! left to itself fio has the file system do that before, which in memory is most of the work. What it writes
-//! is one MiB again and again, which the processor's cache has.
+//! Speed of a directory without Stasis: `fio` writes as many bytes as the ranks' images, in as many processes, and
+//! syncs them. Space is allocated within the measured time, as for an image. By default fio allocates it before, which
+//! in memory is most of the work. It writes the same MiB repeatedly, from the processor's cache.
 
 use super::{median, LIMIT};
-use crate::job;
+use crate::harness::job;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
@@ -12,7 +11,7 @@ use std::process::Command;
 
 const RUNS: usize = 3;
 
-/// Bytes a second of all writers together, until everything is synced: the median of some runs.
+/// Bytes per second of all writers together, sync included: the median of several runs.
 pub fn write_rate(place: &Path, scratch: &Path, writers: usize, mib: usize) -> Result<f64> {
     let rates = (0..RUNS).map(|_| written(place, scratch, writers, mib));
     Ok(median(rates.collect::<Result<_>>()?))

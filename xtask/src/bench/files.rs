@@ -1,18 +1,18 @@
-//! `cargo xtask bench files`: what writing to files takes while the undo journal is kept, beside native runs.
+//! `cargo xtask bench files`: cost of writes to files with the undo journal, compared with native runs.
 
 use super::{
     compile, figures, in_turn, median, mpirun, prepare, under_stasis, Figures, Way, LIMIT,
 };
-use crate::job::{self, Job};
-use crate::mpi::Mpi;
-use crate::stasis;
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::stasis;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-/// What `cargo xtask bench files` takes.
+/// Options of `cargo xtask bench files`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Pairs of runs (native, Stasis) per MPI library
@@ -23,7 +23,7 @@ pub struct Options {
     no_setup: bool,
 }
 
-/// Rows: the benchmark's name for it, and ours.
+/// Rows: name in the benchmark's output, and label.
 const KINDS: &[(&str, &str)] = &[
     ("mpi_random", "MPI_File_write_at, 4 KiB at random"),
     ("own_random", "pwrite, 4 KiB at random"),
@@ -35,20 +35,20 @@ const KINDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What noting costs at least, measured natively.
+/// Lower bound of the journal's cost, measured natively.
 const FLOORS: &[(&str, &str)] = &[
     ("floor_random_by_hand", "4 KiB at random"),
     ("floor_stretch_by_hand", "1 MiB after 1 MiB"),
 ];
 
-/// Moments at which each is measured.
+/// Moments of measurement.
 const MOMENTS: &[(&str, &str)] = &[
     ("before", "before a checkpoint"),
     ("first", "first time after it"),
     ("again", "again"),
 ];
 
-/// All libraries.
+/// Benchmark of all libraries.
 pub fn run(options: &Options) -> Result<()> {
     let dir = prepare(options.no_setup)?;
     for mpi in Mpi::ALL {
@@ -106,7 +106,7 @@ fn table(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A figure of each round, in microseconds.
+/// Result of each round, in microseconds.
 struct Pair {
     native: Vec<f64>,
     stasis: Vec<f64>,
@@ -140,7 +140,7 @@ impl Pair {
     }
 }
 
-/// One run, in a directory of its own, which is gone then.
+/// One run, in a temporary directory.
 fn one(way: Way, mpi: Mpi, dir: &Path, program: &Path) -> Result<Figures> {
     if dir.exists() {
         fs::remove_dir_all(dir)?;

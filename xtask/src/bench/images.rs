@@ -1,44 +1,46 @@
 //! `cargo xtask bench images`: checkpoints of a job with much memory of one kind (`examples/run/footprint.c`):
-//! a first one, increments after 1 % of the memory has changed, and a restart from them; on each place the ranks' bytes
-//! beside what `fio` writes there. Then one rank beside other checkpointers.
+//! a first one, increments after 1 % of the memory has changed, and a restart from them, in each directory compared
+//! with
+//! `fio`. Then one rank compared with other checkpointers.
 
-use super::{compile, disk, median, newest_set, peer, prepare, LIMIT};
-use crate::job::Job;
-use crate::mpi::Mpi;
-use crate::{setup, stasis};
+use super::{compile, disk, median, newest_set, other_checkpointers, prepare, LIMIT};
+use crate::build::setup;
+use crate::harness::job::Job;
+use crate::harness::mpi::Mpi;
+use crate::harness::stasis;
 use anyhow::{bail, ensure, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// One library is enough: images know of none.
+/// One library is enough, because images do not depend on it.
 const MPI: Mpi = Mpi::Mpich;
 const KINDS: [&str; 3] = ["zeros", "random", "fields"];
 const MIB: f64 = (1 << 20) as f64;
-/// What this benchmark needs beside the set-up.
+/// Package that this benchmark needs in addition to the set-up.
 const PACKAGES: &[(&str, &str)] = &[
     ("fio", "what the disk does by itself"),
     ("criu", "a checkpointer to compare with"),
 ];
 
-/// What `cargo xtask bench images` takes.
+/// Options of `cargo xtask bench images`.
 #[derive(clap::Args)]
 pub struct Options {
     /// MiB of memory in each rank
     #[arg(long, value_delimiter = ',', default_value = "64,512,2048")]
     mib: Vec<usize>,
-    /// Ranks of the job (those beside other checkpointers are alone)
+    /// Ranks of the job (the comparison with other checkpointers has one)
     #[arg(long, default_value_t = 2)]
     ranks: usize,
-    /// Checkpoints after 1 % has changed, of each of which the median is told
+    /// Number of checkpoints after 1 % has changed, of which the median is reported
     #[arg(long, default_value_t = 3)]
     changes: usize,
-    /// Where checkpoints go, beside memory (/dev/shm) [default: target/bench]
+    /// Directory for checkpoints, in addition to memory (/dev/shm) [default: target/bench]
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
-    /// Another checkpointer: `CMD dump PID DIR` freezes a process, which runs on; `CMD restore DIR` brings
-    /// it back and returns when it runs
+    /// Another checkpointer: `CMD dump PID DIR` saves a process, which runs on; `CMD restore DIR` restores it and
+    /// returns when it runs
     #[arg(long, value_name = "CMD")]
     peer: Vec<PathBuf>,
     /// Use target/stasis as it is
@@ -46,7 +48,7 @@ pub struct Options {
     no_setup: bool,
 }
 
-/// Everything, in order.
+/// Runs all measurements in order.
 pub fn run(options: &Options) -> Result<()> {
     let dir = prepare(options.no_setup)?;
     if let Err(why) = setup::install_packages(PACKAGES) {
@@ -75,7 +77,7 @@ fn tables(options: &Options, program: &Path, name: &str, place: &Path, dir: &Pat
             println!("| {mib} MiB | fio: {why:#} |");
         }
         for kind in KINDS {
-            let ready = Subject::new(program, kind, *mib, dir)?;
+            let ready = Workload::new(program, kind, *mib, dir)?;
             let figures = measure(&ready, ranks, options.changes, &place.join("ck"))
                 .with_context(|| format!("{mib} MiB of {kind} in {ranks} ranks, {name}"))?;
             println!(
@@ -88,8 +90,8 @@ fn tables(options: &Options, program: &Path, name: &str, place: &Path, dir: &Pat
     println!("|---|---|---|---|---|");
     for mib in &options.mib {
         for kind in KINDS {
-            let subject = Subject::new(program, kind, *mib, dir)?;
-            let ours = measure(&subject, 1, 1, &place.join("ck"))?;
+            let workload = Workload::new(program, kind, *mib, dir)?;
+            let ours = measure(&workload, 1, 1, &place.join("ck"))?;
             println!(
                 "| {mib} MiB of {kind} | Stasis | {:.1} | {:.2} (pause {:.3}) | {:.2} |",
                 ours.first.bytes / MIB,
@@ -97,10 +99,10 @@ fn tables(options: &Options, program: &Path, name: &str, place: &Path, dir: &Pat
                 ours.first.pause,
                 ours.restart
             );
-            for peer in peer::all(&options.peer) {
-                // The files by which the last one was told what to do are gone.
-                let subject = Subject::new(program, kind, *mib, dir)?;
-                match peer.measure(&subject, &place.join("peer")) {
+            for peer in other_checkpointers::all(&options.peer) {
+                // The control files of the last job are removed.
+                let workload = Workload::new(program, kind, *mib, dir)?;
+                match peer.measure(&workload, &place.join("peer")) {
                     Ok(row) => println!("| | {} | {row} |", peer.name()),
                     Err(why) => println!("| | {} | {why:#} |", peer.name()),
                 }
@@ -111,23 +113,23 @@ fn tables(options: &Options, program: &Path, name: &str, place: &Path, dir: &Pat
     Ok(())
 }
 
-/// The program, with what it is told of its steps.
-pub struct Subject {
+/// The program and its control files.
+pub struct Workload {
     program: PathBuf,
     kind: &'static str,
     mib: usize,
-    /// An empty directory for what it and its runs leave.
+    /// Empty directory for files of the program and its runs.
     pub dir: PathBuf,
 }
 
-impl Subject {
-    fn new(program: &Path, kind: &'static str, mib: usize, dir: &Path) -> Result<Subject> {
+impl Workload {
+    fn new(program: &Path, kind: &'static str, mib: usize, dir: &Path) -> Result<Workload> {
         let dir = dir.join("subject");
         if dir.exists() {
             fs::remove_dir_all(&dir)?;
         }
         fs::create_dir(&dir)?;
-        Ok(Subject {
+        Ok(Workload {
             program: program.to_owned(),
             kind,
             mib,
@@ -135,14 +137,14 @@ impl Subject {
         })
     }
 
-    /// The program as what a launcher starts, or alone.
+    /// The command of the program, under a launcher or alone.
     pub fn append_to(&self, command: &mut Command) {
         command.arg(&self.program);
         self.arguments(command);
     }
 
-    /// The program by itself, as a job that other checkpointers can do: without sockets that ask the kernel about
-    /// networks, and not to end with who has started it, which after a restore is the checkpointer.
+    /// The program alone, in a form that other checkpointers support: without netlink sockets, and without ending with
+    /// its parent, which after a restore is the checkpointer.
     pub fn alone(&self) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "clear"]).arg(&self.program);
@@ -158,25 +160,25 @@ impl Subject {
         command.env("STASIS_TEST_GO", self.dir.join("go"));
     }
 
-    /// Whether all ranks have said that they are done with this step.
+    /// Whether all ranks have reported the end of this step.
     pub fn has_done(&self, step: usize, ranks: usize) -> bool {
         let ready = |rank: usize| self.dir.join(format!("ready.{}", rank + step * ranks));
         (0..ranks).all(|rank| ready(rank).exists())
     }
 
-    /// Has all ranks do a step, in which 1 % of their memory changes.
+    /// Lets all ranks execute a step, in which 1 % of their memory changes.
     fn step(&self, job: &mut Job, step: usize, ranks: usize) -> Result<()> {
         self.allow(step)?;
         let deadline = Instant::now() + LIMIT;
         job.until("the step was done", deadline, || self.has_done(step, ranks))
     }
 
-    /// Lets it do the step.
+    /// Permits the step.
     pub fn allow(&self, step: usize) -> Result<()> {
         Ok(fs::write(self.dir.join(format!("step.{step}")), "")?)
     }
 
-    /// Lets it come to its end, at which it checks itself.
+    /// Lets the program run to its end, at which it checks its memory.
     pub fn finish(&self) -> Result<()> {
         Ok(fs::write(self.dir.join("go"), "")?)
     }
@@ -217,20 +219,22 @@ impl Figures {
     }
 }
 
-fn measure(subject: &Subject, ranks: usize, changes: usize, ckpt: &Path) -> Result<Figures> {
-    let dir = &subject.dir;
+fn measure(workload: &Workload, ranks: usize, changes: usize, ckpt: &Path) -> Result<Figures> {
+    let dir = &workload.dir;
     let mut command = stasis::launch(MPI, ranks, ckpt, dir);
     command.args(["--full-every", &(changes + 1).to_string()]);
-    subject.append_to(&mut command);
+    workload.append_to(&mut command);
     let mut job = Job::start(command, dir, "launch")?;
     let deadline = Instant::now() + LIMIT;
-    let filled = job.until("memory was filled", deadline, || subject.has_done(0, ranks));
+    let filled = job.until("memory was filled", deadline, || {
+        workload.has_done(0, ranks)
+    });
     job.explain(filled, dir)?;
     let before = stasis::until_reached(&mut job, ckpt, "", deadline)?;
     let first = take(ckpt, dir)?;
     let mut later = Vec::new();
     for step in 1..=changes {
-        subject.step(&mut job, step, ranks)?;
+        workload.step(&mut job, step, ranks)?;
         later.push(take(ckpt, dir)?);
     }
     job.kill()?;
@@ -240,7 +244,7 @@ fn measure(subject: &Subject, ranks: usize, changes: usize, ckpt: &Path) -> Resu
     let back = stasis::until_reached(&mut again, ckpt, &before, start + LIMIT);
     again.explain(back, dir)?;
     let restart = start.elapsed().as_secs_f64();
-    subject.finish()?;
+    workload.finish()?;
     let Some(status) = again.wait(Instant::now() + LIMIT)? else {
         bail!("the restarted job does not end");
     };

@@ -1,13 +1,13 @@
-//! `cargo xtask bench migration`: 8 KiB around a ring of eight ranks, on a way through networks, nodes
-//! and MPI libraries, drawn as Figure 2 of Hursey et al., Interconnect Agnostic Checkpoint/Restart in
-//! Open MPI. The processors are those of one machine, so it shows that the job gets there, and
-//! what a lap costs among eight ranks that share them, not what a network can do.
+//! `cargo xtask bench migration`: 8 KiB around a ring of eight ranks that migrates between networks, nodes and MPI
+//! libraries, drawn as Figure 2 of Hursey et al., Interconnect Agnostic Checkpoint/Restart in Open MPI. All ranks share
+//! the processors of one machine, so the figure shows the migration and the cost of a lap there, not the speed of a
+//! network.
 
 use super::{median, prepare};
-use crate::journey::{self, Leg, Travelled};
-use crate::mpi::Mpi;
-use crate::nodes::{Nodes, Placement};
-use crate::paths;
+use crate::harness::migration_ring::{self, Leg, Travelled};
+use crate::harness::mpi::Mpi;
+use crate::harness::nodes::{Nodes, Placement};
+use crate::harness::paths;
 use anyhow::{Context, Result};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -55,13 +55,13 @@ const LEGS: [Leg; 10] = [
     leg("Open MPI, 1 node", Mpi::OpenMpi, 1, SHARED_MEMORY),
 ];
 
-/// What `cargo xtask bench migration` takes.
+/// Options of `cargo xtask bench migration`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Steps on each leg
     #[arg(long, default_value_t = 100)]
     steps: usize,
-    /// Laps of a step, of which the mean is drawn
+    /// Laps per step, of which the mean is drawn
     #[arg(long, default_value_t = 5)]
     laps: usize,
     /// Use target/stasis as it is
@@ -69,11 +69,11 @@ pub struct Options {
     no_setup: bool,
 }
 
-/// Travels, draws and tells. Needs root, to make nodes.
+/// Runs the migration, draws the figure and prints the results. Needs root, for the nodes.
 pub fn run(options: &Options) -> Result<()> {
     let dir = prepare(options.no_setup)?;
     let nodes = Nodes::start(8, &dir)?;
-    let way = journey::travel(
+    let way = migration_ring::travel(
         Mpi::OpenMpi,
         &LEGS,
         options.steps,
@@ -163,7 +163,7 @@ fn draw(way: &[Travelled], picture: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::LEGS;
-    use crate::paths;
+    use crate::harness::paths;
 
     #[test]
     fn the_picture_and_the_table_are_of_these_legs() {

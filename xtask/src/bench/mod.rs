@@ -1,31 +1,30 @@
-//! `cargo xtask bench`: native runs and runs under Stasis, alternating, as ratios; `bench images`: the
-//! checkpoints; `bench files`: writing to files; `bench migration`: a job on its way through networks. Prints Markdown.
+//! `cargo xtask bench`: native runs and runs under Stasis, alternating, as ratios; `bench images`: checkpoints;
+//! `bench files`: writes to files; `bench migration`: migration of a job between networks. Prints Markdown.
 //!
-//! Who comes first changes from round to round, for a processor that was just idle is faster. Calls
-//! are measured in a third way as well: natively with the thread pointer written twice a call. That
-//! is what the processor asks of any crossing between two C libraries; only what is above it is
-//! ours. And in a fourth, under Stasis with a barrier before every blocking collective operation, as
-//! checkpointers had it before there were collective clocks (two-phase commit).
+//! The order alternates between rounds, because a processor that was just idle is faster. Calls are measured in a third
+//! way as well: natively with the thread pointer written twice per call. Any crossing between two C libraries has that
+//! cost; only the rest is due to Stasis. A fourth way is under Stasis with a barrier before every blocking collective
+//! operation, as in checkpointers before collective clocks (two-phase commit).
 //!
 //! | file | holds |
 //! |---|---|
 //! | `images.rs` | checkpoints of memory of several kinds and sizes |
-//! | `peer.rs` | the same by `criu` and other checkpointers |
-//! | `disk.rs` | what the disk does by itself (`fio`) |
-//! | `files.rs` | writing to files, which the undo journal notes first |
-//! | `migration.rs` | latencies of a job that goes from one network and library to the next |
+//! | `other_checkpointers.rs` | the same by `criu` and other checkpointers |
+//! | `disk.rs` | the speed of the disk without Stasis (`fio`) |
+//! | `files.rs` | writes to files, with the undo journal |
+//! | `migration.rs` | latencies of a job that migrates between networks and libraries |
 
 mod criu;
 mod disk;
 mod files;
 mod images;
 mod migration;
-mod peer;
+mod other_checkpointers;
 
-use crate::job::{self, Finished, Job};
-use crate::mpi::Mpi;
-use crate::stasis;
-use crate::{paths, setup};
+use crate::build::setup;
+use crate::harness::job::{self, Finished, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::{paths, stasis};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +35,7 @@ use std::time::{Duration, Instant};
 const RANKS: usize = 2;
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What `cargo xtask bench` takes.
+/// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -56,26 +55,26 @@ pub struct Options {
     no_setup: bool,
 }
 
-/// What else there is to be measured.
+/// Other benchmarks.
 #[derive(clap::Subcommand)]
 enum Other {
-    /// Size, pause and speed of checkpoints and restarts, beside other checkpointers and the disk
+    /// Size, pause and speed of checkpoints and restarts, compared with other checkpointers and the disk
     Images(images::Options),
     /// Writing to files before and after a checkpoint
     Files(files::Options),
-    /// A ring of eight ranks on its way through networks and MPI libraries, drawn into docs/
+    /// A ring of eight ranks that migrates between networks and MPI libraries, drawn into docs/
     Migration(migration::Options),
 }
 
-/// What the budget allows for a row of the call benchmark.
+/// Budget of a row of the call benchmark.
 enum Budget {
-    /// A ratio to the native time.
+    /// Ratio to the native time.
     Ratio(f64),
-    /// Nanoseconds in all.
+    /// Total nanoseconds.
     Nanoseconds(f64),
 }
 
-/// Rows of the call benchmark: its name for it, ours, the budget.
+/// Rows of the call benchmark: name in its output, label, budget.
 const CALLS: &[(&str, &str, Budget)] = &[
     ("pingpong_8", "ping-pong 8 B", Budget::Ratio(1.05)),
     ("pingpong_4k", "ping-pong 4 KiB", Budget::Ratio(1.02)),
@@ -93,7 +92,7 @@ const CALLS: &[(&str, &str, Budget)] = &[
     ("comm_rank", "Comm_rank", Budget::Nanoseconds(15.0)),
 ];
 
-/// Everything, in order.
+/// Runs all measurements in order.
 pub fn run(options: &Options) -> Result<()> {
     match &options.other {
         Some(Other::Images(options)) => return images::run(options),
@@ -110,7 +109,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Sets up, says on which machine this is, and makes an empty directory.
+/// Sets up, prints the machine, and creates an empty directory.
 fn prepare(no_setup: bool) -> Result<PathBuf> {
     setup::unless(no_setup)?;
     let dir = paths::target().join("bench");
@@ -134,13 +133,13 @@ fn machine() -> String {
     let load = job::read_text(Path::new("/proc/loadavg"));
     format!(
         "{model}, {} processors, Linux {}, load at start {}",
-        crate::mpi::cores(),
+        crate::harness::mpi::cores(),
         kernel.trim(),
         load.split(' ').next().unwrap_or("?")
     )
 }
 
-/// A launcher as a user would call it: bound as the library binds by default.
+/// A launcher as called by a user, with the library's default binding.
 fn mpirun(mpi: Mpi, dir: &Path) -> Command {
     let mut command = Command::new(mpi.launcher());
     mpi.set_environment(&mut command);
@@ -155,17 +154,17 @@ fn under_stasis(mpi: Mpi, dir: &Path, ckpt: &Path) -> Command {
     command
 }
 
-/// One run's figures: name to (fastest, median) in nanoseconds.
+/// Results of one run: name to (fastest, median) in nanoseconds.
 type Figures = BTreeMap<String, (f64, f64)>;
 
-/// How a program is run to be measured.
+/// Ways of running a measured program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Native,
-    /// Natively, writing the thread pointer as a crossing does.
+    /// Natively, with writes of the thread pointer as in a crossing.
     Crossings,
     Stasis,
-    /// Under Stasis, by the algorithm that was published before.
+    /// Under Stasis, with two-phase commit.
     TwoPhase,
 }
 

@@ -1,10 +1,10 @@
-//! `cargo xtask conformance`: built MPI test programs with their lists, in the form of MPICH's suite, run
-//! natively, under Stasis, and under Stasis with a checkpoint at the n-th MPI call, a kill and a
-//! restart. What succeeds natively must succeed in all three ways.
+//! `cargo xtask conformance`: built MPI test programs with their lists, in the form of MPICH's suite, run natively,
+//! under Stasis, and under Stasis with a checkpoint at the n-th MPI call, a kill and a restart. A program that succeeds
+//! natively must succeed in all three ways.
 //!
-//! A run is cut at call `n` of rank `n` modulo the number of ranks (`STASIS_CUT`), the others being
-//! wherever they are then. What differs keeps its folder under `target/conformance`, with its output
-//! and, where it hung, its stacks; the images are not kept, for the cut can be made again.
+//! A run is cut at call `n` of rank `n` modulo the number of ranks (`STASIS_CUT`), the other ranks at any point. A run
+//! that differs keeps its folder under `target/conformance`, with its output and, after a hang, its stacks. Images are
+//! not kept, because the cut can be repeated.
 
 mod table;
 mod testlist;
@@ -12,8 +12,9 @@ mod trial;
 
 pub use trial::{Cut, Verdict};
 
-use crate::mpi::Mpi;
-use crate::{parallel, paths, setup};
+use crate::build::setup;
+use crate::harness::mpi::Mpi;
+use crate::harness::{parallel, paths};
 use anyhow::{ensure, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use table::Table;
 use testlist::Entry;
 
-/// What `cargo xtask conformance` takes.
+/// Options of `cargo xtask conformance`.
 #[derive(clap::Args, Clone)]
 pub struct Options {
     /// Folder of the built programs, with a file `testlist`
@@ -37,13 +38,13 @@ pub struct Options {
     /// MPI calls to cut them at
     #[arg(long, value_delimiter = ',', default_value = "2,11,40")]
     pub cuts: Vec<u64>,
-    /// Only what begins like this: FOLDER or FOLDER/NAME
+    /// Only programs with this prefix: FOLDER or FOLDER/NAME
     #[arg(long, value_delimiter = ',')]
     pub only: Vec<String>,
-    /// How many at a time
+    /// Programs at a time
     #[arg(long, default_value_t = 1)]
     pub jobs: usize,
-    /// Seconds that a run may take, where its list does not give it more
+    /// Time limit of a run in seconds, if its list does not give it more
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
     /// GiB of memory that a program may need
@@ -68,7 +69,7 @@ impl Options {
     }
 }
 
-/// Runs the suite and prints what was found.
+/// Runs the suite and prints the results.
 pub fn run(options: &Options) -> Result<()> {
     setup::unless(options.no_setup)?;
     let started = Instant::now();
@@ -112,7 +113,7 @@ fn told(entry: &Entry, verdict: &Verdict) -> String {
     }
 }
 
-/// Runs what `options` want, in folders below `to`, and tells of each as it ends.
+/// Runs the programs that `options` select, in folders below `to`, and prints each result.
 pub fn examine(
     options: &Options,
     to: &Path,

@@ -1,4 +1,4 @@
-//! What a conformance run found, by folder and by name.
+//! Results of a conformance run, by folder and by name.
 
 use super::trial::{Cut, Verdict};
 use std::collections::BTreeMap;
@@ -9,28 +9,28 @@ use std::fmt;
 pub struct Counts {
     /// Entries of its list.
     pub tests: usize,
-    /// Entries that were not run, or cannot be judged.
+    /// Entries that were not run, or have no verdict.
     pub skipped: usize,
     /// Successes natively.
     pub native: usize,
     /// Of these, successes under Stasis.
     pub stasis: usize,
-    /// Checkpoints that were to be taken in those that succeed natively, where enough calls are made.
+    /// Cuts in entries that succeed natively and make enough calls.
     pub cuts: usize,
     /// Of these, successes after the restart.
     pub restarted: usize,
 }
 
-/// What was found.
+/// All results.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// By folder.
+    /// Counts by folder.
     pub folders: BTreeMap<String, Counts>,
-    /// What succeeds natively and not under Stasis, and why.
+    /// Entries that succeed natively and not under Stasis, with reasons.
     pub differences: Vec<String>,
-    /// What does not succeed natively, and why.
+    /// Entries that fail natively, with reasons.
     pub natively: Vec<String>,
-    /// Reasons for skipping, and how many were skipped for each.
+    /// Number of skipped entries for each reason.
     pub skipped: BTreeMap<String, usize>,
 }
 

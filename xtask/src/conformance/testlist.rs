@@ -5,8 +5,8 @@
 //! folder
 //! ```
 //!
-//! with `#` before a remark. Other options say what MPICH needs to know of itself, and are passed over,
-//! and so are words that are none: MPICH's lists have some.
+//! with `#` before a remark. Other options concern MPICH itself and are ignored, as are words that are not options:
+//! MPICH's lists have some.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -16,39 +16,39 @@ use std::time::Duration;
 
 const FILE: &str = "testlist";
 
-/// A program of the suite with what it is started with.
+/// A program of the suite with its start options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Folder below the suite's, as in `threads/pt2pt`.
     pub folder: String,
-    /// `folder/program`, with `.2` and so on behind where a list names a program again.
+    /// `folder/program`, with a suffix `.2` and so on if a list names a program again.
     pub name: String,
-    /// The program's file.
+    /// File of the program.
     pub program: PathBuf,
-    /// How many ranks.
+    /// Number of ranks.
     pub ranks: usize,
-    /// What it is told.
+    /// Arguments.
     pub arguments: Vec<String>,
-    /// What is in its environment.
+    /// Environment variables.
     pub environment: Vec<(String, String)>,
-    /// What makes it a success.
+    /// Criterion of success.
     pub success: Success,
-    /// How long it may take, where the list says so.
+    /// Time limit of the list, if any.
     pub limit: Option<Duration>,
-    /// GiB of memory that it needs, where the list says so.
+    /// GiB of memory that the program needs, if listed.
     pub memory: f64,
 }
 
-/// What makes a run a success.
+/// Criterion of a successful run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Success {
-    /// It ends with 0 and says ` No Errors`.
+    /// Exit code 0 and ` No Errors` in the output.
     NoErrors,
-    /// `TestStatus`: it does not end with 0.
+    /// `TestStatus`: an exit code other than 0.
     Failure,
-    /// `TestStatusNoErrors`: it does not end with 0, and says ` No Errors`.
+    /// `TestStatusNoErrors`: an exit code other than 0, and ` No Errors` in the output.
     FailureNoErrors,
-    /// Something that only the suite's own scripts know.
+    /// A criterion that only the suite's own scripts implement.
     Unknown(String),
 }
 
@@ -102,7 +102,7 @@ fn parse(line: &str, folder: &str) -> Result<Entry> {
         folder: folder.to_owned(),
         name: join(folder, program),
         program: PathBuf::new(),
-        // Without a number, as many as whoever runs the suite likes.
+        // Without a number of ranks, any number is valid.
         ranks: ranks.unwrap_or(2),
         arguments: Vec::new(),
         environment: Vec::new(),

@@ -2,22 +2,22 @@
 
 use super::testlist::{Entry, Success};
 use super::Options;
-use crate::job::{self, Job};
-use crate::{paths, stasis};
+use crate::harness::job::{self, Job};
+use crate::harness::{paths, stasis};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// What became of an entry.
+/// Result of an entry.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It cannot be judged, because.
+    /// No verdict, for this reason.
     Skipped(String),
-    /// It does not succeed natively, because.
+    /// Failure natively, for this reason.
     FailsNatively(String),
-    /// It succeeds natively.
+    /// Success natively.
     Judged {
         /// The run without a checkpoint: passed, or what differs.
         stasis: std::result::Result<(), String>,
@@ -26,14 +26,14 @@ pub enum Verdict {
     },
 }
 
-/// What became of a run that was to be cut.
+/// Result of a run with a cut.
 #[derive(Debug, PartialEq)]
 pub enum Cut {
-    /// It succeeded, having made fewer calls.
+    /// Success with fewer calls than the cut needs.
     NotReached,
-    /// It was killed, restarted, and succeeded.
+    /// Success after a kill and a restart.
     Passed,
-    /// What went wrong.
+    /// Failure, with its description.
     Differs(String),
 }
 
@@ -53,7 +53,7 @@ pub fn run(entry: &Entry, options: &Options, dir: &Path) -> Result<Verdict> {
     }
     let stasis = trial.under_stasis().map_err(|why| line(&why));
     let mut cuts = Vec::new();
-    // What does not run is not cut: one reason is enough.
+    // A failed run is not cut as well: one reason is enough.
     for call in options.cuts.iter().filter(|_| stasis.is_ok()) {
         let ckpt = paths::for_images(&dir.join(format!("cut-{call}")));
         let _ = fs::remove_dir_all(&ckpt);
@@ -64,7 +64,7 @@ pub fn run(entry: &Entry, options: &Options, dir: &Path) -> Result<Verdict> {
     Ok(Verdict::Judged { stasis, cuts })
 }
 
-/// Why the entry cannot be run here, or its result not be judged.
+/// Reason why the entry cannot be run here, or has no verdict.
 fn unfit(entry: &Entry, options: &Options) -> Option<String> {
     if let Success::Unknown(how) = &entry.success {
         return Some(format!("resultTest={how} is not known"));
@@ -109,7 +109,7 @@ impl Trial<'_> {
             let said = job::read_text(&job.stderr);
             self.judge(job, "")?;
             let refusal = said.lines().find(|line| line.contains("STASIS_CUT"));
-            // A job that comes to its end meanwhile is not refused anything.
+            // A job that ends meanwhile has refused no checkpoint.
             let refusal = refusal.filter(|line| !line.contains("ended"));
             return match refusal {
                 Some(refusal) => bail!("{refusal}"),
@@ -136,7 +136,7 @@ impl Trial<'_> {
         command
     }
 
-    /// Starts the program behind `command`, in a folder of its own.
+    /// Starts the program with `command` in front, in its own folder.
     fn start(&self, command: Command, dir: &Path) -> Result<Job> {
         let mut command = self.with_environment(command);
         command
@@ -183,7 +183,7 @@ fn judge(success: &Success, status: ExitStatus, stdout: &str) -> Result<()> {
     Ok(())
 }
 
-/// The first line that tells something: what Stasis says, or else anybody.
+/// The first informative line: of Stasis if there is one, otherwise any.
 fn said_of(text: &str) -> Option<String> {
     let mut lines = text.lines().map(str::trim).filter(|line| {
         let letters = line.chars().filter(|c| c.is_alphabetic()).count();

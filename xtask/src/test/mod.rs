@@ -1,42 +1,19 @@
 //! `cargo xtask test`: every case has a name, its own folder and a hard deadline, and ends with a
 //! line of its own; the last line of all counts them.
 
-mod again;
 mod bad_input;
-mod clean_root;
-mod closed;
-mod compare;
-mod conformance;
-mod crash;
-mod crossings;
-pub mod directives;
-mod faults;
-mod guide;
-mod increments;
-mod injected;
-mod levels;
-mod limits;
-mod loader;
-mod lowers;
-mod matrix;
-mod migration;
-mod packages;
-mod pause;
-mod privileges;
+mod checkpoint;
+mod files;
+mod product;
 pub mod programs;
-pub mod real;
-mod schedule;
-mod slurm;
-mod specification;
-mod status;
-mod style;
-mod tools;
-mod undo;
-mod wrapper;
+mod source;
+mod start;
+mod storage;
+pub mod support;
 
-pub use compare::number_lines;
-
-use crate::{parallel, paths, random, setup, signal, torture};
+use crate::build::setup;
+use crate::harness::{parallel, paths, random, signal};
+use crate::torture;
 use anyhow::{bail, ensure, Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +21,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What `cargo xtask test` takes.
+/// Options of `cargo xtask test`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Only cases whose name contains one of these
@@ -66,24 +43,24 @@ pub struct Options {
     /// Use target/stasis as it is
     #[arg(long)]
     no_setup: bool,
-    /// Fail where something is skipped that FILE does not list (a name a line; `*` at the end stands for any)
+    /// Fail if a skipped case is not in FILE (one name per line; a `*` at the end matches any)
     #[arg(long, value_name = "FILE")]
     skips: Option<PathBuf>,
 }
 
-/// How a case ended.
+/// Result of a case.
 pub enum Outcome {
-    /// As it should.
+    /// The case passed.
     Passed,
-    /// So did these many tests of a suite.
+    /// This number of tests of a suite passed; others were skipped.
     Suite(usize, Vec<Skipped>),
-    /// So many did not pass, and this is why.
+    /// Number of passed and of failed tests, and the reason.
     Failed(usize, usize, String),
-    /// Not run, because.
+    /// The case was not run, for this reason.
     Skipped(String),
 }
 
-/// Something that was not run, by its name, and why.
+/// Name of a skipped case or test, and the reason.
 pub type Skipped = (String, String);
 
 impl From<Result<()>> for Outcome {
@@ -95,9 +72,9 @@ impl From<Result<()>> for Outcome {
     }
 }
 
-/// What every case is given.
+/// Data for every case.
 pub struct Session {
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
 }
 
@@ -110,7 +87,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// A case from its name and what it does in its own (empty) folder.
+    /// A case from its name and its function, which gets an empty folder.
     pub fn new(
         name: impl Into<String>,
         body: impl FnOnce(&Session, &Path) -> Outcome + Send + 'static,
@@ -121,7 +98,7 @@ impl Case {
         }
     }
 
-    /// One that only root can run; anybody else is told why.
+    /// A case that only root can run, and that is skipped with a reason for other users.
     pub fn as_root(
         name: impl Into<String>,
         why: &'static str,
@@ -134,8 +111,8 @@ impl Case {
     }
 }
 
-/// Copies a program that is to be executed. Another process writes it: what this one has open for writing, a child
-/// that another case is about to start has for a moment, too, and the kernel executes no such file (ETXTBSY).
+/// Copies a program in another process. If this process wrote it, a child forked by another case at the same time would
+/// hold the descriptor for a moment, and the kernel executes no file that is open for writing (ETXTBSY).
 fn copy_program(from: &Path, to: &Path) -> Result<()> {
     let copied = Command::new("cp").arg(from).arg(to).status()?;
     ensure!(
@@ -149,35 +126,36 @@ fn copy_program(from: &Path, to: &Path) -> Result<()> {
 
 /// All cases; with `full`, also those of `--full`.
 fn cases(full: bool) -> Result<Vec<Case>> {
-    let mut cases = style::cases(full);
-    cases.extend(again::cases());
+    let mut cases = source::style::cases(full);
+    cases.extend(start::second_launch::cases());
     cases.extend(bad_input::cases());
-    cases.extend(faults::cases(full));
-    cases.extend(tools::cases());
-    cases.extend(conformance::cases());
-    cases.extend(closed::cases());
-    cases.extend(undo::cases());
-    cases.extend(crash::cases());
-    cases.extend(crossings::cases(full));
-    cases.extend(pause::cases());
-    cases.extend(privileges::cases());
-    cases.extend(schedule::cases());
-    cases.extend(status::cases());
-    cases.extend(increments::cases());
-    cases.extend(levels::cases());
-    cases.extend(injected::cases(full));
-    cases.extend(limits::cases());
-    cases.extend(loader::cases()?);
-    cases.extend(lowers::cases());
-    cases.extend(migration::cases());
-    cases.extend(packages::cases());
-    cases.extend(real::cases(full)?);
+    cases.extend(storage::write_faults::cases(full));
+    cases.extend(product::tools::cases());
+    cases.extend(programs::conformance::cases());
+    cases.extend(files::closed_files::cases());
+    cases.extend(files::undo::cases());
+    cases.extend(programs::crash::cases());
+    cases.extend(programs::composed_calls::cases(full));
+    cases.extend(checkpoint::pause::cases());
+    cases.extend(start::privileges::cases());
+    cases.extend(checkpoint::schedule::cases());
+    cases.extend(checkpoint::status::cases());
+    cases.extend(checkpoint::events::cases());
+    cases.extend(storage::increments::cases());
+    cases.extend(storage::local_dir::cases());
+    cases.extend(checkpoint::failing_system_calls::cases(full));
+    cases.extend(checkpoint::limits::cases());
+    cases.extend(programs::without_mpi::cases()?);
+    cases.extend(start::lower_halves::cases());
+    cases.extend(programs::migration::cases());
+    cases.extend(product::packages::cases());
+    cases.extend(programs::mpi::cases(full)?);
     cases.extend(torture::cases()?);
-    cases.extend(wrapper::cases());
+    cases.extend(programs::wrapper::cases());
     if full {
-        cases.extend(matrix::cases()?);
-        cases.extend(slurm::cases());
-        cases.extend(guide::cases());
+        cases.extend(programs::matrix::cases()?);
+        cases.extend(product::slurm::cases());
+        cases.extend(product::guide::cases());
     }
     Ok(cases)
 }
@@ -287,7 +265,7 @@ impl Tally {
         self.skipped.push((name.to_owned(), why.to_owned()));
     }
 
-    /// What must not be skipped has failed.
+    /// Counts skipped cases that `skips` does not list as failed.
     fn fail_unlisted(&mut self, skips: &Skips) {
         let unlisted = |(name, _): &mut Skipped| !skips.lists(name);
         for (name, why) in self.skipped.extract_if(.., unlisted) {
@@ -298,7 +276,7 @@ impl Tally {
     }
 }
 
-/// What may be skipped.
+/// Names of cases that may be skipped.
 struct Skips {
     file: String,
     names: Vec<String>,

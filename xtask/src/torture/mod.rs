@@ -3,41 +3,42 @@
 //! run.
 //!
 //! Run number `i` draws everything (program, ranks, libraries, pauses, kills) from seed `SEED + i`,
-//! so that `--seed N --runs 1` does again what run `N` of a longer torture did. What a replay cannot
-//! repeat is where in the program a moment falls.
+//! so that `--seed N --runs 1` repeats run `N` of a longer torture. A replay cannot repeat the place in the program at
+//! which a moment falls.
 
-mod stream;
-mod subject;
+mod ckpt_stream;
+mod program;
 
-use crate::random::{fresh_seed, Random};
-use crate::test::real::reference;
+use crate::build::setup;
+use crate::harness::paths;
+use crate::harness::random::{fresh_seed, Random};
+use crate::test::programs::mpi::reference;
 use crate::test::{folder, Case, Outcome};
-use crate::{paths, setup};
 use anyhow::{ensure, Result};
+use ckpt_stream::{CkptStream, Tally};
+use program::{Program, Programs};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use stream::{Stream, Tally};
-use subject::{Subject, Subjects};
 
 /// Checkpoints in one run of the long form.
 const CUTS_PER_RUN: u64 = 60;
 /// Checkpoints in one case of the short form.
 const CUTS_PER_CASE: u64 = 20;
 
-/// Folder of the run that is under way.
+/// Folder of the current run.
 const RUN: &str = "torture-run";
 
-/// What `cargo xtask torture` takes.
+/// Options of `cargo xtask torture`.
 #[derive(clap::Args)]
 pub struct Options {
     /// Seed of the first run; the next has the next (printed; a new one each time)
     #[arg(long)]
     seed: Option<u64>,
-    /// Begin no run after so many committed checkpoints
+    /// Begin no run after this number of committed checkpoints
     #[arg(long, default_value_t = 10_000)]
     cuts: u64,
-    /// Begin no run after so many minutes
+    /// Begin no run after this number of minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
     /// Begin no more runs than this
@@ -56,9 +57,9 @@ pub struct Options {
 
 /// The long form.
 pub fn run(options: &Options) -> Result<()> {
-    let subjects = Subjects::collect(&options.programs)?;
+    let programs = Programs::collect(&options.programs)?;
     if options.list {
-        subjects.names().for_each(|name| println!("{name}"));
+        programs.names().for_each(|name| println!("{name}"));
         return Ok(());
     }
     setup::unless(options.no_setup)?;
@@ -74,9 +75,9 @@ pub fn run(options: &Options) -> Result<()> {
         }
         let seed = first + run;
         let mut random = Random::new(seed, "torture");
-        let subject = subjects.draw(&mut random)?;
-        let name = format!("{seed} {}", subject.name());
-        let native = match native(&subject) {
+        let program = programs.draw(&mut random)?;
+        let name = format!("{seed} {}", program.name());
+        let native = match native(&program) {
             Ok(native) => native,
             Err(error) => {
                 natively += 1;
@@ -86,7 +87,7 @@ pub fn run(options: &Options) -> Result<()> {
         };
         let started = Instant::now();
         let (tally, result) = folder(RUN)
-            .map(|dir| torture(&subject, random, CUTS_PER_RUN, &native, &dir))
+            .map(|dir| torture(&program, random, CUTS_PER_RUN, &native, &dir))
             .unwrap_or_else(|error| (Tally::default(), Err(error)));
         total.add(&tally);
         let took = started.elapsed().as_secs_f64();
@@ -116,15 +117,15 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// The short form.
 pub fn cases() -> Result<Vec<Case>> {
-    let subjects = Subjects::collect(&[])?;
+    let programs = Programs::collect(&[])?;
     let mut cases = Vec::new();
-    for subject in subjects.for_the_short_form()? {
+    for program in programs.for_the_short_form()? {
         cases.push(Case::new(
-            format!("torture/{}", subject.label()),
+            format!("torture/{}", program.label()),
             move |session, dir| {
-                let random = Random::new(session.seed, &subject.name());
-                match native(&subject) {
-                    Ok(native) => torture(&subject, random, CUTS_PER_CASE, &native, dir)
+                let random = Random::new(session.seed, &program.name());
+                match native(&program) {
+                    Ok(native) => torture(&program, random, CUTS_PER_CASE, &native, dir)
                         .1
                         .into(),
                     Err(error) => Outcome::Skipped(format!("it fails natively: {error:#}")),
@@ -135,29 +136,28 @@ pub fn cases() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The folder of the native run. The job will go on under every library, so it must succeed natively
-/// under each.
-fn native(subject: &Subject) -> Result<PathBuf> {
-    for front in &subject.example.fronts {
-        reference(&subject.example, *front)?;
+/// The folder of the native run. It must succeed natively under every library, because the job will run under each.
+fn native(program: &Program) -> Result<PathBuf> {
+    for front in &program.example.fronts {
+        reference(&program.example, *front)?;
     }
-    reference(&subject.example, subject.front)
+    reference(&program.example, program.front)
 }
 
 /// One run, in an empty folder.
 fn torture(
-    subject: &Subject,
+    program: &Program,
     random: Random,
     cuts: u64,
     native: &Path,
     dir: &Path,
 ) -> (Tally, Result<()>) {
-    let mut stream = Stream::new(subject, random, cuts, dir);
+    let mut stream = CkptStream::new(program, random, cuts, dir);
     let result = stream.run(native);
     (stream.tally, result)
 }
 
-/// Puts the folder of a failed run aside: the next uses the same.
+/// Renames the folder of a failed run, because the next run uses the same.
 fn keep(seed: u64) -> Result<()> {
     let test = paths::target().join("test");
     let kept = test.join(format!("torture-failed-{seed}"));

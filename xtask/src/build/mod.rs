@@ -1,0 +1,5 @@
+//! Building and installing: the layout under `target/stasis`, packages, MPI libraries from PyPI.
+
+pub mod package;
+pub mod pypi;
+pub mod setup;

@@ -1,0 +1,342 @@
+//! `cargo xtask setup`: packages, builds, and the installed layout:
+//!
+//! ```text
+//! target/stasis/bin/stasis
+//! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, front-openmpi.so, front-mpich.so,
+//!     front-standard.so}
+//!     and a record of each lower half, lower-NAME.json
+//! target/stasis/include/{stasis.h, stasis.f90}
+//!
+//! ```
+//!
+//! `--full` adds MPI libraries from PyPI (`pypi.rs`), which only the tests of `--full` need. `--minimal` omits the
+//! large programs of the tests. The file `target/minimal` records that, until a `setup` without it.
+
+use crate::build::pypi;
+use crate::harness::mpi::Mpi;
+use crate::harness::{paths, signal};
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Debian packages, each with its purpose.
+const PACKAGES: &[(&str, &str)] = &[
+    ("openmpi-bin", "mpirun.openmpi"),
+    (
+        "libopenmpi-dev",
+        "mpicc.openmpi, Open MPI's headers for the lower half",
+    ),
+    ("mpich", "mpirun.mpich"),
+    (
+        "libmpich-dev",
+        "mpicc.mpich, MPICH's headers for the lower half",
+    ),
+    ("libclang-dev", "mpi-sys reads mpi.h with it"),
+    ("gcc", "examples, linking"),
+    ("g++", "C++ examples"),
+    ("gfortran", "Fortran examples"),
+    ("libc6-dev", "examples, linking"),
+    ("python3", "tests"),
+    ("python3-mpi4py", "tests"),
+    ("netpipe-openmpi", "tests"),
+    ("netpipe-mpich2", "tests"),
+    ("iproute2", "network namespaces that stand for nodes"),
+    ("gdb", "says where a test hangs"),
+    ("libcap2-bin", "gives files capabilities in tests"),
+    ("strace", "makes system calls fail in tests"),
+];
+
+/// Large programs, omitted by `--minimal`.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("lammps", "demo, tests, benchmark"),
+    ("quantum-espresso", "tests of Fortran (280 MB)"),
+    ("quantum-espresso-data", "its pseudopotentials (75 MB)"),
+];
+
+/// Packages that only `--full` needs.
+const FULL_PACKAGES: &[(&str, &str)] = &[
+    ("python3-venv", "MPI libraries from PyPI"),
+    ("python3-dev", "mpi4py for MPICH, from PyPI"),
+    ("python3-setuptools", "mpi4py for MPICH, from PyPI"),
+    ("cp2k", "tests of Fortran with OpenMP (250 MB)"),
+    ("freefem++", "tests of finite elements"),
+    ("python3-h5py", "tests of files that are overwritten"),
+    ("python3-netcdf4", "tests of files that are overwritten"),
+    ("python3-petsc4py", "tests of files that are overwritten"),
+    ("form", "tests of scratch files"),
+    (
+        "nwchem-openmpi",
+        "tests of files that are overwritten (65 MB)",
+    ),
+    (
+        "nwchem-mpich",
+        "tests of files that are overwritten (65 MB)",
+    ),
+    ("python3-petsc4py", "tests of files that MPI overwrites"),
+    ("mpqc", "tests of threads below MPI_THREAD_MULTIPLE"),
+    ("slurmctld", "tests of job scripts"),
+    ("slurmd", "tests of job scripts"),
+    ("slurm-client", "tests of job scripts"),
+];
+
+/// Options of `cargo xtask setup`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Also what the tests of --full need: Slurm, and MPI libraries from PyPI, into target/pypi
+    #[arg(long)]
+    full: bool,
+    /// Without the large programs that Stasis is tested with (LAMMPS, Quantum ESPRESSO): cases that need them
+    /// are skipped
+    #[arg(long, conflicts_with = "full")]
+    minimal: bool,
+}
+
+/// Install missing packages, build, lay out. A machine that was set up with `--minimal` stays so.
+pub fn run() -> Result<()> {
+    run_with(&Options {
+        full: false,
+        minimal: minimal().exists(),
+    })
+}
+
+/// File that marks a machine set up with `--minimal`.
+fn minimal() -> PathBuf {
+    paths::target().join("minimal")
+}
+
+/// As [`run`], unless the installed layout is to be used unchanged. Then it only warns if the sources are newer,
+/// because results of an older build mislead.
+pub fn unless(as_it_is: bool) -> Result<()> {
+    if !as_it_is {
+        return run();
+    }
+    if let Some(source) = newer_source()? {
+        eprintln!("target/stasis is older than {source}: leave --no-setup away to build it again");
+    }
+    Ok(())
+}
+
+/// A source of the product that is newer than the layout.
+fn newer_source() -> Result<Option<String>> {
+    let laid_out = fs::metadata(paths::stasis()).and_then(|file| file.modified());
+    let laid_out = laid_out.context("there is no target/stasis yet: leave --no-setup away")?;
+    let mut list = Command::new("git");
+    list.args(["ls-files", "*.rs", "*.table", "*.toml"]);
+    list.args([":!examples", ":!fuzz", ":!xtask"])
+        .current_dir(paths::root());
+    let files = list.output().context("git ls-files")?;
+    let changed = |path: &&str| {
+        fs::metadata(paths::root().join(path))
+            .and_then(|file| file.modified())
+            .is_ok_and(|time| time > laid_out)
+    };
+    let files = String::from_utf8_lossy(&files.stdout);
+    Ok(files.lines().find(changed).map(str::to_owned))
+}
+
+/// As [`run`], or with the prerequisites of the tests of `--full`.
+pub fn run_fully() -> Result<()> {
+    run_with(&Options {
+        full: true,
+        minimal: false,
+    })
+}
+
+/// Sets up according to the options.
+pub fn run_with(options: &Options) -> Result<()> {
+    packages(options)?;
+    build()?;
+    match options.minimal {
+        true => fs::write(minimal(), "")?,
+        false => match fs::remove_file(minimal()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        },
+    }
+    if options.full {
+        pypi::install()?;
+    }
+    println!("stasis is at {}", paths::stasis().display());
+    Ok(())
+}
+
+fn packages(options: &Options) -> Result<()> {
+    let programs = PROGRAMS.iter().filter(|_| !options.minimal);
+    let full = FULL_PACKAGES.iter().filter(|_| options.full);
+    install_packages(PACKAGES.iter().chain(programs).chain(full))
+}
+
+/// Install those Debian packages that are missing.
+pub fn install_packages<'a>(
+    packages: impl IntoIterator<Item = &'a (&'a str, &'a str)>,
+) -> Result<()> {
+    let packages = packages.into_iter();
+    let missing: Vec<_> = packages.filter(|(name, _)| !is_installed(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("To be installed with apt-get:");
+    for (name, purpose) in &missing {
+        println!("  {name:18} {purpose}");
+    }
+    apt(&["update", "-q"])?;
+    let mut install = vec!["install", "-y", "-q", "--no-install-recommends"];
+    install.extend(missing.iter().map(|(name, _)| *name));
+    apt(&install)
+}
+
+/// Whether only `--full` installs a package.
+pub fn only_full(package: &str) -> bool {
+    !PROGRAMS.iter().any(|(name, _)| *name == package)
+}
+
+/// Reason for skipping a case whose package is missing after a `setup` with `--minimal`, or without `--full`.
+pub fn missing(package: Option<&str>) -> Option<String> {
+    let package = package.filter(|package| !is_installed(package))?;
+    let full = if only_full(package) { " --full" } else { "" };
+    Some(format!(
+        "{package} is not installed: `cargo xtask setup{full}`"
+    ))
+}
+
+/// Fails if such a package is missing.
+pub fn require(package: &str) -> Result<()> {
+    missing(Some(package)).map_or(Ok(()), |why| Err(anyhow!(why)))
+}
+
+fn is_installed(package: &str) -> bool {
+    Command::new("dpkg-query")
+        .args(["-W", "-f", "${db:Status-Status}", package])
+        .stderr(Stdio::null())
+        .output()
+        .is_ok_and(|output| output.stdout == b"installed")
+}
+
+fn apt(arguments: &[&str]) -> Result<()> {
+    let mut command = if signal::is_root() {
+        Command::new("apt-get")
+    } else {
+        let mut sudo = Command::new("sudo");
+        sudo.arg("apt-get");
+        sudo
+    };
+    command
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    let status = command.status().with_context(|| {
+        format!("apt-get could not be run; install by hand: apt-get {arguments:?}")
+    })?;
+    ensure!(status.success(), "apt-get {arguments:?} failed ({status})");
+    Ok(())
+}
+
+/// Build everything and lay it out. Without changes this is quick, because cargo builds nothing.
+pub fn build() -> Result<()> {
+    let release = paths::target().join("release");
+    cargo(
+        "the stasis command and the fronts",
+        None,
+        &[
+            "build",
+            "--release",
+            "-p",
+            "stasis-cli",
+            "-p",
+            "stasis-front-openmpi",
+            "-p",
+            "stasis-front-mpich",
+            "-p",
+            "stasis-front-standard",
+        ],
+    )?;
+    install(&release.join("stasis"), "bin/stasis")?;
+    for mpi in Mpi::ALL {
+        build_lower(&mpi.compiler("c"), mpi.name())?;
+    }
+    for abi in ["openmpi", "mpich", "standard"] {
+        let front = release.join(format!("libstasis_front_{abi}.so"));
+        install(&front, &format!("lib/stasis/front-{abi}.so"))?;
+    }
+    for header in ["stasis.h", "stasis.f90"] {
+        let from = paths::root().join("upper-half/include").join(header);
+        install(&from, &format!("include/{header}"))?;
+    }
+    // The layout now corresponds to the sources, unchanged parts included: see `newer_source`.
+    let stasis = fs::File::open(paths::stasis())?;
+    stasis.set_modified(std::time::SystemTime::now())?;
+    Ok(())
+}
+
+/// Builds the lower half for the library of this compiler, as users do.
+pub fn build_lower(mpicc: &str, name: &str) -> Result<()> {
+    let status = Command::new(paths::stasis())
+        .args(["build-lower", "--mpicc", mpicc, "--name", name])
+        .stdout(Stdio::null())
+        .status()?;
+    ensure!(
+        status.success(),
+        "building the lower half for {name} failed ({status}); the messages are above"
+    );
+    Ok(())
+}
+
+/// Target directory of `stasis build-lower` for one library. Builds must not overwrite each other.
+fn lower_target(mpi: Mpi) -> PathBuf {
+    paths::target().join(format!("lower-{mpi}"))
+}
+
+/// A cargo command on the workspace. `lower` selects the MPI library for mpi-sys.
+pub fn cargo_command(lower: Option<Mpi>, arguments: &[&str]) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    let target = match lower {
+        Some(mpi) => {
+            command.env("MPICC", mpi.mpicc());
+            lower_target(mpi)
+        }
+        None => paths::target(),
+    };
+    command
+        .args(arguments)
+        .env("CARGO_TARGET_DIR", target)
+        .current_dir(paths::root());
+    command
+}
+
+fn cargo(what: &str, lower: Option<Mpi>, arguments: &[&str]) -> Result<()> {
+    let mut arguments = arguments.to_vec();
+    arguments.push("--quiet");
+    let status = cargo_command(lower, &arguments).status()?;
+    if !status.success() {
+        bail!("building {what} failed ({status}); the messages are above");
+    }
+    Ok(())
+}
+
+/// Run a command that must succeed.
+pub fn succeed(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_owned();
+    let status = command
+        .status()
+        .with_context(|| format!("{} cannot be run", program.display()))?;
+    ensure!(status.success(), "{} failed ({status})", program.display());
+    Ok(())
+}
+
+/// Put a file into the layout unless its content is there already. A rename puts it in place, so that a running job
+/// keeps its old file.
+fn install(from: &Path, to: &str) -> Result<()> {
+    let to = paths::product().join(to);
+    let content = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
+    if fs::read(&to).is_ok_and(|present| present == content) {
+        return Ok(());
+    }
+    let dir = to.parent().expect("a path inside the layout");
+    fs::create_dir_all(dir)?;
+    let new = dir.join(format!("new.{}", std::process::id()));
+    fs::copy(from, &new).with_context(|| format!("writing {}", new.display()))?;
+    fs::rename(&new, &to).with_context(|| format!("writing {}", to.display()))?;
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The product's commands as the harness uses them.
+
+use crate::harness::job::{self, Finished, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::paths;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// `mpirun -n RANKS stasis launch --ckpt-dir DIR`, to which the application is to be appended.
+pub fn launch(lower: Mpi, ranks: usize, ckpt: &Path, scratch: &Path) -> Command {
+    let mut command = lower.mpirun(ranks, scratch);
+    command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
+    command.arg(ckpt);
+    command
+}
+
+/// `mpirun -n RANKS stasis restart DIR`.
+pub fn restart(lower: Mpi, ranks: usize, ckpt: &Path, scratch: &Path) -> Command {
+    let mut command = lower.mpirun(ranks, scratch);
+    command.arg(paths::stasis()).arg("restart").arg(ckpt);
+    command
+}
+
+/// Any command that runs outside of MPI.
+pub fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(paths::stasis());
+    command.args(arguments);
+    command
+}
+
+/// `stasis checkpoint DIR`: returns when the set is committed.
+pub fn checkpoint(ckpt: &Path) -> Command {
+    let mut command = command(["checkpoint"]);
+    command.arg(ckpt);
+    command
+}
+
+/// `stasis verify DIR`.
+pub fn verify(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Finished> {
+    let mut command = command(["verify"]);
+    command.arg(ckpt);
+    job::run(command, dir, "verify", limit)
+}
+
+/// JSON output of a command that must succeed. Its output goes to files of that name in `dir`.
+pub fn json(mut command: Command, dir: &Path, name: &str, limit: Duration) -> Result<Value> {
+    command.arg("--json");
+    let answer = job::run(command, dir, name, limit)?.expect_success(name)?;
+    serde_json::from_str(&answer.stdout).with_context(|| format!("reading what {name} printed"))
+}
+
+/// JSON output of `stasis status` for the job in `ckpt`.
+pub fn status(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Value> {
+    let mut command = command(["status"]);
+    command.arg(ckpt);
+    json(command, dir, "status", limit)
+}
+
+/// Stage of the coordinator of the job in `ckpt`, from `stasis status`.
+pub fn stage(ckpt: &Path, dir: &Path, limit: Duration) -> Result<String> {
+    let status = status(ckpt, dir, limit)?;
+    let stage = status["stage"].as_str();
+    Ok(stage.context("stasis status tells no stage")?.to_owned())
+}
+
+/// Content of the job file in a checkpoint directory; empty without one.
+pub fn job_file(ckpt: &Path) -> String {
+    job::read_text(&ckpt.join("job.json"))
+}
+
+/// Wait until a job accepts connections: until its job file differs from `before`, the one that the previous run left
+/// (empty for the first run). Returns the content of the job file.
+pub fn until_reached(
+    job: &mut Job,
+    ckpt: &Path,
+    before: &str,
+    deadline: Instant,
+) -> Result<String> {
+    let mut now = String::new();
+    job.until("the job could be reached (job.json)", deadline, || {
+        now = job_file(ckpt);
+        !now.is_empty() && now != before
+    })?;
+    Ok(now)
+}

@@ -1,0 +1,83 @@
+//! Checkpoint directories that cannot be used, or have no space.
+
+use super::{as_root, case, launch_alone, LIMIT};
+use crate::harness::mpi::Mpi;
+use crate::harness::{job, stasis};
+use crate::test::support::held_job::start_held;
+use crate::test::support::refusal::{refused, CHECKPOINT, DIRECTORY};
+use crate::test::support::small_fs::{in_full_directory, in_small_directory};
+use crate::test::support::NOBODY;
+use crate::test::Case;
+use anyhow::{ensure, Result};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{chown, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::Instant;
+
+pub fn cases() -> Vec<Case> {
+    vec![
+        as_root("directory-not-writable", |dir| {
+            let closed = dir.join("closed");
+            fs::create_dir(&closed)?;
+            let mut command = launch_alone(&closed.join("ck"), &["/bin/true"]);
+            command.uid(NOBODY).gid(NOBODY).current_dir("/");
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(
+                &finished,
+                DIRECTORY,
+                &[&["closed"], &["permission", "writable", "write"]],
+            )
+        }),
+        as_root("directory-of-someone-else", |dir| {
+            let theirs = dir.join("theirs");
+            fs::create_dir(&theirs)?;
+            fs::set_permissions(&theirs, Permissions::from_mode(0o700))?;
+            chown(&theirs, Some(NOBODY), Some(NOBODY))?;
+            let command = launch_alone(&theirs, &["/bin/true"]);
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(&finished, DIRECTORY, &[&["theirs"], &["own", "belong"]])
+        }),
+        case("directory-open-to-others", |dir| {
+            let open = dir.join("open");
+            fs::create_dir(&open)?;
+            fs::set_permissions(&open, Permissions::from_mode(0o777))?;
+            let command = launch_alone(&open, &["/bin/true"]);
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(
+                &finished,
+                DIRECTORY,
+                &[&["open"], &["write", "writable", "others"]],
+            )
+        }),
+        Case::new("bad-input/directory-full", |_, dir| {
+            in_full_directory(dir, checkpoint_into_full)
+        }),
+        Case::new("bad-input/directory-without-inodes", |_, dir| {
+            // Inodes for the directory, the job file, the set and one image.
+            in_small_directory(dir, "size=64m,nr_inodes=4", |dir, ckpt| {
+                checkpoint_fails(dir, ckpt, &["no inodes are left"])
+            })
+        }),
+    ]
+}
+
+/// A checkpoint into a full file system fails with a message; the job continues to its correct end.
+fn checkpoint_into_full(dir: &Path, ckpt: &Path) -> Result<()> {
+    checkpoint_fails(dir, ckpt, &["space", "full"])
+}
+
+/// A checkpoint fails with one of these words; the job continues to its correct end.
+fn checkpoint_fails(dir: &Path, ckpt: &Path, words: &[&str]) -> Result<()> {
+    let mut job = start_held(dir, ckpt, Mpi::OpenMpi)?;
+    let finished = job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
+    refused(&finished, CHECKPOINT, &[words])?;
+    fs::write(dir.join("go"), "")?;
+    let status = job.wait(Instant::now() + LIMIT)?;
+    ensure!(
+        status.is_some_and(|status| status.success()),
+        "the job did not survive the failed checkpoint: {status:?}\n{}",
+        job::tail(&job::read_text(&job.stderr), 10)
+    );
+    Ok(())
+}

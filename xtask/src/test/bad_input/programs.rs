@@ -1,0 +1,170 @@
+//! Unsupported programs.
+
+use super::{case, launch_alone, LIMIT};
+use crate::harness::mpi::Mpi;
+use crate::harness::{job, paths, stasis};
+use crate::test::support::held_job::RANKS;
+use crate::test::support::helper_programs::{compile, on_older_kernel};
+use crate::test::support::refusal::{refused, CANNOT_SERVE};
+use crate::test::Case;
+use anyhow::{ensure, Result};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        case("no-such-program", |dir| {
+            refuse_program(
+                dir,
+                &dir.join("nowhere"),
+                &[&["nowhere"], &["no such file", "not found"]],
+            )
+        }),
+        case("not-an-elf", |dir| {
+            let file = dir.join("text");
+            executable(&file, b"just a text\n")?;
+            refuse_program(dir, &file, &[&["text"], &["ELF"]])
+        }),
+        case("truncated-elf", |dir| {
+            let file = dir.join("stump");
+            executable(&file, &fs::read("/bin/ls")?[..100])?;
+            refuse_program(dir, &file, &[&["stump"]])
+        }),
+        case("32-bit", |dir| {
+            let file = dir.join("small");
+            // Only the ELF header of a 32-bit x86 executable: the check must stop there.
+            let mut header = b"\x7fELF\x01\x01\x01".to_vec();
+            header.resize(16, 0);
+            header.extend([2, 0, 3, 0, 1, 0, 0, 0]);
+            header.resize(84, 0);
+            executable(&file, &header)?;
+            refuse_program(dir, &file, &[&["32-bit", "32 bit"]])
+        }),
+        case("static-mpi", |dir| {
+            let program = compile(dir, "gcc", "static_mpi.c", &["-static"])?;
+            refuse_program(dir, &program, &[&["static"], &["MPI"]])
+        }),
+        case("no-syscall-user-dispatch", |dir| {
+            let mut launch = Command::new(paths::stasis());
+            launch.args(["launch", "--ckpt-dir"]);
+            launch.arg(dir.join("ck")).arg("/bin/true");
+            let command = on_older_kernel("sud", &launch, dir)?;
+            let finished = job::run(command, dir, "launch", LIMIT)?;
+            refused(
+                &finished,
+                CANNOT_SERVE,
+                &[&["Syscall User Dispatch"], &["5.11", "kernel"]],
+            )
+        }),
+    ];
+    for (mpi, function) in [
+        (Mpi::OpenMpi, "MPIX_Query_cuda_support"),
+        (Mpi::Mpich, "MPIX_Comm_failure_ack"),
+    ] {
+        cases.push(case(&format!("two-libraries-{mpi}"), move |dir| {
+            let program = compile(dir, &mpi.compiler("c"), "imports.c", &[])?;
+            let other = mpi.other().compiler("c");
+            let library = compile(dir, &other, "profiler.c", &["-shared", "-fPIC"])?;
+            let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+            command.arg(program).env("LD_PRELOAD", library);
+            refused(
+                &job::run(command, dir, "launch", LIMIT)?,
+                CANNOT_SERVE,
+                &[&["libmpi.so.40"], &["libmpich.so.12"], &["LD_PRELOAD"]],
+            )
+        }));
+        cases.push(case(&format!("doctor-{mpi}"), move |dir| {
+            let program = compile(dir, &mpi.compiler("c"), "unsupported.c", &[])?;
+            let doctor = stasis::command(["doctor".as_ref(), program.as_os_str()]);
+            let finished = job::run(doctor, dir, "doctor", LIMIT)?;
+            refused(&finished, CANNOT_SERVE, &[&["BAD"], &[function]])?;
+            let mut doctor = stasis::command(["doctor", "--ckpt-dir"]);
+            doctor.arg(dir.join("doctor.out"));
+            let finished = job::run(doctor, dir, "doctor-file", LIMIT)?;
+            refused(
+                &finished,
+                CANNOT_SERVE,
+                &[&["BAD"], &["is not a directory"]],
+            )?;
+            let program = compile(dir, &mpi.compiler("c"), "imports.c", &[])?;
+            let mut doctor = stasis::command(["doctor", "--symbols"]);
+            doctor.arg(program);
+            let finished = job::run(doctor, dir, "doctor-symbols", LIMIT)?;
+            let said = finished.expect_success("stasis doctor")?.stdout;
+            let front = format!("the front for {mpi}");
+            let note = "note  MPI_Comm_spawn";
+            let place = "1 MiB is durable after";
+            for words in [&front, "all 3 symbols", note, "has   MPI_Init ", place] {
+                ensure!(said.contains(words), "does not say '{words}':\n{said}");
+            }
+            Ok(())
+        }));
+        cases.push(case(&format!("dynamic-processes-{mpi}"), move |dir| {
+            dynamic_processes(dir, mpi)
+        }));
+        cases.push(case(&format!("unsupported-function-{mpi}"), move |dir| {
+            let program = compile(dir, &mpi.compiler("c"), "unsupported.c", &[])?;
+            let mut command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+            command.arg(program);
+            refused(
+                &job::run(command, dir, "launch", LIMIT)?,
+                CANNOT_SERVE,
+                &[&[function]],
+            )
+        }));
+    }
+    cases
+}
+
+fn refuse_program(dir: &Path, program: &Path, words: &[&[&str]]) -> Result<()> {
+    let command = launch_alone(&dir.join("ck"), &[&program.to_string_lossy()]);
+    refused(
+        &job::run(command, dir, "launch", LIMIT)?,
+        CANNOT_SERVE,
+        words,
+    )
+}
+
+fn executable(path: &Path, content: &[u8]) -> Result<()> {
+    fs::write(path, content)?;
+    fs::set_permissions(path, Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+/// Functions that start or reach other processes return an error with advice. The job ends only under an error handler
+/// that ends it.
+fn dynamic_processes(dir: &Path, mpi: Mpi) -> Result<()> {
+    const REFUSED: [&str; 5] = [
+        "MPI_Comm_spawn is not",
+        "MPI_Comm_spawn_multiple is not",
+        "MPI_Comm_accept is not",
+        "MPI_Comm_connect is not",
+        "MPI_Comm_join is not",
+    ];
+    let program = compile(dir, &mpi.compiler("c"), "dynamic.c", &[])?;
+    let launch = |variant: &str| {
+        let mut command = stasis::launch(mpi.other(), RANKS, &dir.join("ck"), dir);
+        command.arg(&program).arg(variant);
+        job::run(command, dir, variant, LIMIT)
+    };
+    let returned = launch("returned")?;
+    let said = returned.stderr.clone();
+    returned.expect_success("a job whose errors are returned")?;
+    for words in REFUSED {
+        let line = said.lines().find(|line| line.contains(words));
+        ensure!(
+            line.is_some_and(|line| line.contains("start all ranks with the launcher")),
+            "'{words}' is not said with advice:\n{said}"
+        );
+    }
+    let fatal = launch("fatal")?;
+    ensure!(!fatal.status.success(), "the error was not fatal");
+    ensure!(
+        fatal.stderr.contains(REFUSED[0]) && !fatal.stderr.contains(REFUSED[1]),
+        "says\n{}",
+        fatal.stderr
+    );
+    Ok(())
+}

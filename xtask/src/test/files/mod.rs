@@ -1,0 +1,4 @@
+//! Cases about the program's files and what a restart does to them.
+
+pub mod closed_files;
+pub mod undo;

@@ -1,0 +1,537 @@
+//! MPI programs under real launchers: run, cut, killed, restarted, compared with an uninterrupted native run.
+//!
+//! A case is called `example:mode:front@lower` or `...>restart`: the program was built for `front`, started over
+//! `lower` and restarted over `restart`.
+
+use crate::build::{pypi, setup};
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::random::{hash, Random};
+use crate::harness::{paths, stasis};
+use crate::test::support::compare::{Compare, FilePart};
+use crate::test::support::compile::{command_line, set_environment};
+use crate::test::support::directives::{collect, Cut, Example, Kill, Mode};
+use crate::test::{Case, Outcome, Session};
+use anyhow::{bail, ensure, Context, Result};
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Folders of examples for other tests, the benchmark and the demo.
+const ELSEWHERE: &[&str] = &[
+    "bench", "cp2k", "form", "freefem", "lammps", "loader", "mpqc", "nwchem", "qe", "schedule",
+    "slurm", "tools", "torture",
+];
+
+/// Time for a checkpoint outside of MPI, after which the program continues without it.
+const OUTSIDE_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The cases of all examples: a spread of the combinations, or all of them.
+pub fn cases(full: bool) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for example in collect(&paths::examples(), &folders()?)? {
+        let mut fronts = example.fronts.iter();
+        let package = example.package.as_deref();
+        let extra =
+            example.sdist.is_some() || package.is_some_and(setup::only_full) || is_crowd(&example);
+        if !full && (extra || fronts.any(|front| pypi::bin(*front).is_some())) {
+            continue;
+        }
+        let example = Arc::new(example);
+        for plan in plans(&example, full) {
+            let example = example.clone();
+            cases.push(Case::new(plan.name(&example), move |session, dir| {
+                if let Some(why) = &example.pending {
+                    return Outcome::Skipped(why.clone());
+                }
+                let missing = pypi::missing(&[plan.front], example.sdist.as_deref())
+                    .or_else(|| setup::missing(example.package.as_deref()));
+                if let Some(why) = missing {
+                    return Outcome::Skipped(why);
+                }
+                run(&example, &plan, session, dir).into()
+            }));
+        }
+    }
+    Ok(cases)
+}
+
+/// Whether a job is too large for a machine with few processors.
+fn is_crowd(example: &Example) -> bool {
+    example.ranks >= 16
+}
+
+/// The other folders of examples, by name.
+pub fn folders() -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(paths::examples())? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() && !ELSEWHERE.contains(&name.as_str()) {
+            found.push(name);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// One combination.
+#[derive(Clone, Copy)]
+struct Plan {
+    mode: Mode,
+    front: Mpi,
+    lower: Mpi,
+    /// Library of a restart under another library.
+    other: Mpi,
+}
+
+impl Plan {
+    /// Libraries of the restarts, in turn.
+    fn restarts(&self) -> Vec<Mpi> {
+        let back_and_forth = [self.other, self.lower].into_iter().cycle();
+        match self.mode {
+            Mode::Plain | Mode::Continue | Mode::Hang => vec![],
+            Mode::Restart => vec![self.lower],
+            Mode::Migrate | Mode::Stop => vec![self.other],
+            Mode::Cycle => back_and_forth.take(2).collect(),
+            Mode::Ten => back_and_forth.take(10).collect(),
+        }
+    }
+
+    fn name(&self, example: &Example) -> String {
+        let to = self
+            .restarts()
+            .first()
+            .map_or(String::new(), |mpi| format!(">{mpi}"));
+        format!(
+            "{}:{}:{}@{}{to}",
+            example.name,
+            self.mode.name(),
+            self.front,
+            self.lower
+        )
+    }
+}
+
+/// All of an example's combinations with `full`; otherwise one per mode, or two with `Matrix: full`, in a rotation by
+/// which the examples together cover all.
+fn plans(example: &Example, full: bool) -> Vec<Plan> {
+    let pairs: Vec<(Mpi, Mpi)> = example
+        .fronts
+        .iter()
+        .flat_map(|front| [(*front, *front), (*front, front.other())])
+        .filter(|(front, lower)| !example.own || front == lower)
+        .collect();
+    let offset = (hash(&example.name) % 4) as usize;
+    let mut plans = Vec::new();
+    for (m, mode) in example.modes.iter().enumerate() {
+        let count = match (full, example.full) {
+            (true, _) => pairs.len(),
+            (false, true) => 2,
+            (false, false) => 1,
+        };
+        for i in 0..count {
+            // Neighbours in the list share a front; stepping by two changes it.
+            let (front, lower) = pairs[if full {
+                i
+            } else {
+                (offset + m + 2 * i + i / 2) % pairs.len()
+            }];
+            plans.push(Plan {
+                mode: *mode,
+                front,
+                lower,
+                other: lower.other(),
+            });
+        }
+    }
+    plans
+}
+
+/// An example built for `front`, run over `lower`, cut, killed, and restarted under `other`.
+pub fn migrate(
+    example: &Example,
+    front: Mpi,
+    lower: Mpi,
+    other: Mpi,
+    session: &Session,
+    dir: &Path,
+) -> Result<()> {
+    let plan = Plan {
+        mode: Mode::Migrate,
+        front,
+        lower,
+        other,
+    };
+    run(example, &plan, session, dir)
+}
+
+fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<()> {
+    let native = match (plan.mode, &example.compare) {
+        (Mode::Hang, _) | (_, Compare::Nothing) => None,
+        _ => Some(reference(example, plan.front)?),
+    };
+    let mut case = RunningCase {
+        example,
+        plan,
+        dir,
+        ckpt: dir.join("ck"),
+        random: Random::new(session.seed, &plan.name(example)),
+        deadline: Instant::now() + example.timeout,
+        starts: Vec::new(),
+        job_before: String::new(),
+    };
+    let result = case
+        .drive()
+        .and_then(|()| match native {
+            Some(native) => example.compare.runs(&native, dir, &case.starts),
+            None => Ok(()),
+        })
+        .with_context(|| format!("in {} (seed {})", dir.display(), session.seed));
+    if result.is_ok() {
+        // The images of a thousand passed cases would fill the disk.
+        let _ = fs::remove_dir_all(&case.ckpt);
+    }
+    result
+}
+
+/// The folder of the uninterrupted native run of this example, made once per run of the harness.
+pub fn reference(example: &Example, front: Mpi) -> Result<PathBuf> {
+    type Cell = Arc<OnceLock<std::result::Result<PathBuf, String>>>;
+    static DONE: OnceLock<Mutex<HashMap<(String, Mpi), Cell>>> = OnceLock::new();
+    let cell = DONE
+        .get_or_init(Mutex::default)
+        .lock()
+        .expect("nothing panics under it")
+        .entry((example.name.clone(), front))
+        .or_default()
+        .clone();
+    cell.get_or_init(|| native_run(example, front).map_err(|error| format!("{error:#}")))
+        .clone()
+        .map_err(anyhow::Error::msg)
+}
+
+fn native_run(example: &Example, front: Mpi) -> Result<PathBuf> {
+    let dir = crate::test::folder(&format!("{}:native:{front}", example.name))?;
+    let work = dir.join("work");
+    fs::create_dir(&work)?;
+    let mut command = front.mpirun(example.ranks, &dir);
+    set_environment(&mut command, example, front)?;
+    command
+        .args(command_line(example, Some(front))?)
+        .current_dir(&work);
+    job::run(command, &dir, "run", example.timeout)?
+        .expect_success(&format!("the native run of {} under {front}", example.name))?;
+    Ok(dir)
+}
+
+/// A case while it runs.
+struct RunningCase<'a> {
+    example: &'a Example,
+    plan: &'a Plan,
+    dir: &'a Path,
+    ckpt: PathBuf,
+    random: Random,
+    deadline: Instant,
+    /// Standard output of each start, in order.
+    starts: Vec<PathBuf>,
+    /// Content of the job file that the previous run has left.
+    job_before: String,
+}
+
+impl RunningCase<'_> {
+    fn drive(&mut self) -> Result<()> {
+        fs::create_dir(self.dir.join("work"))?;
+        let plan = *self.plan;
+        let mode = plan.mode;
+        if mode == Mode::Plain {
+            self.open_gate()?;
+        }
+        let mut launch = stasis::launch(plan.lower, self.example.ranks, &self.ckpt, self.dir);
+        launch
+            .args(command_line(self.example, Some(plan.front))?)
+            .current_dir(self.dir.join("work"));
+        let mut job = self.start(launch, "launch")?;
+        if mode == Mode::Plain {
+            return self.finish(job);
+        }
+        let result = self.reach_cut(&mut job).and_then(|()| match mode {
+            Mode::Hang => self.hang(&mut job),
+            _ => self.cut(&mut job),
+        });
+        job.explain(result, self.dir)?;
+        if mode == Mode::Hang {
+            return job.kill();
+        }
+        if mode == Mode::Continue {
+            self.open_gate()?;
+            self.finish(job)?;
+            return self.verify();
+        }
+        self.end(job)?;
+        let restarts = plan.restarts();
+        let (last, others) = restarts.split_last().context("a mode without a restart")?;
+        for (number, lower) in others.iter().enumerate() {
+            job = self.restart(*lower, &format!("restart-{}", number + 1))?;
+            let result = self
+                .new_coordinator(&mut job)
+                .and_then(|()| self.checkpoint(&mut job));
+            job.explain(result, self.dir)?;
+            self.end(job)?;
+        }
+        self.open_gate()?;
+        let job = self.restart(*last, "restart")?;
+        self.finish(job)
+    }
+
+    fn start(&mut self, mut command: Command, name: &str) -> Result<Job> {
+        set_environment(&mut command, self.example, self.plan.front)?;
+        command
+            .env("STASIS_TEST_READY", self.dir.join("ready"))
+            .env("STASIS_TEST_GO", self.gate());
+        if let Some(published) = self.example.published_in(self.plan.mode) {
+            command.env("STASIS_PUBLISHED", published);
+        }
+        if let Some(fan_out) = self.example.fan_out {
+            command.env("STASIS_FAN_OUT", fan_out.to_string());
+        }
+        let job = Job::start(command, self.dir, name)?;
+        self.starts.push(job.stdout.clone());
+        Ok(job)
+    }
+
+    fn restart(&mut self, lower: Mpi, name: &str) -> Result<Job> {
+        // Started in another directory, because the job's working directory is in the image.
+        let elsewhere = self.dir.join(name);
+        fs::create_dir(&elsewhere)?;
+        let mut command = stasis::restart(lower, self.example.ranks, &self.ckpt, self.dir);
+        command.current_dir(elsewhere);
+        self.start(command, name)
+    }
+
+    fn gate(&self) -> PathBuf {
+        self.dir.join("go")
+    }
+
+    fn open_gate(&self) -> Result<()> {
+        fs::write(self.gate(), "")?;
+        Ok(())
+    }
+
+    fn ready_ranks(&self) -> usize {
+        let Ok(entries) = fs::read_dir(self.dir) else {
+            return 0;
+        };
+        entries
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("ready."))
+            .count()
+    }
+
+    /// Wait until the program stops or runs at the place of its cut.
+    fn reach_cut(&mut self, job: &mut Job) -> Result<()> {
+        let ranks = self.example.ranks;
+        if self.example.command.is_some() {
+            // A third-party program announces nothing, but the job file shows that the job accepts connections.
+            stasis::until_reached(job, &self.ckpt, "", self.deadline)?;
+        } else {
+            job.until("all ranks reached the cut", self.deadline, || {
+                self.ready_ranks() >= ranks
+            })?;
+        }
+        let wait = match &self.example.cut {
+            Cut::Loop => self.random.seconds(0.0, 0.4),
+            Cut::Timed(from, to) => self.random.seconds(*from, *to),
+            Cut::After(from, to, part) => {
+                let lines = from + self.random.below((to - from + 1) as u64) as usize;
+                return self.written(job, part, |_| lines);
+            }
+            _ => Duration::ZERO,
+        };
+        std::thread::sleep(wait);
+        Ok(())
+    }
+
+    /// Wait until a part has a number of lines, which may depend on the present number.
+    fn written(
+        &self,
+        job: &mut Job,
+        part: &FilePart,
+        wanted: impl FnOnce(usize) -> usize,
+    ) -> Result<()> {
+        let file = match part.name() {
+            "stdout" => job.stdout.clone(),
+            name => self.dir.join("work").join(name),
+        };
+        let lines = || part.lines(&job::read_text(&file)).len();
+        let wanted = wanted(lines());
+        let what = format!("it had written {wanted} lines of {}", part.name());
+        job.until(&what, self.deadline, || lines() >= wanted)
+    }
+
+    /// Request the checkpoint in the way of the example's cut.
+    fn cut(&mut self, job: &mut Job) -> Result<()> {
+        match self.example.cut {
+            Cut::Pending | Cut::Outside => {}
+            Cut::Refused(ref word) => return self.refused(job, word),
+            Cut::None => bail!("the example says 'Cut: none' but has modes with a checkpoint"),
+            _ => return self.checkpoint(job),
+        }
+        let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
+        if self.example.cut == Cut::Pending {
+            self.heard_by_all(&mut request)?;
+        } else {
+            request.wait((Instant::now() + OUTSIDE_PATIENCE).min(self.deadline))?;
+        }
+        self.open_gate()?;
+        let status = self.answered(&mut request, job)?;
+        if self.example.cut == Cut::Outside && !status.success() {
+            let reason = job::read_text(&request.stderr);
+            ensure!(
+                reason.trim().len() > 20,
+                "the refusal says too little: '{}'",
+                reason.trim()
+            );
+            return Ok(());
+        }
+        self.committed(status, &request)
+    }
+
+    /// Wait until all ranks have received the `request`, or it is over.
+    fn heard_by_all(&self, request: &mut Job) -> Result<()> {
+        const NOT_YET: [&str; 4] = [
+            "idle",
+            "waiting for MPI_Init",
+            "making the directory",
+            "asking the ranks",
+        ];
+        while request.poll()?.is_none() {
+            let limit = self.deadline.saturating_duration_since(Instant::now());
+            let stage = stasis::stage(&self.ckpt, self.dir, limit)?;
+            if !NOT_YET.contains(&stage.as_str()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The checkpoint must not complete. The coordinator itself reports that, after all possible progress of the job.
+    fn hang(&mut self, job: &mut Job) -> Result<()> {
+        const SAYS: [&str; 2] = ["no rank can reach", "must still stop and drain"];
+        let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
+        self.heard_by_all(&mut request)?;
+        self.open_gate()?;
+        let stderr = request.stderr.clone();
+        request.until("the coordinator saw no way on", self.deadline, || {
+            let said = job::read_text(&stderr);
+            SAYS.iter().any(|words| said.contains(words))
+        })?;
+        ensure!(
+            job.poll()?.is_none() && request.poll()?.is_none(),
+            "it did not hang"
+        );
+        Ok(())
+    }
+
+    /// The checkpoint must be refused, with the obstacle in the message.
+    fn refused(&self, job: &mut Job, word: &str) -> Result<()> {
+        let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
+        let status = self.answered(&mut request, job)?;
+        let reason = job::read_text(&request.stderr);
+        ensure!(!status.success(), "a checkpoint was taken");
+        ensure!(
+            reason.contains(word),
+            "the refusal does not name the {word}: '{}'",
+            reason.trim()
+        );
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, job: &mut Job) -> Result<()> {
+        let mut command = stasis::checkpoint(&self.ckpt);
+        if self.plan.mode == Mode::Stop {
+            command.arg("--stop");
+        }
+        let mut request = Job::start(command, self.dir, "checkpoint")?;
+        let status = self.answered(&mut request, job)?;
+        self.committed(status, &request)
+    }
+
+    fn answered(&self, request: &mut Job, job: &mut Job) -> Result<ExitStatus> {
+        loop {
+            let soon = Instant::now() + Duration::from_millis(50);
+            if let Some(status) = request.wait(soon.min(self.deadline))? {
+                return Ok(status);
+            }
+            // A job that has ended does not answer.
+            let ended = job.poll()?;
+            if let (Some(ended), true) = (ended, Instant::now() > self.deadline) {
+                bail!("the job ended ({ended}) and the checkpoint command still waits");
+            }
+            if Instant::now() > self.deadline {
+                bail!("timeout while waiting for the checkpoint");
+            }
+        }
+    }
+
+    fn committed(&self, status: ExitStatus, request: &Job) -> Result<()> {
+        ensure!(
+            status.success(),
+            "stasis checkpoint: {status}\n{}",
+            job::tail(&job::read_text(&request.stderr), 10)
+        );
+        Ok(())
+    }
+
+    /// After a restart: wait until the new coordinator has left its address, then a little more.
+    fn new_coordinator(&mut self, job: &mut Job) -> Result<()> {
+        stasis::until_reached(job, &self.ckpt, &self.job_before, self.deadline)?;
+        std::thread::sleep(self.random.seconds(0.0, 0.4));
+        Ok(())
+    }
+
+    /// Kill the whole job, or wait for its end after `--stop` or if it comes first.
+    fn end(&mut self, mut job: Job) -> Result<()> {
+        if self.plan.mode == Mode::Stop {
+            let ended = job.wait(self.deadline)?;
+            let result = ended.map(|_| ()).context("the job did not stop");
+            job.explain(result, self.dir)?;
+            let said = job::read_text(&job.stderr);
+            ensure!(
+                !said.contains("leaked"),
+                "the MPI library complains of what the stopped job has left to it: {said}"
+            );
+        } else if self.example.kill == Kill::Ended {
+            job.succeed(self.deadline, self.dir)?;
+        } else {
+            if let (Cut::After(_, _, part), Kill::Later) = (&self.example.cut, self.example.kill) {
+                let later = self.written(&mut job, part, |lines| lines + 1);
+                job.explain(later, self.dir)?;
+            }
+            job.kill()?;
+        }
+        self.job_before = stasis::job_file(&self.ckpt);
+        Ok(())
+    }
+
+    fn finish(&self, mut job: Job) -> Result<()> {
+        job.succeed(self.deadline, self.dir)?;
+        ensure!(
+            stasis::job_file(&self.ckpt).is_empty(),
+            "the job has ended and its job file is still there"
+        );
+        Ok(())
+    }
+
+    fn verify(&self) -> Result<()> {
+        if matches!(self.example.cut, Cut::Outside | Cut::Refused(_)) {
+            return Ok(());
+        }
+        let limit = self.deadline.saturating_duration_since(Instant::now());
+        stasis::verify(&self.ckpt, self.dir, limit)?.expect_success("stasis verify")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! The choice of a lower half for a job, the messages without one, and its build.
+
+use crate::harness::job::{self, Finished};
+use crate::harness::mpi::Mpi;
+use crate::harness::{paths, stasis};
+use crate::test::support::refusal::{refused, CANNOT_SERVE};
+use crate::test::{copy_program, Case};
+use anyhow::Result;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// All cases of this file.
+pub fn cases() -> Vec<Case> {
+    vec![
+        case("launcher-of-another-library", of_another_library),
+        case("unknown-name", |dir| {
+            let command = ["launch", "--ckpt-dir", "ck", "--mpi", "nonesuch", "true"];
+            let finished = run(dir, stasis::command(command))?;
+            refused(
+                &finished,
+                CANNOT_SERVE,
+                &[
+                    &["nonesuch"],
+                    &["--mpi takes"],
+                    &["mpich, "],
+                    &["openmpi"],
+                    &["build-lower"],
+                ],
+            )
+        }),
+        case("build-without-compiler", |dir| {
+            let command = ["build-lower", "--mpicc", "/nowhere/mpicc"];
+            let finished = run(dir, stasis::command(command))?;
+            refused(
+                &finished,
+                CANNOT_SERVE,
+                &[&["/nowhere/mpicc"], &["--mpicc"]],
+            )
+        }),
+        case("build-without-header", |dir| {
+            let finished = run(dir, stasis::command(["build-lower", "--mpicc", "gcc"]))?;
+            refused(
+                &finished,
+                CANNOT_SERVE,
+                &[&["mpi.h"], &["development files"]],
+            )
+        }),
+    ]
+}
+
+fn case(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) -> Case {
+    Case::new(format!("lowers/{name}"), move |_, dir| body(dir).into())
+}
+
+fn run(dir: &Path, mut command: Command) -> Result<Finished> {
+    command.current_dir(dir);
+    job::run(command, dir, "run", LIMIT)
+}
+
+/// A launcher in a new folder belongs to a library without a lower half, although its kind is known. The message names
+/// the build command, and `--mpi` forces another.
+fn of_another_library(dir: &Path) -> Result<()> {
+    let bin = dir.join("bin");
+    fs::create_dir(&bin)?;
+    for name in ["mpiexec.hydra", "hydra_pmi_proxy"] {
+        let from = Path::new("/usr/bin").join(name);
+        copy_program(&from, &bin.join(name))?;
+    }
+    fs::write(bin.join("mpicc"), "")?;
+    let launch = |words: &[&str]| {
+        let mut command = Command::new(bin.join("mpiexec.hydra"));
+        Mpi::Mpich.set_environment(&mut command);
+        command.args(["-n", "1"]).arg(paths::stasis());
+        command.args(["launch", "--ckpt-dir", "ck"]);
+        command.args(words).arg("true");
+        run(dir, command)
+    };
+    let build = format!("stasis build-lower --mpicc {}/mpicc", bin.display());
+    refused(&launch(&[])?, CANNOT_SERVE, &[&[&build]])?;
+    launch(&["--mpi", "mpich"])?.expect_success("with --mpi")?;
+    Ok(())
+}

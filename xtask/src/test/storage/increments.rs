@@ -1,0 +1,310 @@
+//! Incremental checkpoints: a job with small changes of memory between checkpoints, killed and restarted from the
+//! chain; an abandoned increment; retention; chains with a damaged link; merged chains.
+
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::stasis;
+use crate::test::support::held_job::{bring_back, example, start_by};
+use crate::test::support::helper_programs::on_older_kernel;
+use crate::test::support::refusal::{refused, CHECKPOINT, DIRECTORY, IMAGE};
+use crate::test::Case;
+use anyhow::{ensure, Context, Result};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const RANKS: usize = 2;
+
+/// All cases of this file.
+pub fn cases() -> Vec<Case> {
+    let case = |name: &str, run: fn(&Path) -> Result<()>| {
+        Case::new(format!("increments/{name}"), move |_, dir| run(dir).into())
+    };
+    vec![
+        case("restart", |dir| chain(dir, Mpi::Mpich, Mpi::Mpich)),
+        case("migrate", |dir| chain(dir, Mpi::OpenMpi, Mpi::Mpich)),
+        case("given-up", given_up),
+        case("kept", kept),
+        case("bad-link", bad_link),
+        case("compact", compacted),
+        case("without-scan", |dir| without(dir, "scan")),
+        case("without-watch", |dir| without(dir, "watch")),
+    ]
+}
+
+/// A job that changes a little of its memory in each permitted step.
+struct Stepper<'a> {
+    dir: &'a Path,
+    ckpt: PathBuf,
+    job: Job,
+    /// Number of permitted steps.
+    steps: usize,
+}
+
+impl Stepper<'_> {
+    /// Starts the job with these flags.
+    fn launch<'a>(dir: &'a Path, mpi: Mpi, flags: &[&str]) -> Result<Stepper<'a>> {
+        let command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+        Stepper::launch_by(command, dir, mpi, flags)
+    }
+
+    /// Starts the job by this command.
+    fn launch_by<'a>(
+        mut command: Command,
+        dir: &'a Path,
+        mpi: Mpi,
+        flags: &[&str],
+    ) -> Result<Stepper<'a>> {
+        let ckpt = dir.join("ck");
+        let footprint = example("run", "run/footprint.random")?;
+        command
+            .args(flags)
+            .env("STASIS_TEST_STEP", dir.join("step"));
+        let job = start_by(command, &footprint, dir, mpi)?;
+        let steps = 0;
+        Ok(Stepper {
+            dir,
+            ckpt,
+            job,
+            steps,
+        })
+    }
+
+    /// Kills and restarts the job.
+    fn restart(&mut self, mpi: Mpi, flags: &[&str]) -> Result<()> {
+        let mut command = stasis::restart(mpi, RANKS, &self.ckpt, self.dir);
+        command
+            .args(flags)
+            .env("STASIS_TEST_GO", self.dir.join("go"));
+        bring_back(&mut self.job, command, &self.ckpt, self.dir)
+    }
+
+    /// Lets 1 % of the job's memory change.
+    fn step(&mut self) -> Result<()> {
+        self.steps += 1;
+        let (dir, first) = (self.dir, self.steps * RANKS);
+        fs::write(dir.join(format!("step.{}", self.steps)), "")?;
+        let done = |rank: usize| dir.join(format!("ready.{}", first + rank)).exists();
+        let all = || (0..RANKS).all(done);
+        let deadline = Instant::now() + LIMIT;
+        let done = self.job.until("the step was done", deadline, all);
+        self.job.explain(done, self.dir)
+    }
+
+    /// Takes a checkpoint, which must be an increment of this set, or a full one; then a step.
+    fn take(&mut self, parent: Option<&str>) -> Result<Value> {
+        let command = stasis::checkpoint(&self.ckpt);
+        let report = stasis::json(command, self.dir, "checkpoint", LIMIT)?;
+        ensure!(
+            report["increment_of"].as_str() == parent,
+            "not of {parent:?}: {report:#}"
+        );
+        self.step()?;
+        Ok(report)
+    }
+
+    /// Names of the sets with their parents, newest first.
+    fn sets(&self) -> Result<Vec<(String, Option<String>)>> {
+        let mut list = stasis::command(["list"]);
+        list.arg(&self.ckpt);
+        let list = stasis::json(list, self.dir, "list", LIMIT)?;
+        let sets = list["checkpoints"].as_array().into_iter().flatten();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        sets.map(|set| {
+            ensure!(set["state"] == "whole", "{set:#}");
+            let name = text(&set["name"]).context("a set without a name")?;
+            Ok((name, text(&set["increment_of"])))
+        })
+        .collect()
+    }
+
+    /// Restarts the job from there and lets it run to its end, at which it checks all of its memory.
+    fn finish(mut self, mpi: Mpi, from: &str, flags: &[&str]) -> Result<()> {
+        self.job.kill()?;
+        fs::write(self.dir.join("go"), "")?;
+        let mut command = stasis::restart(mpi, RANKS, &self.ckpt.join(from), self.dir);
+        command
+            .args(flags)
+            .env("STASIS_TEST_GO", self.dir.join("go"));
+        self.job = Job::start(command, self.dir, "last")?;
+        self.job.succeed(Instant::now() + LIMIT, self.dir)
+    }
+}
+
+/// Several cuts in one run, and again after a restart. The first cut after a restart makes a full set.
+fn chain(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
+    let key = dir.join("key");
+    fs::write(&key, [7; 32])?;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+    let key = key.to_string_lossy();
+    let flags = ["--full-every", "3", "--keep", "all", "--key-file", &key];
+    let mut job = Stepper::launch(dir, first, &flags)?;
+    let full = job.take(None)?["bytes"].as_u64().context("no bytes")?;
+    let least = job.take(Some("ckpt-1"))?["bytes"].as_u64();
+    ensure!(
+        least.is_some_and(|least| least < full / 4),
+        "{least:?} of {full}"
+    );
+    for parent in [Some("ckpt-2"), None, Some("ckpt-4")] {
+        job.take(parent)?;
+    }
+    job.restart(second, &flags)?;
+    for parent in [None, Some("ckpt-6"), Some("ckpt-7")] {
+        job.take(parent)?;
+    }
+    let mut verify = stasis::command(["verify", "--key-file", &key]);
+    verify.arg(&job.ckpt);
+    job::run(verify, dir, "verify", LIMIT)?.expect_success("verify")?;
+    let mut diff = stasis::command(["diff", "--key-file", &key]);
+    diff.args([job.ckpt.join("ckpt-7"), job.ckpt.join("ckpt-8")]);
+    let diff = stasis::json(diff, dir, "diff", LIMIT)?;
+    let bytes = |name: &str| diff["all"][name].as_u64().unwrap_or(0);
+    ensure!(
+        bytes("changed_bytes") > 0 && bytes("same_bytes") > 20 * bytes("changed_bytes"),
+        "{diff:#}"
+    );
+    job.finish(first, "", &["--key-file", &key])
+}
+
+/// A checkpoint fails in one rank after all have read the dirty pages from the kernel. The next increment holds the
+/// changes of both intervals.
+fn given_up(dir: &Path) -> Result<()> {
+    let flags = ["--full-every", "9"];
+    let mut job = Stepper::launch(dir, Mpi::OpenMpi, &flags)?;
+    job.take(None)?;
+    job.take(Some("ckpt-1"))?;
+    let pids = job.job.pids();
+    let limit = |bytes: &str| {
+        pids.iter().try_for_each(|pid| {
+            let mut command = Command::new("prlimit");
+            command.args(["--pid", &pid.to_string(), &format!("--fsize={bytes}")]);
+            let done = job::run(command, dir, "prlimit", LIMIT)?;
+            done.expect_success("prlimit").map(drop)
+        })
+    };
+    limit("4096:")?;
+    let failed = job::run(stasis::checkpoint(&job.ckpt), dir, "failed", LIMIT)?;
+    refused(&failed, CHECKPOINT, &[&["file too large"]])?;
+    limit("unlimited:")?;
+    job.step()?;
+    job.take(Some("ckpt-2"))?;
+    job.finish(Mpi::OpenMpi, "", &[])
+}
+
+/// Without dirty tracking in the kernel the job prints a message, and every checkpoint is full.
+fn without(dir: &Path, what: &str) -> Result<()> {
+    let (mpi, flags) = (Mpi::OpenMpi, ["--full-every", "9"]);
+    let command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+    let command = on_older_kernel(what, &command, dir)?;
+    let mut job = Stepper::launch_by(command, dir, mpi, &flags)?;
+    let told = job::read_text(&job.job.stderr);
+    ensure!(
+        told.contains("every checkpoint will be a full one, because"),
+        "not told: {told}"
+    );
+    job.take(None)?;
+    job.take(None)?;
+    job.finish(Mpi::Mpich, "", &[])
+}
+
+/// Retention removes no parent of a remaining set.
+fn kept(dir: &Path) -> Result<()> {
+    let flags = ["--full-every", "3", "--keep", "1"];
+    let mut job = Stepper::launch(dir, Mpi::Mpich, &flags)?;
+    for parent in [None, Some("ckpt-1"), Some("ckpt-2")] {
+        job.take(parent)?;
+    }
+    let named = |names: &[(&str, Option<&str>)]| -> Vec<(String, Option<String>)> {
+        let owned =
+            |(name, parent): &(&str, Option<&str>)| ((*name).to_owned(), parent.map(str::to_owned));
+        names.iter().map(owned).collect()
+    };
+    let all = named(&[
+        ("ckpt-3", Some("ckpt-2")),
+        ("ckpt-2", Some("ckpt-1")),
+        ("ckpt-1", None),
+    ]);
+    ensure!(job.sets()? == all, "{:?}", job.sets()?);
+    job.take(None)?;
+    // Older sets are removed after the answer.
+    let (ckpt, deadline) = (job.ckpt.clone(), Instant::now() + LIMIT);
+    let gone = || !ckpt.join("ckpt-1").exists() && !ckpt.join("ckpt-1.partial").exists();
+    let removed = job.job.until("old sets were removed", deadline, gone);
+    job.job.explain(removed, dir)?;
+    ensure!(
+        job.sets()? == named(&[("ckpt-4", None)]),
+        "{:?}",
+        job.sets()?
+    );
+    job.take(Some("ckpt-4"))?;
+    // The parent of the next increment is removed.
+    fs::remove_dir_all(job.ckpt.join("ckpt-4"))?;
+    job.take(None)?;
+    job.finish(Mpi::OpenMpi, "", &[])
+}
+
+/// A chain with a damaged link is refused before anything is mapped. The message names the newest set without that
+/// link.
+fn bad_link(dir: &Path) -> Result<()> {
+    let mut job = Stepper::launch(dir, Mpi::Mpich, &["--full-every", "2", "--keep", "all"])?;
+    for parent in [None, Some("ckpt-1"), None, Some("ckpt-3")] {
+        job.take(parent)?;
+    }
+    job.job.kill()?;
+    let image = job.ckpt.join("ckpt-3/rank-1.img");
+    let sound = fs::read(&image)?;
+    let file = fs::File::options().write(true).open(&image)?;
+    file.write_all_at(&[sound[5000] ^ 1], 5000)?;
+    let restart = |name: &str| {
+        let command = stasis::restart(Mpi::Mpich, RANKS, &job.ckpt.join("ckpt-4"), dir);
+        job::run(command, dir, name, LIMIT)
+    };
+    let words: &[&[&str]] = &[
+        &["ckpt-4 needs ckpt-3"],
+        &["ckpt-3/rank-1.img"],
+        &["checksum"],
+        &["stasis restart"],
+        &["ck/ckpt-2"],
+    ];
+    refused(&restart("damaged")?, IMAGE, words)?;
+    let verify = stasis::verify(&job.ckpt, dir, LIMIT)?;
+    refused(&verify, IMAGE, &[&["ckpt-4: ckpt-4 needs ckpt-3"]])?;
+    fs::remove_dir_all(job.ckpt.join("ckpt-3"))?;
+    refused(&restart("missing")?, IMAGE, &[&["no set ckpt-3"]])?;
+    job.finish(Mpi::OpenMpi, "ckpt-2", &[])
+}
+
+/// A merged chain needs no other set, and a restart uses it.
+fn compacted(dir: &Path) -> Result<()> {
+    let mut job = Stepper::launch(dir, Mpi::OpenMpi, &["--full-every", "5", "--keep", "all"])?;
+    for parent in [None, Some("ckpt-1"), Some("ckpt-2")] {
+        job.take(parent)?;
+    }
+    let compact = || {
+        let mut command = stasis::command(["compact", "--keep", "1"]);
+        command.arg(dir.join("ck"));
+        command
+    };
+    let running = job::run(compact(), dir, "running", LIMIT)?;
+    refused(
+        &running,
+        DIRECTORY,
+        &[&["is used by a job that runs already"]],
+    )?;
+    job.job.kill()?;
+    let merged = stasis::json(compact(), dir, "compact", LIMIT)?;
+    ensure!(
+        merged["set"] == "ckpt-4" && merged["merged"][2] == "ckpt-1",
+        "{merged:#}"
+    );
+    ensure!(
+        job.sets()? == [("ckpt-4".to_owned(), None)],
+        "{:?}",
+        job.sets()?
+    );
+    job.finish(Mpi::Mpich, "", &[])
+}

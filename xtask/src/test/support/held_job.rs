@@ -1,0 +1,76 @@
+//! Jobs of two ranks that run an example and stop at its cut.
+
+use super::compile::command_line;
+use super::directives::{collect, Example};
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::{paths, stasis};
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Ranks of each job.
+pub const RANKS: usize = 2;
+
+/// One example by its name.
+pub fn example(folder: &str, name: &str) -> Result<Example> {
+    let mut all = collect(&paths::examples(), &[folder])?.into_iter();
+    all.find(|example| example.name == name)
+        .with_context(|| format!("there is no example {name}"))
+}
+
+/// Starts an example and waits until all its ranks have announced their cut.
+pub fn start(example: &Example, dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
+    let launch = stasis::launch(mpi, RANKS, ckpt, dir);
+    start_by(launch, example, dir, mpi)
+}
+
+/// Starts a job of two ranks and waits for their cut.
+pub fn start_held(dir: &Path, ckpt: &Path, mpi: Mpi) -> Result<Job> {
+    let held = example("probes", "probes/peers.p10_pending_irecv")?;
+    start(&held, dir, ckpt, mpi)
+}
+
+/// The same by a command that launches it.
+pub fn start_by(command: Command, example: &Example, dir: &Path, mpi: Mpi) -> Result<Job> {
+    let mut job = begin(command, example, dir, mpi)?;
+    reach_cut(&mut job, dir)?;
+    Ok(job)
+}
+
+/// The same, without waiting for it.
+pub fn begin(mut command: Command, example: &Example, dir: &Path, mpi: Mpi) -> Result<Job> {
+    command
+        .args(command_line(example, Some(mpi))?)
+        .current_dir(dir)
+        .env("STASIS_TEST_READY", dir.join("ready"))
+        .env("STASIS_TEST_GO", dir.join("go"));
+    Job::start(command, dir, "launch")
+}
+
+/// Kills a job, restarts it by this command, and waits until it accepts connections.
+pub fn bring_back(job: &mut Job, command: Command, ckpt: &Path, dir: &Path) -> Result<()> {
+    job.kill()?;
+    let before = stasis::job_file(ckpt);
+    *job = Job::start(command, dir, "restart")?;
+    let back = stasis::until_reached(job, ckpt, &before, Instant::now() + LIMIT);
+    job.explain(back, dir).map(drop)
+}
+
+/// Waits until all ranks of a job have announced their cut.
+pub fn reach_cut(job: &mut Job, dir: &Path) -> Result<()> {
+    let ready = |rank: usize| dir.join(format!("ready.{rank}")).exists();
+    job.until("all ranks reached the cut", Instant::now() + LIMIT, || {
+        (0..RANKS).all(ready)
+    })
+    .with_context(|| job::tail(&job::read_text(&job.stderr), 10))
+}
+
+pub fn take_checkpoint(job: &mut Job, dir: &Path, ckpt: &Path) -> Result<()> {
+    job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?
+        .expect_success("stasis checkpoint")?;
+    job.kill()
+}

@@ -1,0 +1,31 @@
+//! Programs of `examples/tools` that are compiled for one case.
+
+use crate::harness::{job, paths};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub fn compile(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
+    let binary = dir.join(source.trim_end_matches(".c"));
+    let mut command = Command::new(compiler);
+    command.args(flags).arg("-o").arg(&binary);
+    command.arg(paths::examples().join("tools").join(source));
+    job::run(command, dir, "compile", LIMIT)?.expect_success(compiler)?;
+    Ok(binary)
+}
+
+/// The command on an emulated kernel that lacks a feature named in `examples/tools/older_kernel.c`.
+pub fn on_older_kernel(without: &str, command: &Command, dir: &Path) -> Result<Command> {
+    let mut older = Command::new(compile(dir, "gcc", "older_kernel.c", &[])?);
+    older.arg(without).arg(command.get_program());
+    older.args(command.get_args());
+    older.envs(
+        command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    Ok(older)
+}
