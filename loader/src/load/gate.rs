@@ -44,6 +44,8 @@ global_asm!(
     "jz 2f",
     "sub rsp, 16",
     "movups [rsp], xmm0",
+    "mov rdi, gs:[{side_top}]",
+    "mov rdi, [rdi - 8]",
     "call r11",
     "movups xmm0, [rsp]",
     "add rsp, 16",
@@ -67,9 +69,9 @@ global_asm!(
 /// Function called at the end of each crossing, with the lower half's FS; 0 for none.
 static CROSSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls `hook` at the end of every crossing from now on, for tests. Threads created later cross by the slow path,
-/// which takes two system calls each.
-pub fn tell_crossings(hook: extern "C" fn()) {
+/// Calls `hook` at the end of every crossing from now on, for tests, with the address to which the crossing returns.
+/// Threads created later cross by the slow path, which takes two system calls each.
+pub fn tell_crossings(hook: extern "C" fn(usize)) {
     CROSSED.store(hook as *const () as usize, Ordering::Release);
 }
 

@@ -2,6 +2,7 @@
 //! itself with SIGKILL as soon as the checkpoint is committed. It is for tests only: `cargo xtask conformance` tries
 //! each call, and the cases `crossings/` try each crossing.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
@@ -14,8 +15,9 @@ use crate::console;
 use crate::mpi::world;
 
 /// `CALL@RANK` or `crossing:NUMBER@RANK`. For example, `17@0` is the end of the 17th MPI call of rank 0. MPI_Init is
-/// the first call, and MPI_Finalize does not count. Some calls cross several times. If the job ends earlier, no
-/// checkpoint is taken.
+/// the first call, and MPI_Finalize does not count. Some calls cross several times. A crossing from the same place as the
+/// one before it does not count: the number of turns of a loop that waits depends on the load of the machine. If the job
+/// ends earlier, no checkpoint is taken.
 pub const VARIABLE: &str = "STASIS_CUT";
 
 /// The point at which the job takes its checkpoint.
@@ -78,11 +80,17 @@ fn parse(words: &str) -> Result<KillPoint> {
     })
 }
 
-/// Counts a crossing that has ended.
-extern "C" fn crossing_ended() {
+thread_local! {
+    /// Address to which the last crossing of the thread returned.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts a crossing that has ended and returns to an address.
+extern "C" fn crossing_ended(back: usize) {
     if KILL_POINT
         .get()
         .is_some_and(|point| point.what == Counted::Crossing)
+        && LAST.replace(back) != back
     {
         call_ended();
     }
