@@ -243,7 +243,7 @@ impl MappedObject {
     /// Refuses the object if a process that is not one of `ranks`, nor made by one, has it mapped: that process would
     /// continue without the job, or the job without it. Returns the processes made by ranks that have it mapped.
     pub fn other_processes(&self, ranks: &[u32]) -> Result<Vec<String>, Refusal> {
-        if matches!(self.described.kind, SharedKind::File { .. }) {
+        if matches!(self.described.kind, SharedKind::File { .. }) || self.is_of_window() {
             return Ok(Vec::new());
         }
         let own: BTreeSet<u32> = ranks.iter().copied().chain([std::process::id()]).collect();
@@ -265,6 +265,16 @@ impl MappedObject {
             children.push(named);
         }
         Ok(children)
+    }
+
+    /// Whether this is one rank's memory of a window. Other ranks have it mapped in their lower halves, and map it anew
+    /// after a restart.
+    fn is_of_window(&self) -> bool {
+        let SharedKind::Memory { name } = &self.described.kind else {
+            return false;
+        };
+        let name = name.strip_prefix(b"/memfd:");
+        name.is_some_and(|name| name.starts_with(contract::WINDOW_MEMORY.to_bytes()))
     }
 
     fn is_mapped_by(&self, pid: u32) -> bool {

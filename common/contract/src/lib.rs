@@ -32,6 +32,10 @@ pub use thread::{
 /// Version of the contract. An image records it, and a lower half refuses an image with another version.
 pub const VERSION: u32 = 2;
 
+/// Name of the memory that the upper half makes for a window and ranks on one node share (memfd_create(2)). Each rank's
+/// image holds that rank's own memory of it. Other ranks map it in their lower halves only.
+pub const WINDOW_MEMORY: &core::ffi::CStr = c"stasis-window";
+
 /// System call number by which upper-half code parks the calling thread. It returns 0 when the job goes on, and 1 after
 /// a restart. The kernel does not see the call: the handler of trapped system calls parks the thread, and the signal
 /// frame of the trap is the thread's saved state.

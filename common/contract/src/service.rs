@@ -56,6 +56,10 @@ pub enum Service {
     CallEnded = 18,
     /// [`Synchronize`]
     Synchronize = 19,
+    /// [`MapPeer`]
+    MapPeer = 20,
+    /// [`UnmapPeer`]
+    UnmapPeer = 21,
 }
 
 /// Kind of an MPI object.
@@ -153,3 +157,11 @@ pub type CallEnded = unsafe extern "C" fn();
 /// `() -> number of threads`: waits until each other thread has been outside of MPI, parked, or in a function of the
 /// lower half that waits. It returns the number of threads that were in MPI when the wait began.
 pub type Synchronize = unsafe extern "C" fn() -> u32;
+
+/// `(process, descriptor, bytes, mark) -> address`: maps shared memory that another process on this node holds under a
+/// descriptor. The mapping is in the lower half, so no image contains it. Returns 0 if the memory cannot be mapped, or
+/// if its first eight bytes are not the mark. The slot is 0 in lower halves that are older than this service.
+pub type MapPeer = unsafe extern "C" fn(i32, i32, usize, u64) -> usize;
+
+/// `(address, bytes)`: removes a mapping of [`MapPeer`].
+pub type UnmapPeer = unsafe extern "C" fn(usize, usize);

@@ -11,6 +11,7 @@ mod handwritten;
 mod hooks;
 mod live_datatypes;
 mod opened_files;
+mod peer_memory;
 mod polling_services;
 mod predefined;
 mod progress_turn;

@@ -1,6 +1,10 @@
-//! Sizes and extents of datatypes, as the lower half knows them.
+//! Sizes and extents of datatypes, as the lower half knows them. Each is asked for once.
+//!
+//! The functions of MPI with the names of those here differ in the type of a value that is too large for them.
 
-use crate::crossing::mpi_result::check;
+use crate::argument::Out;
+use crate::crossing::mpi_result::{check, code_of};
+use crate::object::datatype::Extents;
 use crate::object::lower_handle::named;
 use crate::object::Datatype;
 use contract::abi::*;
@@ -14,15 +18,21 @@ pub(crate) fn learn_size(datatype: &'static Datatype) {
     }
 }
 
-/// Begin of `count` elements of a datatype, relative to their address, and the bytes that they span.
-pub(crate) fn span(count: i32, datatype: &'static Datatype) -> Result<(isize, usize), i32> {
-    if count == 0 {
-        return Ok((0, 0));
+/// Bounds of one element. The lower half is asked once for each datatype.
+#[inline]
+pub(crate) fn extents(datatype: &'static Datatype) -> Result<Extents, i32> {
+    match datatype.body.extents.get() {
+        Some(extents) => Ok(*extents),
+        None => learn_extents(datatype),
     }
-    let (mut lower_bound, mut extent, mut true_lower, mut true_extent) = (0, 0, 0, 0);
+}
+
+#[cold]
+fn learn_extents(datatype: &'static Datatype) -> Result<Extents, i32> {
+    let (mut lower_bound, mut extent, mut true_lower_bound, mut true_extent) = (0, 0, 0, 0);
     check(named::MPI_Type_get_true_extent(
         datatype,
-        &mut true_lower,
+        &mut true_lower_bound,
         &mut true_extent,
     ))?;
     check(named::MPI_Type_get_extent(
@@ -30,9 +40,121 @@ pub(crate) fn span(count: i32, datatype: &'static Datatype) -> Result<(isize, us
         &mut lower_bound,
         &mut extent,
     ))?;
-    let last = (count as isize - 1).saturating_mul(extent);
-    let below = true_lower.saturating_add(last.min(0));
-    let bytes = true_extent.saturating_add(last.saturating_abs());
+    let extents = Extents {
+        lower_bound,
+        extent,
+        true_lower_bound,
+        true_extent,
+    };
+    Ok(*datatype.body.extents.get_or_init(|| extents))
+}
+
+/// Whether elements of a datatype are data without gaps, one behind the other.
+#[inline]
+pub(crate) fn is_contiguous(datatype: &'static Datatype) -> bool {
+    let size = datatype.body.size();
+    extents(datatype).is_ok_and(|of| {
+        let bounds = [of.lower_bound, of.true_lower_bound];
+        bounds == [0, 0] && [of.extent as i64, of.true_extent as i64] == [size, size]
+    })
+}
+
+/// Begin of `count` elements of a datatype, relative to their address, and the bytes that they span.
+#[inline]
+pub(crate) fn span(count: i32, datatype: &'static Datatype) -> Result<(isize, usize), i32> {
+    if count == 0 {
+        return Ok((0, 0));
+    }
+    let of = extents(datatype)?;
+    let last = (count as isize - 1).saturating_mul(of.extent);
+    let below = of.true_lower_bound.saturating_add(last.min(0));
+    let bytes = of.true_extent.saturating_add(last.saturating_abs());
     let bytes = usize::try_from(bytes).map_err(|_| ERR_NO_MEM)?;
     Ok((below, bytes))
+}
+
+/// MPI_Type_size
+pub fn type_size(datatype: &'static Datatype, mut size: Out<'_, i32>) -> i32 {
+    match datatype.body.size() {
+        _ if datatype.is_null() => return ERR_TYPE,
+        bytes => size.set(i32::try_from(bytes).unwrap_or(UNDEFINED)),
+    }
+    SUCCESS
+}
+
+/// MPI_Type_size_x and MPI_Type_size_c
+pub fn type_size_x(datatype: &'static Datatype, mut size: Out<'_, i64>) -> i32 {
+    match datatype.body.size() {
+        _ if datatype.is_null() => return ERR_TYPE,
+        bytes => size.set(bytes),
+    }
+    SUCCESS
+}
+
+pub use type_size_x as type_size_c;
+
+/// MPI_Type_get_extent
+pub fn type_get_extent(
+    datatype: &'static Datatype,
+    lower_bound: Out<'_, isize>,
+    extent: Out<'_, isize>,
+) -> i32 {
+    let bounds = |of: Extents| [of.lower_bound, of.extent];
+    give(datatype, bounds, [lower_bound, extent], |bound| bound)
+}
+
+/// MPI_Type_get_true_extent
+pub fn type_get_true_extent(
+    datatype: &'static Datatype,
+    lower_bound: Out<'_, isize>,
+    extent: Out<'_, isize>,
+) -> i32 {
+    let bounds = |of: Extents| [of.true_lower_bound, of.true_extent];
+    give(datatype, bounds, [lower_bound, extent], |bound| bound)
+}
+
+/// MPI_Type_get_extent_x and MPI_Type_get_extent_c
+pub fn type_get_extent_x(
+    datatype: &'static Datatype,
+    lower_bound: Out<'_, i64>,
+    extent: Out<'_, i64>,
+) -> i32 {
+    let bounds = |of: Extents| [of.lower_bound, of.extent];
+    give(datatype, bounds, [lower_bound, extent], |bound| {
+        bound as i64
+    })
+}
+
+pub use type_get_extent_x as type_get_extent_c;
+
+/// MPI_Type_get_true_extent_x and MPI_Type_get_true_extent_c
+pub fn type_get_true_extent_x(
+    datatype: &'static Datatype,
+    lower_bound: Out<'_, i64>,
+    extent: Out<'_, i64>,
+) -> i32 {
+    let bounds = |of: Extents| [of.true_lower_bound, of.true_extent];
+    give(datatype, bounds, [lower_bound, extent], |bound| {
+        bound as i64
+    })
+}
+
+pub use type_get_true_extent_x as type_get_true_extent_c;
+
+/// Gives two bounds of a datatype.
+#[inline]
+fn give<T>(
+    datatype: &'static Datatype,
+    bounds: impl FnOnce(Extents) -> [isize; 2],
+    places: [Out<'_, T>; 2],
+    value: fn(isize) -> T,
+) -> i32 {
+    if datatype.is_null() {
+        return ERR_TYPE;
+    }
+    code_of(extents(datatype).map(|of| {
+        for (mut place, bound) in places.into_iter().zip(bounds(of)) {
+            place.set(value(bound));
+        }
+    }))
 }

@@ -16,6 +16,10 @@ pub(crate) mod substitute;
 pub use commit_free::*;
 pub use constructors::*;
 pub use contents::*;
+pub use extent::{
+    type_get_extent, type_get_extent_c, type_get_extent_x, type_get_true_extent,
+    type_get_true_extent_c, type_get_true_extent_x, type_size, type_size_c, type_size_x,
+};
 pub use f90::*;
 pub use large_constructors::*;
 pub use large_count::*;

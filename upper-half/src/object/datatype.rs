@@ -13,6 +13,7 @@ use contract::abi::*;
 use contract::HandleKind;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::ffi::CString;
+use std::sync::OnceLock;
 
 /// The call that made a datatype: its combiner and, as MPI 4.0, §5.1.13 orders them, its integers,
 /// addresses, large counts (of a large-count constructor alone, which has some always) and datatypes.
@@ -25,6 +26,15 @@ pub(crate) struct Contents {
     pub(crate) datatypes: Vec<&'static Datatype>,
 }
 
+/// Bounds of one element, as MPI_Type_get_extent and MPI_Type_get_true_extent give them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extents {
+    pub(crate) lower_bound: isize,
+    pub(crate) extent: isize,
+    pub(crate) true_lower_bound: isize,
+    pub(crate) true_extent: isize,
+}
+
 /// A datatype.
 pub type Datatype = Object<DatatypeBody>;
 
@@ -35,6 +45,7 @@ pub struct DatatypeBody {
     /// Made by MPI_Type_create_f90_*: named to the application, and never freed.
     pub(crate) permanent: bool,
     pub(crate) size: AtomicI64,
+    pub(crate) extents: OnceLock<Extents>,
     pub(crate) name: Lock<CString>,
     pub(crate) attributes: Attributes,
 }
@@ -79,6 +90,7 @@ impl DatatypeBody {
             committed: AtomicBool::new(false),
             permanent: false,
             size: AtomicI64::new(UNDEFINED.into()),
+            extents: OnceLock::new(),
             name: Lock::new(CString::default()),
             attributes: Attributes::new(),
         }

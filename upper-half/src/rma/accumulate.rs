@@ -1,5 +1,5 @@
-//! Operations that change a target's memory atomically. They are done here in windows of one process, which have no
-//! window below, and in those of several over a library that does them wrong. That is Open MPI, whose osc/rdma and
+//! Operations that change a target's memory atomically. They are done here in direct windows, which have no window
+//! below, and in others over a library that does them wrong. That is Open MPI, whose osc/rdma and
 //! osc/pt2pt spoil memory with pairs that have gaps, add complex numbers as integers, and lose what MPI_Get_accumulate
 //! fetches by derived datatypes (4.1.4; 5.0 counts the bytes of such pairs in the same way). Natively a window of
 //! MPI_Win_allocate on one node is spared most of that; no window below is one.
@@ -198,7 +198,7 @@ pub fn request(rank: i32, win: &'static Win) -> Result<&'static Request, i32> {
 /// Whether there is a window below, and a datatype's elements are such that its atomic operations are right.
 #[inline(always)]
 fn is_for_library(datatype: &'static Datatype, win: &'static Win) -> bool {
-    let element = (!win.body.is_local()).then(|| element_of(datatype));
+    let element = (!win.body.is_direct()).then(|| element_of(datatype));
     element
         .flatten()
         .is_some_and(|element| INTEGERS.contains(&(element.index() as usize)))
@@ -251,19 +251,20 @@ fn change(
     if !(0..win.body.comm.body.size).contains(&rank) {
         return Err(ERR_RANK);
     }
-    if rank == win.body.comm.body.rank {
-        let own = typed_copy::of_window(win, displacement, (count, datatype))?;
-        return passive_target::changing(win, rank, || change(own).map(drop));
-    }
     if count < 0 {
         return Err(ERR_COUNT);
     }
     if datatype.is_null() {
         return Err(ERR_TYPE);
     }
-    let room = Room::new(count, datatype)?;
-    let there = at(win, rank, displacement, (count, datatype));
     passive_target::changing(win, rank, || {
+        // Only here: while the thread waited for its turn, the job may have been restarted on other nodes.
+        let near = typed_copy::of_window(win, rank, displacement, (count, datatype))?;
+        if let Some(near) = near {
+            return change(near).map(drop);
+        }
+        let room = Room::new(count, datatype)?;
+        let there = at(win, rank, displacement, (count, datatype));
         // SAFETY: the room is kept until the operations on it are complete.
         let copy = unsafe { lent(room.data()) };
         lower_window::get(copy, there, win)?;

@@ -18,12 +18,12 @@ use crate::object::comm::closing::farewell;
 use crate::object::info_hints::OF_WINDOWS;
 use crate::object::lower_handle::{named, Fresh, Unparked};
 use crate::object::table::Body;
+use crate::object::win::parts::OwnPart;
 use crate::object::win::segments::Segments;
 use crate::object::win::{Memory, Units, WinBody};
 use crate::object::{Comm, Info, Win};
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
-use crate::rma::{accumulate, lower_window};
-use crate::runtime::sized_memory::Allocated;
+use crate::rma::{accumulate, lower_window, node_parts};
 use contract::abi::*;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
@@ -38,7 +38,15 @@ pub fn win_create(
     win: &mut &'static Win,
 ) -> i32 {
     let (place, memory) = ((base.address(), size), |_| Ok(Memory::Application));
-    let made = create(WIN_FLAVOR_CREATE, place, disp_unit, info, comm, memory);
+    let made = create(
+        WIN_FLAVOR_CREATE,
+        place,
+        disp_unit,
+        info,
+        comm,
+        OwnPart::new(0),
+        memory,
+    );
     Out::from(win).give(made)
 }
 
@@ -54,12 +62,18 @@ pub fn win_allocate(
     let Ok(bytes) = usize::try_from(size) else {
         return ERR_ARG;
     };
-    let Some(own) = Allocated::new(bytes) else {
-        return ERR_NO_MEM;
-    };
-    let base = own.address();
-    let (place, memory) = ((base, size), |_| Ok(Memory::Allocated { _memory: own }));
-    let made = create(WIN_FLAVOR_ALLOCATE, place, disp_unit, info, comm, memory);
+    let part = OwnPart::new(bytes);
+    let base = part.as_ref().map_or(0, OwnPart::memory);
+    let (place, memory) = ((base, size), |_| Ok(Memory::Allocated));
+    let made = create(
+        WIN_FLAVOR_ALLOCATE,
+        place,
+        disp_unit,
+        info,
+        comm,
+        part,
+        memory,
+    );
     if made.is_ok() {
         baseptr.set(base);
     }
@@ -78,7 +92,16 @@ pub fn win_allocate_shared(
     let apart = info.body.value(c"alloc_shared_noncontig");
     let apart = apart.is_some_and(|value| value.as_c_str() == c"true");
     let memory = |comm| Segments::make(comm, size, disp_unit, apart).map(Memory::Shared);
-    let made = create(WIN_FLAVOR_SHARED, (0, size), disp_unit, info, comm, memory);
+    let (place, part) = ((0, size), OwnPart::new(0));
+    let made = create(
+        WIN_FLAVOR_SHARED,
+        place,
+        disp_unit,
+        info,
+        comm,
+        part,
+        memory,
+    );
     if let Ok(made) = &made {
         baseptr.set(made.body.base);
     }
@@ -88,7 +111,8 @@ pub fn win_allocate_shared(
 /// MPI_Win_create_dynamic. Displacements are addresses.
 pub fn win_create_dynamic(info: &'static Info, comm: &'static Comm, win: &mut &'static Win) -> i32 {
     let memory = |_| Ok(Memory::Application);
-    let made = create(WIN_FLAVOR_DYNAMIC, (0, 0), 1, info, comm, memory);
+    let (place, part) = ((0, 0), OwnPart::new(0));
+    let made = create(WIN_FLAVOR_DYNAMIC, place, 1, info, comm, part, memory);
     Out::from(win).give(made)
 }
 
@@ -100,8 +124,10 @@ fn create(
     unit: i32,
     info: &'static Info,
     comm: &'static Comm,
+    part: Option<OwnPart>,
     memory: impl FnOnce(&'static Comm) -> Result<Memory, i32>,
 ) -> Result<&'static Win, i32> {
+    let part = part.ok_or(ERR_NO_MEM)?;
     if comm.body.size == 0 || comm.body.inter {
         return Err(ERR_COMM);
     }
@@ -124,12 +150,13 @@ fn create(
         let memory = memory(own)?;
         let base = match &memory {
             Memory::Shared(segments) => segments.of(own.body.rank).start,
-            Memory::Application | Memory::Allocated { .. } => base,
+            Memory::Application | Memory::Allocated => base,
         };
-        let body = WinBody::new(own, flavor, memory, (base, bytes), (unit, units), hints);
+        let (memory, place) = ((memory, Some(part)), (base, bytes));
+        let body = WinBody::new(own, flavor, memory, place, (unit, units), hints);
         let made = Win::make(Win::null_lower(), body)?;
         // A window that the library has refused is given up: a checkpoint must not find it.
-        make_below(made, token.fresh()).inspect_err(|_| made.release())?;
+        make_below(made, token.fresh(), false).inspect_err(|_| made.release())?;
         Ok(made)
     });
     collective_end(token);
@@ -143,13 +170,17 @@ fn create(
 /// [`Units`].
 const BYTES: i32 = 1;
 
-/// Makes the windows below, and the epoch on them that never ends. All members call this.
-fn make_below(win: &'static Win, mut data: Fresh<'_, WinBody>) -> Result<(), i32> {
+/// Maps the parts of all members here, or makes the windows below for what cannot be reached so, and the epoch on them
+/// that never ends. All members call this.
+fn make_below(win: &'static Win, mut data: Fresh<'_, WinBody>, restarted: bool) -> Result<(), i32> {
     let body = &win.body;
-    if body.is_local() {
+    node_parts::map(body, restarted)?;
+    let here = body.is_direct() || accumulate::is_to_be_done_here();
+    body.accumulates_here.store(here, Ordering::Relaxed);
+    if body.is_direct() {
         return Ok(());
     }
-    let (mut locks, mutexes) = (data.another(), data.another());
+    let mut locks = data.another();
     let (comm, no_hints) = (body.comm, Info::null());
     let over = |(start, bytes, unit), made: &mut Fresh<'_, WinBody>| {
         // SAFETY: memory that lives as long as the window.
@@ -160,21 +191,17 @@ fn make_below(win: &'static Win, mut data: Fresh<'_, WinBody>) -> Result<(), i32
         _ => over((body.base as *mut c_void, body.bytes, BYTES), &mut data),
     })?;
     check(named::MPI_Win_lock_all(0, &data))?;
-    check(over(body.locks.place(), &mut locks))?;
-    check(named::MPI_Win_lock_all(0, &locks))?;
+    if let (None, Some(part)) = (body.parts().of(0), &body.part) {
+        check(over(part.head().locks.place(), &mut locks))?;
+        check(named::MPI_Win_lock_all(0, &locks))?;
+        body.locks_below.take(locks);
+    }
     for &(base, bytes) in body.attached.lock().iter() {
         // SAFETY: the application keeps what it has attached.
         check(unsafe { named::MPI_Win_attach(&data, base as *mut c_void, bytes) })?;
     }
     win.take(data);
-    body.locks_below.take(locks);
-    body.node_mutexes.forget();
-    let here = accumulate::is_to_be_done_here();
-    body.accumulates_here.store(here, Ordering::Relaxed);
-    match here {
-        true => body.node_mutexes.make(body.comm, mutexes),
-        false => Ok(()),
-    }
+    Ok(())
 }
 
 /// MPI_Win_free.
@@ -209,20 +236,22 @@ pub unsafe fn win_free(win: &mut &'static Win) -> i32 {
 /// # Safety
 /// Nobody uses the window any more.
 unsafe fn free_below(win: &'static Win) -> Result<(), i32> {
-    if win.body.is_local() {
-        return Ok(());
+    let body = &win.body;
+    lower_window::flush_all(win)?;
+    check(named::MPI_Barrier(body.comm))?;
+    if !body.is_direct() {
+        check(named::MPI_Win_unlock_all(win))?;
+        // SAFETY: the caller's promise: no other thread uses the handle.
+        check(unsafe { stubs::MPI_Win_free(win.lower_ptr()) })?;
+        if body.parts().of(0).is_none() {
+            let locks = &body.locks_below;
+            check(named::MPI_Win_unlock_all(locks))?;
+            // SAFETY: as above.
+            check(unsafe { stubs::MPI_Win_free(locks.place()) })?;
+        }
     }
-    let locks = &win.body.locks_below;
-    check(named::MPI_Win_flush_all(win))?;
-    check(named::MPI_Barrier(win.body.comm))?;
-    check(named::MPI_Win_unlock_all(win))?;
-    check(named::MPI_Win_unlock_all(locks))?;
-    // SAFETY: the caller's promise: no other thread uses the words.
-    unsafe {
-        check(stubs::MPI_Win_free(win.lower_ptr()))?;
-        check(stubs::MPI_Win_free(locks.place()))?;
-        win.body.node_mutexes.free()
-    }
+    node_parts::free(body);
+    Ok(())
 }
 
 /// MPI_Win_attach.
@@ -230,7 +259,7 @@ pub unsafe fn win_attach(win: &'static Win, base: *mut c_void, size: isize) -> i
     if win.body.flavor != WIN_FLAVOR_DYNAMIC {
         return ERR_RMA_FLAVOR;
     }
-    let code = match win.body.is_local() {
+    let code = match win.body.is_direct() {
         true => SUCCESS,
         // SAFETY: the application's memory.
         false => unsafe { named::MPI_Win_attach(win, base, size) },
@@ -248,7 +277,7 @@ pub unsafe fn win_detach(win: &'static Win, base: *const c_void) -> i32 {
     }
     let mut attached = win.body.attached.lock();
     let region = attached.iter().position(|(at, _)| *at == base as usize);
-    let code = match (win.body.is_local(), region) {
+    let code = match (win.body.is_direct(), region) {
         (true, Some(_)) => SUCCESS,
         (true, None) => ERR_BASE,
         // SAFETY: the application's memory.
@@ -298,7 +327,7 @@ pub(crate) fn restore_windows(unparked: &Unparked) -> Result<(), (i32, String)> 
     let mut all: Vec<_> = WinBody::table().dynamic().collect();
     all.sort_unstable_by_key(|win| win.body.comm.body.id);
     for win in all {
-        make_below(win, unparked.fresh()).map_err(|code| {
+        make_below(win, unparked.fresh(), true).map_err(|code| {
             let (bytes, size) = (win.body.bytes, win.body.comm.body.size);
             (
                 code,

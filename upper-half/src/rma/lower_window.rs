@@ -1,4 +1,4 @@
-//! Operations on the window below. A window of one process has none (see `local_window.rs`).
+//! Operations on the window below. A direct window has none (see `direct_window.rs`).
 //!
 //! Handles are read in the crossings themselves ([`crate::object::lower_handle::named`]): an operation that is composed
 //! of several crossings may park between two of them, for a lock that another rank holds, and go on over another
@@ -14,6 +14,7 @@ use crate::crossing::mpi_result::check;
 use crate::object::lower_handle::named;
 use crate::object::{Comm, Datatype, Op, Win};
 use contract::abi::{datatype, op, ERR_TRUNCATE};
+use core::sync::atomic::{fence, Ordering};
 
 /// Elements at a rank: how many of which datatype, and where, in bytes from the window's start on.
 #[derive(Clone, Copy)]
@@ -188,24 +189,33 @@ pub(crate) fn barrier(comm: &'static Comm) -> Result<(), i32> {
 
 /// Completes the operations of this rank at `rank`.
 pub(crate) fn flush(rank: i32, win: &'static Win) -> Result<(), i32> {
-    match win.body.is_local() {
-        true => Ok(()),
+    match win.body.is_direct() {
+        true => {
+            fence(Ordering::SeqCst);
+            Ok(())
+        }
         false => check(named::MPI_Win_flush(rank, win)),
     }
 }
 
 /// Completes the operations of this rank everywhere.
 pub(crate) fn flush_all(win: &'static Win) -> Result<(), i32> {
-    match win.body.is_local() {
-        true => Ok(()),
+    match win.body.is_direct() {
+        true => {
+            fence(Ordering::SeqCst);
+            Ok(())
+        }
         false => check(named::MPI_Win_flush_all(win)),
     }
 }
 
 /// Lets loads and stores of this rank and what operations do see each other.
 pub(crate) fn sync(win: &'static Win) -> Result<(), i32> {
-    match win.body.is_local() {
-        true => Ok(()),
+    match win.body.is_direct() {
+        true => {
+            fence(Ordering::SeqCst);
+            Ok(())
+        }
         false => check(named::MPI_Win_sync(win)),
     }
 }

@@ -13,7 +13,7 @@
 //! | put, get, flush | the same below |
 //! | accumulate ... | the same below, or, over a library that does them wrong, here ([`accumulate`]) |
 //!
-//! A window of one process has no window below ([`local_window`]).
+//! A direct window has no window below: each member reaches the memory of all ([`direct_window`]).
 //!
 //! The memory of a window and the words of its locks are in the upper half. So a lock that is held at the cut is held
 //! after a restart. At the cut every operation is flushed ([`create::flush`]). A restart creates the windows of the
@@ -22,11 +22,11 @@
 pub mod accumulate;
 mod active_target;
 pub(crate) mod create;
+pub mod direct_window;
 mod disp_unit;
 mod large;
-pub mod local_window;
 mod lower_window;
-mod node_mutex;
+mod node_parts;
 mod passive_target;
 mod shm_window;
 mod typed_copy;

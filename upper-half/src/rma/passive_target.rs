@@ -1,8 +1,9 @@
-//! Passive target locks, MPI-3.1 §11.5.3, as words in memory of the upper half that ranks change by atomic operations
-//! below (the two levels of Gerstenberger, Besta & Hoefler, SC'13, §2.3). Each rank has a word that counts shared
-//! holders and marks exclusive ones. Rank 0 has one more, which counts `lock_all`s and exclusive locks of any rank, so
-//! that neither has to visit every rank. A lock that is not free is looked at again, and between two looks a checkpoint
-//! may stop the thread. As the words are saved, locks outlive a restart.
+//! Passive target locks, MPI-3.1 §11.5.3, as words in memory of the upper half (the two levels of Gerstenberger, Besta &
+//! Hoefler, SC'13, §2.3). Ranks on one node change them by themselves ([`node_parts`](super::node_parts)), others by
+//! atomic operations below. Each rank has a word that counts shared holders and marks exclusive ones. Rank 0 has one
+//! more, which counts `lock_all`s and exclusive locks of any rank, so that neither has to visit every rank. A lock that
+//! is not free is looked at again, and between two looks a checkpoint may stop the thread. As the words are saved, locks
+//! outlive a restart.
 //!
 //! # Safety
 //! The library below reads and writes the numbers of an addition until that is complete.
@@ -14,8 +15,8 @@ use crate::object::win::lock_words::{
 };
 use crate::object::Win;
 use crate::quiesce::wait_loop;
-use crate::rma::lower_window;
 use crate::rma::lower_window::begin_add;
+use crate::rma::{direct_window, lower_window};
 use contract::abi::*;
 use core::sync::atomic::{AtomicI64, Ordering};
 
@@ -119,6 +120,8 @@ pub(crate) fn changing(
     rank: i32,
     change: impl FnOnce() -> Result<(), i32>,
 ) -> Result<bool, i32> {
+    // A program may wait in a loop of such calls.
+    direct_window::turn_now_and_then();
     take(win, rank, CHANGING, EXCLUSIVE, |before| before == 0)?;
     let here = win.body.accumulates_here();
     let result = if here { change() } else { Ok(()) };
@@ -210,7 +213,7 @@ fn add(win: &'static Win, rank: i32, word: isize, value: i64) -> Result<i64, i32
 
 /// Adds to the word of `rank` and to that of rank 0 which counts for all; their values before.
 fn add_both(win: &'static Win, rank: i32, own: i64, all: i64) -> Result<(i64, i64), i32> {
-    if win.body.is_local() {
+    if win.body.parts().of(rank).is_some() {
         return Ok((add(win, rank, OWN, own)?, add(win, 0, ALL, all)?));
     }
     let (mut own_before, mut all_before) = (0, 0);
@@ -227,12 +230,10 @@ fn add_both(win: &'static Win, rank: i32, own: i64, all: i64) -> Result<(i64, i6
 }
 
 /// A word of `rank` that this process can change by itself.
+#[inline(always)]
 fn near(win: &'static Win, rank: i32, word: isize) -> Option<&'static AtomicI64> {
-    match (win.body.is_local(), word) {
-        (true, _) => Some(win.body.locks.word(word)),
-        (false, CHANGING) => win.body.node_mutexes.of(rank),
-        (false, _) => None,
-    }
+    let locks = win.body.parts().locks(rank);
+    locks.map(|locks| locks.word(word))
 }
 
 /// What was begun at `rank` is done.

@@ -1,5 +1,5 @@
 //! Copying and combining elements of datatypes: what operations of windows do that are done here
-//! ([`local_window`](super::local_window), [`accumulate`](super::accumulate)).
+//! ([`direct_window`](super::direct_window), [`accumulate`](super::accumulate)).
 //!
 //! # Safety
 //! Elements lie in a window, which is checked, or in memory of ours that spans them.
@@ -15,27 +15,38 @@ use crate::rma::lower_window::Data;
 use contract::abi::*;
 use core::ffi::c_void;
 
-/// The elements at a displacement of this process's part of a window.
+/// The elements at a displacement of a member's window, if that is reached by loads and stores here: this rank's own,
+/// and in a direct window that of each member. The address is void after the thread may have parked.
+#[inline]
 pub(crate) fn of_window(
     win: &'static Win,
+    rank: i32,
     displacement: isize,
     (count, datatype): (i32, &'static Datatype),
-) -> Result<Data<'static>, i32> {
+) -> Result<Option<Data<'static>>, i32> {
     if count < 0 {
         return Err(ERR_COUNT);
     }
     let body = &win.body;
-    let from = displacement.wrapping_mul(body.unit as isize);
-    let place = body.base.wrapping_add_signed(from);
-    within(win, place, count, datatype)?;
+    let memory = match body.parts().of(rank) {
+        Some(part) if body.is_direct() => (part.base, part.bytes),
+        _ if rank == body.comm.body.rank => (body.base, body.bytes),
+        _ => return Ok(None),
+    };
+    let place = memory
+        .0
+        .wrapping_add_signed(body.in_bytes(displacement, rank));
+    within(win, memory, place, count, datatype)?;
     // SAFETY: the elements lie in the window, whose memory is there until it is freed.
     let place = unsafe { pass(App(place as *mut c_void)) };
-    Ok(Data::new(place, count, datatype))
+    Ok(Some(Data::new(place, count, datatype)))
 }
 
 /// Whether the elements lie in memory of the window.
+#[inline]
 fn within(
     win: &'static Win,
+    memory: (usize, isize),
     place: usize,
     count: i32,
     datatype: &'static Datatype,
@@ -55,7 +66,7 @@ fn within(
     let lies = match body.flavor {
         _ if bytes == 0 => true,
         WIN_FLAVOR_DYNAMIC => body.attached.lock().iter().any(inside),
-        _ => inside(&(body.base, body.bytes)),
+        _ => inside(&memory),
     };
     if lies {
         Ok(())
@@ -65,6 +76,7 @@ fn within(
 }
 
 /// Copies the elements of one place to another.
+#[inline]
 pub(crate) fn transfer(from: Data<'_>, to: Data<'_>, win: &'static Win) -> Result<(), i32> {
     if from.count < 0 || to.count < 0 {
         return Err(ERR_COUNT);

@@ -41,25 +41,3 @@ pub(crate) unsafe fn free(base: *const c_void) -> Option<()> {
     }
     Some(())
 }
-
-/// Memory that is freed when this is dropped. Its address is no secret: the code that reads or writes there ensures
-/// that it still is.
-pub(crate) struct Allocated(usize);
-
-impl Allocated {
-    pub(crate) fn new(bytes: usize) -> Option<Allocated> {
-        allocate(bytes).map(Allocated)
-    }
-
-    /// The address of its first byte.
-    pub(crate) fn address(&self) -> usize {
-        self.0
-    }
-}
-
-impl Drop for Allocated {
-    fn drop(&mut self) {
-        // SAFETY: no other code frees it, and none uses it any more, see above.
-        unsafe { free(self.0 as *const c_void) };
-    }
-}

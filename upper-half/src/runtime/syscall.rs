@@ -19,9 +19,12 @@ const SYS_FTRUNCATE: usize = 77;
 const SYS_UNLINK: usize = 87;
 const SYS_ARCH_PRCTL: usize = 158;
 const SYS_EXIT_GROUP: usize = 231;
+const SYS_PRLIMIT64: usize = 302;
+const SYS_MEMFD_CREATE: usize = 319;
 
 const PROT_READ_WRITE: usize = 3;
 const MAP_SHARED: usize = 1;
+const MAP_FIXED: usize = 0x10;
 const MAP_PRIVATE_ANONYMOUS: usize = 0x22;
 const MAP_NORESERVE: usize = 0x4000;
 const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
@@ -29,6 +32,8 @@ const O_RDWR_CLOEXEC_NOFOLLOW: usize = 0x2 | 0x8_0000 | 0x2_0000;
 const O_CREAT_EXCL: usize = 0x40 | 0x80;
 const OWNER_ONLY: usize = 0o600;
 const ARCH_SET_GS: usize = 0x1001;
+const MFD_CLOEXEC: usize = 1;
+const RLIMIT_FSIZE: usize = 1;
 
 /// A raw system call.
 ///
@@ -96,6 +101,64 @@ pub fn map_shared(path: &CStr, bytes: usize, create: bool) -> Option<Mapping> {
             })
             .filter(|_| sized)
     }
+}
+
+/// A descriptor that is closed when this is dropped.
+pub struct Descriptor(usize);
+
+impl Descriptor {
+    /// Its number.
+    pub fn number(&self) -> usize {
+        self.0
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: a descriptor of our own.
+        unsafe { syscall(SYS_CLOSE, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Makes a mapping one of new shared memory with the same content, which another process can open by the descriptor.
+/// `None` if there is no such memory; the mapping is as before then.
+///
+/// The content is copied only where `filled`.
+pub fn share(mapping: &Mapping, name: &CStr, filled: bool) -> Option<Descriptor> {
+    let (start, bytes) = (mapping.start as usize, mapping.bytes);
+    // A larger file than the limit allows would be answered with a signal.
+    if bytes as u64 > largest_file()? {
+        return None;
+    }
+    // SAFETY: a name with its NUL, and a descriptor of our own. The new mapping takes the place of memory that belongs
+    // to `mapping`, with the same content.
+    unsafe {
+        let name = name.as_ptr() as usize;
+        let made = syscall(SYS_MEMFD_CREATE, [name, MFD_CLOEXEC, 0, 0, 0, 0]);
+        let memory = Descriptor(usize::try_from(made).ok()?);
+        let fd = memory.number();
+        if syscall(SYS_FTRUNCATE, [fd, bytes, 0, 0, 0, 0]) != 0 {
+            return None;
+        }
+        if filled {
+            let copy = syscall(SYS_MMAP, [0, bytes, PROT_READ_WRITE, MAP_SHARED, fd, 0]);
+            let copy = usize::try_from(copy).ok()? as *mut u8;
+            core::ptr::copy_nonoverlapping(mapping.start, copy, bytes);
+            unmap(copy, bytes);
+        }
+        let flags = MAP_SHARED | MAP_FIXED;
+        let placed = syscall(SYS_MMAP, [start, bytes, PROT_READ_WRITE, flags, fd, 0]);
+        (placed == start as isize).then_some(memory)
+    }
+}
+
+/// Bytes of the largest file that this process may make (RLIMIT_FSIZE).
+fn largest_file() -> Option<u64> {
+    let mut limits = [0_u64; 2];
+    let place = limits.as_mut_ptr() as usize;
+    // SAFETY: the kernel fills the local.
+    let done = unsafe { syscall(SYS_PRLIMIT64, [0, RLIMIT_FSIZE, 0, place, 0, 0]) };
+    (done == 0).then_some(limits[0])
 }
 
 /// Memory that is mapped until this is dropped. Its address is no secret: the code that reads or writes there ensures

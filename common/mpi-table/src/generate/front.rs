@@ -277,7 +277,7 @@ fn of_window(function: &Function) -> Option<(String, String, String)> {
 fn here(function: &Function) -> (&'static str, &'static str) {
     match function.accumulates() {
         true => ("accumulates_here", "accumulate"),
-        false => ("is_local", "local_window"),
+        false => ("is_direct", "direct_window"),
     }
 }
 

@@ -112,6 +112,18 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "Synchronize",
         "() -> u32",
     ),
+    (
+        "map_peer",
+        Service::MapPeer,
+        "MapPeer",
+        "(process: i32, descriptor: i32, bytes: usize, mark: u64) -> usize",
+    ),
+    (
+        "unmap_peer",
+        Service::UnmapPeer,
+        "UnmapPeer",
+        "(address: usize, bytes: usize)",
+    ),
 ];
 
 /// Source of upper-half's module `crossing::stubs`: one stub and one declaration for each function of the table, and a
@@ -373,10 +385,7 @@ mod tests {
             .iter()
             .map(|(_, slot, _, _)| *slot as usize)
             .collect();
-        assert_eq!(
-            slots,
-            (0..=Service::Synchronize as usize).collect::<Vec<_>>()
-        );
+        assert_eq!(slots, (0..=Service::UnmapPeer as usize).collect::<Vec<_>>());
     }
 
     #[test]

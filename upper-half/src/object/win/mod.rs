@@ -1,7 +1,7 @@
 //! The body of a window: its memory, its locks, and what its epochs need.
 
 pub(crate) mod lock_words;
-pub(crate) mod node_mutexes;
+pub(crate) mod parts;
 pub(crate) mod segments;
 
 use crate::object::attributes::Attributes;
@@ -10,12 +10,11 @@ use crate::object::errhandler::{Current, Handler};
 use crate::object::lower_handle::Slot;
 use crate::object::table::Body;
 use crate::object::table::Object;
-use crate::object::win::lock_words::{Held, LockWords};
-use crate::object::win::node_mutexes::NodeMutexes;
+use crate::object::win::lock_words::Held;
+use crate::object::win::parts::{OwnPart, Part, Parts};
 use crate::object::win::segments::Segments;
 use crate::object_table;
 use crate::runtime::lock::Lock;
-use crate::runtime::sized_memory::Allocated;
 use contract::abi::PROC_NULL;
 use contract::abi::*;
 use contract::HandleKind;
@@ -47,13 +46,16 @@ pub struct WinBody {
     pub(crate) memory: Memory,
     /// Regions of a dynamic window: start and bytes.
     pub(crate) attached: Lock<Vec<(usize, isize)>>,
-    pub(crate) locks: Box<LockWords>,
-    /// Word of the window below over `locks`.
+    /// Lock words, and memory of MPI_Win_allocate. Only the null window has none.
+    pub(crate) part: Option<OwnPart>,
+    parts: Parts,
+    /// Whether the memory of every member is reached by loads and stores here.
+    direct: AtomicBool,
+    /// Lower handle of the window below over the lock words.
     pub(crate) locks_below: Slot<WinBody>,
     pub(crate) held: Lock<Held>,
-    /// Whether operations that must be atomic are done here: in a window of one process they always are.
+    /// Whether operations that must be atomic are done here: in a direct window they always are.
     pub(crate) accumulates_here: AtomicBool,
-    pub(crate) node_mutexes: NodeMutexes,
     /// Ranks between start and complete, and between post and wait.
     pub(crate) access: Lock<Option<Arc<[i32]>>>,
     pub(crate) exposure: Lock<Option<Vec<i32>>>,
@@ -70,11 +72,12 @@ impl Body for WinBody {
     fn predefined(_index: u32) -> Self {
         let memory = Memory::Application;
         let unit = (1, Units::Same(1));
+        let place = (0, 0);
         WinBody::new(
             Comm::null(),
             WIN_FLAVOR_CREATE,
-            memory,
-            (0, 0),
+            (memory, None),
+            place,
             unit,
             vec![],
         )
@@ -85,7 +88,7 @@ impl WinBody {
     pub(crate) fn new(
         comm: &'static Comm,
         flavor: i32,
-        memory: Memory,
+        (memory, part): (Memory, Option<OwnPart>),
         (base, bytes): (usize, isize),
         (unit, units): (i32, Units),
         info: Vec<(CString, CString)>,
@@ -105,11 +108,12 @@ impl WinBody {
             units,
             memory,
             attached: Lock::new(Vec::new()),
-            locks: Box::default(),
+            part,
+            parts: Parts::default(),
+            direct: AtomicBool::new(false),
             locks_below: Slot::empty(),
             held: Lock::new(Held::default()),
-            accumulates_here: AtomicBool::new(comm.body.size == 1),
-            node_mutexes: NodeMutexes::default(),
+            accumulates_here: AtomicBool::new(false),
             access: Lock::new(None),
             exposure: Lock::new(None),
             marks: Marks::default(),
@@ -125,10 +129,31 @@ impl WinBody {
         &self.errhandler
     }
 
-    /// Whether it is a window of one process, below which there is none (see `rma/local_window.rs`).
+    /// Whether the memory of every member is reached by loads and stores here. There is no window below then, see
+    /// `rma/direct_window.rs`.
     #[inline(always)]
-    pub fn is_local(&self) -> bool {
-        self.comm.body.size == 1
+    pub fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    /// The parts of all members, if they are mapped here.
+    #[inline(always)]
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Sets the parts of all members.
+    pub(crate) fn set_parts(&self, all: Box<[Part]>) {
+        self.parts.set(all);
+        let reached = self.comm.body.size == 1
+            || matches!(self.flavor, WIN_FLAVOR_ALLOCATE | WIN_FLAVOR_SHARED);
+        self.direct.store(reached, Ordering::Relaxed);
+    }
+
+    /// Forgets the parts of all members and returns them. No other thread uses the window.
+    pub(crate) fn take_parts(&self) -> Box<[Part]> {
+        self.direct.store(false, Ordering::Relaxed);
+        self.parts.take(self.comm.body.size)
     }
 
     /// Whether what changes a target's memory atomically is done here (`rma/accumulate.rs`).
@@ -153,8 +178,8 @@ impl WinBody {
 pub(crate) enum Memory {
     /// The application, which keeps it.
     Application,
-    /// The window: from MPI_Alloc_mem.
-    Allocated { _memory: Allocated },
+    /// The window: it lies in the window's part.
+    Allocated,
     /// All members: from MPI_Win_allocate_shared.
     Shared(Segments),
 }

@@ -129,21 +129,21 @@ fn access_to_a_window_of_one_process_does_not_cross() {
          datatype target_datatype, win win, out request request)\n",
     );
     for alone in [
-        "upper_half::local_window::put(pass(App(abi::buffer(origin_addr as _))), origin_count as _, \
+        "upper_half::direct_window::put(pass(App(abi::buffer(origin_addr as _))), origin_count as _, \
          origin_datatype_, abi::rank_in(target_rank) as _, target_disp as _, target_count as _, \
          target_datatype_, win_)",
-        "upper_half::local_window::put(pass(App(abi::buffer(origin_addr as _))), origin_count_fold.count(), \
+        "upper_half::direct_window::put(pass(App(abi::buffer(origin_addr as _))), origin_count_fold.count(), \
          origin_datatype_, abi::rank_in(target_rank) as _, target_disp as _, \
          target_count_fold.count(), target_datatype_, win_)",
     ] {
         holds_in_order(
             &text,
             &[
-                "match win_.body.is_local() { true =>",
+                "match win_.body.is_direct() { true =>",
                 alone,
                 "false => upper_half::stubs::MPI_Rput(",
                 "abi::rank_in(target_rank) as _, win_.body.in_bytes(target_disp as _, abi::rank_in(target_rank))",
-                "true => upper_half::local_window::request(), false => upper_half::access_request(",
+                "true => upper_half::direct_window::request(), false => upper_half::access_request(",
             ],
         );
     }

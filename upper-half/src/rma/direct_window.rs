@@ -1,8 +1,9 @@
-//! Windows of one process. Their operations reach no other process's memory, so there is no window below: data is
-//! copied from datatype to datatype here, and each operation is complete when its call returns. So a library that makes
-//! such windows from memory of its own alone (Open MPI 4.1, when threads may call it) serves them too, and a cut finds
-//! nothing under way. Atomic operations are in [`accumulate`](super::accumulate), which treats them like those on a
-//! rank's own memory in other windows.
+//! Direct windows: the memory of every member is reached by loads and stores here. These are windows of one process, and
+//! those of MPI_Win_allocate and MPI_Win_allocate_shared whose members are on one node
+//! ([`node_parts`](super::node_parts)). There is no window below: data is copied from datatype to datatype here, and
+//! each operation is complete when its call returns. So a library that makes such windows from memory of its own alone
+//! (Open MPI 4.1, when threads may call it) serves them too, and a cut finds nothing under way. Atomic operations are in
+//! [`accumulate`](super::accumulate), which treats them like those on a rank's own memory in other windows.
 //!
 //! Each function is that of MPI of the same name; the request-based forms are these and a request that is done
 //! ([`request()`]).
@@ -13,11 +14,12 @@ pub use crate::request::done_access_request as request;
 use crate::argument::Buffer;
 use crate::crossing::mpi_result::code_of;
 use crate::object::{Datatype, Win};
+use crate::quiesce::progress;
 use crate::rma::lower_window::Data;
 use crate::rma::typed_copy;
 use crate::rma::typed_copy::transfer;
 use contract::abi::*;
-use core::sync::atomic::{fence, Ordering};
+use core::sync::atomic::{fence, AtomicU32, Ordering};
 
 /// MPI_Put.
 pub fn put(
@@ -56,9 +58,11 @@ pub fn get(
 }
 
 /// MPI_Win_flush: everything is complete.
+#[inline]
 pub fn win_flush(rank: i32, win: &'static Win) -> i32 {
     match rank {
-        0 | PROC_NULL => win_sync(win),
+        PROC_NULL => win_sync(win),
+        rank if (0..win.body.comm.body.size).contains(&rank) => win_sync(win),
         _ => ERR_RANK,
     }
 }
@@ -78,11 +82,30 @@ pub fn win_flush_local_all(win: &'static Win) -> i32 {
     win_sync(win)
 }
 
-/// MPI_Win_sync: for threads.
+/// MPI_Win_sync: for the loads and stores of ranks and threads.
+///
+/// A program that waits for another rank's store in a loop of such calls must let the messages under way go on, so the
+/// library gets a turn now and then.
+#[inline]
 pub fn win_sync(_win: &'static Win) -> i32 {
     fence(Ordering::SeqCst);
+    turn_now_and_then();
     SUCCESS
 }
+
+/// Gives the library a turn at one of many calls.
+#[inline]
+pub(crate) fn turn_now_and_then() {
+    let calls = CALLS.load(Ordering::Relaxed).wrapping_add(1);
+    CALLS.store(calls, Ordering::Relaxed);
+    if calls.is_multiple_of(CALLS_FOR_A_TURN) {
+        progress::requests();
+    }
+}
+
+/// Calls of [`turn_now_and_then`] so far, about as many where threads call it at once.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+const CALLS_FOR_A_TURN: u32 = 256;
 
 /// Does something with the elements at a displacement, unless nobody's are asked for.
 fn at(
@@ -94,8 +117,9 @@ fn at(
 ) -> i32 {
     match rank {
         PROC_NULL => return SUCCESS,
-        0 => {}
+        rank if (0..win.body.comm.body.size).contains(&rank) => {}
         _ => return ERR_RANK,
     }
-    code_of(typed_copy::of_window(win, displacement, (count, datatype)).and_then(access))
+    let elements = typed_copy::of_window(win, rank, displacement, (count, datatype));
+    code_of(elements.and_then(|elements| elements.map_or(Err(ERR_WIN), access)))
 }
