@@ -1,18 +1,19 @@
 //! Memory of windows that other ranks on this node hold, mapped here for direct access.
 //!
 //! # Safety
-//! A mapping is new, at an address of the kernel's choice, and only its first eight bytes are read here. It is removed
-//! by its owner in the upper half.
+//! A mapping is new, and nothing is read or written there by this half. The upper half, which owns it, removes it.
 #![allow(unsafe_code)]
 
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::fs::{self, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
+
+use crate::console;
 
 /// Variable that, with the value `library`, leaves the windows to the MPI library even where all members are on one node.
 const VARIABLE: &str = "STASIS_WINDOWS";
@@ -24,17 +25,32 @@ fn is_wanted() -> bool {
         Err(std::env::VarError::NotPresent) => true,
         Ok("library") => false,
         other => {
-            super::service::say(
-                format!("{VARIABLE} is {other:?}, and can only be 'library'; it is ignored").as_bytes(),
+            let rank = launcher::rank().unwrap_or(0);
+            console::say(
+                rank,
+                format_args!("{VARIABLE} is {other:?}, and can only be 'library'; it is ignored"),
             );
             true
         }
     })
 }
 
+/// [`contract::service::MapPeer`]
+pub unsafe extern "C" fn map(process: i32, descriptor: i32, bytes: usize, mark: u64) -> usize {
+    mapped(process, descriptor, bytes, mark).unwrap_or(0)
+}
+
+/// [`contract::service::UnmapPeer`]
+pub unsafe extern "C" fn unmap(address: usize, bytes: usize) {
+    if let Some(start) = NonNull::new(address as *mut core::ffi::c_void) {
+        // SAFETY: a mapping of `map`, which nothing uses any more.
+        let _ = unsafe { munmap(start, bytes) };
+    }
+}
+
 /// Maps the memory; `None` if it is not what the other rank meant: its numbers may name another process where the ranks
 /// are on several nodes, or in containers with process ids of their own.
-pub fn map(process: i32, descriptor: i32, bytes: usize, mark: u64) -> Option<usize> {
+fn mapped(process: i32, descriptor: i32, bytes: usize, mark: u64) -> Option<usize> {
     if !is_wanted() {
         return None;
     }
@@ -46,30 +62,14 @@ pub fn map(process: i32, descriptor: i32, bytes: usize, mark: u64) -> Option<usi
         return None;
     }
     let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-    if file.metadata().ok()?.len() < bytes as u64 {
+    let mut begin = [0; size_of::<u64>()];
+    file.read_exact_at(&mut begin, 0).ok()?;
+    if u64::from_ne_bytes(begin) != mark || file.metadata().ok()?.len() < bytes as u64 {
         return None;
     }
     let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     let length = NonZeroUsize::new(bytes)?;
-    // SAFETY: see the head.
+    // SAFETY: a new mapping, at an address of the kernel's choice.
     let address = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, &file, 0) }.ok()?;
-    // SAFETY: the file has at least a page, as every window's memory.
-    let found = unsafe { address.cast::<AtomicU64>().as_ref() }.load(Ordering::Acquire);
-    if found != mark {
-        // SAFETY: the mapping from above.
-        unsafe { unmap(address.as_ptr() as usize, bytes) };
-        return None;
-    }
     Some(address.as_ptr() as usize)
-}
-
-/// Removes a mapping.
-///
-/// # Safety
-/// It is one of [`map`], and nothing uses it any more.
-pub unsafe fn unmap(address: usize, bytes: usize) {
-    if let Some(start) = NonNull::new(address as *mut core::ffi::c_void) {
-        // SAFETY: the caller's promise.
-        let _ = unsafe { munmap(start, bytes) };
-    }
 }

@@ -44,8 +44,8 @@ pub fn fill(gate: &Gate) {
     slot!(ErrorString, error_string);
     slot!(CallEnded, call_ended);
     slot!(Synchronize, synchronize);
-    slot!(MapPeer, map_peer);
-    slot!(UnmapPeer, unmap_peer);
+    slot!(MapPeer, peer_memory::map);
+    slot!(UnmapPeer, peer_memory::unmap);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
@@ -121,15 +121,6 @@ unsafe extern "C" fn call_ended() {
 unsafe extern "C" fn synchronize() -> u32 {
     thread_turns::begin();
     loader::synchronize()
-}
-
-unsafe extern "C" fn map_peer(process: i32, descriptor: i32, bytes: usize, mark: u64) -> usize {
-    peer_memory::map(process, descriptor, bytes, mark).unwrap_or(0)
-}
-
-unsafe extern "C" fn unmap_peer(address: usize, bytes: usize) {
-    // SAFETY: the upper half gives back what `map_peer` returned, and nothing uses it any more.
-    unsafe { peer_memory::unmap(address, bytes) };
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.

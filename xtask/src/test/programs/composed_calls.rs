@@ -50,6 +50,9 @@ pub fn cases(full: bool) -> Vec<Case> {
     each.collect()
 }
 
+/// Leaves windows to the library.
+const WINDOWS: (&str, &str) = ("STASIS_WINDOWS", "library");
+
 struct Sweep<'a> {
     dir: &'a Path,
     line: Vec<String>,
@@ -111,7 +114,15 @@ impl Sweep<'_> {
             .args(&self.line)
             .current_dir(&dir)
             .env("STASIS_CUT", format!("crossing:{number}@{rank}"));
+        if self.launches_with_windows_of_the_library() {
+            command.env(WINDOWS.0, WINDOWS.1);
+        }
         Ok((job::run(command, &dir, "run", LIMIT)?, dir))
+    }
+
+    /// A job begins with direct windows and goes on with windows of the library, as on several nodes, or the other way.
+    fn launches_with_windows_of_the_library(&self) -> bool {
+        self.lower == Mpi::OpenMpi
     }
 
     /// Cuts and kills the program there, and restarts it under both libraries, unless a rank has ended before: the
@@ -134,7 +145,10 @@ impl Sweep<'_> {
         }
         ensure!(!run.status.success(), "it was not killed");
         for under in [self.lower, self.lower.other()] {
-            let command: Command = stasis::restart(under, RANKS, &ckpt.join("ckpt-1"), &dir);
+            let mut command: Command = stasis::restart(under, RANKS, &ckpt.join("ckpt-1"), &dir);
+            if !self.launches_with_windows_of_the_library() {
+                command.env(WINDOWS.0, WINDOWS.1);
+            }
             let mut job = Job::start(command, &dir, &format!("restart-{under}"))?;
             job.succeed(Instant::now() + LIMIT, &dir)
                 .with_context(|| format!("restarted under {under}"))?;
