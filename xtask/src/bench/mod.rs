@@ -8,12 +8,14 @@
 //!
 //! | file | holds |
 //! |---|---|
+//! | `calls.rs` | MPI calls |
 //! | `images.rs` | checkpoints of memory of several kinds and sizes |
 //! | `other_checkpointers.rs` | the same by `criu` and other checkpointers |
 //! | `disk.rs` | the speed of the disk without Stasis (`fio`) |
 //! | `files.rs` | writes to files, with the undo journal |
 //! | `migration.rs` | latencies of a job that migrates between networks and libraries |
 
+mod calls;
 mod criu;
 mod disk;
 mod files;
@@ -66,32 +68,6 @@ enum Other {
     Migration(migration::Options),
 }
 
-/// Budget of a row of the call benchmark.
-enum Budget {
-    /// Ratio to the native time.
-    Ratio(f64),
-    /// Total nanoseconds.
-    Nanoseconds(f64),
-}
-
-/// Rows of the call benchmark: name in its output, label, budget.
-const CALLS: &[(&str, &str, Budget)] = &[
-    ("pingpong_8", "ping-pong 8 B", Budget::Ratio(1.05)),
-    ("pingpong_4k", "ping-pong 4 KiB", Budget::Ratio(1.02)),
-    ("pingpong_64k", "ping-pong 64 KiB", Budget::Ratio(1.00)),
-    ("pingpong_1m", "ping-pong 1 MiB", Budget::Ratio(1.00)),
-    ("allreduce_8", "Allreduce 8 B", Budget::Ratio(1.05)),
-    ("barrier", "Barrier", Budget::Ratio(1.05)),
-    ("bcast_8", "Bcast 8 B", Budget::Ratio(1.05)),
-    (
-        "isend_irecv_waitall_8",
-        "Isend+Irecv+Waitall 8 B",
-        Budget::Ratio(1.08),
-    ),
-    ("ibcast_wait_8", "Ibcast+Wait 8 B", Budget::Ratio(1.08)),
-    ("comm_rank", "Comm_rank", Budget::Nanoseconds(15.0)),
-];
-
 /// Runs all measurements in order.
 pub fn run(options: &Options) -> Result<()> {
     match &options.other {
@@ -103,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
     let dir = prepare(options.no_setup)?;
     setup::require("lammps")?;
     for mpi in Mpi::ALL {
-        calls(options, mpi, &dir)?;
+        calls::run(options.rounds, mpi, &dir)?;
     }
     lammps(options, &dir)?;
     Ok(())
@@ -203,62 +179,6 @@ impl Way {
 fn in_turn<const N: usize>(mut ways: [Way; N], round: usize) -> [Way; N] {
     ways.rotate_left(round % N);
     ways
-}
-
-fn calls(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
-    let ways = [Way::Native, Way::Crossings, Way::Stasis, Way::TwoPhase];
-    let (plain, crossing) = (
-        compile(mpi, "bench/calls.c", "calls", &[])?,
-        compile(mpi, "bench/calls.c", "crossings", &["-DCROSSINGS"])?,
-    );
-    let mut runs: BTreeMap<Way, Vec<Figures>> = BTreeMap::new();
-    for round in 0..options.rounds {
-        for way in in_turn(ways, round) {
-            let program = if way == Way::Crossings {
-                &crossing
-            } else {
-                &plain
-            };
-            let finished = way.run(mpi, dir, &format!("calls-{mpi}-{round}"), |command| {
-                command.arg(program);
-            })?;
-            runs.entry(way)
-                .or_default()
-                .push(figures(&finished.stdout)?);
-        }
-    }
-    println!("| {mpi}: {} rounds | native, ns | with crossings, ns | Stasis, ns | Stasis / native: medians | minima | crossings / native: medians | minima | two-phase / native: medians | budget | |", options.rounds);
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
-    for (key, title, budget) in CALLS {
-        let column = |way: Way, pick: fn(&(f64, f64)) -> f64| -> Result<Vec<f64>> {
-            let figure = |run: &Figures| run.get(*key).map(pick);
-            let figures: Option<Vec<f64>> = runs[&way].iter().map(figure).collect();
-            figures.with_context(|| format!("no figure for {key}"))
-        };
-        let ratio = |way: Way, pick: fn(&(f64, f64)) -> f64| -> Result<f64> {
-            let (a, b) = (column(Way::Native, pick)?, column(way, pick)?);
-            Ok(median(a.iter().zip(&b).map(|(a, b)| b / a).collect()))
-        };
-        let time = |way: Way| -> Result<f64> { Ok(median(column(way, |f| f.1)?)) };
-        let of_medians = ratio(Way::Stasis, |f| f.1)?;
-        let (limit, within) = match budget {
-            Budget::Ratio(limit) => (format!("≤ {limit:.2}"), of_medians <= limit + 0.005),
-            Budget::Nanoseconds(limit) => (format!("≤ {limit} ns"), time(Way::Stasis)? <= *limit),
-        };
-        println!(
-            "| {title} | {:.1} | {:.1} | {:.1} | {of_medians:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {limit} | {} |",
-            time(Way::Native)?,
-            time(Way::Crossings)?,
-            time(Way::Stasis)?,
-            ratio(Way::Stasis, |f| f.0)?,
-            ratio(Way::Crossings, |f| f.1)?,
-            ratio(Way::Crossings, |f| f.0)?,
-            ratio(Way::TwoPhase, |f| f.1)?,
-            if within { "" } else { "**over**" }
-        );
-    }
-    println!();
-    Ok(())
 }
 
 /// An example in C, compiled under `name` with more arguments.
