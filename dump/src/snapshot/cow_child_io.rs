@@ -227,19 +227,11 @@ unsafe fn digest(order: &Request, answer: &mut DigestReply) {
             prefetch(at + AHEAD..run.end.min(at + AHEAD + PAGE));
             let Some(found) = found.next() else { return };
             // SAFETY: promised by the caller.
-            *found = key.digest(unsafe { memory(at, PAGE as usize) });
+            let page = unsafe { std::slice::from_raw_parts(at as *const u8, PAGE as usize) };
+            *found = key.digest(page);
             answer.pages += 1;
         }
     }
-}
-
-/// This process's memory.
-///
-/// # Safety
-/// As of [`serve`].
-unsafe fn memory<'a>(at: u64, bytes: usize) -> &'a [u8] {
-    // SAFETY: promised by the caller.
-    unsafe { std::slice::from_raw_parts(at as *const u8, bytes) }
 }
 
 /// Writes the memory that the request names, up to the span that is one too many.
@@ -256,7 +248,7 @@ unsafe fn perform(order: &Request, file: RawFd, answer: &mut WriteReply) -> Resu
             let bytes = (run.end - at).min(CHUNK_BYTES as u64) as usize;
             prefetch(at + CHUNK_BYTES as u64..run.end.min(at + 2 * CHUNK_BYTES as u64));
             // SAFETY: promised by the caller.
-            let memory = unsafe { memory(at, bytes) };
+            let memory = unsafe { std::slice::from_raw_parts(at as *const u8, bytes) };
             let Span { len, crc } = Span::first_of(memory);
             let Some(found) = found.next().filter(|_| crc.is_none() || left > 0) else {
                 break 'runs;
