@@ -866,7 +866,7 @@ fn change_at_random(next: &mut impl FnMut() -> usize, library: &File) {
             unmap();
             let file = (kind == 6).then_some((library, first * PAGE));
             map(at, len, RW, private, file);
-            if next() % 3 > 0 {
+            if !next().is_multiple_of(3) {
                 bytes(at, len).copy_from_slice(&content);
             }
         }

@@ -174,7 +174,7 @@ mod tests {
     fn batches_hold_all_pages_in_order_and_no_more_than_a_request() {
         let most = WriteOrder::MOST_BYTES;
         let single = (0..100).map(|n| 2 * n * PAGE..(2 * n + 1) * PAGE);
-        let long = [200 * PAGE..200 * PAGE + 3 * most + PAGE];
+        let long = std::iter::once(200 * PAGE..200 * PAGE + 3 * most + PAGE);
         let runs: Runs = single.chain(long).collect();
         let batches = batches(&runs);
         for batch in &batches {
