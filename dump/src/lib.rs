@@ -16,6 +16,7 @@ mod anonymous;
 mod changes;
 mod classify;
 mod contents;
+mod page_memory;
 mod pagemap;
 mod plan;
 mod prescan;

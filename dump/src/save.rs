@@ -100,7 +100,8 @@ impl Plan {
         for part in parts {
             let mut memory = source.of(part)?;
             let inheritance = inheritance.as_mut().filter(|_| part.compared);
-            let changed = inheritance.map(|inheritance| inheritance.compare(part, &mut *memory));
+            let changed = inheritance
+                .map(|inheritance| inheritance.compare(&part.region, &part.runs, &mut *memory));
             let changed = changed
                 .transpose()
                 .map_err(request.failed("compare the memory for"))?;

@@ -19,7 +19,7 @@ use nix::unistd::{lseek, Whence};
 
 use proc_maps::Mapping;
 
-use crate::source::PageMemory;
+use crate::page_memory::PageMemory;
 
 /// Why an object cannot be saved.
 pub type Refusal = String;

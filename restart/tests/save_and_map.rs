@@ -663,12 +663,12 @@ impl Chain<'_> {
         .unwrap()
     }
 
-    /// Begins the next, for which the disk is full after so many steps.
-    fn cut_without_room(&mut self, steps: usize) {
+    /// Begins the next, for which the disk is full at this step.
+    fn cut_without_room(&mut self, step: usize) {
         self.number += 1;
         let fault = FaultAt {
             fault: Fault::Full,
-            at: steps,
+            at: step,
         };
         let disk = FileSystem::watched(Some(fault), |_| ());
         let increments = Some((&self.changes, self.last.as_ref()));

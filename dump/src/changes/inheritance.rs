@@ -4,21 +4,20 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use ckpt_image::{Backing, ParentImage, ParentPages, SetId, WriteOrder, PAGE};
+use ckpt_image::{Backing, ParentImage, ParentPages, Region, SetId, WriteOrder, PAGE};
 
-use super::page_digests::{DigestTable, Replacement};
-use super::record::{Parent, MOST_RUNS};
-use super::DirtyTracker;
-use crate::contents::ImageRegion;
+use super::page_digests::{DigestKey, DigestTable, Replacement};
+use super::record::{Parent, SharedRecord, MOST_RUNS};
+use crate::page_memory::PageMemory;
 use crate::ranges::{difference, intersection, keep_longest, total_bytes, within};
-use crate::source::PageMemory;
 
 type Runs = Vec<Range<u64>>;
 
 /// The inherited pages of a set that is being written. If it is dropped before [`Inheritance::finish`], what the
 /// comparison has found so far is kept for the next set.
 pub struct Inheritance<'a> {
-    tracker: &'a DirtyTracker,
+    record: &'a SharedRecord,
+    key: DigestKey,
     set: SetId,
     parent: Option<ParentImage>,
     /// Pages that the kernel has watched unwritten since the parent.
@@ -36,7 +35,8 @@ pub struct Inheritance<'a> {
 
 impl<'a> Inheritance<'a> {
     pub(super) fn new(
-        tracker: &'a DirtyTracker,
+        record: &'a SharedRecord,
+        key: DigestKey,
         set: SetId,
         parent: Option<Parent>,
         digests: DigestTable,
@@ -46,7 +46,8 @@ impl<'a> Inheritance<'a> {
             None => (None, Runs::new(), Runs::new()),
         };
         Inheritance {
-            tracker,
+            record,
+            key,
             set,
             parent,
             unwritten,
@@ -64,18 +65,23 @@ impl<'a> Inheritance<'a> {
         &self.unwritten
     }
 
-    /// Compares the pages of a region with their digests at the last comparison, and returns those to store. Regions
-    /// come in ascending order.
-    pub fn compare(&mut self, part: &ImageRegion, memory: &mut dyn PageMemory) -> io::Result<Runs> {
+    /// Compares the pages `runs` of a region with their digests at the last comparison, and returns those to store.
+    /// Regions come in ascending order.
+    pub fn compare(
+        &mut self,
+        region: &Region,
+        runs: &[Range<u64>],
+        memory: &mut dyn PageMemory,
+    ) -> io::Result<Runs> {
         let Some(table) = &mut self.digests else {
-            return Ok(part.runs.clone());
+            return Ok(runs.to_vec());
         };
         let begun = Instant::now();
-        let of_file = matches!(part.region.backing, Backing::PrivateFile { .. });
+        let of_file = matches!(region.backing, Backing::PrivateFile { .. });
         let (mut same, mut digests) = (Runs::new(), Vec::new());
-        for batch in batches(&part.runs) {
+        for batch in batches(runs) {
             digests.clear();
-            memory.digests(&self.tracker.key, &batch, &mut digests)?;
+            memory.digests(&self.key, &batch, &mut digests)?;
             let pages = batch
                 .iter()
                 .flat_map(|run| run.clone().step_by(PAGE as usize));
@@ -87,11 +93,11 @@ impl<'a> Inheritance<'a> {
                 }
             }
         }
-        let comparable = within(&self.comparable, &(part.region.start..part.region.end()));
+        let comparable = within(&self.comparable, &(region.start..region.end()));
         let room = MOST_RUNS.saturating_sub(self.equal.len());
         let equal = keep_longest(intersection(&same, comparable), room);
-        let stored = difference(&part.runs, &equal);
-        self.compared.extend_from_slice(&part.runs);
+        let stored = difference(runs, &equal);
+        self.compared.extend_from_slice(runs);
         self.equal.extend(equal);
         self.took += begun.elapsed();
         Ok(stored)
@@ -110,7 +116,7 @@ impl<'a> Inheritance<'a> {
             took = ?self.took,
             "changes of memory"
         );
-        let mut record = self.tracker.record();
+        let mut record = self.record.lock();
         record.compared(self.set, compared, &equal);
         record.digests = self
             .digests
@@ -129,7 +135,7 @@ impl<'a> Inheritance<'a> {
 impl Drop for Inheritance<'_> {
     fn drop(&mut self) {
         if let Some(digests) = self.digests.take() {
-            let mut record = self.tracker.record();
+            let mut record = self.record.lock();
             record.differed(&self.differing);
             record.digests = digests.give_up();
         }

@@ -16,13 +16,12 @@ pub mod write_marks;
 
 use std::fs;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ckpt_image::SetId;
 
 use crate::pagemap::MarkedPages;
 use page_digests::DigestKey;
-use record::Record;
+use record::{Record, SharedRecord};
 use write_marks::WriteMarks;
 
 pub use inheritance::Inheritance;
@@ -33,7 +32,7 @@ pub struct DirtyTracker {
     /// Or the reason why the kernel does not watch writes.
     marks: Result<WriteMarks, String>,
     key: DigestKey,
-    record: Mutex<Record>,
+    record: SharedRecord,
 }
 
 /// How changes of private memory are found now.
@@ -63,7 +62,7 @@ impl DirtyTracker {
         Ok(DirtyTracker {
             marks,
             key,
-            record: Mutex::default(),
+            record: SharedRecord::default(),
         })
     }
 
@@ -91,18 +90,18 @@ impl DirtyTracker {
     /// Takes in the result of marking all tracked pages: those in `unwritten` were not written since they were marked
     /// last.
     pub(crate) fn narrow(&self, unwritten: &[Range<u64>]) {
-        self.record().narrow(unwritten);
+        self.record.lock().narrow(unwritten);
     }
 
     /// Bytes that are known to be unwritten now, which an increment need not hold.
     pub(crate) fn unwritten_bytes(&self) -> u64 {
-        self.record().unwritten_bytes()
+        self.record.lock().unwritten_bytes()
     }
 
     /// Whether the next set needs digests of a region although it is watched from now on: so far only its digests
     /// are known.
     pub(crate) fn knows_by_digest_alone(&self, range: &Range<u64>) -> bool {
-        self.record().knows_by_digest_alone(range)
+        self.record.lock().knows_by_digest_alone(range)
     }
 
     /// Begins the set `set`, after all tracked pages were marked with this result.
@@ -112,30 +111,26 @@ impl DirtyTracker {
         parent: Option<SetId>,
         marked: MarkedPages,
     ) -> Inheritance<'_> {
-        let mut record = self.record();
+        let mut record = self.record.lock();
         record.narrow(&marked.unchanged);
         let parent = record.begin_set(set, parent, marked.own);
         let digests = std::mem::take(&mut record.digests);
-        Inheritance::new(self, set, parent, digests)
+        Inheritance::new(&self.record, self.key, set, parent, digests)
     }
 
     /// Records that this rank's image of a set is written.
     pub(crate) fn image_written(&self, set: SetId, digest: &str) {
-        self.record().image_written(set, digest);
+        self.record.lock().image_written(set, digest);
     }
 
     /// Drops what marks have told: no page counts as unwritten.
     pub(crate) fn forget_marks(&self) {
-        self.record().forget_marks();
+        self.record.lock().forget_marks();
     }
 
     /// Drops everything: no page counts as unchanged.
     pub(crate) fn forget(&self) {
-        *self.record() = Record::default();
-    }
-
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.record.lock() = Record::default();
     }
 }
 

@@ -3,6 +3,7 @@
 //! unchanged since are unchanged.
 
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ckpt_image::{ParentImage, SetId};
 
@@ -14,6 +15,16 @@ type Runs = Vec<Range<u64>>;
 /// Largest number of runs of unchanged pages that is kept: 16 MiB of memory. Pages that are left out are stored
 /// again.
 pub const MOST_RUNS: usize = 1 << 20;
+
+/// The record, for one user at a time.
+#[derive(Debug, Default)]
+pub struct SharedRecord(Mutex<Record>);
+
+impl SharedRecord {
+    pub fn lock(&self) -> MutexGuard<'_, Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What is known about the sets that may become the parent.
 #[derive(Debug, Default)]

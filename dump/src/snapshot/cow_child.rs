@@ -4,9 +4,10 @@
 //!
 //! The child only writes parts of its memory into the image, or computes digests of its pages, when it is asked to
 //! (`cow_child_io.rs`). It allocates nothing, takes no lock, calls no library that could (it computes checksums with
-//! `crc32fast` and digests with `highway`), and holds no file of the rank open. A thread of this process makes the image, and reads memory of the child that it
-//! has to see for that. So the state of other threads at the fork (the MPI library's progress threads in `malloc`,
-//! say) is of no consequence, and no launcher waits for the end of a pipe that a child has kept open.
+//! `crc32fast` and digests with `highway`), and holds no file of the rank open. A thread of this process makes the
+//! image, and reads memory of the child that it has to see for that. So the state of other threads at the fork (the MPI
+//! library's progress threads in `malloc`, say) is of no consequence, and no launcher waits for the end of a pipe that
+//! a child has kept open.
 //!
 //! The child is invisible to the program. It is created without libc, so that no `atfork` handler runs. Its end sends
 //! no signal, and only a `wait` with `__WALL` reports it. It blocks all signals except SIGKILL, and it ends with the

@@ -169,8 +169,8 @@ pub fn request_write(copy: &OwnedFd, order: &WriteOrder<'_>) -> io::Result<Vec<S
         .collect())
 }
 
-/// Has the child append the digests of all pages of `runs`, which are no more than a [`WriteOrder`] may hold. The error is
-/// a broken pipe if the child has ended.
+/// Has the child append the digests of all pages of `runs`, which are no more than a [`WriteOrder`] may hold. The error
+/// is a broken pipe if the child has ended.
 pub fn request_digests(
     copy: &OwnedFd,
     key: &DigestKey,

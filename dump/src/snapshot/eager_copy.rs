@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use ckpt_image::{MemorySource, PAGE};
 
-use crate::source::PageMemory;
+use crate::page_memory::PageMemory;
 
 /// Unit in which memory is searched for zeros.
 const BLOCK: u64 = 256 * PAGE;

@@ -21,9 +21,10 @@ use ckpt_image::{MemorySource, Region, Result, Span, WriteOrder};
 
 use crate::changes::page_digests::{DigestKey, PageDigest};
 use crate::contents::{ImageRegion, Location};
+use crate::page_memory::{digests_of_read, PageMemory};
 use crate::ranges;
 use crate::request::PauseMode;
-use crate::source::{digests_of_read, PageMemory, PageSource, StoppedProcess};
+use crate::source::{PageSource, StoppedProcess};
 use cow_child::{forking_is_faster, CowChild};
 use eager_copy::{CopyError, EagerCopy};
 

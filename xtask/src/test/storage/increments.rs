@@ -1,6 +1,6 @@
 //! Incremental checkpoints: a job with small changes of memory between checkpoints, killed and restarted from the
-//! chain; an abandoned increment; retention; chains with a damaged link; merged chains. Each case runs twice: the kernel
-//! watches writes, or it does not, and digests are compared.
+//! chain; an abandoned increment; retention; chains with a damaged link; merged chains. Each case runs twice: the
+//! kernel watches writes, or it does not, and digests are compared.
 
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
