@@ -1145,6 +1145,24 @@ fn played() {
             bytes(place(30), 1)[0] ^= 1;
             assert!(chain.cut_and_note(&dir) < few);
         }
+        "digests-killed" => {
+            build(&dir);
+            let mut chain = Chain::new(&ck, DirtyTracker::by_digests("a test").unwrap());
+            chain.cut(true);
+            change(1);
+            chain.number += 1;
+            let given_up = AtomicBool::new(false);
+            let pause = PauseMode::UntilCopied {
+                budget: MemoryBudget::for_each_of(1),
+                cancelled: &given_up,
+            };
+            let increments = Some((&chain.changes, chain.last.as_ref()));
+            let disk = FileSystem::default();
+            let made = save_without_commit(&disk, &ck, 2, pause, increments, None, kill_children);
+            say(&made.err().unwrap());
+            change(2);
+            chain.cut_and_note(&dir);
+        }
         role if role.starts_with("at-random-") => {
             let mut state: u64 = role["at-random-".len()..].parse().unwrap();
             let mut next = || {
@@ -1314,6 +1332,14 @@ fn digests_find_changes_at_random() {
             played_well(&format!("restore-{set}"), dir.path());
         }
     }
+}
+
+#[test]
+fn a_killed_copy_takes_no_digests_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = error("digests-killed", dir.path());
+    assert!(said.contains("for want of memory"), "{said}");
+    played_well("restore-3", dir.path());
 }
 
 #[test]
