@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use ckpt_image::{Advice, Backing, FileIdentity, FileIdentityCache, ImageError, Region, Result};
 use proc_maps::Mapping;
 
-use crate::dirty_tracking::DirtyTracker;
+use crate::changes::write_marks::WriteMarks;
 use crate::pagemap::{MarkedPages, Pagemap};
 use crate::shared_objects::{MappedKind, ObjectTable, Refusal};
 use crate::smaps::SmapsEntry;
@@ -95,19 +95,8 @@ pub enum WriteTracking {
 }
 
 impl PlannedRegion {
-    /// The pages to store if nothing is inherited. What `tracker` knows about them is added to `marked`.
-    pub fn runs(
-        &self,
-        pagemap: &Pagemap,
-        tracker: Option<&DirtyTracker>,
-        marked: &mut MarkedPages,
-    ) -> io::Result<Vec<Range<u64>>> {
-        let found = tracker.map(|tracker| self.mark(pagemap, tracker));
-        if let Some(found) = found.transpose()?.flatten() {
-            marked.own.extend_from_slice(&found.own);
-            marked.unchanged.extend(found.unchanged);
-            return Ok(found.own);
-        }
+    /// The pages to store if nothing is inherited.
+    pub fn runs(&self, pagemap: &Pagemap) -> io::Result<Vec<Range<u64>>> {
         match self.stored {
             Stored::Nothing => Ok(Vec::new()),
             Stored::Everything | Stored::OurFile => Ok(vec![self.range()]),
@@ -115,13 +104,18 @@ impl PlannedRegion {
         }
     }
 
+    /// Whether an image may inherit pages of it: its memory is private.
+    pub fn may_be_inherited(&self) -> bool {
+        self.stored != Stored::Nothing
+            && matches!(
+                self.region.backing,
+                Backing::Anonymous | Backing::PrivateFile { .. }
+            )
+    }
+
     /// Its pages and which of them have not changed, if that is known. The kernel tracks writes from now on, if
     /// it can.
-    pub fn mark(
-        &self,
-        pagemap: &Pagemap,
-        tracker: &DirtyTracker,
-    ) -> io::Result<Option<MarkedPages>> {
+    pub fn mark(&self, pagemap: &Pagemap, marks: &WriteMarks) -> io::Result<Option<MarkedPages>> {
         let tracked = match (self.stored, self.tracking) {
             // The content of a file of ours has not changed since it was mapped.
             (Stored::OurFile, _) if !pagemap.any(self.range(), false)? => {
@@ -134,13 +128,12 @@ impl PlannedRegion {
             (_, WriteTracking::New) if pagemap.any(self.range(), self.anonymous())? => false,
             _ => return Ok(None),
         };
-        // Memory that cannot be tracked is stored.
-        Ok(tracker
+        Ok(marks
             .mark(pagemap, self.range(), self.anonymous(), tracked)
             .ok())
     }
 
-    fn range(&self) -> Range<u64> {
+    pub fn range(&self) -> Range<u64> {
         self.region.start..self.region.end()
     }
 

@@ -3,19 +3,21 @@
 
 use std::ops::Range;
 
-use ckpt_image::{Advice, Backing, ParentPages, Region, Result, SHARED_CONTENT};
+use ckpt_image::{Advice, Backing, Region, Result, SHARED_CONTENT};
 
+use crate::changes::write_marks::WriteMarks;
+use crate::changes::{DirtyTracker, Inheritance, Means};
 use crate::classify::Stored;
-use crate::dirty_tracking::DirtyTracker;
 use crate::pagemap::{MarkedPages, Pagemap};
 use crate::plan::Plan;
 use crate::ranges;
 use crate::request::{DumpRequest, Increments, StoreAssignment};
 
 /// The contents of an image.
-pub struct ImageContents {
+pub struct ImageContents<'a> {
     pub parts: Vec<ImageRegion>,
-    pub inherited: Option<ParentPages>,
+    /// What it inherits from its parent; `None` where every set is a full one, or changes are unknown.
+    pub inheritance: Option<Inheritance<'a>>,
     /// A note for people.
     pub note: Option<String>,
 }
@@ -23,8 +25,10 @@ pub struct ImageContents {
 /// A region of the image and the location of its content.
 pub struct ImageRegion {
     pub region: Region,
-    /// The pages to store.
+    /// The pages to store, or to compare.
     pub runs: Vec<Range<u64>>,
+    /// Only digests tell which of its pages have changed.
+    pub compared: bool,
     /// Bytes of content, with those that are inherited.
     pub held: u64,
     pub location: Location,
@@ -45,65 +49,84 @@ pub enum Location {
     Object { index: u32, origin: u64 },
 }
 
-impl ImageContents {
-    /// Decides which pages the image stores and which it inherits from its parent.
-    pub fn of(plan: &Plan, request: &DumpRequest<'_>) -> Result<ImageContents> {
-        let Some(Increments { tracker, parent }) = &request.increments else {
-            let parts = all_regions(plan, request, None)?.0;
-            return Ok(ImageContents::full(parts, None));
+impl<'a> ImageContents<'a> {
+    /// Decides which pages the image stores, and which it may inherit from its parent.
+    pub fn of(plan: &Plan, request: &DumpRequest<'a>) -> Result<ImageContents<'a>> {
+        let Some(Increments { tracker, parent }) = request.increments else {
+            return ImageContents::full(plan, request, None);
         };
-        if let Some(why) = tracker.unreliable() {
-            tracker.forget();
-            let parts = all_regions(plan, request, None)?.0;
-            let note = parent.map(|_| format!("all of its memory is stored: {why}"));
-            return Ok(ImageContents::full(parts, note));
-        }
+        let marks = match tracker.means() {
+            Means::Marks(marks) => Some(marks),
+            Means::Digests(why) => {
+                tracing::info!(why, "changes are found by digests");
+                tracker.forget_marks();
+                None
+            }
+            Means::Nothing(why) => {
+                tracker.forget();
+                let note = parent.map(|_| format!("all of its memory is stored: {why}"));
+                return ImageContents::full(plan, request, note);
+            }
+        };
         // If a region cannot be marked, the marks of the other regions are lost.
-        let regions = all_regions(plan, request, Some(tracker));
-        let (mut parts, marked) = regions.inspect_err(|_| tracker.forget())?;
-        let Some(inherited) = tracker.begin_set(request.info.set_id, *parent, marked) else {
-            let note = parent.map(|_| {
-                "all of its memory is stored: no page is known to be unchanged since the parent"
-                    .to_owned()
-            });
-            return Ok(ImageContents::full(parts, note));
-        };
+        let regions = all_regions(plan, request, Some((tracker, marks)));
+        let (mut parts, marked) = regions.inspect_err(|_| tracker.forget_marks())?;
+        let inheritance = tracker.begin_set(request.info.set_id, parent, marked);
         for part in &mut parts {
-            part.runs = ranges::difference(&part.runs, &inherited.runs);
+            part.runs = ranges::difference(&part.runs, inheritance.unwritten());
         }
         Ok(ImageContents {
             parts,
-            inherited: Some(inherited),
+            inheritance: Some(inheritance),
             note: None,
         })
     }
 
     /// Nothing is inherited.
-    fn full(parts: Vec<ImageRegion>, note: Option<String>) -> ImageContents {
-        ImageContents {
-            parts,
-            inherited: None,
+    fn full(
+        plan: &Plan,
+        request: &DumpRequest<'_>,
+        note: Option<String>,
+    ) -> Result<ImageContents<'a>> {
+        Ok(ImageContents {
+            parts: all_regions(plan, request, None)?.0,
+            inheritance: None,
             note,
-        }
+        })
     }
 }
 
-/// All regions in the order of the image, with their pages and the changes that `tracker` has seen.
+/// All regions in the order of the image, with their pages and the changes that the marks show.
 fn all_regions(
     plan: &Plan,
     request: &DumpRequest<'_>,
-    tracker: Option<&DirtyTracker>,
+    changes: Option<(&DirtyTracker, Option<&WriteMarks>)>,
 ) -> Result<(Vec<ImageRegion>, MarkedPages)> {
+    let failed = || request.failed("ask which pages are in use (/proc/self/pagemap) for");
     let pagemap = Pagemap::open().map_err(request.failed("open /proc/self/pagemap for"))?;
     let (mut parts, mut marked) = (Vec::new(), MarkedPages::default());
     for planned in &plan.regions {
-        let runs = planned
-            .runs(&pagemap, tracker, &mut marked)
-            .map_err(request.failed("ask which pages are in use (/proc/self/pagemap) for"))?;
+        let marks = changes.and_then(|(_, marks)| marks);
+        let found = marks.map(|marks| planned.mark(&pagemap, marks));
+        let found = found.transpose().map_err(failed())?.flatten();
+        // Memory that cannot be watched is compared.
+        let compared = changes.is_some_and(|(tracker, _)| {
+            planned.may_be_inherited()
+                && (found.is_none() || tracker.knows_by_digest_alone(&planned.range()))
+        });
+        let runs = match found {
+            Some(MarkedPages { own, unchanged }) => {
+                marked.own.extend_from_slice(&own);
+                marked.unchanged.extend(unchanged);
+                own
+            }
+            None => planned.runs(&pagemap).map_err(failed())?,
+        };
         parts.push(ImageRegion {
             region: planned.region.clone(),
             held: ranges::total_bytes(&runs),
             runs,
+            compared,
             location: Location::Memory {
                 holes: planned.stored == Stored::Everything,
                 readable: planned.readable,
@@ -148,6 +171,7 @@ fn add_shared_content(
                 region,
                 held: ranges::total_bytes(&runs),
                 runs,
+                compared: false,
                 location: Location::Object { index, origin },
             });
         }

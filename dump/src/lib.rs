@@ -7,15 +7,16 @@
 //! 2. [`Plan::make`] (`plan.rs`) classifies each mapping (`classify.rs`), and collects shared objects
 //!    (`shared_objects.rs`).
 //! 3. [`Plan::save`] (`save.rs`) decides which pages are stored (`contents.rs`; for an increment only pages that
-//!    have changed, by `dirty_tracking.rs`), takes a copy of the memory (`snapshot`), and writes the image from
-//!    that copy, or from the process itself (`source.rs`).
+//!    have changed, by `changes`), takes a copy of the memory (`snapshot`), and writes the image from that copy, or
+//!    from the process itself (`source.rs`).
 //!
 //! The threads stand still until the memory is copied, or until the image is written if no copy can be made.
 
 mod anonymous;
+mod changes;
 mod classify;
 mod contents;
-mod dirty_tracking;
+mod page_memory;
 mod pagemap;
 mod plan;
 mod prescan;
@@ -28,8 +29,8 @@ mod snapshot;
 mod source;
 
 pub use anonymous::AnonymousMapping;
+pub use changes::DirtyTracker;
 pub use classify::Application;
-pub use dirty_tracking::DirtyTracker;
 pub use plan::Plan;
 pub use prescan::PreScan;
 pub use request::{DumpRequest, HeaderInfo, Increments, PauseMode, SavedImage, StoreAssignment};

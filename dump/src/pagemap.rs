@@ -210,7 +210,7 @@ impl Pagemap {
         const SWAPPED: u64 = 1 << 62;
         const FILE: u64 = 1 << 61;
         const GUARD: u64 = 1 << 58;
-        let mut runs = Vec::new();
+        let mut runs: Vec<Range<u64>> = Vec::new();
         let mut buffer = vec![0u8; 8 << 14];
         let mut page = range.start / PAGE;
         let end = range.end / PAGE;
@@ -221,12 +221,15 @@ impl Pagemap {
             for entry in entries.chunks_exact(8) {
                 let entry = u64::from_le_bytes(entry.try_into().unwrap_or_default());
                 if entry & (PRESENT | SWAPPED) != 0 && entry & (FILE | GUARD) == 0 {
-                    runs.push(page * PAGE..(page + 1) * PAGE);
+                    match runs.last_mut() {
+                        Some(last) if last.end == page * PAGE => last.end += PAGE,
+                        _ => runs.push(page * PAGE..(page + 1) * PAGE),
+                    }
                 }
                 page += 1;
             }
         }
-        Ok(merged(runs))
+        Ok(runs)
     }
 }
 

@@ -5,8 +5,8 @@ use std::io;
 
 use ckpt_image::Result;
 
+use crate::changes::{DirtyTracker, Means};
 use crate::classify::{classify, proc_failed, Application, WriteTracking};
-use crate::dirty_tracking::DirtyTracker;
 use crate::pagemap::Pagemap;
 use crate::ranges;
 use crate::smaps::{self, SmapsEntry};
@@ -43,33 +43,31 @@ impl PreScan {
         Ok(scan)
     }
 
-    /// Marks the pages. Returns whether the kernel now tracks writes to more mappings. An unreliable tracker drops its
-    /// record, and the save reports the reason.
+    /// Marks the pages. Returns whether the kernel now tracks writes to more mappings. Unreliable marks are dropped.
     fn mark(
         &mut self,
         application: &Application,
         tracker: &DirtyTracker,
         budget: Option<&MemoryBudget>,
     ) -> bool {
-        if let Some(why) = tracker.unreliable() {
-            tracing::debug!(%why, "changes of memory unknown");
-            tracker.forget();
+        let Means::Marks(marks) = tracker.means() else {
+            tracker.forget_marks();
             return false;
-        }
+        };
         let (Ok(pagemap), Ok(classified)) = (Pagemap::open(), classify(&self.entries, application))
         else {
             return false;
         };
         let (mut unchanged, mut held, mut new) = (Vec::new(), 0, false);
         for planned in &classified.regions {
-            if let Ok(Some(marked)) = planned.mark(&pagemap, tracker) {
+            if let Ok(Some(marked)) = planned.mark(&pagemap, marks) {
                 unchanged.extend(marked.unchanged);
                 held += ranges::total_bytes(&marked.own);
                 new |= planned.tracking == WriteTracking::New;
             }
         }
         tracker.narrow(&unchanged);
-        let changed = held.saturating_sub(tracker.unchanged_bytes());
+        let changed = held.saturating_sub(tracker.unwritten_bytes());
         // More pages change until the stop.
         let likely = changed + changed / 4 + PRESCAN_SLACK;
         let plenty = budget.is_some_and(|budget| likely < budget.bytes / 2);

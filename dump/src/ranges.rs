@@ -25,6 +25,13 @@ pub fn intersection(these: &[Range<u64>], those: &[Range<u64>]) -> Runs {
     out
 }
 
+/// The ranges that overlap `range`.
+pub fn within<'a>(runs: &'a [Range<u64>], range: &Range<u64>) -> &'a [Range<u64>] {
+    let first = runs.partition_point(|run| run.end <= range.start);
+    let count = runs[first..].partition_point(|run| run.start < range.end);
+    &runs[first..first + count]
+}
+
 /// The addresses in `these` that are not in `without`.
 pub fn difference(these: &[Range<u64>], without: &[Range<u64>]) -> Runs {
     let mut out = Runs::new();
@@ -94,6 +101,11 @@ mod tests {
             assert_eq!(bits(&intersection(&of(a), &of(b))), a & b);
             assert_eq!(bits(&difference(&of(a), &of(b))), a & !b);
             assert_eq!(total_bytes(&of(a)), u64::from(a.count_ones()));
+            let range = u64::from(b & 31)..u64::from(b >> 5 & 31);
+            let all = of(a);
+            let overlaps = |run: &&Range<u64>| run.start < range.end && range.start < run.end;
+            let expected: Runs = all.iter().filter(overlaps).cloned().collect();
+            assert!(range.is_empty() || within(&all, &range) == expected);
         }
     }
 

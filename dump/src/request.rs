@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use ckpt_image::{image_file, Compression, FileSystem, ImageError, ImageSummary, Section, SetId};
 
-use crate::dirty_tracking::DirtyTracker;
+use crate::changes::DirtyTracker;
 use crate::snapshot::memory_budget::MemoryBudget;
 
 /// The job's part of the image's header.
@@ -73,7 +73,7 @@ pub struct DumpRequest<'a> {
 
 /// The base of an increment.
 pub struct Increments<'a> {
-    /// The record of written pages.
+    /// The changes of memory.
     pub tracker: &'a DirtyTracker,
     /// The parent of the increment; `None` for a full set, which later ones may have as their parent.
     pub parent: Option<SetId>,

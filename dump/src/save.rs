@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ckpt_image::{kind, Header, ImageSummary, ImageWriter, Machine, ParentPages, Result, PAGE};
+use ckpt_image::{kind, Header, ImageSummary, ImageWriter, Machine, Result, PAGE};
 
+use crate::changes::Inheritance;
 use crate::contents::{ImageContents, ImageRegion};
 use crate::plan::Plan;
 use crate::ranges::total_bytes;
@@ -20,20 +21,19 @@ impl Plan {
         let mut notes = self.check_other_processes(request.shares)?;
         let ImageContents {
             parts,
-            inherited,
+            inheritance,
             note,
         } = ImageContents::of(self, request)?;
         notes.extend(note);
-        let inherits = inherited.is_some();
+        let tracked = inheritance.is_some();
         tracing::info!(
             regions = parts.len(),
             bytes = parts.iter().map(|part| part.held).sum::<u64>(),
-            stored = parts
+            read = parts
                 .iter()
                 .map(|part| total_bytes(&part.runs))
                 .sum::<u64>(),
             objects = self.objects.all().len(),
-            inherits,
             "saving the memory"
         );
         for note in &notes {
@@ -45,29 +45,36 @@ impl Plan {
             plan: self,
             mem: &mem.map_err(request.failed("open /proc/self/mem for"))?,
         };
-        let (image, stopped_because) = match Snapshot::take(&process, &parts, &request.pause) {
-            Ok(snapshot) => {
-                tracing::info!(
-                    took = ?begun.elapsed(),
-                    fork = snapshot.is_forked(),
-                    "memory copied"
-                );
-                copied();
-                let image = self.write(request, &parts, inherited, snapshot)?;
-                (image, None)
-            }
-            Err(why) => {
-                tracing::info!(why, "memory not copied: the threads stay stopped");
-                let image = self.write(request, &parts, inherited, process)?;
-                copied();
-                (image, Some(why))
-            }
-        };
+        let ((image, inherits), stopped_because) =
+            match Snapshot::take(&process, &parts, &request.pause) {
+                Ok(snapshot) => {
+                    tracing::info!(
+                        took = ?begun.elapsed(),
+                        fork = snapshot.is_forked(),
+                        "memory copied"
+                    );
+                    copied();
+                    let image = self.write(request, &parts, inheritance, snapshot)?;
+                    (image, None)
+                }
+                Err(why) => {
+                    tracing::info!(why, "memory not copied: the threads stay stopped");
+                    let image = self.write(request, &parts, inheritance, process)?;
+                    copied();
+                    (image, Some(why))
+                }
+            };
         tracing::info!(took = ?begun.elapsed(), bytes = image.bytes, "image file complete");
         if let Some(increments) = &request.increments {
             increments
                 .tracker
                 .image_written(request.info.set_id, &image.digest);
+            if increments.parent.is_some() && tracked && !inherits {
+                notes.push(
+                    "all of its memory is stored: no page is known to be unchanged since the parent"
+                        .to_owned(),
+                );
+            }
         }
         Ok(SavedImage {
             image,
@@ -77,14 +84,14 @@ impl Plan {
         })
     }
 
-    /// Writes the regions with the content from `source`.
+    /// Writes the regions with the content from `source`. Returns also whether pages are inherited.
     fn write(
         &self,
         request: &DumpRequest<'_>,
         parts: &[ImageRegion],
-        inherited: Option<ParentPages>,
+        mut inheritance: Option<Inheritance<'_>>,
         source: impl PageSource,
-    ) -> Result<ImageSummary> {
+    ) -> Result<(ImageSummary, bool)> {
         let (info, path) = (request.info, request.path());
         let mut writer = ImageWriter::create(request.disk, &path, header(info), info.compression)?;
         if info.sealed {
@@ -92,13 +99,22 @@ impl Plan {
         }
         for part in parts {
             let mut memory = source.of(part)?;
-            writer.region(part.region.clone(), &part.runs, &mut *memory)?;
+            let inheritance = inheritance.as_mut().filter(|_| part.compared);
+            let changed = inheritance
+                .map(|inheritance| inheritance.compare(&part.region, &part.runs, &mut *memory));
+            let changed = changed
+                .transpose()
+                .map_err(request.failed("compare the memory for"))?;
+            let runs = changed.as_ref().unwrap_or(&part.runs);
+            writer.region(part.region.clone(), runs, &mut *memory)?;
         }
         source
             .check()
             .map_err(request.failed("read the memory for"))?;
         // Copies are needed no longer.
         drop(source);
+        let inherited = inheritance.and_then(Inheritance::finish);
+        let inherits = inherited.is_some();
         if let Some(inherited) = inherited {
             writer.inherit(inherited);
         }
@@ -113,7 +129,7 @@ impl Plan {
         for section in request.sections {
             writer.section(section.clone());
         }
-        writer.finish()
+        Ok((writer.finish()?, inherits))
     }
 
     /// Refuses a shared object that a process outside of the job has mapped. The first of the ranks that have the

@@ -19,6 +19,8 @@ use nix::unistd::{lseek, Whence};
 
 use proc_maps::Mapping;
 
+use crate::page_memory::PageMemory;
+
 /// Why an object cannot be saved.
 pub type Refusal = String;
 
@@ -343,6 +345,8 @@ impl MemorySource for ObjectReader<'_> {
         }
     }
 }
+
+impl PageMemory for ObjectReader<'_> {}
 
 impl ObjectReader<'_> {
     fn read_mapped(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {

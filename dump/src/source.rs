@@ -15,13 +15,14 @@ use std::os::unix::fs::FileExt;
 use ckpt_image::{MemorySource, Result, PAGE};
 
 use crate::contents::{ImageRegion, Location};
+use crate::page_memory::PageMemory;
 use crate::plan::Plan;
 use crate::shared_objects::ObjectReader;
 
 /// A source of the content of regions.
 pub trait PageSource {
     /// The memory of a region, addressed as in the image.
-    fn of<'a>(&'a self, part: &'a ImageRegion) -> Result<Box<dyn MemorySource + 'a>>;
+    fn of<'a>(&'a self, part: &'a ImageRegion) -> Result<Box<dyn PageMemory + 'a>>;
 
     /// Returns an error if the data that was read may be wrong.
     fn check(&self) -> io::Result<()>;
@@ -35,7 +36,7 @@ pub struct StoppedProcess<'a> {
 }
 
 impl PageSource for StoppedProcess<'_> {
-    fn of<'a>(&'a self, part: &'a ImageRegion) -> Result<Box<dyn MemorySource + 'a>> {
+    fn of<'a>(&'a self, part: &'a ImageRegion) -> Result<Box<dyn PageMemory + 'a>> {
         let mem = self.mem;
         Ok(match part.location {
             Location::Memory {
@@ -89,6 +90,8 @@ impl MemorySource for OwnMemory<'_> {
         }
     }
 }
+
+impl PageMemory for OwnMemory<'_> {}
 
 impl OwnMemory<'_> {
     fn read_around_holes(&self, range: Range<u64>, into: &mut [u8]) -> io::Result<()> {

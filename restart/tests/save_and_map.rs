@@ -16,7 +16,9 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use ckpt_image::{Compression, FileSystem, Manifest, ParentSet, RankEntry, SetWriter};
+use ckpt_image::{
+    Compression, Fault, FaultAt, FileSystem, Manifest, ParentSet, RankEntry, SetWriter,
+};
 use coordinator::protocol::region_assignment::{assign_writers, SharedRange};
 use dump::{
     Application, DirtyTracker, DumpRequest, HeaderInfo, Increments, MemoryBudget, PauseMode, Plan,
@@ -563,7 +565,8 @@ fn save(
     pause: PauseMode<'_>,
     copied: impl FnOnce(),
 ) -> ckpt_image::Result<(PathBuf, Option<String>, Vec<String>)> {
-    let (set, manifest, saved) = save_without_commit(ck, number, pause, None, None, copied)?;
+    let disk = FileSystem::default();
+    let (set, manifest, saved) = save_without_commit(&disk, ck, number, pause, None, None, copied)?;
     Ok((
         set.commit(&manifest, None)?,
         saved.stopped_because,
@@ -573,6 +576,7 @@ fn save(
 
 /// Saves all or, where there is a parent, what has changed since; returns what is needed for the commit.
 fn save_without_commit(
+    disk: &FileSystem,
     ck: &Path,
     number: u64,
     pause: PauseMode<'_>,
@@ -593,7 +597,7 @@ fn save_without_commit(
     let sections = [ckpt_image::kind::PROCESS.section(b"threads".to_vec())];
     let plan = Plan::make(&ALONE, ahead)?;
     let order = DumpRequest {
-        disk: &FileSystem::default(),
+        disk,
         dir: set.path(),
         info: &info,
         sections: &sections,
@@ -640,6 +644,15 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
+    fn new(ck: &Path, changes: DirtyTracker) -> Chain<'_> {
+        Chain {
+            ck,
+            changes,
+            last: None,
+            number: 0,
+        }
+    }
+
     /// Looks at the memory before the next.
     fn ahead(&self) -> PreScan {
         PreScan::run(
@@ -650,16 +663,25 @@ impl Chain<'_> {
         .unwrap()
     }
 
-    /// Takes the next, in which nothing is left to the one before although there may be one.
-    fn cut_whole(&mut self) {
-        let last = self.last.take();
-        let increments = Some((&self.changes, last.as_ref()));
+    /// Begins the next, for which the disk is full at this step.
+    fn cut_without_room(&mut self, step: usize) {
         self.number += 1;
-        let ahead = Some(self.ahead());
-        let made = save_without_commit(self.ck, self.number, stop(), increments, ahead, || ());
-        let (set, manifest, saved) = made.unwrap();
-        assert!(!saved.inherits, "{}", self.number);
-        self.committed(set, &manifest);
+        let fault = FaultAt {
+            fault: Fault::Full,
+            at: step,
+        };
+        let disk = FileSystem::watched(Some(fault), |_| ());
+        let increments = Some((&self.changes, self.last.as_ref()));
+        let made =
+            save_without_commit(&disk, self.ck, self.number, stop(), increments, None, || ());
+        assert!(made.is_err());
+    }
+
+    /// Takes the next, commits it, and writes down what memory holds.
+    fn cut_and_note(&mut self, dir: &Path) -> u64 {
+        let bytes = self.cut(true);
+        fs::write(dir.join(format!("contents-{}", self.number)), contents()).unwrap();
+        bytes
     }
 
     fn committed(&mut self, set: SetWriter, manifest: &Manifest) {
@@ -686,7 +708,9 @@ impl Chain<'_> {
         // Of three by turns one is not looked forward to, and one after the look nothing has changed.
         let ahead = (!self.number.is_multiple_of(3)).then(|| self.ahead());
         let ahead = ahead.filter(|_| self.number % 3 == 1);
-        let made = save_without_commit(self.ck, self.number, pause, increments, ahead, || ());
+        let disk = FileSystem::default();
+        let made =
+            save_without_commit(&disk, self.ck, self.number, pause, increments, ahead, || ());
         let (set, manifest, saved) = made.unwrap();
         assert_eq!(saved.inherits, self.last.is_some());
         if commit {
@@ -802,6 +826,51 @@ fn change(round: usize) {
         libc::waitpid(child, std::ptr::null_mut(), 0);
     }
     bytes(spot(710 * PAGE), 1)[0] ^= 1;
+}
+
+/// Areas of memory for changes at random, and pages of each.
+const AREAS: usize = 4;
+const AREA_PAGES: usize = 600;
+
+fn area(index: usize) -> usize {
+    place(40 + index)
+}
+
+/// Changes a few pages in a way that is chosen at random. Content often comes back.
+fn change_at_random(next: &mut impl FnMut() -> usize, library: &File) {
+    let (from, first) = (next() % AREAS, next() % (AREA_PAGES - 20));
+    let (at, len) = (area(from) + first * PAGE, (1 + next() % 20) * PAGE);
+    let other = area((from + 1 + next() % (AREAS - 1)) % AREAS) + first * PAGE;
+    // SAFETY: memory of this test, to which nothing refers.
+    let unmap = || unsafe { assert_eq!(libc::munmap(at as *mut _, len), 0) };
+    let private = libc::MAP_PRIVATE;
+    match next() % 8 {
+        0 => bytes(at, len)
+            .iter_mut()
+            .step_by(PAGE)
+            .for_each(|b| *b = (next() % 3) as u8),
+        1 => fill(at, len),
+        2 => bytes(at, len).fill(0),
+        3 => advise(at, len, libc::MADV_DONTNEED),
+        4 => bytes(at, len).copy_from_slice(bytes(other, len)),
+        5 => {
+            let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            // SAFETY: as above.
+            let moved = unsafe { libc::mremap(at as *mut _, len, len, how, other) };
+            assert_eq!(moved as usize, other);
+            map(at, len, RW, private, None);
+        }
+        // Memory of another kind, with the same content, or with the file's.
+        kind => {
+            let content = bytes(at, len).to_vec();
+            unmap();
+            let file = (kind == 6).then_some((library, first * PAGE));
+            map(at, len, RW, private, file);
+            if !next().is_multiple_of(3) {
+                bytes(at, len).copy_from_slice(&content);
+            }
+        }
+    }
 }
 
 /// Has the kernel read noise into the first buffer that is registered with it.
@@ -949,14 +1018,13 @@ fn played() {
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
             check();
         }
-        "increments" => {
+        role @ ("increments" | "increments-by-digests") => {
             build(&dir);
-            let mut chain = Chain {
-                ck: &ck,
-                changes: DirtyTracker::start().unwrap(),
-                last: None,
-                number: 0,
+            let changes = match role {
+                "increments" => DirtyTracker::start(),
+                _ => DirtyTracker::by_digests("a test"),
             };
+            let mut chain = Chain::new(&ck, changes.unwrap());
             let full = chain.cut(true);
             let least = chain.cut(true);
             // What is shared, or cannot be watched, and the tables.
@@ -978,14 +1046,12 @@ fn played() {
                 }
             }
         }
-        role @ ("restore-3" | "restore-4" | "restore-5" | "restore-7" | "restore-8") => {
+        role if role.starts_with("restore-") => {
             let number = &role["restore-".len()..];
             let name = format!("ckpt-{number}");
             let opened =
                 stasis_restart::open(&ck, Some(&name), None, 0, 1, &Arc::default()).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
-            // The last one merged holds what that did.
-            let number = if number == "8" { "7" } else { number };
             let (then, now) = (dir.join(format!("contents-{number}")), contents());
             let then = fs::read_to_string(then).unwrap();
             let differs = then.lines().zip(now.lines()).find(|(a, b)| a != b);
@@ -1056,12 +1122,7 @@ fn played() {
         }
         "pinned" => {
             build(&dir);
-            let mut chain = Chain {
-                ck: &ck,
-                changes: DirtyTracker::start().unwrap(),
-                last: None,
-                number: 0,
-            };
+            let mut chain = Chain::new(&ck, DirtyTracker::start().unwrap());
             let mut ring = IoUring::new(1).unwrap();
             let (at, len) = (place(0) + 20 * PAGE, 4 * PAGE);
             let buffer = libc::iovec {
@@ -1070,16 +1131,69 @@ fn played() {
             };
             // SAFETY: memory of this test that stays mapped to its end.
             unsafe { ring.submitter().register_buffers(&[buffer]) }.unwrap();
-            chain.cut_whole();
+            let full = chain.cut(true);
             // As a device writes: through no mapping of the process.
             read_noise(&mut ring, at, len);
-            chain.cut_whole();
-            // What was unseen until now is not believed later either.
+            let few = full / 20;
+            assert!(chain.cut(true) < few);
             read_noise(&mut ring, at, len);
             ring.submitter().unregister_buffers().unwrap();
-            chain.cut_whole();
-            assert!(chain.cut(true) > 0);
-            fs::write(dir.join("contents-4"), contents()).unwrap();
+            // What is watched from now on is compared once more.
+            assert!(chain.cut_and_note(&dir) < few);
+            bytes(at, 1)[0] ^= 1;
+            // From now on marks are enough.
+            bytes(place(30), 1)[0] ^= 1;
+            assert!(chain.cut_and_note(&dir) < few);
+        }
+        "digests-killed" => {
+            build(&dir);
+            let mut chain = Chain::new(&ck, DirtyTracker::by_digests("a test").unwrap());
+            chain.cut(true);
+            change(1);
+            chain.number += 1;
+            let given_up = AtomicBool::new(false);
+            let pause = PauseMode::UntilCopied {
+                budget: MemoryBudget::for_each_of(1),
+                cancelled: &given_up,
+            };
+            let increments = Some((&chain.changes, chain.last.as_ref()));
+            let disk = FileSystem::default();
+            let made = save_without_commit(&disk, &ck, 2, pause, increments, None, kill_children);
+            say(&made.err().unwrap());
+            change(2);
+            chain.cut_and_note(&dir);
+        }
+        role if role.starts_with("at-random-") => {
+            let mut state: u64 = role["at-random-".len()..].parse().unwrap();
+            let mut next = || {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (state >> 33) as usize
+            };
+            fs::write(
+                dir.join("library"),
+                (0..AREA_PAGES).flat_map(text).collect::<Vec<_>>(),
+            )
+            .unwrap();
+            let library = File::open(dir.join("library")).unwrap();
+            (0..AREAS)
+                .for_each(|index| map(area(index), AREA_PAGES * PAGE, RW, libc::MAP_PRIVATE, None));
+            let mut chain = Chain::new(&ck, DirtyTracker::by_digests("a test").unwrap());
+            fill(area(0), AREA_PAGES * PAGE / 2);
+            chain.cut(true);
+            for _ in 0..20 {
+                (0..next() % 30).for_each(|_| change_at_random(&mut next, &library));
+                // What cannot be read by load instructions is compared as well.
+                let hidden = (area(next() % AREAS) + next() % AREA_PAGES * PAGE, PAGE);
+                protect(hidden.0, hidden.1, libc::PROT_NONE);
+                match next() % 4 {
+                    0 => chain.cut_without_room(2 + next() % 3),
+                    1 => drop(chain.cut(false)),
+                    _ => drop(chain.cut_and_note(&dir)),
+                }
+                protect(hidden.0, hidden.1, RW);
+            }
         }
         "kept-out" => {
             build(&dir);
@@ -1092,7 +1206,8 @@ fn played() {
                 cancelled: &given_up,
             };
             let written = once_written(&ck, 2);
-            let made = save_without_commit(&ck, 2, pause, None, Some(ahead), written);
+            let disk = FileSystem::default();
+            let made = save_without_commit(&disk, &ck, 2, pause, None, Some(ahead), written);
             let (set, manifest, saved) = made.unwrap();
             let stood = saved.stopped_because.unwrap();
             assert!(stood.contains("lacks the memory at 0x"), "{stood}");
@@ -1165,14 +1280,10 @@ fn what_came_back_can_be_saved_again() {
     played_well("restore", dir.path());
 }
 
-#[test]
-fn increments_hold_what_has_changed_however_it_did() {
+/// Increments by the role `role`: restored from each set, and merged.
+fn increments_come_back(role: &str) {
     let dir = tempfile::tempdir().unwrap();
-    // Kernels before 6.7 cannot.
-    if let Err(why) = DirtyTracker::start() {
-        skip!("{why}");
-    }
-    played_well("increments", dir.path());
+    played_well(role, dir.path());
     for set in ["restore-3", "restore-5", "restore-7"] {
         played_well(set, dir.path());
     }
@@ -1181,17 +1292,64 @@ fn increments_hold_what_has_changed_however_it_did() {
     for gone in [1, 2, 3, 5, 7] {
         fs::remove_dir_all(dir.path().join(format!("ck/ckpt-{gone}"))).unwrap();
     }
+    // The last one merged holds what that did.
+    fs::rename(dir.path().join("contents-7"), dir.path().join("contents-8")).unwrap();
     played_well("restore-8", dir.path());
 }
 
+/// The reason why the kernel cannot watch writes, as those before 6.7 cannot.
+fn unwatched() -> Option<String> {
+    let changes = DirtyTracker::start().unwrap();
+    changes.unwatched().map(str::to_owned)
+}
+
 #[test]
-fn nothing_is_believed_while_memory_is_pinned() {
-    let unable = DirtyTracker::start().err();
+fn increments_hold_what_has_changed_however_it_did() {
+    if let Some(why) = unwatched() {
+        skip!("{why}");
+    }
+    increments_come_back("increments");
+}
+
+#[test]
+fn digests_find_what_has_changed_however_it_did() {
+    increments_come_back("increments-by-digests");
+}
+
+#[test]
+fn digests_find_changes_at_random() {
+    for seed in 1..=4 {
+        let dir = tempfile::tempdir().unwrap();
+        played_well(&format!("at-random-{seed}"), dir.path());
+        let noted = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().unwrap();
+            name.strip_prefix("contents-").map(str::to_owned)
+        };
+        let entries = fs::read_dir(dir.path()).unwrap().map(Result::unwrap);
+        let sets: Vec<String> = entries.filter_map(noted).collect();
+        assert!(sets.len() > 5, "{seed}: {sets:?}");
+        for set in sets {
+            played_well(&format!("restore-{set}"), dir.path());
+        }
+    }
+}
+
+#[test]
+fn a_killed_copy_takes_no_digests_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = error("digests-killed", dir.path());
+    assert!(said.contains("for want of memory"), "{said}");
+    played_well("restore-3", dir.path());
+}
+
+#[test]
+fn pinned_memory_is_compared() {
+    let unable = unwatched();
     let unable = unable.or(IoUring::new(1).err().map(|e| format!("no io_uring: {e}")));
     if let Some(why) = unable {
         skip!("{why}");
     }
-    played_in_turn(&["pinned", "restore-4"]);
+    played_in_turn(&["pinned", "restore-3", "restore-4"]);
 }
 
 #[test]

@@ -59,7 +59,7 @@ pub fn writes_thread_pointer() -> bool {
     unsafe { libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 }
 }
 
-/// Checks for the kernel's tracking of written pages (PAGEMAP_SCAN), which increments need.
+/// Checks for the kernel's tracking of written pages (PAGEMAP_SCAN), with which increments need no digests.
 pub fn check_changes() -> Result<()> {
     if version(&release()) < Some((6, 7)) {
         bail!("the kernel tells which pages were written since Linux 6.7");

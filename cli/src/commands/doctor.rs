@@ -96,7 +96,9 @@ fn print_drawbacks() {
     if let Err(why) = kernel::check_changes() {
         note(
             "increments",
-            &format!("with --full-every every checkpoint is a full one: {why:#}"),
+            &format!(
+                "with --full-every each checkpoint compares digests of all memory, which takes processor time: {why:#}"
+            ),
         );
     }
     if kernel::promises_strictly() {

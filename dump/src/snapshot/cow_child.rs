@@ -2,11 +2,12 @@
 //! milliseconds: the kernel gives the child the same pages, and copies each of them only when one of the two
 //! processes writes to it.
 //!
-//! The child only writes parts of its memory into the image when it is asked to (`cow_child_io.rs`).
-//! It allocates nothing, takes no lock, calls no library that could (it computes checksums with `crc32fast`), and
-//! holds no file of the rank open. A thread of this process makes the image, and reads memory of the child that it
-//! has to see for that. So the state of other threads at the fork (the MPI library's progress threads in `malloc`,
-//! say) is of no consequence, and no launcher waits for the end of a pipe that a child has kept open.
+//! The child only writes parts of its memory into the image, or computes digests of its pages, when it is asked to
+//! (`cow_child_io.rs`). It allocates nothing, takes no lock, calls no library that could (it computes checksums with
+//! `crc32fast` and digests with `highway`), and holds no file of the rank open. A thread of this process makes the
+//! image, and reads memory of the child that it has to see for that. So the state of other threads at the fork (the MPI
+//! library's progress threads in `malloc`, say) is of no consequence, and no launcher waits for the end of a pipe that
+//! a child has kept open.
 //!
 //! The child is invisible to the program. It is created without libc, so that no `atfork` handler runs. Its end sends
 //! no signal, and only a `wait` with `__WALL` reports it. It blocks all signals except SIGKILL, and it ends with the
@@ -33,6 +34,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{waitid, Id, WaitPidFlag, WaitStatus};
 
 use super::cow_child_io;
+use crate::changes::page_digests::{DigestKey, PageDigest};
 use crate::smaps;
 
 /// Pages that the kernel forks in the time in which one is copied eagerly: a fork takes 25 ms for a GiB, an eager
@@ -84,12 +86,27 @@ impl CowChild {
 
     /// Has it write `order.runs`, which this process could read at the fork.
     pub fn write(&self, order: &WriteOrder<'_>) -> io::Result<Vec<Span>> {
-        let written = cow_child_io::request_write(&self.orders, order);
-        if matches!(&written, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+        self.answered(cow_child_io::request_write(&self.orders, order))
+    }
+
+    /// Has it append the digests of all pages of `runs`, which this process could read at the fork. They are no more
+    /// than a [`WriteOrder`] may hold.
+    pub fn digests(
+        &self,
+        key: &DigestKey,
+        runs: &[Range<u64>],
+        into: &mut Vec<PageDigest>,
+    ) -> io::Result<()> {
+        self.answered(cow_child_io::request_digests(&self.orders, key, runs, into))
+    }
+
+    /// Its answer. If it has ended instead, it is a zombie from here on.
+    fn answered<T>(&self, answer: io::Result<T>) -> io::Result<T> {
+        if matches!(&answer, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             // The child is exiting, but may not be a zombie yet.
             ChildProcess::ended(&self.child.descriptor, WaitPidFlag::WNOWAIT);
         }
-        written
+        answer
     }
 
     /// Fails if the child has ended, because the bytes that were read may be wrong.

@@ -1,8 +1,10 @@
-//! The protocol between the process and its COW child. A request names parts of the child's memory and their offsets in
-//! the image. The child writes them directly from its memory; a read from another process would copy the data twice.
+//! The protocol between the process and its COW child. A request names parts of the child's memory. The child writes
+//! them to the image, or computes the digests of their pages, directly from its memory; a read from another process
+//! would copy the data twice.
 //!
-//! The two sides share a pair of sockets. A request carries the descriptor of the image, and the reply says which pages
-//! held data. The connection ends with the child.
+//! The two sides share a pair of sockets. A request to write carries the descriptor of the image, and the reply says
+//! which pages held data. A request without a descriptor is one for digests, which are the reply. The connection ends
+//! with the child.
 //!
 //! # Safety
 //! The child is one thread of a process that had many: it allocates nothing, takes no lock, cannot panic, and
@@ -19,30 +21,55 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use ckpt_image::{Span, WriteOrder, CHUNK_BYTES, PAGE};
 use nix::sys::socket::{socketpair, AddressFamily, SockFlag, SockType};
 
-/// Spans in one answer: each has a page at least.
-const MOST_SPANS: usize = (WriteOrder::MOST_BYTES / PAGE) as usize;
+use crate::changes::page_digests::{DigestKey, PageDigest};
+
+/// Pages in one request, and so digests in one answer, and spans: each has a page at least.
+const MOST_PAGES: usize = (WriteOrder::MOST_BYTES / PAGE) as usize;
 /// Stretches of memory in one system call.
 const MOST_SLICES: usize = 64;
 
 /// Bytes that are written before more are looked at, so that a processor's cache still has them.
 const IN_CACHE: usize = 256 << 10;
 
-/// A [`WriteOrder`] as a message. The file goes with it as a descriptor.
+/// Distance in bytes of the page that is fetched while the digest of another is computed.
+const AHEAD: u64 = 16 * PAGE;
+
+/// A [`WriteOrder`] as a message, with whose file as a descriptor; or, without one, a request for digests.
 #[repr(C)]
-struct WriteRequest {
+struct Request {
     offset: u64,
+    /// Of the digests.
+    key: [u64; 4],
     spans: u32,
     runs: u32,
     run: [WireRange; WriteOrder::MOST_RUNS],
 }
 
-impl WriteRequest {
-    const EMPTY: WriteRequest = WriteRequest {
+impl Request {
+    const EMPTY: Request = Request {
         offset: 0,
+        key: [0; 4],
         spans: 0,
         runs: 0,
         run: [WireRange { start: 0, end: 0 }; WriteOrder::MOST_RUNS],
     };
+
+    /// A request about these parts of memory.
+    fn about(runs: &[Range<u64>]) -> Request {
+        let mut request = Request {
+            runs: runs.len() as u32,
+            ..Request::EMPTY
+        };
+        for (run, Range { start, end }) in request.run.iter_mut().zip(runs.iter().cloned()) {
+            *run = WireRange { start, end };
+        }
+        request
+    }
+
+    /// The parts of memory.
+    fn ranges(&self) -> impl Iterator<Item = &WireRange> {
+        self.run.iter().take(self.runs as usize)
+    }
 }
 
 #[repr(C)]
@@ -58,7 +85,7 @@ struct WriteReply {
     /// The kernel's error number, or 0.
     error: i32,
     spans: u32,
-    span: [WireSpan; MOST_SPANS],
+    span: [WireSpan; MOST_PAGES],
 }
 
 impl WriteReply {
@@ -69,7 +96,7 @@ impl WriteReply {
             len: 0,
             stored: 0,
             crc: 0,
-        }; MOST_SPANS],
+        }; MOST_PAGES],
     };
 }
 
@@ -82,6 +109,20 @@ struct WireSpan {
     crc: u32,
 }
 
+/// The digests of all pages of a request, in order.
+#[repr(C)]
+struct DigestReply {
+    pages: u64,
+    digest: [PageDigest; MOST_PAGES],
+}
+
+impl DigestReply {
+    const EMPTY: DigestReply = DigestReply {
+        pages: 0,
+        digest: [PageDigest([0; 2]); MOST_PAGES],
+    };
+}
+
 /// A value that is sent to the child byte by byte.
 ///
 /// # Safety
@@ -89,11 +130,14 @@ struct WireSpan {
 unsafe trait Message {}
 
 // SAFETY: so the assertions below say.
-unsafe impl Message for WriteRequest {}
+unsafe impl Message for Request {}
 // SAFETY: so the assertions below say.
 unsafe impl Message for WriteReply {}
+// SAFETY: so the assertions below say.
+unsafe impl Message for DigestReply {}
 
-const _: () = assert!(size_of::<WriteRequest>() == 16 + 16 * WriteOrder::MOST_RUNS);
+const _: () = assert!(size_of::<Request>() == 48 + 16 * WriteOrder::MOST_RUNS);
+const _: () = assert!(size_of::<DigestReply>() == 8 + 16 * MOST_PAGES);
 const _: () = assert!(offset_of!(WriteReply, span) == 8 && size_of::<WireSpan>() == 12);
 
 /// The two ends: the process's and the child's.
@@ -104,15 +148,11 @@ pub fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Has the child carry out an order. The error is a broken pipe if the child has ended.
 pub fn request_write(copy: &OwnedFd, order: &WriteOrder<'_>) -> io::Result<Vec<Span>> {
-    let mut sent = WriteRequest {
+    let mut sent = Request {
         offset: order.offset,
         spans: order.spans,
-        runs: order.runs.len() as u32,
-        ..WriteRequest::EMPTY
+        ..Request::about(order.runs)
     };
-    for (run, Range { start, end }) in sent.run.iter_mut().zip(order.runs.iter().cloned()) {
-        *run = WireRange { start, end };
-    }
     let (copy, file) = (copy.as_raw_fd(), order.file.as_raw_fd());
     let mut answer = WriteReply::EMPTY;
     exchange(Exchange::Send(Some(file)), copy, &mut sent)?;
@@ -129,21 +169,67 @@ pub fn request_write(copy: &OwnedFd, order: &WriteOrder<'_>) -> io::Result<Vec<S
         .collect())
 }
 
+/// Has the child append the digests of all pages of `runs`, which are no more than a [`WriteOrder`] may hold. The error
+/// is a broken pipe if the child has ended.
+pub fn request_digests(
+    copy: &OwnedFd,
+    key: &DigestKey,
+    runs: &[Range<u64>],
+    into: &mut Vec<PageDigest>,
+) -> io::Result<()> {
+    let mut sent = Request {
+        key: key.0,
+        ..Request::about(runs)
+    };
+    let mut answer = DigestReply::EMPTY;
+    exchange(Exchange::Send(None), copy.as_raw_fd(), &mut sent)?;
+    exchange(Exchange::Receive, copy.as_raw_fd(), &mut answer)?;
+    into.extend(answer.digest.iter().take(answer.pages as usize));
+    Ok(())
+}
+
 /// Carries out requests until the socket is closed. Runs in the child.
 ///
 /// # Safety
 /// Orders name memory of the calling process that can be read and that nothing changes.
 pub unsafe fn serve(copy: RawFd) {
-    let (mut order, mut answer) = (WriteRequest::EMPTY, WriteReply::EMPTY);
-    while let Ok(Some(file)) = exchange(Exchange::Receive, copy, &mut order) {
-        answer.spans = 0;
-        // SAFETY: for the memory the caller answers; the file came with the order, and is used by nothing else.
-        unsafe {
-            answer.error = perform(&order, file, &mut answer).err().unwrap_or(0);
-            libc::syscall(libc::SYS_close, file);
-        }
-        if exchange(Exchange::Send(None), copy, &mut answer).is_err() {
+    let (mut order, mut answer) = (Request::EMPTY, WriteReply::EMPTY);
+    let mut digests = DigestReply::EMPTY;
+    while let Ok(file) = exchange(Exchange::Receive, copy, &mut order) {
+        // SAFETY: for the memory the caller answers; a file came with the order, and is used by nothing else.
+        let answered = unsafe {
+            if let Some(file) = file {
+                answer.spans = 0;
+                answer.error = perform(&order, file, &mut answer).err().unwrap_or(0);
+                libc::syscall(libc::SYS_close, file);
+                exchange(Exchange::Send(None), copy, &mut answer)
+            } else {
+                digest(&order, &mut digests);
+                exchange(Exchange::Send(None), copy, &mut digests)
+            }
+        };
+        if answered.is_err() {
             break;
+        }
+    }
+}
+
+/// Computes the digests of the memory that the request names.
+///
+/// # Safety
+/// As of [`serve`].
+unsafe fn digest(order: &Request, answer: &mut DigestReply) {
+    let key = DigestKey(order.key);
+    let mut found = answer.digest.iter_mut();
+    answer.pages = 0;
+    for run in order.ranges() {
+        for at in (run.start..run.end).step_by(PAGE as usize) {
+            prefetch(at + AHEAD..run.end.min(at + AHEAD + PAGE));
+            let Some(found) = found.next() else { return };
+            // SAFETY: promised by the caller.
+            let page = unsafe { std::slice::from_raw_parts(at as *const u8, PAGE as usize) };
+            *found = key.digest(page);
+            answer.pages += 1;
         }
     }
 }
@@ -152,11 +238,11 @@ pub unsafe fn serve(copy: RawFd) {
 ///
 /// # Safety
 /// As of [`serve`].
-unsafe fn perform(order: &WriteRequest, file: RawFd, answer: &mut WriteReply) -> Result<(), i32> {
+unsafe fn perform(order: &Request, file: RawFd, answer: &mut WriteReply) -> Result<(), i32> {
     let (mut left, mut offset) = (order.spans, order.offset);
     let mut slices = WriteBatch::default();
     let mut found = answer.span.iter_mut();
-    'runs: for run in order.run.iter().take(order.runs as usize) {
+    'runs: for run in order.ranges() {
         let mut at = run.start;
         while at < run.end {
             let bytes = (run.end - at).min(CHUNK_BYTES as u64) as usize;

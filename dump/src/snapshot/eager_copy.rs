@@ -11,6 +11,8 @@ use std::ops::Range;
 
 use ckpt_image::{MemorySource, PAGE};
 
+use crate::page_memory::PageMemory;
+
 /// Unit in which memory is searched for zeros.
 const BLOCK: u64 = 256 * PAGE;
 
@@ -128,6 +130,8 @@ impl MemorySource for &EagerCopy {
         Ok(())
     }
 }
+
+impl PageMemory for &EagerCopy {}
 
 #[cfg(test)]
 mod tests {

@@ -14,11 +14,14 @@ pub mod eager_copy;
 pub mod memory_budget;
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ckpt_image::{MemorySource, Region, Result, Span, WriteOrder};
 
+use crate::changes::page_digests::{DigestKey, PageDigest};
 use crate::contents::{ImageRegion, Location};
+use crate::page_memory::{digests_of_read, PageMemory};
 use crate::ranges;
 use crate::request::PauseMode;
 use crate::source::{PageSource, StoppedProcess};
@@ -96,7 +99,7 @@ impl Snapshot<'_> {
 }
 
 impl PageSource for Snapshot<'_> {
-    fn of<'a>(&'a self, part: &'a ImageRegion) -> Result<Box<dyn MemorySource + 'a>> {
+    fn of<'a>(&'a self, part: &'a ImageRegion) -> Result<Box<dyn PageMemory + 'a>> {
         Ok(match &self.child {
             Some(child) if part.forks() => Box::new(ChildMemory {
                 child,
@@ -204,5 +207,19 @@ impl MemorySource for ChildMemory<'_> {
 
     fn write(&mut self, order: &WriteOrder<'_>) -> io::Result<Vec<Span>> {
         self.ask(|child| child.write(order))
+    }
+}
+
+impl PageMemory for ChildMemory<'_> {
+    fn digests(
+        &mut self,
+        key: &DigestKey,
+        runs: &[Range<u64>],
+        into: &mut Vec<PageDigest>,
+    ) -> io::Result<()> {
+        match self.readable {
+            true => self.ask(|child| child.digests(key, runs, into)),
+            false => digests_of_read(self, key, runs, into),
+        }
     }
 }

@@ -65,7 +65,7 @@ pub struct LocalProcess {
     prescan: Mutex<Option<(u64, PreScan)>>,
     /// Whether the checkpoint was given up while its image is being written.
     given_up: AtomicBool,
-    /// The memory that has changed since older sets, if increments are wanted; or the reason why it is unknown.
+    /// The changes of memory since older sets, if increments are wanted; or the reason why they are unknown.
     tracker: Option<Result<&'static DirtyTracker, String>>,
     /// Reserved memory, which is released while a checkpoint is taken.
     ballast: Ballast,
@@ -83,11 +83,20 @@ impl LocalProcess {
         }
         keep_journal(setup, rank)?;
         let wanted = setup.checkpoints.full_every > 1;
-        let tracker = wanted.then(watch);
-        if let (Some(Err(why)), 0) = (&tracker, rank) {
-            message::say(format_args!(
+        let tracker = wanted.then(|| watch(setup.unwatched));
+        match &tracker {
+            Some(Err(why)) if rank == 0 => message::say(format_args!(
                 "--full-every: every checkpoint will be a full one, because {why}"
-            ));
+            )),
+            Some(Ok(tracker)) if rank == 0 => {
+                if let Some(why) = tracker.unwatched() {
+                    message::say(format_args!(
+                        "--full-every: each checkpoint compares digests of all memory, which takes processor \
+                         time while the job runs on, because {why}"
+                    ));
+                }
+            }
+            _ => {}
         }
         Ok(LocalProcess {
             ballast: Ballast::new(),
@@ -379,10 +388,13 @@ fn enter(phase: Phase) {
     tracing::debug!(?phase, "phase");
 }
 
-/// Starts the dirty tracking. Its descriptor is in the table of the lower half's threads, and stays open until the
-/// process ends.
-fn watch() -> Result<&'static DirtyTracker, String> {
-    let tracker = loader::on_own_fd_table(DirtyTracker::start);
+/// Starts to track changes of memory, by digests alone where STASIS_FAULT wants that. The descriptor is in the table of
+/// the lower half's threads, and stays open until the process ends.
+fn watch(unwatched: bool) -> Result<&'static DirtyTracker, String> {
+    let tracker = loader::on_own_fd_table(|| match unwatched {
+        true => DirtyTracker::by_digests(fault_injection::VARIABLE),
+        false => DirtyTracker::start(),
+    });
     let tracker = tracker.unwrap_or_else(|why| Err(format!("no thread could be made: {why}")))?;
     Ok(Box::leak(Box::new(tracker)))
 }

@@ -15,6 +15,8 @@ pub struct Setup {
     pub disk: FileSystem,
     /// Whether copies get a memory budget of zero (`STASIS_FAULT=scarce@RANK`).
     pub scarce: bool,
+    /// Whether the kernel seems not to watch writes (`STASIS_FAULT=unwatched@RANK`).
+    pub unwatched: bool,
     /// Key that seals sets.
     pub key: Option<SealKey>,
     /// The program and its arguments, for messages and the manifest.

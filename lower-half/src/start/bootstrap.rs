@@ -30,6 +30,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         checkpoints: checkpoints.clone(),
         disk: fault_injection::disk()?,
         scarce: fault_injection::scarce()?,
+        unwatched: fault_injection::unwatched()?,
         key: options::key(checkpoints)?,
         command: job_state::command().to_vec(),
         lineage,

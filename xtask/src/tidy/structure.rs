@@ -30,7 +30,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-cli", 8, 0),
     ("stasis-contract", 3, 0),
     ("stasis-coordinator", 2, 0),
-    ("stasis-dump", 22, 0),
+    ("stasis-dump", 23, 0),
     ("stasis-front-common", 9, 0),
     ("stasis-front-mpich", 5, 0),
     ("stasis-front-openmpi", 12, 0),

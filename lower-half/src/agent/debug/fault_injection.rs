@@ -5,6 +5,7 @@ use ckpt_image::{FaultAt, FileSystem};
 
 /// `FAULT:N@RANK`. For example, with `full:3@1` the third step in which rank 1 changes the file system fails with
 /// ENOSPC. [`FaultAt`] lists the other faults. With `scarce@RANK` the rank has a memory budget of zero for its copy.
+/// With `unwatched@RANK` its kernel seems not to watch writes, so that increments compare digests.
 pub const VARIABLE: &str = "STASIS_FAULT";
 
 /// The fault.
@@ -12,6 +13,7 @@ pub const VARIABLE: &str = "STASIS_FAULT";
 enum InjectedFault {
     Disk(FaultAt),
     Memory,
+    Watching,
 }
 
 /// The file system interface of this rank, with the fault that the environment asks for.
@@ -27,6 +29,11 @@ pub fn disk() -> Result<FileSystem> {
 /// Whether this rank gets a memory budget of zero for its copy.
 pub fn scarce() -> Result<bool> {
     Ok(here()? == Some(InjectedFault::Memory))
+}
+
+/// Whether this rank's kernel seems not to watch writes.
+pub fn unwatched() -> Result<bool> {
+    Ok(here()? == Some(InjectedFault::Watching))
 }
 
 /// The fault of this rank, if the environment asks for one.
@@ -51,6 +58,7 @@ fn parse(words: &str) -> Result<(u32, InjectedFault), String> {
         .map_err(|_| format!("'{rank}' is not a rank"))?;
     let failing = match fault {
         "scarce" => InjectedFault::Memory,
+        "unwatched" => InjectedFault::Watching,
         fault => InjectedFault::Disk(fault.parse()?),
     };
     Ok((rank, failing))
@@ -69,6 +77,7 @@ mod tests {
         };
         assert_eq!(parse("full:3@1"), Ok((1, InjectedFault::Disk(full))));
         assert_eq!(parse("scarce@0"), Ok((0, InjectedFault::Memory)));
+        assert_eq!(parse("unwatched@1"), Ok((1, InjectedFault::Watching)));
         for wrong in ["full:3", "full:0@1", "fool:3@1", "full:3@x", "scarce:1@1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -1,5 +1,6 @@
 //! Incremental checkpoints: a job with small changes of memory between checkpoints, killed and restarted from the
-//! chain; an abandoned increment; retention; chains with a damaged link; merged chains.
+//! chain; an abandoned increment; retention; chains with a damaged link; merged chains. Each case runs twice: the
+//! kernel watches writes, or it does not, and digests are compared.
 
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
@@ -19,26 +20,58 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(120);
 const RANKS: usize = 2;
 
+/// The kernel of a case: its own, or one that seems to lack the feature of this name (`examples/tools/older_kernel.c`).
+#[derive(Clone, Copy)]
+struct Kernel(Option<&'static str>);
+
+const OWN: Kernel = Kernel(None);
+/// Forbids userfaultfd, as some containers do.
+const UNWATCHED: Kernel = Kernel(Some("watch"));
+
+impl Kernel {
+    /// The command on this kernel.
+    fn run(self, command: Command, dir: &Path) -> Result<Command> {
+        match self.0 {
+            Some(feature) => on_older_kernel(feature, &command, dir),
+            None => Ok(command),
+        }
+    }
+}
+
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
-    let case = |name: &str, run: fn(&Path) -> Result<()>| {
-        Case::new(format!("increments/{name}"), move |_, dir| run(dir).into())
+    type Run = fn(&Path, Kernel) -> Result<()>;
+    let both: [(&str, Run); 6] = [
+        ("restart", |dir, on| chain(dir, on, Mpi::Mpich, Mpi::Mpich)),
+        ("migrate", |dir, on| {
+            chain(dir, on, Mpi::OpenMpi, Mpi::Mpich)
+        }),
+        ("given-up", given_up),
+        ("kept", kept),
+        ("bad-link", bad_link),
+        ("compact", compacted),
+    ];
+    let case = |name: &str, run: Run, on: Kernel| {
+        Case::new(format!("increments/{name}"), move |_, dir| {
+            run(dir, on).into()
+        })
     };
-    vec![
-        case("restart", |dir| chain(dir, Mpi::Mpich, Mpi::Mpich)),
-        case("migrate", |dir| chain(dir, Mpi::OpenMpi, Mpi::Mpich)),
-        case("given-up", given_up),
-        case("kept", kept),
-        case("bad-link", bad_link),
-        case("compact", compacted),
-        case("without-scan", |dir| without(dir, "scan")),
-        case("without-watch", |dir| without(dir, "watch")),
-    ]
+    let marks = both.iter().map(|(name, run)| case(name, *run, OWN));
+    let digests = both
+        .iter()
+        .map(|(name, run)| case(&format!("digests-{name}"), *run, UNWATCHED));
+    let others = [
+        case("without-scan", without, Kernel(Some("scan"))),
+        case("without-watch", without, UNWATCHED),
+        case("one-without-watch", one_without, OWN),
+    ];
+    marks.chain(digests).chain(others).collect()
 }
 
 /// A job that changes a little of its memory in each permitted step.
 struct Stepper<'a> {
     dir: &'a Path,
+    on: Kernel,
     ckpt: PathBuf,
     job: Job,
     /// Number of permitted steps.
@@ -47,18 +80,20 @@ struct Stepper<'a> {
 
 impl Stepper<'_> {
     /// Starts the job with these flags.
-    fn launch<'a>(dir: &'a Path, mpi: Mpi, flags: &[&str]) -> Result<Stepper<'a>> {
+    fn launch<'a>(dir: &'a Path, on: Kernel, mpi: Mpi, flags: &[&str]) -> Result<Stepper<'a>> {
         let command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
-        Stepper::launch_by(command, dir, mpi, flags)
+        Stepper::launch_by(command, dir, on, mpi, flags)
     }
 
     /// Starts the job by this command.
     fn launch_by<'a>(
-        mut command: Command,
+        command: Command,
         dir: &'a Path,
+        on: Kernel,
         mpi: Mpi,
         flags: &[&str],
     ) -> Result<Stepper<'a>> {
+        let mut command = on.run(command, dir)?;
         let ckpt = dir.join("ck");
         let footprint = example("run", "run/footprint.random")?;
         command
@@ -68,6 +103,7 @@ impl Stepper<'_> {
         let steps = 0;
         Ok(Stepper {
             dir,
+            on,
             ckpt,
             job,
             steps,
@@ -76,7 +112,8 @@ impl Stepper<'_> {
 
     /// Kills and restarts the job.
     fn restart(&mut self, mpi: Mpi, flags: &[&str]) -> Result<()> {
-        let mut command = stasis::restart(mpi, RANKS, &self.ckpt, self.dir);
+        let command = stasis::restart(mpi, RANKS, &self.ckpt, self.dir);
+        let mut command = self.on.run(command, self.dir)?;
         command
             .args(flags)
             .env("STASIS_TEST_GO", self.dir.join("go"));
@@ -126,7 +163,8 @@ impl Stepper<'_> {
     fn finish(mut self, mpi: Mpi, from: &str, flags: &[&str]) -> Result<()> {
         self.job.kill()?;
         fs::write(self.dir.join("go"), "")?;
-        let mut command = stasis::restart(mpi, RANKS, &self.ckpt.join(from), self.dir);
+        let command = stasis::restart(mpi, RANKS, &self.ckpt.join(from), self.dir);
+        let mut command = self.on.run(command, self.dir)?;
         command
             .args(flags)
             .env("STASIS_TEST_GO", self.dir.join("go"));
@@ -136,13 +174,13 @@ impl Stepper<'_> {
 }
 
 /// Several cuts in one run, and again after a restart. The first cut after a restart makes a full set.
-fn chain(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
+fn chain(dir: &Path, on: Kernel, first: Mpi, second: Mpi) -> Result<()> {
     let key = dir.join("key");
     fs::write(&key, [7; 32])?;
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
     let key = key.to_string_lossy();
     let flags = ["--full-every", "3", "--keep", "all", "--key-file", &key];
-    let mut job = Stepper::launch(dir, first, &flags)?;
+    let mut job = Stepper::launch(dir, on, first, &flags)?;
     let full = job.take(None)?["bytes"].as_u64().context("no bytes")?;
     let least = job.take(Some("ckpt-1"))?["bytes"].as_u64();
     ensure!(
@@ -170,11 +208,11 @@ fn chain(dir: &Path, first: Mpi, second: Mpi) -> Result<()> {
     job.finish(first, "", &["--key-file", &key])
 }
 
-/// A checkpoint fails in one rank after all have read the dirty pages from the kernel. The next increment holds the
-/// changes of both intervals.
-fn given_up(dir: &Path) -> Result<()> {
+/// A checkpoint fails in one rank after all have found the changed pages. The next increment holds the changes of both
+/// intervals.
+fn given_up(dir: &Path, on: Kernel) -> Result<()> {
     let flags = ["--full-every", "9"];
-    let mut job = Stepper::launch(dir, Mpi::OpenMpi, &flags)?;
+    let mut job = Stepper::launch(dir, on, Mpi::OpenMpi, &flags)?;
     job.take(None)?;
     job.take(Some("ckpt-1"))?;
     let pids = job.job.pids();
@@ -195,26 +233,44 @@ fn given_up(dir: &Path) -> Result<()> {
     job.finish(Mpi::OpenMpi, "", &[])
 }
 
-/// Without dirty tracking in the kernel the job prints a message, and every checkpoint is full.
-fn without(dir: &Path, what: &str) -> Result<()> {
-    let (mpi, flags) = (Mpi::OpenMpi, ["--full-every", "9"]);
-    let command = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
-    let command = on_older_kernel(what, &command, dir)?;
-    let mut job = Stepper::launch_by(command, dir, mpi, &flags)?;
+/// Without dirty tracking in the kernel the job says so, and finds changes by digests.
+fn without(dir: &Path, on: Kernel) -> Result<()> {
+    let mut job = Stepper::launch(dir, on, Mpi::OpenMpi, &["--full-every", "9"])?;
     let told = job::read_text(&job.job.stderr);
     ensure!(
-        told.contains("every checkpoint will be a full one, because"),
+        told.contains("each checkpoint compares digests of all memory"),
         "not told: {told}"
     );
-    job.take(None)?;
-    job.take(None)?;
+    small_changes(&mut job)?;
     job.finish(Mpi::Mpich, "", &[])
 }
 
+/// Marks find the changes of one rank, and digests those of the other.
+fn one_without(dir: &Path, on: Kernel) -> Result<()> {
+    let mut command = stasis::launch(Mpi::Mpich, RANKS, &dir.join("ck"), dir);
+    command.env("STASIS_FAULT", "unwatched@1");
+    let mut job = Stepper::launch_by(command, dir, on, Mpi::Mpich, &["--full-every", "9"])?;
+    small_changes(&mut job)?;
+    job.finish(Mpi::OpenMpi, "", &[])
+}
+
+/// Two increments are much smaller than the full set before them.
+fn small_changes(job: &mut Stepper<'_>) -> Result<()> {
+    let full = job.take(None)?["bytes"].as_u64().context("no bytes")?;
+    for parent in ["ckpt-1", "ckpt-2"] {
+        let bytes = job.take(Some(parent))?["bytes"].as_u64();
+        ensure!(
+            bytes.is_some_and(|bytes| bytes < full / 4),
+            "{bytes:?} of {full}"
+        );
+    }
+    Ok(())
+}
+
 /// Retention removes no parent of a remaining set.
-fn kept(dir: &Path) -> Result<()> {
+fn kept(dir: &Path, on: Kernel) -> Result<()> {
     let flags = ["--full-every", "3", "--keep", "1"];
-    let mut job = Stepper::launch(dir, Mpi::Mpich, &flags)?;
+    let mut job = Stepper::launch(dir, on, Mpi::Mpich, &flags)?;
     for parent in [None, Some("ckpt-1"), Some("ckpt-2")] {
         job.take(parent)?;
     }
@@ -249,8 +305,9 @@ fn kept(dir: &Path) -> Result<()> {
 
 /// A chain with a damaged link is refused before anything is mapped. The message names the newest set without that
 /// link.
-fn bad_link(dir: &Path) -> Result<()> {
-    let mut job = Stepper::launch(dir, Mpi::Mpich, &["--full-every", "2", "--keep", "all"])?;
+fn bad_link(dir: &Path, on: Kernel) -> Result<()> {
+    let flags = ["--full-every", "2", "--keep", "all"];
+    let mut job = Stepper::launch(dir, on, Mpi::Mpich, &flags)?;
     for parent in [None, Some("ckpt-1"), None, Some("ckpt-3")] {
         job.take(parent)?;
     }
@@ -279,8 +336,9 @@ fn bad_link(dir: &Path) -> Result<()> {
 }
 
 /// A merged chain needs no other set, and a restart uses it.
-fn compacted(dir: &Path) -> Result<()> {
-    let mut job = Stepper::launch(dir, Mpi::OpenMpi, &["--full-every", "5", "--keep", "all"])?;
+fn compacted(dir: &Path, on: Kernel) -> Result<()> {
+    let flags = ["--full-every", "5", "--keep", "all"];
+    let mut job = Stepper::launch(dir, on, Mpi::OpenMpi, &flags)?;
     for parent in [None, Some("ckpt-1"), Some("ckpt-2")] {
         job.take(parent)?;
     }

@@ -1,5 +1,5 @@
-//! Dirty tracking: the kernel records writes to private memory, and each save reads the record and starts a new
-//! one. So an increment holds only pages that have changed since an older set.
+//! Marks of written pages: the kernel records writes to private memory, and each save reads the record and starts a new
+//! one.
 //!
 //! The mechanism is `userfaultfd` with asynchronous write protection (Linux 6.7), which needs no privileges:
 //! PAGEMAP_SCAN write-protects each page that it reports; a write to the page, also one by the kernel for a system
@@ -7,13 +7,9 @@
 //! no protection and so counts as written. A mapping that was created since is not tracked, as the kernel's list of
 //! mappings shows. It is stored whole and tracked from then on.
 //!
-//! The unchanged pages are kept for each set that may become the parent of the next: the last that was committed and
-//! the one being made. A set that is given up costs nothing: pages that were unchanged until then and are unchanged
-//! since are unchanged.
-//!
 //! The kernel does not see writes by other hardware into memory that was registered with it
-//! before the pages were protected. (Registering later counts as writing.) So the tracker is unreliable while
-//! memory is pinned.
+//! before the pages were protected. (Registering later counts as writing.) So marks are unreliable while memory is
+//! pinned.
 //!
 //! # Safety
 //! `userfaultfd` watches for writes alone (no missing pages, no events), in user mode, and asynchronously: it never
@@ -21,23 +17,16 @@
 //! kernel has just listed, whose threads stand still, and the probe's own.
 #![allow(unsafe_code)]
 
-use std::fs;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ckpt_image::{ParentImage, ParentPages, SetId, PAGE};
+use ckpt_image::PAGE;
 
 use crate::anonymous::AnonymousMapping;
 use crate::pagemap::{MarkedPages, Pagemap};
-use crate::ranges::{intersection, keep_longest, total_bytes};
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
-
-/// Largest number of runs of unchanged pages that is kept: 16 MiB of memory. Pages that are left out are stored
-/// again.
-const MOST_RUNS: usize = 1 << 20;
 
 /// `struct uffdio_api`.
 #[repr(C)]
@@ -71,29 +60,18 @@ const REGISTER_MODE_WP: u64 = 1 << 1;
 const WP_UNPOPULATED: u64 = 1 << 13;
 const WP_ASYNC: u64 = 1 << 15;
 
-/// The record of writes to this process's memory.
+/// The kernel's record of writes to this process's memory.
 #[derive(Debug)]
-pub struct DirtyTracker {
+pub struct WriteMarks {
     watcher: OwnedFd,
     /// Whether memory that was moved to untracked addresses keeps its write protection (kernels before 6.14).
     marks_stay: bool,
-    candidates: Mutex<Vec<ParentCandidate>>,
 }
 
-/// A set that may become the parent of the next one.
-#[derive(Debug)]
-struct ParentCandidate {
-    set: SetId,
-    /// Of this rank's image in it, once it is written.
-    digest: Option<String>,
-    /// Pages that the image holds, or inherits, and that are still the same.
-    unchanged: Vec<Range<u64>>,
-}
-
-impl DirtyTracker {
+impl WriteMarks {
     /// Starts to track writes, or returns the reason why the kernel cannot or may not.
-    pub fn start() -> Result<DirtyTracker, String> {
-        let mut tracker = DirtyTracker {
+    pub fn start() -> Result<WriteMarks, String> {
+        let mut marks = WriteMarks {
             marks_stay: true,
             watcher: watcher().map_err(|e| {
                 format!(
@@ -101,12 +79,11 @@ impl DirtyTracker {
                      Linux 6.7 has it, unless a container's seccomp policy forbids it"
                 )
             })?,
-            candidates: Mutex::default(),
         };
-        match tracker.probe() {
+        match marks.probe() {
             Ok(true) => {
-                tracker.marks_stay = tracker.marks_stay().unwrap_or(true);
-                Ok(tracker)
+                marks.marks_stay = marks.marks_stay().unwrap_or(true);
+                Ok(marks)
             }
             Ok(false) => {
                 Err("the kernel does not tell rightly which pages were written".to_owned())
@@ -155,25 +132,6 @@ impl DirtyTracker {
         Ok(!pages.mark(to.range(), true)?.unchanged.is_empty())
     }
 
-    /// Reason why the record is unreliable now, if it is.
-    pub fn unreliable(&self) -> Option<String> {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let pinned = status.lines().find_map(|line| line.strip_prefix("VmPin:"));
-        let pinned = pinned.map_or("", |size| size.trim());
-        if pinned != "0 kB" {
-            return Some(format!(
-                "{pinned} of memory are registered with a device, which changes it unseen"
-            ));
-        }
-        let open = fs::read_dir("/proc/self/fd")
-            .into_iter()
-            .flatten()
-            .flatten();
-        let mut files = open.filter_map(|entry| fs::read_link(entry.path()).ok());
-        let reached = files.any(|file| file.as_os_str() == "/dev/xpmem");
-        reached.then(|| "other processes can change memory unseen (/dev/xpmem)".to_owned())
-    }
-
     /// The process's own pages of a mapping, and those of them that have not changed since they were marked
     /// last. No page counts as unchanged if the mapping was not `tracked` yet.
     pub fn mark(
@@ -212,71 +170,6 @@ impl DirtyTracker {
             ioctls: 0,
         };
         ioctl(&self.watcher, request, &mut argument)
-    }
-
-    /// Takes in the result of marking all tracked pages: those in `unchanged` had not changed since they were
-    /// marked last.
-    pub fn narrow(&self, unchanged: &[Range<u64>]) {
-        for candidate in self.candidates().iter_mut() {
-            candidate.unchanged =
-                keep_longest(intersection(unchanged, &candidate.unchanged), MOST_RUNS);
-        }
-    }
-
-    /// Bytes that are known to be unchanged now, which an increment need not hold.
-    pub fn unchanged_bytes(&self) -> u64 {
-        let candidates = self.candidates();
-        candidates
-            .last()
-            .map_or(0, |candidate| total_bytes(&candidate.unchanged))
-    }
-
-    /// Begins the set `set`, after all tracked pages were marked with this result. Returns what this rank's image
-    /// inherits from that of `parent`: nothing if the record of the parent is gone.
-    pub fn begin_set(
-        &self,
-        set: SetId,
-        parent: Option<SetId>,
-        marked: MarkedPages,
-    ) -> Option<ParentPages> {
-        self.candidates()
-            .retain(|candidate| Some(candidate.set) == parent && candidate.digest.is_some());
-        self.narrow(&marked.unchanged);
-        let mut candidates = self.candidates();
-        let inherited = candidates.first().and_then(|candidate| {
-            Some(ParentPages {
-                parent: ParentImage {
-                    set_id: candidate.set,
-                    digest: candidate.digest.clone()?,
-                },
-                runs: candidate.unchanged.clone(),
-            })
-        });
-        candidates.push(ParentCandidate {
-            set,
-            digest: None,
-            unchanged: keep_longest(marked.own, MOST_RUNS),
-        });
-        inherited.filter(|inherited| !inherited.runs.is_empty())
-    }
-
-    /// Records that this rank's image of a set is written.
-    pub fn image_written(&self, set: SetId, digest: &str) {
-        let mut candidates = self.candidates();
-        if let Some(candidate) = candidates.iter_mut().find(|candidate| candidate.set == set) {
-            candidate.digest = Some(digest.to_owned());
-        }
-    }
-
-    /// Drops the record: no page counts as unchanged.
-    pub fn forget(&self) {
-        self.candidates().clear();
-    }
-
-    fn candidates(&self) -> MutexGuard<'_, Vec<ParentCandidate>> {
-        self.candidates
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
