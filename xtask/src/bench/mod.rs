@@ -9,17 +9,21 @@
 //! | file | holds |
 //! |---|---|
 //! | `calls.rs` | MPI calls |
+//! | `imb.rs` | the Intel MPI Benchmarks over all sizes, as a picture |
+//! | `applications.rs` | HPCC and NWChem |
 //! | `images.rs` | checkpoints of memory of several kinds and sizes |
 //! | `other_checkpointers.rs` | the same by `criu` and other checkpointers |
 //! | `disk.rs` | the speed of the disk without Stasis (`fio`) |
 //! | `files.rs` | writes to files, with the undo journal |
 //! | `migration.rs` | latencies of a job that migrates between networks and libraries |
 
+mod applications;
 mod calls;
 mod criu;
 mod disk;
 mod files;
 mod images;
+mod imb;
 mod migration;
 mod other_checkpointers;
 
@@ -60,6 +64,10 @@ pub struct Options {
 /// Other benchmarks.
 #[derive(clap::Subcommand)]
 enum Other {
+    /// HPCC and NWChem without a checkpoint
+    Applications(applications::Options),
+    /// The Intel MPI Benchmarks over all sizes, drawn into docs/
+    Imb(imb::Options),
     /// Size, pause and speed of checkpoints and restarts, compared with other checkpointers and the disk
     Images(images::Options),
     /// Writing to files before and after a checkpoint
@@ -71,6 +79,8 @@ enum Other {
 /// Runs all measurements in order.
 pub fn run(options: &Options) -> Result<()> {
     match &options.other {
+        Some(Other::Applications(options)) => return applications::run(options),
+        Some(Other::Imb(options)) => return imb::run(options),
         Some(Other::Images(options)) => return images::run(options),
         Some(Other::Files(options)) => return files::run(options),
         Some(Other::Migration(options)) => return migration::run(options),

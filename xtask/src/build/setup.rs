@@ -75,6 +75,7 @@ const FULL_PACKAGES: &[(&str, &str)] = &[
         "tests of files that are overwritten (65 MB)",
     ),
     ("python3-petsc4py", "tests of files that MPI overwrites"),
+    ("hpcc", "benchmark of programs with many MPI calls"),
     ("mpqc", "tests of threads below MPI_THREAD_MULTIPLE"),
     ("slurmctld", "tests of job scripts"),
     ("slurmd", "tests of job scripts"),
