@@ -271,6 +271,7 @@ impl<'a> Simulation<'a> {
             Event::Request {
                 client,
                 stop: false,
+                patience: None,
             },
         );
         self.later(TICK, Arrival::Tick);
@@ -374,7 +375,7 @@ impl<'a> Simulation<'a> {
                 }
                 Action::Commit(epoch, ..) => next = Some(Event::Committed(epoch, Ok(()))),
                 Action::Over(result) => assert!(result.is_ok(), "{result:?}"),
-                Action::Reply(..) | Action::Discard(_) => {}
+                Action::Reply(..) | Action::Discard(_) | Action::Again { .. } => {}
             }
         }
         let orders = orders.take();
@@ -502,6 +503,7 @@ impl<'a> Simulation<'a> {
                         epoch,
                         version: *version,
                         reached,
+                        held: false,
                         activity: Activity::Running,
                     })
                 };
