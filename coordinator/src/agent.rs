@@ -62,8 +62,8 @@ pub trait Process: Send + Sync + 'static {
     fn doing(&self) -> (String, u64);
     /// The last events of the flight recorder, at most `most`, oldest first, a line each.
     fn events(&self, most: usize) -> Vec<String>;
-    /// The stack of a thread that cannot be stopped: its call in the kernel, and a line for each frame; empty if there is
-    /// no such thread.
+    /// The stack of a thread that cannot be stopped: its call in the kernel, and a line for each frame. Empty if there
+    /// is no such thread.
     fn stack(&self) -> Vec<String>;
     /// Prints a message for the user.
     fn say(&self, text: &str);

@@ -80,8 +80,8 @@ impl Client {
         })
     }
 
-    /// Sets a time limit for the checkpoint, from now on; none means no limit. The job gets it as its patience with ranks
-    /// that are stuck.
+    /// Sets a time limit for the checkpoint, from now on; none means no limit. The job gets it as its patience with
+    /// ranks that are stuck.
     pub fn patient(mut self, patience: Option<Duration>) -> Client {
         self.patience = patience.map(|patience| (patience, Instant::now() + patience + GRACE));
         self

@@ -13,8 +13,8 @@ use crate::protocol::messages::{Next, Report};
 const FIRST: Duration = Duration::from_secs(60);
 /// Time to the next attempt of the checkpoint that ends the job, if it was abandoned.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Time to the first repetition of a checkpoint that stuck ranks have prevented. Each further one waits twice as long as
-/// the one before.
+/// Time to the first repetition of a checkpoint that stuck ranks have prevented. Each further one waits twice as long
+/// as the one before.
 const SOON: Duration = Duration::from_secs(10);
 /// Longest time to such a repetition.
 const SELDOM: Duration = Duration::from_secs(600);
@@ -178,8 +178,8 @@ impl Schedule {
         self.due = Some(now.saturating_add(micros(self.waiting)));
     }
 
-    /// Handles the end of a checkpoint that stuck ranks have prevented, after [`Schedule::over`]. Returns the time after
-    /// which it is tried again.
+    /// Handles the end of a checkpoint that stuck ranks have prevented, after [`Schedule::over`]. Returns the time
+    /// after which it is tried again.
     pub fn again(&mut self, now: Time, stop: bool) -> Duration {
         let stop = stop || self.again.is_some_and(|(_, stop)| stop);
         let longest = if stop { SELDOM_AT_END } else { SELDOM };

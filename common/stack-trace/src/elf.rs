@@ -22,8 +22,6 @@ type Header = FileHeader64<Endianness>;
 
 /// A mapped object.
 pub struct Object {
-    /// Name of its file.
-    pub name: String,
     /// The file from which its first page is mapped, if there is one.
     pub path: Option<PathBuf>,
     /// Address of the object's address 0.
@@ -81,30 +79,20 @@ fn object_at(mapping: &Mapping) -> Option<Object> {
     let end = segments.iter().map(|segment| segment.end).max()?;
     let path = mapping.path.first().is_some_and(|byte| *byte == b'/');
     let path = path.then(|| PathBuf::from(String::from_utf8_lossy(&mapping.path).into_owned()));
-    let mut object = Object {
-        name: String::new(),
+    Some(Object {
         path,
         bias,
         range: mapping.start..end,
         segments,
         eh_frame_hdr: place(PT_GNU_EH_FRAME).map(|range| range.start),
         dynamic: place(PT_DYNAMIC),
-    };
-    object.name = object.file_name();
-    Some(object)
+    })
 }
 
 impl Object {
     /// Whether the object covers an address.
     pub fn covers(&self, address: u64) -> bool {
         self.range.contains(&address)
-    }
-
-    fn file_name(&self) -> String {
-        let of_path = self.path.as_ref().and_then(|path| path.file_name());
-        let of_path = of_path.map(|name| name.to_string_lossy().into_owned());
-        let name = of_path.or_else(|| crate::names::soname(self));
-        name.unwrap_or_else(|| "the program".to_owned())
     }
 
     /// The object with its unwind table, read from memory.
@@ -137,11 +125,7 @@ impl Object {
             eh_frame_hdr: to_end(header, segment.end),
             ..Default::default()
         };
-        Some(Module::new(
-            self.name.clone(),
-            self.range.clone(),
-            self.bias,
-            info,
-        ))
+        let name = format!("{:#x}", self.bias);
+        Some(Module::new(name, self.range.clone(), self.bias, info))
     }
 }

@@ -128,10 +128,16 @@ impl KernelWait {
         self.call.split_whitespace().next()?.parse().ok()
     }
 
-    /// Whether the call waits for other threads or processes, or for a time, and not for a file.
-    pub fn waits_for_others(&self) -> bool {
-        let name = self.number().and_then(name);
-        !self.uninterruptible && name.is_none_or(|name| WAITS.contains(&name))
+    /// Whether the thread has slept all the time since an earlier look.
+    pub fn since(&self, before: &KernelWait) -> bool {
+        self.switches == before.switches
+    }
+
+    /// Whether the call waits for a file, and not for other threads or processes, or for a time. `None` if the kernel
+    /// does not tell the call now, as just before a thread sleeps.
+    pub fn waits_for_file(&self) -> Option<bool> {
+        let number = self.number()?;
+        Some(name(number).is_some_and(|name| !WAITS.contains(&name)))
     }
 
     /// Instruction and stack pointer at the call.

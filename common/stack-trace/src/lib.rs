@@ -1,7 +1,7 @@
 //! Stack traces of the threads of this process, for messages to the user.
 //!
-//! Memory is read through `process_vm_readv` of this process, which fails at addresses that are not mapped. So a damaged
-//! stack gives a short trace, and harms nothing. The traced thread may run meanwhile.
+//! Memory is read through `process_vm_readv` of this process, which fails at addresses that are not mapped. So a
+//! damaged stack gives a short trace, and harms nothing. The traced thread may run meanwhile.
 //!
 //! The unwinder is `framehop`, on the unwind tables that are mapped with each ELF object. Names of functions come from
 //! the object's file, or from its mapped dynamic symbols where there is no file: after a restart, the memory of a
@@ -46,7 +46,7 @@ pub trait Bridge {
     /// The registers of the caller, if the frame with these registers is one that this bridge knows.
     fn caller(&mut self, frame: &Registers) -> Option<Registers>;
 
-    /// Whether an address is the return address of such a frame. Used to find a frame on a stack that cannot be unwound.
+    /// Whether an address is the return address of such a frame. Used on a stack that cannot be unwound.
     fn knows(&self, ip: u64) -> bool;
 }
 
@@ -184,7 +184,7 @@ impl Tracer {
             function: object
                 .and_then(|object| names::function(object, at.address_for_lookup()))
                 .map(|(name, begin)| (name, at.address() - begin)),
-            file: object.map_or_else(|| "?".to_owned(), |object| object.name.clone()),
+            file: object.map_or_else(|| "?".to_owned(), names::file_name),
         }
     }
 }

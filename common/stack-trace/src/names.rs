@@ -56,8 +56,16 @@ fn of_file(object: &Object, wanted: u64) -> Option<(String, u64)> {
     Some((symbol.name().ok()?.to_owned(), symbol.address()))
 }
 
+/// The name of an object's file; of a program without one after a restart, a description.
+pub fn file_name(object: &Object) -> String {
+    let of_path = object.path.as_ref().and_then(|path| path.file_name());
+    let of_path = of_path.map(|name| name.to_string_lossy().into_owned());
+    let name = of_path.or_else(|| soname(object));
+    name.unwrap_or_else(|| "the program".to_owned())
+}
+
 /// The SONAME of an object.
-pub fn soname(object: &Object) -> Option<String> {
+fn soname(object: &Object) -> Option<String> {
     let offset = dynamic_entry(object, DT_SONAME)?;
     text(dynamic_address(object, DT_STRTAB)? + offset)
 }

@@ -111,7 +111,7 @@ fn names_come_from_memory_where_there_is_no_file() {
     assert!(objects.iter().any(|object| object.covers(address)));
     let c_library = objects
         .iter()
-        .find(|object| object.name == "libc.so.6")
+        .find(|object| names::file_name(object) == "libc.so.6")
         .unwrap();
     let begin = libc::qsort as *const () as u64;
     let found = names::function(c_library, begin + 4);

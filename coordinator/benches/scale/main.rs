@@ -4,7 +4,7 @@
 mod machine;
 mod simulation;
 
-use simulation::{simulate, Costs, Job};
+use simulation::{simulate, simulate_late, Costs, Job};
 
 fn main() {
     println!("measured: the coordinator's machine");
@@ -16,6 +16,7 @@ fn main() {
         clocks: 4,
         skew: 0,
         fan_out: None,
+        late: None,
     };
     let star_and_tree = |job: Job| {
         simulate(&job, &Costs::USUAL);
@@ -41,5 +42,18 @@ fn main() {
     }
     for skew in [100_000, 2_000_000] {
         star_and_tree(Job { skew, ..usual });
+    }
+    println!("\nsimulated: one rank in 1,000 is late for a collective operation");
+    println!("{}", simulation::HEAD_OF_LATE);
+    for ranks in [1_000, 10_000, 100_000, 1_000_000] {
+        let fan_out = Some(64);
+        for seconds in [0, 1, 10, 60] {
+            let job = Job {
+                ranks,
+                fan_out,
+                ..usual
+            };
+            simulate_late(&job, 1_000_000 * seconds, &Costs::USUAL);
+        }
     }
 }

@@ -58,37 +58,44 @@ impl StuckThreads {
             tid: thread.real_tid,
             back: Some(thread.back),
         });
-        self.look_at_kernel(&library);
-        let in_kernel = self.found.filter(|found| {
-            let blocked = |(tid, _): &&(u32, KernelWait)| *tid == found.tid;
-            self.kernel.iter().any(|all| blocked(&all))
-        });
+        let in_kernel = self.look_at_kernel(&library);
         self.library = library;
-        self.looks = self.looks.saturating_add(1);
-        self.found = in_kernel.or(in_call);
+        let now = in_kernel.or(in_call);
+        // One that goes on may be held again at once.
+        self.looks = match now.is_none() && self.found.is_some() {
+            true => 0,
+            false => self.looks.saturating_add(1),
+        };
+        self.found = now;
         self.found.is_some()
     }
 
-    fn look_at_kernel(&mut self, library: &[InLibrary]) {
+    /// A thread that the kernel has kept in one call since the last look at it.
+    fn look_at_kernel(&mut self, library: &[InLibrary]) -> Option<StuckThread> {
         let recent = self.looked.is_some_and(|at| at.elapsed() < KERNEL_INTERVAL);
         if recent && self.found.is_none() && self.looks >= FIRST_LOOKS {
-            return;
+            return None;
         }
         self.looked = Some(Instant::now());
         let threads = held::running().into_iter().take(MOST_THREADS);
         let waits: Vec<(u32, KernelWait)> = threads
             .filter_map(|tid| Some((tid, KernelWait::of(tid)?)))
             .collect();
-        let blocked = waits.iter().find_map(|now| {
-            let (tid, wait) = now;
+        let blocked = waits.iter().find_map(|(tid, wait)| {
             let back = library.iter().find(|thread| thread.real_tid == *tid);
-            let back = back.map(|thread| thread.back);
-            let by_file = back.is_some() && !wait.waits_for_others();
-            let still = self.kernel.contains(now);
-            (still && (wait.uninterruptible || by_file)).then_some(StuckThread { tid: *tid, back })
+            let thread = StuckThread {
+                tid: *tid,
+                back: back.map(|thread| thread.back),
+            };
+            // Unknown: as at the look before.
+            let by_file = wait.waits_for_file();
+            let by_file = by_file.unwrap_or(self.found == Some(thread)) && back.is_some();
+            let mut earlier = self.kernel.iter();
+            let still = earlier.any(|(old, before)| old == tid && wait.since(before));
+            (still && (wait.uninterruptible || by_file)).then_some(thread)
         });
         self.kernel = waits;
-        self.found = blocked;
+        blocked
     }
 
     /// Forgets what was found: a checkpoint begins.

@@ -197,8 +197,8 @@ impl Coordinator {
         )
     }
 
-    /// Gives up the checkpoint in progress because of stuck ranks. It is tried again if the job is to end with it, or if
-    /// it was not only commands that asked for it which get this answer.
+    /// Gives up the checkpoint in progress because of stuck ranks. It is tried again if the job is to end with it, or
+    /// if others have asked for it than commands that get this answer.
     fn abandon_stuck(&mut self, reason: String, now: Time, out: &mut Vec<Action>) {
         let Some(current) = &mut self.current else {
             return;

@@ -167,7 +167,7 @@ fn a_rank_that_does_not_answer_is_stuck() {
     }
     let why = reason(&actions).expect("it is given up");
     assert!(
-        why.contains("rank 1 (process 101 on n) has not answered for 8 s"),
+        why.contains("rank 1 (process 101 on n) has not answered for 9 s"),
         "{why}"
     );
     assert_eq!(stack_question(&actions), None);

@@ -314,9 +314,14 @@ fn a_long_wait_is_noted_once_with_its_ranks() {
     );
 }
 
-/// The actions of a tick, without progress reports.
+/// The actions of a tick, without progress reports and questions to late ranks.
 fn notes(mut actions: Vec<Action>) -> Vec<Action> {
-    actions.retain(|action| !matches!(action, Action::Reply(_, ToClient::Progress(_))));
+    actions.retain(|action| {
+        !matches!(
+            action,
+            Action::Reply(_, ToClient::Progress(_)) | Action::Tell(..)
+        )
+    });
     actions
 }
 

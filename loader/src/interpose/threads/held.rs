@@ -5,8 +5,8 @@
 //! when it leaves the function. So a thread that still has the mark, and will return to the same place, has been in the
 //! same call since it was marked. A thread that waits makes calls in turn, and is recognised by their return addresses.
 //!
-//! A sample of a thread's registers is taken by the stop signal, which otherwise does nothing while no stop is under way.
-//! The handler stores into atomics only.
+//! A sample of a thread's registers is taken by the stop signal, which otherwise does nothing while no stop is under
+//! way. The handler stores into atomics only.
 
 use crate::interpose::signals::STOP_SIGNAL;
 use crate::interpose::threads::{self, Thread, RUNNING};
