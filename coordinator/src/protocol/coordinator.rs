@@ -619,8 +619,11 @@ impl Coordinator {
                 if let Some(query) = query.filter(|query| query.question == *question) {
                     query.told.insert(rank, doing.clone());
                 }
-                if let Some(current) = &mut self.current {
-                    current.stuck.told(rank, *question, doing);
+                let current = self.current.as_mut();
+                if current.is_some_and(|current| current.stuck.told(rank, *question, doing)) {
+                    // At once: the signal by which a stack is read makes the call begin anew, so that the rank does not
+                    // seem to be held for a moment.
+                    self.check_stuck(now, out);
                 }
                 return;
             }

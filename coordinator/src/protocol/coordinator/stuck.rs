@@ -65,12 +65,12 @@ impl Stuck {
         self.silent.remove(&rank);
     }
 
-    /// An answer with a stack.
-    pub(super) fn told(&mut self, rank: u32, question: u64, doing: &Doing) {
+    /// An answer to a question; returns whether it is one with a stack.
+    pub(super) fn told(&mut self, rank: u32, question: u64, doing: &Doing) -> bool {
         let naming = self.naming.as_mut();
-        if let Some(naming) = naming.filter(|naming| naming.question == question) {
-            naming.told.insert(rank, doing.clone());
-        }
+        let naming = naming.filter(|naming| naming.question == question);
+        let told = naming.map(|naming| naming.told.insert(rank, doing.clone()));
+        told.is_some()
     }
 
     /// Ranks that are held or silent since a time before `latest`.

@@ -104,8 +104,11 @@ fn give_up(c: &mut Coordinator, patience: Time) -> Vec<Action> {
     c.on(SECOND, state(1, true));
     let asked = alive(c, 2 * SECOND, SECOND + patience);
     let question = stack_question(&asked).expect("the stack is asked for");
-    c.on(SECOND + patience, answers(question));
-    c.on(2 * SECOND + patience, Event::Tick)
+    let mut actions = c.on(SECOND + patience, answers(question));
+    // The call has begun anew.
+    actions.extend(c.on(SECOND + patience, state(1, false)));
+    actions.extend(c.on(2 * SECOND + patience, Event::Tick));
+    actions
 }
 
 fn reason(actions: &[Action]) -> Option<&str> {
@@ -121,7 +124,7 @@ fn a_stuck_rank_is_named_with_its_call_and_stack() {
     let actions = give_up(&mut c, 60 * SECOND);
     let why = reason(&actions).expect("it is given up").to_owned();
     for words in [
-        "rank 1 (process 101 on n) has been stuck in MPI_File_write_at for 61 s",
+        "rank 1 (process 101 on n) has been stuck in MPI_File_write_at for 60 s",
         "\n    thread 7: in the system call fcntl\n    #0 main\n",
         "--patience",
     ] {
