@@ -20,6 +20,9 @@ const LIMIT: Duration = Duration::from_secs(90);
 const RANKS: usize = 2;
 /// Seconds of `--patience`.
 const PATIENCE: &str = "2";
+/// What `stasis status` tells of a rank in the two calls.
+const OPEN: &str = "in MPI_File_open";
+const WRITE: &str = "in MPI_File_write_at";
 
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
@@ -50,7 +53,7 @@ struct StuckJob<'a> {
 }
 
 impl<'a> StuckJob<'a> {
-    /// Starts the program and waits until rank 1 is about to make its call.
+    /// Starts the program and waits until rank 1 is in its call.
     fn begin(dir: &'a Path, mpi: Mpi, what: &str, flags: &[&str]) -> Result<StuckJob<'a>> {
         let program = compile(dir, &mpi.compiler("c"), "stuck.c", &[])?;
         let ckpt = dir.join("ck");
@@ -59,6 +62,19 @@ impl<'a> StuckJob<'a> {
         launch.arg(program).arg(what);
         let mut job = Job::start(in_place(launch, dir), dir, "launch")?;
         reach_cut(&mut job, dir)?;
+        let deadline = Instant::now() + LIMIT;
+        while what != "free" {
+            let status = stasis::status(&ckpt, dir, LIMIT)?;
+            let doing = status["ranks"][1]["doing"].as_str();
+            let call = if what == "open" { OPEN } else { WRITE };
+            if doing == Some(call) {
+                break;
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "rank 1 does not come to its call"
+            );
+        }
         Ok(StuckJob {
             dir,
             mpi,
@@ -148,7 +164,7 @@ fn in_open(dir: &Path, mpi: Mpi) -> Result<()> {
     make_pipe(dir)?;
     let mut stuck = StuckJob::begin(dir, mpi, "open", &[])?;
     let asked = stuck.checkpoint(&[])?;
-    is_named(&asked, "in MPI_File_open", "system call openat")?;
+    is_named(&asked, OPEN, "system call openat")?;
     stuck.goes_on()?;
     let status = stasis::status(&stuck.ckpt, dir, LIMIT)?;
     let failure = status["failure"].as_str().unwrap_or_default();
@@ -199,7 +215,7 @@ fn by_a_lock(dir: &Path, mpi: Mpi) -> Result<()> {
     lock(&file, nix::libc::F_WRLCK)?;
     let mut stuck = StuckJob::begin(dir, mpi, "locked", &[])?;
     let asked = stuck.checkpoint(&[])?;
-    is_named(&asked, "in MPI_File_write_at", "system call fcntl")?;
+    is_named(&asked, WRITE, "system call fcntl")?;
     stuck.goes_on()?;
     lock(&file, nix::libc::F_UNLCK)?;
     stuck.comes_free()?;
