@@ -130,7 +130,7 @@ fn dynamic_address(object: &Object, tag: DynamicTag) -> Option<u64> {
 fn dynamic_entry(object: &Object, tag: DynamicTag) -> Option<u64> {
     let mut entries = object.dynamic.clone()?.step_by(16);
     entries.find_map(|at| {
-        (read_word(at)? as i64 == tag.0 as i64)
+        (read_word(at)? as i64 == tag.0)
             .then(|| read_word(at + 8))
             .flatten()
     })
