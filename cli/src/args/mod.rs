@@ -137,8 +137,8 @@ pub struct Checkpoints {
     /// 1 makes every checkpoint full
     #[arg(long, value_name = "M", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=LONGEST_CHAIN as i64), env = "STASIS_FULL_EVERY")]
     pub full_every: u32,
-    /// Give a checkpoint up, and try it again later, if for this many seconds (or 30m, 12h) a rank is stuck in a call of
-    /// the MPI library or of the kernel, or does not answer. A rank that computes is waited for
+    /// Give a checkpoint up, and try it again later, if for this many seconds (or 30m, 12h) a rank is stuck in a call
+    /// of the MPI library or of the kernel, or does not answer. A rank that computes is waited for
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = schedule::patience, env = "STASIS_PATIENCE")]
     pub patience: u32,
     /// Compress all memory that gets smaller, even if that costs time
