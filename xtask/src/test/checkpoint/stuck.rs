@@ -62,18 +62,13 @@ impl<'a> StuckJob<'a> {
         launch.arg(program).arg(what);
         let mut job = Job::start(in_place(launch, dir), dir, "launch")?;
         reach_cut(&mut job, dir)?;
-        let deadline = Instant::now() + LIMIT;
-        while what != "free" {
-            let status = stasis::status(&ckpt, dir, LIMIT)?;
-            let doing = status["ranks"][1]["doing"].as_str();
+        if what != "free" {
             let call = if what == "open" { OPEN } else { WRITE };
-            if doing == Some(call) {
-                break;
-            }
-            ensure!(
-                Instant::now() < deadline,
-                "rank 1 does not come to its call"
-            );
+            let there = || {
+                let status = stasis::status(&ckpt, dir, LIMIT);
+                status.is_ok_and(|status| status["ranks"][1]["doing"] == call)
+            };
+            job.until("rank 1 was in its call", Instant::now() + LIMIT, there)?;
         }
         Ok(StuckJob {
             dir,
