@@ -62,6 +62,9 @@ pub trait Process: Send + Sync + 'static {
     fn doing(&self) -> (String, u64);
     /// The last events of the flight recorder, at most `most`, oldest first, a line each.
     fn events(&self, most: usize) -> Vec<String>;
+    /// The stack of a thread that cannot be stopped: its call in the kernel, and a line for each frame. Empty if there
+    /// is no such thread.
+    fn stack(&self) -> Vec<String>;
     /// Prints a message for the user.
     fn say(&self, text: &str);
 }
@@ -324,8 +327,15 @@ impl AgentLoop {
                     self.look();
                 }
                 Ok(AgentEvent::Ask { stop }) => self.do_it(Effect::Send(FromRank::Asks { stop })),
-                Ok(AgentEvent::Message(ToRank::Tell { question, events })) => {
-                    let doing = self.sample_activity(events as usize);
+                Ok(AgentEvent::Message(ToRank::Tell {
+                    question,
+                    events,
+                    stack,
+                })) => {
+                    let mut doing = self.sample_activity(events as usize);
+                    if stack {
+                        doing.stack = self.process.stack();
+                    }
                     self.do_it(Effect::Send(FromRank::Doing { question, doing }));
                 }
                 Ok(AgentEvent::Message(message)) => {
@@ -368,6 +378,7 @@ impl AgentLoop {
             what: what.clone(),
             since: since.elapsed().as_micros() as u64,
             events: self.process.events(events),
+            stack: vec![],
         }
     }
 

@@ -8,6 +8,9 @@ use crate::net::frame::{self, MAX_FRAME};
 use crate::net::stream::Stream;
 use crate::protocol::messages::{Hello, Progress, Report, Request, Status, ToClient, PROTOCOL};
 
+/// Time after the end of the user's patience in which the job may still tell which rank has used it up.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -61,7 +64,7 @@ pub struct Client {
     /// Content of the job file.
     pub job: JobFile,
     stream: Stream,
-    /// Time limit of the answers, and its end.
+    /// Patience of the user, and the end of the time for answers.
     patience: Option<(Duration, Instant)>,
 }
 
@@ -77,15 +80,25 @@ impl Client {
         })
     }
 
-    /// Sets a time limit for all answers, from now on; none means no limit.
+    /// Sets a time limit for the checkpoint, from now on; none means no limit. The job gets it as its patience with
+    /// ranks that are stuck.
     pub fn patient(mut self, patience: Option<Duration>) -> Client {
-        self.patience = patience.map(|patience| (patience, Instant::now() + patience));
+        self.patience = patience.map(|patience| (patience, Instant::now() + patience + GRACE));
         self
+    }
+
+    fn patience(&self) -> Option<u64> {
+        let (patience, _) = self.patience?;
+        Some(patience.as_micros() as u64)
     }
 
     /// Takes a checkpoint and returns when it is committed. `tell` receives the job's messages meanwhile.
     pub fn checkpoint(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<Report, Error> {
-        self.ask(Request::Checkpoint { stop, wait: true })?;
+        self.ask(Request::Checkpoint {
+            stop,
+            wait: true,
+            patience: self.patience(),
+        })?;
         loop {
             if let ToClient::Committed(report) = self.answer_to(&mut tell)? {
                 return Ok(report);
@@ -95,7 +108,11 @@ impl Client {
 
     /// Requests a checkpoint and returns as soon as the job has noted the request.
     pub fn request(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<(), Error> {
-        self.ask(Request::Checkpoint { stop, wait: false })?;
+        self.ask(Request::Checkpoint {
+            stop,
+            wait: false,
+            patience: self.patience(),
+        })?;
         loop {
             if let ToClient::Noted | ToClient::Committed(_) = self.answer_to(&mut tell)? {
                 return Ok(());

@@ -13,6 +13,13 @@ use crate::protocol::messages::{Next, Report};
 const FIRST: Duration = Duration::from_secs(60);
 /// Time to the next attempt of the checkpoint that ends the job, if it was abandoned.
 const AGAIN: Duration = Duration::from_secs(60);
+/// Time to the first repetition of a checkpoint that stuck ranks have prevented. Each further one waits twice as long
+/// as the one before.
+const SOON: Duration = Duration::from_secs(10);
+/// Longest time to such a repetition.
+const SELDOM: Duration = Duration::from_secs(600);
+/// The same if the job is to end with the checkpoint: its time may be nearly over.
+const SELDOM_AT_END: Duration = Duration::from_secs(60);
 /// Time in which the requests of different ranks count as one. A launcher sends a signal to all ranks, and
 /// all run the same program.
 const TOGETHER: Duration = Duration::from_secs(10);
@@ -45,6 +52,11 @@ pub enum Due {
         /// Whether the job ends with it.
         stop: bool,
     },
+    /// One that was given up, because ranks were stuck.
+    Again {
+        /// Whether the job ends with it.
+        stop: bool,
+    },
 }
 
 /// Times of all due checkpoints.
@@ -59,6 +71,12 @@ pub struct Schedule {
     last: Option<(Time, bool)>,
     /// Whether the job ends, if the checkpoint before the end is being taken.
     ending: Option<bool>,
+    /// Whether that time is one at which it is tried again.
+    last_again: bool,
+    /// Time at which a checkpoint that was given up is tried again, and whether the job ends with it.
+    again: Option<(Time, bool)>,
+    /// Number of times in a row that one was given up because ranks were stuck.
+    given_up: u32,
     /// Time of the first of several joined requests of ranks, and these ranks.
     asked: (Time, BTreeSet<u32>),
 }
@@ -83,13 +101,18 @@ impl Schedule {
                 .last
                 .map(|last| (now.saturating_add(micros(last.after)), last.stop)),
             ending: None,
+            last_again: false,
+            again: None,
+            given_up: 0,
             asked: (0, BTreeSet::new()),
         }
     }
 
     /// Time of the next checkpoint.
     pub fn next(&self) -> Option<Time> {
-        self.due.into_iter().chain(self.last.map(|l| l.0)).min()
+        let requested = [self.last, self.again].into_iter().flatten();
+        let requested = requested.map(|(time, _)| time);
+        self.due.into_iter().chain(requested).min()
     }
 
     /// The next checkpoint and its reason, for the user.
@@ -101,6 +124,9 @@ impl Schedule {
             }
             (Some((last, false)), _) if last == next => {
                 "the job's time is nearly over then".to_owned()
+            }
+            _ if self.again.is_some_and(|(again, _)| again == next) => {
+                "the last one was given up".to_owned()
             }
             (_, Some(Interval::Mtbf(_))) if self.waiting == FIRST => {
                 "to measure what one costs".to_owned()
@@ -119,6 +145,9 @@ impl Schedule {
             self.ending = Some(stop);
             return Some(Due::Last { stop });
         }
+        if let Some((_, stop)) = self.again.take_if(|(again, _)| *again <= now) {
+            return Some(Due::Again { stop });
+        }
         self.due.take_if(|due| *due <= now)?;
         if let Some(Interval::Seconds(_)) = self.interval {
             self.due = Some(now.saturating_add(micros(self.waiting)));
@@ -128,7 +157,11 @@ impl Schedule {
 
     /// Records the end of a checkpoint of any origin.
     pub fn over(&mut self, now: Time, report: Option<&Report>) {
+        if report.is_some() {
+            (self.again, self.given_up) = (None, 0);
+        }
         let ending = self.ending.take();
+        self.last_again |= ending.is_some() && report.is_none();
         if let (Some(stop), None) = (ending, report) {
             self.last = Some((now.saturating_add(micros(AGAIN)), stop));
         }
@@ -143,6 +176,23 @@ impl Schedule {
             self.waiting = best(cost, Duration::from_secs(mean)).max(written);
         }
         self.due = Some(now.saturating_add(micros(self.waiting)));
+    }
+
+    /// Handles the end of a checkpoint that stuck ranks have prevented, after [`Schedule::over`]. Returns the time
+    /// after which it is tried again.
+    pub fn again(&mut self, now: Time, stop: bool) -> Duration {
+        let stop = stop || self.again.is_some_and(|(_, stop)| stop);
+        let longest = if stop { SELDOM_AT_END } else { SELDOM };
+        let after = SOON.saturating_mul(1 << self.given_up.min(16)).min(longest);
+        self.given_up += 1;
+        let again = now.saturating_add(micros(after));
+        // The checkpoint before the end has its own next time already.
+        if let Some((last, _)) = self.last.as_mut().filter(|_| self.last_again) {
+            *last = again.min(*last);
+            return after;
+        }
+        self.again = Some((again, stop));
+        after
     }
 
     /// Handles a request of a rank. Returns whether it is separate from the recent requests of other ranks.
@@ -290,6 +340,43 @@ mod tests {
         assert_eq!(schedule.due(161 * SECOND), due);
         schedule.over(162 * SECOND, Some(&report(SECOND, SECOND)));
         assert_eq!(schedule.next(), None);
+    }
+
+    #[test]
+    fn what_stuck_ranks_prevent_is_tried_again_more_and_more_seldom() {
+        let mut schedule = every(Interval::Seconds(3600));
+        let mut now = 0;
+        for wanted in [10, 20, 40, 80, 160, 320, 600, 600] {
+            schedule.over(now, None);
+            let after = schedule.again(now, false);
+            assert_eq!(after.as_secs(), wanted);
+            assert_eq!(schedule.due(now + micros(after) - 1), None);
+            let told = schedule.describe(now).unwrap();
+            assert_eq!(
+                (told.after, &*told.why),
+                (micros(after), "the last one was given up")
+            );
+            now += micros(after);
+            assert_eq!(schedule.due(now), Some(Due::Again { stop: false }));
+        }
+        assert_eq!(schedule.again(now, true).as_secs(), 60, "the job is to end");
+        assert_eq!(
+            schedule.due(now + 60 * SECOND),
+            Some(Due::Again { stop: true })
+        );
+        schedule.over(now, Some(&report(SECOND, SECOND)));
+        assert_eq!(
+            schedule.next(),
+            Some(3600 * SECOND),
+            "it was tried often enough"
+        );
+        assert_eq!(schedule.again(now, false).as_secs(), 10, "a new obstacle");
+        schedule.over(now, Some(&report(SECOND, SECOND)));
+        assert_eq!(
+            schedule.next(),
+            Some(3600 * SECOND),
+            "another one served for it"
+        );
     }
 
     #[test]

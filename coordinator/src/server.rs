@@ -286,7 +286,11 @@ impl ServerLoop {
                 }
                 self.event(match due {
                     Due::Interval => Event::Due,
-                    Due::Last { stop } => Event::Request { client: None, stop },
+                    Due::Last { stop } | Due::Again { stop } => Event::Request {
+                        client: None,
+                        stop,
+                        patience: None,
+                    },
                 });
             }
             let due = self.schedule.next();
@@ -405,9 +409,10 @@ impl ServerLoop {
                 let client = link;
                 self.clients.insert(client, stream);
                 self.event(match request {
-                    Request::Checkpoint { stop, .. } => Event::Request {
+                    Request::Checkpoint { stop, patience, .. } => Event::Request {
                         client: Some(client),
                         stop,
+                        patience,
                     },
                     Request::Status { events } => Event::AskStatus { client, events },
                 });
@@ -444,6 +449,10 @@ impl ServerLoop {
                     tracing::info!(?report, "checkpoint committed");
                     self.schedule.over(now, Some(&report));
                     self.submit(DiskJob::Tidy);
+                }
+                Action::Again { stop } => {
+                    let after = self.schedule.again(now, stop);
+                    message::say(format_args!("it is tried again in {} s", after.as_secs()));
                 }
                 Action::Over(Err(reason)) => {
                     tracing::warn!(reason, "checkpoint given up");

@@ -12,6 +12,9 @@
  *   2. operations that block, in the order of the schedule: messages, exchanges, collectives,
  *      constructors and destructors of communicators;
  *   3. some of those initiated are completed, each rank in a way of its own.
+ * Now and then one rank is late: it stays outside of a blocking collective operation, in which all others
+ * wait, until the harness has committed a checkpoint.
+ *
  * Nothing waits for what is only done in a later round or later in the same, so no round can
  * deadlock, whatever MPI buffers.
  *
@@ -20,8 +23,9 @@
 #include "comms.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 
-enum { ATTACHED = 1 << 20, OLD = 8, PARTS = 10 };
+enum { ATTACHED = 1 << 20, OLD = 8, PARTS = 10, LATE = 40 };
 
 /* What this rank has to initiate or complete. */
 typedef struct {
@@ -342,6 +346,71 @@ SHARED void play_round(world *w)
         compute(w);
 }
 
+/* The number of checkpoints that the harness has seen committed. */
+SHARED long commits(void)
+{
+    const char *path = getenv("STASIS_TEST_COMMITS");
+    struct stat file;
+    return path && stat(path, &file) == 0 ? (long)file.st_size : 0;
+}
+
+/* Outside of any MPI call, until a checkpoint is committed or no more are taken. */
+SHARED void stay_outside(void)
+{
+    struct timespec pause = {0, 1000000};
+    long before = commits();
+    while (!cut_open() && commits() == before)
+        nanosleep(&pause, NULL);
+}
+
+/* One rank is late for an operation that no other can leave without it. */
+SHARED void late_round(world *w)
+{
+    enum { N = 40 };
+    int in[RANKS * N], out[RANKS * N];
+    int what = draw_below(&w->late, 6), late = draw_below(&w->late, w->size), p = w->size;
+    int base = draw_below(&w->late, 1000000);
+    for (int i = 0; i < p * N; i++) {
+        in[i] = base + 1000 * w->rank + i;
+        out[i] = -1;
+    }
+    /* The others have nothing to do but this operation. */
+    barrier_on_base(w);
+    if (w->rank == late)
+        stay_outside();
+    switch (what) {
+    case 0:
+        MPI_OK(MPI_Barrier(w->base));
+        break;
+    case 1:
+        MPI_OK(MPI_Allreduce(in, out, N, MPI_INT, MPI_SUM, w->base));
+        for (int i = 0; i < N; i++)
+            CHECK_EQ(out[i], p * (base + i) + 1000 * (p * (p - 1) / 2));
+        break;
+    case 2:
+        MPI_OK(MPI_Alltoall(in, N, MPI_INT, out, N, MPI_INT, w->base));
+        for (int i = 0; i < p * N; i++)
+            CHECK_EQ(out[i], base + 1000 * (i / N) + w->rank * N + i % N);
+        break;
+    case 3:
+        MPI_OK(MPI_Allgather(in, N, MPI_INT, out, N, MPI_INT, w->base));
+        for (int i = 0; i < p * N; i++)
+            CHECK_EQ(out[i], base + 1000 * (i / N) + i % N);
+        break;
+    case 4:
+        MPI_OK(MPI_Bcast(in, N, MPI_INT, late, w->base));
+        for (int i = 0; i < N; i++)
+            CHECK_EQ(in[i], base + 1000 * late + i);
+        break;
+    default:
+        MPI_OK(MPI_Scatter(in, N, MPI_INT, out, N, MPI_INT, late, w->base));
+        for (int i = 0; i < N; i++)
+            CHECK_EQ(out[i], base + 1000 * late + w->rank * N + i);
+        break;
+    }
+    note(w, (uint32_t)base);
+}
+
 static void attach_buffer(void) { MPI_OK(MPI_Buffer_attach(malloc(ATTACHED), ATTACHED)); }
 
 static void detach_buffer(void)
@@ -381,6 +450,7 @@ static void *play(void *argument)
     schedule *s = argument;
     world *w = calloc(1, sizeof *w);
     w->all.state = mix(s->seed);
+    w->late.state = mix(s->seed + LATE);
     w->base = s->base;
     w->alone = s->alone;
     MPI_OK(MPI_Comm_rank(w->base, &w->rank));
@@ -390,8 +460,12 @@ static void *play(void *argument)
     for (int i = 0; i < w->size; i++)
         w->slots[0].member[i] = i;
     for (int part = 1; part <= PARTS; part++) {
-        for (int i = s->rounds * (part - 1) / PARTS; i < s->rounds * part / PARTS; i++)
+        for (int i = s->rounds * (part - 1) / PARTS; i < s->rounds * part / PARTS; i++) {
             play_round(w);
+            /* With several threads no operation can be retracted, and a checkpoint would wait for the late rank. */
+            if (w->alone && draw_odds(&w->late, 1, LATE))
+                late_round(w);
+        }
         settle(w);
         if (w->alone && w->rank == 0) {
             printf("%d of %d: %" PRIu64 " operations, %016" PRIx64 "\n", part, PARTS, w->operations, w->digest);

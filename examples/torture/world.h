@@ -67,6 +67,7 @@ typedef struct {
 
 typedef struct {
     draw all, own;          /* what all ranks draw alike; what each draws for itself */
+    draw late;              /* what all draw alike for late ranks, so that the rest is as without them */
     MPI_Comm base;
     int rank, size, alone;  /* alone: no other thread uses MPI */
     uint32_t ids;

@@ -53,6 +53,7 @@ pub use interpose::syscalls::{remapped, set_shm_ids, shm_id};
 pub use interpose::threads::current_call::{
     current_call, synchronize, thread_address, CurrentCall,
 };
+pub use interpose::threads::held;
 pub use interpose::threads::record;
 pub use interpose::threads::stop::{
     stop_all, stop_all_within, wait_until_running, Stopped, DEFAULT_PATIENCE,

@@ -85,6 +85,7 @@ mod tests {
                 schedule: Schedule::default(),
                 keep: Keep::All,
                 full_every: 1,
+                patience: 60,
                 compression: Compression::Probe,
                 pause: Pause::Copy,
                 key_file: None,

@@ -137,6 +137,10 @@ pub struct Checkpoints {
     /// 1 makes every checkpoint full
     #[arg(long, value_name = "M", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=LONGEST_CHAIN as i64), env = "STASIS_FULL_EVERY")]
     pub full_every: u32,
+    /// Give a checkpoint up, and try it again later, if for this many seconds (or 30m, 12h) a rank is stuck in a call
+    /// of the MPI library or of the kernel, or does not answer. A rank that computes is waited for
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = schedule::patience, env = "STASIS_PATIENCE")]
+    pub patience: u32,
     /// Compress all memory that gets smaller, even if that costs time
     #[arg(long, conflicts_with = "no_compress", env = "STASIS_COMPRESS", value_parser = yes_or_no())]
     pub compress: bool,
@@ -213,6 +217,7 @@ impl Checkpoints {
             schedule,
             keep: self.keep,
             full_every: self.full_every,
+            patience: self.patience,
             compression: match (self.compress, self.no_compress) {
                 (true, _) => Compression::Always,
                 (false, true) => Compression::Off,
@@ -302,7 +307,8 @@ pub struct Checkpoint {
     /// Return as soon as the job has received the request
     #[arg(long, env = "STASIS_NO_WAIT", value_parser = yes_or_no())]
     pub no_wait: bool,
-    /// Wait at most this many seconds (or 30m, 12h) for the checkpoint; after that the job takes it as soon as it can
+    /// Wait at most this many seconds (or 30m, 12h) for the checkpoint, and as long for a rank that is stuck; then the
+    /// job takes it as soon as it can, unless a stuck rank has made it give up
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_PATIENCE")]
     pub patience: Option<u64>,
     /// Wait until the checkpoint is committed (the default; overrides --no-wait)
@@ -593,6 +599,7 @@ pub(crate) mod tests {
             schedule: job_spec::Schedule::default(),
             keep: Keep::Newest(NonZeroUsize::new(2).unwrap()),
             full_every: 1,
+            patience: 60,
             compression: Compression::Probe,
             pause: Pause::Copy,
             key_file: None,

@@ -33,6 +33,11 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     duration(text, 1)
 }
 
+/// Parses `--patience`.
+pub fn patience(text: &str) -> Result<u32, String> {
+    u32::try_from(seconds(text)?).map_err(|_| "expected at most 136 years".to_owned())
+}
+
 /// Parses a time in minutes, or with its unit.
 pub fn minutes(text: &str) -> Result<u64, String> {
     duration(text, 60)

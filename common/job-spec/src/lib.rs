@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +59,8 @@ pub struct Checkpoints {
     pub keep: Keep,
     /// Distance of full checkpoints; those between are increments.
     pub full_every: u32,
+    /// Seconds for which a checkpoint waits for a rank that is stuck in a call or does not answer.
+    pub patience: u32,
     /// Compression of memory.
     pub compression: Compression,
     /// Time at which the ranks go on.
@@ -274,6 +276,7 @@ mod tests {
             schedule: Schedule::default(),
             keep: Keep::All,
             full_every: 1,
+            patience: 60,
             compression: Compression::Probe,
             pause: Pause::Copy,
             key_file: None,
@@ -295,7 +298,7 @@ mod tests {
         assert_eq!(
             to_argument(&launch).unwrap(),
             "{\"version\":2,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
-             \"full_every\":1,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
+             \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
         let restart = RestartSpec {
@@ -325,7 +328,7 @@ mod tests {
             argument,
             "{\"version\":2,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
-             \"keep\":{\"newest\":1},\"full_every\":1,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
+             \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
              \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\"},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\"}}"

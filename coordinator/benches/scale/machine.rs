@@ -40,6 +40,7 @@ fn one(size: u32) {
         Event::Request {
             client,
             stop: false,
+            patience: None,
         },
     );
     let partial = PartialSet {
@@ -70,6 +71,7 @@ fn one(size: u32) {
             epoch: 1,
             version: 1,
             reached,
+            held: false,
             activity,
         })
     };

@@ -1,22 +1,34 @@
 //! Cost of a checkpoint as jobs grow: `cargo bench -p stasis-coordinator`. The tables are in
-//! `docs/protocol.md`.
+//! `docs/protocol.md`. With the argument `late` only the table of late ranks is made.
 
 mod machine;
 mod simulation;
 
-use simulation::{simulate, Costs, Job};
+use simulation::{simulate, simulate_late, Costs, Job};
+
+/// A job of the usual size.
+const USUAL: Job = Job {
+    ranks: 10_000,
+    clocks: 4,
+    skew: 0,
+    fan_out: None,
+    late: None,
+};
 
 fn main() {
+    if !std::env::args().any(|argument| argument == "late") {
+        on_time();
+    }
+    late();
+}
+
+/// Jobs of which no rank is late.
+fn on_time() {
     println!("measured: the coordinator's machine");
     machine::measure();
     println!("\nsimulated: the control plane, {}", Costs::USUAL);
     println!("{}", simulation::HEAD);
-    let usual = Job {
-        ranks: 10_000,
-        clocks: 4,
-        skew: 0,
-        fan_out: None,
-    };
+    let usual = USUAL;
     let star_and_tree = |job: Job| {
         simulate(&job, &Costs::USUAL);
         let fan_out = Some(64);
@@ -41,5 +53,22 @@ fn main() {
     }
     for skew in [100_000, 2_000_000] {
         star_and_tree(Job { skew, ..usual });
+    }
+}
+
+/// Jobs with late ranks.
+fn late() {
+    println!("\nsimulated: one rank in 1,000 is late for a collective operation");
+    println!("{}", simulation::HEAD_OF_LATE);
+    for ranks in [1_000, 10_000, 100_000, 1_000_000] {
+        let fan_out = Some(64);
+        for seconds in [0, 1, 10, 60] {
+            let job = Job {
+                ranks,
+                fan_out,
+                ..USUAL
+            };
+            simulate_late(&job, 1_000_000 * seconds, &Costs::USUAL);
+        }
     }
 }

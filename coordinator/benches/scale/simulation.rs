@@ -28,6 +28,10 @@ type Nanos = u64;
 const RANKS_OF_A_NODE: u32 = 100;
 /// Interval of the coordinator's ticks.
 const TICK: Nanos = 50_000_000;
+/// One rank in this number is late, if ranks are late.
+const ONE_LATE_IN: u32 = 1_000;
+/// Longest time to the next turn of a rank inside a collective operation, in microseconds.
+const TURN: u64 = 1_000;
 /// Time that a rank keeps a state of unreached targets unreported.
 const DEBOUNCE: Nanos = 2_000_000;
 
@@ -75,12 +79,87 @@ pub struct Job {
     pub skew: u64,
     /// Width of the tree; none: all ranks are connected to the coordinator.
     pub fan_out: Option<u32>,
+    /// Ranks that are late for a collective operation of all ranks.
+    pub late: Option<Late>,
+}
+
+/// Late ranks. All others are inside a blocking collective operation of MPI_COMM_WORLD from before the request on.
+#[derive(Clone, Copy)]
+pub struct Late {
+    /// Microseconds from the request to the moment at which the last of them begins the operation.
+    pub imbalance: u64,
+    /// Whether the operation is retractable; if not, the cut comes after it.
+    pub retracts: bool,
+}
+
+impl Late {
+    fn is(rank: u32) -> bool {
+        rank % ONE_LATE_IN == ONE_LATE_IN / 2
+    }
+
+    /// The number of operations that a rank has begun on MPI_COMM_WORLD.
+    fn begun(self, rank: u32) -> u64 {
+        match self.retracts || Late::is(rank) {
+            true => 50,
+            false => 51,
+        }
+    }
+
+    /// The reports of a rank on its way to the targets: their times in microseconds from the request, whether it has
+    /// reached the targets, and its activity.
+    fn reports(self, rank: u32) -> Vec<(u64, bool, Activity)> {
+        let parked = Activity::Parked {
+            id: 1,
+            seq: 51,
+            sent: vec![],
+            last: false,
+        };
+        match (self.retracts, Late::is(rank)) {
+            (true, true) => vec![(0, true, Activity::Running)],
+            (true, false) => vec![(spread(rank, TURN), true, parked)],
+            (false, late) => {
+                let before = match late {
+                    true => Activity::Running,
+                    false => Activity::Collective { id: 1 },
+                };
+                let end = self.imbalance + spread(rank, TURN);
+                vec![(0, false, before), (end, true, Activity::Running)]
+            }
+        }
+    }
 }
 
 /// The columns that [`simulate`] prints.
 pub const HEAD: &str = "     ranks  clocks     skew  tree  deep  safe state   resumed  messages  most in one  \
      ... in one  largest\n                                                            of a rank  process      \
      step        frame";
+
+/// The columns that [`simulate_late`] prints.
+pub const HEAD_OF_LATE: &str =
+    "     ranks   imbalance   before: safe state, messages of a rank   after: safe state, messages of a rank";
+
+/// Prints the time to the safe state of a job with late ranks, if the cut comes after the operation, and before it.
+pub fn simulate_late(job: &Job, imbalance: u64, costs: &Costs) {
+    // The coordinator looks at all ranks at each tick in vain, which takes hours for a million ranks that wait long.
+    let long = job.ranks >= 1_000_000 && imbalance > 1_000_000;
+    let columns = [false, true].map(|retracts| {
+        if long && !retracts {
+            return format!("{:>36}", "not simulated");
+        }
+        let late = Some(Late {
+            imbalance,
+            retracts,
+        });
+        let job = Job { late, ..*job };
+        let mut simulation = Simulation::new(&job, costs);
+        simulation.run();
+        let seen = simulation.seen;
+        let messages = seen.messages as f64 / f64::from(job.ranks);
+        format!("{:>14.1} ms {messages:>18.2}", seen.safe as f64 / 1e6)
+    });
+    let seconds = imbalance / 1_000_000;
+    println!("{:>10} {seconds:>9} s {}", job.ranks, columns.join(" "));
+}
 
 /// Prints the cost of a checkpoint of this job.
 pub fn simulate(job: &Job, costs: &Costs) {
@@ -197,7 +276,11 @@ impl<'a> Simulation<'a> {
         let mut simulation = Simulation {
             job,
             costs,
-            machine: Coordinator::new(Config::new(size)),
+            // Questions whether late ranks live go to 64 of them at most, and are not simulated.
+            machine: Coordinator::new(Config {
+                patience: 0,
+                ..Config::new(size)
+            }),
             hubs: BTreeMap::new(),
             ranks: vec![Process::default(); size as usize],
             parents: vec![],
@@ -271,6 +354,7 @@ impl<'a> Simulation<'a> {
             Event::Request {
                 client,
                 stop: false,
+                patience: None,
             },
         );
         self.later(TICK, Arrival::Tick);
@@ -374,7 +458,7 @@ impl<'a> Simulation<'a> {
                 }
                 Action::Commit(epoch, ..) => next = Some(Event::Committed(epoch, Ok(()))),
                 Action::Over(result) => assert!(result.is_ok(), "{result:?}"),
-                Action::Reply(..) | Action::Discard(_) => {}
+                Action::Reply(..) | Action::Discard(_) | Action::Again { .. } => {}
             }
         }
         let orders = orders.take();
@@ -493,8 +577,22 @@ impl<'a> Simulation<'a> {
         match message {
             ToRank::Intent { .. } => {
                 let own = (1..self.job.clocks).map(|i| ((node << 20) + i, 20 + i));
-                let clocks = std::iter::once((1, 50)).chain(own).collect();
+                let begun = self.job.late.map_or(50, |late| late.begun(rank));
+                let clocks = std::iter::once((1, begun)).chain(own).collect();
                 self.say(rank, FromRank::Clocks { epoch, clocks }, now);
+            }
+            ToRank::Targets { version, .. } if self.job.late.is_some() => {
+                let reports = self.job.late.map(|late| late.reports(rank));
+                for (moment, reached, activity) in reports.into_iter().flatten() {
+                    let message = FromRank::State(State {
+                        epoch,
+                        version: *version,
+                        reached,
+                        held: false,
+                        activity,
+                    });
+                    self.later((1000 * moment).max(now), Arrival::Say { rank, message });
+                }
             }
             ToRank::Targets { version, .. } => {
                 let state = |reached| {
@@ -502,6 +600,7 @@ impl<'a> Simulation<'a> {
                         epoch,
                         version: *version,
                         reached,
+                        held: false,
                         activity: Activity::Running,
                     })
                 };

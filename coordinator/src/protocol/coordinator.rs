@@ -10,6 +10,7 @@ use crate::protocol::rank_set::RankSet;
 use crate::protocol::region_assignment::{assign_writers, SharedRange};
 use crate::protocol::unpark::{targets_to_raise, Quiet};
 use crate::protocol::wording;
+use stuck::Stuck;
 
 /// A time in microseconds since an arbitrary start.
 pub type Time = u64;
@@ -59,6 +60,9 @@ pub struct Config {
     pub drain_limit: Time,
     /// Longest time until all images are written.
     pub save_limit: Time,
+    /// Longest time for which a checkpoint waits for a rank that is stuck in a call or does not answer, unless its
+    /// request says otherwise.
+    pub patience: Time,
 }
 
 impl Config {
@@ -71,6 +75,7 @@ impl Config {
             approach_limit: 30 * MINUTE,
             drain_limit: 5 * MINUTE,
             save_limit: 60 * MINUTE,
+            patience: MINUTE,
         }
     }
 }
@@ -121,6 +126,8 @@ pub enum Event {
         client: Option<ClientId>,
         /// Whether the job ends after the checkpoint.
         stop: bool,
+        /// See [`Config::patience`]; none for that setting.
+        patience: Option<Time>,
     },
     /// A client asks for the status of the job.
     AskStatus {
@@ -156,6 +163,11 @@ pub enum Action {
     Discard(PartialSet),
     /// A checkpoint has ended with this result.
     Over(Result<Report, String>),
+    /// The checkpoint that was given up is to be requested again after a while.
+    Again {
+        /// Whether the job ends after the checkpoint.
+        stop: bool,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -248,6 +260,12 @@ struct InProgress {
     stop: bool,
     /// Clients that wait for the checkpoint.
     clients: BTreeSet<ClientId>,
+    /// Whether it was also requested without a client that waits.
+    unattended: bool,
+    /// See [`Config::patience`].
+    patience: Time,
+    /// Ranks that hold it up.
+    stuck: Stuck,
     /// Time and text of the last note to the clients.
     note: Option<(Time, String)>,
     /// Progress last reported to the clients.
@@ -263,14 +281,36 @@ struct Queued {
     since: Time,
     stop: bool,
     clients: BTreeSet<ClientId>,
+    /// Whether it was also requested without a client that waits.
+    unattended: bool,
+    /// The longest patience of the requests; none if no request says one.
+    patience: Option<Time>,
     /// Whether clients have the note that MPI_Init may never be called.
     told: bool,
+    /// Whether it was given up, and waits for the request to try it again.
+    held_back: bool,
+}
+
+impl Queued {
+    fn begin(since: Time) -> Queued {
+        Queued {
+            since,
+            stop: false,
+            clients: BTreeSet::new(),
+            unattended: false,
+            patience: None,
+            told: false,
+            held_back: false,
+        }
+    }
 }
 
 /// Clients that wait for a status, and the answers of ranks since their requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct StatusQuery {
     since: Time,
+    /// Number of the question that the ranks answer.
+    question: u64,
     clients: BTreeSet<ClientId>,
     /// Number of events that each rank was asked for.
     events: u32,
@@ -343,10 +383,18 @@ impl Coordinator {
             Event::Lost(rank) => self.lost(rank, now, &mut actions),
             // A checkpoint in progress serves for this one too.
             Event::Due if self.current.is_none() && self.cannot_checkpoint().is_none() => {
-                self.request(None, false, now, &mut actions)
+                self.request(None, false, None, now, &mut actions)
             }
-            Event::Due => {}
-            Event::Request { client, stop } => self.request(client, stop, now, &mut actions),
+            Event::Due => {
+                if let Some(current) = &mut self.current {
+                    current.unattended = true;
+                }
+            }
+            Event::Request {
+                client,
+                stop,
+                patience,
+            } => self.request(client, stop, patience, now, &mut actions),
             Event::AskStatus { client, events } => self.ask(client, events, now, &mut actions),
             Event::ClientLost(client) => {
                 let current = self.current.as_mut().map(|a| &mut a.clients);
@@ -383,12 +431,17 @@ impl Coordinator {
         self.queries += 1;
         self.query = Some(StatusQuery {
             since: now,
+            question: self.queries,
             clients,
             events,
             told: BTreeMap::new(),
         });
         let question = self.queries;
-        out.push(Action::Send(ToRank::Tell { question, events }));
+        out.push(Action::Send(ToRank::Tell {
+            question,
+            events,
+            stack: false,
+        }));
     }
 
     /// Replies to status requests, once all ranks have answered or the time limit is over.
@@ -442,7 +495,14 @@ impl Coordinator {
         slots.find_map(|(slot, rank)| slot.gone(rank))
     }
 
-    fn request(&mut self, client: Option<ClientId>, stop: bool, now: Time, out: &mut Vec<Action>) {
+    fn request(
+        &mut self,
+        client: Option<ClientId>,
+        stop: bool,
+        patience: Option<Time>,
+        now: Time,
+        out: &mut Vec<Action>,
+    ) {
         if let Some(reason) = self.cannot_checkpoint() {
             let reason = format!("no checkpoint can be taken: {reason}");
             match client {
@@ -458,19 +518,19 @@ impl Coordinator {
             Some(current) if current.went_on.is_none() => {
                 current.stop |= stop;
                 current.clients.extend(client);
+                current.unattended |= client.is_none();
+                current.patience = patience.unwrap_or(0).max(current.patience);
                 current.progress = None;
                 note = Some("a checkpoint is being taken already; joined it".to_string());
             }
             // The checkpoint in progress has passed its cut, so it does not serve a new request.
             current => {
-                let queued = self.queued.get_or_insert_with(|| Queued {
-                    since: now,
-                    stop: false,
-                    clients: BTreeSet::new(),
-                    told: false,
-                });
+                let queued = self.queued.get_or_insert_with(|| Queued::begin(now));
                 queued.stop |= stop;
                 queued.clients.extend(client);
+                queued.unattended |= client.is_none();
+                queued.patience = patience.max(queued.patience);
+                queued.held_back = false;
                 if current.is_some() {
                     note = Some(
                         "the previous checkpoint is still being written; this one begins after it"
@@ -494,7 +554,7 @@ impl Coordinator {
         if self.current.is_some() || self.absent > 0 {
             return;
         }
-        let Some(queued) = self.queued.take() else {
+        let Some(queued) = self.queued.take_if(|queued| !queued.held_back) else {
             return;
         };
         self.epoch += 1;
@@ -507,6 +567,9 @@ impl Coordinator {
             went_on: None,
             stop: queued.stop,
             clients: queued.clients,
+            unattended: queued.unattended,
+            patience: queued.patience.unwrap_or(self.config.patience),
+            stuck: Stuck::default(),
             note: None,
             progress: None,
             partial: None,
@@ -530,9 +593,8 @@ impl Coordinator {
                 current.partial = Some(partial);
                 current.since = now;
                 current.asked = now;
-                current.stage = StageState::Asking {
-                    heard: BTreeSet::new(),
-                };
+                let heard = BTreeSet::new();
+                current.enter(StageState::Asking { heard }, now);
                 out.push(Action::Send(ToRank::Intent { epoch }));
             }
             (Some(_), Err(reason)) => self.abandon(reason, now, out),
@@ -542,6 +604,9 @@ impl Coordinator {
     }
 
     fn message(&mut self, rank: u32, message: FromRank, now: Time, out: &mut Vec<Action>) {
+        if let Some(current) = &mut self.current {
+            current.stuck.heard(rank);
+        }
         let epoch = match &message {
             FromRank::Clocks { epoch, .. }
             | FromRank::Drained { epoch, .. }
@@ -550,13 +615,19 @@ impl Coordinator {
             | FromRank::Refused { epoch, .. } => *epoch,
             FromRank::State(state) => state.epoch,
             FromRank::Doing { question, doing } => {
-                let current = *question == self.queries;
-                if let Some(question) = self.query.as_mut().filter(|_| current) {
-                    question.told.insert(rank, doing.clone());
+                let query = self.query.as_mut();
+                if let Some(query) = query.filter(|query| query.question == *question) {
+                    query.told.insert(rank, doing.clone());
+                }
+                let current = self.current.as_mut();
+                if current.is_some_and(|current| current.stuck.told(rank, *question, doing)) {
+                    // At once: the signal by which a stack is read makes the call begin anew, so that the rank does not
+                    // seem to be held for a moment.
+                    self.check_stuck(now, out);
                 }
                 return;
             }
-            FromRank::Asks { stop } => return self.request(None, *stop, now, out),
+            FromRank::Asks { stop } => return self.request(None, *stop, None, now, out),
             FromRank::Finished => return self.rank_finished(rank, now, out),
         };
         let size = self.config.size as usize;
@@ -572,7 +643,7 @@ impl Coordinator {
                 heard.insert(rank);
                 if heard.len() == size {
                     let targets = current.targets.iter().map(|(i, t)| (*i, *t)).collect();
-                    current.stage = StageState::Approaching {
+                    let stage = StageState::Approaching {
                         version: 1,
                         states: BTreeMap::new(),
                         told: 0,
@@ -581,6 +652,7 @@ impl Coordinator {
                         ticks: 0,
                         turn: 0,
                     };
+                    current.enter(stage, now);
                     out.push(Action::Send(ToRank::Targets {
                         epoch,
                         version: 1,
@@ -603,6 +675,7 @@ impl Coordinator {
                 let stands =
                     |s: &State| (s.version == *version, s.version == *version && s.reached);
                 let now_stands = stands(&state);
+                current.stuck.reported(rank, &state, now);
                 let stood = states
                     .insert(rank, state)
                     .map_or((false, false), |s| stands(&s));
@@ -734,9 +807,8 @@ impl Coordinator {
         if *reached == size {
             current.since = now;
             current.stopped = now;
-            current.stage = StageState::Draining {
-                drained: BTreeMap::new(),
-            };
+            let drained = BTreeMap::new();
+            current.enter(StageState::Draining { drained }, now);
             return out.push(Action::Send(ToRank::Stop { epoch }));
         }
         let quiet = if *ticks >= STALLED_TICKS {
@@ -924,6 +996,9 @@ impl Coordinator {
     }
 
     fn tick(&mut self, now: Time, out: &mut Vec<Action>) {
+        if self.check_stuck(now, out) {
+            return;
+        }
         let Some(current) = &mut self.current else {
             return self.note_absent(now, out);
         };
@@ -1014,5 +1089,8 @@ fn answer(clients: BTreeSet<ClientId>, message: &ToClient, out: &mut Vec<Action>
 }
 
 mod status;
+mod stuck;
+#[cfg(test)]
+mod stuck_tests;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use crate::protocol::region_assignment::{SharedRange, WriteAssignment};
 use crate::protocol::state::{RankState, Stage};
 
 /// Version of the messages below. Both ends must have the same one.
-pub const PROTOCOL: u32 = 10;
+pub const PROTOCOL: u32 = 11;
 
 /// First frame on a connection: kind of the peer, and its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +121,8 @@ pub enum Request {
         stop: bool,
         /// Whether the answer comes after the commit, not at once.
         wait: bool,
+        /// Microseconds for which the checkpoint waits for a stuck rank; none for the job's own setting.
+        patience: Option<u64>,
     },
     /// Report the status of the job.
     Status {
@@ -180,8 +182,10 @@ pub struct State {
     pub epoch: u64,
     /// Version of the targets against which `reached` was judged.
     pub version: u64,
-    /// Whether every clock of the rank has reached its target and the rank is in no collective.
+    /// Whether every clock of the rank has reached its target, and the rank is in no collective and not held.
     pub reached: bool,
+    /// See [`crate::protocol::rank::View::held`].
+    pub held: bool,
     /// Activity of the rank.
     pub activity: Activity,
 }
@@ -240,6 +244,9 @@ pub struct Doing {
     pub since: u64,
     /// Last events of the flight recorder, as many as were asked for, oldest first, a line each.
     pub events: Vec<String>,
+    /// Stack of a thread that cannot be stopped, if stacks were asked for: its call in the kernel, and a line for each
+    /// frame.
+    pub stack: Vec<String>,
 }
 
 /// From a rank's agent to the coordinator.
@@ -332,6 +339,8 @@ pub enum ToRank {
         question: u64,
         /// Number of the last events that are wanted.
         events: u32,
+        /// Whether the stack of a thread that cannot be stopped is wanted.
+        stack: bool,
     },
     /// A checkpoint is requested: send the clocks.
     Intent {

@@ -72,6 +72,9 @@ pub struct View {
     pub clocks: Vec<ClockView>,
     /// Activity that the rank reports.
     pub activity: Activity,
+    /// Whether a thread cannot be stopped now: it is in a call of the MPI library that is no wait, or in the kernel
+    /// where no signal reaches it. The other ranks would stand still for as long as that lasts.
+    pub held: bool,
 }
 
 /// An input of the machine.
@@ -370,13 +373,15 @@ impl Rank {
                     (Activity::Running, Some(c)) => Activity::Collective { id: c.id },
                     (activity, _) => activity.clone(),
                 };
-                let reached = view.clocks.iter().all(at_target)
+                let reached = !view.held
+                    && view.clocks.iter().all(at_target)
                     && !matches!(activity, Activity::Collective { .. });
                 let (epoch, version) = (self.epoch, *version);
                 let state = State {
                     epoch,
                     version,
                     reached,
+                    held: view.held,
                     activity,
                 };
                 // A change of activity alone is reported only after it has been stable for a short time. A rank that

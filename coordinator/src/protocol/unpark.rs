@@ -155,6 +155,7 @@ mod tests {
             epoch: 1,
             version: 1,
             reached,
+            held: false,
             activity,
         }
     }

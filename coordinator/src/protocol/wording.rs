@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::protocol::messages::{Activity, State, WaitTarget};
+use crate::protocol::messages::{Activity, Doing, State, WaitTarget};
 
 /// "rank 3", "ranks 3, 5 and 8", "ranks 1, 2, 3 and 509 others".
 pub fn ranks(ranks: impl Iterator<Item = u32>) -> String {
@@ -39,7 +39,13 @@ pub fn approach(states: &BTreeMap<u32, State>, still: bool) -> String {
     };
     let mut lead = ": ";
     for (rank, state) in unreached().take(NAMED) {
-        text += &format!("{lead}rank {rank} {}", doing(&state.activity));
+        let held = "is in a call that has not returned (`stasis status` names it)";
+        let doing = if state.held {
+            held.to_owned()
+        } else {
+            doing(&state.activity)
+        };
+        text += &format!("{lead}rank {rank} {doing}");
         lead = "; ";
     }
     let more = unreached().count().saturating_sub(NAMED);
@@ -53,6 +59,19 @@ pub fn approach(states: &BTreeMap<u32, State>, still: bool) -> String {
         text += &format!("; {} {verb} parked", ranks(held.into_iter()));
     }
     text
+}
+
+/// A rank that has been in one call for too long, with the stack of its thread.
+pub fn stuck(rank: u32, process: &str, seconds: u64, doing: &Doing) -> String {
+    let what = match doing.what.as_str() {
+        what if what.starts_with("in ") => format!("stuck {what}"),
+        _ => "stuck in a system call".to_owned(),
+    };
+    let lines = doing.stack.iter().map(|line| format!("\n    {line}"));
+    format!(
+        "rank {rank}{process} has been {what} for {seconds} s{}",
+        lines.collect::<String>()
+    )
 }
 
 fn doing(activity: &Activity) -> String {
@@ -82,6 +101,7 @@ mod tests {
             epoch: 1,
             version: 1,
             reached,
+            held: false,
             activity,
         };
         let waiting = Activity::Waiting {

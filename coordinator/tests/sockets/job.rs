@@ -48,6 +48,7 @@ impl Process for Fake {
                 left: seq,
             }],
             activity: Activity::Running,
+            held: false,
         }
     }
     fn set_targets(&self, targets: &BTreeMap<u64, u64>) {
@@ -106,6 +107,9 @@ impl Process for Fake {
     }
     fn exit(&self, set: &str) {
         self.exits.lock().unwrap().push(set.into());
+    }
+    fn stack(&self) -> Vec<String> {
+        vec![]
     }
     fn events(&self, most: usize) -> Vec<String> {
         (0..most).map(|event| format!("event {event}")).collect()

@@ -22,11 +22,22 @@ pub fn describe() -> String {
     match loader::current_call() {
         CurrentCall::Computing => COMPUTES.into(),
         CurrentCall::InMpi => SOME_CALL.into(),
-        CurrentCall::InLibrary(back) => match slot_called(back).and_then(name) {
-            Some(name) => format!("in {name}"),
-            None => SOME_CALL.into(),
-        },
+        CurrentCall::InLibrary(back) => called_from(back),
     }
+}
+
+/// The state of a thread to which the MPI library will return at `back`, as text.
+pub fn called_from(back: usize) -> String {
+    match slot_called(back).and_then(name) {
+        Some(name) => format!("in {name}"),
+        None => SOME_CALL.into(),
+    }
+}
+
+/// Whether the call that will return to `back` is a function of the library, and not a service, which ends when a
+/// checkpoint is pending.
+pub fn is_ordinary(back: usize) -> bool {
+    slot_called(back).and_then(mpi::name_of).is_some()
 }
 
 /// The MPI function that a slot serves. A service that several MPI functions use has the name of the simplest.

@@ -31,6 +31,7 @@ use undo::Cut;
 use super::debug::{fault_injection, kill_at_call};
 use super::instances::{AGENT, RELAY, SERVER};
 use super::setup::Setup;
+use super::stuck_threads::StuckThreads;
 use super::{current_call, local_storage, mpi_abi, partner_copies};
 use crate::console;
 use crate::mpi::{self, world};
@@ -67,6 +68,8 @@ pub struct LocalProcess {
     given_up: AtomicBool,
     /// The changes of memory since older sets, if increments are wanted; or the reason why they are unknown.
     tracker: Option<Result<&'static DirtyTracker, String>>,
+    /// The threads that cannot be stopped now.
+    stuck: Mutex<StuckThreads>,
     /// Reserved memory, which is released while a checkpoint is taken.
     ballast: Ballast,
 }
@@ -108,6 +111,7 @@ impl LocalProcess {
             plan: Mutex::new(None),
             prescan: Mutex::new(None),
             given_up: AtomicBool::new(false),
+            stuck: Mutex::default(),
         })
     }
 
@@ -117,6 +121,10 @@ impl LocalProcess {
 
     fn plan(&self) -> MutexGuard<'_, Option<Plan>> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stuck(&self) -> MutexGuard<'_, StuckThreads> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn prescan(&self) -> MutexGuard<'_, Option<(u64, PreScan)>> {
@@ -420,6 +428,7 @@ impl Process for LocalProcess {
     fn approach(&self) {
         self.ballast.let_go();
         self.given_up.store(false, Ordering::Relaxed);
+        self.stuck().begin();
         // Errors are ignored: `Plan::make` meets and reports them again.
         let begun = Instant::now();
         let remapped = loader::remapped();
@@ -464,9 +473,13 @@ impl Process for LocalProcess {
             }
             (id != 0).then_some(ClockView { id, seq, left })
         };
+        let activity = self.activity();
+        let held = self.stuck().look(&activity);
         View {
+            // The clocks come last: a thread that was not held may have begun an operation meanwhile.
             clocks: clocks().iter().filter_map(view).collect(),
-            activity: self.activity(),
+            activity,
+            held,
         }
     }
 
@@ -622,6 +635,10 @@ impl Process for LocalProcess {
 
     fn events(&self, most: usize) -> Vec<String> {
         recorder::last(most)
+    }
+
+    fn stack(&self) -> Vec<String> {
+        self.stuck().stack()
     }
 
     fn say(&self, text: &str) {

@@ -15,6 +15,7 @@ mod mpi_abi;
 mod partner_copies;
 mod set_store;
 mod setup;
+mod stuck_threads;
 
 use std::sync::atomic::Ordering;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +51,9 @@ pub const NO_TABLE: &str =
     "cannot create a thread with its own descriptor table, which every checkpoint needs. It needs Linux 5.9 \
      (close_range), which a container's seccomp policy may forbid";
 
+/// Microseconds of a second.
+const MICROS: u64 = 1_000_000;
+
 /// How long a process with a relay waits at its end for the ranks below it to end.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -82,6 +86,7 @@ pub fn serve(size: u32) -> Result<Contact> {
         let options = Options {
             config: Config {
                 parking,
+                patience: u64::from(setup.checkpoints.patience) * MICROS,
                 ..Config::new(size)
             },
             directory: setup.checkpoints.dir.clone(),

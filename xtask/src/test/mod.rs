@@ -140,6 +140,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::privileges::cases());
     cases.extend(checkpoint::schedule::cases());
     cases.extend(checkpoint::status::cases());
+    cases.extend(checkpoint::stuck::cases());
     cases.extend(checkpoint::events::cases());
     cases.extend(storage::increments::cases());
     cases.extend(storage::local_dir::cases());

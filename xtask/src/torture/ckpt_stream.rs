@@ -8,7 +8,8 @@ use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
 use anyhow::{bail, ensure, Context, Result};
 use std::fmt;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -180,7 +181,8 @@ impl<'a> CkptStream<'a> {
     fn start(&mut self, mut command: Command, name: &str) -> Result<Job> {
         command
             .env("STASIS_TEST_READY", self.dir.join("ready"))
-            .env("STASIS_TEST_GO", self.dir.join("go"));
+            .env("STASIS_TEST_GO", self.dir.join("go"))
+            .env("STASIS_TEST_COMMITS", self.dir.join("commits"));
         let job = Job::start(command, self.dir, name)?;
         self.starts.push(job.stdout.clone());
         Ok(job)
@@ -341,6 +343,10 @@ impl<'a> CkptStream<'a> {
         );
         self.newest = number;
         self.tally.cuts += 1;
+        // Late ranks of the generator's programs wait for this.
+        let mut commits = OpenOptions::new();
+        let commits = commits.create(true).append(true);
+        writeln!(commits.open(self.dir.join("commits"))?, "{number}")?;
         Ok(true)
     }
 

@@ -81,11 +81,13 @@ impl Coordinator {
     }
 
     /// The stage for the user.
-    fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> Stage {
         let went_on = self.current.as_ref().and_then(|a| a.went_on);
         match self.current.as_ref().map(|a| &a.stage) {
             None if self.ending => Stage::Ending,
-            None if self.queued.is_some() => Stage::WaitingForInit,
+            None if self.queued.as_ref().is_some_and(|queued| !queued.held_back) => {
+                Stage::WaitingForInit
+            }
             None => Stage::Idle,
             Some(StageState::Preparing) => Stage::Preparing,
             Some(StageState::Asking { .. }) => Stage::Asking,

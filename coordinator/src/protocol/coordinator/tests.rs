@@ -1,7 +1,7 @@
 use super::*;
 use crate::protocol::state::{RankState, Stage};
 
-fn job(size: u32) -> Coordinator {
+pub(super) fn job(size: u32) -> Coordinator {
     let mut c = Coordinator::new(Config::new(size));
     for rank in 0..size {
         connect(&mut c, rank);
@@ -18,7 +18,7 @@ fn connect(c: &mut Coordinator, rank: u32) -> Vec<Action> {
         },
     )
 }
-fn partial() -> PartialSet {
+pub(super) fn partial() -> PartialSet {
     PartialSet {
         set: "ckpt-1".into(),
         id: vec![],
@@ -38,6 +38,7 @@ fn to_saving(c: &mut Coordinator, size: u32) -> Vec<Action> {
         Event::Request {
             client: Some(1),
             stop: false,
+            patience: None,
         },
     );
     c.on(0, Event::Prepared(1, Ok(partial())));
@@ -59,6 +60,7 @@ fn to_saving(c: &mut Coordinator, size: u32) -> Vec<Action> {
             epoch: 1,
             version: 1,
             reached: true,
+            held: false,
             activity: activity.clone(),
         };
         c.on(1000, Event::Message(r, FromRank::State(state)));
@@ -87,6 +89,7 @@ fn a_request_before_mpi_init_waits_for_all_ranks() {
         Event::Request {
             client: Some(1),
             stop: false,
+            patience: None,
         },
     );
     assert!(matches!(&a[..], [Action::Reply(1, ToClient::Note(n))] if n.contains("MPI_Init")));
@@ -100,6 +103,7 @@ fn a_long_wait_for_mpi_init_is_noted_once() {
     let request = |client| Event::Request {
         client,
         stop: false,
+        patience: None,
     };
     c.on(0, request(None));
     assert!(!c.busy(), "no client waits");
@@ -124,6 +128,7 @@ fn requests_are_joined_and_any_of_them_can_stop_the_job() {
         Event::Request {
             client: Some(2),
             stop: true,
+            patience: None,
         },
     );
     assert!(matches!(&a[..], [Action::Reply(2, ToClient::Note(_))]));
@@ -158,6 +163,7 @@ fn requests_are_joined_and_any_of_them_can_stop_the_job() {
         Event::Request {
             client: Some(3),
             stop: false,
+            patience: None,
         },
     );
     assert!(failed(&a).unwrap().contains("ending"));
@@ -171,6 +177,7 @@ fn a_directory_that_cannot_be_made_does_not_disturb_the_ranks() {
         Event::Request {
             client: Some(1),
             stop: false,
+            patience: None,
         },
     );
     let a = c.on(0, Event::Prepared(1, Err("disk full".into())));
@@ -204,7 +211,8 @@ fn a_refusal_resumes_all_ranks_and_discards() {
             0,
             Event::Request {
                 client: Some(2),
-                stop: false
+                stop: false,
+                patience: None,
             }
         ),
         [Action::Prepare(2)]
@@ -223,6 +231,7 @@ fn a_death_while_saving_abandons_and_while_committing_does_not() {
         Event::Request {
             client: Some(2),
             stop: false,
+            patience: None,
         },
     );
     assert!(failed(&a).unwrap().contains("died"));
@@ -254,6 +263,7 @@ fn limits_name_the_ranks_that_were_waited_for() {
         Event::Request {
             client: Some(1),
             stop: false,
+            patience: None,
         },
     );
     c.on(0, Event::Prepared(1, Ok(partial())));
@@ -280,6 +290,7 @@ fn a_long_wait_is_noted_once_with_its_ranks() {
         Event::Request {
             client: Some(7),
             stop: false,
+            patience: None,
         },
     );
     c.on(0, Event::Prepared(1, Ok(partial())));
@@ -303,9 +314,14 @@ fn a_long_wait_is_noted_once_with_its_ranks() {
     );
 }
 
-/// The actions of a tick, without progress reports.
+/// The actions of a tick, without progress reports and questions to late ranks.
 fn notes(mut actions: Vec<Action>) -> Vec<Action> {
-    actions.retain(|action| !matches!(action, Action::Reply(_, ToClient::Progress(_))));
+    actions.retain(|action| {
+        !matches!(
+            action,
+            Action::Reply(_, ToClient::Progress(_)) | Action::Tell(..)
+        )
+    });
     actions
 }
 
@@ -351,6 +367,7 @@ fn a_rank_that_ended_is_named() {
         Event::Request {
             client: Some(1),
             stop: false,
+            patience: None,
         },
     );
     assert!(failed(&a)
@@ -415,7 +432,14 @@ fn a_job_that_ends_is_not_resumed() {
     to_saving(&mut c, 2);
     copied(&mut c, 3000, 0);
     let (client, stop) = (Some(2), true);
-    c.on(3500, Event::Request { client, stop });
+    c.on(
+        3500,
+        Event::Request {
+            client,
+            stop,
+            patience: None,
+        },
+    );
     assert_eq!(copied(&mut c, 4000, 1), []);
     saved(&mut c, 0, None);
     saved(&mut c, 1, None);
@@ -436,7 +460,14 @@ fn a_request_after_the_cut_is_a_separate_checkpoint() {
         "the interval's: this one will do"
     );
     let (client, stop) = (Some(2), true);
-    let a = c.on(4000, Event::Request { client, stop });
+    let a = c.on(
+        4000,
+        Event::Request {
+            client,
+            stop,
+            patience: None,
+        },
+    );
     assert!(
         matches!(&a[..], [Action::Reply(2, ToClient::Note(n))] if n.contains("begins after it"))
     );
@@ -454,7 +485,14 @@ fn a_request_after_the_cut_is_a_separate_checkpoint() {
     to_saving(&mut c, 2);
     copied(&mut c, 3000, 0);
     copied(&mut c, 3000, 1);
-    c.on(4000, Event::Request { client, stop });
+    c.on(
+        4000,
+        Event::Request {
+            client,
+            stop,
+            patience: None,
+        },
+    );
     let a = c.on(5000, Event::Lost(1));
     let told = |a: &&Action| matches!(a, Action::Reply(_, ToClient::Failed(_)));
     assert_eq!(a.iter().filter(told).count(), 2, "{a:?}");
@@ -467,6 +505,7 @@ fn the_status_reports_the_activity_of_each_rank() {
             what: format!("in call {rank}"),
             since: 7,
             events: vec![],
+            stack: vec![],
         };
         let question = 1;
         Event::Message(rank, FromRank::Doing { question, doing })
@@ -485,6 +524,7 @@ fn the_status_reports_the_activity_of_each_rank() {
     let asked = Action::Send(ToRank::Tell {
         question: 1,
         events: 0,
+        stack: false,
     });
 
     let mut c = job(2);
@@ -538,7 +578,14 @@ fn the_status_reports_the_activity_of_each_rank() {
 fn late_ranks_are_named_to_themselves() {
     let mut c = job(8);
     let stop = false;
-    c.on(0, Event::Request { client: None, stop });
+    c.on(
+        0,
+        Event::Request {
+            client: None,
+            stop,
+            patience: None,
+        },
+    );
     c.on(0, Event::Prepared(1, Ok(partial())));
     let clocks = || FromRank::Clocks {
         epoch: 1,
@@ -570,12 +617,19 @@ fn a_query_for_more_events_replaces_the_one_in_progress() {
             what,
             since,
             events,
+            stack: vec![],
         };
         Event::Message(rank, FromRank::Doing { question, doing })
     };
     let mut c = job(1);
     c.on(0, asks(5, 0));
-    let tell = |question, events| Action::Send(ToRank::Tell { question, events });
+    let tell = |question, events| {
+        Action::Send(ToRank::Tell {
+            question,
+            events,
+            stack: false,
+        })
+    };
     assert_eq!(c.on(10, asks(6, 40)), [tell(2, 40)]);
     assert_eq!(c.on(20, asks(7, 10)), [], "it gets more than it needs");
     assert_eq!(c.on(30, tells(0, 1)), [], "an answer to the older question");

@@ -291,6 +291,7 @@ impl World {
                     self.event(Event::Request {
                         client,
                         stop: false,
+                        patience: None,
                     });
                 }
                 can
@@ -427,7 +428,8 @@ impl World {
                 Action::Prepare(_) | Action::Commit(..) => self.store.push_back(action),
                 Action::Reply(_, ToClient::Committed(_)) => self.committed += 1,
                 Action::Reply(_, ToClient::Failed(_)) => self.failed += 1,
-                Action::Reply(..) | Action::Discard(_) | Action::Over(_) => {}
+                Action::Reply(..) | Action::Discard(_) | Action::Over(_) | Action::Again { .. } => {
+                }
             }
         }
     }

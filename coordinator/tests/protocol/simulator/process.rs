@@ -147,6 +147,7 @@ impl Process {
         View {
             clocks,
             activity: self.activity.clone(),
+            held: false,
         }
     }
 

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 pub mod current_call;
+pub mod held;
 pub mod lifecycle;
 pub mod stop;
 

@@ -21,7 +21,7 @@
 
 use crate::error::StopError;
 use crate::interpose::signals::{self, STOP_SIGNAL};
-use crate::interpose::threads::{self, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING};
+use crate::interpose::threads::{self, held, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING};
 use crate::interpose::{trap_entry, vdso_call};
 use crate::sys::context::{Context, SigInfo};
 use crate::sys::{cpu, syscall};
@@ -68,6 +68,7 @@ unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Cont
     };
     // SAFETY: the kernel's frame is on top of this thread's stack, and only this handler uses it.
     let context = unsafe { &mut *frame };
+    held::take_sample(context);
     // In each case below, a call that this signal has interrupted is made again.
     // SAFETY: `context` is the frame on top of this thread's stack.
     let left = unsafe { trap_entry::leave_window(thread, context, false) }

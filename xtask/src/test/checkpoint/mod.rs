@@ -7,3 +7,4 @@ pub mod limits;
 pub mod pause;
 pub mod schedule;
 pub mod status;
+pub mod stuck;
