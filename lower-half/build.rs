@@ -50,8 +50,8 @@ const OF_FILES: [&str; 18] = [
     "lio_listio64",
 ];
 
-/// The function of UCX that this program replaces for MPICH (`src/mpi/progress_turn.rs`).
-const OF_PROGRESS: &str = "ucp_worker_progress";
+/// The functions of UCX and libfabric that this program replaces for MPICH (`src/mpi/progress_turn.rs`).
+const OF_PROGRESS: [&str; 2] = ["ucp_worker_progress", "fi_fabric"];
 
 fn main() -> anyhow::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -73,7 +73,7 @@ fn main() -> anyhow::Result<()> {
     let exported = out.join("exported.list");
     let mut names = [&OF_SIGNALS[..], &OF_FILES].concat();
     if flavour == "mpich" {
-        names.push(OF_PROGRESS);
+        names.extend(OF_PROGRESS);
     }
     let names = names.join("; ");
     write(&exported, &format!("{{ {names}; }};\n"))?;

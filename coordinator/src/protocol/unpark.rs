@@ -42,6 +42,9 @@ pub fn targets_to_raise(states: &States, quiet: Quiet, turn: &mut u32) -> BTreeM
             Activity::Running | Activity::Collective { .. } => {}
         }
     }
+    // A rank that does not wait is inside a collective operation. If it has counted that, all members come to it.
+    // Otherwise it has had no turn yet (`internals/collectives.md`), and is parked as soon as it has one.
+    let some_wait = !waiting.is_empty();
     let anyone = follow(states, waiting, quiet, &mut released);
     if released.is_empty() {
         let runs = |s: &State| s.activity == Activity::Running;
@@ -52,7 +55,7 @@ pub fn targets_to_raise(states: &States, quiet: Quiet, turn: &mut u32) -> BTreeM
         // cause may be a dependence that no report contains, such as another thread's; a release avoids a
         // hang.
         let guess = (anyone && all_stand) || (quiet == Quiet::Stalled && unreached_stand);
-        if guess && states.values().any(|s| !s.reached) {
+        if guess && some_wait {
             released.extend(next_in_turn(states, turn));
         }
     }
@@ -180,6 +183,16 @@ mod tests {
         targets_to_raise(&states, quiet, &mut 0)
             .into_iter()
             .collect()
+    }
+
+    #[test]
+    fn nobody_is_released_for_a_rank_that_has_had_no_turn_yet() {
+        let s = [
+            state(false, Activity::Collective { id: 9 }),
+            state(true, parked(9, 4, vec![])),
+            state(true, Activity::Running),
+        ];
+        assert_eq!(run(&s, Quiet::Stalled), []);
     }
 
     #[test]

@@ -53,6 +53,11 @@ const COMPLETES: Variant = Variant {
     retracts: false,
     ..Variant::OURS
 };
+/// Only the first call of each blocking collective operation is retracted.
+const SEVERAL_CALLS: Variant = Variant {
+    several_calls: true,
+    ..Variant::OURS
+};
 const FAULT: Variant = Variant {
     faults: 1,
     ..Variant::OURS
@@ -168,11 +173,18 @@ fn every_small_program_is_checkpointed_without_retraction() {
     all_right(&SHORT, COMPLETES, 1, 300);
 }
 
+#[test]
+fn every_small_program_whose_operations_make_several_calls_is_checkpointed() {
+    all_right(&SHORT, SEVERAL_CALLS, 1, 300);
+}
+
 /// A checkpoint does not wait for a rank that never comes to a blocking collective operation, nor to a message.
 #[test]
 fn a_checkpoint_waits_for_nobody() {
     let scopes = [2, 3].map(|ranks| blocking(scope(ranks, 2, Messages::Few)));
     let tally = check_of(&scopes[..1], endless_programs, Variant::OURS, 1);
+    is_right(tally, 50);
+    let tally = check_of(&scopes[..1], endless_programs, SEVERAL_CALLS, 1);
     is_right(tally, 50);
 }
 
@@ -187,6 +199,15 @@ fn a_checkpoint_without_retraction_waits() {
 #[test]
 fn every_small_program_goes_on_after_a_fault_and_is_checkpointed() {
     all_right(&SHORT[2..3], FAULT, 2, 14);
+}
+
+#[test]
+fn operations_of_several_calls_go_on_after_a_fault() {
+    let variant = Variant {
+        faults: 1,
+        ..SEVERAL_CALLS
+    };
+    all_right(&SHORT[2..3], variant, 2, 14);
 }
 
 #[test]

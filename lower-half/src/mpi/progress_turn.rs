@@ -2,8 +2,9 @@
 //! and the function calls the upper half's [`contract::Gate::turn`] while a checkpoint is pending.
 //!
 //! No MPI library documents such a function. Open MPI has one for its own components. MPICH over UCX calls
-//! `ucp_worker_progress` of another library, and finds the one of this program first. With another library a blocking
-//! collective operation that has begun is completed before the cut.
+//! `ucp_worker_progress` of another library, and finds the one of this program first. MPICH over libfabric makes its
+//! completion queues by `fi_fabric`, of which the same is true (`progress_turn/ofi.rs`). With another library a
+//! blocking collective operation that has begun is completed before the cut.
 //!
 //! To add a library: find what each of its waits passes, at a place where the library may be called, and let it call
 //! [`turn`]; set [`SERVED`] when that is sure to happen.
@@ -85,6 +86,9 @@ pub fn start() {
 /// MPICH: nothing is to be registered.
 #[cfg(native_mpi = "mpich")]
 pub fn start() {}
+
+#[cfg(native_mpi = "mpich")]
+mod ofi;
 
 #[cfg(native_mpi = "mpich")]
 mod ucx {

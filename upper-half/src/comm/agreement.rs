@@ -1,6 +1,6 @@
 //! Constructors that are collective over the *new* communicator's members only. They count in its own clock. Before
-//! that the members wait for each other by messages, which a pending checkpoint can look into, so that none blocks
-//! below for a rank that has parked.
+//! that the members wait for each other by messages, like ranks that receive from each other: a checkpoint is taken
+//! while some of them wait for one that comes late, and none blocks below for a rank that has parked.
 //!
 //! # Safety
 //! Messages are sent from locals and received into locals.
@@ -28,30 +28,18 @@ pub(crate) fn among(
     everyone: &[u32],
     call: impl FnOnce(u8, &mut Fresh<'_, CommBody>) -> i32,
 ) -> Result<&'static Comm, i32> {
+    let at = meet(everyone, body.id)?;
     // A member that is held back here must not have the object yet: members that have not come so far do not have it
     // either, and a restart would miss it there.
     let token = collective_begin_unmade(&body);
-    let made = match Comm::make(Comm::null_lower(), body) {
-        Ok(made) => made,
-        Err(code) => {
-            collective_end(token);
-            return Err(code);
-        }
-    };
-    let result = meet(everyone, made.body.id).and_then(|at| {
+    let made = Comm::make(Comm::null_lower(), body).and_then(|made| {
         let mut below = token.fresh();
-        check(call(at, &mut below))?;
+        check(call(at, &mut below)).inspect_err(|_| made.release())?;
         made.take(below);
-        Ok(())
+        Ok(made)
     });
     collective_end(token);
-    match result {
-        Ok(()) => Ok(made),
-        Err(code) => {
-            made.release();
-            Err(code)
-        }
-    }
+    made
 }
 
 /// Threads of a process may be in MPI at the same time.

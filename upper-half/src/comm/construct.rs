@@ -1,5 +1,8 @@
 //! Constructors that are collective over the parent. Such a constructor counts in the parent's clock; the new
 //! communicator's clock is visible before the constructor is marked as left.
+//!
+//! The one call below in which members wait for each other comes first: until it has returned to a member, a checkpoint
+//! may be placed before the constructor (`quiesce/retractable.rs`). What follows needs no other member.
 
 use crate::comm::free;
 use crate::comm::lower_group::{members_below, sides};
@@ -7,9 +10,10 @@ use crate::crossing::mpi_result::check;
 use crate::object::comm::comm_id::Hash;
 use crate::object::comm::topology::Topology;
 use crate::object::comm::{comm_id, CommBody};
-use crate::object::lower_handle::Fresh;
+use crate::object::lower_handle::{Fresh, Slot};
 use crate::object::Comm;
-use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::quiesce::collective_gate::collective_end;
+use crate::quiesce::retractable::first_call;
 use contract::abi::*;
 
 pub(crate) fn derive(what: &str, parent: u64, members: &[u32], remote: Option<&[u32]>) -> u64 {
@@ -47,21 +51,25 @@ fn adopt(
 }
 
 /// Runs a constructor that is collective over `parent`. `call` makes the lower communicator in the room that it
-/// is given; `topology` gets what was made.
+/// is given, and may do so again; `topology` gets what was made.
 pub(crate) fn construct(
     parent: &'static Comm,
     what: &str,
     inter: bool,
-    call: impl FnOnce(&mut Fresh<'_, CommBody>) -> i32,
+    mut call: impl FnMut(&mut Slot<CommBody>) -> i32,
     topology: impl FnOnce(&Fresh<'_, CommBody>) -> Result<Option<Topology>, i32>,
 ) -> Result<&'static Comm, i32> {
     if parent.body.size == 0 {
         return Err(ERR_COMM);
     }
     free::sweep();
-    let token = collective_begin(parent);
-    let mut made = token.fresh();
-    let result = check(call(&mut made)).and_then(|()| adopt(parent, what, made, inter, topology));
+    let mut made = Slot::null();
+    let (token, code) = first_call(parent, &mut |code| {
+        made = Slot::null();
+        *code = call(&mut made);
+    });
+    let made = token.took(made);
+    let result = check(code).and_then(|()| adopt(parent, what, made, inter, topology));
     collective_end(token);
     result
 }

@@ -12,6 +12,7 @@ use crate::comm::topology::answer;
 use crate::crossing::mpi_result::check;
 use crate::object::comm::topology::{DistGraph, Topology};
 use crate::object::info::crossing_info;
+use crate::object::lower_handle::temporary::with;
 use crate::object::lower_handle::{named, Fresh};
 use crate::object::{Comm, CommBody, Info};
 use contract::abi::*;
@@ -69,9 +70,8 @@ pub unsafe fn dist_graph_create_adjacent(
         "dist_graph",
         false,
         |made| {
-            let info = crossing_info(info);
             // SAFETY: the caller's promise.
-            unsafe {
+            with(crossing_info(info), |info| unsafe {
                 named::MPI_Dist_graph_create_adjacent(
                     comm,
                     indegree,
@@ -80,11 +80,11 @@ pub unsafe fn dist_graph_create_adjacent(
                     outdegree,
                     destinations.as_ptr(),
                     destweights,
-                    &info,
+                    info,
                     reorder,
                     made.place(),
                 )
-            }
+            })
         },
         |_| Ok(Some(Topology::DistGraph(shape))),
     ))
@@ -114,9 +114,8 @@ pub unsafe fn dist_graph_create(
         "dist_graph",
         false,
         |made| {
-            let info = crossing_info(info);
             // SAFETY: the caller's promise.
-            unsafe {
+            with(crossing_info(info), |info| unsafe {
                 named::MPI_Dist_graph_create(
                     comm,
                     n,
@@ -124,11 +123,11 @@ pub unsafe fn dist_graph_create(
                     degrees.as_ptr(),
                     destinations,
                     weights,
-                    &info,
+                    info,
                     reorder,
                     made.place(),
                 )
-            }
+            })
         },
         |made| Ok(Some(Topology::DistGraph(neighbours_below(made)?))),
     ))

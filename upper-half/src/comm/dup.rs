@@ -13,6 +13,7 @@ use crate::object::comm::internal::sync_comm;
 use crate::object::comm::CommBody;
 use crate::object::info::crossing_info;
 use crate::object::lower_handle::named;
+use crate::object::lower_handle::temporary::with;
 use crate::object::{Comm, Info, Request};
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
 use crate::request::lifecycle::DUPLICATIONS;
@@ -59,7 +60,11 @@ pub fn comm_dup_with_info(
         comm,
         "dup",
         comm.body.inter,
-        |made| named::MPI_Comm_dup_with_info(comm, &crossing_info(info), made),
+        |made| {
+            with(crossing_info(info), |info| {
+                named::MPI_Comm_dup_with_info(comm, info, made)
+            })
+        },
         |_| Ok(comm.body.topology.clone()),
     );
     Out::from(new).give(made.and_then(|made| {

@@ -11,7 +11,7 @@ use crate::object::comm::comm_id::Hash;
 use crate::object::comm::{comm_id, CommBody};
 use crate::object::group::{own_world_rank, rank_in};
 use crate::object::lower_handle::named;
-use crate::object::lower_handle::temporary::LowerGroup;
+use crate::object::lower_handle::temporary::{with, LowerGroup};
 use crate::object::{Comm, Errhandler, Group, Info};
 use contract::abi::*;
 use core::ffi::CStr;
@@ -27,7 +27,7 @@ pub fn comm_create(comm: &'static Comm, group: &'static Group, new: &mut &'stati
         "create",
         comm.body.inter,
         |made| match LowerGroup::of(&group.body.ranks) {
-            Ok(group) => named::MPI_Comm_create(comm, &group, made),
+            Ok(group) => with(group, |group| named::MPI_Comm_create(comm, group, made)),
             Err(code) => code,
         },
         |_| Ok(None),

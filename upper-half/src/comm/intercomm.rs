@@ -11,8 +11,8 @@ use crate::comm::agreement::{among, THREADS};
 use crate::comm::construct::construct;
 use crate::comm::from_group::{furnish, number_of, of_group};
 use crate::comm::lower_group::{below_tag, from_group, sides};
-use crate::comm::numbers::tell;
-use crate::crossing::mpi_result::check;
+use crate::comm::numbers::{greatest, tell};
+use crate::crossing::mpi_result::{check, code_of};
 use crate::object::comm::closing::farewell;
 use crate::object::comm::comm_id::Hash;
 use crate::object::comm::internal::internal_world;
@@ -21,7 +21,8 @@ use crate::object::group::own_world_rank;
 use crate::object::lower_handle::{named, Fresh};
 use crate::object::{Comm, Datatype, Errhandler, Group, Info};
 use crate::pt2pt::receive;
-use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::quiesce::collective_gate::collective_end;
+use crate::quiesce::retractable::first_call;
 use contract::abi::*;
 use core::ffi::CStr;
 use std::sync::Arc;
@@ -57,9 +58,7 @@ pub fn intercomm_create_from_groups(
         }),
         _ => Err(ERR_GROUP),
     };
-    let token = collective_begin(local);
     let other = tell_group(local, local_leader, other);
-    collective_end(token);
     let made = other
         .and_then(|other| connect(local, other))
         .and_then(|made| furnish(made, info, handler));
@@ -101,9 +100,7 @@ pub fn intercomm_create(
             number: number.finish(),
         });
     }
-    let token = collective_begin(local_comm);
     let other = tell_group(local_comm, local_leader, other);
-    collective_end(token);
     Out::from(new).give(other.and_then(|other| connect(local_comm, other)))
 }
 
@@ -215,28 +212,34 @@ fn exchange(
     Ok(remote)
 }
 
-/// Tells a group what its leader has agreed on, or the error that kept the leader from that.
+/// Tells a group what its leader has agreed on, or the error that kept the leader from that. The first call is a
+/// reduction and not a broadcast, since the leader would return from that before a late member has come.
 fn tell_group(comm: &'static Comm, leader: i32, other: Result<Other, i32>) -> Result<Other, i32> {
-    let leads = comm.body.rank == leader;
-    let mut head = match &other {
-        Ok(other) => {
-            let number = [other.number as u32, (other.number >> 32) as u32];
-            [0, other.members.len() as u32, number[0], number[1]]
-        }
-        Err(code) => [*code as u32, 0, 0, 0],
+    let own = match (&other, comm.body.rank == leader) {
+        (Ok(other), true) => [0, other.members.len() as i64, other.number as i64],
+        (Err(code), true) => [i64::from(*code), 0, 0],
+        (_, false) => [i64::MIN; 3],
     };
-    tell(comm, leader, &mut head)?;
-    let [code, length, low, high] = head;
-    if code != 0 {
-        return Err(code as i32);
-    }
-    let mut members = match other {
-        Ok(other) if leads => other.members,
-        _ => vec![0; length as usize],
-    };
-    tell(comm, leader, &mut members)?;
-    let number = u64::from(high) << 32 | u64::from(low);
-    Ok(Other { members, number })
+    let mut head = own;
+    let (token, code) = first_call(comm, &mut |code| {
+        *code = code_of(greatest(comm, own).map(|all| head = all));
+    });
+    let [failed, length, number] = head;
+    let told = check(code)
+        .and_then(|()| check(failed as i32))
+        .and_then(|()| {
+            let mut members = match other {
+                Ok(other) if comm.body.rank == leader => other.members,
+                _ => vec![0; length as usize],
+            };
+            tell(comm, leader, &mut members)?;
+            Ok(Other {
+                members,
+                number: number as u64,
+            })
+        });
+    collective_end(token);
+    told
 }
 
 /// MPI_Intercomm_merge.

@@ -4,6 +4,7 @@ use crate::argument::Out;
 use crate::comm::construct::construct;
 use crate::object::info::crossing_info;
 use crate::object::lower_handle::named;
+use crate::object::lower_handle::temporary::with;
 use crate::object::{Comm, Info};
 use contract::abi::*;
 
@@ -43,7 +44,11 @@ pub fn comm_split_type(
         comm,
         "split",
         comm.body.inter,
-        |made| named::MPI_Comm_split_type(comm, split_type, key, &crossing_info(info), made),
+        |made| {
+            with(crossing_info(info), |info| {
+                named::MPI_Comm_split_type(comm, split_type, key, info, made)
+            })
+        },
         |_| Ok(None),
     ))
 }

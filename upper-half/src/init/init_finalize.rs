@@ -26,7 +26,8 @@ use crate::object::session::any_session;
 use crate::object::table::Body;
 use crate::object::Comm;
 use crate::quiesce;
-use crate::quiesce::collective_gate::{collective_end, finalize_begin};
+use crate::quiesce::collective_gate::collective_end;
+use crate::quiesce::retractable::first_call_of_finalize;
 use crate::runtime::syscall;
 use contract::abi::*;
 use contract::recorder::Event;
@@ -191,9 +192,12 @@ pub fn at_exit() {
 }
 
 /// Finalises the library below. The application makes no MPI call any more. Like any collective operation, this is not
-/// started past a checkpoint's targets.
+/// started past a checkpoint's targets. The ranks wait for each other in a barrier, where a checkpoint finds those that
+/// a late one keeps waiting.
 fn take_down() -> i32 {
-    let token = finalize_begin();
+    let world = Comm::at(comm::COMM_WORLD as u32);
+    // If the barrier fails, so does what follows, which says so.
+    let token = first_call_of_finalize(&mut |code| *code = named::MPI_Barrier(world));
     free::last_sweeps();
     substitute::free();
     let code = service::finalize();

@@ -36,6 +36,8 @@ use crate::object::info::{crossing_info, make_info};
 use crate::object::lower_handle::{named, Fresh};
 use crate::object::{Comm, File, Info};
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::quiesce::retractable::first_call;
+use crate::quiesce::{collective, Inputs};
 use contract::abi::*;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering;
@@ -103,9 +105,14 @@ pub fn file_close(file: &mut &'static File) -> i32 {
         return ERR_FILE;
     }
     let comm = given.body.comm;
-    let token = collective_begin(comm);
-    // SAFETY: the place of a live file's lower handle.
-    let mut code = unsafe { stubs::MPI_File_close(given.lower_ptr()) };
+    // A library that closes a file makes its members wait for each other, too. But a checkpoint could not ask it about
+    // a file that is closed in part.
+    let (token, met) = first_call(comm, &mut |code| *code = named::MPI_Barrier(comm));
+    let mut code = match met {
+        // SAFETY: the place of a live file's lower handle.
+        SUCCESS => unsafe { stubs::MPI_File_close(given.lower_ptr()) },
+        code => code,
+    };
     if code == SUCCESS && given.body.amode & MODE_DELETE_ON_CLOSE != 0 {
         code = code_of(delete(given));
     } else if code == SUCCESS && comm.body.rank == 0 && given.body.is_writable() {
@@ -148,12 +155,12 @@ pub fn file_set_atomicity(file: &'static File, flag: i32) -> i32 {
     if file.is_null() {
         return ERR_FILE;
     }
-    let token = collective_begin(file.body.comm);
-    let code = named::MPI_File_set_atomicity(file, flag);
+    let code = collective(file.body.comm, Inputs::Stay, &mut |code| {
+        *code = named::MPI_File_set_atomicity(file, flag);
+    });
     if code == SUCCESS {
         file.body.atomic.store(flag != 0, Ordering::Relaxed);
     }
-    collective_end(token);
     code
 }
 

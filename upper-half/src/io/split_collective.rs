@@ -10,10 +10,10 @@ use crate::argument::Buffer;
 use crate::object::file::Split;
 use crate::object::lower_handle::named;
 use crate::object::{Datatype, File};
-use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::quiesce::{collective, Inputs};
 use contract::abi::*;
 
-fn begin(file: &'static File, split: Split, whole: impl FnOnce(&mut Status) -> i32) -> i32 {
+fn begin(file: &'static File, split: Split, whole: impl Fn(&mut Status) -> i32) -> i32 {
     let body = &file.body;
     if file.is_null() {
         return ERR_FILE;
@@ -27,14 +27,24 @@ fn begin(file: &'static File, split: Split, whole: impl FnOnce(&mut Status) -> i
     if body.split.lock().is_some() {
         return ERR_IO;
     }
-    let token = collective_begin(body.comm);
     let mut status = Status::EMPTY;
-    let code = whole(&mut status);
-    collective_end(token);
+    let code = collective(body.comm, inputs(file, split), &mut |code| {
+        *code = whole(&mut status);
+    });
     if code == SUCCESS {
         *body.split.lock() = Some((split, status));
     }
     code
+}
+
+/// What the whole operation does to its inputs.
+fn inputs(file: &'static File, split: Split) -> Inputs {
+    match split {
+        Split::ReadAtAll | Split::WriteAtAll => Inputs::Stay,
+        Split::ReadAll | Split::WriteAll => Inputs::Pointer(file),
+        // The shared pointer moves, of which a member knows only where it is now.
+        Split::ReadOrdered | Split::WriteOrdered => Inputs::Change,
+    }
 }
 
 fn end(file: &'static File, split: Split, out: Option<&mut Status>) -> i32 {

@@ -6,8 +6,11 @@ use crate::crossing::mpi_result::check;
 use crate::object::file::View;
 use crate::object::info::crossing_info;
 use crate::object::lower_handle::named;
+use crate::object::lower_handle::temporary::with;
 use crate::object::{Datatype, File, Info};
-use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::quiesce::collective_gate::collective_end;
+use crate::quiesce::retractable::first_call;
+use crate::quiesce::{collective, Inputs};
 use contract::abi::*;
 use core::ffi::{c_char, CStr};
 
@@ -27,11 +30,26 @@ pub fn file_set_view(
     if body.is_sequential() != (disp == DISPLACEMENT_CURRENT) {
         return ERR_ARG;
     }
-    let token = collective_begin(body.comm);
-    let result = set_below(file, disp, etype, filetype, datarep, info);
-    collective_end(token);
+    let set = |disp| {
+        with(crossing_info(info), |info| {
+            named::MPI_File_set_view(file, disp, etype, filetype, datarep, info)
+        })
+    };
+    let result = match disp == DISPLACEMENT_CURRENT {
+        true => set_at_pointer(file, set),
+        false => check(collective(body.comm, Inputs::Stay, &mut |code| {
+            *code = set(disp)
+        }))
+        .map(|()| disp),
+    };
     match result {
-        Ok(view) => {
+        Ok(disp) => {
+            let view = View {
+                disp,
+                etype,
+                filetype,
+                datarep: datarep.to_owned(),
+            };
             view.retain();
             let before = core::mem::replace(&mut *body.view.lock(), view);
             before.release();
@@ -42,41 +60,22 @@ pub fn file_set_view(
     }
 }
 
-fn set_below(
-    file: &'static File,
-    disp: i64,
-    etype: &'static Datatype,
-    filetype: &'static Datatype,
-    datarep: &CStr,
-    info: &'static Info,
-) -> Result<View, i32> {
-    let disp = if disp == DISPLACEMENT_CURRENT {
-        current(file)?
-    } else {
-        disp
-    };
-    let info = crossing_info(info);
-    check(named::MPI_File_set_view(
-        file, disp, etype, filetype, datarep, &info,
-    ))?;
-    Ok(View {
-        disp,
-        etype,
-        filetype,
-        datarep: datarep.to_owned(),
-    })
-}
-
-/// Where the shared pointer stands, in bytes. No process may look before all have come here, hence the barrier. No
-/// process may set the view before all have looked, and none leaves the reduction earlier.
-fn current(file: &'static File) -> Result<i64, i32> {
-    let (mut position, mut disp) = (0, 0);
+/// Sets a view that begins where the shared pointer stands; the displacement in bytes. No process may look before all
+/// have come here, hence the barrier. No process may set the view before all have looked, and none leaves the reduction
+/// earlier.
+fn set_at_pointer(file: &'static File, set: impl Fn(i64) -> i32) -> Result<i64, i32> {
+    let comm = file.body.comm;
     file.body.shares_pointer();
-    check(named::MPI_Barrier(file.body.comm))?;
-    check(named::MPI_File_get_position_shared(file, &mut position))?;
-    check(named::MPI_File_get_byte_offset(file, position, &mut disp))?;
-    let [disp] = greatest(file.body.comm, [disp])?;
-    Ok(disp)
+    let (token, met) = first_call(comm, &mut |code| *code = named::MPI_Barrier(comm));
+    let result = check(met).and_then(|()| {
+        let (mut position, mut disp) = (0, 0);
+        check(named::MPI_File_get_position_shared(file, &mut position))?;
+        check(named::MPI_File_get_byte_offset(file, position, &mut disp))?;
+        let [disp] = greatest(comm, [disp])?;
+        check(set(disp)).map(|()| disp)
+    });
+    collective_end(token);
+    result
 }
 
 /// MPI_File_get_view. Derived datatypes among the results are new handles of the same datatypes, as

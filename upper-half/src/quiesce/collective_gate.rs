@@ -13,7 +13,7 @@
 
 use crate::crossing::stubs::service;
 use crate::object::comm::CommBody;
-use crate::object::lower_handle::{Fresh, Unparked};
+use crate::object::lower_handle::{Fresh, Slot, Unparked};
 use crate::object::table::Body;
 use crate::object::Comm;
 use crate::quiesce::progress::phase;
@@ -32,6 +32,24 @@ pub struct Token {
 }
 
 impl Token {
+    /// Of an operation that has begun, and was counted as `seq`. From now on the thread does not park before the end.
+    #[inline(always)]
+    pub(crate) fn counted(comm: &'static Comm, clock: Option<&'static Clock>, seq: u64) -> Token {
+        // SAFETY: see the module's head.
+        let unparked = unsafe { Unparked::new() };
+        Token {
+            comm,
+            clock,
+            seq,
+            unparked,
+        }
+    }
+
+    /// What the operation's first call has made below.
+    pub(crate) fn took<B: Body>(&self, made: Slot<B>) -> Fresh<'_, B> {
+        self.unparked.took(made)
+    }
+
     /// Room for what the operation makes below.
     pub fn fresh<B: Body>(&self) -> Fresh<'_, B> {
         self.unparked.fresh()
@@ -62,14 +80,7 @@ fn counted(comm: &'static Comm, clock: Option<&'static Clock>, kind: ActivityKin
         Some(clock) => begin(clock, kind),
         None => 0,
     };
-    // SAFETY: see the module's head.
-    let unparked = unsafe { Unparked::new() };
-    Token {
-        comm,
-        clock,
-        seq,
-        unparked,
-    }
+    Token::counted(comm, clock, seq)
 }
 
 #[inline(always)]

@@ -18,6 +18,10 @@
 //! its inputs (MPI_IN_PLACE) is retractable only if they are small: a copy is kept. Operations of the
 //! application (MPI_Op_create) may have effects of their own and are not retractable.
 //!
+//! An operation that makes several calls ([`first_call`]) is retractable in the first of them. It counts when that one
+//! has returned, and then goes on like any operation that has begun. So the first call should be one that no member
+//! returns from before all have made it: then a late member finds all others in it.
+//!
 //! # Safety
 //! A thread's block has the address of its [`Inside`], which is on its stack as long as that is set. The block is read
 //! and written by its own thread.
@@ -28,13 +32,17 @@ use crate::crossing::abandon::abandon;
 use crate::crossing::abandon::abandonable;
 use crate::crossing::call_guard;
 use crate::crossing::stubs::service;
-use crate::object::{Comm, Datatype, Op};
-use crate::quiesce::collective_gate::{collective_end, may_pass};
+use crate::object::lower_handle::named;
+use crate::object::{Comm, Datatype, File, Op};
+use crate::quiesce::collective_gate::{
+    collective_begin, collective_end, finalize_begin, may_pass, Token,
+};
 use crate::quiesce::progress::phase;
 use crate::quiesce::two_phase::collective_begin_blocking;
 use crate::quiesce::{wait_loop, wait_report};
+use crate::request::lifecycle::DUPLICATIONS;
 use crate::runtime::lock::multiple;
-use contract::abi::{op, IN_PLACE};
+use contract::abi::{comm, datatype, IN_PLACE, SEEK_SET, SUCCESS};
 use contract::{gate, ActivityKind, Clock, Phase, RETRACTABLE};
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -44,7 +52,7 @@ use core::sync::atomic::{compiler_fence, Ordering};
 const MOST_KEPT: usize = 512;
 
 /// Effect of a collective operation on its inputs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Inputs {
     /// They stay as they are.
     Stay,
@@ -52,6 +60,8 @@ pub enum Inputs {
     Change,
     /// These bytes are overwritten.
     Overwritten(*mut c_void, usize),
+    /// The file's own pointer moves.
+    Pointer(&'static File),
 }
 
 impl Inputs {
@@ -76,19 +86,24 @@ impl Inputs {
         if !operator.is_predefined() {
             return Inputs::Change;
         }
+        Inputs::in_place(sendbuf, recvbuf, count, datatype)
+    }
+
+    /// The same of an exchange in which `count` elements in all are overwritten.
+    #[inline(always)]
+    pub fn in_place(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        count: i64,
+        datatype: &'static Datatype,
+    ) -> Inputs {
         if sendbuf as usize != IN_PLACE {
             return Inputs::Stay;
         }
-        // Of the pairs that these take the extent is not the size.
-        let pairs = [op::MINLOC, op::MAXLOC].contains(&(operator.index() as usize));
         let bytes = count.saturating_mul(datatype.body.size());
+        let is_dense = datatype.is_predefined() && !GAPPY.contains(&(datatype.index() as usize));
         match usize::try_from(bytes) {
-            Ok(bytes)
-                if bytes <= MOST_KEPT
-                    && datatype.is_predefined()
-                    && !pairs
-                    && !recvbuf.is_null() =>
-            {
+            Ok(bytes) if bytes <= MOST_KEPT && is_dense && !recvbuf.is_null() => {
                 Inputs::Overwritten(recvbuf, bytes)
             }
             _ => Inputs::Change,
@@ -96,12 +111,23 @@ impl Inputs {
     }
 }
 
+/// Predefined datatypes whose extent is not their size.
+const GAPPY: [usize; 5] = [
+    datatype::FLOAT_INT,
+    datatype::DOUBLE_INT,
+    datatype::LONG_INT,
+    datatype::SHORT_INT,
+    datatype::LONG_DOUBLE_INT,
+];
+
 /// A retractable operation of a thread.
 struct Inside {
     /// Where the call began ([`abandonable`]).
     place: usize,
     clock: &'static Clock,
     seq: u64,
+    /// What the thread is to the agent while it is inside.
+    kind: ActivityKind,
     /// The progress count that was last reported to the agent.
     told: u64,
 }
@@ -122,13 +148,79 @@ pub fn collective(comm: &'static Comm, inputs: Inputs, call: &mut dyn FnMut(&mut
             };
             run(clock, &mut restore, call)
         }
-        _ => {
-            let token = collective_begin_blocking(comm);
-            let mut code = 0;
-            call(&mut code);
-            collective_end(token);
-            code
+        (Inputs::Pointer(file), Some(clock)) if is_served() => {
+            let mut position = 0;
+            match named::MPI_File_get_position(file, &mut position) {
+                SUCCESS => {
+                    let mut restore = || {
+                        named::MPI_File_seek(file, position, SEEK_SET);
+                    };
+                    run(clock, &mut restore, call)
+                }
+                _ => complete(comm, call),
+            }
         }
+        (_, None) => made(call),
+        _ => complete(comm, call),
+    }
+}
+
+fn made(call: &mut dyn FnMut(&mut i32)) -> i32 {
+    let mut code = 0;
+    call(&mut code);
+    code
+}
+
+/// The same for an operation that a checkpoint completes once it has begun.
+fn complete(comm: &'static Comm, call: &mut dyn FnMut(&mut i32)) -> i32 {
+    let token = collective_begin_blocking(comm);
+    let code = made(call);
+    collective_end(token);
+    code
+}
+
+/// Begins a collective operation over `comm` that makes several calls below, by the first of them. `call` makes that
+/// one as for [`collective`]. When this returns the operation is counted, and the thread parks no more before its end.
+pub(crate) fn first_call(comm: &'static Comm, call: &mut dyn FnMut(&mut i32)) -> (Token, i32) {
+    retractable_first_call(comm, ActivityKind::Parked, call).unwrap_or_else(|| {
+        let token = collective_begin(comm);
+        (token, made(call))
+    })
+}
+
+/// The same for MPI_Finalize. The call is made in any case, since other ranks may make it.
+pub(crate) fn first_call_of_finalize(call: &mut dyn FnMut(&mut i32)) -> Token {
+    let world = Comm::at(comm::COMM_WORLD as u32);
+    let begun = retractable_first_call(world, ActivityKind::Finalising, call);
+    begun.map_or_else(
+        || {
+            let token = finalize_begin();
+            call(&mut 0);
+            token
+        },
+        |(token, _)| token,
+    )
+}
+
+fn retractable_first_call(
+    comm: &'static Comm,
+    kind: ActivityKind,
+    call: &mut dyn FnMut(&mut i32),
+) -> Option<(Token, i32)> {
+    // A duplicate that a drain has to complete may wait in the library for the constructor that was begun after it.
+    let may = is_served() && DUPLICATIONS.load(Ordering::Relaxed) == 0;
+    let clock = comm.body.clock().filter(|_| may)?;
+    let (seq, code) = begin(clock, kind, &mut || {}, call);
+    goes_on(clock);
+    Some((Token::counted(comm, Some(clock), seq), code))
+}
+
+/// An operation that has begun and was counted goes on.
+fn goes_on(clock: &'static Clock) {
+    wait_report::collective(clock.id.load(Ordering::Relaxed));
+    compiler_fence(Ordering::SeqCst);
+    if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
+        service::notify();
     }
 }
 
@@ -156,11 +248,30 @@ extern "C" fn below(data: *mut c_void) {
 }
 
 fn run(clock: &'static Clock, restore: &mut dyn FnMut(), call: &mut dyn FnMut(&mut i32)) -> i32 {
+    let (seq, code) = begin(clock, ActivityKind::Parked, restore, call);
+    clock.left.store(seq, Ordering::Release);
+    wait_report::collective_over();
+    compiler_fence(Ordering::SeqCst);
+    if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
+        service::notify();
+    }
+    code
+}
+
+/// Makes the call until it counts; the number that it has got, and its error code.
+#[inline(always)]
+fn begin(
+    clock: &'static Clock,
+    kind: ActivityKind,
+    restore: &mut dyn FnMut(),
+    call: &mut dyn FnMut(&mut i32),
+) -> (u64, i32) {
     let id = clock.id.load(Ordering::Relaxed);
     let mut inside = Inside {
         place: 0,
         clock,
         seq: clock.seq.load(Ordering::Relaxed) + 1,
+        kind,
         told: 0,
     };
     let mut made = Call { call, code: 0 };
@@ -184,7 +295,7 @@ fn run(clock: &'static Clock, restore: &mut dyn FnMut(), call: &mut dyn FnMut(&m
                 set_inside(0);
             }
             if counts(&inside) {
-                return made.code;
+                return (inside.seq, made.code);
             }
         }
         restore();
@@ -197,24 +308,14 @@ fn counts(inside: &Inside) -> bool {
     let Inside { clock, seq, .. } = *inside;
     clock.seq.store(seq, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
-    let pending = gate().phase.load(Ordering::Relaxed) != Phase::Run as u32;
-    if pending && !returns(clock, seq) {
-        return false;
-    }
-    clock.left.store(seq, Ordering::Release);
-    wait_report::collective_over();
-    compiler_fence(Ordering::SeqCst);
-    if pending || gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
-        service::notify();
-    }
-    true
+    gate().phase.load(Ordering::Relaxed) == Phase::Run as u32 || returns(inside)
 }
 
 /// Parks before the operation as long as a checkpoint wants it.
 #[cold]
 fn hold_back(inside: &mut Inside) {
     while !may_pass(inside.clock, inside.seq) {
-        wait_loop::before(inside.clock, inside.seq, ActivityKind::Parked);
+        wait_loop::before(inside.clock, inside.seq, inside.kind);
         if phase() == Phase::Stop {
             wait_loop::stop_here();
         }
@@ -227,10 +328,13 @@ fn hold_back(inside: &mut Inside) {
 /// Holds back a thread whose library has returned, as long as a checkpoint wants it; false if the job was restarted
 /// meanwhile.
 #[cold]
-fn returns(clock: &'static Clock, seq: u64) -> bool {
+fn returns(inside: &Inside) -> bool {
+    let Inside {
+        clock, seq, kind, ..
+    } = *inside;
     while !may_pass(clock, seq) {
         clock.seq.store(seq - 1, Ordering::Release);
-        wait_loop::before(clock, seq, ActivityKind::Parked);
+        wait_loop::before(clock, seq, kind);
         if phase() == Phase::Stop && call_guard::stop() {
             return false;
         }
@@ -273,13 +377,15 @@ pub(crate) extern "C" fn turn() {
 
 /// A look at everything under way, and a report.
 fn look(operation: &mut Inside) {
-    let Inside { clock, seq, .. } = *operation;
+    let Inside {
+        clock, seq, kind, ..
+    } = *operation;
     wait_loop::look_around(Phase::Approach);
     let id = clock.id.load(Ordering::Relaxed);
     let shown = match seq <= clock.target.load(Ordering::Acquire) {
         // All members come to it.
         true => wait_report::show_collective(&gate().activity, id),
-        false => wait_report::show_parked(&gate().activity, ActivityKind::Parked, id, seq),
+        false => wait_report::show_parked(&gate().activity, kind, id, seq),
     };
     wait_loop::tell(shown, &mut operation.told);
 }

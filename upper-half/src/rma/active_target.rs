@@ -5,30 +5,29 @@
 use crate::argument::{Buffer, Out};
 use crate::crossing::mpi_result::{check, code_of};
 use crate::object::group::rank_in;
+use crate::object::lower_handle::named;
 use crate::object::win::Word;
-use crate::object::{Comm, Datatype, Group, Win};
+use crate::object::{Datatype, Group, Win};
 use crate::pt2pt::{probe, receive, send};
-use crate::quiesce::collective_gate::{collective_begin, collective_end};
-use crate::quiesce::wait_loop;
+use crate::quiesce::{collective, wait_loop, Inputs};
 use crate::rma::lower_window;
 use contract::abi::*;
 use std::sync::Arc;
 
-/// MPI_Win_fence.
+/// MPI_Win_fence. Only the barrier waits for other members to come, and only it counts.
 pub fn win_fence(assert: i32, win: &'static Win) -> i32 {
-    let comm = win.body.comm;
-    let token = collective_begin(comm);
-    let result = fence(assert, win, comm);
-    collective_end(token);
-    code_of(result)
+    code_of(fence(assert, win))
 }
 
-fn fence(assert: i32, win: &'static Win, comm: &'static Comm) -> Result<(), i32> {
+fn fence(assert: i32, win: &'static Win) -> Result<(), i32> {
+    let comm = win.body.comm;
     if assert & MODE_NOPRECEDE == 0 {
         lower_window::flush_all(win)?;
     }
     lower_window::sync(win)?;
-    lower_window::barrier(comm)?;
+    check(collective(comm, Inputs::Stay, &mut |code| {
+        *code = named::MPI_Barrier(comm);
+    }))?;
     lower_window::sync(win)
 }
 

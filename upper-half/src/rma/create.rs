@@ -1,7 +1,8 @@
 //! Making and freeing windows, flushing them at the cut, and making them again at a restart.
 //!
 //! Making a window is two collective operations: a duplicate of the application's communicator, and in its clock the
-//! rest. The object appears inside the second, so that at a cut all members have it or none. Hints are not passed on:
+//! rest. The object appears inside the second, so that at a cut all members have it or none. The first is where members
+//! wait for a late one, as they do in the barrier of MPI_Win_free. Hints are not passed on:
 //! one of them (`no_locks`) would forbid what every window does here.
 //!
 //! # Safety
@@ -23,6 +24,7 @@ use crate::object::win::segments::Segments;
 use crate::object::win::{Memory, Units, WinBody};
 use crate::object::{Comm, Info, Win};
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::quiesce::retractable::first_call;
 use crate::rma::{accumulate, lower_window, node_parts};
 use contract::abi::*;
 use core::ffi::c_void;
@@ -218,9 +220,12 @@ pub unsafe fn win_free(win: &mut &'static Win) -> i32 {
         return code;
     }
     let comm = given.body.comm;
-    let token = collective_begin(comm);
+    let flushed = lower_window::flush_all(given);
+    let (token, met) = first_call(comm, &mut |code| *code = named::MPI_Barrier(comm));
     // SAFETY: the application gives the window up on all ranks.
-    let result = unsafe { free_below(given) };
+    let result = flushed
+        .and(check(met))
+        .and_then(|()| unsafe { free_below(given) });
     collective_end(token);
     if let Err(code) = result {
         return code;
@@ -231,14 +236,12 @@ pub unsafe fn win_free(win: &mut &'static Win) -> i32 {
     SUCCESS
 }
 
-/// Frees the windows below. All members call this.
+/// Frees the windows below. All members call this, after they have flushed them and waited for each other.
 ///
 /// # Safety
 /// Nobody uses the window any more.
 unsafe fn free_below(win: &'static Win) -> Result<(), i32> {
     let body = &win.body;
-    lower_window::flush_all(win)?;
-    check(named::MPI_Barrier(body.comm))?;
     if !body.is_direct() {
         check(named::MPI_Win_unlock_all(win))?;
         // SAFETY: the caller's promise: no other thread uses the handle.

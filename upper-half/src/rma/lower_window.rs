@@ -12,7 +12,7 @@
 use crate::argument::Buffer;
 use crate::crossing::mpi_result::check;
 use crate::object::lower_handle::named;
-use crate::object::{Comm, Datatype, Op, Win};
+use crate::object::{Datatype, Op, Win};
 use contract::abi::{datatype, op, ERR_TRUNCATE};
 use core::sync::atomic::{fence, Ordering};
 
@@ -180,11 +180,6 @@ pub(crate) fn reduce_local(from: Data<'_>, to: Data<'_>, op: &'static Op) -> Res
     let (values, sums) = (from.place.as_ptr(), to.place.as_ptr());
     // SAFETY: there are as many elements of the one datatype in both.
     check(unsafe { named::MPI_Reduce_local(values, sums, from.count, to.datatype, op) })
-}
-
-/// Waits for all members; inside of a counted collective operation.
-pub(crate) fn barrier(comm: &'static Comm) -> Result<(), i32> {
-    check(named::MPI_Barrier(comm))
 }
 
 /// Completes the operations of this rank at `rank`.

@@ -179,7 +179,7 @@ fn crossing(function: &Function) -> Vec<String> {
     lines.extend(positioning(function));
     lines.extend(reduction(function));
     let clock = clocked(function);
-    if let (Class::Collective, Some(comm)) = (function.class, &clock) {
+    if let (Class::Collective | Class::FileCollective, Some(comm)) = (function.class, &clock) {
         lines.extend(retractable(function, comm, &mut body, &call));
         return finish(function, body, lines);
     }
@@ -217,8 +217,8 @@ fn crossing(function: &Function) -> Vec<String> {
     finish(function, body, lines)
 }
 
-/// A blocking collective operation, which the upper half may have to make again after a restart: the lower handles are
-/// read by the call itself.
+/// A blocking collective operation, also on a file, which the upper half may have to make again after a restart: the
+/// lower handles are read by the call itself.
 fn retractable(function: &Function, comm: &str, body: &mut Body, call: &str) -> Vec<String> {
     let mut lines = vec![format!(
         "let code = upper_half::collective({comm}, {}, &mut |code| {{",
@@ -234,20 +234,38 @@ fn retractable(function: &Function, comm: &str, body: &mut Body, call: &str) -> 
 /// Effect of a blocking collective operation on its inputs. A gather in place leaves the rank's own block in the
 /// receive buffer as it is.
 fn inputs(function: &Function) -> String {
+    if let (true, Some(file)) = (function.class.is_file(), input(function, Kind::File)) {
+        return match function.positioning() {
+            Some(Positioning::Own) if function.name.contains("_at_") => {
+                "upper_half::Inputs::Stay".to_owned()
+            }
+            Some(Positioning::Own) => format!("upper_half::Inputs::Pointer({file}_)"),
+            // Each member knows only where the shared pointer is now.
+            Some(Positioning::Shared) => "upper_half::Inputs::Change".to_owned(),
+            None => "upper_half::Inputs::Stay".to_owned(),
+        };
+    }
     let sendbuf = "abi::buffer(sendbuf as _) as _";
-    let has_count = function.params.iter().any(|param| param.name == "count");
-    match (input(function, Kind::Op), has_count) {
-        (Some(op), true) => format!(
-            "upper_half::Inputs::of_reduction({sendbuf}, abi::buffer(recvbuf as _) as _, count as i64, datatype_, {op}_)"
-        ),
-        // Without a count the inputs are not kept.
-        (Some(op), false) => format!(
-            "upper_half::Inputs::of_reduction({sendbuf}, core::ptr::null_mut(), i64::MAX, datatype_, {op}_)"
-        ),
-        (None, _) if function.name.contains("Alltoall") => {
-            format!("upper_half::Inputs::unless_in_place({sendbuf})")
+    let recvbuf = "abi::buffer(recvbuf as _) as _";
+    // Of all blocks, one for each process: in place there is no remote group.
+    let blocks = "(recvcount as i64).saturating_mul(i64::from(comm_.body.size))";
+    let has = |name: &str| {
+        let mut params = function.params.iter();
+        params.any(|param| param.name == name && param.array.is_none())
+    };
+    let of_reduction = |op: &str, recvbuf: &str, count: &str| {
+        format!("upper_half::Inputs::of_reduction({sendbuf}, {recvbuf}, {count}, datatype_, {op}_)")
+    };
+    match input(function, Kind::Op) {
+        Some(op) if has("count") => of_reduction(op, recvbuf, "count as i64"),
+        Some(op) if has("recvcount") => of_reduction(op, recvbuf, blocks),
+        // With a count for each process the inputs are not kept.
+        Some(op) => of_reduction(op, "core::ptr::null_mut()", "i64::MAX"),
+        None if !function.name.contains("Alltoall") => "upper_half::Inputs::Stay".to_owned(),
+        None if has("recvcount") => {
+            format!("upper_half::Inputs::in_place({sendbuf}, {recvbuf}, {blocks}, recvtype_)")
         }
-        (None, _) => "upper_half::Inputs::Stay".to_owned(),
+        None => format!("upper_half::Inputs::unless_in_place({sendbuf})"),
     }
 }
 

@@ -68,7 +68,7 @@ impl World {
         let p = &self.processes[r as usize];
         let number = p.retracts()?;
         match program.ops[r as usize].get(p.pc)? {
-            Op::Collective { comm, .. } => Some((*comm, number)),
+            Op::Collective { comm, .. } | Op::Create { parent: comm, .. } => Some((*comm, number)),
             _ => None,
         }
     }

@@ -42,6 +42,8 @@ pub struct Variant {
     pub copies: bool,
     /// Whether blocking collective operations can be retracted.
     pub retracts: bool,
+    /// Whether these make several calls below, as the constructor of a window does: only the first can be retracted.
+    pub several_calls: bool,
     /// Whether reports of ranks may be late too, and ranks may report activities while they go on.
     /// Otherwise only messages to ranks are late.
     pub late_reports: bool,
@@ -56,6 +58,7 @@ impl Variant {
         faults: 0,
         copies: false,
         retracts: true,
+        several_calls: false,
         late_reports: false,
     };
     /// Published, and hangs: one clock for all communicators with the same members.

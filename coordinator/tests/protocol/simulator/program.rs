@@ -46,7 +46,7 @@ pub enum Op {
         parent: usize,
         made: usize,
     },
-    /// A constructor that is collective over the new communicator's members only.
+    /// A constructor that is collective over the new communicator's members only, when they have met by messages.
     CreateGroup {
         key: usize,
         made: usize,
@@ -166,6 +166,9 @@ pub fn random(size: u32, events: usize, random: &mut Random) -> Program {
     made.program
 }
 
+/// Tags of meetings, which other messages do not have.
+const MEETINGS: u32 = 100;
+
 struct Maker<'a> {
     program: Program,
     usable: Vec<usize>,
@@ -236,6 +239,7 @@ impl Maker<'_> {
                 let child = self.random.members(&members);
                 let key = self.new_comm(child.clone());
                 let made = self.new_comm(child.clone());
+                self.meeting(&child, MEETINGS + made as u32);
                 for &rank in &child {
                     self.push(rank, Op::CreateGroup { key, made });
                 }
@@ -256,6 +260,30 @@ impl Maker<'_> {
             from_start: false,
         });
         self.program.comms.len() - 1
+    }
+
+    /// All of these ranks wait for each other by messages.
+    fn meeting(&mut self, ranks: &[u32], tag: u32) {
+        let Some((&first, rest)) = ranks.split_first() else {
+            return;
+        };
+        let tell = |to| Op::Send {
+            to,
+            tag,
+            rendezvous: false,
+        };
+        let hear = |from| Op::Recv {
+            from: Some(from),
+            tag,
+        };
+        for &rank in rest {
+            self.push(rank, tell(first));
+            self.push(rank, hear(first));
+            self.push(first, hear(rank));
+        }
+        for &rank in rest {
+            self.push(first, tell(rank));
+        }
     }
 
     fn message(&mut self, size: u32) {

@@ -1,4 +1,5 @@
-//! Blocking collective operations that can be retracted, as `upper-half/src/quiesce/retractable.rs` makes them.
+//! Blocking collective operations that can be retracted, as `upper-half/src/quiesce/retractable.rs` makes them, and
+//! constructors whose first call can be retracted.
 
 use stasis_coordinator::protocol::Activity;
 
@@ -6,6 +7,17 @@ use super::process::{At, Process};
 use super::program::Program;
 use super::wrapper::counts;
 use super::{Phase, World};
+
+/// What follows when the call has returned and counts.
+#[derive(Clone, Copy)]
+pub(super) enum Then {
+    /// The operation is over.
+    Leave,
+    /// It makes another call, in which all members wait for each other.
+    GoOn,
+    /// It makes what it is for, alone.
+    Make,
+}
 
 impl World {
     /// One step of a rank in such an operation. `early`: it leaves without waiting for the other ranks.
@@ -15,6 +27,7 @@ impl World {
         r: u32,
         comm: usize,
         early: bool,
+        then: Then,
     ) -> bool {
         let id = self.clock_of(program, comm);
         let p = &self.processes[r as usize];
@@ -47,7 +60,14 @@ impl World {
                 p.at = At::Returned(number);
             }
             At::Within(_) => return self.turn(r, id),
-            At::Returned(_) if may_pass(p, clock.seq) => return self.leave(program, r, comm),
+            At::Returned(_) if may_pass(p, clock.seq) => match then {
+                Then::Leave => return self.leave(program, r, comm),
+                Then::GoOn => {
+                    self.process(r).notified |= self.processes[r as usize].phase != Phase::Run;
+                    self.inside(r, comm, id);
+                }
+                Then::Make => self.process(r).at = At::Made,
+            },
             At::Returned(number) => {
                 self.process(r).clock(id).seq -= 1;
                 self.park(r, id, clock.seq, At::Held(number));

@@ -4,6 +4,7 @@ use stasis_coordinator::protocol::{Activity, Counts, WaitTarget};
 
 use super::process::{At, Clock, Process};
 use super::program::{Op, Program};
+use super::retractable::Then;
 use super::{Frees, Message, Phase, World};
 
 impl World {
@@ -82,7 +83,16 @@ impl World {
                 self.wait(r, on)
             }
             Op::Collective { comm, early } if self.variant.retracts => {
-                self.retractable(program, r, comm, early)
+                let goes_on = self.variant.several_calls && !early;
+                match (goes_on, p.at) {
+                    (true, At::Inside(_) | At::Made) => {
+                        self.collective(program, r, comm, |world, number| {
+                            world.full(program, (comm, number))
+                        })
+                    }
+                    (true, _) => self.retractable(program, r, comm, early, Then::GoOn),
+                    (false, _) => self.retractable(program, r, comm, early, Then::Leave),
+                }
             }
             Op::Collective { comm, early } => self.collective(program, r, comm, |world, number| {
                 early || world.full(program, (comm, number))
@@ -98,9 +108,14 @@ impl World {
                 }
                 true
             }
+            Op::Create { parent, made }
+                if self.variant.retracts && !matches!(p.at, At::Inside(_) | At::Made) =>
+            {
+                self.retractable(program, r, parent, false, Then::Make)
+            }
             Op::Create { parent, made } => self.create(program, r, parent, made),
             Op::CreateGroup { key, made } => {
-                // Only the members know the communicator, so its clock is created on entry.
+                // Only the members know the communicator, so its clock is created on entry. They have met by messages.
                 let id = self.clock_of(program, key);
                 let p = self.process(r);
                 if !p.clocks.contains_key(&id) {

@@ -190,6 +190,11 @@ impl Unparked {
         Fresh(Object::<B>::null_lower(), PhantomData, PhantomData)
     }
 
+    /// What a call below has made since the thread has last parked.
+    pub(crate) fn took<B: Body>(&self, made: Slot<B>) -> Fresh<'_, B> {
+        Fresh(made.into_word(), PhantomData, PhantomData)
+    }
+
     /// The lower handle of an object that nothing frees meanwhile.
     pub fn held<B: Body>(&self, object: &'static Object<B>) -> Held<'_, B> {
         Held(object.read_lower(), PhantomData, PhantomData)

@@ -5,6 +5,17 @@ use super::{named, Below, Slot};
 use crate::object::table::Object;
 use crate::object::{GroupBody, InfoBody};
 use contract::abi::{group, SUCCESS};
+use core::mem::ManuallyDrop;
+
+/// Makes a crossing that takes `object`, and frees that afterwards. The crossing may be abandoned
+/// (`quiesce/retractable.rs`): until it has returned nothing has a destructor. What is abandoned is of a lower half
+/// that is gone.
+pub(crate) fn with<T>(object: T, crossing: impl FnOnce(&T) -> i32) -> i32 {
+    let kept = ManuallyDrop::new(object);
+    let code = crossing(&kept);
+    drop(ManuallyDrop::into_inner(kept));
+    code
+}
 
 /// An info object below.
 pub struct CrossingInfo(Slot<InfoBody>);
