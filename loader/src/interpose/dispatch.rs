@@ -18,6 +18,7 @@
 //! application's stack: no libc, no TLS, no allocation, small frames.
 #![allow(unsafe_code)]
 
+use super::sites;
 use super::syscalls::{self, Call, Outcome};
 use super::threads::stop;
 use super::threads::Thread;
@@ -36,7 +37,16 @@ extern "C" fn stasis_dispatch(context: *mut Context) {
         syscall::exit_group(121);
     };
     // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
-    unsafe { (*context).regs.rax = syscall_restart::begin(thread, (*context).regs.rax) };
+    unsafe {
+        let regs = &mut (*context).regs;
+        let instruction = regs.rip - SYSCALL_LEN;
+        let back = sites::instruction_of(instruction) + SYSCALL_LEN;
+        if back == regs.rip {
+            sites::trapped(back, regs.rax);
+        }
+        regs.rip = back;
+        regs.rax = syscall_restart::begin(thread, regs.rax);
+    }
     let mut call = Call::new(context, thread);
     match syscalls::serve(&mut call) {
         // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.

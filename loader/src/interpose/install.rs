@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::threads::stop;
-use super::{dispatch, sud, threads};
+use super::{dispatch, sites, sud, threads};
 use crate::error::LoadError;
 use crate::load::{program_info, va_allocator};
 use crate::sys::cpu;
@@ -16,6 +16,7 @@ pub fn start_loader() -> Result<(), LoadError> {
     cpu::detect();
     sud::probe()?;
     va_allocator::start()?;
+    sites::start();
     threads::start()
 }
 
