@@ -37,10 +37,12 @@ static ON: AtomicBool = AtomicBool::new(false);
 
 /// Number of times that an instruction raises SIGSYS before it is patched. A patch costs as much as some of them.
 const OFTEN: u64 = 4;
-/// In the place of a number: the instruction cannot be patched.
-const NEVER: u64 = COUNT_BITS;
-const COUNT_BITS: u64 = 0xff;
-const ADDRESS_SHIFT: u32 = 8;
+/// Number of times after an attempt that has failed, before the next one: the code may be another one by then.
+const RETRY: u64 = 1000;
+/// The instruction is patched when it raises SIGSYS again.
+const READY: u64 = COUNT_BITS;
+const COUNT_BITS: u64 = 0xffff;
+const ADDRESS_SHIFT: u32 = 16;
 
 /// Entries of the table of counts. Instructions that share an entry are counted anew when the other one traps.
 const COUNTS: usize = 1024;
@@ -70,15 +72,12 @@ pub fn trapped(back: usize, number: usize) {
     let seen = entry.load(Ordering::Relaxed);
     let count = match seen >> ADDRESS_SHIFT == back as u64 {
         true => seen & COUNT_BITS,
-        false => 0,
+        false => READY - OFTEN + 1,
     };
     let next = match count {
-        NEVER => return,
-        count if count + 1 < OFTEN => count + 1,
-        count => match table::patch(back, number, served) {
-            Some(true) | None => count,
-            Some(false) => NEVER,
-        },
+        READY if table::patch(back, number, served) == Some(false) => READY - RETRY,
+        READY => READY,
+        count => count + 1,
     };
     entry.store((back as u64) << ADDRESS_SHIFT | next, Ordering::Relaxed);
 }

@@ -282,7 +282,7 @@ impl Table {
     }
 }
 
-/// Patches the instruction before `back`, which has raised SIGSYS for this call. None: not now; false: never.
+/// Patches the instruction before `back`, which has raised SIGSYS for this call. None: not now; false: it cannot be.
 pub fn patch(back: usize, number: usize, served: u8) -> Option<bool> {
     let vforked = |thread: &Thread| thread.vforked.load(Ordering::Relaxed);
     if Thread::current().is_none_or(vforked) {
