@@ -222,7 +222,12 @@ pub fn read(fd: i32, into: &mut [u8]) -> isize {
 /// As [`read`], from this offset on.
 pub fn read_at(fd: i32, into: &mut [u8], offset: u64) -> isize {
     let len = into.len();
-    let args = [fd.into(), of_mut(into), len.into(), (offset as usize).into()];
+    let args = [
+        fd.into(),
+        of_mut(into),
+        len.into(),
+        (offset as usize).into(),
+    ];
     with_memory(libc::SYS_pread64, args)
 }
 

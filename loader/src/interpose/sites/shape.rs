@@ -60,7 +60,9 @@ fn pad(back: usize, behind: &[u8]) -> Option<u8> {
         // A compiler aligns the place behind the pad, and not the pad.
         let aligned = |offset: usize| (back + offset).is_multiple_of(8);
         if at - start >= JUMP && aligned(at) && !(back + start).is_multiple_of(16) {
-            return u8::try_from(start).ok().filter(|start| usize::from(*start) <= REACH);
+            return u8::try_from(start)
+                .ok()
+                .filter(|start| usize::from(*start) <= REACH);
         }
     }
 }

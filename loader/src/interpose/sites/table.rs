@@ -111,27 +111,35 @@ impl Site {
         self.patched
     }
 
-    /// Takes the patch back, where the code still has it. `stopped`: no thread is at the pad.
-    fn restore(&mut self, index: usize, code: &Writable, stopped: bool) {
-        let is = |at: usize, bytes: &[u8; JUMP]| user_copy::read::<[u8; JUMP]>(at) == Ok(*bytes);
-        if self.patched {
-            self.patched = match self.shape {
+    /// Whether the code has the patch.
+    fn is_written(&self, index: usize) -> bool {
+        self.patched
+            && match self.shape {
                 Shape::Number => {
                     let at = self.back - BEFORE;
-                    is(at, &jump(at, slots::code_of(index))) && !code.replace_load(at, self.load())
+                    user_copy::read(at) == Ok(jump(at, slots::code_of(index)))
                 }
                 Shape::Pad(distance) => {
-                    let at = self.back - SYSCALL_LEN;
-                    user_copy::read(at) == Ok([0xeb, distance]) && !code.replace_call(at, SYSCALL)
+                    user_copy::read(self.back - SYSCALL_LEN) == Ok([0xeb, distance])
                 }
+            }
+    }
+
+    /// Takes the patch back, where the code still has it. `stopped`: no thread is at the pad.
+    fn restore(&mut self, index: usize, code: &Writable, stopped: bool) {
+        self.patched = self.is_written(index)
+            && !match self.shape {
+                Shape::Number => code.replace_load(self.back - BEFORE, self.load()),
+                Shape::Pad(_) => code.replace_call(self.back - SYSCALL_LEN, SYSCALL),
             };
+        if stopped && self.pad && !self.patched {
+            let pad = self.pad_at();
+            let to = slots::code_of(index) + slots::WITH_NUMBER;
+            if user_copy::read(pad) == Ok(jump(pad, to)) {
+                code.store_unused(pad, &self.nops);
+            }
+            self.pad = false;
         }
-        let pad = self.pad_at();
-        let to = slots::code_of(index) + slots::WITH_NUMBER;
-        if stopped && self.pad && !self.patched && is(pad, &jump(pad, to)) {
-            code.store_unused(pad, &self.nops);
-        }
-        self.pad &= !stopped;
     }
 }
 
@@ -163,6 +171,11 @@ impl Table {
     /// See [`patch`].
     fn patch(&mut self, back: usize, number: usize, served: u8) -> Option<bool> {
         const REACH: usize = 1 << 30;
+        let known = slots::used().find(|(index, _)| self.sites[*index].back == back);
+        if known.is_some_and(|(index, _)| self.sites[index].is_written(index)) {
+            // Another thread has patched it meanwhile, or this one was at the instruction already.
+            return Some(true);
+        }
         let Some(mapping) = self.mapping_of(back - 1) else {
             return Some(false);
         };
@@ -182,7 +195,6 @@ impl Table {
             super::stop();
             return None;
         }
-        let known = slots::used().find(|(index, _)| self.sites[*index].back == back);
         let Some(index) = known.map(|(index, _)| index).or_else(slots::allocate) else {
             return Some(false);
         };
