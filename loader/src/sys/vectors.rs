@@ -8,8 +8,9 @@
 //! has the C calling convention.
 #![allow(unsafe_code)]
 
-use core::arch::global_asm;
+use core::arch::{asm, global_asm};
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The state components that code of the lower half may change: SSE, AVX, and the three of AVX-512.
@@ -101,10 +102,40 @@ pub fn kept<R>(f: impl FnOnce() -> R) -> R {
     }
 }
 
+/// As `copy_within` of slices, without the C library.
+pub fn copy_within<T: Copy>(values: &mut [T], from: Range<usize>, to: usize) {
+    const { assert!(size_of::<T>().is_multiple_of(size_of::<u64>())) };
+    let count = from.len();
+    let (source, target) = (values[from].as_ptr(), values[to..to + count].as_mut_ptr());
+    let words = count * (size_of::<T>() / size_of::<u64>());
+    // SAFETY: both parts lie in the slice. The direction is the one in which no word is overwritten before it is read;
+    // the direction flag is clear before and after.
+    unsafe {
+        if target.cast_const() <= source {
+            asm!("rep movsq", inout("rsi") source => _, inout("rdi") target => _, inout("rcx") words => _,
+                options(nostack, preserves_flags));
+        } else {
+            let last = |start: *const u64| start.wrapping_add(words).wrapping_sub(1);
+            let (source, target) = (last(source.cast()), last(target.cast_const().cast()));
+            asm!("std", "rep movsq", "cld", inout("rsi") source => _, inout("rdi") target => _,
+                inout("rcx") words => _, options(nostack));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::arch::asm;
+
+    #[test]
+    fn overlapping_parts_are_copied() {
+        for (from, to) in [(2..6, 0), (0..4, 2), (1..1, 3), (0..6, 0)] {
+            let (mut one, mut other) = ([1u64, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]);
+            copy_within(&mut one, from.clone(), to);
+            other.copy_within(from, to);
+            assert_eq!(one, other);
+        }
+    }
 
     #[test]
     fn vector_registers_are_kept() {

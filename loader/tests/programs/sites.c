@@ -104,11 +104,11 @@ asm(".text\nred_check:\n"
     "1: mov $-12345, %rax\n ret\n");
 NUMBER_SITE(number_pass, 110);  // getppid
 NUMBER_SITE(number_light, 39);  // getpid
-NUMBER_SITE(number_full, 82);   // rename
+NUMBER_SITE(number_full, 61);   // wait4
 NUMBER_SITE(number_trap, 14);   // rt_sigprocmask
 PAD_SITE(pad_pass, 110);
 PAD_SITE(pad_light, 39);
-PAD_SITE(pad_full, 82);
+PAD_SITE(pad_full, 61);
 PAD_SITE(pad_trap, 14);
 
 static int patched(void *site) {
@@ -157,7 +157,7 @@ static void registers(void) {
     for (int shape = 0; shape < 2; shape++) {
         keeps_registers(pass[shape], 1, 2, 3, 4, getppid());
         keeps_registers(light[shape], 1, 2, 3, 4, getpid());
-        keeps_registers(full[shape], (unsigned long)"/no/such", (unsigned long)"/none", 3, 4, -ENOENT);
+        keeps_registers(full[shape], 1, 0, 0, 0, -ECHILD);
         keeps_registers(trap[shape], 7, 0, 0, 8, 0);
         int same = patched(pass[shape]) == patched(light[shape]) && patched(pass[shape]) == patched(full[shape]);
         CHECK(stopped || same);
@@ -294,7 +294,7 @@ static void processes(void) {
         if (!child) {
             for (int m = 0; m < TIMES; m++)
                 if (getppid() != own || getpid() == own) _exit(1);
-            keeps_registers(number_full, (unsigned long)"/no/such", (unsigned long)"/none", 3, 4, -ENOENT);
+            keeps_registers(number_full, 1, 0, 0, 0, -ECHILD);
             _exit(7);
         }
         CHECK(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);

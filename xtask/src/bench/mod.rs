@@ -12,6 +12,7 @@
 //! | `other_checkpointers.rs` | the same by `criu` and other checkpointers |
 //! | `disk.rs` | the speed of the disk without Stasis (`fio`) |
 //! | `files.rs` | writes to files, with the undo journal |
+//! | `system_calls.rs` | system calls of programs, and short programs that make many |
 //! | `migration.rs` | latencies of a job that migrates between networks and libraries |
 
 mod criu;
@@ -20,6 +21,7 @@ mod files;
 mod images;
 mod migration;
 mod other_checkpointers;
+mod system_calls;
 
 use crate::build::setup;
 use crate::harness::job::{self, Finished, Job};
@@ -62,6 +64,8 @@ enum Other {
     Images(images::Options),
     /// Writing to files before and after a checkpoint
     Files(files::Options),
+    /// System calls of a program, natively, trapped and patched
+    SystemCalls(system_calls::Options),
     /// A ring of eight ranks that migrates between networks and MPI libraries, drawn into docs/
     Migration(migration::Options),
 }
@@ -97,6 +101,7 @@ pub fn run(options: &Options) -> Result<()> {
     match &options.other {
         Some(Other::Images(options)) => return images::run(options),
         Some(Other::Files(options)) => return files::run(options),
+        Some(Other::SystemCalls(options)) => return system_calls::run(options),
         Some(Other::Migration(options)) => return migration::run(options),
         None => {}
     }

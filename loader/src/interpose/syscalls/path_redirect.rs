@@ -11,7 +11,7 @@ use crate::interpose::signals::checkpoint_request;
 use crate::interpose::{hooks, threads};
 use crate::load::program_info;
 use crate::sys::syscall::err;
-use crate::sys::user_copy;
+use crate::sys::{user_copy, vectors};
 use core::ffi::CStr;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -88,8 +88,11 @@ fn open_at(call: &mut Call, position: usize) -> Outcome {
 fn open_by_name(call: &mut Call, position: usize, linker: bool) -> Outcome {
     let (nr, mut args) = (call.nr(), call.args());
     let path = user_copy::path(args[position]);
-    let library = path.filter(|_| linker).and_then(hooks::redirect);
-    let other = library.or_else(|| path.and_then(replacement));
+    // Names are compared by the C library.
+    let (library, other) = vectors::kept(|| {
+        let library = path.filter(|_| linker).and_then(hooks::redirect);
+        (library, library.or_else(|| path.and_then(replacement)))
+    });
     if let Some(path) = other {
         args[position] = path.as_ptr() as usize;
     }
@@ -186,7 +189,7 @@ fn read_link(call: &mut Call, position: usize) -> Outcome {
     }
     let (buffer, size) = (args[position + 1], args[position + 2]);
     match user_copy::path(args[position]) {
-        Some(path) if is_own_exe(path) && size as isize > 0 => {
+        Some(path) if vectors::kept(|| is_own_exe(path)) && size as isize > 0 => {
             let target = program_info::program().to_bytes();
             let len = target.len().min(size);
             match user_copy::write_bytes(buffer, &target[..len]) {
