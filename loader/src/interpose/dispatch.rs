@@ -37,6 +37,19 @@ extern "C" fn stasis_dispatch(context: *mut Context) {
         syscall::exit_group(121);
     };
     // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
+    if !sites::end_by_trap(thread, unsafe { &mut *context }) {
+        serve(thread, context);
+    }
+    // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
+    unsafe { (*context).mask &= !super::signals::NEVER_BLOCKED };
+    thread.attention.store(0, Ordering::Relaxed);
+    if thread.stop_wanted() && !thread.in_lower() {
+        stop::park_if_wanted(thread, context);
+    }
+}
+
+fn serve(thread: &'static Thread, context: *mut Context) {
+    // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
     unsafe {
         let regs = &mut (*context).regs;
         let instruction = regs.rip - SYSCALL_LEN;
@@ -57,12 +70,6 @@ extern "C" fn stasis_dispatch(context: *mut Context) {
             (*context).regs.rip -= SYSCALL_LEN;
         },
         Outcome::Done => {}
-    }
-    // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
-    unsafe { (*context).mask &= !super::signals::NEVER_BLOCKED };
-    thread.attention.store(0, Ordering::Relaxed);
-    if thread.stop_wanted() && !thread.in_lower() {
-        stop::park_if_wanted(thread, context);
     }
 }
 

@@ -33,7 +33,10 @@ const CALLS: &[(&str, &str, f64, f64)] = &[
 
 /// Programs: label, and words.
 const PROGRAMS: &[(&str, &[&str])] = &[
-    ("python3, import of numpy", &["python3", "-c", "import numpy"]),
+    (
+        "python3, import of numpy",
+        &["python3", "-c", "import numpy"],
+    ),
     ("git status", &["git", "status", "--short"]),
     ("ls -lR /usr/include", &["ls", "-lR", "/usr/include"]),
 ];
@@ -87,17 +90,28 @@ fn calls(options: &Options, dir: &Path) -> Result<()> {
         for way in in_turn(Way::ALL, round) {
             let finished = job::run(way.command(dir, &words), dir, "calls", LIMIT)?;
             let finished = finished.expect_success("calls")?;
-            runs.entry(way).or_default().push(figures(&finished.stdout)?);
+            runs.entry(way)
+                .or_default()
+                .push(figures(&finished.stdout)?);
         }
     }
-    println!("| {} rounds | native, ns | trapped, ns | patched, ns | patched / native | budget | |", options.rounds);
+    println!(
+        "| {} rounds | native, ns | trapped, ns | patched, ns | patched / native | budget | |",
+        options.rounds
+    );
     println!("|---|---|---|---|---|---|---|");
     for (key, title, ratio, more) in CALLS {
         let time = |way: Way| -> Result<f64> {
-            let figures: Option<Vec<f64>> = runs[&way].iter().map(|run| Some(run.get(*key)?.1)).collect();
-            Ok(median(figures.with_context(|| format!("no figure for {key}"))?))
+            let figures: Option<Vec<f64>> = runs[&way]
+                .iter()
+                .map(|run| Some(run.get(*key)?.1))
+                .collect();
+            Ok(median(
+                figures.with_context(|| format!("no figure for {key}"))?,
+            ))
         };
-        let [native, trapped, patched] = [time(Way::Native)?, time(Way::Trapped)?, time(Way::Patched)?];
+        let [native, trapped, patched] =
+            [time(Way::Native)?, time(Way::Trapped)?, time(Way::Patched)?];
         let budget = native * ratio + more;
         println!(
             "| {title} | {native:.0} | {trapped:.0} | {patched:.0} | {:.2} | ≤ {budget:.0} ns | {} |",
@@ -111,7 +125,10 @@ fn calls(options: &Options, dir: &Path) -> Result<()> {
 
 /// Whole programs, with the start of Stasis, which a program without calls shows.
 fn programs(options: &Options, dir: &Path) -> Result<()> {
-    println!("| {} rounds | native, ms | trapped, ms | patched, ms | patched / native |", options.rounds);
+    println!(
+        "| {} rounds | native, ms | trapped, ms | patched, ms | patched / native |",
+        options.rounds
+    );
     println!("|---|---|---|---|---|");
     let start: &[(&str, &[&str])] = &[("true (the start alone)", &["true"])];
     for (title, words) in start.iter().chain(PROGRAMS) {
@@ -120,7 +137,9 @@ fn programs(options: &Options, dir: &Path) -> Result<()> {
             for way in in_turn(Way::ALL, round) {
                 let begun = Instant::now();
                 job::run(way.command(dir, words), dir, "program", LIMIT)?.expect_success(title)?;
-                runs.entry(way).or_default().push(begun.elapsed().as_secs_f64() * 1e3);
+                runs.entry(way)
+                    .or_default()
+                    .push(begun.elapsed().as_secs_f64() * 1e3);
             }
         }
         let [native, trapped, patched] = Way::ALL.map(|way| median(runs[&way].clone()));

@@ -39,7 +39,11 @@ pub fn check() -> Result<()> {
     for library in ["mpich", "openmpi"] {
         let file = paths::product().join(format!("lib/stasis/lower-{library}"));
         let code = Code::read(&file).with_context(|| file.display().to_string())?;
-        failures.extend(code.check()?.into_iter().map(|text| format!("lower-{library}: {text}")));
+        failures.extend(
+            code.check()?
+                .into_iter()
+                .map(|text| format!("lower-{library}: {text}")),
+        );
     }
     ensure!(failures.is_empty(), "{}", failures.join("\n"));
     Ok(())
@@ -126,7 +130,8 @@ impl Code {
         });
         let kinds: String = kinds.collect();
         let digits = kinds.as_bytes().chunks(2);
-        let kinds = digits.filter_map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
+        let kinds =
+            digits.filter_map(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
         Ok(Code {
             names,
             starts,
@@ -142,21 +147,32 @@ impl Code {
     }
 
     fn check(&self) -> Result<Vec<String>> {
-        ensure!(self.kinds.len() as u64 == NUMBERS, "SITE_KINDS has {} bytes", self.kinds.len());
+        ensure!(
+            self.kinds.len() as u64 == NUMBERS,
+            "SITE_KINDS has {} bytes",
+            self.kinds.len()
+        );
         let table = self.address_of("interpose::syscalls::TABLE")?;
-        let mut roots = vec![("the entry".to_owned(), self.address_of("stasis_site_dispatch")?)];
+        let mut roots = vec![(
+            "the entry".to_owned(),
+            self.address_of("stasis_site_dispatch")?,
+        )];
         for (number, kind) in self.kinds.iter().enumerate() {
             if *kind != LIGHT {
                 continue;
             }
             match self.relocations.get(&(table + number as u64 * 8)) {
-                Some(Target::Here(handler)) => roots.push((format!("system call {number}"), *handler)),
+                Some(Target::Here(handler)) => {
+                    roots.push((format!("system call {number}"), *handler))
+                }
                 _ => anyhow::bail!("no handler of system call {number}"),
             }
         }
         ensure!(roots.len() > 50, "only {} handlers were found", roots.len());
         let walks = roots.iter().flat_map(|(what, root)| {
-            self.walk(*root).into_iter().map(move |found| format!("{what}: {found}"))
+            self.walk(*root)
+                .into_iter()
+                .map(move |found| format!("{what}: {found}"))
         });
         Ok(walks.collect())
     }
@@ -165,15 +181,25 @@ impl Code {
     fn walk(&self, root: u64) -> Vec<String> {
         let (mut seen, mut todo, mut found) = (BTreeSet::new(), vec![root], Vec::new());
         while let Some(function) = todo.pop() {
-            let start = *self.starts.range(..=function).next_back().unwrap_or(&function);
+            let start = *self
+                .starts
+                .range(..=function)
+                .next_back()
+                .unwrap_or(&function);
             if !seen.insert(start) {
                 continue;
             }
             let name = self.names.get(&start).map_or("?", String::as_str);
-            if seen.len() > 1 && (KEEP.contains(&name) || END.iter().any(|end| name.contains(end))) {
+            if seen.len() > 1 && (KEEP.contains(&name) || END.iter().any(|end| name.contains(end)))
+            {
                 continue;
             }
-            let end = self.starts.range(start + 1..).next().copied().unwrap_or(u64::MAX);
+            let end = self
+                .starts
+                .range(start + 1..)
+                .next()
+                .copied()
+                .unwrap_or(u64::MAX);
             let mut pointers = name.contains(TABLE_CALL);
             for text in self.instructions.range(start..end).map(|(_, text)| text) {
                 match self.reached(text) {
@@ -182,7 +208,9 @@ impl Code {
                         pointers = true;
                         todo.push(to);
                     }
-                    Some(Target::Library(library)) if !END.iter().any(|end| library.contains(end)) => {
+                    Some(Target::Library(library))
+                        if !END.iter().any(|end| library.contains(end)) =>
+                    {
                         found.push(format!("{name} calls {library}"));
                     }
                     Some(Target::Library(_)) => {}
@@ -226,12 +254,16 @@ impl Code {
 fn uses_more(text: &str) -> bool {
     let high = |register: &str| {
         let digits = register.trim_start_matches("xmm");
-        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        let end = digits
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(digits.len());
         register.starts_with("xmm") && digits[..end].parse::<u32>().is_ok_and(|number| number > 15)
     };
     text.starts_with('v')
         || text.split('%').skip(1).any(|register| {
-            let wide = ["ymm", "zmm", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "mm", "st"];
+            let wide = [
+                "ymm", "zmm", "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "mm", "st",
+            ];
             wide.iter().any(|name| register.starts_with(name)) || high(register)
         })
 }
@@ -242,10 +274,20 @@ mod tests {
 
     #[test]
     fn wide_registers_are_found() {
-        for text in ["vzeroupper", "vmovups (%rax),%xmm1", "movaps %xmm16,%xmm0", "kmovq %k1,%rax", "fld %st(1)"] {
+        for text in [
+            "vzeroupper",
+            "vmovups (%rax),%xmm1",
+            "movaps %xmm16,%xmm0",
+            "kmovq %k1,%rax",
+            "fld %st(1)",
+        ] {
             assert!(uses_more(text), "{text}");
         }
-        for text in ["movaps %xmm15,(%rsp)", "movups 0x10(%rax),%xmm2", "mov %rax,%rbx"] {
+        for text in [
+            "movaps %xmm15,(%rsp)",
+            "movups 0x10(%rax),%xmm2",
+            "mov %rax,%rbx",
+        ] {
             assert!(!uses_more(text), "{text}");
         }
     }

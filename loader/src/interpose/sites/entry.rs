@@ -18,7 +18,7 @@
 //!
 //! The handler itself is no exception: it runs with `in_dispatch` set, as after SIGSYS, and signals wait for its end
 //! (rule 1 in `dispatch.rs`). As there is no SIGSYS frame to return through, a thread for which something waits at the
-//! end sends itself the stop signal, whose frame takes its place.
+//! end raises SIGSYS once more ([`end_by_trap`]).
 //!
 //! # Safety
 //! Each instruction of the assembly has a place in [`leave`]. No instruction before `in_dispatch` is set changes a
@@ -27,7 +27,6 @@
 #![allow(unsafe_code)]
 
 use super::slots::{self, Slot, DISTANCE, TRAP};
-use crate::interpose::signals::STOP_SIGNAL;
 use crate::interpose::syscalls::{self, Call, Outcome, SiteKind, SITE_KINDS};
 use crate::interpose::threads::{
     Thread, ATTENTION, CALL, DEADLINE, IN_DISPATCH, SITE, SITE_RETURN, VFORKED,
@@ -196,17 +195,10 @@ global_asm!(
     "mov rsp, [r11 + {rsp}]",
     "stasis_site_exit_jump:",
     "jmp rcx",
+    // Raises SIGSYS, with the address of the stored registers in rbx.
     "stasis_site_slow:",
-    "mov eax, 39",
-    "syscall",
-    "mov edi, eax",
-    "mov eax, 186",
-    "syscall",
-    "mov esi, eax",
-    "mov edx, {stop_signal}",
-    "mov eax, 234",
-    "syscall",
-    "jmp stasis_site_slow",
+    "movabs r11, {end_address}",
+    "jmp r11",
     "stasis_site_decline:",
     "popfq",
     "mov rsp, r11",
@@ -272,7 +264,7 @@ global_asm!(
     vector_bytes = const vectors::BYTES,
     header = const vectors::HEADER,
     components = const vectors::COMPONENTS,
-    stop_signal = const STOP_SIGNAL,
+    end_address = const slots::END,
     distance = const DISTANCE,
     trap = const TRAP,
     rax = const at(offset_of!(Registers, rax)),
@@ -374,6 +366,10 @@ fn before(frame: &mut Context, slot: usize) {
 /// state before or after the call. `eintr`: an application handler is going to run. Returns whether it was there.
 pub fn leave(thread: &Thread, frame: &mut Context, eintr: bool) -> bool {
     let rip = frame.regs.rip;
+    if rip == slots::END {
+        end(thread, frame, frame.regs.rbx);
+        return true;
+    }
     if trap_entry::is_upper(rip) {
         return slots::leave(frame);
     }
@@ -413,13 +409,28 @@ pub fn leave(thread: &Thread, frame: &mut Context, eintr: bool) -> bool {
             true => frame.regs.r11,
             false => frame.regs.rbx,
         };
-        // SAFETY: the stored registers lie above the stack pointer, so the frame has not overwritten them.
-        set_registers(frame, unsafe { &(*(stored as *const Context)).regs });
-        thread_is_done(thread, frame);
+        end(thread, frame, stored);
     } else {
         return false;
     }
     true
+}
+
+/// Turns the frame of a thread whose handler has ended into the state behind the call. `stored`: address of the
+/// application's registers.
+fn end(thread: &Thread, frame: &mut Context, stored: usize) {
+    // SAFETY: the stored registers lie above the stack pointer, so the frame has not overwritten them.
+    set_registers(frame, unsafe { &(*(stored as *const Context)).regs });
+    thread_is_done(thread, frame);
+}
+
+/// Ends a patched call whose thread has raised SIGSYS for that. Returns whether this SIGSYS is one.
+pub fn end_by_trap(thread: &Thread, frame: &mut Context) -> bool {
+    let ends = frame.regs.rip == slots::END + SYSCALL_LEN;
+    if ends {
+        end(thread, frame, frame.regs.rbx);
+    }
+    ends
 }
 
 /// Ends the handler of a patched call: signals that waited for it may be delivered.

@@ -22,7 +22,7 @@ mod table;
 mod text;
 mod write;
 
-pub use entry::{leave, set_registers, OF_SITE};
+pub use entry::{end_by_trap, leave, set_registers, OF_SITE};
 pub use slots::instruction_of;
 pub use table::{before_remap, is_call, patched, with_lock, withdraw};
 

@@ -13,7 +13,7 @@ use crate::sys::context::SYSCALL_LEN;
 pub const JUMP: usize = 5;
 /// Bytes that a short jump reaches.
 const REACH: usize = 127;
-/// Bytes that are read before the address behind an instruction.
+/// Bytes from the start of `mov` to the address behind `syscall`.
 pub const BEFORE: usize = JUMP + SYSCALL_LEN;
 /// Bytes that are read behind it.
 pub const BEHIND: usize = REACH + JUMP;
@@ -31,13 +31,14 @@ pub enum Shape {
 }
 
 /// The shape in which the instruction that ends at `back` is patched, from the bytes around it, if any.
-pub fn find(back: usize, before: &[u8; BEFORE], behind: &[u8], number: usize) -> Option<Shape> {
-    let (load, call) = before.split_at(JUMP);
-    if call != SYSCALL {
+pub fn find(back: usize, before: &[u8; BEFORE + 1], behind: &[u8], number: usize) -> Option<Shape> {
+    let [first, load, immediate @ .., a, b] = before;
+    if [*a, *b] != SYSCALL {
         return None;
     }
-    let immediate = (number as u32).to_le_bytes();
-    if load[0] == 0xb8 && load[1..] == immediate {
+    // With a prefix it would be another instruction, `mov $number, %r8d` for example.
+    let prefix = matches!(first, 0x40..=0x4f | 0x66);
+    if *load == 0xb8 && *immediate == (number as u32).to_le_bytes() && !prefix {
         return Some(Shape::Number);
     }
     pad(back, behind).map(Shape::Pad)
@@ -79,15 +80,17 @@ mod tests {
 
     #[test]
     fn pad_lies_behind_the_return() {
-        let xor = [0, 0, 0, 0x31, 0xc0, 0x0f, 0x05];
+        let xor = [0, 0, 0, 0, 0x31, 0xc0, 0x0f, 0x05];
         assert_eq!(find(0xf82ad, &xor, READ, 0), Some(Shape::Pad(9)));
         // The return is part of another instruction: `mov %rax, %rbx`.
         let mut loops = READ.to_vec();
         loops.splice(8..9, [0x48, 0x89, 0xc3]);
         assert_eq!(find(0xf82ab, &xor, &loops, 0), None);
         assert_eq!(find(0xf82ae, &xor, READ, 0), None, "not aligned");
-        let number = [0xb8, 39, 0, 0, 0, 0x0f, 0x05];
+        let number = [0xc3, 0xb8, 39, 0, 0, 0, 0x0f, 0x05];
         assert_eq!(find(0, &number, &[], 39), Some(Shape::Number));
         assert_eq!(find(0, &number, &[], 40), None);
+        let other = [0x41, 0xb8, 39, 0, 0, 0, 0x0f, 0x05];
+        assert_eq!(find(0, &other, &[], 39), None);
     }
 }

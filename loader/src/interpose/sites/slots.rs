@@ -31,6 +31,10 @@ pub const WITH_NUMBER: usize = 6;
 /// Offset of the instruction that raises SIGSYS.
 pub const TRAP: usize = 24;
 
+/// Instruction that raises SIGSYS at the end of a handler for which something waits: that of the first trampoline, which
+/// no call has.
+pub const END: usize = SITES_ADDRESS + TRAP;
+
 /// Data of a trampoline.
 #[repr(C, align(32))]
 pub struct Slot {
@@ -47,7 +51,7 @@ pub struct Slot {
 const _: () = assert!(size_of::<Slot>() == BYTES);
 
 /// One past the highest slot that was ever used.
-static USED: AtomicUsize = AtomicUsize::new(0);
+static USED: AtomicUsize = AtomicUsize::new(1);
 
 /// Maps the trampolines; false where that is impossible.
 pub fn map() -> bool {
@@ -103,7 +107,7 @@ pub fn find(address: usize) -> Option<(usize, usize)> {
 
 /// All slots that were ever used, with their indices.
 pub fn used() -> impl Iterator<Item = (usize, &'static Slot)> {
-    (0..USED.load(Ordering::Acquire)).map(|index| (index, get(index)))
+    (1..USED.load(Ordering::Acquire)).map(|index| (index, get(index)))
 }
 
 /// A free slot; it is filled in by the caller, who holds the lock of the table.

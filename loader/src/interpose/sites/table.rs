@@ -179,8 +179,20 @@ impl Table {
         let Some(mapping) = self.mapping_of(back - 1) else {
             return Some(false);
         };
-        let near = slots::code_of(0).abs_diff(back) < REACH && back - BEFORE >= mapping[0];
-        let Ok(before) = user_copy::read::<[u8; BEFORE]>(back - BEFORE) else {
+        let near = slots::code_of(0).abs_diff(back) < REACH;
+        // At the start of the mapping there is no byte before the instruction.
+        let before = match back - BEFORE > mapping[0] {
+            true => user_copy::read(back - BEFORE - 1),
+            false if back - BEFORE == mapping[0] => {
+                user_copy::read(mapping[0]).map(|[bytes @ ..]: [u8; BEFORE]| {
+                    let mut all = [0; BEFORE + 1];
+                    all[1..].copy_from_slice(&bytes);
+                    all
+                })
+            }
+            false => return Some(false),
+        };
+        let Ok(before) = before else {
             return Some(false);
         };
         let behind = match back + BEHIND <= mapping[1] {

@@ -40,11 +40,7 @@ const TRAPPED: &[i64] = &[
 ];
 
 /// Handlers of kind [`SiteKind::Full`]. `style/vector-registers` checks the code of all others.
-const FULL: &[i64] = &[
-    libc::SYS_wait4,
-    libc::SYS_waitid,
-    libc::SYS_timerfd_settime,
-];
+const FULL: &[i64] = &[libc::SYS_wait4, libc::SYS_waitid, libc::SYS_timerfd_settime];
 
 const fn build() -> [u8; COUNT] {
     let mut kinds = [SiteKind::Trap as u8; COUNT];
