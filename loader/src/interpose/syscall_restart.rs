@@ -11,7 +11,7 @@
 //!
 //! A frame holds all of this, so any number of frames may lie on a stack, and the application need not return to them.
 
-use super::sites;
+use super::sites::slots;
 use super::threads::Thread;
 use crate::sys::clock::{self, Timespec, SECOND};
 use crate::sys::context::{Context, Registers, SYSCALL_LEN};
@@ -77,7 +77,7 @@ pub fn remaining(thread: &Thread, span: i64) -> Timespec {
 /// would repeat it after such a handler (`restarts`: SA_RESTART).
 pub fn end_by_handler(frame: &mut Context, restarts: bool) {
     let number = frame.regs.rax;
-    if number & MARK_BITS != MARK || !sites::is_call(frame.regs.rip) {
+    if number & MARK_BITS != MARK || !slots::is_call(frame.regs.rip) {
         return;
     }
     frame.regs.rax = (number >> NUMBER_SHIFT) & (NUMBERS - 1);

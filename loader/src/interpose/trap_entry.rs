@@ -10,10 +10,9 @@
 #![allow(unsafe_code)]
 
 use super::signals::NEVER_BLOCKED;
-use super::sites;
 use super::syscall_restart;
 use super::threads::{Thread, ATTENTION, IN_DISPATCH};
-use crate::sys::context::{Context, SYSCALL_LEN};
+use crate::sys::context::{self, Context, SYSCALL_LEN};
 use crate::sys::syscall;
 use contract::ARENA_END;
 use core::arch::global_asm;
@@ -106,7 +105,7 @@ pub fn app_syscall(context: *mut Context, nr: usize, args: &[usize; 6]) -> Optio
     // SAFETY: the application made this call; the context is the current SIGSYS frame's, or holds the registers of the
     // patched call.
     let result = unsafe {
-        match (*context).flags == sites::OF_SITE {
+        match (*context).flags == context::REGISTERS_ONLY {
             true => stasis_site_syscall(context, nr, args),
             false => stasis_app_syscall(context, nr, args),
         }
@@ -163,8 +162,8 @@ pub unsafe fn leave_window(thread: &Thread, frame: &mut Context, eintr: bool) ->
         };
         app.regs.rip -= SYSCALL_LEN;
     }
-    if app.flags == sites::OF_SITE {
-        sites::set_registers(frame, &app.regs);
+    if app.flags == context::REGISTERS_ONLY {
+        frame.set_registers(&app.regs);
     } else {
         frame.regs = app.regs;
         frame.fpstate = app.fpstate;

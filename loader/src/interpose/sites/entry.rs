@@ -7,7 +7,7 @@
 //! - `stasis_site_any` chooses the way for a number that is known at run time only.
 //! - `stasis_site_pass` lets the kernel serve the call.
 //! - `stasis_site_serve` calls the handler of `syscalls/`, on the application's stack below its red zone. The registers
-//!   are stored there as a `Context`, which is marked by [`OF_SITE`]: it has no mask, alternate stack or FP state.
+//!   are stored there as a `Context`, which is marked by [`REGISTERS_ONLY`].
 //! - `decline` lets the call raise SIGSYS.
 //!
 //! A thread is never seen here. A signal finds it in one of these states, and [`leave`] turns its frame into the
@@ -26,20 +26,17 @@
 //! again from `r11`. The stored registers lie above the stack pointer until the last of them is loaded.
 #![allow(unsafe_code)]
 
+use super::kind::SiteKind;
 use super::slots::{self, Slot, DISTANCE, TRAP};
-use crate::interpose::syscalls::{self, Call, Outcome, SiteKind, SITE_KINDS};
 use crate::interpose::threads::{
     Thread, ATTENTION, CALL, DEADLINE, IN_DISPATCH, SITE, SITE_RETURN, VFORKED,
 };
 use crate::interpose::{syscall_restart, trap_entry};
-use crate::sys::context::{Context, Registers, SYSCALL_LEN};
+use crate::sys::context::{Context, Registers, REGISTERS_ONLY, SYSCALL_LEN};
 use crate::sys::{syscall, vectors};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use core::sync::atomic::Ordering;
-
-/// Value of `Context::flags` of the stored registers of a patched call.
-pub const OF_SITE: u64 = u64::from_le_bytes(*b"OF\0SITE\0");
 
 /// Distance from the application's stack pointer to that at which its flags are stored: the red zone, and one word.
 const TO_FLAGS: usize = 128 + 16;
@@ -76,7 +73,7 @@ global_asm!(
     "jrcxz 2f",
     "jmp 3f",
     "2:",
-    "lea r11, [rip + {kinds}]",
+    "lea r11, [rip + SITE_KINDS]",
     "movzx ecx, byte ptr [r11 + rax]",
     "jrcxz 3f",
     "lea ecx, [rcx - {pass}]",
@@ -154,7 +151,7 @@ global_asm!(
     "movups [rbx + {xmm} + 208], xmm13",
     "movups [rbx + {xmm} + 224], xmm14",
     "movups [rbx + {xmm} + 240], xmm15",
-    "lea r11, [rip + {kinds}]",
+    "lea r11, [rip + SITE_KINDS]",
     "cmp byte ptr [r11 + rax], {full}",
     "jne 2f",
     // The place of the whole state is noted in `link`.
@@ -174,7 +171,7 @@ global_asm!(
     "mov [rbx + {link}], rsp",
     "2:",
     "mov rdi, rbx",
-    "call {dispatch}",
+    "call stasis_site_dispatch",
     "call stasis_load_vectors",
     "mov r11, rbx",
     "mov dword ptr gs:[{in_dispatch}], 0",
@@ -243,8 +240,6 @@ global_asm!(
     "call stasis_load_vectors",
     "mov rdx, rdi",
     "jmp stasis_window",
-    kinds = sym SITE_KINDS,
-    dispatch = sym stasis_site_dispatch,
     pass = const SiteKind::Pass as usize,
     full = const SiteKind::Full as usize,
     site = const SITE,
@@ -258,7 +253,7 @@ global_asm!(
     attention = const ATTENTION,
     stored = const STORED,
     xmm = const CONTEXT,
-    of_site = const OF_SITE,
+    of_site = const REGISTERS_ONLY,
     flags = const offset_of!(Context, flags),
     link = const offset_of!(Context, link),
     vector_bytes = const vectors::BYTES,
@@ -319,40 +314,6 @@ pub fn of_kind(kind: u8) -> usize {
         true => address(stasis_site_pass),
         false => address(stasis_site_serve),
     }
-}
-
-/// Serves one patched call.
-#[no_mangle]
-extern "C" fn stasis_site_dispatch(context: *mut Context) {
-    // SAFETY: the registers that the entry has stored; only this handler uses them.
-    let regs = unsafe { &mut (*context).regs };
-    let Some(thread) = Thread::current() else {
-        // Threads of the application alone run its code.
-        syscall::exit_group(121);
-    };
-    syscall_restart::begin(thread, regs.rax);
-    let mut call = Call::new(context, thread);
-    match syscalls::serve(&mut call) {
-        Outcome::Value(value) => regs.rax = value as usize,
-        Outcome::Again => {
-            regs.rax = syscall_restart::not_made(thread);
-            regs.rip -= SYSCALL_LEN;
-        }
-        Outcome::Done => {}
-    }
-}
-
-/// Sets the application's registers in a frame; the frame keeps its mask, its FP state and its segments.
-pub fn set_registers(frame: &mut Context, regs: &Registers) {
-    let own = frame.regs;
-    frame.regs = Registers {
-        segments: own.segments,
-        err: own.err,
-        trapno: own.trapno,
-        oldmask: own.oldmask,
-        cr2: own.cr2,
-        ..*regs
-    };
 }
 
 /// Turns the frame of a thread that is on its way to the call of this slot into the state at its `syscall` instruction.
@@ -420,7 +381,7 @@ pub fn leave(thread: &Thread, frame: &mut Context, eintr: bool) -> bool {
 /// application's registers.
 fn end(thread: &Thread, frame: &mut Context, stored: usize) {
     // SAFETY: the stored registers lie above the stack pointer, so the frame has not overwritten them.
-    set_registers(frame, unsafe { &(*(stored as *const Context)).regs });
+    frame.set_registers(unsafe { &(*(stored as *const Context)).regs });
     thread_is_done(thread, frame);
 }
 

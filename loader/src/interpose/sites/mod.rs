@@ -15,18 +15,17 @@
 //! instruction would be patched, and where code may not be made writable.
 
 mod entry;
+pub mod kind;
 mod length;
 mod shape;
-mod slots;
+pub mod slots;
 mod table;
 mod text;
 mod write;
 
-pub use entry::{end_by_trap, leave, set_registers, OF_SITE};
-pub use slots::instruction_of;
-pub use table::{before_remap, is_call, patched, with_lock, withdraw};
+pub use entry::{end_by_trap, leave};
+pub use table::{before_remap, patched, with_lock, withdraw};
 
-use super::syscalls::{SiteKind, SITE_KINDS};
 use crate::sys::vectors;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -62,10 +61,9 @@ fn stop() {
 }
 
 /// Counts that the instruction before `back` has raised SIGSYS for this call, and patches it if it does so often.
-pub fn trapped(back: usize, number: usize) {
-    // A number that is not in the table is one of an interrupted call, or none.
-    let served = SITE_KINDS.get(number).copied().unwrap_or_default();
-    if served == SiteKind::Trap as u8 || !ON.load(Ordering::Relaxed) {
+/// `served`: a `SiteKind` that is not `Trap`.
+pub fn trapped(back: usize, number: usize, served: u8) {
+    if !ON.load(Ordering::Relaxed) {
         return;
     }
     let entry = &TRAPS[(back ^ (back >> 10)) % COUNTS];

@@ -13,9 +13,10 @@
 //! The memory is mapped once, at its fixed address, and never unmapped. A slot consists of atomics.
 #![allow(unsafe_code)]
 
+use super::shape::SYSCALL;
 use crate::load::map;
 use crate::sys::context::{Context, SYSCALL_LEN};
-use crate::sys::syscall;
+use crate::sys::{syscall, user_copy};
 use contract::{SITES_ADDRESS, SITES_CODE_BYTES};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -127,6 +128,18 @@ pub fn instruction_of(address: usize) -> usize {
     match find(address) {
         Some((index, _)) => get(index).back.load(Ordering::Relaxed) - SYSCALL_LEN,
         None => address,
+    }
+}
+
+/// Whether there is a system call instruction at an address, or a patch in its place.
+pub fn is_call(address: usize) -> bool {
+    match user_copy::read::<[u8; SYSCALL_LEN]>(address) {
+        Ok(SYSCALL) => true,
+        Ok([0xeb, _]) => {
+            let back = address + SYSCALL_LEN;
+            used().any(|(_, slot)| slot.back.load(Ordering::Relaxed) == back)
+        }
+        _ => false,
     }
 }
 

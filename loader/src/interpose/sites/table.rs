@@ -7,7 +7,7 @@
 use super::shape::{self, Shape, BEFORE, BEHIND, JUMP, SYSCALL};
 use super::write::Writable;
 use super::{entry, slots, text};
-use crate::interpose::threads::{stop, Thread};
+use crate::interpose::threads::{self, Thread};
 use crate::load::va_allocator::PAGE;
 use crate::sys::context::SYSCALL_LEN;
 use crate::sys::spin_lock::{Guard, Spin};
@@ -313,7 +313,7 @@ pub fn patch(back: usize, number: usize, served: u8) -> Option<bool> {
         return None;
     }
     let mut table = TABLE.lock();
-    if stop::is_wanted() {
+    if threads::stop_is_wanted() {
         return None;
     }
     table.patch(back, number, served)
@@ -360,18 +360,6 @@ pub fn before_remap(nr: usize, args: [usize; 6]) -> Option<Unpatched> {
         }
     }
     Some(Unpatched(table))
-}
-
-/// Whether there is a system call instruction at an address, or a patch in its place.
-pub fn is_call(address: usize) -> bool {
-    match user_copy::read::<[u8; SYSCALL_LEN]>(address) {
-        Ok(SYSCALL) => true,
-        Ok([0xeb, _]) => {
-            let back = address + SYSCALL_LEN;
-            slots::used().any(|(_, slot)| slot.back.load(Ordering::Relaxed) == back)
-        }
-        _ => false,
-    }
 }
 
 /// Number of instructions that are patched now.

@@ -38,7 +38,7 @@ use crate::sys::{syscall, user_copy};
 
 pub use memory::{brk_end, remapped, set_brk_end};
 pub use process::{membarriers, restore_membarriers};
-pub use site_kinds::{SiteKind, SITE_KINDS};
+pub use site_kinds::SITE_KINDS;
 pub use sysv::{set_shm_ids, shm_id};
 
 /// Result of a handler for the program.

@@ -1,21 +1,7 @@
 //! The way in which a patched system call is served, by its number (`interpose/sites/`).
 
 use super::{memory, NUMBERS, TOPICS};
-
-/// The way in which a patched system call is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum SiteKind {
-    /// It raises SIGSYS all the same, because its handler needs the kernel's frame.
-    Trap = 0,
-    /// The kernel serves it unchanged.
-    Pass = 1,
-    /// A handler serves it, whose code outside of `Thread::on_lower` uses no vector registers but the lower halves of
-    /// `xmm0` to `xmm15`.
-    Light = 2,
-    /// A handler serves it. All vector registers are kept.
-    Full = 3,
-}
+use crate::interpose::sites::kind::SiteKind;
 
 /// Numbers in [`SITE_KINDS`]: the entry finds out whether a number is less by instructions that change no flags.
 const COUNT: usize = 1 << 16;
@@ -75,7 +61,7 @@ const fn build() -> [u8; COUNT] {
     kinds
 }
 
-/// A [`SiteKind`] for each number.
+/// A [`SiteKind`] for each number. The entry of patched calls reads it.
 #[no_mangle]
 pub static SITE_KINDS: [u8; COUNT] = build();
 

@@ -128,6 +128,8 @@ static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// Process id as seen by the application.
 static VIRTUAL_PID: AtomicU32 = AtomicU32::new(0);
 static REAL_PID: AtomicU32 = AtomicU32::new(0);
+/// Whether a stop is requested or in effect (`stop.rs`).
+static STOPPING: AtomicBool = AtomicBool::new(false);
 /// Set in a forked child, which is not a rank and has no lower half to protect.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -324,6 +326,11 @@ pub fn start() -> Result<(), LoadError> {
 /// All slots; none before [`start`].
 fn slots() -> &'static [Thread] {
     SLOTS.get().copied().unwrap_or_default()
+}
+
+/// Whether a stop is requested or in effect.
+pub fn stop_is_wanted() -> bool {
+    STOPPING.load(Ordering::SeqCst)
 }
 
 /// Whether the calling thread is the only one of the upper half.

@@ -22,7 +22,9 @@
 
 use crate::error::StopError;
 use crate::interpose::signals::{self, STOP_SIGNAL};
-use crate::interpose::threads::{self, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING};
+use crate::interpose::threads::{
+    self, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING, STOPPING,
+};
 use crate::interpose::{sites, trap_entry, vdso_call};
 use crate::sys::context::{Context, SigInfo};
 use crate::sys::{cpu, syscall};
@@ -34,8 +36,6 @@ use std::time::{Duration, Instant};
 static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Whether it is the stop of a restart, whose state for the threads is still being created.
 static RESTARTING: AtomicBool = AtomicBool::new(false);
-/// Whether a stop is requested or in effect.
-static STOPPING: AtomicBool = AtomicBool::new(false);
 /// Futex that changes whenever a thread parks, a job ends or a stop does; the agent waits on it.
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 /// Function and argument of the job for a stopped thread.
@@ -88,11 +88,6 @@ unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Cont
         thread.want_stop(true);
         thread.attention.store(1, Ordering::Relaxed);
     }
-}
-
-/// Whether a stop is requested or in effect.
-pub fn is_wanted() -> bool {
-    STOPPING.load(Ordering::SeqCst)
 }
 
 /// Parks if a stop is under way; returns if not.
