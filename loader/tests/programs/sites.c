@@ -340,7 +340,8 @@ static void changing_code(void) {
         for (int m = 0; m < TIMES; m++) CHECK(first() == getppid());
         CHECK(!munmap(moved, 8192));
         // Other code at the same address.
-        unsigned char *again = mmap(moved, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        unsigned char *again = mmap(moved, 4096, PROT_READ | PROT_WRITE, flags, -1, 0);
         CHECK(again == moved);
         memcpy(again, code, 8);
         again[1] = 39;
@@ -438,7 +439,8 @@ static void c_library(void) {
     SAME(uname(&host)); SAME(sysinfo(&memory)); SAME(statvfs("/", &space)); SAME(clock_getres(99, &now));
     SAME(sigaction(SIGUSR1, 0, 0)); SAME(raise(0)); SAME(kill(getpid(), 0)); SAME(alarm(0));
     SAME(listed("/proc/self/fdinfo")); SAME(chdir("/")); SAME(getcwd(bytes, sizeof bytes));
-    SAME(sched_getaffinity(0, 1, 0)); SAME(syscall(SYS_getppid)); SAME(syscall(9999)); SAME(syscall(SYS_futex, 0, 1, 1));
+    SAME(sched_getaffinity(0, 1, 0)); SAME(syscall(SYS_getppid)); SAME(syscall(9999));
+    SAME(syscall(SYS_futex, 0, 1, 1));
     SAME(fork() ? wait(0) > 0 : (_exit(0), 0));
     close(data), close(sockets[0]), close(sockets[1]), close(queue), unlink(name);
 }

@@ -205,7 +205,7 @@ impl Way {
 }
 
 /// The ways in the order of one round.
-fn in_turn<const N: usize>(mut ways: [Way; N], round: usize) -> [Way; N] {
+fn in_turn<W, const N: usize>(mut ways: [W; N], round: usize) -> [W; N] {
     ways.rotate_left(round % N);
     ways
 }

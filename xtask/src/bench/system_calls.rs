@@ -1,5 +1,5 @@
-//! `cargo xtask bench system-calls`: system calls of a program, natively, under Stasis with every call trapped, and under
-//! Stasis as it is (`loader/src/interpose/sites/`); and short programs that make many.
+//! `cargo xtask bench system-calls`: system calls of a program, natively, under Stasis with every call trapped, and
+//! under Stasis as it is (`loader/src/interpose/sites/`); and short programs that make many.
 
 use super::{figures, in_turn, median, prepare, Figures, LIMIT};
 use crate::harness::{job, paths};

@@ -2,8 +2,8 @@
 //! of all vector registers use none but the lower halves of `xmm0` to `xmm15`, and call no library that might
 //! (`loader/src/interpose/syscalls/site_kinds.rs`).
 //!
-//! The walk follows calls and jumps to known addresses, and every function whose address is loaded. It ends at functions
-//! that save the registers themselves, and at those that end the process.
+//! The walk follows calls and jumps to known addresses, and every function whose address is loaded. It ends at
+//! functions that save the registers themselves, and at those that end the process.
 
 use crate::harness::paths;
 use anyhow::{ensure, Context, Result};
@@ -121,7 +121,7 @@ impl Code {
         let place = *place.context("no symbol SITE_KINDS")?.0;
         let from = format!("--start-address={place:#x}");
         let to = format!("--stop-address={:#x}", place + NUMBERS);
-        let dumped = output("objdump", &["-s", &from, &to], file)?;
+        let dumped = output("objdump", &["-s", "-j", ".rodata", &from, &to], file)?;
         let kinds = dumped.lines().filter_map(|line| {
             let mut fields = line.strip_prefix(' ')?.split(' ');
             hex(fields.next()?)?;

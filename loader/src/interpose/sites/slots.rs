@@ -32,8 +32,8 @@ pub const WITH_NUMBER: usize = 6;
 /// Offset of the instruction that raises SIGSYS.
 pub const TRAP: usize = 24;
 
-/// Instruction that raises SIGSYS at the end of a handler for which something waits: that of the first trampoline, which
-/// no call has.
+/// Instruction that raises SIGSYS at the end of a handler for which something waits: that of the first trampoline,
+/// which no call has.
 pub const END: usize = SITES_ADDRESS + TRAP;
 
 /// Data of a trampoline.

@@ -1,5 +1,5 @@
-//! Facts that the kernel has about the application's code: its mapping, whether a page is the file's, whether a debugger
-//! traces the process.
+//! Facts that the kernel has about the application's code: its mapping, whether a page is the file's, whether a
+//! debugger traces the process.
 //!
 //! It is read in the handler of trapped calls: no allocation, no C library.
 
