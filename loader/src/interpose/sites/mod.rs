@@ -11,8 +11,8 @@
 //! - A patch is taken back before a call of the application changes the mapping ([`before_remap`]).
 //! - A child of a fork has a copy of everything. A vfork child patches nothing, and its calls have no handler here.
 //!
-//! `STASIS_SYSCALL_SITES=off` in the environment switches it off. It is off for a process that is traced when an
-//! instruction would be patched, and where code may not be made writable.
+//! `STASIS_SYSCALL_SITES=off` in the environment switches it off. It is off for a process that a debugger traces, which
+//! is looked for now and then, and where code may not be made writable.
 
 mod entry;
 pub mod kind;
@@ -25,6 +25,7 @@ mod write;
 
 pub use entry::{end_by_trap, leave};
 pub use table::{before_remap, patched, with_lock, withdraw};
+pub use write::register;
 
 use crate::sys::vectors;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +36,7 @@ const SWITCH: &str = "STASIS_SYSCALL_SITES";
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Number of times that an instruction raises SIGSYS before it is patched. A patch costs as much as some of them.
-const OFTEN: u64 = 4;
+const OFTEN: u64 = 8;
 /// Number of times after an attempt that has failed, before the next one: the code may be another one by then.
 const RETRY: u64 = 1000;
 /// The instruction is patched when it raises SIGSYS again.

@@ -41,18 +41,35 @@ const NO_SITE: Site = Site {
     of_file: false,
 };
 
+/// A mapping of code.
+#[derive(Clone, Copy)]
+struct Mapping {
+    range: [usize; 2],
+    /// Whether all its pages were the file's own before anything was patched. The application cannot change that
+    /// unnoticed, because it has to make the mapping writable first.
+    of_file: bool,
+}
+
+const NO_MAPPING: Mapping = Mapping {
+    range: [0; 2],
+    of_file: false,
+};
+
 /// Mappings with patched code: the C library's, the dynamic linker's, and some more.
 const MAPPINGS: usize = 16;
 
 struct Table {
-    mappings: [[usize; 2]; MAPPINGS],
+    mappings: [Mapping; MAPPINGS],
     count: usize,
+    /// Number of patches ever made.
+    patches: usize,
     sites: [Site; slots::COUNT],
 }
 
 static TABLE: Spin<Table> = Spin::new(Table {
-    mappings: [[0; 2]; MAPPINGS],
+    mappings: [NO_MAPPING; MAPPINGS],
     count: 0,
+    patches: 0,
     sites: [NO_SITE; slots::COUNT],
 });
 
@@ -155,36 +172,41 @@ fn overlap([start, end]: [usize; 2], range: &Range<usize>) -> bool {
 
 impl Table {
     /// The mapping of code at an address.
-    fn mapping_of(&mut self, address: usize) -> Option<[usize; 2]> {
-        let known = &self.mappings[..self.count];
-        if let Some(found) = known.iter().find(|m| (m[0]..m[1]).contains(&address)) {
+    fn mapping_of(&mut self, address: usize) -> Option<Mapping> {
+        let mut known = self.mappings.iter().take(self.count);
+        if let Some(found) = known.find(|m| (m.range[0]..m.range[1]).contains(&address)) {
             return Some(*found);
         }
-        let found = text::mapping(address).filter(|_| self.count < MAPPINGS)?;
+        let range = text::mapping(address).filter(|_| self.count < MAPPINGS)?;
+        let found = Mapping {
+            range,
+            of_file: text::is_of_file(range),
+        };
         self.mappings[self.count] = found;
         self.count += 1;
-        LOW.fetch_min(found[0], Ordering::Relaxed);
-        HIGH.fetch_max(found[1], Ordering::Relaxed);
+        LOW.fetch_min(range[0], Ordering::Relaxed);
+        HIGH.fetch_max(range[1], Ordering::Relaxed);
         Some(found)
     }
 
     /// See [`patch`].
     fn patch(&mut self, back: usize, number: usize, served: u8) -> Option<bool> {
         const REACH: usize = 1 << 30;
+        const LOOK: usize = 16;
         let known = slots::used().find(|(index, _)| self.sites[*index].back == back);
         if known.is_some_and(|(index, _)| self.sites[index].is_written(index)) {
             // Another thread has patched it meanwhile, or this one was at the instruction already.
             return Some(true);
         }
-        let Some(mapping) = self.mapping_of(back - 1) else {
+        let Some(Mapping { range, of_file }) = self.mapping_of(back - 1) else {
             return Some(false);
         };
         let near = slots::code_of(0).abs_diff(back) < REACH;
         // At the start of the mapping there is no byte before the instruction.
-        let before = match back - BEFORE > mapping[0] {
+        let before = match back - BEFORE > range[0] {
             true => user_copy::read(back - BEFORE - 1),
-            false if back - BEFORE == mapping[0] => {
-                user_copy::read(mapping[0]).map(|[bytes @ ..]: [u8; BEFORE]| {
+            false if back - BEFORE == range[0] => {
+                user_copy::read(range[0]).map(|[bytes @ ..]: [u8; BEFORE]| {
                     let mut all = [0; BEFORE + 1];
                     all[1..].copy_from_slice(&bytes);
                     all
@@ -195,7 +217,7 @@ impl Table {
         let Ok(before) = before else {
             return Some(false);
         };
-        let behind = match back + BEHIND <= mapping[1] {
+        let behind = match back + BEHIND <= range[1] {
             true => user_copy::read::<[u8; BEHIND]>(back).ok(),
             false => None,
         };
@@ -203,10 +225,11 @@ impl Table {
         let Some(shape) = shape::find(back, &before, behind, number).filter(|_| near) else {
             return Some(false);
         };
-        if text::is_traced() {
+        if self.patches.is_multiple_of(LOOK) && text::is_traced() {
             super::stop();
             return None;
         }
+        self.patches += 1;
         let Some(index) = known.map(|(index, _)| index).or_else(slots::allocate) else {
             return Some(false);
         };
@@ -219,9 +242,9 @@ impl Table {
             shape,
             number: number as u32,
             nops,
+            of_file,
             ..NO_SITE
         };
-        site.of_file = site.pages().all(|page| self.is_of_file(page));
         let slot = slots::get(index);
         slot.number.store(site.number, Ordering::Relaxed);
         let entry = match shape {
@@ -231,23 +254,13 @@ impl Table {
         slot.entry.store(entry, Ordering::Relaxed);
         slot.pad.store(0, Ordering::Relaxed);
         slot.back.store(back, Ordering::Release);
-        let Some(code) = Writable::make(mapping, false) else {
+        let Some(code) = Writable::make(range, false) else {
             super::stop();
             return None;
         };
         let patched = site.write(index, &code);
         self.sites[index] = site;
         Some(patched)
-    }
-
-    /// Whether a page was the file's own before anything in it was patched.
-    fn is_of_file(&self, page: usize) -> bool {
-        let changes = |site: &&Site| (site.patched || site.pad) && site.pages().any(|p| p == page);
-        let mut sites = slots::used().map(|(index, _)| &self.sites[index]);
-        match sites.find(changes) {
-            Some(site) => site.of_file,
-            None => text::is_of_file(page),
-        }
     }
 
     /// Takes back all patches while no thread runs; false if that is impossible.
@@ -265,14 +278,14 @@ impl Table {
             }
         }
         for mapping in self.mappings.iter().take(self.count) {
-            let range = mapping[0]..mapping[1];
+            let range = mapping.range[0]..mapping.range[1];
             let changed = |site: &Site| {
                 (site.patched || site.pad) && range.contains(&(site.back.wrapping_sub(1)))
             };
             if !slots::used().any(|(index, _)| changed(&self.sites[index])) {
                 continue;
             }
-            let Some(code) = Writable::make(*mapping, true) else {
+            let Some(code) = Writable::make(mapping.range, true) else {
                 return false;
             };
             for (index, _) in slots::used() {
@@ -349,7 +362,7 @@ pub fn before_remap(nr: usize, args: [usize; 6]) -> Option<Unpatched> {
     let mut table = TABLE.lock();
     let mut at = 0;
     while at < table.count {
-        let mapping = table.mappings[at];
+        let mapping = table.mappings[at].range;
         if ranges.iter().any(|range| overlap(mapping, range)) {
             table.release(mapping, gone);
             table.count -= 1;

@@ -1,8 +1,9 @@
-//! Facts that the kernel has about the application's code: its mapping, whether a page is the file's, whether a
-//! debugger traces the process.
+//! Facts that the kernel has about the application's code: its mapping, whether its pages are the file's, whether
+//! a debugger traces the process.
 //!
 //! It is read in the handler of trapped calls: no allocation, no C library.
 
+use crate::load::va_allocator::PAGE;
 use crate::sys::syscall;
 use core::ffi::CStr;
 
@@ -70,18 +71,34 @@ pub fn is_traced() -> bool {
     tracer == Some(true)
 }
 
-/// Whether a page of a private mapping is the file's own, and not a copy.
-pub fn is_of_file(page: usize) -> bool {
+/// Whether all pages of a private mapping are the file's own, and none a copy.
+pub fn is_of_file([start, end]: [usize; 2]) -> bool {
+    const ENTRY: usize = size_of::<u64>();
     const PRESENT: u64 = 1 << 63;
+    const SWAPPED: u64 = 1 << 62;
     const OF_FILE: u64 = 1 << 61;
     let file = syscall::open(c"/proc/self/pagemap", libc::O_CLOEXEC);
     if syscall::is_err(file) {
         return false;
     }
-    let mut entry = [0u8; 8];
-    let got = syscall::read_at(file as i32, &mut entry, page as u64 / 4096 * 8);
+    let (mut page, end) = (start / PAGE, end / PAGE);
+    let mut buffer = [0u8; 128 * ENTRY];
+    while page < end {
+        let wanted = buffer.len().min((end - page) * ENTRY);
+        let place = (page * ENTRY) as u64;
+        let got = syscall::read_at(file as i32, &mut buffer[..wanted], place);
+        let is_copy = |entry: &[u8]| {
+            let entry = entry.try_into().map_or(u64::MAX, u64::from_le_bytes);
+            // A page that is not present will be read from the file.
+            entry & SWAPPED != 0 || (entry & PRESENT != 0 && entry & OF_FILE == 0)
+        };
+        if got != wanted as isize || buffer[..wanted].chunks(ENTRY).any(is_copy) {
+            break;
+        }
+        page += wanted / ENTRY;
+    }
     syscall::plain(libc::SYS_close, [file as usize, 0, 0, 0, 0, 0]);
-    got == 8 && u64::from_le_bytes(entry) & (PRESENT | OF_FILE) == PRESENT | OF_FILE
+    page == end
 }
 
 #[cfg(test)]
@@ -92,10 +109,11 @@ mod tests {
     fn code_of_this_program_is_found() {
         let here = mapping as *const () as usize;
         let [start, end] = mapping(here).expect("code");
-        assert!((start..end).contains(&here) && is_of_file(here));
+        assert!((start..end).contains(&here) && is_of_file([start, end]));
         let data = Box::new(0u64);
         let data = &raw const *data as usize;
         assert_eq!(mapping(data), None);
-        assert!(!is_of_file(data) && !is_traced());
+        let page = data & !(PAGE - 1);
+        assert!(!is_of_file([page, page + PAGE]) && !is_traced());
     }
 }

@@ -18,6 +18,19 @@ use core::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 const WAIT: [u8; 2] = [0xeb, 0xfe];
 const WORD: usize = size_of::<u64>();
 
+const REGISTER: usize = 1 << 6;
+const SYNC_CORE: usize = 1 << 5;
+
+fn membarrier(command: usize) -> isize {
+    syscall::plain(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0])
+}
+
+/// Registers the process for the synchronisation of its processors. This takes no time while it has one thread, and
+/// many milliseconds later.
+pub fn register() {
+    membarrier(REGISTER);
+}
+
 /// A mapping whose code is writable.
 pub struct Writable {
     mapping: [usize; 2],
@@ -86,11 +99,8 @@ impl Writable {
 
     /// Makes all processors that run threads of the process fetch changed code.
     fn synchronize(&self) {
-        const REGISTER: usize = 1 << 6;
-        const SYNC_CORE: usize = 1 << 5;
-        let membarrier = |command| syscall::plain(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]);
         if !self.alone && syscall::is_err(membarrier(SYNC_CORE)) {
-            membarrier(REGISTER);
+            register();
             membarrier(SYNC_CORE);
         }
     }
