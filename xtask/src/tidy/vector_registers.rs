@@ -29,6 +29,10 @@ const END: &[&str] = &[
     "_Unwind_Resume",
     "exit_group",
     "stop::park",
+    // Entered by the kernel, with a frame.
+    "stasis_signal",
+    // Called by `stasis_keeping_vectors`.
+    "vectors::kept::run",
 ];
 /// Calls through a pointer that are known: the table of handlers.
 const TABLE_CALL: &str = "interpose::syscalls::serve";
@@ -56,7 +60,7 @@ enum Target {
 }
 
 struct Code {
-    /// Names by address.
+    /// Names by address, one a line.
     names: BTreeMap<u64, String>,
     /// Starts of functions.
     starts: BTreeSet<u64>,
@@ -89,7 +93,9 @@ impl Code {
             else {
                 continue;
             };
-            names.entry(at).or_insert_with(|| name.to_owned());
+            // Functions of equal code have one address.
+            let all: &mut String = names.entry(at).or_default();
+            *all = [all.as_str(), name].join("\n").trim_start().to_owned();
             if kind.eq_ignore_ascii_case("t") {
                 starts.insert(at);
             }
@@ -117,7 +123,8 @@ impl Code {
             Some((hex(at)?, text.to_owned()))
         });
         let instructions = instructions.collect();
-        let place = names.iter().find(|(_, name)| *name == "SITE_KINDS");
+        let is = |names: &String| names.lines().any(|name| name == "SITE_KINDS");
+        let place = names.iter().find(|(_, names)| is(names));
         let place = *place.context("no symbol SITE_KINDS")?.0;
         let from = format!("--start-address={place:#x}");
         let to = format!("--stop-address={:#x}", place + NUMBERS);
@@ -142,7 +149,8 @@ impl Code {
     }
 
     fn address_of(&self, end: &str) -> Result<u64> {
-        let found = self.names.iter().find(|(_, name)| name.ends_with(end));
+        let ends = |names: &String| names.lines().any(|name| name.ends_with(end));
+        let found = self.names.iter().find(|(_, names)| ends(names));
         Ok(*found.with_context(|| format!("no symbol {end}"))?.0)
     }
 
@@ -190,8 +198,8 @@ impl Code {
                 continue;
             }
             let name = self.names.get(&start).map_or("?", String::as_str);
-            if seen.len() > 1 && (KEEP.contains(&name) || END.iter().any(|end| name.contains(end)))
-            {
+            let keeps = name.lines().any(|name| KEEP.contains(&name));
+            if seen.len() > 1 && (keeps || END.iter().any(|end| name.contains(end))) {
                 continue;
             }
             let end = self
