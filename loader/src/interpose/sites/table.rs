@@ -206,7 +206,7 @@ impl Table {
         let before = match back - BEFORE > range[0] {
             true => user_copy::read(back - BEFORE - 1),
             false if back - BEFORE == range[0] => {
-                user_copy::read(range[0]).map(|[bytes @ ..]: [u8; BEFORE]| {
+                user_copy::read(range[0]).map(|bytes: [u8; BEFORE]| {
                     let mut all = [0; BEFORE + 1];
                     all[1..].copy_from_slice(&bytes);
                     all
