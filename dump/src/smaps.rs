@@ -54,7 +54,7 @@ fn parse(mut smaps: impl BufRead, end: u64) -> io::Result<Vec<SmapsEntry>> {
     loop {
         line.clear();
         if smaps.read_until(b'\n', &mut line)? == 0 {
-            return Ok(entries);
+            return Ok(upper(entries));
         }
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         if let Some(flags) = text.strip_prefix(b"VmFlags:") {
@@ -76,7 +76,7 @@ fn parse(mut smaps: impl BufRead, end: u64) -> io::Result<Vec<SmapsEntry>> {
                 ))
             })?;
             if mapping.start >= end {
-                return Ok(entries);
+                return Ok(upper(entries));
             }
             entries.push(SmapsEntry {
                 mapping,
@@ -85,6 +85,12 @@ fn parse(mut smaps: impl BufRead, end: u64) -> io::Result<Vec<SmapsEntry>> {
             });
         }
     }
+}
+
+/// Removes the mappings below the lower half that are its own.
+fn upper(mut entries: Vec<SmapsEntry>) -> Vec<SmapsEntry> {
+    entries.retain(|entry| !contract::is_of_sites(entry.mapping.start as usize));
+    entries
 }
 
 #[cfg(test)]
@@ -99,6 +105,8 @@ VmFlags: rd ex mr mw me sd
 10000000000-10000010000 rw-s 00000000 00:01 9        /dev/zero (deleted)
 ProtectionKey:        12
 VmFlags: rd wr sh mr mw me ms sd
+10000900000-10000910000 r-xp 00000000 00:00 0
+VmFlags: rd ex mr mw me sd
 7f0000000000-7f0000001000 ---p 00000000 00:00 0
 ";
 

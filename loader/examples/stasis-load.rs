@@ -105,7 +105,7 @@ fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
     let mut regions = Vec::new();
     for m in loader::read_maps()?
         .into_iter()
-        .filter(|m| m.end <= ARENA_END)
+        .filter(|m| m.end <= ARENA_END && !contract::is_of_sites(m.start))
     {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         if m.prot & 1 != 0 {

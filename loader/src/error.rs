@@ -134,6 +134,12 @@ pub enum StopError {
     /// The initial thread does not exist yet.
     #[error("the program has not started yet; no checkpoint was taken, another try may succeed")]
     NotStarted,
+    /// Patched system calls could not be restored.
+    #[error(
+        "the application's code, whose system calls are patched, cannot be made writable any more; no checkpoint was \
+         taken, the job runs on; start it with STASIS_SYSCALL_SITES=off"
+    )]
+    CodeIsPatched,
     /// A thread did not stop in time.
     #[error(
         "thread {tid} ({name}) did not stop within {waited_ms} ms: it is {doing}; no checkpoint \

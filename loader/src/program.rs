@@ -11,6 +11,7 @@ use crate::error::LoadError;
 use crate::interpose::descriptors::{closed_stdio, fd_owner, launcher_stdio};
 use crate::interpose::install::{leave_rust, start_loader, take_name};
 use crate::interpose::signals::startup;
+use crate::interpose::sites;
 use crate::interpose::threads::lifecycle;
 use crate::load::{elf, gate, map, privileges, program_info, stack, vdso};
 use crate::process_state;
@@ -42,6 +43,7 @@ pub struct Program {
 pub fn check_address_space() -> Result<(), LoadError> {
     const SMALL: u64 = 8 << 20;
     startup::forget_rust();
+    sites::register();
     let system = |what| move |source| LoadError::System { what, source };
     let mut limit = libc::rlimit {
         rlim_cur: 0,

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{build, crossing, expect, loader, stasis_load, system, threads};
+use common::{build, crossing, expect, loader, sites, stasis_load, system, threads};
 use skip::skip;
 use std::path::Path;
 use std::process::Command;
@@ -28,6 +28,38 @@ fn debian_programs() {
     expect(
         stasis_load(&["run", "/usr/bin/python3", "-c", python]),
         "python3",
+    );
+}
+
+#[test]
+fn patched_system_calls_are_as_the_kernels() {
+    let program = sites();
+    let run = ["run", program.to_str().expect("UTF-8")];
+    expect(stasis_load(&run), "sites ok, patched");
+    let mut command = stasis_load(&run);
+    command.env("STASIS_SYSCALL_SITES", "off");
+    expect(command, "sites ok, as they were");
+}
+
+#[test]
+fn traced_program_is_not_patched() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let log = directory.path().join("log");
+    let mut command = Command::new("strace");
+    command
+        .arg("-o")
+        .arg(log)
+        .arg(loader())
+        .arg("run")
+        .arg(build("calls.c", "gcc", &[]));
+    if Command::new("strace").arg("-V").output().is_err() {
+        skip!("strace is not installed");
+    }
+    expect(command, "as it was");
+    let program = build("calls.c", "gcc", &[]);
+    expect(
+        stasis_load(&["run", program.to_str().expect("UTF-8")]),
+        "patched",
     );
 }
 

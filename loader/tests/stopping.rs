@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{build, crossing, expect, stasis_load, system, threads};
+use common::{build, crossing, expect, sites, stasis_load, system, threads};
 use std::path::Path;
 
 fn run(options: &[&str], program: &Path, args: &[&str], expected: &str) {
@@ -55,6 +55,12 @@ fn calls_interrupted_by_handlers() {
     let stops = ["--stops", "1000", "--every", "1"];
     run(&stops, &program, &[], "interrupted ok");
     run(&[], &program, &[], "interrupted ok");
+}
+
+#[test]
+fn patched_calls_are_taken_back_at_each_stop() {
+    let stops = ["--stops", "300", "--every", "2"];
+    run(&stops, &sites(), &["3"], "sites ok, with stops");
 }
 
 #[test]

@@ -25,5 +25,19 @@ pub const VDSO_BYTES: usize = 0x2000;
 /// Address of the slots through which the vDSO image jumps. A restart writes them again.
 pub const VDSO_SLOTS_ADDRESS: usize = VDSO_ADDRESS + VDSO_BYTES;
 
+/// Address of the trampolines, to which patched system calls of the application jump (the loader's
+/// `interpose/sites/`). They are the lower half's: no image holds them, and each process makes its own.
+pub const SITES_ADDRESS: usize = ARENA_START + 0x90_0000;
+/// Bytes of code of the trampolines, and of the data behind it.
+pub const SITES_CODE_BYTES: usize = 0x1_0000;
+/// Bytes mapped for the trampolines.
+pub const SITES_BYTES: usize = 2 * SITES_CODE_BYTES;
+
+/// Whether an address below [`ARENA_END`] belongs to the lower half all the same.
+pub const fn is_of_sites(address: usize) -> bool {
+    address >= SITES_ADDRESS && address < SITES_ADDRESS + SITES_BYTES
+}
+
+const _: () = assert!(VDSO_SLOTS_ADDRESS + VDSO_BYTES <= SITES_ADDRESS);
 const _: () = assert!(CLOCKS_ADDRESS + CLOCKS_BYTES <= VDSO_ADDRESS);
 const _: () = assert!(GATE_ADDRESS + GATE_BYTES <= CLOCKS_ADDRESS);

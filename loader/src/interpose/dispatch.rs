@@ -18,7 +18,9 @@
 //! application's stack: no libc, no TLS, no allocation, small frames.
 #![allow(unsafe_code)]
 
-use super::syscalls::{self, Call, Outcome};
+use super::sites::kind::SiteKind;
+use super::sites::{self, slots};
+use super::syscalls::{self, Call, Outcome, SITE_KINDS};
 use super::threads::stop;
 use super::threads::Thread;
 use super::{syscall_restart, trap_entry};
@@ -36,7 +38,31 @@ extern "C" fn stasis_dispatch(context: *mut Context) {
         syscall::exit_group(121);
     };
     // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
-    unsafe { (*context).regs.rax = syscall_restart::begin(thread, (*context).regs.rax) };
+    if !sites::end_by_trap(thread, unsafe { &mut *context }) {
+        serve(thread, context);
+    }
+    // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
+    unsafe { (*context).mask &= !super::signals::NEVER_BLOCKED };
+    thread.attention.store(0, Ordering::Relaxed);
+    if thread.stop_wanted() && !thread.in_lower() {
+        stop::park_if_wanted(thread, context);
+    }
+}
+
+fn serve(thread: &'static Thread, context: *mut Context) {
+    // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
+    unsafe {
+        let regs = &mut (*context).regs;
+        let instruction = regs.rip - SYSCALL_LEN;
+        let back = slots::instruction_of(instruction) + SYSCALL_LEN;
+        // A number that is not in the table is one of an interrupted call, or none.
+        let served = SITE_KINDS.get(regs.rax).copied().unwrap_or_default();
+        if back == regs.rip && served != SiteKind::Trap as u8 {
+            sites::trapped(back, regs.rax, served);
+        }
+        regs.rip = back;
+        regs.rax = syscall_restart::begin(thread, regs.rax);
+    }
     let mut call = Call::new(context, thread);
     match syscalls::serve(&mut call) {
         // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
@@ -48,11 +74,26 @@ extern "C" fn stasis_dispatch(context: *mut Context) {
         },
         Outcome::Done => {}
     }
-    // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
-    unsafe { (*context).mask &= !super::signals::NEVER_BLOCKED };
-    thread.attention.store(0, Ordering::Relaxed);
-    if thread.stop_wanted() && !thread.in_lower() {
-        stop::park_if_wanted(thread, context);
+}
+
+/// Serves one patched call (`sites/entry.rs`).
+#[no_mangle]
+extern "C" fn stasis_site_dispatch(context: *mut Context) {
+    let Some(thread) = Thread::current() else {
+        // Threads of the application alone run its code.
+        syscall::exit_group(121);
+    };
+    let mut call = Call::new(context, thread);
+    syscall_restart::begin(thread, call.nr());
+    let outcome = syscalls::serve(&mut call);
+    let regs = &mut call.frame().regs;
+    match outcome {
+        Outcome::Value(value) => regs.rax = value as usize,
+        Outcome::Again => {
+            regs.rax = syscall_restart::not_made(thread);
+            regs.rip -= SYSCALL_LEN;
+        }
+        Outcome::Done => {}
     }
 }
 

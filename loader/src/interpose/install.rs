@@ -5,17 +5,19 @@
 #![allow(unsafe_code)]
 
 use super::threads::stop;
-use super::{dispatch, sud, threads};
+use super::{dispatch, sites, sud, threads};
 use crate::error::LoadError;
 use crate::load::{program_info, va_allocator};
-use crate::sys::cpu;
+use crate::sys::{cpu, user_copy};
 use std::ffi::CString;
 
 /// Runs the steps common to launch and restart, before any upper-half memory is mapped.
 pub fn start_loader() -> Result<(), LoadError> {
     cpu::detect();
+    user_copy::note_process();
     sud::probe()?;
     va_allocator::start()?;
+    sites::start();
     threads::start()
 }
 

@@ -13,6 +13,7 @@ pub mod hooks;
 pub mod install;
 pub mod posix_timers;
 pub mod signals;
+pub mod sites;
 pub mod sud;
 pub mod syscall_restart;
 pub mod syscalls;

@@ -11,6 +11,7 @@
 //!
 //! A frame holds all of this, so any number of frames may lie on a stack, and the application need not return to them.
 
+use super::sites::slots;
 use super::threads::Thread;
 use crate::sys::clock::{self, Timespec, SECOND};
 use crate::sys::context::{Context, Registers, SYSCALL_LEN};
@@ -75,9 +76,8 @@ pub fn remaining(thread: &Thread, span: i64) -> Timespec {
 /// Ends a marked call of this frame with EINTR, because a handler runs now. A call is repeated instead if the kernel
 /// would repeat it after such a handler (`restarts`: SA_RESTART).
 pub fn end_by_handler(frame: &mut Context, restarts: bool) {
-    const SYSCALL: [u8; SYSCALL_LEN] = [0x0f, 0x05];
     let number = frame.regs.rax;
-    if number & MARK_BITS != MARK || user_copy::read(frame.regs.rip) != Ok(SYSCALL) {
+    if number & MARK_BITS != MARK || !slots::is_call(frame.regs.rip) {
         return;
     }
     frame.regs.rax = (number >> NUMBER_SHIFT) & (NUMBERS - 1);

@@ -12,7 +12,7 @@
 use super::signals::NEVER_BLOCKED;
 use super::syscall_restart;
 use super::threads::{Thread, ATTENTION, IN_DISPATCH};
-use crate::sys::context::{Context, SYSCALL_LEN};
+use crate::sys::context::{self, Context, SYSCALL_LEN};
 use crate::sys::syscall;
 use contract::ARENA_END;
 use core::arch::global_asm;
@@ -41,13 +41,16 @@ global_asm!(
     "ud2",
     "stasis_sigsys_end:",
     // app_syscall(sigsys context, number, &arguments): the one place where application calls
-    // block. Between the first and the last label rbx holds the SIGSYS context.
+    // block. Between the first and the last label rbx holds the SIGSYS context. For a patched call, `sites/entry.rs`
+    // enters at `stasis_window`, with rbx set and the application's vector registers.
     ".globl stasis_app_syscall",
     ".globl stasis_window_start",
     ".globl stasis_window_after",
     "stasis_app_syscall:",
     "push rbx",
     "mov rbx, rdi",
+    ".globl stasis_window",
+    "stasis_window:",
     "mov rax, rsi",
     "mov r11, rdx",
     "mov rdi, [r11]",
@@ -81,6 +84,7 @@ extern "C" {
     fn stasis_sigsys();
     fn stasis_sigsys_end();
     fn stasis_resume(context: *const Context) -> !;
+    fn stasis_site_syscall(context: *mut Context, nr: usize, args: *const [usize; 6]) -> isize;
     fn stasis_app_syscall(context: *mut Context, nr: usize, args: *const [usize; 6]) -> isize;
     fn stasis_window_start();
     fn stasis_window_after();
@@ -98,8 +102,14 @@ pub fn sigsys_handler() -> usize {
 /// Makes a call on behalf of the application; None if it was not made and is to be trapped again.
 #[inline(always)]
 pub fn app_syscall(context: *mut Context, nr: usize, args: &[usize; 6]) -> Option<isize> {
-    // SAFETY: the application made this call; the context is the current SIGSYS frame's.
-    let result = unsafe { stasis_app_syscall(context, nr, args) };
+    // SAFETY: the application made this call; the context is the current SIGSYS frame's, or holds the registers of the
+    // patched call.
+    let result = unsafe {
+        match (*context).flags == context::REGISTERS_ONLY {
+            true => stasis_site_syscall(context, nr, args),
+            false => stasis_app_syscall(context, nr, args),
+        }
+    };
     (result != NOT_MADE).then_some(result)
 }
 
@@ -137,7 +147,8 @@ pub unsafe fn leave_window(thread: &Thread, frame: &mut Context, eintr: bool) ->
         return false;
     }
     let entered = frame.regs.rcx == address(stasis_window_after);
-    // SAFETY: in the window rbx is the SIGSYS frame, which is intact above this frame on the stack.
+    // SAFETY: in the window rbx is the SIGSYS frame, or the registers of the patched call: both are intact above this
+    // frame on the stack.
     let app = unsafe { &mut *(frame.regs.rbx as *mut Context) };
     if done && eintr && !syscall_restart::never_ends(&app.regs) {
         syscall_restart::tell_remaining(&app.regs, thread.deadline.load(Ordering::Relaxed));
@@ -151,11 +162,15 @@ pub unsafe fn leave_window(thread: &Thread, frame: &mut Context, eintr: bool) ->
         };
         app.regs.rip -= SYSCALL_LEN;
     }
-    frame.regs = app.regs;
-    frame.fpstate = app.fpstate;
-    frame.flags = app.flags;
-    frame.stack = app.stack;
-    frame.mask = app.mask;
+    if app.flags == context::REGISTERS_ONLY {
+        frame.set_registers(&app.regs);
+    } else {
+        frame.regs = app.regs;
+        frame.fpstate = app.fpstate;
+        frame.flags = app.flags;
+        frame.stack = app.stack;
+        frame.mask = app.mask;
+    }
     thread.attention.store(0, Ordering::Relaxed);
     thread.in_dispatch.store(0, Ordering::Relaxed);
     true

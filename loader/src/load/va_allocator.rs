@@ -12,7 +12,7 @@
 use crate::error::LoadError;
 use crate::sys::spin_lock::Spin;
 use crate::sys::zeros::{self, InChild, Zeros};
-use crate::sys::{proc_maps, syscall};
+use crate::sys::{proc_maps, syscall, vectors};
 use contract::{ARENA_END, ARENA_START};
 
 /// Page size of x86-64.
@@ -71,9 +71,11 @@ impl Table {
             );
             syscall::exit_group(120);
         }
-        self.ranges
-            .copy_within(at + count..self.len, at + with.len());
-        self.ranges[at..at + with.len()].copy_from_slice(with);
+        let (from, to) = (at + count, at + with.len());
+        vectors::copy_within(self.ranges, from..self.len, to);
+        for (range, new) in self.ranges[at..to].iter_mut().zip(with) {
+            *range = *new;
+        }
         self.len = self.len - count + with.len();
     }
 

@@ -66,6 +66,24 @@ pub struct Context {
     pub mask: u64,
 }
 
+/// Value of [`Context::flags`] of one that holds registers alone: no mask, no alternate stack, no FP state. The kernel
+/// knows other flags.
+pub const REGISTERS_ONLY: u64 = u64::from_le_bytes(*b"OF\0SITE\0");
+
+impl Context {
+    /// Sets the general registers. Those of the segments, and what the kernel tells about a fault, stay as they are.
+    pub fn set_registers(&mut self, regs: &Registers) {
+        self.regs = Registers {
+            segments: self.regs.segments,
+            err: self.regs.err,
+            trapno: self.regs.trapno,
+            oldmask: self.regs.oldmask,
+            cr2: self.regs.cr2,
+            ..*regs
+        };
+    }
+}
+
 /// `siginfo_t`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

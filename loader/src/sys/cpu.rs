@@ -7,7 +7,7 @@
 //! (in threads that the MPI library makes) it is that of the creator and must not be trusted.
 #![allow(unsafe_code)]
 
-use super::{c_library, syscall};
+use super::{c_library, syscall, vectors};
 use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +20,9 @@ pub const HWCAP2_FSGSBASE: u64 = 2;
 
 static FSGSBASE: AtomicBool = AtomicBool::new(false);
 
-/// Detects whether `wrfsbase` works (`STASIS_NO_FSGSBASE=1` disables it, for tests).
+/// Detects whether `wrfsbase` works (`STASIS_NO_FSGSBASE=1` disables it, for tests), and how vector registers are kept.
 pub fn detect() {
+    vectors::detect();
     let forced_off = std::env::var_os("STASIS_NO_FSGSBASE").is_some_and(|v| v == "1");
     let hwcap2 = c_library::getauxval(libc::AT_HWCAP2);
     FSGSBASE.store(

@@ -14,4 +14,5 @@ pub mod spin_lock;
 pub mod syscall;
 pub mod timespec;
 pub mod user_copy;
+pub mod vectors;
 pub mod zeros;

@@ -219,6 +219,18 @@ pub fn read(fd: i32, into: &mut [u8]) -> isize {
     with_memory(libc::SYS_read, [fd.into(), of_mut(into), len.into()])
 }
 
+/// As [`read`], from this offset on.
+pub fn read_at(fd: i32, into: &mut [u8], offset: u64) -> isize {
+    let len = into.len();
+    let args = [
+        fd.into(),
+        of_mut(into),
+        len.into(),
+        (offset as usize).into(),
+    ];
+    with_memory(libc::SYS_pread64, args)
+}
+
 /// Whether the descriptor `own` of this process refers to the open file of the n-th entry with the number `fd` of an
 /// epoll instance: 0 if it does, or an error.
 pub fn kcmp_epoll(epoll: i32, fd: i32, nth: i32, own: i32) -> isize {

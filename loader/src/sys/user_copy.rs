@@ -10,29 +10,46 @@
 use super::syscall;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The address was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
 
+/// The process, or one whose memory this one shares. The kernel knows no shorter name for the caller's own memory.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Records the id of the process, at its start and in a forked child.
+pub fn note_process() {
+    PROCESS.store(syscall::getpid(), Ordering::Relaxed);
+}
+
 /// Copies bytes between a local and the application's memory; returns their number.
 unsafe fn copy(nr: i64, local: usize, remote: usize, len: usize) -> Option<usize> {
     let (ours, theirs) = ([local, len], [remote, len]);
-    let args = [
-        syscall::getpid() as usize,
-        ours.as_ptr() as usize,
-        1,
-        theirs.as_ptr() as usize,
-        1,
-        0,
-    ];
-    // SAFETY: the caller guarantees `len` bytes at the local; the kernel checks the other address.
-    let result = unsafe { syscall::raw(nr as usize, args) };
+    let copy = |process: u32| {
+        let (ours, theirs) = (ours.as_ptr() as usize, theirs.as_ptr() as usize);
+        // SAFETY: the caller guarantees `len` bytes at the local; the kernel checks the other address.
+        unsafe { syscall::raw(nr as usize, [process as usize, ours, 1, theirs, 1, 0]) }
+    };
+    let mut result = copy(PROCESS.load(Ordering::Relaxed));
+    if syscall::is_err(result) && result != syscall::err(libc::EFAULT) {
+        // A vfork child may not be allowed to name its parent.
+        result = copy(syscall::getpid());
+    }
     match result {
         n if n >= 0 => Some(n as usize),
         n if n == syscall::err(libc::EFAULT) => Some(0),
         _ => None,
+    }
+}
+
+/// Copies bytes without the C library, which may use any vector register (`sys/vectors.rs`).
+unsafe fn copy_directly(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller guarantees `len` bytes at both addresses. The direction flag is clear.
+    unsafe {
+        core::arch::asm!("rep movsb", inout("rsi") from => _, inout("rdi") to => _, inout("rcx") len => _,
+            options(nostack, preserves_flags));
     }
 }
 
@@ -50,7 +67,10 @@ pub fn read<T: Copy>(address: usize) -> Result<T, Fault> {
         ) {
             Some(n) if n == size => Ok(value.assume_init()),
             Some(_) => Err(Fault),
-            None => Ok((address as *const T).read_unaligned()),
+            None => {
+                copy_directly(address as *const u8, value.as_mut_ptr().cast(), size);
+                Ok(value.assume_init())
+            }
         }
     }
 }
@@ -73,7 +93,7 @@ fn write_slice<T: Copy>(address: usize, values: &[T]) -> Result<(), Fault> {
             Some(n) if n == len => Ok(()),
             Some(_) => Err(Fault),
             None => {
-                core::ptr::copy_nonoverlapping(from, address as *mut u8, len);
+                copy_directly(from, address as *mut u8, len);
                 Ok(())
             }
         }
@@ -115,6 +135,7 @@ mod tests {
 
     #[test]
     fn wrong_addresses_are_reported() {
+        note_process();
         let value = 0x1234_5678_u32;
         assert_eq!(read::<u32>(&raw const value as usize), Ok(value));
         assert_eq!(read::<u32>(8), Err(Fault));

@@ -67,6 +67,11 @@ pub fn system() -> PathBuf {
     build("system.c", "gcc", &["-pthread"])
 }
 
+/// The program that tests patched system calls.
+pub fn sites() -> PathBuf {
+    build("sites.c", "gcc", &["-pthread"])
+}
+
 /// A command that runs `stasis-load` with a limit of one minute.
 pub fn stasis_load(args: &[&str]) -> Command {
     let mut command = Command::new("timeout");

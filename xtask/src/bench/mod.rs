@@ -15,6 +15,7 @@
 //! | `other_checkpointers.rs` | the same by `criu` and other checkpointers |
 //! | `disk.rs` | the speed of the disk without Stasis (`fio`) |
 //! | `files.rs` | writes to files, with the undo journal |
+//! | `system_calls.rs` | system calls of programs, and short programs that make many |
 //! | `migration.rs` | latencies of a job that migrates between networks and libraries |
 
 mod applications;
@@ -26,6 +27,7 @@ mod images;
 mod imb;
 mod migration;
 mod other_checkpointers;
+mod system_calls;
 
 use crate::build::setup;
 use crate::harness::job::{self, Finished, Job};
@@ -72,6 +74,8 @@ enum Other {
     Images(images::Options),
     /// Writing to files before and after a checkpoint
     Files(files::Options),
+    /// System calls of a program, natively, trapped and patched
+    SystemCalls(system_calls::Options),
     /// A ring of eight ranks that migrates between networks and MPI libraries, drawn into docs/
     Migration(migration::Options),
 }
@@ -83,6 +87,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(Other::Imb(options)) => return imb::run(options),
         Some(Other::Images(options)) => return images::run(options),
         Some(Other::Files(options)) => return files::run(options),
+        Some(Other::SystemCalls(options)) => return system_calls::run(options),
         Some(Other::Migration(options)) => return migration::run(options),
         None => {}
     }
@@ -186,7 +191,7 @@ impl Way {
 }
 
 /// The ways in the order of one round.
-fn in_turn<const N: usize>(mut ways: [Way; N], round: usize) -> [Way; N] {
+fn in_turn<W, const N: usize>(mut ways: [W; N], round: usize) -> [W; N] {
     ways.rotate_left(round % N);
     ways
 }

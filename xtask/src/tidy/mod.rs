@@ -3,3 +3,4 @@
 pub mod crates;
 pub mod structure;
 pub mod variables;
+pub mod vector_registers;

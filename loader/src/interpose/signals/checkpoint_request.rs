@@ -11,7 +11,7 @@
 use super::actions;
 use crate::interpose::signals::{self, SIGNALS, TAKEN};
 use crate::interpose::threads::{self, Thread};
-use crate::interpose::{trap_entry, vdso_call};
+use crate::interpose::{sites, trap_entry, vdso_call};
 use crate::sys::context::{Context, SigInfo};
 use crate::sys::syscall;
 use core::ffi::CStr;
@@ -79,7 +79,8 @@ unsafe extern "C" fn on_signal(signal: i32, _info: *mut SigInfo, frame: *mut Con
         // stack, and only this handler uses it.
         unsafe {
             let context = &mut *frame;
-            let _ = trap_entry::leave_window(thread, context, false)
+            let _ = sites::leave(thread, context, false)
+                || trap_entry::leave_window(thread, context, false)
                 || vdso_call::begin_anew(thread, context);
         }
     }

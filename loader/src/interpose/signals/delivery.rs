@@ -6,7 +6,7 @@
 
 use super::{bit, kernel_action, Action, ALL_HELD, NEVER_BLOCKED};
 use crate::interpose::threads::Thread;
-use crate::interpose::{syscall_restart, trap_entry, vdso_call};
+use crate::interpose::{sites, syscall_restart, trap_entry, vdso_call};
 use crate::sys::context::{Context, SigInfo};
 use crate::sys::syscall;
 use core::sync::atomic::Ordering;
@@ -22,6 +22,7 @@ pub fn may_run(
     action: &Action,
     install: fn(i32, &Action) -> isize,
 ) -> bool {
+    sites::leave(thread, frame, true);
     vdso_call::begin_anew(thread, frame);
     let rip = frame.regs.rip;
     if !trap_entry::is_upper(rip) && !fault {
@@ -43,6 +44,10 @@ pub fn may_run(
 
 /// Defers the signal until the handler of trapped calls is done.
 fn hold_back(thread: &Thread, signal: i32, info: &mut SigInfo, frame: &mut Context) {
+    // A patched call has no frame that holds the mask.
+    if thread.holds.swap(1, Ordering::Relaxed) == 0 {
+        thread.held_mask.store(frame.mask, Ordering::Relaxed);
+    }
     // The signal itself is blocked too: a fault signal may have been sent by a process.
     frame.mask |= (ALL_HELD | bit(signal)) & !NEVER_BLOCKED;
     thread.attention.store(1, Ordering::Relaxed);

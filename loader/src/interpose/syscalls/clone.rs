@@ -15,7 +15,7 @@ use crate::interpose::signals::actions;
 use crate::interpose::threads::lifecycle::{self, Birth};
 use crate::interpose::threads::stop;
 use crate::interpose::threads::{self, Thread, IN_DISPATCH};
-use crate::interpose::{children, signals, trap_entry};
+use crate::interpose::{children, signals, sites, trap_entry};
 use crate::load::va_allocator;
 use crate::sys::context::{self, AltStack, Context};
 use crate::sys::{cpu, syscall, user_copy};
@@ -185,7 +185,7 @@ fn make_thread(call: &mut Call, args: [usize; 6]) -> Outcome {
 
 /// Runs `f` while no table of the loader is being changed, so that the child's copies are consistent.
 fn at_rest<R>(f: impl FnOnce() -> R) -> R {
-    threads::with_lock(|| va_allocator::with_lock(|| actions::with_lock(f)))
+    sites::with_lock(|| threads::with_lock(|| va_allocator::with_lock(|| actions::with_lock(f))))
 }
 
 fn make_process(call: &mut Call, args: [usize; 6]) -> Outcome {

@@ -94,7 +94,7 @@ impl Opening {
     ) -> Option<(Opening, Option<Outcome>)> {
         let changes = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
         let noted = changes && watched_fds::is_on() && call.in_rank();
-        let path = user_copy::path(path).filter(|_| noted);
+        let path = noted.then(|| user_copy::path(path)).flatten();
         let left = path.map(|path| {
             let open = |whole: &CStr, more: i32| {
                 let mut args = args;

@@ -29,7 +29,7 @@ const MAP_HUGE_SHIFT: usize = 26;
 static REMAPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Whether a call may change mappings or their attributes.
-pub(super) fn remaps(nr: usize) -> bool {
+pub(super) const fn remaps(nr: usize) -> bool {
     matches!(
         nr as i64,
         libc::SYS_mmap

@@ -24,11 +24,13 @@ mod path_redirect;
 pub mod pi_futex;
 pub mod process;
 mod signals;
+mod site_kinds;
 pub mod sysv;
 pub mod timers;
 pub mod unsupported;
 mod wait4;
 
+use super::sites;
 use super::threads::Thread;
 use super::trap_entry::app_syscall;
 use crate::sys::context::Context;
@@ -36,6 +38,7 @@ use crate::sys::{syscall, user_copy};
 
 pub use memory::{brk_end, remapped, set_brk_end};
 pub use process::{membarriers, restore_membarriers};
+pub use site_kinds::SITE_KINDS;
 pub use sysv::{set_shm_ids, shm_id};
 
 /// Result of a handler for the program.
@@ -148,28 +151,30 @@ fn pass(call: &mut Call) -> Outcome {
     call.pass()
 }
 
+/// All handlers, by topic.
+const TOPICS: [&[(i64, Handler)]; 13] = [
+    memory::HANDLERS,
+    sysv::HANDLERS,
+    files::HANDLERS,
+    path_redirect::HANDLERS,
+    process::HANDLERS,
+    wait4::HANDLERS,
+    signals::HANDLERS,
+    timers::HANDLERS,
+    unsupported::HANDLERS,
+    blocking::HANDLERS,
+    clone::HANDLERS,
+    exec::HANDLERS,
+    file_changes::HANDLERS,
+];
+
 const fn build() -> [Handler; NUMBERS] {
-    let topics: [&[(i64, Handler)]; 13] = [
-        memory::HANDLERS,
-        sysv::HANDLERS,
-        files::HANDLERS,
-        path_redirect::HANDLERS,
-        process::HANDLERS,
-        wait4::HANDLERS,
-        signals::HANDLERS,
-        timers::HANDLERS,
-        unsupported::HANDLERS,
-        blocking::HANDLERS,
-        clone::HANDLERS,
-        exec::HANDLERS,
-        file_changes::HANDLERS,
-    ];
     let mut table = [pass as Handler; NUMBERS];
     let mut topic = 0;
-    while topic < topics.len() {
+    while topic < TOPICS.len() {
         let mut i = 0;
-        while i < topics[topic].len() {
-            let (nr, handler) = topics[topic][i];
+        while i < TOPICS[topic].len() {
+            let (nr, handler) = TOPICS[topic][i];
             table[nr as usize] = handler;
             i += 1;
         }
@@ -184,10 +189,13 @@ static TABLE: [Handler; NUMBERS] = build();
 pub fn serve(call: &mut Call) -> Outcome {
     let nr = call.nr();
     if nr < NUMBERS {
-        let outcome = TABLE[nr](call);
-        if memory::remaps(nr) {
-            memory::count_remapped();
+        if !memory::remaps(nr) {
+            return TABLE[nr](call);
         }
+        let unpatched = sites::before_remap(nr, call.args());
+        let outcome = TABLE[nr](call);
+        drop(unpatched);
+        memory::count_remapped();
         return outcome;
     }
     if nr == contract::STOP_SYSCALL as usize {

@@ -10,7 +10,8 @@ use super::{fail, Call, Handler, Outcome};
 use crate::interpose::signals::checkpoint_request;
 use crate::interpose::{hooks, threads};
 use crate::load::program_info;
-use crate::sys::user_copy;
+use crate::sys::syscall::err;
+use crate::sys::{user_copy, vectors};
 use core::ffi::CStr;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -52,12 +53,46 @@ fn replacement(path: &CStr) -> Option<&'static CStr> {
     checkpoint_request::instead_of(path)
 }
 
+/// Whether a path lies below `/proc`, where those are that [`replacement`] replaces. The kernel has read it in this
+/// call.
+fn is_in_proc(call: &Call, path: usize) -> bool {
+    let mut expected = b"/proc/".iter().enumerate();
+    expected.all(|(at, byte)| call.read::<u8>(path + at) == *byte)
+}
+
+/// Serves a call that opens the file whose path is the argument at this position. A check of the path's address costs a
+/// system call of its own, so the kernel sees most paths first.
 fn open_at(call: &mut Call, position: usize) -> Outcome {
-    let (nr, mut args) = (call.nr(), call.args());
+    let (nr, args) = (call.nr(), call.args());
     let linker = program_info::in_interpreter(call.frame().regs.rip);
+    let flags = args[position + 1] as i32;
+    if linker || flags & (libc::O_CREAT | libc::O_TRUNC) != 0 {
+        return open_by_name(call, position, linker);
+    }
+    let (outcome, opening) = Opening::run(call, nr, args, position);
+    let Outcome::Value(result) = outcome else {
+        return outcome;
+    };
+    if result != err(libc::EFAULT) && is_in_proc(call, args[position]) {
+        if result >= 0 {
+            call.kernel(libc::SYS_close, [result as usize, 0, 0, 0, 0, 0]);
+        }
+        return open_by_name(call, position, linker);
+    }
+    let outcome = returned(call, outcome);
+    opening.end(call, &outcome);
+    outcome
+}
+
+/// As [`open_at`], with a look at the path first. `linker`: the dynamic linker makes the call.
+fn open_by_name(call: &mut Call, position: usize, linker: bool) -> Outcome {
+    let (nr, mut args) = (call.nr(), call.args());
     let path = user_copy::path(args[position]);
-    let library = path.filter(|_| linker).and_then(hooks::redirect);
-    let other = library.or_else(|| path.and_then(replacement));
+    // Names are compared by the C library.
+    let (library, other) = vectors::kept(|| {
+        let library = path.filter(|_| linker).and_then(hooks::redirect);
+        (library, library.or_else(|| path.and_then(replacement)))
+    });
     if let Some(path) = other {
         args[position] = path.as_ptr() as usize;
     }
@@ -146,9 +181,15 @@ fn number_of(file: &CStr) -> u64 {
 
 fn read_link(call: &mut Call, position: usize) -> Outcome {
     let args = call.args();
+    let outcome = call.pass();
+    if !matches!(outcome, Outcome::Value(result) if result != err(libc::EFAULT))
+        || !is_in_proc(call, args[position])
+    {
+        return outcome;
+    }
     let (buffer, size) = (args[position + 1], args[position + 2]);
     match user_copy::path(args[position]) {
-        Some(path) if is_own_exe(path) && size as isize > 0 => {
+        Some(path) if vectors::kept(|| is_own_exe(path)) && size as isize > 0 => {
             let target = program_info::program().to_bytes();
             let len = target.len().min(size);
             match user_copy::write_bytes(buffer, &target[..len]) {
@@ -156,7 +197,7 @@ fn read_link(call: &mut Call, position: usize) -> Outcome {
                 Err(_) => fail(libc::EFAULT),
             }
         }
-        _ => call.pass(),
+        _ => outcome,
     }
 }
 

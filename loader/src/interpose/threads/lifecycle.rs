@@ -274,6 +274,7 @@ pub fn after_fork(thread: &'static Thread) {
     MAIN.store(thread as *const Thread as usize, Ordering::Relaxed);
     FORKED.store(true, Ordering::Relaxed);
     let pid = syscall::getpid();
+    user_copy::note_process();
     REAL_PID.store(pid, Ordering::Relaxed);
     VIRTUAL_PID.store(pid, Ordering::Relaxed);
     thread.real_tid.store(pid, Ordering::Relaxed);

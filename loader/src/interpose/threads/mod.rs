@@ -19,7 +19,7 @@ use crate::error::LoadError;
 use crate::load::gate;
 use crate::sys::spin_lock::Spin;
 use crate::sys::zeros::{self, InChild, Zeros};
-use crate::sys::{context, cpu, syscall};
+use crate::sys::{context, cpu, syscall, vectors};
 use contract::{SharedThreadBlock, NO_CALL_YET, STOP_WANTED};
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
@@ -51,6 +51,8 @@ pub struct Thread {
     pub in_dispatch: AtomicU32,
     /// Non-zero when a system call must not be started, because an event waits for the handler to end.
     pub attention: AtomicU32,
+    /// Non-zero when `held_mask` is the application's mask. The entry of a patched call clears it with `attention`.
+    pub holds: AtomicU32,
     /// One of the states above; also the futex on which a parked thread waits.
     pub state: AtomicU32,
     /// Kernel thread id.
@@ -71,6 +73,12 @@ pub struct Thread {
     pub call: AtomicUsize,
     /// End of the wait of the call in progress, or 0 (see `syscall_restart.rs`).
     pub deadline: AtomicU64,
+    /// Signal mask of the application, while signals wait for the handler of a patched call to end.
+    pub held_mask: AtomicU64,
+    /// Trampoline of the patched call in progress (see `sites/entry.rs`).
+    pub site: AtomicUsize,
+    /// The address to which the patched call in progress returns.
+    pub site_return: AtomicUsize,
     /// Stack pointer in the lower half at which the thread's start function waits.
     lower_sp: AtomicUsize,
     /// Memory for vfork; see `syscalls/clone.rs`.
@@ -90,6 +98,19 @@ pub struct Scratch {
 pub const IN_DISPATCH: usize = offset_of!(Thread, in_dispatch);
 /// Offset of `attention` from GS.
 pub const ATTENTION: usize = offset_of!(Thread, attention);
+/// Offset of `vforked` from GS.
+pub const VFORKED: usize = offset_of!(Thread, vforked);
+/// Offset of `call` from GS.
+pub const CALL: usize = offset_of!(Thread, call);
+/// Offset of `deadline` from GS.
+pub const DEADLINE: usize = offset_of!(Thread, deadline);
+/// Offset of `site` from GS.
+pub const SITE: usize = offset_of!(Thread, site);
+/// Offset of `site_return` from GS.
+pub const SITE_RETURN: usize = offset_of!(Thread, site_return);
+
+// One store clears both.
+const _: () = assert!(offset_of!(Thread, holds) == ATTENTION + 4);
 
 // SAFETY: all fields but `scratch` are atomics, and only the thread itself uses that.
 unsafe impl Sync for Thread {}
@@ -108,6 +129,8 @@ static MAIN: AtomicUsize = AtomicUsize::new(0);
 /// Process id as seen by the application.
 static VIRTUAL_PID: AtomicU32 = AtomicU32::new(0);
 static REAL_PID: AtomicU32 = AtomicU32::new(0);
+/// Whether a stop is requested or in effect (`stop.rs`).
+static STOPPING: AtomicBool = AtomicBool::new(false);
 /// Set in a forked child, which is not a rank and has no lower half to protect.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -221,7 +244,7 @@ impl Thread {
         let upper = cpu::fs();
         // SAFETY: the closure is lower-half code; no signal handler can see the swap.
         unsafe { cpu::set_fs(self.lower_fs()) };
-        let result = f();
+        let result = vectors::kept(f);
         // SAFETY: restores the FS of the interrupted code.
         unsafe { cpu::set_fs(upper) };
         syscall::set_mask(mask);
@@ -253,7 +276,12 @@ impl Thread {
         for entry in &block.side {
             entry.store(0, Ordering::Relaxed);
         }
-        for word in [&self.in_dispatch, &self.attention, &self.real_tid] {
+        for word in [
+            &self.in_dispatch,
+            &self.attention,
+            &self.holds,
+            &self.real_tid,
+        ] {
             word.store(0, Ordering::Relaxed);
         }
         for word in [
@@ -299,6 +327,16 @@ pub fn start() -> Result<(), LoadError> {
 /// All slots; none before [`start`].
 fn slots() -> &'static [Thread] {
     SLOTS.get().copied().unwrap_or_default()
+}
+
+/// Whether a stop is requested or in effect.
+pub fn stop_is_wanted() -> bool {
+    STOPPING.load(Ordering::SeqCst)
+}
+
+/// Whether the calling thread is the only one of the upper half.
+pub fn is_alone() -> bool {
+    ALIVE.load(Ordering::Acquire) == 1
 }
 
 /// All slots that were ever used (check `state`).

@@ -8,6 +8,7 @@
 //!   state before the call (`trap_entry::leave_window`), so the call is made again later;
 //! - elsewhere in the handler of trapped calls: `stop_wanted`; it parks on its SIGSYS frame when
 //!   the handler is done;
+//! - in a trampoline of a patched call: the frame is turned into the state before or after the call (`sites/`);
 //! - in a wrapper or a crossing: `stop_wanted`; the wrapper executes STOP_SYSCALL on leaving;
 //! - in the kernel's vDSO, whose addresses do not survive: the call is restarted (`vdso_call.rs`);
 //! - anywhere else in lower code (a few instructions): the next signal finds it elsewhere.
@@ -21,8 +22,10 @@
 
 use crate::error::StopError;
 use crate::interpose::signals::{self, STOP_SIGNAL};
-use crate::interpose::threads::{self, held, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING};
-use crate::interpose::{trap_entry, vdso_call};
+use crate::interpose::threads::{
+    self, held, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING, STOPPING,
+};
+use crate::interpose::{sites, trap_entry, vdso_call};
 use crate::sys::context::{Context, SigInfo};
 use crate::sys::{cpu, syscall};
 use contract::recorder::{record, Event};
@@ -33,8 +36,6 @@ use std::time::{Duration, Instant};
 static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Whether it is the stop of a restart, whose state for the threads is still being created.
 static RESTARTING: AtomicBool = AtomicBool::new(false);
-/// Whether a stop is requested or in effect.
-static STOPPING: AtomicBool = AtomicBool::new(false);
 /// Futex that changes whenever a thread parks, a job ends or a stop does; the agent waits on it.
 static EVENTS: AtomicU32 = AtomicU32::new(0);
 /// Function and argument of the job for a stopped thread.
@@ -71,7 +72,8 @@ unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Cont
     held::take_sample(context);
     // In each case below, a call that this signal has interrupted is made again.
     // SAFETY: `context` is the frame on top of this thread's stack.
-    let left = unsafe { trap_entry::leave_window(thread, context, false) }
+    let left = sites::leave(thread, context, false)
+        || unsafe { trap_entry::leave_window(thread, context, false) }
         || vdso_call::begin_anew(thread, context);
     if !STOPPING.load(Ordering::Acquire) || thread.state.load(Ordering::Acquire) != RUNNING {
         return;
@@ -214,6 +216,10 @@ pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
             }
         }
         if waiting.is_none() && !unborn {
+            if !sites::withdraw() {
+                let_go();
+                return Err(StopError::CodeIsPatched);
+            }
             return Ok(Stopped(()));
         }
         let waited = begun.elapsed();

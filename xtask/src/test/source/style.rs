@@ -6,7 +6,7 @@ use crate::harness::job;
 use crate::harness::mpi::Mpi;
 use crate::test::source::{named_paths, prose, specification};
 use crate::test::{Case, Outcome, Skipped};
-use crate::tidy::{crates, structure, variables};
+use crate::tidy::{crates, structure, variables, vector_registers};
 use anyhow::{ensure, Result};
 use std::fs;
 use std::path::Path;
@@ -35,6 +35,9 @@ pub fn cases(full: bool) -> Vec<Case> {
         }),
         Case::new("style/system-calls", |_, _| {
             docs::check_system_calls().into()
+        }),
+        Case::new("style/vector-registers", |_, _| {
+            vector_registers::check().into()
         }),
         Case::new("style/environment", |_, _| variables::check().into()),
         Case::new("style/named-paths", |_, _| named_paths::check().into()),
