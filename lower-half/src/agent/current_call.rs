@@ -34,10 +34,11 @@ pub fn called_from(back: usize) -> String {
     }
 }
 
-/// Whether the call that will return to `back` is a function of the library, and not a service, which ends when a
-/// checkpoint is pending.
+/// Whether the call that will return to `back` is a function of the library that other ranks do not help to its end. A
+/// service ends when a checkpoint is pending, and messages and accesses to windows do when the ranks drain.
 pub fn is_ordinary(back: usize) -> bool {
-    slot_called(back).and_then(mpi::name_of).is_some()
+    let slot = slot_called(back).filter(|slot| !mpi::needs_others(*slot));
+    slot.and_then(mpi::name_of).is_some()
 }
 
 /// The MPI function that a slot serves. A service that several MPI functions use has the name of the simplest.

@@ -25,7 +25,8 @@ const CALLS: &[(&str, &str, f64, f64)] = &[
     ("getppid", "getppid", 1.0, 60.0),
     ("pread_4k", "pread 4 KiB", 1.25, 0.0),
     ("pwrite_4k", "pwrite 4 KiB", 1.25, 0.0),
-    ("read_0", "read 0 B", 1.0, 60.0),
+    // A process with several threads counts the references to each open file, and locks its position.
+    ("read_0", "read 0 B", 1.0, 150.0),
     ("open_close", "open + close", 1.5, 0.0),
     ("stat", "stat", 1.25, 0.0),
     ("mmap_munmap", "mmap + munmap", 1.5, 0.0),
@@ -34,8 +35,12 @@ const CALLS: &[(&str, &str, f64, f64)] = &[
 /// Programs: label, and words.
 const PROGRAMS: &[(&str, &[&str])] = &[
     (
-        "python3, import of numpy",
-        &["python3", "-c", "import numpy"],
+        "python3, imports",
+        &[
+            "/usr/bin/python3",
+            "-c",
+            "import asyncio, http.client, sqlite3, unittest",
+        ],
     ),
     ("git status", &["git", "status", "--short"]),
     ("ls -lR /usr/include", &["ls", "-lR", "/usr/include"]),

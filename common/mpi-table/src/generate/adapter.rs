@@ -67,7 +67,17 @@ fn write_names(text: &mut String) -> std::fmt::Result {
     for function in crossing() {
         writeln!(text, "        {} => \"{}\",", function.slot, function.name)?;
     }
-    writeln!(text, "        _ => return None,\n    }})\n}}\n")
+    writeln!(text, "        _ => return None,\n    }})\n}}\n")?;
+    writeln!(
+        text,
+        "/// Whether a call of the function with this slot may last until another rank makes progress."
+    )?;
+    writeln!(text, "pub fn needs_others(slot: usize) -> bool {{")?;
+    let slots: Vec<String> = crossing()
+        .filter(|function| function.class.needs_others())
+        .map(|function| function.slot.to_string())
+        .collect();
+    writeln!(text, "    matches!(slot, {})\n}}\n", slots.join(" | "))
 }
 
 fn write_fill(text: &mut String) -> std::fmt::Result {
