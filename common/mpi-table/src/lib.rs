@@ -33,9 +33,9 @@ pub fn hash() -> u64 {
     hash_of(functions())
 }
 
-/// Hash of the rows, and hashes in older checkpoints that fit them: of the table's text, before rows were hashed, and of
-/// rows that said `direct` where the upper half answers by itself now. The list is valid only while the rows are the
-/// same; remove a hash when a row changes that its checkpoints use otherwise.
+/// Hash of the rows, and hashes in older checkpoints that fit them: of the table's text, before rows were hashed, and
+/// of rows that said `direct` where the upper half answers by itself now. The list is valid only while the rows are
+/// the same; remove a hash when a row changes that its checkpoints use otherwise.
 const OLDER: (u64, [u64; 2]) = (
     0x40a7_7c23_f4b4_d406,
     [0x52e5_cbe3_cbbf_0c0d, 0xeaa9_1c27_1584_fb0c],

@@ -49,7 +49,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-stack-trace", 0, 0),
     ("stasis-trace", 1, 0),
     ("stasis-undo", 2, 2),
-    ("stasis-upper-half", 243, 2),
+    ("stasis-upper-half", 248, 2),
     ("xtask", 1, 3),
 ];
 

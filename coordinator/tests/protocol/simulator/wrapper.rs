@@ -108,7 +108,7 @@ impl World {
                 }
                 true
             }
-            Op::Create { parent, made }
+            Op::Create { parent, .. }
                 if self.variant.retracts && !matches!(p.at, At::Inside(_) | At::Made) =>
             {
                 self.retractable(program, r, parent, false, Then::Make)
