@@ -21,7 +21,8 @@
 //#Variant: improbe; cut=hold
 //#Variant: barrier; cut=hold
 //#Variant: allreduce; cut=hold
-//#Variant: duplicate; cut=pending
+//#Variant: duplicate; cut=hold
+//#Variant: own_operation; cut=pending
 #include "../stasis_test.h"
 
 enum { N = 500000, FEW = 4 };
@@ -33,11 +34,29 @@ static int completes(const char *how)
     return !strncmp(how, "wait", 4) || !strncmp(how, "test", 4) || !strcmp(how, "get_status");
 }
 
+static void add(void *from, void *to, int *length, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *length; i++)
+        ((int *)to)[i] += ((int *)from)[i];
+}
+
+/* A reduction whose function might have effects, so that it is not made again after a restart. */
+static void reduce_by_own_operation(void)
+{
+    int one = 1, sum = 0;
+    MPI_Op op;
+    MPI_OK(MPI_Op_create(add, 1, &op));
+    MPI_OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, op, MPI_COMM_WORLD));
+    MPI_OK(MPI_Op_free(&op));
+    CHECK_EQ(sum, 2);
+}
+
 /* How many messages rank 0 gets. */
 static int expected(const char *how)
 {
     if (!strcmp(how, "send") || !strcmp(how, "ssend") || !strcmp(how, "barrier") || !strcmp(how, "allreduce") ||
-        !strcmp(how, "duplicate"))
+        !strcmp(how, "duplicate") || !strcmp(how, "own_operation"))
         return 0;
     return completes(how) ? FEW : 1;
 }
@@ -164,6 +183,8 @@ static void rank0(const char *how)
         MPI_Comm comm;
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
         MPI_OK(MPI_Comm_free(&comm));
+    } else if (!strcmp(how, "own_operation")) {
+        reduce_by_own_operation();
     } else {
         CHECK(0, "no variant %s", how);
     }
@@ -190,6 +211,8 @@ static void rank1(const char *how)
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
         MPI_OK(MPI_Comm_free(&comm));
     }
+    if (!strcmp(how, "own_operation"))
+        reduce_by_own_operation();
     for (int i = expected(how) - 1; i >= 0; i--) {
         test_fill(out, N, (uint32_t)(50 + i));
         MPI_OK(MPI_Send(out, N, MPI_BYTE, 0, i, MPI_COMM_WORLD));

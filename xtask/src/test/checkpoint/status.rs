@@ -226,7 +226,7 @@ fn another_user(dir: &Path) -> Result<()> {
 /// A checkpoint that can only be taken when rank 1 has reached the barrier in which rank 0 waits.
 fn who_holds_it_up(dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
-    let blocked = example("p2p", "p2p/blocked_in.duplicate")?;
+    let blocked = example("p2p", "p2p/blocked_in.own_operation")?;
     let job = start(&blocked, dir, &ckpt, Mpi::OpenMpi)?;
     let mut request = Job::start(stasis::checkpoint(&ckpt), dir, "checkpoint")?;
     let mut last = Value::Null;
