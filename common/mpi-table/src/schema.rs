@@ -125,23 +125,6 @@ impl Class {
     }
 }
 
-impl Class {
-    /// Whether a call may last until another rank makes progress, which ranks do while they are stopped.
-    pub fn needs_others(self) -> bool {
-        matches!(
-            self,
-            Class::Send
-                | Class::Receive
-                | Class::SendReceive
-                | Class::Completion
-                | Class::Collective
-                | Class::CollectiveNonblocking
-                | Class::ObjectCollective
-                | Class::Window
-        )
-    }
-}
-
 /// Position in the file at which a function of MPI-IO reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positioning {

@@ -34,11 +34,10 @@ pub fn called_from(back: usize) -> String {
     }
 }
 
-/// Whether the call that will return to `back` is a function of the library that other ranks do not help to its end. A
-/// service ends when a checkpoint is pending, and messages and accesses to windows do when the ranks drain.
-pub fn is_ordinary(back: usize) -> bool {
-    let slot = slot_called(back).filter(|slot| !mpi::needs_others(*slot));
-    slot.and_then(mpi::name_of).is_some()
+/// Whether the call that will return to `back` is a function of the library for files. Other ranks help all other calls
+/// to their end when they drain, and services end when a checkpoint is pending.
+pub fn is_of_files(back: usize) -> bool {
+    slot_called(back).is_some_and(mpi::is_of_files)
 }
 
 /// The MPI function that a slot serves. A service that several MPI functions use has the name of the simplest.

@@ -49,10 +49,10 @@ impl StuckThreads {
     /// Whether a thread cannot be stopped now. `activity` is what the rank reports.
     pub fn look(&mut self, activity: &Activity) -> bool {
         let library = held::in_library(&self.library);
-        // A thread that waits makes ordinary calls as well, and says that it waits.
-        let ordinary =
-            |thread: &&InLibrary| thread.since_last && current_call::is_ordinary(thread.back);
-        let in_call = library.iter().find(ordinary);
+        // A thread that waits makes such calls as well, and says that it waits.
+        let of_files =
+            |thread: &&InLibrary| thread.since_last && current_call::is_of_files(thread.back);
+        let in_call = library.iter().find(of_files);
         let in_call = in_call.filter(|_| *activity == Activity::Running);
         let in_call = in_call.map(|thread| StuckThread {
             tid: thread.real_tid,

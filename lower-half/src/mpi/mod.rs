@@ -23,7 +23,7 @@ pub mod world;
 
 use std::sync::atomic::Ordering;
 
-pub use adapter::{name_of, needs_others, OLDER_TABLE_HASHES, TABLE_HASH};
+pub use adapter::{is_of_files, name_of, OLDER_TABLE_HASHES, TABLE_HASH};
 pub use convert::native::KIND;
 pub use hooks::{set_hooks, Hooks};
 pub use live_datatypes::free_all as free_datatypes;

@@ -70,11 +70,11 @@ fn write_names(text: &mut String) -> std::fmt::Result {
     writeln!(text, "        _ => return None,\n    }})\n}}\n")?;
     writeln!(
         text,
-        "/// Whether a call of the function with this slot may last until another rank makes progress."
+        "/// Whether the function with this slot is one of files."
     )?;
-    writeln!(text, "pub fn needs_others(slot: usize) -> bool {{")?;
+    writeln!(text, "pub fn is_of_files(slot: usize) -> bool {{")?;
     let slots: Vec<String> = crossing()
-        .filter(|function| function.class.needs_others())
+        .filter(|function| function.class.is_file())
         .map(|function| function.slot.to_string())
         .collect();
     writeln!(text, "    matches!(slot, {})\n}}\n", slots.join(" | "))
