@@ -15,7 +15,8 @@ use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 
 use crate::console;
 
-/// Variable that, with the value `library`, leaves the windows to the MPI library even where all members are on one node.
+/// Variable that, with the value `library`, leaves the windows to the MPI library even where all members are on one
+/// node.
 const VARIABLE: &str = "STASIS_WINDOWS";
 
 /// Whether members of a window may map the memory of others.

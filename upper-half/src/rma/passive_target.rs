@@ -1,9 +1,9 @@
-//! Passive target locks, MPI-3.1 §11.5.3, as words in memory of the upper half (the two levels of Gerstenberger, Besta &
-//! Hoefler, SC'13, §2.3). Ranks on one node change them by themselves ([`node_parts`](super::node_parts)), others by
+//! Passive target locks, MPI-3.1 §11.5.3, as words in memory of the upper half (the two levels of Gerstenberger, Besta
+//! & Hoefler, SC'13, §2.3). Ranks on one node change them by themselves ([`node_parts`](super::node_parts)), others by
 //! atomic operations below. Each rank has a word that counts shared holders and marks exclusive ones. Rank 0 has one
-//! more, which counts `lock_all`s and exclusive locks of any rank, so that neither has to visit every rank. A lock that
-//! is not free is looked at again, and between two looks a checkpoint may stop the thread. As the words are saved, locks
-//! outlive a restart.
+//! more, which counts `lock_all`s and exclusive locks of any rank, so that neither has to visit every rank. A lock
+//! that is not free is looked at again, and between two looks a checkpoint may stop the thread. As the words are
+//! saved, locks outlive a restart.
 //!
 //! # Safety
 //! The library below reads and writes the numbers of an addition until that is complete.

@@ -1,6 +1,6 @@
 //! `cargo xtask bench applications`: Debian's HPCC and NWChem, natively and under Stasis over Open MPI, without a
-//! checkpoint. HPCC's MPIRandomAccess makes the most MPI calls a second of all programs here, and NWChem's Global Arrays
-//! lock a window at each access.
+//! checkpoint. HPCC's MPIRandomAccess makes the most MPI calls a second of all programs here, and NWChem's Global
+//! Arrays lock a window at each access.
 
 use super::{in_turn, median, prepare, Way};
 use crate::build::setup;

@@ -1,5 +1,5 @@
-//! The call benchmark: `examples/bench/calls.c` natively, with the writes of a crossing, under Stasis, and with two-phase
-//! commit.
+//! The call benchmark: `examples/bench/calls.c` natively, with the writes of a crossing, under Stasis, and with
+//! two-phase commit.
 
 use super::{compile, figures, in_turn, median, Figures, Way};
 use crate::harness::mpi::Mpi;

@@ -15,9 +15,9 @@ use crate::console;
 use crate::mpi::world;
 
 /// `CALL@RANK` or `crossing:NUMBER@RANK`. For example, `17@0` is the end of the 17th MPI call of rank 0. MPI_Init is
-/// the first call, and MPI_Finalize does not count. Some calls cross several times. A crossing from the same place as the
-/// one before it does not count: the number of turns of a loop that waits depends on the load of the machine. If the job
-/// ends earlier, no checkpoint is taken.
+/// the first call, and MPI_Finalize does not count. Some calls cross several times. A crossing from the same place as
+/// the one before it does not count: the number of turns of a loop that waits depends on the load of the machine. If
+/// the job ends earlier, no checkpoint is taken.
 pub const VARIABLE: &str = "STASIS_CUT";
 
 /// The point at which the job takes its checkpoint.
