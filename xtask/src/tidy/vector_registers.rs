@@ -132,8 +132,15 @@ impl Code {
         let kinds = dumped.lines().filter_map(|line| {
             let mut fields = line.strip_prefix(' ')?.split(' ');
             hex(fields.next()?)?;
-            let words: Vec<_> = fields.take(4).take_while(|word| word.len() >= 2).collect();
-            Some(words.concat())
+            // Sixteen bytes, whose grouping depends on the alignment of the address; the text of them follows.
+            let mut bytes = String::new();
+            for word in fields.take_while(|word| word.len() >= 2) {
+                if bytes.len() == 32 {
+                    break;
+                }
+                bytes += word;
+            }
+            Some(bytes)
         });
         let kinds: String = kinds.collect();
         let digits = kinds.as_bytes().chunks(2);
