@@ -16,7 +16,7 @@ use crate::request::{DumpRequest, Increments, StoreAssignment};
 /// The contents of an image.
 pub struct ImageContents<'a> {
     pub parts: Vec<ImageRegion>,
-    /// What it inherits from its parent; `None` where every set is a full one, or changes are unknown.
+    /// The pages that the image inherits from its parent. `None`: all sets are full, or changes are not tracked.
     pub inheritance: Option<Inheritance<'a>>,
     /// A note for people.
     pub note: Option<String>,

@@ -13,6 +13,8 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use crate::ranges::push;
+
 const PAGE: u64 = 4096;
 
 /// Was written since it was write-protected by [`Pagemap::mark`], or never was.
@@ -221,10 +223,7 @@ impl Pagemap {
             for entry in entries.chunks_exact(8) {
                 let entry = u64::from_le_bytes(entry.try_into().unwrap_or_default());
                 if entry & (PRESENT | SWAPPED) != 0 && entry & (FILE | GUARD) == 0 {
-                    match runs.last_mut() {
-                        Some(last) if last.end == page * PAGE => last.end += PAGE,
-                        _ => runs.push(page * PAGE..(page + 1) * PAGE),
-                    }
+                    push(&mut runs, page * PAGE..(page + 1) * PAGE);
                 }
                 page += 1;
             }
@@ -243,12 +242,9 @@ fn files_in(without: u64, anonymous: bool) -> u64 {
 
 /// Ascending runs, with neighbours joined.
 fn merged(runs: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-    let mut out: Vec<Range<u64>> = Vec::new();
+    let mut out = Vec::new();
     for run in runs {
-        match out.last_mut() {
-            Some(last) if last.end == run.start => last.end = run.end,
-            _ => out.push(run),
-        }
+        push(&mut out, run);
     }
     out
 }

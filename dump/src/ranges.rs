@@ -9,6 +9,14 @@ pub fn total_bytes(runs: &[Range<u64>]) -> u64 {
     runs.iter().map(|run| run.end - run.start).sum()
 }
 
+/// Adds a range that follows all others. It becomes one with the last if they touch.
+pub fn push(runs: &mut Runs, run: Range<u64>) {
+    match runs.last_mut() {
+        Some(last) if last.end == run.start => last.end = run.end,
+        _ => runs.push(run),
+    }
+}
+
 /// The addresses in both lists. No range of the result extends beyond the end of a range of either list.
 pub fn intersection(these: &[Range<u64>], those: &[Range<u64>]) -> Runs {
     let (mut here, mut there, mut out) = (0, 0, Runs::new());
@@ -73,10 +81,7 @@ mod tests {
     fn of(bits: u32) -> Runs {
         let mut runs = Runs::new();
         for bit in (0..32).filter(|bit| bits >> bit & 1 != 0) {
-            match runs.last_mut() {
-                Some(last) if last.end == bit => last.end += 1,
-                _ => runs.push(bit..bit + 1),
-            }
+            push(&mut runs, bit..bit + 1);
         }
         runs
     }

@@ -56,6 +56,12 @@ impl WriteOrder<'_> {
     pub const MOST_RUNS: usize = 64;
     /// Largest number of bytes in one order; a few system calls are negligible beside them.
     pub const MOST_BYTES: u64 = 2 << 20;
+
+    /// All of `runs`, in parts that one order may hold.
+    pub fn parts(runs: &[Range<u64>]) -> impl Iterator<Item = Vec<Range<u64>>> + '_ {
+        let mut left = Left::of(runs);
+        std::iter::from_fn(move || Some(left.take_order()).filter(|part| !part.is_empty()))
+    }
 }
 
 /// Summary of a finished image.
@@ -485,9 +491,14 @@ impl Left<'_> {
 
     /// The part that one [`WriteOrder`] may hold.
     fn ahead(&self) -> Vec<Range<u64>> {
-        let (mut left, mut bytes) = (self.clone(), 0);
+        self.clone().take_order()
+    }
+
+    /// The same part, which is not left any more.
+    fn take_order(&mut self) -> Vec<Range<u64>> {
+        let mut bytes = 0;
         let next = || {
-            let next = left.next(WriteOrder::MOST_BYTES - bytes)?;
+            let next = self.next(WriteOrder::MOST_BYTES - bytes)?;
             bytes += next.end - next.start;
             Some(next)
         };

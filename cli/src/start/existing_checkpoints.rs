@@ -48,8 +48,7 @@ pub fn asked(options: &Launch) -> Vec<String> {
     words.map(|word| word.into_owned()).collect()
 }
 
-/// Returns an error if the directory has a finished checkpoint. With `--anew` it moves finished checkpoints to another
-/// directory instead.
+/// Fails if the directory has a finished checkpoint. `--anew` moves such checkpoints to another directory instead.
 pub fn make_free(directory: &Path, options: &Launch, key: Option<&SealKey>) -> Result<()> {
     if !any_finished(directory)? {
         return Ok(());

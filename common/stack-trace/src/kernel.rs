@@ -155,7 +155,7 @@ fn name(number: u64) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// What a thread does in the kernel, for the user: its call, and the kernel's function in which it waits.
+/// Text for the user: the system call that a thread is in, and the kernel's function in which it waits.
 pub fn describe(tid: u32) -> String {
     let Some(wait) = KernelWait::of(tid) else {
         return "it runs".to_owned();

@@ -22,7 +22,7 @@ fn main() {
     late();
 }
 
-/// Jobs of which no rank is late.
+/// Jobs without a late rank.
 fn on_time() {
     println!("measured: the coordinator's machine");
     machine::measure();

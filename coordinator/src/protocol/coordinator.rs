@@ -621,8 +621,8 @@ impl Coordinator {
                 }
                 let current = self.current.as_mut();
                 if current.is_some_and(|current| current.stuck.told(rank, *question, doing)) {
-                    // At once: the signal by which a stack is read makes the call begin anew, so that the rank does not
-                    // seem to be held for a moment.
+                    // The stack is read by a signal, which interrupts the call. The kernel restarts the call, and the
+                    // next report may say that the rank is not held. So the check comes before that report.
                     self.check_stuck(now, out);
                 }
                 return;

@@ -9,7 +9,7 @@ use ckpt_image::{Backing, ParentImage, ParentPages, Region, SetId, WriteOrder, P
 use super::page_digests::{DigestKey, DigestTable, Replacement};
 use super::record::{Parent, SharedRecord, MOST_RUNS};
 use crate::page_memory::PageMemory;
-use crate::ranges::{difference, intersection, keep_longest, total_bytes, within};
+use crate::ranges::{difference, intersection, keep_longest, push, total_bytes, within};
 
 type Runs = Vec<Range<u64>>;
 
@@ -79,7 +79,7 @@ impl<'a> Inheritance<'a> {
         let begun = Instant::now();
         let of_file = matches!(region.backing, Backing::PrivateFile { .. });
         let (mut same, mut digests) = (Runs::new(), Vec::new());
-        for batch in batches(runs) {
+        for batch in WriteOrder::parts(runs) {
             digests.clear();
             memory.digests(&self.key, &batch, &mut digests)?;
             let pages = batch
@@ -88,8 +88,8 @@ impl<'a> Inheritance<'a> {
             for (page, digest) in pages.zip(&digests) {
                 let digest = if of_file { digest.of_file() } else { *digest };
                 match table.exchange(page, digest) {
-                    true => push_page(&mut same, page),
-                    false => push_page(&mut self.differing, page),
+                    true => push(&mut same, page..page + PAGE),
+                    false => push(&mut self.differing, page..page + PAGE),
                 }
             }
         }
@@ -142,36 +142,6 @@ impl Drop for Inheritance<'_> {
     }
 }
 
-/// The runs in parts that one request may hold.
-fn batches(runs: &[Range<u64>]) -> Vec<Runs> {
-    let (mut batches, mut bytes) = (Vec::new(), WriteOrder::MOST_BYTES);
-    for run in runs {
-        let mut start = run.start;
-        while start < run.end {
-            let full = |batch: &Runs| batch.len() == WriteOrder::MOST_RUNS;
-            if bytes == WriteOrder::MOST_BYTES || batches.last().is_none_or(full) {
-                batches.push(Runs::new());
-                bytes = 0;
-            }
-            let end = run.end.min(start + WriteOrder::MOST_BYTES - bytes);
-            if let Some(batch) = batches.last_mut() {
-                batch.push(start..end);
-            }
-            bytes += end - start;
-            start = end;
-        }
-    }
-    batches
-}
-
-/// Adds a page that follows all others.
-fn push_page(runs: &mut Runs, page: u64) {
-    match runs.last_mut() {
-        Some(last) if last.end == page => last.end += PAGE,
-        _ => runs.push(page..page + PAGE),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +152,7 @@ mod tests {
         let single = (0..100).map(|n| 2 * n * PAGE..(2 * n + 1) * PAGE);
         let long = std::iter::once(200 * PAGE..200 * PAGE + 3 * most + PAGE);
         let runs: Runs = single.chain(long).collect();
-        let batches = batches(&runs);
+        let batches: Vec<Runs> = WriteOrder::parts(&runs).collect();
         for batch in &batches {
             assert!(batch.len() <= WriteOrder::MOST_RUNS && total_bytes(batch) <= most);
         }
@@ -191,6 +161,6 @@ mod tests {
             pages.flatten().collect()
         };
         assert!(pages(&batches.concat()) == pages(&runs));
-        assert!(super::batches(&[]).is_empty());
+        assert_eq!(WriteOrder::parts(&[]).count(), 0);
     }
 }

@@ -26,7 +26,7 @@ impl SharedRecord {
     }
 }
 
-/// What is known about the sets that may become the parent.
+/// The unchanged pages, for each set that may become the parent, and the digests of pages.
 #[derive(Debug, Default)]
 pub struct Record {
     candidates: Vec<ParentCandidate>,

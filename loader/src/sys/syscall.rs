@@ -126,6 +126,11 @@ pub fn sched_yield() {
     plain(libc::SYS_sched_yield, [0; 6]);
 }
 
+/// Registers for a memory barrier of all threads of the process, or makes one; an error where the kernel has none.
+pub fn membarrier(command: i32) -> isize {
+    plain(libc::SYS_membarrier, [command as usize, 0, 0, 0, 0, 0])
+}
+
 /// Ends the process at once.
 pub fn exit_group(status: i32) -> ! {
     loop {

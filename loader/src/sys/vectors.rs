@@ -22,6 +22,28 @@ pub const HEADER: usize = 512;
 
 const _: () = assert!(BYTES >= HEADER + 64 + 256 + 64 + 512 + 1024 && BYTES.is_multiple_of(64));
 
+/// Assembly that saves [`COMPONENTS`] at rsp, where there are [`BYTES`] for them. It changes rax and rdx, and names the
+/// operands `header` and `components`.
+macro_rules! save_at_rsp {
+    () => {
+        concat!(
+            "xor eax, eax\n",
+            "mov [rsp + {header}], rax\n",
+            "mov [rsp + {header} + 8], rax\n",
+            "mov [rsp + {header} + 16], rax\n",
+            "mov [rsp + {header} + 24], rax\n",
+            "mov [rsp + {header} + 32], rax\n",
+            "mov [rsp + {header} + 40], rax\n",
+            "mov [rsp + {header} + 48], rax\n",
+            "mov [rsp + {header} + 56], rax\n",
+            "mov eax, {components}\n",
+            "xor edx, edx\n",
+            "xsavec [rsp]\n",
+        )
+    };
+}
+pub(crate) use save_at_rsp;
+
 /// Not 0 if the processor has `xsavec`.
 static AVAILABLE: AtomicU32 = AtomicU32::new(0);
 
@@ -35,18 +57,7 @@ global_asm!(
     "je 2f",
     "sub rsp, {bytes}",
     "and rsp, -64",
-    "xor eax, eax",
-    "mov [rsp + {header}], rax",
-    "mov [rsp + {header} + 8], rax",
-    "mov [rsp + {header} + 16], rax",
-    "mov [rsp + {header} + 24], rax",
-    "mov [rsp + {header} + 32], rax",
-    "mov [rsp + {header} + 40], rax",
-    "mov [rsp + {header} + 48], rax",
-    "mov [rsp + {header} + 56], rax",
-    "mov eax, {components}",
-    "xor edx, edx",
-    "xsavec [rsp]",
+    save_at_rsp!(),
     "call rsi",
     "mov eax, {components}",
     "xor edx, edx",

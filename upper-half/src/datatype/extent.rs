@@ -1,6 +1,6 @@
 //! Sizes and extents of datatypes, as the lower half knows them. Each is asked for once.
 //!
-//! The functions of MPI with the names of those here differ in the type of a value that is too large for them.
+//! MPI has each of these functions in several forms, whose results have types of different sizes.
 
 use crate::argument::Out;
 use crate::crossing::mpi_result::{check, code_of};
@@ -52,10 +52,9 @@ fn learn_extents(datatype: &'static Datatype) -> Result<Extents, i32> {
 /// Whether elements of a datatype are data without gaps, one behind the other.
 #[inline]
 pub(crate) fn is_contiguous(datatype: &'static Datatype) -> bool {
-    let size = datatype.body.size();
     extents(datatype).is_ok_and(|of| {
-        let bounds = [of.lower_bound, of.true_lower_bound];
-        bounds == [0, 0] && [of.extent as i64, of.true_extent as i64] == [size, size]
+        let dense = [0, datatype.body.size() as isize];
+        of.bounds() == dense && of.true_bounds() == dense
     })
 }
 
@@ -74,24 +73,31 @@ pub(crate) fn span(count: i32, datatype: &'static Datatype) -> Result<(isize, us
 }
 
 /// MPI_Type_size
-pub fn type_size(datatype: &'static Datatype, mut size: Out<'_, i32>) -> i32 {
-    match datatype.body.size() {
-        _ if datatype.is_null() => return ERR_TYPE,
-        bytes => size.set(i32::try_from(bytes).unwrap_or(UNDEFINED)),
-    }
-    SUCCESS
+pub fn type_size(datatype: &'static Datatype, size: Out<'_, i32>) -> i32 {
+    give_size(datatype, size, |bytes| {
+        i32::try_from(bytes).unwrap_or(UNDEFINED)
+    })
 }
 
 /// MPI_Type_size_x and MPI_Type_size_c
-pub fn type_size_x(datatype: &'static Datatype, mut size: Out<'_, i64>) -> i32 {
-    match datatype.body.size() {
-        _ if datatype.is_null() => return ERR_TYPE,
-        bytes => size.set(bytes),
-    }
-    SUCCESS
+pub fn type_size_x(datatype: &'static Datatype, size: Out<'_, i64>) -> i32 {
+    give_size(datatype, size, |bytes| bytes)
 }
 
 pub use type_size_x as type_size_c;
+
+#[inline]
+fn give_size<T>(
+    datatype: &'static Datatype,
+    mut size: Out<'_, T>,
+    value: impl FnOnce(i64) -> T,
+) -> i32 {
+    if datatype.is_null() {
+        return ERR_TYPE;
+    }
+    size.set(value(datatype.body.size()));
+    SUCCESS
+}
 
 /// MPI_Type_get_extent
 pub fn type_get_extent(
@@ -99,8 +105,7 @@ pub fn type_get_extent(
     lower_bound: Out<'_, isize>,
     extent: Out<'_, isize>,
 ) -> i32 {
-    let bounds = |of: Extents| [of.lower_bound, of.extent];
-    give(datatype, bounds, [lower_bound, extent], |bound| bound)
+    give(datatype, Extents::bounds, [lower_bound, extent], |b| b)
 }
 
 /// MPI_Type_get_true_extent
@@ -109,8 +114,7 @@ pub fn type_get_true_extent(
     lower_bound: Out<'_, isize>,
     extent: Out<'_, isize>,
 ) -> i32 {
-    let bounds = |of: Extents| [of.true_lower_bound, of.true_extent];
-    give(datatype, bounds, [lower_bound, extent], |bound| bound)
+    give(datatype, Extents::true_bounds, [lower_bound, extent], |b| b)
 }
 
 /// MPI_Type_get_extent_x and MPI_Type_get_extent_c
@@ -119,9 +123,8 @@ pub fn type_get_extent_x(
     lower_bound: Out<'_, i64>,
     extent: Out<'_, i64>,
 ) -> i32 {
-    let bounds = |of: Extents| [of.lower_bound, of.extent];
-    give(datatype, bounds, [lower_bound, extent], |bound| {
-        bound as i64
+    give(datatype, Extents::bounds, [lower_bound, extent], |b| {
+        b as i64
     })
 }
 
@@ -133,9 +136,8 @@ pub fn type_get_true_extent_x(
     lower_bound: Out<'_, i64>,
     extent: Out<'_, i64>,
 ) -> i32 {
-    let bounds = |of: Extents| [of.true_lower_bound, of.true_extent];
-    give(datatype, bounds, [lower_bound, extent], |bound| {
-        bound as i64
+    give(datatype, Extents::true_bounds, [lower_bound, extent], |b| {
+        b as i64
     })
 }
 
@@ -145,7 +147,7 @@ pub use type_get_true_extent_x as type_get_true_extent_c;
 #[inline]
 fn give<T>(
     datatype: &'static Datatype,
-    bounds: impl FnOnce(Extents) -> [isize; 2],
+    bounds: fn(Extents) -> [isize; 2],
     places: [Out<'_, T>; 2],
     value: fn(isize) -> T,
 ) -> i32 {

@@ -35,6 +35,18 @@ pub(crate) struct Extents {
     pub(crate) true_extent: isize,
 }
 
+impl Extents {
+    /// Lower bound and extent.
+    pub(crate) fn bounds(self) -> [isize; 2] {
+        [self.lower_bound, self.extent]
+    }
+
+    /// True lower bound and true extent.
+    pub(crate) fn true_bounds(self) -> [isize; 2] {
+        [self.true_lower_bound, self.true_extent]
+    }
+}
+
 /// A datatype.
 pub type Datatype = Object<DatatypeBody>;
 

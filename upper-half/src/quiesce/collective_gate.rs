@@ -129,11 +129,17 @@ pub(crate) fn may_pass(clock: &Clock, seq: u64) -> bool {
 #[inline]
 pub fn collective_end(token: Token) {
     if let Some(clock) = token.clock {
-        clock.left.store(token.seq, Ordering::Release);
-        wait_report::collective_over();
-        compiler_fence(Ordering::SeqCst);
-        if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
-            service::notify();
-        }
+        leave(clock, token.seq);
+    }
+}
+
+/// Operation `seq` of `clock` is over on this rank.
+#[inline]
+pub(crate) fn leave(clock: &'static Clock, seq: u64) {
+    clock.left.store(seq, Ordering::Release);
+    wait_report::collective_over();
+    compiler_fence(Ordering::SeqCst);
+    if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
+        service::notify();
     }
 }

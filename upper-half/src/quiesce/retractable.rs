@@ -35,7 +35,7 @@ use crate::crossing::stubs::service;
 use crate::object::lower_handle::named;
 use crate::object::{Comm, Datatype, File, Op};
 use crate::quiesce::collective_gate::{
-    collective_begin, collective_end, finalize_begin, may_pass, Token,
+    collective_begin, collective_end, finalize_begin, leave, may_pass, Token,
 };
 use crate::quiesce::progress::phase;
 use crate::quiesce::two_phase::collective_begin_blocking;
@@ -249,12 +249,7 @@ extern "C" fn below(data: *mut c_void) {
 
 fn run(clock: &'static Clock, restore: &mut dyn FnMut(), call: &mut dyn FnMut(&mut i32)) -> i32 {
     let (seq, code) = begin(clock, ActivityKind::Parked, restore, call);
-    clock.left.store(seq, Ordering::Release);
-    wait_report::collective_over();
-    compiler_fence(Ordering::SeqCst);
-    if gate().phase.load(Ordering::Relaxed) != Phase::Run as u32 {
-        service::notify();
-    }
+    leave(clock, seq);
     code
 }
 

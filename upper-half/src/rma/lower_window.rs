@@ -184,34 +184,29 @@ pub(crate) fn reduce_local(from: Data<'_>, to: Data<'_>, op: &'static Op) -> Res
 
 /// Completes the operations of this rank at `rank`.
 pub(crate) fn flush(rank: i32, win: &'static Win) -> Result<(), i32> {
-    match win.body.is_direct() {
-        true => {
-            fence(Ordering::SeqCst);
-            Ok(())
-        }
-        false => check(named::MPI_Win_flush(rank, win)),
-    }
+    unless_direct(win, || named::MPI_Win_flush(rank, win))
 }
 
 /// Completes the operations of this rank everywhere.
 pub(crate) fn flush_all(win: &'static Win) -> Result<(), i32> {
-    match win.body.is_direct() {
-        true => {
-            fence(Ordering::SeqCst);
-            Ok(())
-        }
-        false => check(named::MPI_Win_flush_all(win)),
-    }
+    unless_direct(win, || named::MPI_Win_flush_all(win))
 }
 
 /// Lets loads and stores of this rank and what operations do see each other.
 pub(crate) fn sync(win: &'static Win) -> Result<(), i32> {
+    unless_direct(win, || named::MPI_Win_sync(win))
+}
+
+/// Calls the library for a window that it has. The operations of a direct window are loads and stores, for which
+/// a fence is enough.
+#[inline]
+fn unless_direct(win: &'static Win, call: impl FnOnce() -> i32) -> Result<(), i32> {
     match win.body.is_direct() {
         true => {
             fence(Ordering::SeqCst);
             Ok(())
         }
-        false => check(named::MPI_Win_sync(win)),
+        false => check(call()),
     }
 }
 

@@ -15,7 +15,6 @@ use crate::crossing::stubs::service;
 use crate::object::win::parts::{Part, HEAD};
 use crate::object::win::{Memory, WinBody};
 use crate::runtime::syscall;
-use contract::abi::WIN_FLAVOR_ALLOCATE;
 use contract::{gate, Service};
 use core::sync::atomic::Ordering;
 
@@ -77,9 +76,9 @@ fn forget(body: &WinBody) {
 fn of_rank(body: &WinBody, rank: i32, start: usize, mapped: usize, bytes: isize) -> Part {
     let base = match &body.memory {
         Memory::Shared(segments) => segments.of(rank).start,
-        _ if body.flavor == WIN_FLAVOR_ALLOCATE => start + HEAD,
-        _ if rank == body.comm.body.rank => body.base,
-        _ => 0,
+        Memory::Allocated => start + HEAD,
+        Memory::Application if rank == body.comm.body.rank => body.base,
+        Memory::Application => 0,
     };
     Part {
         head: start,

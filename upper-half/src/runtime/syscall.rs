@@ -84,23 +84,16 @@ pub fn map(bytes: usize) -> Option<*mut u8> {
 pub fn map_shared(path: &CStr, bytes: usize, create: bool) -> Option<Mapping> {
     let extra = if create { O_CREAT_EXCL } else { 0 };
     let flags = O_RDWR_CLOEXEC_NOFOLLOW | extra;
-    // SAFETY: a path with its NUL, and a new mapping of a descriptor of our own at an address that
-    // the kernel chooses.
-    unsafe {
-        let path = path.as_ptr() as usize;
-        let fd = syscall(SYS_OPEN, [path, flags, OWNER_ONLY, 0, 0, 0]);
-        let fd = usize::try_from(fd).ok()?;
-        let sized = !create || syscall(SYS_FTRUNCATE, [fd, bytes, 0, 0, 0, 0]) == 0;
-        let protection = PROT_READ_WRITE;
-        let address = syscall(SYS_MMAP, [0, bytes, protection, MAP_SHARED, fd, 0]);
-        syscall(SYS_CLOSE, [fd, 0, 0, 0, 0, 0]);
-        (address > 0)
-            .then_some(Mapping {
-                start: address as *mut u8,
-                bytes,
-            })
-            .filter(|_| sized)
-    }
+    // SAFETY: a path with its NUL.
+    let opened = unsafe {
+        syscall(
+            SYS_OPEN,
+            [path.as_ptr() as usize, flags, OWNER_ONLY, 0, 0, 0],
+        )
+    };
+    let file = Descriptor(usize::try_from(opened).ok()?);
+    let sized = !create || file.truncate(bytes);
+    file.map(bytes).filter(|_| sized)
 }
 
 /// A descriptor that is closed when this is dropped.
@@ -111,13 +104,34 @@ impl Descriptor {
     pub fn number(&self) -> usize {
         self.0
     }
+
+    /// Gives the file this size; whether that could be done.
+    fn truncate(&self, bytes: usize) -> bool {
+        by_numbers(SYS_FTRUNCATE, [self.0, bytes]) == 0
+    }
+
+    /// Maps the file, shared with all that map it.
+    fn map(&self, bytes: usize) -> Option<Mapping> {
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let address =
+            unsafe { syscall(SYS_MMAP, [0, bytes, PROT_READ_WRITE, MAP_SHARED, self.0, 0]) };
+        (address > 0).then_some(Mapping {
+            start: address as *mut u8,
+            bytes,
+        })
+    }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: a descriptor of our own.
-        unsafe { syscall(SYS_CLOSE, [self.0, 0, 0, 0, 0, 0]) };
+        by_numbers(SYS_CLOSE, [self.0, 0]);
     }
+}
+
+/// A system call that uses no memory of this process.
+fn by_numbers(number: usize, [first, second]: [usize; 2]) -> isize {
+    // SAFETY: numbers alone.
+    unsafe { syscall(number, [first, second, 0, 0, 0, 0]) }
 }
 
 /// Makes a mapping one of new shared memory with the same content, which another process can open by the descriptor.
@@ -130,23 +144,19 @@ pub fn share(mapping: &Mapping, name: &CStr, filled: bool) -> Option<Descriptor>
     if bytes as u64 > largest_file()? {
         return None;
     }
-    // SAFETY: a name with its NUL, and a descriptor of our own. The new mapping takes the place of memory that belongs
-    // to `mapping`, with the same content.
+    // SAFETY: a name with its NUL. The content is copied between two mappings of that many bytes. The last mapping
+    // takes the place of memory that belongs to `mapping`, with the same content.
     unsafe {
         let name = name.as_ptr() as usize;
         let made = syscall(SYS_MEMFD_CREATE, [name, MFD_CLOEXEC, 0, 0, 0, 0]);
         let memory = Descriptor(usize::try_from(made).ok()?);
-        let fd = memory.number();
-        if syscall(SYS_FTRUNCATE, [fd, bytes, 0, 0, 0, 0]) != 0 {
+        if !memory.truncate(bytes) {
             return None;
         }
         if filled {
-            let copy = syscall(SYS_MMAP, [0, bytes, PROT_READ_WRITE, MAP_SHARED, fd, 0]);
-            let copy = usize::try_from(copy).ok()? as *mut u8;
-            core::ptr::copy_nonoverlapping(mapping.start, copy, bytes);
-            unmap(copy, bytes);
+            core::ptr::copy_nonoverlapping(mapping.start, memory.map(bytes)?.start, bytes);
         }
-        let flags = MAP_SHARED | MAP_FIXED;
+        let (flags, fd) = (MAP_SHARED | MAP_FIXED, memory.number());
         let placed = syscall(SYS_MMAP, [start, bytes, PROT_READ_WRITE, flags, fd, 0]);
         (placed == start as isize).then_some(memory)
     }
@@ -205,8 +215,7 @@ pub fn unlink(path: &CStr) {
 
 /// The process id, as the application knows it.
 pub fn process_id() -> i32 {
-    // SAFETY: a system call without arguments.
-    unsafe { syscall(SYS_GETPID, [0; 6]) as i32 }
+    by_numbers(SYS_GETPID, [0; 2]) as i32
 }
 
 /// Zeroed memory at an address where nothing is mapped yet.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Action, Coordinator, InProgress, Queued, RankSlot, StageState, Time, EVENTS_HINT, LATE_PRINTED,
 };
-use crate::protocol::messages::{Doing, State, ToRank};
+use crate::protocol::messages::{Doing, State, ToClient, ToRank};
 use crate::protocol::wording;
 
 /// Shortest time between two questions to ranks that are late.
@@ -81,6 +81,19 @@ impl Stuck {
     }
 }
 
+/// Asks one rank what it does, and for its stack where that is wanted.
+fn ask(rank: u32, question: u64, stack: bool) -> Action {
+    let events = 0;
+    Action::Tell(
+        rank,
+        ToRank::Tell {
+            question,
+            events,
+            stack,
+        },
+    )
+}
+
 impl Coordinator {
     /// Asks late ranks whether they live, and gives the checkpoint up if a rank has been stuck for too long. Returns
     /// whether it was given up.
@@ -105,15 +118,7 @@ impl Coordinator {
             let question = self.queries;
             for rank in current.stage.missing(self.config.size).take(ASKED) {
                 current.stuck.silent.entry(rank).or_insert(now);
-                let (events, stack) = (0, false);
-                out.push(Action::Tell(
-                    rank,
-                    ToRank::Tell {
-                        question,
-                        events,
-                        stack,
-                    },
-                ));
+                out.push(ask(rank, question, false));
             }
         }
         let stuck = current.stuck.since(now.saturating_sub(patience));
@@ -128,18 +133,7 @@ impl Coordinator {
                 .filter(|rank| current.stuck.held.contains_key(rank));
             let ranks: BTreeSet<u32> = held.copied().take(LATE_PRINTED).collect();
             let question = self.queries;
-            let ask = |rank: &u32| {
-                let (events, stack) = (0, true);
-                Action::Tell(
-                    *rank,
-                    ToRank::Tell {
-                        question,
-                        events,
-                        stack,
-                    },
-                )
-            };
-            out.extend(ranks.iter().map(ask));
+            out.extend(ranks.iter().map(|rank| ask(*rank, question, true)));
             current.stuck.naming = Some(Naming {
                 question,
                 since: now,
@@ -212,7 +206,7 @@ impl Coordinator {
         };
         super::answer(
             waiting.clone(),
-            &crate::protocol::messages::ToClient::Note(format!(
+            &ToClient::Note(format!(
                 "a checkpoint was given up, and is tried again soon: {reason}"
             )),
             out,

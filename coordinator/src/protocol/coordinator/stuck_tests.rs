@@ -105,7 +105,7 @@ fn give_up(c: &mut Coordinator, patience: Time) -> Vec<Action> {
     let asked = alive(c, 2 * SECOND, SECOND + patience);
     let question = stack_question(&asked).expect("the stack is asked for");
     let mut actions = c.on(SECOND + patience, answers(question));
-    // The call has begun anew.
+    // The kernel has restarted the interrupted call.
     actions.extend(c.on(SECOND + patience, state(1, false)));
     actions.extend(c.on(2 * SECOND + patience, Event::Tick));
     actions

@@ -8,7 +8,7 @@ use super::program::Program;
 use super::wrapper::counts;
 use super::{Phase, World};
 
-/// What follows when the call has returned and counts.
+/// The step that follows a call that has returned and was counted.
 #[derive(Clone, Copy)]
 pub(super) enum Then {
     /// The operation is over.

@@ -18,17 +18,13 @@ use core::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 const WAIT: [u8; 2] = [0xeb, 0xfe];
 const WORD: usize = size_of::<u64>();
 
-const REGISTER: usize = 1 << 6;
-const SYNC_CORE: usize = 1 << 5;
-
-fn membarrier(command: usize) -> isize {
-    syscall::plain(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0])
-}
+const REGISTER: i32 = libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
+const SYNC_CORE: i32 = libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE;
 
 /// Registers the process for the synchronisation of its processors. This takes no time while it has one thread, and
 /// many milliseconds later.
 pub fn register() {
-    membarrier(REGISTER);
+    syscall::membarrier(REGISTER);
 }
 
 /// A mapping whose code is writable.
@@ -99,9 +95,9 @@ impl Writable {
 
     /// Makes all processors that run threads of the process fetch changed code.
     fn synchronize(&self) {
-        if !self.alone && syscall::is_err(membarrier(SYNC_CORE)) {
+        if !self.alone && syscall::is_err(syscall::membarrier(SYNC_CORE)) {
             register();
-            membarrier(SYNC_CORE);
+            syscall::membarrier(SYNC_CORE);
         }
     }
 }

@@ -255,7 +255,7 @@ static MEMBARRIERS: AtomicU32 = AtomicU32::new(0);
 pub fn restore_membarriers(commands: u32) {
     MEMBARRIERS.store(commands, Ordering::Relaxed);
     for n in (0..32).filter(|n| commands & (1 << n) != 0) {
-        syscall::plain(libc::SYS_membarrier, [1 << n, 0, 0, 0, 0, 0]);
+        syscall::membarrier(1 << n);
     }
 }
 

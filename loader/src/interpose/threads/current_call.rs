@@ -42,7 +42,7 @@ pub fn synchronize() -> u32 {
         libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
         libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
     ] {
-        syscall::plain(libc::SYS_membarrier, [command as usize, 0, 0, 0, 0, 0]);
+        syscall::membarrier(command);
     }
     let own = Thread::current().map(core::ptr::from_ref);
     let others = threads::all().filter(|t| Some(core::ptr::from_ref(*t)) != own);

@@ -145,8 +145,7 @@ impl WinBody {
     /// Sets the parts of all members.
     pub(crate) fn set_parts(&self, all: Box<[Part]>) {
         self.parts.set(all);
-        let reached = self.comm.body.size == 1
-            || matches!(self.flavor, WIN_FLAVOR_ALLOCATE | WIN_FLAVOR_SHARED);
+        let reached = self.comm.body.size == 1 || !matches!(self.memory, Memory::Application);
         self.direct.store(reached, Ordering::Relaxed);
     }
 
