@@ -17,7 +17,8 @@ use crate::mpi::world;
 /// `CALL@RANK` or `crossing:NUMBER@RANK`. For example, `17@0` is the end of the 17th MPI call of rank 0. MPI_Init is
 /// the first call, and MPI_Finalize does not count. Some calls cross several times. A crossing from the same place as
 /// the one before it does not count: the number of turns of a loop that waits depends on the load of the machine. If
-/// the job ends earlier, no checkpoint is taken.
+/// the job ends earlier, no checkpoint is taken. The rank then says how many crossings there were before MPI_Finalize:
+/// a checkpoint that is requested inside MPI_Finalize may come too late.
 pub const VARIABLE: &str = "STASIS_CUT";
 
 /// The point at which the job takes its checkpoint.
@@ -38,6 +39,8 @@ enum Counted {
 static KILL_POINT: OnceLock<KillPoint> = OnceLock::new();
 /// Calls or crossings of this rank so far.
 static COUNT: AtomicU64 = AtomicU64::new(0);
+/// The same at the end of the last MPI call before MPI_Finalize.
+static BEFORE_FINALIZE: AtomicU64 = AtomicU64::new(0);
 /// Whether the request for the checkpoint has returned. It returns only if it fails: after a commit the rank is killed.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 
@@ -46,9 +49,9 @@ pub fn arm() -> Result<()> {
     if let Some(words) = std::env::var_os(VARIABLE) {
         let point = parse(&words.to_string_lossy())?;
         KILL_POINT.get_or_init(|| point);
-        match point.what {
-            Counted::Call => loader::tell_calls(),
-            Counted::Crossing => loader::tell_crossings(crossing_ended),
+        loader::tell_calls();
+        if point.what == Counted::Crossing {
+            loader::tell_crossings(crossing_ended);
         }
     }
     Ok(())
@@ -85,26 +88,34 @@ thread_local! {
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts a crossing that has ended and returns to an address.
+/// A crossing has ended and returns to an address.
 extern "C" fn crossing_ended(back: usize) {
-    if KILL_POINT
-        .get()
-        .is_some_and(|point| point.what == Counted::Crossing)
-        && LAST.replace(back) != back
-    {
-        call_ended();
+    if let Some(point) = KILL_POINT.get().filter(|point| point.is_here()) {
+        if LAST.replace(back) != back {
+            count(point);
+        }
+    }
+}
+
+/// An MPI call has ended.
+pub fn call_ended() {
+    match KILL_POINT.get().filter(|point| point.is_here()) {
+        Some(point) if point.what == Counted::Call => count(point),
+        Some(_) => BEFORE_FINALIZE.store(COUNT.load(Ordering::Relaxed), Ordering::Relaxed),
+        None => {}
+    }
+}
+
+impl KillPoint {
+    /// Whether what ends now is counted.
+    fn is_here(&self) -> bool {
+        gate().mpi_is(MpiState::Initialised) && world::rank() == Some(self.rank)
     }
 }
 
 /// Counts a call or a crossing that has ended. At the one that [`VARIABLE`] names, requests the checkpoint and waits
 /// until it is pending, so that the next call of this rank meets it.
-pub fn call_ended() {
-    let Some(point) = KILL_POINT.get() else {
-        return;
-    };
-    if !gate().mpi_is(MpiState::Initialised) || world::rank() != Some(point.rank) {
-        return;
-    }
+fn count(point: &KillPoint) {
     if COUNT.fetch_add(1, Ordering::Relaxed) + 1 != point.number {
         return;
     }
@@ -128,9 +139,10 @@ pub fn tell() {
     let over = COUNT.load(Ordering::Relaxed);
     let rank = launcher::rank().unwrap_or(0);
     if point.what == Counted::Crossing && rank == point.rank && over < point.number {
+        let before = BEFORE_FINALIZE.load(Ordering::Relaxed);
         console::say(
             rank,
-            format_args!("{VARIABLE}: {over} crossings, no checkpoint"),
+            format_args!("{VARIABLE}: {before} crossings, no checkpoint"),
         );
     }
 }
