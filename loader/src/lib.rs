@@ -47,6 +47,7 @@ pub use interpose::hooks::{
     is_redirected_to, set_exec_hook, set_exit_hook, set_redirects, set_started_by, set_wrapper,
     tell_calls,
 };
+pub use interpose::memory_limits::note_use;
 pub use interpose::signals::checkpoint_request::{take_signals, RequestListener, RequestSource};
 pub use interpose::signals::{Action, STOP_SIGNAL};
 pub use interpose::sites::patched as patched_calls;
@@ -68,5 +69,5 @@ pub use process_state::{
 };
 pub use program::{check_address_space, prepare, Program, WRAPPER};
 pub use sys::cpu::time_stamps_allowed;
-pub use sys::lower_thread::{holding_signals, spawn_lower};
+pub use sys::lower_thread::{bound_arenas, holding_signals, spawn_lower};
 pub use sys::proc_maps::{read as read_maps, Mapping};

@@ -26,6 +26,7 @@ fn begin() -> i32 {
         console::tell(&error.into());
         return ExitCode::CannotServe.number();
     }
+    loader::bound_arenas();
     let (code, error) = match options::parse(std::env::args_os().skip(1)) {
         Ok(Command::Launch(options)) => (
             ExitCode::CannotServe.number(),

@@ -181,9 +181,14 @@ impl Ballast {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Releases the address space, so that the MPI library can use it.
+    /// Releases the address space, so that the MPI library can use it. First has the loader note the memory
+    /// that is in use without the checkpoint.
     pub fn let_go(&self) {
-        *self.held() = None;
+        let mut held = self.held();
+        if held.is_some() {
+            loader::note_use(Self::BYTES as u64);
+        }
+        *held = None;
     }
 
     /// Reserves the address space again. After a failure the next checkpoint has none.

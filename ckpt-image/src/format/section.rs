@@ -73,7 +73,7 @@ pub mod kind {
     /// The pages that an increment inherits from its parent: [`crate::ParentPages`] (this crate's).
     pub const INHERITED: SectionKind = of(6, "inherited", 1, 1);
     /// Threads, files, signals and the rest of the process: `loader::ProcessState`.
-    pub const PROCESS: SectionKind = of(16, "process", 2, 2);
+    pub const PROCESS: SectionKind = of(16, "process", 3, 3);
     /// State of the lower half itself.
     pub const AGENT: SectionKind = of(17, "agent", 1, 1);
     /// State of the job: `restart::JobState`.
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn an_older_version_is_known_even_if_it_is_not_decoded() {
         assert_eq!(known(kind::PROCESS.number, 1), Some(kind::PROCESS));
-        assert!(!kind::PROCESS.decodes(1) && kind::PROCESS.decodes(2));
+        assert!(!kind::PROCESS.decodes(2) && kind::PROCESS.decodes(3));
         assert!(kind::REGIONS.decodes(1));
         let newer = kind::PROCESS.version + 1;
         assert!(known(kind::PROCESS.number, newer).is_none() && !kind::PROCESS.decodes(newer));

@@ -11,6 +11,7 @@ pub mod file_changes;
 pub mod followed_children;
 pub mod hooks;
 pub mod install;
+pub mod memory_limits;
 pub mod posix_timers;
 pub mod signals;
 pub mod sites;

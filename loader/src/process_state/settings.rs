@@ -5,6 +5,7 @@
 //! saved and set again: those that differ from the start of the process, which [`note_start`] records.
 
 use crate::error::RestoreError;
+use crate::interpose::memory_limits;
 use crate::interpose::threads::stop::Stopped;
 use crate::interpose::threads::Thread;
 use crate::sys::mutex::lock_of;
@@ -29,10 +30,21 @@ const PROCESS_OPTIONS: [(i32, i32); 3] = [
 /// Settings of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSettings {
-    /// Resource limits, soft and hard, by number.
-    limits: Vec<(u32, [u64; 2])>,
+    /// Resource limits.
+    limits: Vec<Limit>,
     /// Options of `prctl`, by the number that sets them.
     options: Vec<(i32, usize)>,
+}
+
+/// A resource limit that the application has set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Limit {
+    /// Its number, as in `setrlimit`.
+    number: u32,
+    /// Soft and hard limit, as the application sees them.
+    seen: [u64; 2],
+    /// Bytes that the process could still use, if this is a finite limit of memory.
+    room: Option<u64>,
 }
 
 /// Settings of one thread.
@@ -138,8 +150,15 @@ pub fn of_process() -> ProcessSettings {
     let Some(start) = guard.as_ref() else {
         return ProcessSettings::default();
     };
-    let limits =
-        (0..LIMITS).filter_map(|i| Some((i as u32, changed(limit(i as u32), start.limits[i])?)));
+    let limits = (0..LIMITS).filter_map(|i| {
+        let number = i as u32;
+        let now = limit(number);
+        Some(Limit {
+            number,
+            seen: changed(memory_limits::seen(number, now), start.limits[i])?,
+            room: memory_limits::room(number, now),
+        })
+    });
     let options = PROCESS_OPTIONS.iter().zip(start.options);
     let options = options.filter_map(|((get, set), was)| Some((*set, changed(option(*get), was)?)));
     ProcessSettings {
@@ -177,14 +196,15 @@ pub fn of_thread(stopped: &Stopped, thread: &'static Thread) -> ThreadSettings {
 /// Sets the settings of the process. Limits are only raised here, where they are higher than those of this process: see
 /// [`ProcessSettings::limit`]. The program depends on them, so a limit that cannot be raised is an error.
 pub fn restore(settings: &ProcessSettings) -> Result<(), RestoreError> {
-    for (number, [soft, hard]) in &settings.limits {
-        let now = limit(*number);
-        let result = set_limit(*number, &[now[0].max(*soft), now[1].max(*hard)]);
+    for saved in &settings.limits {
+        let [soft, hard] = saved.seen;
+        let now = limit(saved.number);
+        let result = set_limit(saved.number, &[now[0].max(soft), now[1].max(hard)]);
         if syscall::is_err(result) {
             return Err(RestoreError::Limit {
-                number: *number,
-                soft: *soft,
-                hard: *hard,
+                number: saved.number,
+                soft,
+                hard,
                 source: syscall::io_error(result),
             });
         }
@@ -197,11 +217,16 @@ pub fn restore(settings: &ProcessSettings) -> Result<(), RestoreError> {
 
 impl ProcessSettings {
     /// Lowers the limits, which never fails. Call it after the MPI library has created the program's objects again:
-    /// natively the program set the limits when these existed, and another library may need more for them. Does not
-    /// allocate.
+    /// natively the program set the limits when these existed, and another library may need more for them. Limits of
+    /// memory leave the room that there was. Does not allocate.
     pub fn limit(&self) {
-        for (number, limit) in &self.limits {
-            set_limit(*number, limit);
+        for saved in &self.limits {
+            let [soft, hard] = match saved.room {
+                Some(room) => memory_limits::with_room(saved.number, saved.seen, room),
+                None => saved.seen,
+            };
+            let highest = limit(saved.number)[1];
+            set_limit(saved.number, &[soft.min(highest), hard.min(highest)]);
         }
     }
 }

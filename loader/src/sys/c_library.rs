@@ -37,6 +37,7 @@ unsafe extern "C" {
     pub safe fn getitimer(which: c_int, now: &mut itimerval) -> c_int;
     pub safe fn getrlimit(resource: c_uint, limit: &mut rlimit) -> c_int;
     pub safe fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t;
+    pub safe fn mallopt(option: c_int, value: c_int) -> c_int;
     pub safe fn setrlimit(resource: c_uint, limit: &rlimit) -> c_int;
     pub safe fn tee(from: c_int, to: c_int, len: usize, flags: c_uint) -> isize;
     /// Makes a descriptor, or returns -1, which is none.

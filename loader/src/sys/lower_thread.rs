@@ -4,7 +4,7 @@
 //! The probe for memory maps fresh memory and unmaps it unused.
 #![allow(unsafe_code)]
 
-use super::syscall;
+use super::{c_library, syscall};
 
 /// Fails if little memory is left for threads. A thread that starts without memory for its own data ends the process
 /// (glibc: "failed to register TLS destructor").
@@ -48,4 +48,14 @@ pub fn holding_signals<R>(f: impl FnOnce() -> R) -> R {
     let result = f();
     syscall::set_mask(mask);
     result
+}
+
+/// Bounds the number of glibc's arenas in the lower half to that of the processors, or to four. Each takes 64 MiB of
+/// address space for ever, and glibc makes one for each of the first threads, up to eight times the number of
+/// processors. So the threads of a checkpoint would use up what a program with a limit has left. Call it before there
+/// are other threads.
+pub fn bound_arenas() {
+    const LEAST: usize = 4;
+    let wanted = std::thread::available_parallelism().map_or(LEAST, |n| n.get().max(LEAST));
+    c_library::mallopt(libc::M_ARENA_MAX, wanted as i32);
 }

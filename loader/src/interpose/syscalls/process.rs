@@ -4,7 +4,7 @@ use super::unsupported;
 use super::{fail, Call, Handler, Outcome};
 use crate::interpose::signals::STOP_SIGNAL;
 use crate::interpose::threads::{lifecycle, stop};
-use crate::interpose::{hooks, threads};
+use crate::interpose::{hooks, memory_limits, threads};
 use crate::sys::{cpu, syscall, user_copy};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -48,11 +48,15 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_getpgid, id_first),
     (libc::SYS_setpgid, id_first),
     (libc::SYS_getsid, id_first),
-    (libc::SYS_prlimit64, id_first),
     (libc::SYS_process_vm_readv, id_first),
     (libc::SYS_process_vm_writev, id_first),
     (libc::SYS_migrate_pages, id_first),
     (libc::SYS_move_pages, id_first),
+    // The process id is translated to the kernel's. A limit of memory is the application's, from which the kernel's can
+    // differ after a restart.
+    (libc::SYS_prlimit64, prlimit64),
+    (libc::SYS_getrlimit, getrlimit),
+    (libc::SYS_setrlimit, setrlimit),
     // The id is translated, and the new descriptor is the application's.
     (libc::SYS_pidfd_open, pidfd_open),
     // The process or thread id in the second argument is translated to the kernel's.
@@ -115,6 +119,61 @@ fn sched_setaffinity(call: &mut Call) -> Outcome {
 fn id_second(call: &mut Call) -> Outcome {
     let (nr, args) = (call.nr(), with_id(call, 1));
     call.pass_with(nr, args)
+}
+
+fn prlimit64(call: &mut Call) -> Outcome {
+    let [id, number, new, old, ..] = call.args();
+    let own = id as u32 == 0 || (id as u32 == threads::virtual_pid() && !call.vforked());
+    match own && memory_limits::can_differ(number as u32) {
+        true => own_limit(call, number as u32, new, old),
+        false => id_first(call),
+    }
+}
+
+fn getrlimit(call: &mut Call) -> Outcome {
+    let [number, old, ..] = call.args();
+    one_limit(call, number as u32, [0, old])
+}
+
+fn setrlimit(call: &mut Call) -> Outcome {
+    let [number, new, ..] = call.args();
+    one_limit(call, number as u32, [new, 0])
+}
+
+/// A null pointer is an error here, while prlimit then does nothing.
+fn one_limit(call: &mut Call, number: u32, [new, old]: [usize; 2]) -> Outcome {
+    match memory_limits::can_differ(number) && (new, old) != (0, 0) {
+        true => own_limit(call, number, new, old),
+        false => call.pass(),
+    }
+}
+
+/// Reads and sets a memory limit of the caller's process; addresses as in prlimit(2).
+fn own_limit(call: &mut Call, number: u32, new: usize, old: usize) -> Outcome {
+    let kernel_call = |new: usize, old: usize| {
+        call.kernel(libc::SYS_prlimit64, [0, number as usize, new, old, 0, 0])
+    };
+    let mut before = [0u64; 2];
+    let read = kernel_call(0, before.as_mut_ptr() as usize);
+    let seen = memory_limits::seen(number, before);
+    if syscall::is_err(read) {
+        return Outcome::Value(read);
+    }
+    if new != 0 {
+        let Ok(new) = user_copy::read::<[u64; 2]>(new) else {
+            return fail(libc::EFAULT);
+        };
+        let kernels = memory_limits::kernels(number, new);
+        let set = kernel_call(kernels.as_ptr() as usize, 0);
+        if syscall::is_err(set) {
+            return Outcome::Value(set);
+        }
+        memory_limits::note_set(number);
+    }
+    match old != 0 && user_copy::write(old, seen).is_err() {
+        true => fail(libc::EFAULT),
+        false => Outcome::Value(0),
+    }
 }
 
 fn pidfd_open(call: &mut Call) -> Outcome {
