@@ -31,6 +31,7 @@ fn main() {
     let result = match arguments.command {
         Command::Launch(options) => commands::launch::run(&options),
         Command::Restart(options) => commands::restart::run(&options),
+        Command::Run(options) => commands::run::run(&options),
         Command::Checkpoint(options) => commands::checkpoint::run(&options),
         Command::Status(options) => commands::status::run(&options),
         Command::List(options) => commands::list::run(&options),

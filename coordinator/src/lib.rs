@@ -24,7 +24,7 @@ mod job_directory;
 pub mod job_file;
 pub mod net;
 pub mod partner;
-mod process_liveness;
+pub mod process_liveness;
 pub mod protocol;
 pub mod schedule;
 pub mod server;

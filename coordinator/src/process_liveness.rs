@@ -4,24 +4,32 @@
 //! `pidfd_open` takes two numbers and returns a new descriptor.
 #![allow(unsafe_code)]
 
-use std::fs;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
+use std::{fs, io};
 
 use crate::net::socket::{self, Watched};
 
 /// Units per second of the times in /proc/PID/stat (USER_HZ), the same on all machines.
 const TICKS: u64 = 100;
 
-/// Whether the process with this number at the time `at` (seconds since 1970) does not end within `limit`.
-pub fn outlives(pid: u32, at: u64, limit: Duration) -> bool {
+/// A descriptor of the process with this number, which is ready to read when the process has ended (pidfd_open(2), Linux
+/// 5.3 and later).
+pub fn open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: `pidfd_open` takes two numbers and no pointer.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
-    let Ok(descriptor @ 0..) = i32::try_from(opened) else {
+    match i32::try_from(opened) {
+        // SAFETY: `pidfd_open` has returned this descriptor as a new one, and nothing else owns it.
+        Ok(descriptor @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether the process with this number at the time `at` (seconds since 1970) does not end within `limit`.
+pub fn outlives(pid: u32, at: u64, limit: Duration) -> bool {
+    let Ok(process) = open(pid) else {
         return false;
     };
-    // SAFETY: `pidfd_open` has returned this descriptor as a new one, and nothing else owns it.
-    let process = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // The clocks of seconds and of ticks may differ by a second.
     if begun(pid).is_none_or(|begun| begun > at + 2) {
         return false;

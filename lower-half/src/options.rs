@@ -94,6 +94,7 @@ mod tests {
                 files: FilePolicy::Undo,
                 undo_limit: 1,
                 log_dir: None,
+                incarnation: None,
             },
             lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
         };

@@ -19,6 +19,7 @@ pub mod schedule;
 use self::dir_template::DirTemplate;
 use self::schedule::{Interval, Signal};
 use crate::ui::exit;
+use supervisor::recovery::RecoverOn;
 
 /// Freezes a running MPI job to disk and brings it back, under any MPI library.
 #[derive(Parser)]
@@ -38,6 +39,9 @@ pub enum Command {
     Checkpoint(Checkpoint),
     /// Continue a job from a checkpoint: mpirun -n N stasis restart DIR
     Restart(Restart),
+    /// Run a job to its end, starting it again from its newest checkpoint when a part of it has died: stasis run --
+    /// mpirun -n N stasis launch ./app ...
+    Run(Run),
     /// Show the state of the job that runs with this directory
     Status(Status),
     /// List the checkpoints in a directory
@@ -161,6 +165,9 @@ pub struct Checkpoints {
     /// Directory of the ranks' logs and events, which STASIS_LOG asks for [default: `log` in the checkpoint directory]
     #[arg(long, value_name = "DIR", env = "STASIS_LOG_DIR")]
     log_dir: Option<PathBuf>,
+    /// Incarnation of the job, which `stasis run` gives
+    #[arg(long, value_name = "N", hide = true, env = "STASIS_INCARNATION")]
+    incarnation: Option<u32>,
     /// Key of trusted checkpoints.
     #[command(flatten)]
     pub key: KeyFile,
@@ -230,6 +237,7 @@ impl Checkpoints {
             files: self.files(),
             undo_limit: self.undo_limit,
             log_dir: self.log_dir.as_ref().map(from_root),
+            incarnation: self.incarnation,
         }
     }
 }
@@ -272,6 +280,51 @@ pub struct Launch {
         value_name = "APP"
     )]
     pub app: Vec<OsString>,
+}
+
+/// Options of `run`.
+#[derive(Args)]
+pub struct Run {
+    /// Give the job up after this many failures in a row without a new checkpoint
+    #[arg(long, value_name = "N", default_value = "20", env = "STASIS_RECOVER")]
+    pub recover: u32,
+    /// Failures after which the job is started again
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "signals",
+        env = "STASIS_ON"
+    )]
+    pub on: On,
+    /// The command that starts the job, with `stasis launch` in it
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub line: Vec<OsString>,
+}
+
+/// Values of `--on`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum On {
+    /// A rank or the launcher was killed by a signal
+    Signals,
+    /// And a rank has ended with another exit code than 0
+    Exits,
+    /// And a rank has called MPI_Abort
+    All,
+}
+
+impl From<On> for RecoverOn {
+    fn from(on: On) -> RecoverOn {
+        match on {
+            On::Signals => RecoverOn::Signals,
+            On::Exits => RecoverOn::Exits,
+            On::All => RecoverOn::All,
+        }
+    }
 }
 
 /// Options of `restart`.
@@ -608,6 +661,7 @@ pub(crate) mod tests {
             files: FilePolicy::Undo,
             undo_limit: 16 << 30,
             log_dir: None,
+            incarnation: None,
         };
         assert_eq!(spec(&[]).unwrap(), usual);
         assert_eq!(

@@ -12,5 +12,6 @@ pub mod launch;
 pub mod list;
 pub mod man;
 pub mod restart;
+pub mod run;
 pub mod status;
 pub mod verify;

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +92,9 @@ pub struct Checkpoints {
         skip_serializing_if = "Option::is_none"
     )]
     pub log_dir: Option<PathBuf>,
+    /// Incarnation of the job that this rank belongs to, if `stasis run` has started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u32>,
 }
 
 impl Checkpoints {
@@ -285,6 +288,7 @@ mod tests {
             files: FilePolicy::Undo,
             undo_limit: 5,
             log_dir: None,
+            incarnation: None,
         }
     }
 
@@ -297,7 +301,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":3,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":4,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -318,6 +322,7 @@ mod tests {
                 key_file: Some("/k".into()),
                 local_dir: Some("/l".into()),
                 log_dir: Some("/log".into()),
+                incarnation: Some(2),
                 ..checkpoints()
             },
             set: Some("ckpt-3".into()),
@@ -326,10 +331,10 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":3,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\
+            "{\"version\":4,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
-             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\"},\
+             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\"}}"
         );

@@ -96,8 +96,8 @@ pub fn note_set(number: u32) {
     }
 }
 
-/// Notes how much memory the process uses. Call it at the beginning of a checkpoint, which uses memory itself. `reserve`
-/// bytes of address space are then released until the checkpoint is over.
+/// Notes how much memory the process uses. Call it at the beginning of a checkpoint, which uses memory itself.
+/// `reserve` bytes of address space are then released until the checkpoint is over.
 pub fn note_use(reserve: u64) {
     if let Some(all) = find(libc::RLIMIT_AS) {
         all.reserve.store(reserve, Ordering::Relaxed);
@@ -118,7 +118,8 @@ pub fn room(number: u32, kernel: [u64; 2]) -> Option<u64> {
     Some(kernel[0].saturating_sub(used))
 }
 
-/// The kernel's limit, soft and hard, that leaves this room to a program that goes on seeing `seen`. Does not allocate.
+/// The kernel's limit, soft and hard, that leaves this room to a program that goes on seeing `seen`. Does not
+/// allocate.
 pub fn with_room(number: u32, seen: [u64; 2], room: u64) -> [u64; 2] {
     let Some((limit, used)) = find(number).and_then(|limit| Some((limit, limit.used()?))) else {
         return seen;

@@ -37,6 +37,7 @@ use crate::console;
 use crate::mpi::{self, world};
 use crate::recorder;
 use crate::reserve::Ballast;
+use crate::start::keeper;
 use dump::{
     Application, DirtyTracker, HeaderInfo, Increments, MemoryBudget, PauseMode, Plan, PreScan,
     SavedImage, StoreAssignment,
@@ -594,6 +595,7 @@ impl Process for LocalProcess {
                 "the job ends with the checkpoint {set}, as requested"
             ));
         }
+        keeper::exits(0);
         let watch = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(2 * END_LIMIT);
             end();

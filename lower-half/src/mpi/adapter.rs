@@ -22,7 +22,7 @@ use super::convert::handle::{handle, lower};
 use super::convert::value_map::{self, NATIVE_SUCCESS};
 #[allow(unused_imports)] // `large_count` is for libraries without large counts
 use super::convert::{array, error, large_count, status};
-use super::{handwritten, live_datatypes, opened_files, thread_turns};
+use super::{handwritten, hooks, live_datatypes, opened_files, thread_turns};
 
 include!(concat!(env!("OUT_DIR"), "/adapter.rs"));
 

@@ -9,6 +9,8 @@ pub struct Hooks {
     pub connected: fn(u32, u32),
     /// MPI is about to be finalised.
     pub finalizing: fn(),
+    /// The job is about to be ended with this code, by MPI_Abort or for an error.
+    pub aborting: fn(i32),
     /// Clocks or activity changed.
     pub notify: fn(),
     /// The target of a clock, as for `contract::service::ClockTarget`.
@@ -29,9 +31,15 @@ pub(super) fn hooks() -> &'static Hooks {
     const NONE: Hooks = Hooks {
         connected: |_, _| {},
         finalizing: || {},
+        aborting: |_| {},
         notify: || {},
         clock_target: |_| 0,
         call_ended: || {},
     };
     HOOKS.get().unwrap_or(&NONE)
+}
+
+/// The job is about to be ended with this code.
+pub(super) fn aborting(code: i32) {
+    (hooks().aborting)(code);
 }

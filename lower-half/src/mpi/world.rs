@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::backoff;
 use super::convert::value_map::{self, NATIVE_SUCCESS};
 use super::convert::{error, native};
-use super::progress_turn;
+use super::{hooks, progress_turn};
 
 /// The job, as MPI describes it after initialisation.
 #[derive(Clone, Copy, Debug)]
@@ -330,6 +330,7 @@ fn wait_until_read() {
 /// Ends the job with MPI_Abort if MPI is initialised, and this process in any case. First waits until the launcher has
 /// read the messages.
 pub fn abort(exit_code: i32) -> ! {
+    hooks::aborting(exit_code);
     wait_until_read();
     let (mut up, mut down) = (0, 0);
     // SAFETY: allowed at any time; MPI_Abort only where MPI is up.

@@ -29,7 +29,7 @@ use undo::{Cut, Plan};
 use crate::exit_code;
 use crate::mpi::world::{self, World};
 use crate::options;
-use crate::start::{bootstrap, job_state, launch, library_env, program_wrapper};
+use crate::start::{bootstrap, job_state, keeper, launch, library_env, program_wrapper};
 use crate::{agent, console, mpi, recorder};
 use read_report::{slowest_rank_line, slowness, EVERY};
 use truncate_files::RestartedRank;
@@ -50,6 +50,7 @@ pub fn restart(options: RestartSpec) -> Result<Infallible> {
     library_env::ensure()?;
     loader::check_address_space()?;
     loader::start_own_fd_table().context(agent::NO_TABLE)?;
+    keeper::connect(&options.checkpoints)?;
     recorder::start(&options.checkpoints);
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));

@@ -12,7 +12,7 @@ use coordinator::net::contact::{Address, Contact};
 use coordinator::net::tree::Position;
 use job_spec::{Checkpoints, ExitCode};
 
-use super::{job_state, program_wrapper};
+use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
@@ -49,12 +49,14 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
     mpi::set_hooks(Hooks {
         connected,
         finalizing: || {},
+        aborting: keeper::aborts,
         notify: agent::notify,
         clock_target: agent::clock_target,
         call_ended: kill_at_call::call_ended,
     });
     loader::set_exit_hook(|status| {
         kill_at_call::tell();
+        keeper::exits(status);
         agent::finished();
         world::leave(status);
     });

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use ckpt_image::Lineage;
 use job_spec::{Checkpoints, LaunchSpec};
 
-use super::{bootstrap, job_state, library_env, program_wrapper};
+use super::{bootstrap, job_state, keeper, library_env, program_wrapper};
 use crate::agent::debug::kill_at_call;
 use crate::options::Launch;
 use crate::{agent, mpi, recorder};
@@ -32,6 +32,7 @@ pub fn launch(options: Launch) -> Result<Infallible> {
     kill_at_call::arm()?;
     loader::check_address_space()?;
     loader::start_own_fd_table().context(agent::NO_TABLE)?;
+    keeper::connect(&options.spec.checkpoints)?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let env = library_env::of_application();
     recorder::start(&options.spec.checkpoints);

@@ -5,6 +5,7 @@ pub mod bootstrap;
 #[cfg(not(test))]
 mod entry;
 pub mod job_state;
+pub mod keeper;
 pub mod launch;
 pub mod library_env;
 pub mod program_wrapper;

@@ -150,6 +150,16 @@ impl Job {
         pids
     }
 
+    /// The processes of its ranks, which a lower half has become.
+    pub fn ranks(&self) -> Vec<i32> {
+        let is_rank = |pid: &i32| {
+            let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            let name = program.file_name().unwrap_or_default();
+            name.as_encoded_bytes().starts_with(b"lower-")
+        };
+        self.pids().into_iter().filter(is_rank).collect()
+    }
+
     /// Whether a process may be one of the job's and show no environment: in the middle of an execve the new program
     /// has none yet.
     fn may_have_another(&self) -> bool {

@@ -62,7 +62,7 @@ impl Mpi {
         }
     }
 
-    fn is_open_mpi(self) -> bool {
+    pub fn is_open_mpi(self) -> bool {
         matches!(self, Mpi::OpenMpi | Mpi::OpenMpi5)
     }
 

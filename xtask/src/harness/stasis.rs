@@ -18,6 +18,23 @@ pub fn launch(lower: Mpi, ranks: usize, ckpt: &Path, scratch: &Path) -> Command 
     command
 }
 
+/// `stasis run FLAGS -- COMMAND`, in the environment of the command.
+pub fn run(flags: &[&str], job: &Command) -> Command {
+    let mut command = command(["run"]);
+    command.args(flags).arg("--").arg(job.get_program());
+    command.args(job.get_args());
+    for (name, value) in job.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if let Some(dir) = job.get_current_dir() {
+        command.current_dir(dir);
+    }
+    command
+}
+
 /// `mpirun -n RANKS stasis restart DIR`.
 pub fn restart(lower: Mpi, ranks: usize, ckpt: &Path, scratch: &Path) -> Command {
     let mut command = lower.mpirun(ranks, scratch);

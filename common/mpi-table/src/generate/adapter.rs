@@ -228,6 +228,7 @@ impl<'a> Call<'a> {
         call.silence_new_object();
         call.note_datatypes();
         call.note_files();
+        call.announce_end();
         call
     }
 
@@ -244,6 +245,13 @@ impl<'a> Call<'a> {
             for param in self.function.params.iter().filter(makes) {
                 self.on_success += &format!("live_datatypes::made(*{});\n", identifier(param));
             }
+        }
+    }
+
+    /// Announces the end of the job.
+    fn announce_end(&mut self) {
+        if self.function.name == "MPI_Abort" {
+            self.before += "hooks::aborting(errorcode);\n";
         }
     }
 

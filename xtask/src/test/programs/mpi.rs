@@ -7,7 +7,7 @@ use crate::build::{pypi, setup};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::random::{hash, Random};
-use crate::harness::{paths, stasis};
+use crate::harness::{paths, signal, stasis};
 use crate::test::support::compare::{Compare, FilePart};
 use crate::test::support::compile::{command_line, set_environment};
 use crate::test::support::directives::{collect, Cut, Example, Kill, Mode};
@@ -93,7 +93,7 @@ impl Plan {
     fn restarts(&self) -> Vec<Mpi> {
         let back_and_forth = [self.other, self.lower].into_iter().cycle();
         match self.mode {
-            Mode::Plain | Mode::Continue | Mode::Hang => vec![],
+            Mode::Plain | Mode::Continue | Mode::Recover | Mode::Hang => vec![],
             Mode::Restart => vec![self.lower],
             Mode::Migrate | Mode::Stop => vec![self.other],
             Mode::Cycle => back_and_forth.take(2).collect(),
@@ -116,6 +116,30 @@ impl Plan {
     }
 }
 
+/// Output without Hydra's reports of killed ranks, which it prints among the program's.
+fn without_reports(text: &str) -> String {
+    const FIRST: &str = "\n====================";
+    const LAST: &str = "Please see the FAQ page for debugging suggestions\n";
+    let mut rest = text;
+    let mut kept = String::new();
+    while let Some((before, behind)) = rest.split_once(FIRST) {
+        let Some((_, behind)) = behind.split_once(LAST) else {
+            break;
+        };
+        kept += before;
+        rest = behind;
+    }
+    kept + rest
+}
+
+/// Whether the example runs in mode `recover`: all that it prints before its cut is printed once.
+fn is_recovered(example: &Example) -> bool {
+    example.modes.contains(&Mode::Restart)
+        && example.cut == Cut::Hold
+        && example.command.is_none()
+        && example.kill == Kill::Now
+}
+
 /// All of an example's combinations with `full`; otherwise one per mode, or two with `Matrix: full`, in a rotation by
 /// which the examples together cover all.
 fn plans(example: &Example, full: bool) -> Vec<Plan> {
@@ -127,7 +151,9 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
         .collect();
     let offset = (hash(&example.name) % 4) as usize;
     let mut plans = Vec::new();
-    for (m, mode) in example.modes.iter().enumerate() {
+    let recovers = is_recovered(example) && (full || hash(&example.name).is_multiple_of(16));
+    let recover = recovers.then_some(&Mode::Recover);
+    for (m, mode) in example.modes.iter().chain(recover).enumerate() {
         let count = match (full, example.full) {
             (true, _) => pairs.len(),
             (false, true) => 2,
@@ -254,6 +280,9 @@ impl RunningCase<'_> {
         launch
             .args(command_line(self.example, Some(plan.front))?)
             .current_dir(self.dir.join("work"));
+        if mode == Mode::Recover {
+            launch = stasis::run(&[], &launch);
+        }
         let mut job = self.start(launch, "launch")?;
         if mode == Mode::Plain {
             return self.finish(job);
@@ -266,9 +295,16 @@ impl RunningCase<'_> {
         if mode == Mode::Hang {
             return job.kill();
         }
-        if mode == Mode::Continue {
+        if mode == Mode::Recover {
+            let result = self.kill_ranks(&mut job);
+            job.explain(result, self.dir)?;
+        }
+        if matches!(mode, Mode::Continue | Mode::Recover) {
             self.open_gate()?;
             self.finish(job)?;
+            if let (Mode::Recover, Some(stdout)) = (mode, self.starts.last()) {
+                fs::write(stdout, without_reports(&job::read_text(stdout)))?;
+            }
             return self.verify();
         }
         self.end(job)?;
@@ -483,6 +519,21 @@ impl RunningCase<'_> {
             "stasis checkpoint: {status}\n{}",
             job::tail(&job::read_text(&request.stderr), 10)
         );
+        Ok(())
+    }
+
+    /// Kills random ranks at random moments, also while the job is being restarted.
+    fn kill_ranks(&mut self, job: &mut Job) -> Result<()> {
+        const KILLS: usize = 2;
+        for _ in 0..KILLS {
+            std::thread::sleep(self.random.seconds(0.0, 0.4));
+            let mut ranks = Vec::new();
+            job.until_seen("a rank was there to kill", self.deadline, |job| {
+                ranks = job.ranks();
+                !ranks.is_empty()
+            })?;
+            signal::kill_now(ranks[self.random.below(ranks.len() as u64) as usize]);
+        }
         Ok(())
     }
 

@@ -6,7 +6,8 @@
 //! - `Ranks`: number of ranks (2); jobs of 16 and more are for `--full` alone
 //! - `Mpi`: libraries for whose ABI the program is built: `openmpi, mpich` (both), or one from PyPI (`--full` alone)
 //! - `Lower`: `own`: only over the library that the program was built for, because its output depends on it
-//! - `Modes`: `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `ten`, `stop`
+//! - `Modes`: `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `ten`, `stop`. Examples with `restart` that
+//!   hold at their cut run in mode `recover`, too: all of them with `--full`, and some otherwise
 //! - `Hangs`: `group-clocks` or `final-parking`: the published algorithm with which the checkpoint must hang (mode
 //!   `hang`)
 //! - `Published`: the published algorithm in every mode: `two-phase-commit`, which is slower and must do the same
@@ -89,12 +90,14 @@ pub enum Mode {
     Ten,
     /// `stasis checkpoint --stop`, restart under the other.
     Stop,
+    /// Under `stasis run`: checkpoint, then kill -9 of a random rank, twice; `stasis run` goes on.
+    Recover,
     /// Checkpoint with the algorithm as published, which must never be complete; kill.
     Hang,
 }
 
 impl Mode {
-    const NAMED: [(&'static str, Mode); 8] = [
+    const NAMED: [(&'static str, Mode); 9] = [
         ("plain", Mode::Plain),
         ("continue", Mode::Continue),
         ("restart", Mode::Restart),
@@ -102,6 +105,7 @@ impl Mode {
         ("cycle", Mode::Cycle),
         ("ten", Mode::Ten),
         ("stop", Mode::Stop),
+        ("recover", Mode::Recover),
         ("hang", Mode::Hang),
     ];
 

@@ -1,0 +1,148 @@
+//! `stasis run`: runs a job to its end, starting it again from its newest checkpoint when a part of it has died.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::anyhow;
+use ckpt_image::{list_sets, SealKey, SetState};
+use clap::Parser;
+use coordinator::job_file::JobFile;
+use launcher::message;
+use supervisor::command_line;
+use supervisor::recovery::{Failure, GivenUp, Policy};
+use supervisor::run::{self, Job, Surroundings};
+
+use crate::args::{Arguments, Launch, Run};
+use crate::start::exec_lower::prepare;
+use crate::ui::exit::{self, Code, WithCode};
+
+/// Runs the command; returns only if the job cannot be run.
+pub fn run(options: &Run) -> exit::Result<()> {
+    let launch = launch_of(&options.line)?;
+    let checkpoints = &launch.running.checkpoints;
+    let key = checkpoints.key.read().code(Code::Usage)?;
+    let directory = prepare(&launch.directory()).code(Code::Directory)?;
+    let known = KnownSets {
+        line: options.line.clone(),
+        ended_before: JobFile::read(&directory)
+            .ok()
+            .filter(|job| job.ended_with.is_some())
+            .map(|job| job.id),
+        directory: directory.clone(),
+        key,
+        most: options.recover,
+    };
+    let job = Job {
+        line: options.line.clone(),
+        directory,
+        policy: Policy {
+            on: options.on.into(),
+            most: options.recover,
+        },
+        terminal: io::stdin().is_terminal(),
+    };
+    let code = run::run(&job, &known).map_err(|why| match why {
+        run::Error::File(_) => (why, Code::Directory),
+        _ => (why, Code::Usage),
+    });
+    match code {
+        Ok(code) => std::process::exit(code),
+        Err((why, code)) => Err(why).code(code),
+    }
+}
+
+/// The options of the line's first `stasis launch`.
+fn launch_of(line: &[OsString]) -> exit::Result<Launch> {
+    let words = command_line::first_launch(line).ok_or_else(|| {
+        anyhow!(
+            "there is no `stasis launch` in this line, so that nothing could be continued: give the whole command, \
+             `stasis run -- mpirun -n N stasis launch ./app`. If a script has that command in it, write `stasis run --` \
+             in front of it there"
+        )
+    });
+    let command = ["stasis".into(), "launch".into()];
+    let words = command.iter().chain(words.code(Code::Usage)?);
+    match Arguments::try_parse_from(words) {
+        Ok(Arguments {
+            command: crate::args::Command::Launch(launch),
+        }) => Ok(launch),
+        // clap prints the error, as `stasis launch` would.
+        Err(why) => why.exit(),
+        Ok(_) => Err(anyhow!("the line has no `stasis launch`")).code(Code::Usage),
+    }
+}
+
+/// What `stasis run` knows about the checkpoints of its job.
+struct KnownSets {
+    line: Vec<OsString>,
+    directory: PathBuf,
+    key: Option<SealKey>,
+    /// Id of an earlier job in the directory that has ended with a checkpoint.
+    ended_before: Option<String>,
+    most: u32,
+}
+
+impl KnownSets {
+    /// The command by which the user continues the job.
+    fn by_hand(&self) -> String {
+        let line = command_line::resumed(&self.line);
+        let words: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+}
+
+fn from(newest: Option<u64>) -> String {
+    match newest {
+        Some(number) => format!("ckpt-{number}"),
+        None => "its beginning".to_owned(),
+    }
+}
+
+impl Surroundings for KnownSets {
+    fn newest(&self) -> Option<u64> {
+        let sets = list_sets(&self.directory, self.key.as_ref()).ok()?;
+        let whole = sets.iter().filter(|set| set.state == SetState::Whole);
+        whole.map(|set| set.number).max()
+    }
+
+    fn has_ended(&self) -> bool {
+        let job = JobFile::read(&self.directory).ok();
+        let ended = job.filter(|job| job.ended_with.is_some());
+        ended.is_some_and(|job| Some(&job.id) != self.ended_before.as_ref())
+    }
+
+    fn stop_command(&self) -> Command {
+        let own = std::env::current_exe().unwrap_or_else(|_| "stasis".into());
+        let mut command = Command::new(own);
+        command.args(["checkpoint", "--stop"]).arg(&self.directory);
+        // Standard output is the program's.
+        command.stdin(Stdio::null()).stdout(io::stderr());
+        command
+    }
+
+    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32) {
+        message::say(format_args!(
+            "{failure}; the job goes on from {} (failure {failures} without a new checkpoint, of at most {})",
+            from(newest),
+            self.most
+        ));
+    }
+
+    fn given_up(&self, failure: Failure, why: GivenUp) {
+        let from = from(self.newest());
+        let why = match why {
+            GivenUp::Failures(number) => {
+                format!("this was failure {number} without a new checkpoint")
+            }
+            GivenUp::SameRank(rank) => {
+                format!("rank {rank} failed three times out of {from}, which looks like an error of the program")
+            }
+        };
+        message::say(format_args!(
+            "{failure}; the job is not started again, because {why}. To go on from {from}: {}",
+            self.by_hand()
+        ));
+    }
+}

@@ -1,0 +1,49 @@
+//! The connection of this rank to its keeper, if `stasis run` has started the job (`supervisor`). Without its keeper the
+//! rank must not go on: the next incarnation of the job could run beside it.
+
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use job_spec::Checkpoints;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use supervisor::messages::FromRank;
+use supervisor::rank::Link;
+
+static LINK: OnceLock<Link> = OnceLock::new();
+
+/// Connects to the keeper. Fails if this rank must not run.
+pub fn connect(checkpoints: &Checkpoints) -> Result<()> {
+    let Some(incarnation) = checkpoints.incarnation else {
+        return Ok(());
+    };
+    let link = || Link::connect(&checkpoints.dir, incarnation, launcher::rank());
+    let link = loader::on_own_fd_table(link).context("cannot connect to `stasis run`")??;
+    let Some(link) = link else {
+        return Ok(());
+    };
+    let link = LINK.get_or_init(|| link);
+    let watch = || {
+        link.wait_for_end();
+        let _ = kill(Pid::this(), Signal::SIGKILL);
+    };
+    loader::spawn_on_own_fd_table("ckpt-keeper", watch)
+        .context("cannot start the thread that watches `stasis run`")
+}
+
+/// Tells the keeper that the program ends with this code.
+pub fn exits(code: i32) {
+    tell(&FromRank::Exits(code));
+}
+
+/// Tells the keeper that the program ends the job with this code.
+pub fn aborts(code: i32) {
+    tell(&FromRank::Aborts(code));
+}
+
+fn tell(message: &FromRank) {
+    if let Some(link) = LINK.get() {
+        // Without memory for a thread the launcher alone decides.
+        let _ = loader::on_own_fd_table(|| link.tell(message));
+    }
+}

@@ -1,0 +1,101 @@
+//! The user's command line: `mpirun ... stasis launch OPTIONS APP ...`. Options of the launcher are not understood here.
+//! The words `stasis launch` are found in the line, and words are put behind them.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// Word by which mpirun separates the programs of a job of several programs.
+const NEXT_PROGRAM: &str = ":";
+
+/// The positions behind each `stasis launch` of a line.
+fn launches(line: &[OsString]) -> Vec<usize> {
+    let is_launch = |pair: &[OsString]| {
+        let stasis = Path::new(&pair[0]).file_name();
+        stasis == Some(OsStr::new("stasis")) && pair[1] == "launch"
+    };
+    let pairs = line.windows(2).enumerate();
+    let found = pairs.filter(|(_, pair)| is_launch(pair));
+    found.map(|(at, _)| at + 2).collect()
+}
+
+/// The words behind the first `stasis launch` of a line, up to the next program of the job.
+pub fn first_launch(line: &[OsString]) -> Option<&[OsString]> {
+    let behind = &line[*launches(line).first()?..];
+    let end = behind.iter().position(|word| word == NEXT_PROGRAM);
+    Some(&behind[..end.unwrap_or(behind.len())])
+}
+
+/// The line that continues the job by hand.
+pub fn resumed(line: &[OsString]) -> Vec<OsString> {
+    with_words(line, &[], true)
+}
+
+/// The line of an incarnation, which continues from a checkpoint if there is one and `resume` is set.
+pub fn of_incarnation(line: &[OsString], incarnation: u32, resume: bool) -> Vec<OsString> {
+    let number = incarnation.to_string();
+    with_words(line, &["--incarnation", &number], resume)
+}
+
+/// Puts words behind each `stasis launch`. `--anew`, which the user may have given for the first start, is left out of
+/// a line that continues.
+fn with_words(line: &[OsString], more: &[&str], resume: bool) -> Vec<OsString> {
+    let places = launches(line);
+    let mut words = Vec::new();
+    // Whether the word belongs to the options of `launch`, as far as can be said without knowing them all.
+    let mut in_options = false;
+    for (at, word) in line.iter().enumerate() {
+        if places.contains(&at) {
+            in_options = true;
+            words.extend(more.iter().map(OsString::from));
+            words.extend(resume.then(|| "--resume".into()));
+        }
+        if in_options && resume && [OsStr::new("--anew"), OsStr::new("--resume")].contains(&&**word)
+        {
+            continue;
+        }
+        // An option's value may stand here, too: then a later --anew is the program's or makes the start fail with a
+        // message.
+        in_options &= word.as_encoded_bytes().starts_with(b"-") && word != "--";
+        words.push(word.clone());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    fn made(line: &str, resume: bool) -> String {
+        let made = of_incarnation(&words(line), 3, resume);
+        let made: Vec<_> = made.iter().map(|word| word.to_string_lossy()).collect();
+        made.join(" ")
+    }
+
+    #[test]
+    fn words_are_put_behind_each_launch() {
+        assert_eq!(
+            made("mpirun -n 2 /opt/bin/stasis launch ./a --anew", false),
+            "mpirun -n 2 /opt/bin/stasis launch --incarnation 3 ./a --anew"
+        );
+        assert_eq!(
+            made("mpirun -n 1 stasis launch --anew ./a --anew : -n 1 stasis launch ./b", true),
+            "mpirun -n 1 stasis launch --incarnation 3 --resume ./a --anew : -n 1 stasis launch --incarnation 3 \
+             --resume ./b"
+        );
+        assert_eq!(
+            made("srun stasis launch --resume ./a", true),
+            "srun stasis launch --incarnation 3 --resume ./a"
+        );
+    }
+
+    #[test]
+    fn the_first_launch_ends_with_its_program() {
+        let line = words("mpirun -n 1 stasis launch -i 5 ./a b : -n 1 stasis launch ./b");
+        assert_eq!(first_launch(&line), Some(&*words("-i 5 ./a b")));
+        assert_eq!(first_launch(&words("mpirun ./stasis restart x")), None);
+    }
+}

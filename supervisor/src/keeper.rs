@@ -1,0 +1,224 @@
+//! The keeper of the ranks on this machine. It learns of a rank's death from its pidfd (pidfd_open(2)), and of a rank's
+//! own will from the rank.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+
+use coordinator::net::contact::random_token;
+use coordinator::process_liveness;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::Signal;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::{geteuid, Pid};
+
+use crate::messages::{send, FromRank, ToRank, LONGEST};
+use crate::processes;
+use crate::recovery::Departure;
+
+/// Something that a rank has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Rank, if the launcher had told it.
+    pub rank: Option<u32>,
+    /// How it leaves the job.
+    pub how: Departure,
+}
+
+/// The keeper.
+pub struct Keeper {
+    listener: UnixListener,
+    socket: String,
+    token: String,
+    incarnation: u32,
+    ranks: Vec<Kept>,
+}
+
+/// A process that has connected.
+struct Kept {
+    pid: Pid,
+    /// None on a kernel before Linux 5.3: then the end of the connection is looked at.
+    process: Option<OwnedFd>,
+    stream: Option<UnixStream>,
+    /// Received bytes of an unfinished line.
+    text: Vec<u8>,
+    /// Set by the first message.
+    rank: Option<Option<u32>>,
+    /// Whether it has said that it ends.
+    told: bool,
+    dead: bool,
+}
+
+impl Keeper {
+    /// Listens for the ranks of an incarnation.
+    pub fn new(incarnation: u32) -> io::Result<Keeper> {
+        let token = random_token()?;
+        let socket = format!("stasis-run-{}", random_token()?);
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&socket)?)?;
+        listener.set_nonblocking(true)?;
+        Ok(Keeper {
+            listener,
+            socket,
+            token,
+            incarnation,
+            ranks: Vec::new(),
+        })
+    }
+
+    /// Name of the socket.
+    pub fn socket(&self) -> &str {
+        &self.socket
+    }
+
+    /// Token of the ranks.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Keeps the ranks of the next incarnation. All ranks of the last one are dead.
+    pub fn next(&mut self, incarnation: u32) {
+        self.incarnation = incarnation;
+        self.ranks.clear();
+    }
+
+    /// What wakes the keeper.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let mut all = vec![self.listener.as_fd()];
+        for rank in self.ranks.iter().filter(|rank| !rank.dead) {
+            all.extend(rank.process.as_ref().map(AsFd::as_fd));
+            all.extend(rank.stream.as_ref().map(AsFd::as_fd));
+        }
+        all
+    }
+
+    /// Whether all ranks are dead that have connected.
+    pub fn all_dead(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.dead)
+    }
+
+    /// Kills the ranks.
+    pub fn kill(&self) {
+        for rank in self.ranks.iter().filter(|rank| !rank.dead) {
+            processes::send(rank.pid, Signal::SIGKILL);
+        }
+    }
+
+    /// Does what can be done without waiting. Returns the ranks that have left meanwhile.
+    pub fn turn(&mut self) -> Vec<Left> {
+        self.accept();
+        let mut left = Vec::new();
+        for rank in &mut self.ranks {
+            left.extend(rank.read(&self.token, self.incarnation));
+            left.extend(rank.look());
+        }
+        // Those without a first message are none of the job's.
+        self.ranks
+            .retain(|rank| rank.rank.is_some() || rank.stream.is_some());
+        left
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let peer = getsockopt(&stream, PeerCredentials);
+            let Some(peer) = peer.ok().filter(|peer| peer.uid() == geteuid().as_raw()) else {
+                continue;
+            };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let pid = Pid::from_raw(peer.pid());
+            let known = self.ranks.iter_mut();
+            let mut known = known.filter(|rank| rank.pid == pid && !rank.dead);
+            match known.next() {
+                // The rank has executed another program, which has connected anew.
+                Some(rank) => rank.stream = Some(stream),
+                None => self.ranks.push(Kept {
+                    pid,
+                    process: process_liveness::open(peer.pid().cast_unsigned()).ok(),
+                    stream: Some(stream),
+                    text: Vec::new(),
+                    rank: None,
+                    told: false,
+                    dead: false,
+                }),
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// Reads the messages of the rank. A connection that breaks the rules is closed.
+    fn read(&mut self, token: &str, incarnation: u32) -> Option<Left> {
+        let mut left = None;
+        let mut buffer = [0; 512];
+        while let Some(mut stream) = self.stream.as_ref() {
+            match stream.read(&mut buffer) {
+                Ok(n @ 1..) if self.text.len() + n <= LONGEST => {
+                    self.text.extend_from_slice(&buffer[..n]);
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => self.stream = None,
+            }
+            while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.text.drain(..=end).collect();
+                match serde_json::from_slice(&line) {
+                    Ok(message) => left = left.or(self.receive(message, token, incarnation)),
+                    Err(_) => self.stream = None,
+                }
+            }
+        }
+        left
+    }
+
+    fn receive(&mut self, message: FromRank, token: &str, incarnation: u32) -> Option<Left> {
+        let how = match message {
+            FromRank::Hello {
+                token: theirs,
+                incarnation: its,
+                rank,
+            } => {
+                let answer = match its == incarnation {
+                    true => ToRank::Welcome,
+                    false => ToRank::Superseded { by: incarnation },
+                };
+                let stream = self.stream.as_ref().filter(|_| theirs == token);
+                let answered = stream.is_some_and(|stream| send(stream, &answer).is_ok());
+                match answered && answer == ToRank::Welcome {
+                    true => self.rank = Some(rank),
+                    false => self.stream = None,
+                }
+                return None;
+            }
+            FromRank::Exits(code) => Departure::Exits(code),
+            FromRank::Aborts(code) => Departure::Aborts(code),
+        };
+        let rank = self.rank?;
+        self.told = true;
+        Some(Left { rank, how })
+    }
+
+    /// Whether the rank has died without having said that it would.
+    fn look(&mut self) -> Option<Left> {
+        if self.dead || !self.is_dead() {
+            return None;
+        }
+        self.dead = true;
+        let rank = self.rank.filter(|_| !self.told)?;
+        Some(Left {
+            rank,
+            how: Departure::Lost,
+        })
+    }
+
+    fn is_dead(&self) -> bool {
+        match &self.process {
+            Some(process) => {
+                let mut ready = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+                poll(&mut ready, PollTimeout::ZERO) == Ok(1)
+            }
+            None => self.stream.is_none(),
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! The machine that decides what becomes of a job. It does no I/O and reads no clock; its test drives it through all
+//! orders of events of a small job.
+//!
+//! ```text
+//! Running ──failure──▶ Ending ──every process is dead──▶ Running of the next incarnation, or Over
+//!    └──the launcher has ended, without a failure──▶ Over
+//! ```
+//! So an incarnation starts only after the last one is dead, and a failure during a recovery is a failure of the next
+//! incarnation like any other.
+
+use std::fmt;
+
+/// Failures of the same rank out of the same checkpoint after which the program itself is taken for the reason.
+const SAME_RANK: u32 = 3;
+
+/// What is recovered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoverOn {
+    /// Ranks and launchers killed by a signal.
+    Signals,
+    /// And programs that end with another exit code than 0.
+    Exits,
+    /// And MPI_Abort.
+    All,
+}
+
+/// How failures are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What is recovered.
+    pub on: RecoverOn,
+    /// Failures in a row without a new checkpoint after which the job is given up.
+    pub most: u32,
+}
+
+/// How a rank leaves the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Departure {
+    /// It is dead and had not said that it would end.
+    Lost,
+    /// Its program ends with this code.
+    Exits(i32),
+    /// It ends the job with MPI_Abort and this code.
+    Aborts(i32),
+}
+
+/// How the launcher ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LauncherEnd {
+    /// With an exit code.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+}
+
+impl LauncherEnd {
+    /// Exit code of a shell for it.
+    pub fn code(self) -> i32 {
+        match self {
+            LauncherEnd::Exited(code) => code,
+            LauncherEnd::Killed(signal) => 128 + signal,
+        }
+    }
+
+    /// Whether a signal has killed the launcher, or a rank of which nothing else is known. Launchers tell that by their
+    /// exit codes: 128 and the number of the signal, as shells do, or the number alone (Hydra).
+    fn is_by_signal(self) -> bool {
+        const ALONE: [i32; 3] = [libc::SIGKILL, libc::SIGSEGV, libc::SIGTERM];
+        match self {
+            LauncherEnd::Exited(code) => code > 128 || ALONE.contains(&code),
+            LauncherEnd::Killed(_) => true,
+        }
+    }
+}
+
+/// A failure of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// A rank. Its number is unknown if the launcher had not told it.
+    Rank(Option<u32>, Departure),
+    /// The launcher.
+    Launcher(LauncherEnd),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Rank(Some(rank), how) => write!(f, "rank {rank} {how}"),
+            Failure::Rank(None, how) => write!(f, "a rank {how}"),
+            Failure::Launcher(LauncherEnd::Exited(code)) => {
+                write!(f, "the launcher ended with exit code {code}")
+            }
+            Failure::Launcher(LauncherEnd::Killed(signal)) => {
+                write!(f, "the launcher was killed by signal {signal}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Departure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Departure::Lost => write!(f, "was killed"),
+            Departure::Exits(code) => write!(f, "ended with exit code {code}"),
+            Departure::Aborts(code) => write!(f, "called MPI_Abort with code {code}"),
+        }
+    }
+}
+
+/// Why the job is not started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GivenUp {
+    /// Too many failures without a new checkpoint.
+    Failures(u32),
+    /// The same rank failed again and again out of the same checkpoint.
+    SameRank(u32),
+}
+
+/// An order of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Kill what is left of the incarnation. [`Recovery::all_dead`] is called when no process of it lives.
+    Kill,
+    /// Start the next incarnation, from its newest checkpoint if there is one.
+    Start {
+        /// Failures in a row without a new checkpoint.
+        failures: u32,
+    },
+    /// Take a checkpoint with which the job ends.
+    Stop,
+    /// Send SIGTERM to the launcher.
+    Terminate,
+    /// The job is over.
+    Finish(Option<GivenUp>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    Running,
+    Ending { failure: Failure },
+    Over,
+}
+
+/// The machine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Recovery {
+    on: u8,
+    most: u32,
+    state: State,
+    /// Whether the program or the user wants the end of the job.
+    wanted: bool,
+    /// Whether the user has asked once for the end.
+    asked: bool,
+    /// Failures since the last new checkpoint.
+    failures: u32,
+    /// Newest checkpoint at the last failure.
+    newest: Option<u64>,
+    /// The rank that failed last, and its failures in a row out of the same checkpoint.
+    suspect: Option<(u32, u32)>,
+}
+
+impl Recovery {
+    /// The machine of a job whose first incarnation is being started.
+    pub fn new(policy: Policy) -> Recovery {
+        Recovery {
+            on: policy.on as u8,
+            most: policy.most,
+            state: State::Running,
+            wanted: false,
+            asked: false,
+            failures: 0,
+            newest: None,
+            suspect: None,
+        }
+    }
+
+    fn recovers(&self, how: Departure) -> bool {
+        match how {
+            Departure::Lost => true,
+            Departure::Exits(0) => false,
+            Departure::Exits(_) => self.on >= RecoverOn::Exits as u8,
+            Departure::Aborts(_) => self.on >= RecoverOn::All as u8,
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) -> Option<Order> {
+        self.state = State::Ending { failure };
+        Some(Order::Kill)
+    }
+
+    /// A rank has left, or is about to. `ends` tells whether the job ends with a checkpoint, as requested.
+    pub fn rank_left(&mut self, rank: Option<u32>, how: Departure, ends: bool) -> Option<Order> {
+        if self.state != State::Running || self.wanted {
+            return None;
+        }
+        if ends || !self.recovers(how) {
+            // The launcher now ends the others, whose deaths are no failures. After exit code 0 it does not.
+            self.wanted = ends || how != Departure::Exits(0);
+            return None;
+        }
+        self.fail(Failure::Rank(rank, how))
+    }
+
+    /// The launcher has ended.
+    pub fn launcher_ended(&mut self, end: LauncherEnd, ends: bool) -> Option<Order> {
+        if self.state != State::Running {
+            return None;
+        }
+        let failed = end.is_by_signal() || self.recovers(Departure::Exits(end.code()));
+        if failed && !self.wanted && !ends {
+            return self.fail(Failure::Launcher(end));
+        }
+        self.state = State::Over;
+        Some(Order::Finish(None))
+    }
+
+    /// Every process of the incarnation is dead, and `newest` is the newest committed checkpoint.
+    pub fn all_dead(&mut self, newest: Option<u64>) -> Option<Order> {
+        let State::Ending { failure } = self.state else {
+            return None;
+        };
+        if newest != self.newest {
+            (self.failures, self.suspect) = (0, None);
+        }
+        self.newest = newest;
+        self.failures += 1;
+        self.suspect = match (failure, self.suspect) {
+            (Failure::Rank(Some(rank), _), Some((last, times))) if rank == last => {
+                Some((rank, times + 1))
+            }
+            (Failure::Rank(Some(rank), _), _) => Some((rank, 1)),
+            (_, _) => None,
+        };
+        let given_up = match self.suspect {
+            Some((rank, SAME_RANK..)) => Some(GivenUp::SameRank(rank)),
+            _ if self.failures > self.most => Some(GivenUp::Failures(self.failures)),
+            _ => None,
+        };
+        if self.wanted || given_up.is_some() {
+            self.state = State::Over;
+            return Some(Order::Finish(given_up));
+        }
+        self.state = State::Running;
+        Some(Order::Start {
+            failures: self.failures,
+        })
+    }
+
+    /// The failure because of which the incarnation is being ended.
+    pub fn failure(&self) -> Option<Failure> {
+        match self.state {
+            State::Ending { failure } => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// The user sends SIGTERM: the first one asks for a checkpoint and the end.
+    pub fn terminate(&mut self) -> Option<Order> {
+        let again = std::mem::replace(&mut self.asked, true);
+        match self.state {
+            State::Running if again => {
+                self.wanted = true;
+                Some(Order::Terminate)
+            }
+            State::Running => Some(Order::Stop),
+            State::Ending { .. } | State::Over => {
+                self.wanted = true;
+                None
+            }
+        }
+    }
+
+    /// The checkpoint of [`Order::Stop`] was not taken.
+    pub fn stop_failed(&mut self) -> Option<Order> {
+        self.wanted = true;
+        (self.state == State::Running).then_some(Order::Terminate)
+    }
+
+    /// The user has sent a signal to the job that ends it.
+    pub fn end_wanted(&mut self) {
+        self.wanted = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// A job of some ranks around the machine.
+    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+    struct World {
+        machine: Recovery,
+        /// For each rank of the incarnation whether it lives.
+        ranks: Vec<bool>,
+        launcher: bool,
+        killing: bool,
+        newest: Option<u64>,
+        incarnation: u32,
+        finished: Option<Option<GivenUp>>,
+        /// Events of the user that are left.
+        terms: u32,
+        faults: u32,
+    }
+
+    const RANKS: usize = 3;
+
+    impl World {
+        fn new(policy: Policy) -> World {
+            World {
+                machine: Recovery::new(policy),
+                ranks: vec![true; RANKS],
+                launcher: true,
+                killing: false,
+                newest: None,
+                incarnation: 1,
+                finished: None,
+                terms: 2,
+                faults: 4,
+            }
+        }
+
+        fn dead(&self) -> bool {
+            !self.launcher && self.ranks.iter().all(|lives| !lives)
+        }
+
+        fn obey(&mut self, order: Option<Order>) {
+            match order {
+                Some(Order::Kill) => self.killing = true,
+                Some(Order::Start { .. }) => {
+                    assert!(self.dead(), "two incarnations: {self:?}");
+                    assert!(self.finished.is_none());
+                    self.ranks = vec![true; RANKS];
+                    (self.launcher, self.killing) = (true, false);
+                    self.incarnation += 1;
+                }
+                Some(Order::Finish(given_up)) => {
+                    assert!(self.finished.is_none(), "two ends: {self:?}");
+                    self.finished = Some(given_up);
+                }
+                Some(Order::Stop | Order::Terminate) | None => {}
+            }
+        }
+
+        fn after(&self, step: impl FnOnce(&mut World) -> Option<Order>) -> World {
+            let mut next = self.clone();
+            let order = step(&mut next);
+            next.obey(order);
+            // The keeper and the launcher see the end of the last process.
+            if next.killing && next.dead() {
+                let order = next.machine.all_dead(next.newest);
+                next.obey(order);
+            }
+            next
+        }
+
+        /// All that can happen next.
+        fn steps(&self) -> Vec<World> {
+            let mut next = Vec::new();
+            if self.finished.is_some() {
+                return next;
+            }
+            for rank in (0..RANKS).filter(|rank| self.ranks[*rank]) {
+                let leaves = |how, fault| {
+                    self.after(|world| {
+                        world.ranks[rank] = false;
+                        world.faults -= fault;
+                        world.machine.rank_left(Some(rank as u32), how, false)
+                    })
+                };
+                if self.faults > 0 {
+                    next.push(leaves(Departure::Lost, 1));
+                    next.push(leaves(Departure::Exits(1), 1));
+                    next.push(leaves(Departure::Aborts(1), 1));
+                }
+                match self.killing || !self.launcher {
+                    // Killed by us, or by a launcher that has ended.
+                    true => next.push(leaves(Departure::Lost, 0)),
+                    false => next.push(leaves(Departure::Exits(0), 0)),
+                }
+            }
+            if self.launcher {
+                let ends = |end| {
+                    self.after(|world| {
+                        world.launcher = false;
+                        world.machine.launcher_ended(end, false)
+                    })
+                };
+                let all = self.ranks.iter().all(|lives| !lives);
+                if all || self.killing {
+                    next.push(ends(LauncherEnd::Exited(i32::from(self.faults < 4))));
+                }
+                if self.faults > 0 {
+                    let mut killed = ends(LauncherEnd::Killed(9));
+                    killed.faults -= 1;
+                    next.push(killed);
+                }
+            }
+            if self.faults == 4 {
+                let mut committed = self.clone();
+                committed.newest = Some(committed.newest.map_or(1, |newest| (newest + 1).min(2)));
+                next.push(committed);
+            }
+            if self.terms > 0 {
+                next.push(self.after(|world| {
+                    world.terms -= 1;
+                    world.machine.terminate()
+                }));
+            }
+            next
+        }
+    }
+
+    /// Never two incarnations, and from every state there is a way to an end: no state without a next step is unfinished.
+    #[test]
+    fn every_order_of_events_leads_to_one_end_and_never_to_two_incarnations() {
+        for on in [RecoverOn::Signals, RecoverOn::Exits, RecoverOn::All] {
+            let mut seen = HashSet::new();
+            let mut open = vec![World::new(Policy { on, most: 2 })];
+            let (mut ends, mut recovered) = (0, 0);
+            while let Some(world) = open.pop() {
+                if !seen.insert(world.clone()) {
+                    continue;
+                }
+                let steps = world.steps();
+                if world.finished.is_some() {
+                    ends += 1;
+                    recovered += u32::from(world.incarnation > 1);
+                } else {
+                    assert!(!steps.is_empty(), "no end: {world:?}");
+                }
+                open.extend(steps);
+            }
+            assert!(seen.len() > 10_000 && ends > 100 && recovered > 100);
+        }
+    }
+
+    fn machine(on: RecoverOn) -> Recovery {
+        Recovery::new(Policy { on, most: 2 })
+    }
+
+    #[test]
+    fn the_programs_own_will_is_no_failure() {
+        let mut job = machine(RecoverOn::Signals);
+        assert_eq!(job.rank_left(Some(1), Departure::Exits(3), false), None);
+        // The launcher kills the other rank for it.
+        assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
+        let end = job.launcher_ended(LauncherEnd::Exited(3), false);
+        assert_eq!(end, Some(Order::Finish(None)));
+
+        let mut job = machine(RecoverOn::Exits);
+        let order = job.rank_left(Some(1), Departure::Exits(3), false);
+        assert_eq!(order, Some(Order::Kill));
+        assert_eq!(
+            machine(RecoverOn::Exits).rank_left(Some(1), Departure::Aborts(3), false),
+            None
+        );
+    }
+
+    #[test]
+    fn a_job_that_ends_with_its_checkpoint_is_not_started_again() {
+        let mut job = machine(RecoverOn::All);
+        assert_eq!(job.rank_left(Some(0), Departure::Lost, true), None);
+        assert_eq!(job.rank_left(Some(1), Departure::Lost, true), None);
+        let end = job.launcher_ended(LauncherEnd::Exited(7), true);
+        assert_eq!(end, Some(Order::Finish(None)));
+    }
+
+    #[test]
+    fn failures_count_until_there_is_a_new_checkpoint() {
+        let mut job = machine(RecoverOn::Signals);
+        let mut fail = |rank, newest| {
+            job.rank_left(Some(rank), Departure::Lost, false);
+            job.all_dead(newest)
+        };
+        assert_eq!(fail(0, None), Some(Order::Start { failures: 1 }));
+        assert_eq!(fail(1, None), Some(Order::Start { failures: 2 }));
+        assert_eq!(fail(0, Some(1)), Some(Order::Start { failures: 1 }));
+        assert_eq!(fail(1, Some(1)), Some(Order::Start { failures: 2 }));
+        let end = Order::Finish(Some(GivenUp::Failures(3)));
+        assert_eq!(fail(0, Some(1)), Some(end));
+
+        let mut job = Recovery::new(Policy {
+            on: RecoverOn::Signals,
+            most: 20,
+        });
+        let mut fail = || {
+            job.rank_left(Some(1), Departure::Lost, false);
+            job.all_dead(Some(5))
+        };
+        assert_eq!(fail(), Some(Order::Start { failures: 1 }));
+        assert_eq!(fail(), Some(Order::Start { failures: 2 }));
+        assert_eq!(fail(), Some(Order::Finish(Some(GivenUp::SameRank(1)))));
+    }
+
+    #[test]
+    fn the_second_sigterm_ends_the_job_without_a_checkpoint() {
+        let mut job = machine(RecoverOn::All);
+        assert_eq!(job.terminate(), Some(Order::Stop));
+        assert_eq!(job.terminate(), Some(Order::Terminate));
+        assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
+        let end = job.launcher_ended(LauncherEnd::Killed(15), false);
+        assert_eq!(end, Some(Order::Finish(None)));
+    }
+}

@@ -1,0 +1,326 @@
+//! The loop of `stasis run`: signals, processes and the keeper around the machine of [`recovery`](crate::recovery).
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+
+use crate::command_line;
+use crate::keeper::Keeper;
+use crate::processes;
+use crate::recovery::{Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
+use crate::run_file::{self, RunFile};
+
+/// Time for the launcher to end after its ranks were killed: first before SIGTERM, then before SIGKILL.
+const GRACE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+
+/// Signals that the user sends to the job.
+const SIGNALS: [Signal; 7] = [
+    Signal::SIGCHLD,
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// A job to run.
+pub struct Job {
+    /// The user's command line.
+    pub line: Vec<OsString>,
+    /// The checkpoint directory, which exists.
+    pub directory: PathBuf,
+    /// Treatment of failures.
+    pub policy: Policy,
+    /// Whether standard input is a terminal, which sends signals to all processes of a job.
+    pub terminal: bool,
+}
+
+/// What the loop needs to know about checkpoints, and tells the user.
+pub trait Surroundings {
+    /// Number of the newest committed checkpoint.
+    fn newest(&self) -> Option<u64>;
+    /// Whether the job has ended with a checkpoint, as requested.
+    fn has_ended(&self) -> bool;
+    /// Command that takes a checkpoint with which the job ends.
+    fn stop_command(&self) -> Command;
+    /// The job is started again after a failure.
+    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32);
+    /// The job is not started again.
+    fn given_up(&self, failure: Failure, why: GivenUp);
+}
+
+/// Reason why the job cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The run file.
+    #[error(transparent)]
+    File(#[from] run_file::Error),
+    /// The launcher cannot be started.
+    #[error("cannot start {}: {why}", program.display())]
+    Start {
+        /// The launcher.
+        program: OsString,
+        /// Error of execve.
+        why: io::Error,
+    },
+    /// The system refuses something.
+    #[error("cannot {what}: {why}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Its error.
+        why: io::Error,
+    },
+}
+
+fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
+    move |why| Error::System {
+        what,
+        why: why.into(),
+    }
+}
+
+/// Runs a job to its end. Returns the exit code of the last launcher. Call it while the process has one thread, since
+/// signals are blocked for all threads that come.
+pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
+    let before = RunFile::take_over(&job.directory)?;
+    let signals = SigSet::from_iter(SIGNALS);
+    signals.thread_block().map_err(system("block signals"))?;
+    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .map_err(system("read signals"))?;
+    processes::adopt_orphans().map_err(system("adopt the orphans of the job"))?;
+    let incarnation = before.as_ref().map_or(0, |file| file.incarnation);
+    let keeper = Keeper::new(incarnation).map_err(system("listen for ranks"))?;
+    let mut running = Running {
+        job,
+        surroundings,
+        machine: Recovery::new(job.policy),
+        keeper,
+        signals,
+        incarnation,
+        launcher: None,
+        stop: None,
+        end: None,
+        killing: None,
+        finished: None,
+    };
+    // A run file that was left behind is that of a `stasis run` that was killed: its job goes on.
+    running.start(before.is_some())?;
+    while running.finished.is_none() {
+        running.turn()?;
+    }
+    RunFile::remove(&job.directory);
+    Ok(running.end.map_or(0, LauncherEnd::code))
+}
+
+struct Running<'a, S> {
+    job: &'a Job,
+    surroundings: &'a S,
+    machine: Recovery,
+    keeper: Keeper,
+    signals: SignalFd,
+    incarnation: u32,
+    launcher: Option<Pid>,
+    /// The command that takes the last checkpoint.
+    stop: Option<Pid>,
+    /// End of the last launcher.
+    end: Option<LauncherEnd>,
+    /// Since when the incarnation is being killed, and the signals that the launcher has had.
+    killing: Option<(Instant, usize)>,
+    finished: Option<Option<GivenUp>>,
+}
+
+impl<S: Surroundings> Running<'_, S> {
+    fn start(&mut self, resume: bool) -> Result<(), Error> {
+        self.incarnation += 1;
+        self.keeper.next(self.incarnation);
+        let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
+        RunFile::new(socket, token, self.incarnation).write(&self.job.directory)?;
+        let line = command_line::of_incarnation(&self.job.line, self.incarnation, resume);
+        let [program, arguments @ ..] = line.as_slice() else {
+            return Ok(());
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if resume {
+            command.env_remove("STASIS_ANEW");
+        }
+        if !self.job.terminal {
+            // A signal to this process's group is then passed on once.
+            command.process_group(0);
+        }
+        let started = command.spawn().map_err(|why| Error::Start {
+            program: program.clone(),
+            why,
+        });
+        if started.is_err() {
+            RunFile::remove(&self.job.directory);
+        }
+        self.launcher = Some(Pid::from_raw(started?.id().cast_signed()));
+        Ok(())
+    }
+
+    /// Waits for an event and treats it.
+    fn turn(&mut self) -> Result<(), Error> {
+        let limit = self.until_next_signal();
+        let mut descriptors = self.keeper.descriptors();
+        descriptors.push(self.signals.as_fd());
+        let watched = descriptors.into_iter();
+        let mut watched: Vec<PollFd<'_>> = watched
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        let _ = poll(&mut watched, limit);
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            // The kernel itself sends the signals of a terminal, to all processes in the foreground.
+            let by_terminal = self.job.terminal && signal.ssi_code == libc::SI_KERNEL;
+            if let Ok(signal) = Signal::try_from(signal.ssi_signo.cast_signed()) {
+                self.signal(signal, by_terminal)?;
+            }
+        }
+        for left in self.keeper.turn() {
+            let ends = self.surroundings.has_ended();
+            let order = self.machine.rank_left(left.rank, left.how, ends);
+            self.obey(order)?;
+        }
+        for (pid, end) in processes::ended() {
+            if self.launcher == Some(pid) {
+                (self.launcher, self.end) = (None, Some(end));
+                // What its ranks have said before is known first.
+                for left in self.keeper.turn() {
+                    let ends = self.surroundings.has_ended();
+                    let order = self.machine.rank_left(left.rank, left.how, ends);
+                    self.obey(order)?;
+                }
+                let ends = self.surroundings.has_ended();
+                let order = self.machine.launcher_ended(end, ends);
+                self.obey(order)?;
+            } else if self.stop == Some(pid) {
+                self.stop = None;
+                if end != LauncherEnd::Exited(0) {
+                    let order = self.machine.stop_failed();
+                    self.obey(order)?;
+                }
+            }
+        }
+        self.kill_on();
+        if self.killing.is_some() && self.is_dead() {
+            let failure = self.machine.failure();
+            let newest = self.surroundings.newest();
+            let order = self.machine.all_dead(newest);
+            match (failure, order) {
+                (Some(failure), Some(Order::Start { failures })) => {
+                    self.surroundings.recovers(failure, newest, failures);
+                }
+                (Some(failure), Some(Order::Finish(Some(why)))) => {
+                    self.surroundings.given_up(failure, why);
+                }
+                _ => {}
+            }
+            self.obey(order)?;
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, signal: Signal, by_terminal: bool) -> Result<(), Error> {
+        let order = match signal {
+            Signal::SIGCHLD => return Ok(()),
+            Signal::SIGTERM => self.machine.terminate(),
+            signal => {
+                if !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) {
+                    self.machine.end_wanted();
+                }
+                if let Some(launcher) = self.launcher.filter(|_| !by_terminal) {
+                    processes::send(launcher, signal);
+                }
+                None
+            }
+        };
+        self.obey(order)
+    }
+
+    fn obey(&mut self, order: Option<Order>) -> Result<(), Error> {
+        match order {
+            None => {}
+            Some(Order::Kill) => {
+                self.killing = Some((Instant::now(), 0));
+                self.keeper.kill();
+            }
+            Some(Order::Start { .. }) => {
+                self.killing = None;
+                self.start(true)?;
+            }
+            Some(Order::Stop) => {
+                let stop = self.surroundings.stop_command().spawn();
+                match stop {
+                    Ok(child) => self.stop = Some(Pid::from_raw(child.id().cast_signed())),
+                    Err(_) => {
+                        let order = self.machine.stop_failed();
+                        self.obey(order)?;
+                    }
+                }
+            }
+            Some(Order::Terminate) => {
+                if let Some(launcher) = self.launcher {
+                    processes::send(launcher, Signal::SIGTERM);
+                }
+            }
+            Some(Order::Finish(given_up)) => self.finished = Some(given_up),
+        }
+        Ok(())
+    }
+
+    /// While the incarnation is being killed: sends the launcher the signals that are due. After its end, kills
+    /// what it has left.
+    fn kill_on(&mut self) {
+        let Some((since, sent)) = &mut self.killing else {
+            return;
+        };
+        self.keeper.kill();
+        match self.launcher {
+            Some(launcher) => {
+                while GRACE
+                    .get(*sent)
+                    .is_some_and(|grace| since.elapsed() >= *grace)
+                {
+                    let signal = [Signal::SIGTERM, Signal::SIGKILL][*sent];
+                    processes::send(launcher, signal);
+                    *sent += 1;
+                }
+            }
+            None => {
+                for child in processes::children() {
+                    processes::send(child, Signal::SIGKILL);
+                }
+            }
+        }
+    }
+
+    /// Time until the launcher is to be sent the next signal.
+    fn until_next_signal(&self) -> PollTimeout {
+        let Some((since, sent)) = self.killing else {
+            return PollTimeout::NONE;
+        };
+        let due = GRACE
+            .get(sent)
+            .map(|grace| grace.saturating_sub(since.elapsed()));
+        let due = due.map(|due| due + Duration::from_millis(1));
+        due.map_or(PollTimeout::NONE, |due| {
+            PollTimeout::try_from(due).unwrap_or(PollTimeout::MAX)
+        })
+    }
+
+    /// Whether no process of the incarnation lives on this machine.
+    fn is_dead(&self) -> bool {
+        self.launcher.is_none() && self.keeper.all_dead() && processes::children().is_empty()
+    }
+}

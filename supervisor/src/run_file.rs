@@ -1,0 +1,131 @@
+//! The run file in the checkpoint directory: it names the `stasis run` that keeps the job, and the incarnation that may
+//! run. No environment variable has to pass the launcher for that.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::{Path, PathBuf};
+
+use coordinator::net::addresses;
+use serde::{Deserialize, Serialize};
+
+/// Name of the run file in the checkpoint directory.
+pub const RUN_FILE: &str = "run.json";
+
+const FORMAT: u32 = 1;
+
+/// Content of the run file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunFile {
+    format: u32,
+    /// Host of `stasis run`.
+    pub host: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Name of the keeper's abstract Unix socket (unix(7)).
+    pub socket: String,
+    /// Token with which ranks identify themselves.
+    pub token: String,
+    /// Incarnation that may run.
+    pub incarnation: u32,
+}
+
+/// Reason why the run file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Reading or writing failed.
+    #[error("cannot {} {}: {}", .1, .0.display(), .2)]
+    Io(PathBuf, &'static str, io::Error),
+    /// It is no run file of this version.
+    #[error("{} is not a run file of this version of Stasis ({}); remove it if no job runs there", .0.display(), .1)]
+    Bad(PathBuf, String),
+    /// Another `stasis run` keeps a job in the directory.
+    #[error(
+        "`stasis run` with the process number {pid} on {host} keeps a job in {} already; give another --ckpt-dir",
+        directory.display()
+    )]
+    Taken {
+        /// Checkpoint directory.
+        directory: PathBuf,
+        /// Process id of that `stasis run`.
+        pid: u32,
+        /// Its host.
+        host: String,
+    },
+}
+
+impl RunFile {
+    /// The run file of this process.
+    pub fn new(socket: String, token: String, incarnation: u32) -> RunFile {
+        RunFile {
+            format: FORMAT,
+            host: addresses::host(),
+            pid: std::process::id(),
+            socket,
+            token,
+            incarnation,
+        }
+    }
+
+    /// Writes the file, readable for its owner alone.
+    pub fn write(&self, directory: &Path) -> Result<(), Error> {
+        let path = directory.join(RUN_FILE);
+        let fail = |why| Error::Io(path.clone(), "write", why);
+        let text = serde_json::to_string_pretty(self).map_err(|why| fail(why.into()))?;
+        let new = directory.join(format!(".{RUN_FILE}.{}", self.socket));
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&new).map_err(fail)?;
+        let written = file.write_all(text.as_bytes());
+        written.and_then(|()| fs::rename(&new, &path)).map_err(fail)
+    }
+
+    /// Reads the file, if there is one.
+    pub fn read(directory: &Path) -> Result<Option<RunFile>, Error> {
+        let path = directory.join(RUN_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(Error::Io(path, "read", why)),
+        };
+        let file: RunFile =
+            serde_json::from_str(&text).map_err(|why| Error::Bad(path.clone(), why.to_string()))?;
+        match file.format {
+            FORMAT => Ok(Some(file)),
+            other => Err(Error::Bad(path, format!("format {other}"))),
+        }
+    }
+
+    /// Removes the file of a job that is over.
+    pub fn remove(directory: &Path) {
+        let _ = fs::remove_file(directory.join(RUN_FILE));
+    }
+
+    /// Whether the keeper is on this machine, where alone its socket can be reached.
+    pub fn is_here(&self) -> bool {
+        self.host == addresses::host()
+    }
+
+    /// Connects to the keeper.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.socket)?)
+    }
+
+    /// Takes over the directory from a `stasis run` that is dead; returns its file. A keeper on another machine cannot
+    /// be asked: the claim of a job to its directory then decides (`coordinator::claim`).
+    pub fn take_over(directory: &Path) -> Result<Option<RunFile>, Error> {
+        let Some(file) = RunFile::read(directory)? else {
+            return Ok(None);
+        };
+        match file.is_here() && file.connect().is_ok() {
+            false => Ok(Some(file)),
+            true => Err(Error::Taken {
+                directory: directory.to_owned(),
+                pid: file.pid,
+                host: file.host,
+            }),
+        }
+    }
+}

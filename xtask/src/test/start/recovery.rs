@@ -1,0 +1,345 @@
+//! `stasis run`: what it recovers and what it does not. Its ranks are killed in mode `recover` of the examples, too.
+
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::{signal, stasis};
+use crate::test::support::helper_programs::compile;
+use crate::test::support::refusal::{refused, DIRECTORY, USAGE};
+use crate::test::Case;
+use anyhow::{ensure, Context, Result};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const RANKS: usize = 2;
+/// Words of the message about a recovery, and of the one about its end.
+const GOES_ON: &str = "the job goes on from";
+const GIVEN_UP: &str = "is not started again";
+
+/// All cases of this file.
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for mpi in Mpi::ALL {
+        let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
+            let name = format!("recover/{name}-{mpi}");
+            cases.push(Case::new(name, move |_, dir| {
+                RunCase::new(dir, mpi).and_then(|case| body(&case)).into()
+            }));
+        };
+        add("all-ranks", all_ranks);
+        add("launcher", launcher);
+        add("before-the-first-checkpoint", before_the_first);
+        add("controller", controller);
+        add("two-controllers", two_controllers);
+        add("exits", |case| own_will(case, "exits"));
+        add("aborts", |case| own_will(case, "aborts"));
+        add("exits-wanted", exits_wanted);
+        add("sigterm", sigterm);
+        add("given-up", given_up);
+        add("same-rank", same_rank);
+        add("not-started", not_started);
+    }
+    cases.push(Case::new("recover/proxy-mpich", |_, dir| {
+        let case = RunCase::new(dir, Mpi::Mpich);
+        case.and_then(|case| proxy(&case)).into()
+    }));
+    cases
+}
+
+/// A case with its program and directories.
+struct RunCase<'a> {
+    dir: &'a Path,
+    mpi: Mpi,
+    program: PathBuf,
+    ckpt: PathBuf,
+}
+
+impl RunCase<'_> {
+    fn new(dir: &Path, mpi: Mpi) -> Result<RunCase<'_>> {
+        Ok(RunCase {
+            dir,
+            mpi,
+            program: compile(dir, &mpi.compiler("c"), "ends.c", &[])?,
+            ckpt: dir.join("ck"),
+        })
+    }
+
+    fn gate(&self) -> PathBuf {
+        self.dir.join("go")
+    }
+
+    fn at_its_cut(&self, mut command: Command) -> Command {
+        command
+            .env("STASIS_TEST_READY", self.dir.join("ready"))
+            .env("STASIS_TEST_GO", self.gate());
+        command
+    }
+
+    fn command(&self, flags: &[&str], way: &str) -> Command {
+        let mut launch = stasis::launch(self.mpi, RANKS, &self.ckpt, self.dir);
+        launch.arg(&self.program).arg(way);
+        self.at_its_cut(stasis::run(flags, &launch))
+    }
+
+    /// Starts the job and waits until all ranks are at their cut.
+    fn start(&self, flags: &[&str], way: &str, name: &str) -> Result<Job> {
+        let mut job = Job::start(self.command(flags, way), self.dir, name)?;
+        let reached = self.reach_cut(&mut job);
+        job.explain(reached, self.dir)?;
+        Ok(job)
+    }
+
+    fn reach_cut(&self, job: &mut Job) -> Result<()> {
+        let ready = |rank: usize| self.dir.join(format!("ready.{rank}"));
+        job.until("all ranks reached the cut", deadline(), || {
+            (0..RANKS).all(|rank| ready(rank).exists())
+        })?;
+        (0..RANKS).try_for_each(|rank| Ok(fs::remove_file(ready(rank))?))
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        job::run(
+            stasis::checkpoint(&self.ckpt),
+            self.dir,
+            "checkpoint",
+            LIMIT,
+        )?
+        .expect_success("stasis checkpoint")
+        .map(drop)
+    }
+
+    /// Does something to the job, and waits until it has been started again.
+    fn recovered(&self, job: &mut Job, harm: impl FnOnce(&Job)) -> Result<()> {
+        let before = stasis::job_file(&self.ckpt);
+        harm(job);
+        let back = stasis::until_reached(job, &self.ckpt, &before, deadline());
+        job.explain(back, self.dir).map(drop)
+    }
+
+    /// Lets the job end, which must print the result of the native run.
+    fn finish(&self, mut job: Job) -> Result<()> {
+        fs::write(self.gate(), "")?;
+        job.succeed(deadline(), self.dir)?;
+        let native = self.native("runs")?;
+        let result = |text: &str| {
+            text.lines()
+                .find(|line| line.starts_with("OK "))
+                .map(str::to_owned)
+        };
+        let wanted = result(&native.stdout).context("the native run prints no result")?;
+        let got = result(&job::read_text(&job.stdout));
+        ensure!(
+            got.as_ref() == Some(&wanted),
+            "printed {got:?}, natively {wanted}"
+        );
+        ensure!(
+            !self.ckpt.join("run.json").exists(),
+            "its run file is still there"
+        );
+        Ok(())
+    }
+
+    fn native(&self, way: &str) -> Result<job::Finished> {
+        let mut native = self.mpi.mpirun(RANKS, self.dir);
+        native.arg(&self.program).arg(way);
+        job::run(native, self.dir, "native", LIMIT)
+    }
+}
+
+fn deadline() -> Instant {
+    Instant::now() + LIMIT
+}
+
+fn said(job: &Job) -> String {
+    job::read_text(&job.stderr)
+}
+
+fn kill_rank(job: &Job, rank: usize) {
+    let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+    let wanted = names.map(|name| format!("{name}={rank}").into_bytes());
+    let is_it = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        variables.any(|variable| wanted.iter().any(|wanted| wanted == variable))
+    };
+    let its = job.ranks().into_iter().filter(is_it);
+    its.for_each(signal::kill_now);
+}
+
+fn all_ranks(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    case.recovered(&mut job, |job| {
+        job.ranks().into_iter().for_each(signal::kill_now);
+    })?;
+    case.finish(job)
+}
+
+/// Processes of the job whose program has such a name.
+fn named(job: &Job, names: &[&str]) -> Vec<i32> {
+    let is_named = |pid: &i32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        names
+            .iter()
+            .any(|wanted| name.trim_end().starts_with(wanted))
+    };
+    job.pids().into_iter().filter(is_named).collect()
+}
+
+fn launcher(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    case.recovered(&mut job, |job| {
+        let launchers = named(job, &["mpirun", "mpiexec", "orterun"]);
+        launchers.into_iter().for_each(signal::kill_now);
+    })?;
+    ensure!(
+        said(&job).contains("the launcher was killed by signal 9")
+            || said(&job).contains("was killed; the job goes on"),
+        "the message names no cause"
+    );
+    case.finish(job)
+}
+
+/// Hydra's daemon is killed. Hydra notices that when a rank needs the daemon.
+fn proxy(case: &RunCase) -> Result<()> {
+    let job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    let proxies = named(&job, &["hydra_pmi_proxy"]);
+    ensure!(!proxies.is_empty(), "the job has no daemon of Hydra");
+    proxies.into_iter().for_each(signal::kill_now);
+    case.finish(job)
+}
+
+fn before_the_first(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    kill_rank(&job, 0);
+    let again = case.reach_cut(&mut job);
+    job.explain(again, case.dir)?;
+    ensure!(
+        said(&job).contains("the job goes on from its beginning"),
+        "the message is another"
+    );
+    case.finish(job)
+}
+
+/// `stasis run` itself is killed: its ranks end, and the same line goes on from the checkpoint.
+fn controller(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    let ranks = job.ranks();
+    ensure!(ranks.len() == RANKS, "the job has {} ranks", ranks.len());
+    signal::kill_now(job.pids()[0]);
+    ensure!(job.wait(deadline())?.is_some(), "it survives SIGKILL");
+    let lives = |pid: &i32| Path::new(&format!("/proc/{pid}/root")).read_link().is_ok();
+    while ranks.iter().any(lives) {
+        ensure!(Instant::now() < deadline(), "ranks outlive their keeper");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let before = stasis::job_file(&case.ckpt);
+    let mut job = Job::start(case.command(&[], "runs"), case.dir, "again")?;
+    let back = stasis::until_reached(&mut job, &case.ckpt, &before, deadline());
+    job.explain(back, case.dir)?;
+    ensure!(said(&job).contains("from ckpt-1"), "it does not continue");
+    case.finish(job)
+}
+
+fn two_controllers(case: &RunCase) -> Result<()> {
+    let job = case.start(&[], "runs", "run")?;
+    let second = job::run(case.command(&[], "runs"), case.dir, "second", LIMIT)?;
+    refused(&second, DIRECTORY, &[&["keeps a job"], &["--ckpt-dir"]])?;
+    case.finish(job)
+}
+
+/// The end that the program wants is no failure.
+fn own_will(case: &RunCase, way: &str) -> Result<()> {
+    let native = case.native(way)?;
+    let mut job = case.start(&[], way, "run")?;
+    case.checkpoint()?;
+    fs::write(case.gate(), "")?;
+    let status = job.wait(deadline())?.context("the job does not end")?;
+    // Of two ranks Hydra reports at times the one that it has killed, natively, too (1 of 60 runs).
+    let killed = Some(Signal::SIGKILL as i32).filter(|_| !case.mpi.is_open_mpi());
+    ensure!(
+        !status.success() && [native.status.code(), killed].contains(&status.code()),
+        "it ends with {status}, natively with {}",
+        native.status
+    );
+    ensure!(!said(&job).contains(GOES_ON), "it was started again");
+    Ok(())
+}
+
+/// With `--on exits` it is one. Here each start ends so, and the job is given up.
+fn exits_wanted(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&["--on", "exits", "--recover", "1"], "exits", "run")?;
+    case.checkpoint()?;
+    fs::write(case.gate(), "")?;
+    let status = job.wait(deadline())?.context("the job does not end")?;
+    ensure!(!status.success(), "it ends with {status}");
+    for words in [GOES_ON, "ended with exit code 3", GIVEN_UP] {
+        ensure!(said(&job).contains(words), "it does not say: {words}");
+    }
+    Ok(())
+}
+
+fn sigterm(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    signal::send(job.pids()[0], Signal::SIGTERM);
+    let ended = job.wait(deadline())?.context("the job does not end");
+    job.explain(ended, case.dir)?;
+    ensure!(
+        said(&job).contains("the job ends with the checkpoint ckpt-1"),
+        "it does not say that it has taken a checkpoint: {}",
+        said(&job)
+    );
+    ensure!(!said(&job).contains(GOES_ON), "it was started again");
+    let restart = stasis::restart(case.mpi, RANKS, &case.ckpt, case.dir);
+    case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
+}
+
+fn given_up(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&["--recover", "1"], "runs", "run")?;
+    case.checkpoint()?;
+    case.recovered(&mut job, |job| kill_rank(job, 1))?;
+    kill_rank(&job, 0);
+    let status = job.wait(deadline())?.context("the job does not end")?;
+    ensure!(!status.success(), "it ends with {status}");
+    let said = said(&job);
+    for words in [GIVEN_UP, "failure 2", "from ckpt-1: ", "launch --resume"] {
+        ensure!(said.contains(words), "it does not say: {words}\n{said}");
+    }
+    stasis::verify(&case.ckpt, case.dir, LIMIT)?.expect_success("stasis verify")?;
+    Ok(())
+}
+
+fn same_rank(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    case.recovered(&mut job, |job| kill_rank(job, 1))?;
+    case.recovered(&mut job, |job| kill_rank(job, 1))?;
+    kill_rank(&job, 1);
+    let ended = job.wait(deadline())?.context("the job does not end");
+    job.explain(ended, case.dir)?;
+    let words = "rank 1 failed three times out of ckpt-1";
+    ensure!(said(&job).contains(words), "it does not say: {words}");
+    Ok(())
+}
+
+/// Lines that cannot be run are refused at once.
+fn not_started(case: &RunCase) -> Result<()> {
+    let mut bare = case.mpi.mpirun(RANKS, case.dir);
+    bare.arg(&case.program);
+    let bare = job::run(stasis::run(&[], &bare), case.dir, "bare", LIMIT)?;
+    refused(&bare, USAGE, &[&["stasis launch"], &["mpirun"]])?;
+
+    let mut missing = Command::new("/nowhere/mpirun");
+    missing.args(["-n", "2", "stasis", "launch", "--ckpt-dir"]);
+    missing.arg(&case.ckpt).arg(&case.program);
+    let missing = job::run(stasis::run(&[], &missing), case.dir, "missing", LIMIT)?;
+    refused(&missing, USAGE, &[&["/nowhere/mpirun"]])?;
+    ensure!(!case.ckpt.join("run.json").exists(), "a run file was left");
+    Ok(())
+}
