@@ -1,5 +1,5 @@
-//! The user's command line: `mpirun ... stasis launch OPTIONS APP ...`. Options of the launcher are not understood here.
-//! The words `stasis launch` are found in the line, and words are put behind them.
+//! The user's command line: `mpirun ... stasis launch OPTIONS APP ...`. Options of the launcher are not understood
+//! here. The words `stasis launch` are found in the line, and words are put behind them.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

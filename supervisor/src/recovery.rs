@@ -411,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Never two incarnations, and from every state there is a way to an end: no state without a next step is unfinished.
+    /// Never two incarnations, and every state that is not an end has a next step.
     #[test]
     fn every_order_of_events_leads_to_one_end_and_never_to_two_incarnations() {
         for on in [RecoverOn::Signals, RecoverOn::Exits, RecoverOn::All] {

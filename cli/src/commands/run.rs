@@ -58,8 +58,8 @@ fn launch_of(line: &[OsString]) -> exit::Result<Launch> {
     let words = command_line::first_launch(line).ok_or_else(|| {
         anyhow!(
             "there is no `stasis launch` in this line, so that nothing could be continued: give the whole command, \
-             `stasis run -- mpirun -n N stasis launch ./app`. If a script has that command in it, write `stasis run --` \
-             in front of it there"
+             `stasis run -- mpirun -n N stasis launch ./app`. If a script has that command in it, write `stasis run \
+             --` in front of it there"
         )
     });
     let command = ["stasis".into(), "launch".into()];

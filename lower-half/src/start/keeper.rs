@@ -1,5 +1,5 @@
-//! The connection of this rank to its keeper, if `stasis run` has started the job (`supervisor`). Without its keeper the
-//! rank must not go on: the next incarnation of the job could run beside it.
+//! The connection of this rank to its keeper, if `stasis run` has started the job (`supervisor`). Without its keeper
+//! the rank must not go on: the next incarnation of the job could run beside it.
 
 use std::sync::OnceLock;
 

@@ -24,7 +24,7 @@ pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for mpi in Mpi::ALL {
         let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
-            let name = format!("recover/{name}-{mpi}");
+            let name = format!("recover/{name}:{mpi}");
             cases.push(Case::new(name, move |_, dir| {
                 RunCase::new(dir, mpi).and_then(|case| body(&case)).into()
             }));
@@ -42,7 +42,7 @@ pub fn cases() -> Vec<Case> {
         add("same-rank", same_rank);
         add("not-started", not_started);
     }
-    cases.push(Case::new("recover/proxy-mpich", |_, dir| {
+    cases.push(Case::new("recover/proxy:mpich", |_, dir| {
         let case = RunCase::new(dir, Mpi::Mpich);
         case.and_then(|case| proxy(&case)).into()
     }));

@@ -6,8 +6,8 @@
 //! - `Ranks`: number of ranks (2); jobs of 16 and more are for `--full` alone
 //! - `Mpi`: libraries for whose ABI the program is built: `openmpi, mpich` (both), or one from PyPI (`--full` alone)
 //! - `Lower`: `own`: only over the library that the program was built for, because its output depends on it
-//! - `Modes`: `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `ten`, `stop`. Examples with `restart` that
-//!   hold at their cut run in mode `recover`, too: all of them with `--full`, and some otherwise
+//! - `Modes`: `plain`, `continue`, `restart`, `migrate` (these four), `cycle`, `ten`, `stop`. Examples with `restart`
+//!   that hold at their cut run in mode `recover`, too: all of them with `--full`, and some otherwise
 //! - `Hangs`: `group-clocks` or `final-parking`: the published algorithm with which the checkpoint must hang (mode
 //!   `hang`)
 //! - `Published`: the published algorithm in every mode: `two-phase-commit`, which is slower and must do the same
