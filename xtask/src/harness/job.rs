@@ -150,14 +150,32 @@ impl Job {
         pids
     }
 
-    /// The processes of its ranks, which a lower half has become.
+    /// The processes of its ranks, which a lower half has become. The copies that write images are none.
     pub fn ranks(&self) -> Vec<i32> {
         let is_rank = |pid: &i32| {
             let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
             let name = program.file_name().unwrap_or_default();
-            name.as_encoded_bytes().starts_with(b"lower-")
+            let copy = fs::read_to_string(format!("/proc/{pid}/comm"));
+            let copy = copy.is_ok_and(|name| name.trim_end() == "stasis-twin");
+            name.as_encoded_bytes().starts_with(b"lower-") && !copy
         };
         self.pids().into_iter().filter(is_rank).collect()
+    }
+
+    /// The processes of its launcher. `stasis run` is none.
+    pub fn launchers(&self) -> Vec<i32> {
+        self.named(&["mpirun", "mpiexec", "orterun"])
+    }
+
+    /// Its processes whose names begin like one of these.
+    pub fn named(&self, names: &[&str]) -> Vec<i32> {
+        let is_named = |pid: &i32| {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            names
+                .iter()
+                .any(|wanted| name.trim_end().starts_with(wanted))
+        };
+        self.pids().into_iter().filter(is_named).collect()
     }
 
     /// Whether a process may be one of the job's and show no environment: in the middle of an execve the new program

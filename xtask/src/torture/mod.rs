@@ -8,6 +8,7 @@
 
 mod ckpt_stream;
 mod program;
+mod recover;
 
 use crate::build::setup;
 use crate::harness::paths;
@@ -17,6 +18,7 @@ use crate::test::{folder, Case, Outcome};
 use anyhow::{ensure, Result};
 use ckpt_stream::{CkptStream, Tally};
 use program::{Program, Programs};
+use recover::RecoveredRun;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,6 +27,10 @@ use std::time::{Duration, Instant};
 const CUTS_PER_RUN: u64 = 60;
 /// Checkpoints in one case of the short form.
 const CUTS_PER_CASE: u64 = 20;
+
+/// Kills in one run of `--recover`, and in one case of its short form.
+const KILLS_PER_RUN: u64 = 20;
+const KILLS_PER_CASE: u64 = 6;
 
 /// Folder of the current run.
 const RUN: &str = "torture-run";
@@ -47,6 +53,12 @@ pub struct Options {
     /// Only programs whose name contains one of these
     #[arg(long, value_delimiter = ',')]
     programs: Vec<String>,
+    /// Run the programs under `stasis run`, kill their ranks and launchers, and leave the rest to it
+    #[arg(long)]
+    recover: bool,
+    /// With --recover, begin no run after this number of kills
+    #[arg(long, default_value_t = 1000)]
+    kills: u64,
     /// Name the programs, run nothing
     #[arg(long)]
     list: bool,
@@ -66,6 +78,9 @@ pub fn run(options: &Options) -> Result<()> {
     let first = options.seed.unwrap_or_else(fresh_seed);
     println!("seed {first}");
     let end = Instant::now() + Duration::from_secs(60 * options.minutes);
+    if options.recover {
+        return recovered(options, &programs, first, end);
+    }
     let mut total = Tally::default();
     let mut failures = Vec::new();
     let mut natively = 0;
@@ -115,10 +130,79 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The long form of `--recover`.
+fn recovered(options: &Options, programs: &Programs, first: u64, end: Instant) -> Result<()> {
+    let mut total = recover::Tally::default();
+    let mut failures = Vec::new();
+    for run in 0..options.runs.unwrap_or(u64::MAX) {
+        if Instant::now() > end || total.kills() >= options.kills {
+            break;
+        }
+        let seed = first + run;
+        let mut random = Random::new(seed, "torture");
+        let program = programs.draw(&mut random)?;
+        let name = format!("{seed} {}", program.name());
+        let native = match native(&program) {
+            Ok(native) => native,
+            Err(error) => {
+                println!("none  {name}: {error:#}");
+                continue;
+            }
+        };
+        let started = Instant::now();
+        let (tally, result) = folder(RUN)
+            .map(|dir| kill_again(&program, random, KILLS_PER_RUN, &native, &dir))
+            .unwrap_or_else(|error| (recover::Tally::default(), Err(error)));
+        total.add(&tally);
+        let took = started.elapsed().as_secs_f64();
+        match result {
+            Ok(()) => println!("ok    {name} ({took:.1} s): {tally}"),
+            Err(error) => {
+                println!("FAIL  {name} ({took:.1} s): {tally}: {error:#}");
+                keep(seed)?;
+                failures.push(name);
+            }
+        }
+    }
+    println!("\nin all: {total}; {} runs failed", failures.len());
+    ensure!(
+        failures.is_empty(),
+        "what failed is kept in target/test/torture-failed-SEED: {}",
+        failures.join("; ")
+    );
+    Ok(())
+}
+
+fn kill_again(
+    program: &Program,
+    random: Random,
+    kills: u64,
+    native: &Path,
+    dir: &Path,
+) -> (recover::Tally, Result<()>) {
+    let mut run = RecoveredRun::new(program, random, dir);
+    let result = run.run(kills, native);
+    (run.tally, result)
+}
+
 /// The short form.
 pub fn cases() -> Result<Vec<Case>> {
     let programs = Programs::collect(&[])?;
     let mut cases = Vec::new();
+    for program in programs.to_recover()? {
+        cases.push(Case::new(
+            format!("torture/recover.{}", program.label()),
+            move |session, dir| {
+                let random = Random::new(session.seed, &program.name());
+                match native(&program) {
+                    Ok(native) => kill_again(&program, random, KILLS_PER_CASE, &native, dir)
+                        .1
+                        .into(),
+                    Err(error) => Outcome::Skipped(format!("it fails natively: {error:#}")),
+                }
+            },
+        ));
+    }
     for program in programs.for_the_short_form()? {
         cases.push(Case::new(
             format!("torture/{}", program.label()),

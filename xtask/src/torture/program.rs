@@ -102,6 +102,18 @@ impl Programs {
         })
     }
 
+    /// Programs of `cargo xtask test` that are killed under `stasis run`.
+    pub fn to_recover(&self) -> Result<Vec<Program>> {
+        let generator = self
+            .generator
+            .as_ref()
+            .context("the generator is not there")?;
+        Ok(vec![
+            generated(generator, 4_242, 2, 0, Mpi::OpenMpi),
+            generated(generator, 777, 2, 0, Mpi::Mpich),
+        ])
+    }
+
     /// Programs of `cargo xtask test`.
     pub fn for_the_short_form(&self) -> Result<Vec<Program>> {
         let looping = |name: &str, front| {

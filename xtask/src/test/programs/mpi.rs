@@ -117,7 +117,7 @@ impl Plan {
 }
 
 /// Output without Hydra's reports of killed ranks, which it prints among the program's.
-fn without_reports(text: &str) -> String {
+pub fn without_reports(text: &str) -> String {
     const FIRST: &str = "\n====================";
     const LAST: &str = "Please see the FAQ page for debugging suggestions\n";
     let mut rest = text;

@@ -178,23 +178,11 @@ fn all_ranks(case: &RunCase) -> Result<()> {
     case.finish(job)
 }
 
-/// Processes of the job whose program has such a name.
-fn named(job: &Job, names: &[&str]) -> Vec<i32> {
-    let is_named = |pid: &i32| {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        names
-            .iter()
-            .any(|wanted| name.trim_end().starts_with(wanted))
-    };
-    job.pids().into_iter().filter(is_named).collect()
-}
-
 fn launcher(case: &RunCase) -> Result<()> {
     let mut job = case.start(&[], "runs", "run")?;
     case.checkpoint()?;
     case.recovered(&mut job, |job| {
-        let launchers = named(job, &["mpirun", "mpiexec", "orterun"]);
-        launchers.into_iter().for_each(signal::kill_now);
+        job.launchers().into_iter().for_each(signal::kill_now);
     })?;
     ensure!(
         said(&job).contains("the launcher was killed by signal 9")
@@ -208,7 +196,7 @@ fn launcher(case: &RunCase) -> Result<()> {
 fn proxy(case: &RunCase) -> Result<()> {
     let job = case.start(&[], "runs", "run")?;
     case.checkpoint()?;
-    let proxies = named(&job, &["hydra_pmi_proxy"]);
+    let proxies = job.named(&["hydra_pmi_proxy"]);
     ensure!(!proxies.is_empty(), "the job has no daemon of Hydra");
     proxies.into_iter().for_each(signal::kill_now);
     case.finish(job)

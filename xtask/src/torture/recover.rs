@@ -1,0 +1,215 @@
+//! `cargo xtask torture --recover`: a program under `stasis run`, whose ranks and launchers are killed again and again
+//! at random moments: while it computes, while it takes a checkpoint, and while it is being started again. `stasis run`
+//! alone brings it back.
+
+use super::program::Program;
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::random::Random;
+use crate::harness::{paths, signal, stasis};
+use crate::test::programs::mpi::without_reports;
+use crate::test::support::compile::{command_line, set_environment};
+use anyhow::{Context, Result};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Time for a step of the job.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest pause before a kill, in seconds.
+const PAUSE: f64 = 0.4;
+
+/// Numbers of what was done.
+#[derive(Default)]
+pub struct Tally {
+    /// Killed ranks.
+    pub ranks: u64,
+    /// Killed launchers.
+    pub launchers: u64,
+    /// Committed checkpoints.
+    pub checkpoints: u64,
+    /// Starts of the job after the first one.
+    pub recoveries: u64,
+}
+
+impl Tally {
+    /// All kills.
+    pub fn kills(&self) -> u64 {
+        self.ranks + self.launchers
+    }
+
+    pub fn add(&mut self, other: &Tally) {
+        self.ranks += other.ranks;
+        self.launchers += other.launchers;
+        self.checkpoints += other.checkpoints;
+        self.recoveries += other.recoveries;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ranks and {} launchers killed, {} recoveries, {} checkpoints",
+            self.ranks, self.launchers, self.recoveries, self.checkpoints
+        )
+    }
+}
+
+/// One run.
+pub struct RecoveredRun<'a> {
+    pub tally: Tally,
+    program: &'a Program,
+    random: Random,
+    dir: &'a Path,
+    ckpt: PathBuf,
+}
+
+/// Keeps the end of the output, as long as that of the native run. What a job has printed since its checkpoint it prints
+/// again.
+fn keep_the_last(stdout: &Path, native: &Path) -> Result<()> {
+    let (text, wanted) = (job::read_text(stdout), job::read_text(native));
+    let printed = without_reports(&text);
+    let from = printed.len().saturating_sub(wanted.len());
+    let last = printed.get(from..).unwrap_or(&printed);
+    Ok(fs::write(stdout, last)?)
+}
+
+impl<'a> RecoveredRun<'a> {
+    pub fn new(program: &'a Program, random: Random, dir: &'a Path) -> Self {
+        RecoveredRun {
+            tally: Tally::default(),
+            program,
+            random,
+            dir,
+            ckpt: paths::for_images(dir),
+        }
+    }
+
+    /// Runs the program with this number of kills, and compares it with the folder of the native run.
+    pub fn run(&mut self, kills: u64, native: &Path) -> Result<()> {
+        let _ = fs::remove_dir_all(&self.ckpt);
+        let result = self.drive(kills).and_then(|stdout| {
+            keep_the_last(&stdout, &native.join("run.out"))?;
+            let compare = &self.program.example.compare;
+            compare.runs(native, self.dir, &[stdout])
+        });
+        let _ = fs::remove_dir_all(&self.ckpt);
+        result.with_context(|| format!("in {}", self.dir.display()))
+    }
+
+    fn drive(&mut self, kills: u64) -> Result<PathBuf> {
+        fs::create_dir(self.dir.join("work"))?;
+        let example = &self.program.example;
+        let lower = Mpi::ALL[self.random.below(2) as usize];
+        let mut launch = stasis::launch(lower, example.ranks, &self.ckpt, self.dir);
+        launch.args(command_line(example, Some(self.program.front))?);
+        launch.current_dir(self.dir.join("work"));
+        set_environment(&mut launch, example, self.program.front)?;
+        launch
+            .env("STASIS_TEST_READY", self.dir.join("ready"))
+            .env("STASIS_TEST_GO", self.dir.join("go"))
+            .env("STASIS_TEST_COMMITS", self.dir.join("commits"));
+        let flags = ["--recover", "1000"];
+        let mut job = Job::start(stasis::run(&flags, &launch), self.dir, "run")?;
+        let done = self.kill_on(&mut job, kills);
+        job.explain(done, self.dir)?;
+        fs::write(self.dir.join("go"), "")?;
+        job.succeed(Instant::now() + PATIENCE, self.dir)?;
+        let said = job::read_text(&job.stderr);
+        self.tally.recoveries = said.matches("the job goes on from").count() as u64;
+        Ok(job.stdout.clone())
+    }
+
+    /// Takes checkpoints and kills, until there were enough kills or the program has ended.
+    fn kill_on(&mut self, job: &mut Job, kills: u64) -> Result<()> {
+        // Without a new checkpoint the death of the same rank would soon count as the program's own error.
+        let mut committed = true;
+        while self.tally.kills() < kills {
+            let Some(job_file) = self.reached(job)? else {
+                return Ok(());
+            };
+            std::thread::sleep(self.random.seconds(0.0, PAUSE));
+            let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
+            if !committed || self.random.below(4) > 0 {
+                let status = request.wait(Instant::now() + PATIENCE)?;
+                let status = status.context("timeout while waiting for the checkpoint")?;
+                if job.poll()?.is_some() {
+                    return Ok(());
+                }
+                committed = status.success();
+                if !committed {
+                    continue;
+                }
+                self.tally.checkpoints += 1;
+            } else {
+                committed = false;
+            }
+            std::thread::sleep(self.random.seconds(0.0, PAUSE));
+            self.kill(job);
+            if self.random.below(4) == 0 {
+                // While it is being started again.
+                std::thread::sleep(self.random.seconds(0.0, 2.0 * PAUSE));
+                self.kill(job);
+            }
+            self.gone(job, &job_file)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the job answers; returns its job file, or nothing if the program has ended.
+    fn reached(&self, job: &mut Job) -> Result<Option<String>> {
+        let ranks = self.program.example.ranks;
+        let mut file = String::new();
+        let ready = job.until(
+            "the job could be reached",
+            Instant::now() + PATIENCE,
+            || {
+                file = stasis::job_file(&self.ckpt);
+                !file.is_empty()
+                    && (0..ranks).all(|rank| self.dir.join(format!("ready.{rank}")).exists())
+            },
+        );
+        match (ready, job.poll()?) {
+            (_, Some(status)) if status.success() => Ok(None),
+            (ready, _) => ready.map(|()| Some(file)),
+        }
+    }
+
+    /// Waits until another incarnation has replaced the job file, or the program has ended.
+    fn gone(&self, job: &mut Job, before: &str) -> Result<()> {
+        let gone = job.until(
+            "the job was started again",
+            Instant::now() + PATIENCE,
+            || {
+                let now = stasis::job_file(&self.ckpt);
+                !now.is_empty() && now != before
+            },
+        );
+        match job.poll()? {
+            Some(status) if status.success() => Ok(()),
+            _ => gone,
+        }
+    }
+
+    fn kill(&mut self, job: &Job) {
+        let ranks = job.ranks();
+        let launchers = job.launchers();
+        match self.random.below(8) {
+            0 if !launchers.is_empty() => {
+                launchers.into_iter().for_each(signal::kill_now);
+                self.tally.launchers += 1;
+            }
+            1 => {
+                self.tally.ranks += ranks.len() as u64;
+                ranks.into_iter().for_each(signal::kill_now);
+            }
+            _ if ranks.is_empty() => {}
+            _ => {
+                signal::kill_now(ranks[self.random.below(ranks.len() as u64) as usize]);
+                self.tally.ranks += 1;
+            }
+        }
+    }
+}
