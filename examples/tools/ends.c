@@ -1,6 +1,20 @@
 /* A job that waits at its cut and then ends in the way of its argument: `runs`, `exits` (rank 1, with code 3) or
- * `aborts` (rank 1, with code 5). */
+ * `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits. */
 #include "../stasis_test.h"
+
+/* All ranks wait until rank 0 may go on. */
+static void wait_together(void)
+{
+    int open = 0;
+    struct timespec pause = {0, 1000000};
+    cut_announce();
+    while (!open) {
+        open = cut_open();
+        MPI_OK(MPI_Bcast(&open, 1, MPI_INT, 0, MPI_COMM_WORLD));
+        MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+        nanosleep(&pause, NULL);
+    }
+}
 
 int main(int argc, char **argv)
 {
@@ -12,7 +26,10 @@ int main(int argc, char **argv)
         sum += all;
     }
     test_add(&sum, sizeof sum);
-    cut();
+    if (test_is(argc, argv, "waits"))
+        wait_together();
+    else
+        cut();
     if (test_rank == 1 && test_is(argc, argv, "exits"))
         exit(3);
     if (test_rank == 1 && test_is(argc, argv, "aborts"))

@@ -104,7 +104,8 @@ impl Keeper {
         }
     }
 
-    /// Does what can be done without waiting. Returns the ranks that have left meanwhile.
+    /// Does what can be done without waiting. Returns the ranks that have left meanwhile, the lost ones first: others
+    /// may leave because of them.
     pub fn turn(&mut self) -> Vec<Left> {
         self.accept();
         let mut left = Vec::new();
@@ -115,6 +116,7 @@ impl Keeper {
         // Those without a first message are none of the job's.
         self.ranks
             .retain(|rank| rank.rank.is_some() || rank.stream.is_some());
+        left.sort_by_key(|left: &Left| left.how != Departure::Lost);
         left
     }
 
@@ -193,6 +195,7 @@ impl Kept {
             }
             FromRank::Exits(code) => Departure::Exits(code),
             FromRank::Aborts(code) => Departure::Aborts(code),
+            FromRank::Fails => Departure::Fails,
         };
         let rank = self.rank?;
         self.told = true;

@@ -13,10 +13,12 @@
 //! | [`rank`] | a rank's side, in the lower half |
 //! | [`keeper`] | the keeper's side: the ranks of this machine |
 //! | [`recovery`] | the machine that decides; it is pure |
+//! | [`hang`] | the watch for a job without progress |
 //! | [`processes`] | the processes below `stasis run` |
 //! | [`run`] | threads, signals and processes around the machine |
 
 pub mod command_line;
+pub mod hang;
 pub mod keeper;
 pub mod messages;
 pub mod processes;

@@ -25,6 +25,8 @@ pub enum FromRank {
     Exits(i32),
     /// The program ends the job with MPI_Abort and this code.
     Aborts(i32),
+    /// The rank cannot go on, perhaps because of the death of another one.
+    Fails,
 }
 
 /// Answer of the keeper to the first message.

@@ -38,6 +38,8 @@ pub struct Policy {
 pub enum Departure {
     /// It is dead and had not said that it would end.
     Lost,
+    /// It cannot go on, perhaps because another one is lost.
+    Fails,
     /// Its program ends with this code.
     Exits(i32),
     /// It ends the job with MPI_Abort and this code.
@@ -80,6 +82,8 @@ pub enum Failure {
     Rank(Option<u32>, Departure),
     /// The launcher.
     Launcher(LauncherEnd),
+    /// No rank makes progress.
+    Hang,
 }
 
 impl fmt::Display for Failure {
@@ -87,6 +91,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Rank(Some(rank), how) => write!(f, "rank {rank} {how}"),
             Failure::Rank(None, how) => write!(f, "a rank {how}"),
+            Failure::Hang => write!(f, "no rank makes progress"),
             Failure::Launcher(LauncherEnd::Exited(code)) => {
                 write!(f, "the launcher ended with exit code {code}")
             }
@@ -101,6 +106,7 @@ impl fmt::Display for Departure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Departure::Lost => write!(f, "was killed"),
+            Departure::Fails => write!(f, "could not go on"),
             Departure::Exits(code) => write!(f, "ended with exit code {code}"),
             Departure::Aborts(code) => write!(f, "called MPI_Abort with code {code}"),
         }
@@ -151,6 +157,8 @@ pub struct Recovery {
     wanted: bool,
     /// Whether the user has asked once for the end.
     asked: bool,
+    /// The rank that could not go on first. If another one is lost, that is the failure.
+    failed: Option<Option<u32>>,
     /// Failures since the last new checkpoint.
     failures: u32,
     /// Newest checkpoint at the last failure.
@@ -168,6 +176,7 @@ impl Recovery {
             state: State::Running,
             wanted: false,
             asked: false,
+            failed: None,
             failures: 0,
             newest: None,
             suspect: None,
@@ -176,7 +185,7 @@ impl Recovery {
 
     fn recovers(&self, how: Departure) -> bool {
         match how {
-            Departure::Lost => true,
+            Departure::Lost | Departure::Fails => true,
             Departure::Exits(0) => false,
             Departure::Exits(_) => self.on >= RecoverOn::Exits as u8,
             Departure::Aborts(_) => self.on >= RecoverOn::All as u8,
@@ -198,7 +207,20 @@ impl Recovery {
             self.wanted = ends || how != Departure::Exits(0);
             return None;
         }
+        if how == Departure::Fails {
+            // The launcher ends the job for it.
+            self.failed.get_or_insert(rank);
+            return None;
+        }
         self.fail(Failure::Rank(rank, how))
+    }
+
+    /// No rank makes progress, for longer than the user allows.
+    pub fn hangs(&mut self) -> Option<Order> {
+        match self.state == State::Running && !self.wanted {
+            true => self.fail(Failure::Hang),
+            false => None,
+        }
     }
 
     /// The launcher has ended.
@@ -207,7 +229,14 @@ impl Recovery {
             return None;
         }
         let failed = end.is_by_signal() || self.recovers(Departure::Exits(end.code()));
-        if failed && !self.wanted && !ends {
+        if self.wanted || ends {
+            self.state = State::Over;
+            return Some(Order::Finish(None));
+        }
+        if let Some(rank) = self.failed {
+            return self.fail(Failure::Rank(rank, Departure::Fails));
+        }
+        if failed {
             return self.fail(Failure::Launcher(end));
         }
         self.state = State::Over;
@@ -223,6 +252,7 @@ impl Recovery {
             (self.failures, self.suspect) = (0, None);
         }
         self.newest = newest;
+        self.failed = None;
         self.failures += 1;
         self.suspect = match (failure, self.suspect) {
             (Failure::Rank(Some(rank), _), Some((last, times))) if rank == last => {
@@ -372,6 +402,7 @@ mod tests {
                     next.push(leaves(Departure::Lost, 1));
                     next.push(leaves(Departure::Exits(1), 1));
                     next.push(leaves(Departure::Aborts(1), 1));
+                    next.push(leaves(Departure::Fails, 1));
                 }
                 match self.killing || !self.launcher {
                     // Killed by us, or by a launcher that has ended.
@@ -400,6 +431,12 @@ mod tests {
                 let mut committed = self.clone();
                 committed.newest = Some(committed.newest.map_or(1, |newest| (newest + 1).min(2)));
                 next.push(committed);
+            }
+            if self.faults > 0 {
+                next.push(self.after(|world| {
+                    world.faults -= 1;
+                    world.machine.hangs()
+                }));
             }
             if self.terms > 0 {
                 next.push(self.after(|world| {
@@ -455,6 +492,23 @@ mod tests {
             machine(RecoverOn::Exits).rank_left(Some(1), Departure::Aborts(3), false),
             None
         );
+    }
+
+    #[test]
+    fn a_rank_that_cannot_go_on_may_be_the_victim_of_another() {
+        let mut job = machine(RecoverOn::Signals);
+        assert_eq!(job.rank_left(Some(0), Departure::Fails, false), None);
+        let order = job.rank_left(Some(1), Departure::Lost, false);
+        assert_eq!(order, Some(Order::Kill));
+        let lost = Failure::Rank(Some(1), Departure::Lost);
+        assert_eq!(job.failure(), Some(lost));
+
+        let mut job = machine(RecoverOn::Signals);
+        job.rank_left(Some(0), Departure::Fails, false);
+        let order = job.launcher_ended(LauncherEnd::Exited(5), false);
+        assert_eq!(order, Some(Order::Kill));
+        let failed = Failure::Rank(Some(0), Departure::Fails);
+        assert_eq!(job.failure(), Some(failed));
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! The loop of `stasis run`: signals, processes and the keeper around the machine of [`recovery`](crate::recovery).
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use coordinator::job_file::JobFile;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use crate::command_line;
+use crate::hang::Watch;
 use crate::keeper::Keeper;
 use crate::processes;
 use crate::recovery::{Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
@@ -41,6 +43,8 @@ pub struct Job {
     pub directory: PathBuf,
     /// Treatment of failures.
     pub policy: Policy,
+    /// Time without progress of any rank that is a failure.
+    pub hang: Option<Duration>,
     /// Whether standard input is a terminal, which sends signals to all processes of a job.
     pub terminal: bool,
 }
@@ -53,6 +57,8 @@ pub trait Surroundings {
     fn has_ended(&self) -> bool;
     /// Command that takes a checkpoint with which the job ends.
     fn stop_command(&self) -> Command;
+    /// No rank makes progress; what each is doing.
+    fn hangs(&self, ranks: &[String]);
     /// The job is started again after a failure.
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32);
     /// The job is not started again.
@@ -101,11 +107,16 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     processes::adopt_orphans().map_err(system("adopt the orphans of the job"))?;
     let incarnation = before.as_ref().map_or(0, |file| file.incarnation);
     let keeper = Keeper::new(incarnation).map_err(system("listen for ranks"))?;
+    let watch = job
+        .hang
+        .map(|limit| Watch::start(job.directory.clone(), limit));
+    let watch = watch.transpose().map_err(system("watch the job"))?;
     let mut running = Running {
         job,
         surroundings,
         machine: Recovery::new(job.policy),
         keeper,
+        watch,
         signals,
         incarnation,
         launcher: None,
@@ -128,6 +139,7 @@ struct Running<'a, S> {
     surroundings: &'a S,
     machine: Recovery,
     keeper: Keeper,
+    watch: Option<Watch>,
     signals: SignalFd,
     incarnation: u32,
     launcher: Option<Pid>,
@@ -175,6 +187,7 @@ impl<S: Surroundings> Running<'_, S> {
         let limit = self.until_next_signal();
         let mut descriptors = self.keeper.descriptors();
         descriptors.push(self.signals.as_fd());
+        descriptors.extend(self.watch.as_ref().map(|watch| watch.wake.as_fd()));
         let watched = descriptors.into_iter();
         let mut watched: Vec<PollFd<'_>> = watched
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
@@ -187,20 +200,13 @@ impl<S: Surroundings> Running<'_, S> {
                 self.signal(signal, by_terminal)?;
             }
         }
-        for left in self.keeper.turn() {
-            let ends = self.surroundings.has_ended();
-            let order = self.machine.rank_left(left.rank, left.how, ends);
-            self.obey(order)?;
-        }
+        self.treat_hang()?;
+        self.treat_ranks()?;
         for (pid, end) in processes::ended() {
             if self.launcher == Some(pid) {
                 (self.launcher, self.end) = (None, Some(end));
                 // What its ranks have said before is known first.
-                for left in self.keeper.turn() {
-                    let ends = self.surroundings.has_ended();
-                    let order = self.machine.rank_left(left.rank, left.how, ends);
-                    self.obey(order)?;
-                }
+                self.treat_ranks()?;
                 let ends = self.surroundings.has_ended();
                 let order = self.machine.launcher_ended(end, ends);
                 self.obey(order)?;
@@ -225,6 +231,36 @@ impl<S: Surroundings> Running<'_, S> {
                     self.surroundings.given_up(failure, why);
                 }
                 _ => {}
+            }
+            self.obey(order)?;
+        }
+        Ok(())
+    }
+
+    fn treat_ranks(&mut self) -> Result<(), Error> {
+        for left in self.keeper.turn() {
+            let ends = self.surroundings.has_ended();
+            let order = self.machine.rank_left(left.rank, left.how, ends);
+            self.obey(order)?;
+        }
+        Ok(())
+    }
+
+    fn treat_hang(&mut self) -> Result<(), Error> {
+        let Some(watch) = &mut self.watch else {
+            return Ok(());
+        };
+        // Only wakes this thread.
+        let _ = watch.wake.read(&mut [0; 16]);
+        let Ok(hang) = watch.found.try_recv() else {
+            return Ok(());
+        };
+        // An older incarnation may have been looked at.
+        let runs = JobFile::read(&self.job.directory).is_ok_and(|job| job.id == hang.job);
+        if runs {
+            let order = self.machine.hangs();
+            if order.is_some() {
+                self.surroundings.hangs(&hang.ranks);
             }
             self.obey(order)?;
         }

@@ -296,6 +296,10 @@ pub struct Run {
         env = "STASIS_ON"
     )]
     pub on: On,
+    /// Time in seconds (or 10m, 2h) without progress of any rank that is a failure, too. Ranks that all compute make
+    /// progress
+    #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_HANG")]
+    pub hang: Option<u64>,
     /// The command that starts the job, with `stasis launch` in it
     #[arg(
         required = true,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use ckpt_image::{list_sets, SealKey, SetState};
@@ -41,6 +42,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
             on: options.on.into(),
             most: options.recover,
         },
+        hang: options.hang.map(Duration::from_secs),
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
@@ -120,6 +122,12 @@ impl Surroundings for KnownSets {
         // Standard output is the program's.
         command.stdin(Stdio::null()).stdout(io::stderr());
         command
+    }
+
+    fn hangs(&self, ranks: &[String]) {
+        for rank in ranks {
+            message::say(rank);
+        }
     }
 
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32) {

@@ -9,8 +9,10 @@ pub struct Hooks {
     pub connected: fn(u32, u32),
     /// MPI is about to be finalised.
     pub finalizing: fn(),
-    /// The job is about to be ended with this code, by MPI_Abort or for an error.
+    /// The program is about to end the job with this code, by MPI_Abort.
     pub aborting: fn(i32),
+    /// This rank is about to end the job, because it cannot go on.
+    pub failing: fn(),
     /// Clocks or activity changed.
     pub notify: fn(),
     /// The target of a clock, as for `contract::service::ClockTarget`.
@@ -32,6 +34,7 @@ pub(super) fn hooks() -> &'static Hooks {
         connected: |_, _| {},
         finalizing: || {},
         aborting: |_| {},
+        failing: || {},
         notify: || {},
         clock_target: |_| 0,
         call_ended: || {},
@@ -39,7 +42,12 @@ pub(super) fn hooks() -> &'static Hooks {
     HOOKS.get().unwrap_or(&NONE)
 }
 
-/// The job is about to be ended with this code.
+/// The program is about to end the job with this code.
 pub(super) fn aborting(code: i32) {
     (hooks().aborting)(code);
+}
+
+/// This rank is about to end the job, because it cannot go on.
+pub(super) fn failing() {
+    (hooks().failing)();
 }

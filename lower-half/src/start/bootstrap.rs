@@ -50,6 +50,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         connected,
         finalizing: || {},
         aborting: keeper::aborts,
+        failing: keeper::fails,
         notify: agent::notify,
         clock_target: agent::clock_target,
         call_ended: kill_at_call::call_ended,

@@ -41,6 +41,11 @@ pub fn aborts(code: i32) {
     tell(&FromRank::Aborts(code));
 }
 
+/// Tells the keeper that this rank cannot go on.
+pub fn fails() {
+    tell(&FromRank::Fails);
+}
+
 fn tell(message: &FromRank) {
     if let Some(link) = LINK.get() {
         // Without memory for a thread the launcher alone decides.

@@ -66,8 +66,8 @@ pub struct RecoveredRun<'a> {
     ckpt: PathBuf,
 }
 
-/// Keeps the end of the output, as long as that of the native run. What a job has printed since its checkpoint it prints
-/// again.
+/// Keeps the end of the output, as long as that of the native run. What a job has printed since its checkpoint it
+/// prints again.
 fn keep_the_last(stdout: &Path, native: &Path) -> Result<()> {
     let (text, wanted) = (job::read_text(stdout), job::read_text(native));
     let printed = without_reports(&text);

@@ -38,6 +38,8 @@ pub fn cases() -> Vec<Case> {
         add("aborts", |case| own_will(case, "aborts"));
         add("exits-wanted", exits_wanted);
         add("sigterm", sigterm);
+        add("hang.rank-1", |case| hang(case, 1));
+        add("hang.rank-0", |case| hang(case, 0));
         add("given-up", given_up);
         add("same-rank", same_rank);
         add("not-started", not_started);
@@ -158,6 +160,10 @@ fn said(job: &Job) -> String {
 }
 
 fn kill_rank(job: &Job, rank: usize) {
+    send_to_rank(job, rank, Signal::SIGKILL);
+}
+
+fn send_to_rank(job: &Job, rank: usize, sent: Signal) {
     let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
     let wanted = names.map(|name| format!("{name}={rank}").into_bytes());
     let is_it = |pid: &i32| {
@@ -166,7 +172,7 @@ fn kill_rank(job: &Job, rank: usize) {
         variables.any(|variable| wanted.iter().any(|wanted| wanted == variable))
     };
     let its = job.ranks().into_iter().filter(is_it);
-    its.for_each(signal::kill_now);
+    its.for_each(|pid| signal::send(pid, sent));
 }
 
 fn all_ranks(case: &RunCase) -> Result<()> {
@@ -286,6 +292,24 @@ fn sigterm(case: &RunCase) -> Result<()> {
     ensure!(!said(&job).contains(GOES_ON), "it was started again");
     let restart = stasis::restart(case.mpi, RANKS, &case.ckpt, case.dir);
     case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
+}
+
+/// A rank is stopped while the other one waits for it: the job is started again, and says what the ranks were doing.
+fn hang(case: &RunCase, rank: usize) -> Result<()> {
+    let mut job = case.start(&["--hang", "1"], "waits", "run")?;
+    case.checkpoint()?;
+    case.recovered(&mut job, |job| {
+        send_to_rank(job, rank, Signal::SIGSTOP);
+    })?;
+    let said = said(&job);
+    for words in [
+        "no rank makes progress",
+        "does not answer",
+        "the job goes on from ckpt-1",
+    ] {
+        ensure!(said.contains(words), "it does not say: {words}\n{said}");
+    }
+    case.finish(job)
 }
 
 fn given_up(case: &RunCase) -> Result<()> {
