@@ -105,7 +105,8 @@ impl Keeper {
     }
 
     /// Does what can be done without waiting. Returns the ranks that have left meanwhile, the lost ones first: others
-    /// may leave because of them.
+    /// may leave because of them. Of several that are lost at a time one may have been killed for the other, by the
+    /// launcher. Which one is unknown, so they are one loss of an unknown rank.
     pub fn turn(&mut self) -> Vec<Left> {
         self.accept();
         let mut left = Vec::new();
@@ -116,8 +117,22 @@ impl Keeper {
         // Those without a first message are none of the job's.
         self.ranks
             .retain(|rank| rank.rank.is_some() || rank.stream.is_some());
-        left.sort_by_key(|left: &Left| left.how != Departure::Lost);
-        left
+        let is_lost = |left: &Left| left.how == Departure::Lost;
+        if left.iter().any(is_lost) {
+            // The first one to die may have been looked at before it died.
+            left.extend(self.ranks.iter_mut().filter_map(Kept::look));
+        }
+        let lost: Vec<Left> = left.iter().copied().filter(is_lost).collect();
+        left.retain(|left| !is_lost(left));
+        let loss = match lost.as_slice() {
+            [] => None,
+            [one] => Some(*one),
+            [..] => Some(Left {
+                rank: None,
+                how: Departure::Lost,
+            }),
+        };
+        loss.into_iter().chain(left).collect()
     }
 
     fn accept(&mut self) {

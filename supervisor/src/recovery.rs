@@ -259,7 +259,8 @@ impl Recovery {
                 Some((rank, times + 1))
             }
             (Failure::Rank(Some(rank), _), _) => Some((rank, 1)),
-            (_, _) => None,
+            (Failure::Rank(None, _), suspect) => suspect,
+            (Failure::Launcher(_) | Failure::Hang, _) => None,
         };
         let given_up = match self.suspect {
             Some((rank, SAME_RANK..)) => Some(GivenUp::SameRank(rank)),
