@@ -367,8 +367,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":3,"spec":{}}"#,
-            r#"{"version":3,"spec":{"more":1}}"#,
+            r#"{"version":4,"spec":{}}"#,
+            r#"{"version":4,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }
