@@ -104,35 +104,42 @@ impl Keeper {
         }
     }
 
-    /// Does what can be done without waiting. Returns the ranks that have left meanwhile, the lost ones first: others
-    /// may leave because of them. Of several that are lost at a time one may have been killed for the other, by the
-    /// launcher. Which one is unknown, so they are one loss of an unknown rank.
+    /// Does what can be done without waiting. Returns the ranks that have left meanwhile: first those that have said
+    /// so, since the launcher may kill others for that. Of several that are lost at a time one may have been killed
+    /// for the other. Which one is unknown, so they are one loss of an unknown rank.
     pub fn turn(&mut self) -> Vec<Left> {
-        self.accept();
-        let mut left = Vec::new();
-        for rank in &mut self.ranks {
-            left.extend(rank.read(&self.token, self.incarnation));
-            left.extend(rank.look());
-        }
-        // Those without a first message are none of the job's.
-        self.ranks
-            .retain(|rank| rank.rank.is_some() || rank.stream.is_some());
         let is_lost = |left: &Left| left.how == Departure::Lost;
+        self.accept();
+        let mut left = self.look();
         if left.iter().any(is_lost) {
-            // The first one to die may have been looked at before it died.
-            left.extend(self.ranks.iter_mut().filter_map(Kept::look));
+            // What came before a loss may have happened after it was looked for.
+            left.extend(self.look());
         }
         let lost: Vec<Left> = left.iter().copied().filter(is_lost).collect();
         left.retain(|left| !is_lost(left));
-        let loss = match lost.as_slice() {
+        left.extend(match lost.as_slice() {
             [] => None,
             [one] => Some(*one),
             [..] => Some(Left {
                 rank: None,
                 how: Departure::Lost,
             }),
-        };
-        loss.into_iter().chain(left).collect()
+        });
+        // Those without a first message are none of the job's.
+        self.ranks
+            .retain(|rank| rank.rank.is_some() || rank.stream.is_some());
+        left
+    }
+
+    fn look(&mut self) -> Vec<Left> {
+        let mut left = Vec::new();
+        for rank in &mut self.ranks {
+            // Before its last words are read: it may say them and die meanwhile.
+            let ended = rank.has_ended();
+            left.extend(rank.read(&self.token, self.incarnation));
+            left.extend(rank.note_end(ended));
+        }
+        left
     }
 
     fn accept(&mut self) {
@@ -217,9 +224,18 @@ impl Kept {
         Some(Left { rank, how })
     }
 
-    /// Whether the rank has died without having said that it would.
-    fn look(&mut self) -> Option<Left> {
-        if self.dead || !self.is_dead() {
+    /// Whether the kernel reports its end.
+    fn has_ended(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| {
+            let mut ready = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+            poll(&mut ready, PollTimeout::ZERO) == Ok(1)
+        })
+    }
+
+    /// Notes its end. It is lost if it had not said that it would end.
+    fn note_end(&mut self, ended: bool) -> Option<Left> {
+        let unreported = self.process.is_none() && self.stream.is_none();
+        if self.dead || !(ended || unreported) {
             return None;
         }
         self.dead = true;
@@ -228,15 +244,5 @@ impl Kept {
             rank,
             how: Departure::Lost,
         })
-    }
-
-    fn is_dead(&self) -> bool {
-        match &self.process {
-            Some(process) => {
-                let mut ready = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
-                poll(&mut ready, PollTimeout::ZERO) == Ok(1)
-            }
-            None => self.stream.is_none(),
-        }
     }
 }
