@@ -71,14 +71,16 @@ impl Watcher {
             let Ok(job) = JobFile::read(&self.directory) else {
                 continue;
             };
-            let status = Client::connect(&self.directory)
-                .and_then(|client| client.patient(Some(self.limit)).status(0));
+            let client = Client::connect(&self.directory);
+            // A job of an older incarnation is dead and cannot be connected to.
+            let connected = client.is_ok();
+            let status = client.and_then(|client| client.patient(Some(self.limit)).status(0));
             let ranks = match status {
                 Ok(status) => {
                     (answered, silent) = (Some(job.id.clone()), None);
                     without_progress(&status, self.limit)
                 }
-                Err(why) if answered.as_ref() == Some(&job.id) => {
+                Err(why) if connected || answered.as_ref() == Some(&job.id) => {
                     let since = *silent.get_or_insert(begun);
                     let long = since.elapsed() >= self.limit;
                     long.then(|| vec![format!("rank 0 does not answer ({why})")])
