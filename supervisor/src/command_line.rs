@@ -36,8 +36,7 @@ pub fn of_incarnation(line: &[OsString], incarnation: u32, resume: bool) -> Vec<
     with_words(line, &["--incarnation", &number], resume)
 }
 
-/// Puts words behind each `stasis launch`. `--anew`, which the user may have given for the first start, is left out of
-/// a line that continues.
+/// Puts words behind each `stasis launch`. A line that continues loses `--anew`: it was meant for the first start.
 fn with_words(line: &[OsString], more: &[&str], resume: bool) -> Vec<OsString> {
     let places = launches(line);
     let mut words = Vec::new();
@@ -53,8 +52,8 @@ fn with_words(line: &[OsString], more: &[&str], resume: bool) -> Vec<OsString> {
         {
             continue;
         }
-        // An option's value may stand here, too: then a later --anew is the program's or makes the start fail with a
-        // message.
+        // The first word without a dash is taken for the program. If it is the value of an option, a later --anew
+        // stays, and the start is refused with a message.
         in_options &= word.as_encoded_bytes().starts_with(b"-") && word != "--";
         words.push(word.clone());
     }

@@ -20,7 +20,7 @@ const COMPUTES: &str = "computing";
 pub struct Hang {
     /// Id of the job in its job file, which differs between incarnations.
     pub job: String,
-    /// What each rank was doing.
+    /// The activity of each rank, one line each.
     pub ranks: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ pub struct Hang {
 pub struct Watch {
     /// Wakes the receiver.
     pub wake: UnixStream,
-    /// What was found.
+    /// Reports of the watching thread.
     pub found: Receiver<Hang>,
 }
 
@@ -100,7 +100,7 @@ impl Watcher {
     }
 }
 
-/// What each rank is doing, if none has made progress for as long as `limit`.
+/// The activity of each rank, if no rank has made progress for as long as `limit`.
 fn without_progress(status: &Status, limit: Duration) -> Option<Vec<String>> {
     let stands = |rank: &RankStatus| match &rank.doing {
         Some(doing) => doing.since >= limit.as_micros() as u64,

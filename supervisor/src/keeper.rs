@@ -82,7 +82,7 @@ impl Keeper {
         self.ranks.clear();
     }
 
-    /// What wakes the keeper.
+    /// Descriptors to poll: the keeper has something to do when one is ready.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let mut all = vec![self.listener.as_fd()];
         for rank in self.ranks.iter().filter(|rank| !rank.dead) {
@@ -112,7 +112,7 @@ impl Keeper {
         self.accept();
         let mut left = self.look();
         if left.iter().any(is_lost) {
-            // What came before a loss may have happened after it was looked for.
+            // The cause of a loss may have come after its rank was looked at: all are looked at again.
             left.extend(self.look());
         }
         let lost: Vec<Left> = left.iter().copied().filter(is_lost).collect();
@@ -155,7 +155,7 @@ impl Keeper {
             let known = self.ranks.iter_mut();
             let mut known = known.filter(|rank| rank.pid == pid && !rank.dead);
             match known.next() {
-                // The rank has executed another program, which has connected anew.
+                // The rank has called execve, and the new program has made a new connection.
                 Some(rank) => rank.stream = Some(stream),
                 None => self.ranks.push(Kept {
                     pid,

@@ -33,7 +33,7 @@ pub enum Error {
 /// Connection of a rank to its keeper.
 pub struct Link {
     stream: UnixStream,
-    /// Process of the rank, of which a forked child has a copy of this connection.
+    /// Process id of the rank. A child that it forks has a copy of the connection and must not use it.
     process: u32,
 }
 

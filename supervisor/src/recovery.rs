@@ -13,8 +13,8 @@ use std::fmt;
 /// Failures of the same rank out of the same checkpoint after which the program itself is taken for the reason.
 const SAME_RANK: u32 = 3;
 
-/// What is recovered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is recovered; each value includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecoverOn {
     /// Ranks and launchers killed by a signal.
     Signals,
@@ -25,7 +25,7 @@ pub enum RecoverOn {
 }
 
 /// How failures are treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// What is recovered.
     pub on: RecoverOn,
@@ -150,8 +150,7 @@ enum State {
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Recovery {
-    on: u8,
-    most: u32,
+    policy: Policy,
     state: State,
     /// Whether the program or the user wants the end of the job.
     wanted: bool,
@@ -171,8 +170,7 @@ impl Recovery {
     /// The machine of a job whose first incarnation is being started.
     pub fn new(policy: Policy) -> Recovery {
         Recovery {
-            on: policy.on as u8,
-            most: policy.most,
+            policy,
             state: State::Running,
             wanted: false,
             asked: false,
@@ -187,8 +185,8 @@ impl Recovery {
         match how {
             Departure::Lost | Departure::Fails => true,
             Departure::Exits(0) => false,
-            Departure::Exits(_) => self.on >= RecoverOn::Exits as u8,
-            Departure::Aborts(_) => self.on >= RecoverOn::All as u8,
+            Departure::Exits(_) => self.policy.on >= RecoverOn::Exits,
+            Departure::Aborts(_) => self.policy.on >= RecoverOn::All,
         }
     }
 
@@ -264,7 +262,7 @@ impl Recovery {
         };
         let given_up = match self.suspect {
             Some((rank, SAME_RANK..)) => Some(GivenUp::SameRank(rank)),
-            _ if self.failures > self.most => Some(GivenUp::Failures(self.failures)),
+            _ if self.failures > self.policy.most => Some(GivenUp::Failures(self.failures)),
             _ => None,
         };
         if self.wanted || given_up.is_some() {

@@ -123,11 +123,11 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         stop: None,
         end: None,
         killing: None,
-        finished: None,
+        finished: false,
     };
     // A run file that was left behind is that of a `stasis run` that was killed: its job goes on.
     running.start(before.is_some())?;
-    while running.finished.is_none() {
+    while !running.finished {
         running.turn()?;
     }
     RunFile::remove(&job.directory);
@@ -149,7 +149,7 @@ struct Running<'a, S> {
     end: Option<LauncherEnd>,
     /// Since when the incarnation is being killed, and the signals that the launcher has had.
     killing: Option<(Instant, usize)>,
-    finished: Option<Option<GivenUp>>,
+    finished: bool,
 }
 
 impl<S: Surroundings> Running<'_, S> {
@@ -205,7 +205,7 @@ impl<S: Surroundings> Running<'_, S> {
         for (pid, end) in processes::ended() {
             if self.launcher == Some(pid) {
                 (self.launcher, self.end) = (None, Some(end));
-                // What its ranks have said before is known first.
+                // Its ranks may have said before why they end.
                 self.treat_ranks()?;
                 let ends = self.surroundings.has_ended();
                 let order = self.machine.launcher_ended(end, ends);
@@ -238,8 +238,9 @@ impl<S: Surroundings> Running<'_, S> {
     }
 
     fn treat_ranks(&mut self) -> Result<(), Error> {
-        for left in self.keeper.turn() {
-            let ends = self.surroundings.has_ended();
+        let all = self.keeper.turn();
+        let ends = !all.is_empty() && self.surroundings.has_ended();
+        for left in all {
             let order = self.machine.rank_left(left.rank, left.how, ends);
             self.obey(order)?;
         }
@@ -310,7 +311,7 @@ impl<S: Surroundings> Running<'_, S> {
                     processes::send(launcher, Signal::SIGTERM);
                 }
             }
-            Some(Order::Finish(given_up)) => self.finished = Some(given_up),
+            Some(Order::Finish(_)) => self.finished = true,
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ pub fn asked(options: &Launch) -> Vec<String> {
     words.map(|word| word.into_owned()).collect()
 }
 
-/// Fails if the directory has a finished checkpoint. `--anew` moves such checkpoints to another directory instead.
+/// Refuses a directory with finished checkpoints. With `--anew` it moves them to another directory instead.
 pub fn make_free(directory: &Path, options: &Launch, key: Option<&SealKey>) -> Result<()> {
     if !any_finished(directory)? {
         return Ok(());

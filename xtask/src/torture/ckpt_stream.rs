@@ -10,6 +10,7 @@ use anyhow::{bail, ensure, Context, Result};
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -42,9 +43,8 @@ pub struct Tally {
     pub restarts: u64,
 }
 
-impl Tally {
-    /// Sum of two counts.
-    pub fn add(&mut self, other: &Tally) {
+impl AddAssign<&Tally> for Tally {
+    fn add_assign(&mut self, other: &Tally) {
         self.cuts += other.cuts;
         self.kills += other.kills;
         self.kills_in_checkpoint += other.kills_in_checkpoint;

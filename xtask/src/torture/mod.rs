@@ -19,7 +19,9 @@ use anyhow::{ensure, Result};
 use ckpt_stream::{CkptStream, Tally};
 use program::{Program, Programs};
 use recover::RecoveredRun;
+use std::fmt::Display;
 use std::fs;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -77,15 +79,39 @@ pub fn run(options: &Options) -> Result<()> {
     setup::unless(options.no_setup)?;
     let first = options.seed.unwrap_or_else(fresh_seed);
     println!("seed {first}");
-    let end = Instant::now() + Duration::from_secs(60 * options.minutes);
-    if options.recover {
-        return recovered(options, &programs, first, end);
+    match options.recover {
+        true => runs(
+            options,
+            &programs,
+            first,
+            |total: &recover::Tally| total.kills() >= options.kills,
+            |program, random, native, dir| kill_again(program, random, KILLS_PER_RUN, native, dir),
+        ),
+        false => runs(
+            options,
+            &programs,
+            first,
+            |total: &Tally| total.cuts >= options.cuts,
+            |program, random, native, dir| torture(program, random, CUTS_PER_RUN, native, dir),
+        ),
     }
-    let mut total = Tally::default();
+}
+
+/// Runs random programs until `suffice` says that there are enough, or a limit of the options is met. `N` counts what a
+/// run has done.
+fn runs<N: Default + Display + for<'a> AddAssign<&'a N>>(
+    options: &Options,
+    programs: &Programs,
+    first: u64,
+    suffice: impl Fn(&N) -> bool,
+    one: impl Fn(&Program, Random, &Path, &Path) -> (N, Result<()>),
+) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(60 * options.minutes);
+    let mut total = N::default();
     let mut failures = Vec::new();
     let mut natively = 0;
     for run in 0..options.runs.unwrap_or(u64::MAX) {
-        if Instant::now() > end || total.cuts >= options.cuts {
+        if Instant::now() > end || suffice(&total) {
             break;
         }
         let seed = first + run;
@@ -102,9 +128,9 @@ pub fn run(options: &Options) -> Result<()> {
         };
         let started = Instant::now();
         let (tally, result) = folder(RUN)
-            .map(|dir| torture(&program, random, CUTS_PER_RUN, &native, &dir))
-            .unwrap_or_else(|error| (Tally::default(), Err(error)));
-        total.add(&tally);
+            .map(|dir| one(&program, random, &native, &dir))
+            .unwrap_or_else(|error| (N::default(), Err(error)));
+        total += &tally;
         let took = started.elapsed().as_secs_f64();
         match result {
             Ok(()) => println!("ok    {name} ({took:.1} s): {tally}"),
@@ -126,49 +152,6 @@ pub fn run(options: &Options) -> Result<()> {
         failures.is_empty(),
         "what failed is kept in target/test/torture-failed-SEED; `cargo xtask torture --seed SEED \
          --runs 1` does it again"
-    );
-    Ok(())
-}
-
-/// The long form of `--recover`.
-fn recovered(options: &Options, programs: &Programs, first: u64, end: Instant) -> Result<()> {
-    let mut total = recover::Tally::default();
-    let mut failures = Vec::new();
-    for run in 0..options.runs.unwrap_or(u64::MAX) {
-        if Instant::now() > end || total.kills() >= options.kills {
-            break;
-        }
-        let seed = first + run;
-        let mut random = Random::new(seed, "torture");
-        let program = programs.draw(&mut random)?;
-        let name = format!("{seed} {}", program.name());
-        let native = match native(&program) {
-            Ok(native) => native,
-            Err(error) => {
-                println!("none  {name}: {error:#}");
-                continue;
-            }
-        };
-        let started = Instant::now();
-        let (tally, result) = folder(RUN)
-            .map(|dir| kill_again(&program, random, KILLS_PER_RUN, &native, &dir))
-            .unwrap_or_else(|error| (recover::Tally::default(), Err(error)));
-        total.add(&tally);
-        let took = started.elapsed().as_secs_f64();
-        match result {
-            Ok(()) => println!("ok    {name} ({took:.1} s): {tally}"),
-            Err(error) => {
-                println!("FAIL  {name} ({took:.1} s): {tally}: {error:#}");
-                keep(seed)?;
-                failures.push(name);
-            }
-        }
-    }
-    println!("\nin all: {total}; {} runs failed", failures.len());
-    ensure!(
-        failures.is_empty(),
-        "what failed is kept in target/test/torture-failed-SEED: {}",
-        failures.join("; ")
     );
     Ok(())
 }

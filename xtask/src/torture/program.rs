@@ -102,12 +102,14 @@ impl Programs {
         })
     }
 
+    fn generator(&self) -> Result<&Example> {
+        let generator = self.generator.as_ref();
+        generator.context("the generator is not there")
+    }
+
     /// Programs of `cargo xtask test` that are killed under `stasis run`.
     pub fn to_recover(&self) -> Result<Vec<Program>> {
-        let generator = self
-            .generator
-            .as_ref()
-            .context("the generator is not there")?;
+        let generator = self.generator()?;
         Ok(vec![
             generated(generator, 4_242, 2, 0, Mpi::OpenMpi),
             generated(generator, 777, 2, 0, Mpi::Mpich),
@@ -124,10 +126,7 @@ impl Programs {
                 front,
             })
         };
-        let generator = self
-            .generator
-            .as_ref()
-            .context("the generator is not there")?;
+        let generator = self.generator()?;
         Ok(vec![
             generated(generator, 110_228, 2, 0, Mpi::Mpich),
             generated(generator, 66_006, 2, 0, Mpi::OpenMpi),

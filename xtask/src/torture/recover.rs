@@ -12,6 +12,7 @@ use crate::test::support::compile::{command_line, set_environment};
 use anyhow::{Context, Result};
 use std::fmt;
 use std::fs;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,10 @@ impl Tally {
     pub fn kills(&self) -> u64 {
         self.ranks + self.launchers
     }
+}
 
-    pub fn add(&mut self, other: &Tally) {
+impl AddAssign<&Tally> for Tally {
+    fn add_assign(&mut self, other: &Tally) {
         self.ranks += other.ranks;
         self.launchers += other.launchers;
         self.checkpoints += other.checkpoints;
@@ -179,17 +182,10 @@ impl<'a> RecoveredRun<'a> {
 
     /// Waits until another incarnation has replaced the job file, or the program has ended.
     fn gone(&self, job: &mut Job, before: &str) -> Result<()> {
-        let gone = job.until(
-            "the job was started again",
-            Instant::now() + PATIENCE,
-            || {
-                let now = stasis::job_file(&self.ckpt);
-                !now.is_empty() && now != before
-            },
-        );
+        let again = stasis::until_reached(job, &self.ckpt, before, Instant::now() + PATIENCE);
         match job.poll()? {
             Some(status) if status.success() => Ok(()),
-            _ => gone,
+            _ => again.map(drop),
         }
     }
 
