@@ -3,8 +3,7 @@
 //! a killed job is recognised because no process answers at its address.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::contact::{random_token, Address};
 use crate::net::stream::Stream;
+use crate::private_file::{self, Unreadable};
 use crate::process_liveness;
 
 /// Name of the job file in the checkpoint directory.
@@ -159,20 +159,7 @@ impl JobFile {
         let path = directory.join(JOB_FILE);
         let fail = |e| Error::Io(path.clone(), "write", e);
         let text = serde_json::to_string_pretty(self).map_err(|e| fail(e.into()))?;
-        let new = directory.join(format!(".{JOB_FILE}.{}", self.id));
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(fail)?;
-        let written = file
-            .write_all(text.as_bytes())
-            .and_then(|()| place(&new, &path));
-        written.map_err(|e| {
-            let _ = fs::remove_file(&new);
-            fail(e)
-        })
+        private_file::write(&path, &self.id, &text, place).map_err(fail)
     }
 
     /// Reads the file in `directory`.
@@ -181,37 +168,17 @@ impl JobFile {
     }
 
     fn read_at(path: &Path) -> Result<JobFile, Error> {
-        const LONGEST: u64 = 16 << 20;
         let path = path.to_owned();
         let directory = path.parent().unwrap_or(&path);
         let bad = |why: &str| Error::Bad(path.clone(), why.into());
-        let file = match fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(&path)
-        {
-            Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+        let text = match private_file::read(&path) {
+            Ok(text) => text,
+            Err(Unreadable::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::None(directory.to_owned()));
             }
-            Err(e) if e.raw_os_error() == Some(libc::ELOOP) => {
-                return Err(bad("is a symbolic link, which is not followed"));
-            }
-            Err(e) => return Err(Error::Io(path, "read", e)),
+            Err(Unreadable::Bad(why)) => return Err(bad(why)),
+            Err(Unreadable::Io(e)) => return Err(Error::Io(path, "read", e)),
         };
-        let meta = file
-            .metadata()
-            .map_err(|e| Error::Io(path.clone(), "read", e))?;
-        if !meta.is_file() {
-            return Err(bad("is not a regular file"));
-        }
-        if meta.mode() & 0o022 != 0 {
-            return Err(bad("can be written by others, so it is not trusted"));
-        }
-        let mut text = String::new();
-        file.take(LONGEST)
-            .read_to_string(&mut text)
-            .map_err(|e| Error::Io(path.clone(), "read", e))?;
         let job: JobFile =
             serde_json::from_str(&text).map_err(|e| bad(&format!("cannot be understood ({e})")))?;
         match job.format {
@@ -325,6 +292,7 @@ impl JobFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     fn job(port: u16) -> JobFile {
         let address = Address {

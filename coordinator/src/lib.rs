@@ -15,6 +15,7 @@
 //! | [`partner`] | copies of images on other machines |
 //! | [`client`] | the connection of the `stasis` command to a job |
 //! | [`job_file`], [`claim`] | the file by which commands find a job, and by which a job owns its directory |
+//! | [`private_file`] | such files are written whole, and are read only if others cannot have written them |
 
 pub mod agent;
 mod child_programs;
@@ -24,6 +25,7 @@ mod job_directory;
 pub mod job_file;
 pub mod net;
 pub mod partner;
+pub mod private_file;
 pub mod process_liveness;
 pub mod protocol;
 pub mod schedule;

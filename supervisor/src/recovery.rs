@@ -15,12 +15,13 @@ const SAME_RANK: u32 = 3;
 
 /// What is recovered; each value includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum RecoverOn {
-    /// Ranks and launchers killed by a signal.
+    /// A rank or the launcher was killed by a signal
     Signals,
-    /// And programs that end with another exit code than 0.
+    /// And a rank has ended with another exit code than 0
     Exits,
-    /// And MPI_Abort.
+    /// And a rank has called MPI_Abort
     All,
 }
 

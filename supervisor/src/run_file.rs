@@ -1,14 +1,14 @@
 //! The run file in the checkpoint directory: it names the `stasis run` that keeps the job, and the incarnation that may
 //! run. No environment variable has to pass the launcher for that.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 
 use coordinator::net::addresses;
+use coordinator::private_file::{self, Unreadable};
 use serde::{Deserialize, Serialize};
 
 /// Name of the run file in the checkpoint directory.
@@ -41,6 +41,9 @@ pub enum Error {
     /// It is no run file of this version.
     #[error("{} is not a run file of this version of Stasis ({}); remove it if no job runs there", .0.display(), .1)]
     Bad(PathBuf, String),
+    /// Another user may have written it.
+    #[error("{} {}; remove it if no job runs in that directory", .0.display(), .1)]
+    Untrusted(PathBuf, &'static str),
     /// Another `stasis run` keeps a job in the directory.
     #[error(
         "`stasis run` with the process number {pid} on {host} keeps a job in {} already; give another --ckpt-dir",
@@ -74,21 +77,20 @@ impl RunFile {
         let path = directory.join(RUN_FILE);
         let fail = |why| Error::Io(path.clone(), "write", why);
         let text = serde_json::to_string_pretty(self).map_err(|why| fail(why.into()))?;
-        let new = directory.join(format!(".{RUN_FILE}.{}", self.socket));
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&new).map_err(fail)?;
-        let written = file.write_all(text.as_bytes());
-        written.and_then(|()| fs::rename(&new, &path)).map_err(fail)
+        private_file::write(&path, &self.socket, &text, |new, path| {
+            fs::rename(new, path)
+        })
+        .map_err(fail)
     }
 
     /// Reads the file, if there is one.
     pub fn read(directory: &Path) -> Result<Option<RunFile>, Error> {
         let path = directory.join(RUN_FILE);
-        let text = match fs::read_to_string(&path) {
+        let text = match private_file::read(&path) {
             Ok(text) => text,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(Error::Io(path, "read", why)),
+            Err(Unreadable::Io(why)) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(Unreadable::Io(why)) => return Err(Error::Io(path, "read", why)),
+            Err(Unreadable::Bad(why)) => return Err(Error::Untrusted(path, why)),
         };
         let file: RunFile =
             serde_json::from_str(&text).map_err(|why| Error::Bad(path.clone(), why.to_string()))?;
@@ -127,5 +129,35 @@ impl RunFile {
                 host: file.host,
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_run_file_that_others_can_write_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let file = RunFile::new("socket".into(), "token".into(), 1);
+        file.write(directory).unwrap();
+        assert_eq!(RunFile::read(directory).unwrap(), Some(file));
+
+        let path = directory.join(RUN_FILE);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
+        assert!(matches!(
+            RunFile::read(directory),
+            Err(Error::Untrusted(..))
+        ));
+
+        let elsewhere = directory.join("elsewhere.json");
+        fs::rename(&path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        assert!(matches!(
+            RunFile::read(directory),
+            Err(Error::Untrusted(..))
+        ));
     }
 }

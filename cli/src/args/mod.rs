@@ -295,7 +295,7 @@ pub struct Run {
         default_value = "signals",
         env = "STASIS_ON"
     )]
-    pub on: On,
+    pub on: RecoverOn,
     /// Time in seconds (or 10m, 2h) without progress of any rank that is a failure, too. Ranks that all compute make
     /// progress
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_HANG")]
@@ -308,27 +308,6 @@ pub struct Run {
         value_name = "COMMAND"
     )]
     pub line: Vec<OsString>,
-}
-
-/// Values of `--on`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum On {
-    /// A rank or the launcher was killed by a signal
-    Signals,
-    /// And a rank has ended with another exit code than 0
-    Exits,
-    /// And a rank has called MPI_Abort
-    All,
-}
-
-impl From<On> for RecoverOn {
-    fn from(on: On) -> RecoverOn {
-        match on {
-            On::Signals => RecoverOn::Signals,
-            On::Exits => RecoverOn::Exits,
-            On::All => RecoverOn::All,
-        }
-    }
 }
 
 /// Options of `restart`.

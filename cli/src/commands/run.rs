@@ -39,7 +39,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         line: options.line.clone(),
         directory,
         policy: Policy {
-            on: options.on.into(),
+            on: options.on,
             most: options.recover,
         },
         hang: options.hang.map(Duration::from_secs),
