@@ -34,6 +34,7 @@ fn main() {
         Command::Run(options) => commands::run::run(&options),
         Command::Checkpoint(options) => commands::checkpoint::run(&options),
         Command::Status(options) => commands::status::run(&options),
+        Command::Stacks(options) => commands::stacks::run(&options),
         Command::List(options) => commands::list::run(&options),
         Command::Verify(options) => commands::verify::run(&options),
         Command::Inspect(options) => commands::inspect::run(&options),

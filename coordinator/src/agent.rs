@@ -16,7 +16,9 @@ use crate::net::addresses;
 use crate::net::contact::Address;
 use crate::net::frame::{self, MAX_FRAME};
 use crate::net::stream::Stream;
-use crate::protocol::messages::{Doing, FromRank, Hello, Member, Outcome, Summary, Times, ToRank};
+use crate::protocol::messages::{
+    Doing, FromRank, Hello, Member, Outcome, Summary, ThreadStack, Times, ToRank, WantedStacks,
+};
 use crate::protocol::rank::{Effect, Input, Rank, SaveOrder, View};
 use crate::protocol::region_assignment::SharedRange;
 use crate::threads::begin;
@@ -65,6 +67,8 @@ pub trait Process: Send + Sync + 'static {
     /// The stack of a thread that cannot be stopped: its call in the kernel, and a line for each frame. Empty if there
     /// is no such thread.
     fn stack(&self) -> Vec<String>;
+    /// The stacks of the program's threads.
+    fn stacks(&self) -> Vec<ThreadStack>;
     /// Prints a message for the user.
     fn say(&self, text: &str);
 }
@@ -327,14 +331,12 @@ impl AgentLoop {
                     self.look();
                 }
                 Ok(AgentEvent::Ask { stop }) => self.do_it(Effect::Send(FromRank::Asks { stop })),
-                Ok(AgentEvent::Message(ToRank::Tell {
-                    question,
-                    events,
-                    stack,
-                })) => {
-                    let mut doing = self.sample_activity(events as usize);
-                    if stack {
-                        doing.stack = self.process.stack();
+                Ok(AgentEvent::Message(ToRank::Tell { question, details })) => {
+                    let mut doing = self.sample_activity(details.events as usize);
+                    match details.stacks {
+                        WantedStacks::None => {}
+                        WantedStacks::Stuck => doing.stack = self.process.stack(),
+                        WantedStacks::All => doing.threads = self.process.stacks(),
                     }
                     self.do_it(Effect::Send(FromRank::Doing { question, doing }));
                 }
@@ -378,7 +380,7 @@ impl AgentLoop {
             what: what.clone(),
             since: since.elapsed().as_micros() as u64,
             events: self.process.events(events),
-            stack: vec![],
+            ..Doing::default()
         }
     }
 

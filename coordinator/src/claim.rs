@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::job_file::{Error, JobFile};
 use crate::net::frame::{self, MAX_FRAME};
 use crate::net::stream::Stream;
-use crate::protocol::messages::{Hello, Request, Status, ToClient, PROTOCOL};
+use crate::protocol::messages::{Details, Hello, Request, Status, ToClient, PROTOCOL};
 use crate::protocol::state::Stage;
 
 /// Time limit for the answer of a job.
@@ -39,7 +39,9 @@ fn ask(stream: &Stream, token: &str) -> Result<(), frame::Error> {
     let first = Hello::Client {
         protocol: PROTOCOL,
         token: token.to_owned(),
-        request: Request::Status { events: 0 },
+        request: Request::Status {
+            details: Details::default(),
+        },
     };
     frame::send(&mut &*stream, &first)?;
     let mut ending = false;

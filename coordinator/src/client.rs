@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use crate::job_file::{self, JobFile};
 use crate::net::frame::{self, MAX_FRAME};
 use crate::net::stream::Stream;
-use crate::protocol::messages::{Hello, Progress, Report, Request, Status, ToClient, PROTOCOL};
+use crate::protocol::messages::{
+    Details, Hello, Progress, Report, Request, Status, ToClient, PROTOCOL,
+};
 
 /// Time after the end of the user's patience in which the job may still tell which rank has used it up.
 const GRACE: Duration = Duration::from_secs(5);
@@ -133,9 +135,14 @@ impl Client {
         }
     }
 
-    /// The status of the job, with at most that many of the last events of each rank.
-    pub fn status(mut self, events: u32) -> Result<Status, Error> {
-        self.ask(Request::Status { events })?;
+    /// The status of the job.
+    pub fn status(self) -> Result<Status, Error> {
+        self.details(Details::default())
+    }
+
+    /// The status of the job, with these details of each rank.
+    pub fn details(mut self, details: Details) -> Result<Status, Error> {
+        self.ask(Request::Status { details })?;
         loop {
             match self.answer()? {
                 ToClient::Status(status) => return Ok(status),

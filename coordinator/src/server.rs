@@ -414,7 +414,7 @@ impl ServerLoop {
                         stop,
                         patience,
                     },
-                    Request::Status { events } => Event::AskStatus { client, events },
+                    Request::Status { details } => Event::AskStatus { client, details },
                 });
                 if let Request::Checkpoint { wait: false, .. } = request {
                     // If no checkpoint is possible, the client has that answer already.

@@ -74,7 +74,7 @@ impl Watcher {
             let client = Client::connect(&self.directory);
             // A job of an older incarnation is dead and cannot be connected to.
             let connected = client.is_ok();
-            let status = client.and_then(|client| client.patient(Some(self.limit)).status(0));
+            let status = client.and_then(|client| client.patient(Some(self.limit)).status());
             let ranks = match status {
                 Ok(status) => {
                     (answered, silent) = (Some(job.id.clone()), None);
@@ -138,8 +138,7 @@ mod tests {
             doing: doing.map(|(what, seconds)| Doing {
                 what: what.into(),
                 since: seconds * 1_000_000,
-                events: Vec::new(),
-                stack: Vec::new(),
+                ..Doing::default()
             }),
         }
     }

@@ -44,6 +44,8 @@ pub enum Command {
     Run(Run),
     /// Show the state of the job that runs with this directory
     Status(Status),
+    /// Show where all threads of the running job's ranks are, as one tree of their stacks
+    Stacks(Job),
     /// List the checkpoints in a directory
     List(Inspect),
     /// Read every byte of checkpoints and report whether they are intact

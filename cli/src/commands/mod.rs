@@ -13,5 +13,6 @@ pub mod list;
 pub mod man;
 pub mod restart;
 pub mod run;
+pub mod stacks;
 pub mod status;
 pub mod verify;

@@ -16,8 +16,12 @@ use supervisor::recovery::{Failure, GivenUp, Policy};
 use supervisor::run::{self, Job, Surroundings};
 
 use crate::args::{Arguments, Launch, Run};
+use crate::commands::stacks;
 use crate::start::exec_lower::prepare;
 use crate::ui::exit::{self, Code, WithCode};
+
+/// Longest time for the stacks of a job that hangs.
+const STACKS_LIMIT: Duration = Duration::from_secs(6);
 
 /// Runs the command; returns only if the job cannot be run.
 pub fn run(options: &Run) -> exit::Result<()> {
@@ -127,6 +131,11 @@ impl Surroundings for KnownSets {
     fn hangs(&self, ranks: &[String]) {
         for rank in ranks {
             message::say(rank);
+        }
+        // A rank that has stopped does not answer in this time.
+        let stacks = stacks::lines(&self.directory, Some(STACKS_LIMIT)).unwrap_or_default();
+        if !stacks.is_empty() {
+            message::say(format_args!("its threads are here:\n{}", stacks.join("\n")));
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::Context;
 use coordinator::client::Client;
-use coordinator::protocol::{RankState, RankStatus};
+use coordinator::protocol::{Details, RankState, RankStatus};
 use serde_json::json;
 
 use crate::args::Status;
@@ -22,7 +22,7 @@ pub fn run(options: &Status) -> exit::Result<()> {
     }
     let client = checkpoint::connect(&directory)?;
     let job = client.job.clone();
-    let status = client.status(0).map_err(checkpoint::failure)?;
+    let status = client.status().map_err(checkpoint::failure)?;
     if options.job.json {
         let ranks: Vec<_> = status
             .ranks
@@ -113,8 +113,12 @@ fn trace(directory: &Path, log: Option<&Path>) -> exit::Result<()> {
         Ok(files) => return kept(files),
         Err(why) => why,
     };
+    let details = Details {
+        events: EVENTS as u32,
+        ..Details::default()
+    };
     // A job that is being killed may still accept the connection.
-    let asked = Client::connect(directory).and_then(|client| client.status(EVENTS as u32));
+    let asked = Client::connect(directory).and_then(|client| client.details(details));
     if let Ok(status) = asked {
         told(status);
         return Ok(());

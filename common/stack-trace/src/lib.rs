@@ -48,6 +48,22 @@ pub trait Bridge {
 
     /// Whether an address is the return address of such a frame. Used on a stack that cannot be unwound.
     fn knows(&self, ip: u64) -> bool;
+
+    /// A word of the stack; of a thread that runs on meanwhile, as it was when its registers were taken.
+    fn word(&self, address: u64) -> Option<u64> {
+        read_word(address)
+    }
+}
+
+/// Place in the code of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Place(FrameAddress);
+
+impl Place {
+    /// Address of the instruction that the thread is at or returns to.
+    pub fn address(self) -> u64 {
+        self.0.address()
+    }
 }
 
 /// One frame of a trace.
@@ -57,15 +73,23 @@ pub struct Frame {
     pub address: u64,
     /// Name of the function, and the distance of the address from its begin, if a symbol covers it.
     pub function: Option<(String, u64)>,
-    /// Name of the object's file, or `?`.
-    pub file: String,
+    /// Name of the object's file; none if no object is at the address.
+    pub file: Option<String>,
+}
+
+impl Frame {
+    /// Name of the function.
+    pub fn name(&self) -> Option<&str> {
+        self.function.as_ref().map(|(name, _)| name.as_str())
+    }
 }
 
 impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file.as_deref().unwrap_or("?");
         match &self.function {
-            Some((name, offset)) => write!(f, "{name}+{offset:#x} ({})", self.file),
-            None => write!(f, "{:#x} ({})", self.address, self.file),
+            Some((name, offset)) => write!(f, "{name}+{offset:#x} ({file})"),
+            None => write!(f, "{:#x} ({file})", self.address),
         }
     }
 }
@@ -88,31 +112,39 @@ impl Tracer {
     }
 
     /// The frames of a thread with these registers, innermost first.
-    pub fn trace(&mut self, registers: Registers, bridge: &mut dyn Bridge) -> Vec<Frame> {
-        let mut addresses = vec![];
+    pub fn trace(&self, registers: Registers, bridge: &mut dyn Bridge) -> Vec<Frame> {
+        let places = self.places(registers, bridge).into_iter();
+        places.map(|place| self.frame(place)).collect()
+    }
+
+    /// The places of the frames, without their names, innermost first.
+    pub fn places(&self, registers: Registers, bridge: &mut dyn Bridge) -> Vec<Place> {
+        let mut places = vec![];
         let mut next = Some(FrameRegisters {
             at: FrameAddress::from_instruction_pointer(registers.ip),
             registers,
         });
         let mut cache = CacheX86_64::new();
         let mut bridged = false;
-        while let Some(frame) = next.take().filter(|_| addresses.len() < MOST_FRAMES) {
+        while let Some(frame) = next.take().filter(|_| places.len() < MOST_FRAMES) {
             let registers = frame.registers;
-            addresses.push(frame.at);
+            places.push(Place(frame.at));
             next = match bridge.caller(&registers) {
                 Some(caller) => {
                     bridged = true;
                     Some(FrameRegisters::returning(caller))
                 }
-                None => self.unwind(frame.at, &registers, &mut cache).or_else(|| {
-                    // Only the innermost part may lack what the unwinder needs.
-                    let found = find(&registers, bridge).filter(|_| !bridged);
-                    bridged = true;
-                    found.map(FrameRegisters::returning)
-                }),
+                None => self
+                    .unwind(frame.at, &registers, bridge, &mut cache)
+                    .or_else(|| {
+                        // Only the innermost part may lack what the unwinder needs.
+                        let found = self.find(&registers, bridge).filter(|_| !bridged);
+                        bridged = true;
+                        found.map(FrameRegisters::returning)
+                    }),
             };
         }
-        addresses.into_iter().map(|at| self.frame(at)).collect()
+        places
     }
 
     /// The caller of a frame by its unwind table.
@@ -120,12 +152,13 @@ impl Tracer {
         &self,
         at: FrameAddress,
         registers: &Registers,
+        bridge: &dyn Bridge,
         cache: &mut CacheX86_64,
     ) -> Option<FrameRegisters> {
         let with = |bp: u64, cache: &mut CacheX86_64| {
             let Registers { ip, sp, .. } = *registers;
             let mut regs = UnwindRegsX86_64::new(ip, sp, bp);
-            let mut stack = |address| read_word(address).ok_or(());
+            let mut stack = |address| bridge.word(address).ok_or(());
             let caller = self.unwinder.unwind_frame(at, &mut regs, cache, &mut stack);
             let ip = caller.ok().flatten().filter(|ip| *ip != 0)?;
             let caller = Registers {
@@ -137,21 +170,47 @@ impl Tracer {
             (caller.sp > sp).then(|| FrameRegisters::returning(caller))
         };
         with(registers.bp, cache).or_else(|| match registers.bp {
-            0 => with(self.frame_pointer(registers.sp)?, cache),
+            0 => with(self.frame_pointer(registers.sp, bridge)?, cache),
             _ => None,
         })
     }
 
     /// The frame pointer of a thread in the kernel, which does not tell it: the first address above `sp` that holds an
     /// address further up, and then a return address.
-    fn frame_pointer(&self, sp: u64) -> Option<u64> {
+    fn frame_pointer(&self, sp: u64, bridge: &dyn Bridge) -> Option<u64> {
         let slots = (sp..sp.checked_add(SEARCHED)?).step_by(size_of::<u64>());
-        let mut readable = slots.map_while(|slot| Some((slot, read_word(slot)?)));
+        let mut readable = slots.map_while(|slot| Some((slot, bridge.word(slot)?)));
         let found = readable.find(|(slot, saved)| {
             let further_up = (slot + 1..slot + SEARCHED).contains(saved);
-            further_up && read_word(slot + 8).is_some_and(|ip| self.follows_call(ip))
+            further_up
+                && bridge
+                    .word(slot + 8)
+                    .is_some_and(|ip| self.follows_call(ip))
         });
         found.map(|(slot, _)| slot)
+    }
+
+    /// The nearest frame above that the bridge knows. Its return address is found on the stack.
+    fn find(&self, from: &Registers, bridge: &dyn Bridge) -> Option<Registers> {
+        let slots = (from.sp..from.sp.checked_add(SEARCHED)?).step_by(size_of::<u64>());
+        let mut words = slots.map_while(|slot| Some((slot, bridge.word(slot)?)));
+        // Most words are in no object, and need no further look.
+        let (slot, ip) = words.find(|(_, word)| self.covers(*word) && bridge.knows(*word))?;
+        Some(Registers {
+            ip,
+            sp: slot + size_of::<u64>() as u64,
+            bp: from.bp,
+        })
+    }
+
+    /// Whether two addresses are in one object.
+    pub fn in_one_object(&self, address: u64, other: u64) -> bool {
+        let mut objects = self.objects.iter();
+        objects.any(|object| object.covers(address) && object.covers(other))
+    }
+
+    fn covers(&self, address: u64) -> bool {
+        self.objects.iter().any(|object| object.covers(address))
     }
 
     /// Whether an address is in an object, behind a call instruction.
@@ -159,9 +218,7 @@ impl Tracer {
         /// The longest indirect call.
         const LONGEST: usize = 7;
         let mut code = [0; LONGEST];
-        if !self.objects.iter().any(|object| object.covers(ip))
-            || !read(ip.wrapping_sub(LONGEST as u64), &mut code)
-        {
+        if !self.covers(ip) || !read(ip.wrapping_sub(LONGEST as u64), &mut code) {
             return false;
         }
         let indirect = |length: usize| {
@@ -174,7 +231,8 @@ impl Tracer {
         code[LONGEST - 5] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)
     }
 
-    fn frame(&self, at: FrameAddress) -> Frame {
+    /// The frame of a place, with the names that are known.
+    pub fn frame(&self, Place(at): Place) -> Frame {
         let object = self
             .objects
             .iter()
@@ -184,7 +242,7 @@ impl Tracer {
             function: object
                 .and_then(|object| names::function(object, at.address_for_lookup()))
                 .map(|(name, begin)| (name, at.address() - begin)),
-            file: object.map_or_else(|| "?".to_owned(), names::file_name),
+            file: object.map(names::file_name),
         }
     }
 }
@@ -202,19 +260,6 @@ impl FrameRegisters {
             .unwrap_or(FrameAddress::from_instruction_pointer(registers.ip));
         FrameRegisters { at, registers }
     }
-}
-
-/// The nearest frame above that the bridge knows. Its return address is found on the stack.
-fn find(from: &Registers, bridge: &dyn Bridge) -> Option<Registers> {
-    let mut words = (from.sp..from.sp.checked_add(SEARCHED)?).step_by(size_of::<u64>());
-    words.find_map(|at| {
-        let ip = read_word(at)?;
-        bridge.knows(ip).then_some(Registers {
-            ip,
-            sp: at + size_of::<u64>() as u64,
-            bp: from.bp,
-        })
-    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::messages::{
-    Doing, FromRank, Level, Outcome, Progress, Report, State, Summary, Times, ToClient, ToRank,
+    Details, Doing, FromRank, Level, Outcome, Progress, Report, State, Summary, Times, ToClient,
+    ToRank, WantedStacks,
 };
 use crate::protocol::rank_set::RankSet;
 use crate::protocol::region_assignment::{assign_writers, SharedRange};
@@ -27,6 +28,9 @@ const RANKS_PER_EXAMINATION: u32 = 16;
 
 /// Longest time for a rank's answer about its activity.
 const ANSWER_LIMIT: Time = 1_000_000;
+
+/// The same with stacks of its threads, for which it reads files.
+const STACKS_LIMIT: Time = 5_000_000;
 
 /// End of every reason that is a time limit.
 const EVENTS_HINT: &str = "`stasis status --trace` shows the last events of each rank";
@@ -133,8 +137,8 @@ pub enum Event {
     AskStatus {
         /// The client.
         client: ClientId,
-        /// Number of the last events that it wants of each rank.
-        events: u32,
+        /// Details that it wants of each rank.
+        details: Details,
     },
     /// The connection to a client is closed.
     ClientLost(ClientId),
@@ -312,8 +316,8 @@ struct StatusQuery {
     /// Number of the question that the ranks answer.
     question: u64,
     clients: BTreeSet<ClientId>,
-    /// Number of events that each rank was asked for.
-    events: u32,
+    /// Details that each rank was asked for.
+    details: Details,
     told: BTreeMap<u32, Doing>,
 }
 
@@ -395,7 +399,7 @@ impl Coordinator {
                 stop,
                 patience,
             } => self.request(client, stop, patience, now, &mut actions),
-            Event::AskStatus { client, events } => self.ask(client, events, now, &mut actions),
+            Event::AskStatus { client, details } => self.ask(client, details, now, &mut actions),
             Event::ClientLost(client) => {
                 let current = self.current.as_mut().map(|a| &mut a.clients);
                 let queued = self.queued.as_mut().map(|w| &mut w.clients);
@@ -416,16 +420,20 @@ impl Coordinator {
     }
 
     /// Queries the activity of all ranks, for a client that asks for the status.
-    fn ask(&mut self, client: ClientId, events: u32, now: Time, out: &mut Vec<Action>) {
+    fn ask(&mut self, client: ClientId, details: Details, now: Time, out: &mut Vec<Action>) {
         let mut clients = BTreeSet::from([client]);
+        let mut details = details;
         match self.query.take() {
-            Some(mut question) if question.events >= events => {
+            Some(mut question) if question.details.and(details) == question.details => {
                 question.clients.insert(client);
                 self.query = Some(question);
                 return;
             }
             // Its clients get the answers to the new question.
-            Some(question) => clients.extend(question.clients),
+            Some(question) => {
+                details = details.and(question.details);
+                clients.extend(question.clients);
+            }
             None => {}
         }
         self.queries += 1;
@@ -433,15 +441,11 @@ impl Coordinator {
             since: now,
             question: self.queries,
             clients,
-            events,
+            details,
             told: BTreeMap::new(),
         });
         let question = self.queries;
-        out.push(Action::Send(ToRank::Tell {
-            question,
-            events,
-            stack: false,
-        }));
+        out.push(Action::Send(ToRank::Tell { question, details }));
     }
 
     /// Replies to status requests, once all ranks have answered or the time limit is over.
@@ -452,7 +456,11 @@ impl Coordinator {
         let here = |(slot, _): &(&RankSlot, u32)| matches!(slot, RankSlot::Here { .. });
         let mut slots = self.slots.iter().zip(0..).filter(here);
         let all = slots.all(|(_, rank)| question.told.contains_key(&rank));
-        if !all && now.saturating_sub(question.since) < ANSWER_LIMIT {
+        let limit = match question.details.stacks {
+            WantedStacks::None => ANSWER_LIMIT,
+            WantedStacks::Stuck | WantedStacks::All => STACKS_LIMIT,
+        };
+        if !all && now.saturating_sub(question.since) < limit {
             return;
         }
         if let Some(question) = self.query.take() {

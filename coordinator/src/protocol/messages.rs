@@ -10,7 +10,7 @@ use crate::protocol::region_assignment::{SharedRange, WriteAssignment};
 use crate::protocol::state::{RankState, Stage};
 
 /// Version of the messages below. Both ends must have the same one.
-pub const PROTOCOL: u32 = 11;
+pub const PROTOCOL: u32 = 12;
 
 /// First frame on a connection: kind of the peer, and its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,8 +126,8 @@ pub enum Request {
     },
     /// Report the status of the job.
     Status {
-        /// Number of the last events that are wanted of each rank.
-        events: u32,
+        /// Details that are wanted of each rank.
+        details: Details,
     },
 }
 
@@ -236,7 +236,7 @@ pub struct Summary {
 }
 
 /// Current activity of a rank, for the user.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Doing {
     /// Text, such as `computing` or `in MPI_Barrier`.
     pub what: String,
@@ -244,9 +244,54 @@ pub struct Doing {
     pub since: u64,
     /// Last events of the flight recorder, as many as were asked for, oldest first, a line each.
     pub events: Vec<String>,
-    /// Stack of a thread that cannot be stopped, if stacks were asked for: its call in the kernel, and a line for each
+    /// Stack of a thread that cannot be stopped, if it was asked for: its call in the kernel, and a line for each
     /// frame.
     pub stack: Vec<String>,
+    /// Stacks of the program's threads, if they were asked for.
+    pub threads: Vec<ThreadStack>,
+}
+
+/// Stack of a thread of the program.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ThreadStack {
+    /// Thread id as the program sees it.
+    pub thread: u32,
+    /// Functions of its frames, outermost first. A rank that is in MPI has the MPI function last.
+    pub frames: Vec<String>,
+}
+
+/// Details that a question asks a rank for, besides its activity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Details {
+    /// Number of the last events of the flight recorder.
+    pub events: u32,
+    /// Stacks.
+    pub stacks: WantedStacks,
+}
+
+impl Details {
+    /// The details that either wants.
+    #[must_use]
+    pub fn and(self, other: Details) -> Details {
+        Details {
+            events: self.events.max(other.events),
+            stacks: self.stacks.max(other.stacks),
+        }
+    }
+}
+
+/// Stacks that a question asks for.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub enum WantedStacks {
+    /// None.
+    #[default]
+    None,
+    /// That of a thread that cannot be stopped.
+    Stuck,
+    /// Those of all threads of the program.
+    All,
 }
 
 /// From a rank's agent to the coordinator.
@@ -337,10 +382,8 @@ pub enum ToRank {
     Tell {
         /// Number of the question, returned with the answer.
         question: u64,
-        /// Number of the last events that are wanted.
-        events: u32,
-        /// Whether the stack of a thread that cannot be stopped is wanted.
-        stack: bool,
+        /// Details that are wanted.
+        details: Details,
     },
     /// A checkpoint is requested: send the clocks.
     Intent {

@@ -1,6 +1,8 @@
 //! Sets of ranks, stored as runs of consecutive ranks. A message of all ranks below a relay takes no more
 //! space than a message of one.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// A set of ranks.
@@ -50,6 +52,21 @@ impl RankSet {
     /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// Runs, as in `0-2, 5`.
+impl fmt::Display for RankSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lead = "";
+        for (first, last) in &self.0 {
+            match first == last {
+                true => write!(f, "{lead}{first}")?,
+                false => write!(f, "{lead}{first}-{last}")?,
+            }
+            lead = ", ";
+        }
+        Ok(())
     }
 }
 

@@ -14,7 +14,7 @@ use stasis_coordinator::net::tree::{Position, FAN_OUT};
 use stasis_coordinator::protocol::coordinator::{Config, PartialSet};
 use stasis_coordinator::protocol::rank::{ClockView, SaveOrder, View};
 use stasis_coordinator::protocol::region_assignment::SharedRange;
-use stasis_coordinator::protocol::{Activity, Outcome, Summary};
+use stasis_coordinator::protocol::{Activity, Outcome, Summary, ThreadStack};
 use stasis_coordinator::schedule::Plan;
 use stasis_coordinator::server::{Options, Server, Store};
 
@@ -110,6 +110,12 @@ impl Process for Fake {
     }
     fn stack(&self) -> Vec<String> {
         vec![]
+    }
+    fn stacks(&self) -> Vec<ThreadStack> {
+        vec![ThreadStack {
+            thread: self.rank,
+            frames: vec!["main".into()],
+        }]
     }
     fn events(&self, most: usize) -> Vec<String> {
         (0..most).map(|event| format!("event {event}")).collect()

@@ -46,7 +46,7 @@ fn a_checkpoint_is_committed_and_all_ranks_go_on() {
         };
         assert_eq!(*fake.outcomes.lock().unwrap(), [committed]);
     }
-    let status = client(&job.directory).status(0).unwrap();
+    let status = client(&job.directory).status().unwrap();
     assert_eq!((status.stage, status.committed), (Stage::Idle, 1));
     assert_eq!(job.agents[0].clock_target(1), 0, "nothing is pending");
 }
@@ -133,7 +133,7 @@ fn a_rank_that_dies_while_saving_costs_the_checkpoint_only() {
     let asking = client(&job.directory);
     let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
     until("saving", || {
-        client(&job.directory).status(0).unwrap().stage == Stage::Saving
+        client(&job.directory).status().unwrap().stage == Stage::Saving
     });
     // The agent's sockets stay open as long as its threads, so it ends as a process would.
     job.agents.pop().unwrap().finished();
@@ -171,7 +171,7 @@ fn a_job_whose_memory_is_copied_goes_on_and_the_next_checkpoint_waits() {
     };
     let (first, _) = ask();
     all_went_on();
-    let stage = client(&job.directory).status(0).unwrap().stage;
+    let stage = client(&job.directory).status().unwrap().stage;
     assert_eq!(stage, Stage::SavingInBackground);
     assert!(!first.is_finished(), "it is not whole before it is written");
     let (second, told) = ask();
@@ -186,7 +186,7 @@ fn a_job_whose_memory_is_copied_goes_on_and_the_next_checkpoint_waits() {
         assert!(report.pause < report.total, "{report:?}");
         assert_eq!(report.stood, None);
     }
-    assert_eq!(client(&job.directory).status(0).unwrap().committed, 2);
+    assert_eq!(client(&job.directory).status().unwrap().committed, 2);
     // In a job that ends, no rank is resumed.
     let report = client(&job.directory).checkpoint(true, |_| {}).unwrap();
     assert_eq!(report.stood.as_deref(), Some("rank 0: it is told to"));
@@ -241,7 +241,7 @@ fn the_job_ends_before_its_time_is_over() {
         }),
     };
     let mut job = Job::start("last", 2, Disk::default(), plan);
-    let next = client(&job.directory).status(0).unwrap().next.unwrap();
+    let next = client(&job.directory).status().unwrap().next.unwrap();
     assert!(
         next.why.contains("it ends with this checkpoint"),
         "{next:?}"
@@ -275,11 +275,11 @@ fn a_request_without_a_wait_is_answered_at_once() {
     assert!(notes[0].contains("MPI_Init"), "{notes:?}");
     job.connect();
     until("it", || {
-        client(&job.directory).status(0).unwrap().committed == 1
+        client(&job.directory).status().unwrap().committed == 1
     });
     job.agents[1].finished();
     until("the end of rank 1", || {
-        let status = client(&job.directory).status(0).unwrap();
+        let status = client(&job.directory).status().unwrap();
         status.ranks[1].state == RankState::Finished
     });
     let refused = client(&job.directory).request(false, |_| {}).unwrap_err();
@@ -293,7 +293,7 @@ fn foreign_clients_are_rejected() {
     let right = file.clone();
     file.address.token.replace_range(..1, "x");
     file.write(&job.directory).unwrap();
-    let error = client(&job.directory).status(0).unwrap_err();
+    let error = client(&job.directory).status().unwrap_err();
     assert!(matches!(error, Error::Rejected(_)), "{error}");
     right.write(&job.directory).unwrap();
     assert!(matches!(
@@ -348,7 +348,7 @@ fn a_job_on_one_machine_listens_at_a_private_socket() {
         // A client finds the socket by another path of the directory.
         let renamed = job.directory.with_extension("renamed");
         std::fs::rename(&job.directory, &renamed).unwrap();
-        client(&renamed).status(0).unwrap();
+        client(&renamed).status().unwrap();
         std::fs::rename(&renamed, &job.directory).unwrap();
         drop(job);
         assert!(!socket.exists());
@@ -363,7 +363,7 @@ fn a_removed_or_renamed_directory_is_created_again_unless_another_job_has_it() {
     let asked = client(&renamed);
     asked.checkpoint(false, |_| {}).unwrap();
     // The job is found where its checkpoints are, and nowhere else.
-    assert_eq!(client(&job.directory).status(0).unwrap().committed, 1);
+    assert_eq!(client(&job.directory).status().unwrap().committed, 1);
     let gone = JobFile::read(&renamed);
     assert!(matches!(gone, Err(job_file::Error::None(_))));
     std::fs::remove_dir_all(&renamed).unwrap();
@@ -390,7 +390,7 @@ fn a_removed_or_renamed_directory_is_created_again_unless_another_job_has_it() {
     other.close();
     // The directory is this job's again.
     client(&renamed).checkpoint(false, |_| {}).unwrap();
-    client(&job.directory).status(0).unwrap();
+    client(&job.directory).status().unwrap();
     std::fs::remove_dir_all(&renamed).unwrap();
 }
 
@@ -441,7 +441,7 @@ fn silent_peers_do_not_block_others() {
             "it is still there"
         );
     }
-    client(&job.directory).status(0).unwrap();
+    client(&job.directory).status().unwrap();
 }
 
 #[test]
@@ -458,7 +458,7 @@ fn a_live_job_that_closes_the_connection_is_not_reported_as_ended() {
     let job = JobFile::new(address, 2, vec!["./a".into()], "mpich".into());
     job.write(&dir).unwrap();
     let closing = std::thread::spawn(move || drop(listener.accept()));
-    let error = client(&dir).status(0).unwrap_err();
+    let error = client(&dir).status().unwrap_err();
     assert!(matches!(error, Error::Closed { .. }), "{error}");
     assert!(error.to_string().contains("it runs"), "{error}");
     closing.join().unwrap();

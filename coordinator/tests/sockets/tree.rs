@@ -12,7 +12,8 @@ use stasis_coordinator::net::frame::{self, MAX_FRAME};
 use stasis_coordinator::net::relay::Relay;
 use stasis_coordinator::net::stream::Stream;
 use stasis_coordinator::protocol::{
-    FromRank, Hello, Member, Outcome, RankState, RankStatus, Stage, ToChild, ToParent, ToRank,
+    Details, FromRank, Hello, Member, Outcome, RankState, RankStatus, Stage, ToChild, ToParent,
+    ToRank, WantedStacks,
 };
 use stasis_coordinator::schedule::Plan;
 
@@ -30,7 +31,7 @@ fn nine(name: &str) -> Job {
 
 /// State and activity of each rank in the status.
 fn states(job: &Job) -> Vec<(RankState, Option<String>)> {
-    let status = client(&job.directory).status(0).unwrap();
+    let status = client(&job.directory).status().unwrap();
     let of = |rank: RankStatus| (rank.state, rank.doing.map(|doing| doing.what));
     status.ranks.into_iter().map(of).collect()
 }
@@ -39,14 +40,17 @@ fn states(job: &Job) -> Vec<(RankState, Option<String>)> {
 fn checkpoints_are_committed_and_all_ranks_go_on() {
     let job = nine("tree-commit");
     assert_eq!(job.relays.keys().copied().collect::<Vec<_>>(), [1, 3, 5, 7]);
-    let status = client(&job.directory).status(2).unwrap();
+    let details = Details {
+        events: 2,
+        stacks: WantedStacks::All,
+    };
+    let status = client(&job.directory).details(details).unwrap();
     let told = status.ranks.into_iter().filter_map(|rank| rank.doing);
-    assert!(
-        told.into_iter()
-            .filter(|told| told.events == ["event 0", "event 1"])
-            .count()
-            == 9
-    );
+    let whole = told.zip(0..).filter(|(told, rank)| {
+        let threads = told.threads.iter().map(|stack| stack.thread);
+        told.events == ["event 0", "event 1"] && threads.eq([*rank])
+    });
+    assert_eq!(whole.count(), 9);
     for n in 1..=3 {
         let report = client(&job.directory).checkpoint(false, |_| {}).unwrap();
         assert_eq!(report.bytes, (0..9).map(|r| 10 + r).sum::<u64>());
@@ -267,7 +271,7 @@ fn a_relay_that_dies_costs_the_checkpoint_only() {
     let asking = client(&job.directory);
     let waiting = std::thread::spawn(move || asking.checkpoint(false, |_| {}));
     until("saving", || {
-        client(&job.directory).status(0).unwrap().stage == Stage::Saving
+        client(&job.directory).status().unwrap().stage == Stage::Saving
     });
     cable.cut();
     let error = waiting.join().unwrap().unwrap_err().to_string();

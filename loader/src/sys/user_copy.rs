@@ -10,7 +10,7 @@
 use super::syscall;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// The address was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,22 @@ pub fn read<T: Copy>(address: usize) -> Result<T, Fault> {
             }
         }
     }
+}
+
+/// Reads pieces of 2 KiB until one is not readable; returns the number of words.
+pub fn read_words(address: usize, into: &[AtomicUsize]) -> usize {
+    const PIECE: usize = 256;
+    let mut words = 0;
+    for piece in into.chunks_exact(PIECE) {
+        let Ok(read) = read::<[usize; PIECE]>(address + words * size_of::<usize>()) else {
+            break;
+        };
+        for (word, value) in piece.iter().zip(read) {
+            word.store(value, Ordering::Relaxed);
+        }
+        words += PIECE;
+    }
+    words
 }
 
 /// Writes a value.

@@ -22,7 +22,7 @@ use contract::{
 use coordinator::agent::Process;
 use coordinator::protocol::rank::{ClockView, SaveOrder, View};
 use coordinator::protocol::region_assignment::SharedRange;
-use coordinator::protocol::{Activity, Counts, Outcome, Summary, Times, WaitTarget};
+use coordinator::protocol::{Activity, Counts, Outcome, Summary, ThreadStack, Times, WaitTarget};
 use job_spec::{Checkpoints, FilePolicy, Pause};
 use launcher::message;
 use loader::{MappedFile, Stopped};
@@ -32,7 +32,7 @@ use super::debug::{fault_injection, kill_at_call};
 use super::instances::{AGENT, RELAY, SERVER};
 use super::setup::Setup;
 use super::stuck_threads::StuckThreads;
-use super::{current_call, local_storage, mpi_abi, partner_copies};
+use super::{current_call, local_storage, mpi_abi, partner_copies, thread_stacks};
 use crate::console;
 use crate::mpi::{self, world};
 use crate::recorder;
@@ -641,6 +641,10 @@ impl Process for LocalProcess {
 
     fn stack(&self) -> Vec<String> {
         self.stuck().stack()
+    }
+
+    fn stacks(&self) -> Vec<ThreadStack> {
+        thread_stacks::all()
     }
 
     fn say(&self, text: &str) {

@@ -16,6 +16,7 @@ mod partner_copies;
 mod set_store;
 mod setup;
 mod stuck_threads;
+mod thread_stacks;
 
 use std::sync::atomic::Ordering;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};

@@ -132,6 +132,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(bad_input::cases());
     cases.extend(storage::write_faults::cases(full));
     cases.extend(product::tools::cases());
+    cases.extend(product::stacks::cases());
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
     cases.extend(files::undo::cases());

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Action, Coordinator, InProgress, Queued, RankSlot, StageState, Time, EVENTS_HINT, LATE_PRINTED,
 };
-use crate::protocol::messages::{Doing, State, ToClient, ToRank};
+use crate::protocol::messages::{Details, Doing, State, ToClient, ToRank, WantedStacks};
 use crate::protocol::wording;
 
 /// Shortest time between two questions to ranks that are late.
@@ -82,16 +82,9 @@ impl Stuck {
 }
 
 /// Asks one rank what it does, and for its stack where that is wanted.
-fn ask(rank: u32, question: u64, stack: bool) -> Action {
-    let events = 0;
-    Action::Tell(
-        rank,
-        ToRank::Tell {
-            question,
-            events,
-            stack,
-        },
-    )
+fn ask(rank: u32, question: u64, stacks: WantedStacks) -> Action {
+    let details = Details { events: 0, stacks };
+    Action::Tell(rank, ToRank::Tell { question, details })
 }
 
 impl Coordinator {
@@ -118,7 +111,7 @@ impl Coordinator {
             let question = self.queries;
             for rank in current.stage.missing(self.config.size).take(ASKED) {
                 current.stuck.silent.entry(rank).or_insert(now);
-                out.push(ask(rank, question, false));
+                out.push(ask(rank, question, WantedStacks::None));
             }
         }
         let stuck = current.stuck.since(now.saturating_sub(patience));
@@ -133,7 +126,11 @@ impl Coordinator {
                 .filter(|rank| current.stuck.held.contains_key(rank));
             let ranks: BTreeSet<u32> = held.copied().take(LATE_PRINTED).collect();
             let question = self.queries;
-            out.extend(ranks.iter().map(|rank| ask(*rank, question, true)));
+            out.extend(
+                ranks
+                    .iter()
+                    .map(|rank| ask(*rank, question, WantedStacks::Stuck)),
+            );
             current.stuck.naming = Some(Naming {
                 question,
                 since: now,

@@ -45,8 +45,11 @@ fn stack_question(actions: &[Action]) -> Option<u64> {
             1,
             ToRank::Tell {
                 question,
-                stack: true,
-                ..
+                details:
+                    Details {
+                        stacks: WantedStacks::Stuck,
+                        ..
+                    },
             },
         ) => Some(*question),
         _ => None,
@@ -56,12 +59,11 @@ fn stack_question(actions: &[Action]) -> Option<u64> {
 fn answers(question: u64) -> Event {
     let doing = Doing {
         what: "in MPI_File_write_at".into(),
-        since: 0,
-        events: vec![],
         stack: vec![
             "thread 7: in the system call fcntl".into(),
             "#0 main".into(),
         ],
+        ..Doing::default()
     };
     Event::Message(1, FromRank::Doing { question, doing })
 }
@@ -76,16 +78,17 @@ fn alive(c: &mut Coordinator, from: Time, to: Time) -> Vec<Action> {
                 rank,
                 ToRank::Tell {
                     question,
-                    stack: false,
-                    ..
+                    details:
+                        Details {
+                            stacks: WantedStacks::None,
+                            ..
+                        },
                 },
             ) = action
             {
                 let doing = Doing {
                     what: "computing".into(),
-                    since: 0,
-                    events: vec![],
-                    stack: vec![],
+                    ..Doing::default()
                 };
                 let question = *question;
                 c.on(

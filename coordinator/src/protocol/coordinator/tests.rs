@@ -504,8 +504,7 @@ fn the_status_reports_the_activity_of_each_rank() {
         let doing = Doing {
             what: format!("in call {rank}"),
             since: 7,
-            events: vec![],
-            stack: vec![],
+            ..Doing::default()
         };
         let question = 1;
         Event::Message(rank, FromRank::Doing { question, doing })
@@ -523,8 +522,7 @@ fn the_status_reports_the_activity_of_each_rank() {
     let what = |rank: u32| Some(format!("in call {rank}"));
     let asked = Action::Send(ToRank::Tell {
         question: 1,
-        events: 0,
-        stack: false,
+        details: Details::default(),
     });
 
     let mut c = job(2);
@@ -533,7 +531,7 @@ fn the_status_reports_the_activity_of_each_rank() {
             0,
             Event::AskStatus {
                 client: 5,
-                events: 0
+                details: Details::default()
             }
         ),
         std::slice::from_ref(&asked)
@@ -549,7 +547,7 @@ fn the_status_reports_the_activity_of_each_rank() {
         0,
         Event::AskStatus {
             client: 5,
-            events: 0,
+            details: Details::default(),
         },
     );
     c.on(10, tells(1));
@@ -564,7 +562,7 @@ fn the_status_reports_the_activity_of_each_rank() {
         0,
         Event::AskStatus {
             client: 5,
-            events: 0,
+            details: Details::default(),
         },
     );
     c.on(10, tells(1));
@@ -608,30 +606,27 @@ fn late_ranks_are_named_to_themselves() {
 }
 
 #[test]
-fn a_query_for_more_events_replaces_the_one_in_progress() {
-    let asks = |client, events| Event::AskStatus { client, events };
+fn a_query_for_more_details_replaces_the_one_in_progress() {
+    let details = |events, stacks| Details { events, stacks };
+    let asks = |client, details| Event::AskStatus { client, details };
     let tells = |rank, question| {
-        let what = "computing".to_owned();
-        let (since, events) = (0, vec!["parked".to_owned()]);
         let doing = Doing {
-            what,
-            since,
-            events,
-            stack: vec![],
+            what: "computing".to_owned(),
+            events: vec!["parked".to_owned()],
+            ..Doing::default()
         };
         Event::Message(rank, FromRank::Doing { question, doing })
     };
     let mut c = job(1);
-    c.on(0, asks(5, 0));
-    let tell = |question, events| {
-        Action::Send(ToRank::Tell {
-            question,
-            events,
-            stack: false,
-        })
-    };
-    assert_eq!(c.on(10, asks(6, 40)), [tell(2, 40)]);
-    assert_eq!(c.on(20, asks(7, 10)), [], "it gets more than it needs");
+    c.on(0, asks(5, details(0, WantedStacks::All)));
+    let tell = |question, details| Action::Send(ToRank::Tell { question, details });
+    let both = details(40, WantedStacks::All);
+    assert_eq!(
+        c.on(10, asks(6, details(40, WantedStacks::None))),
+        [tell(2, both)]
+    );
+    let fewer = details(10, WantedStacks::None);
+    assert_eq!(c.on(20, asks(7, fewer)), [], "it gets more than it needs");
     assert_eq!(c.on(30, tells(0, 1)), [], "an answer to the older question");
     let answered = c.on(40, tells(0, 2));
     let clients = answered.iter().map(|action| match action {

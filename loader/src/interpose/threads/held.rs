@@ -11,7 +11,7 @@
 use crate::interpose::signals::STOP_SIGNAL;
 use crate::interpose::threads::{self, Thread, RUNNING};
 use crate::sys::context::{restorer, Context};
-use crate::sys::syscall;
+use crate::sys::{syscall, user_copy};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::mem::offset_of;
 use std::sync::Mutex;
@@ -21,7 +21,21 @@ use std::time::{Duration, Instant};
 static WANTED: AtomicU32 = AtomicU32::new(0);
 static TAKEN: AtomicBool = AtomicBool::new(false);
 static SAMPLE: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+/// The stack from a little below the stack pointer on, and the number of its words that were copied.
+static STACK: [AtomicUsize; STACK_WORDS] = [const { AtomicUsize::new(0) }; STACK_WORDS];
+static COPIED: AtomicUsize = AtomicUsize::new(0);
+/// Return addresses of the crossings that the thread is in, outermost first, and their number.
+static CROSSINGS: [AtomicUsize; MOST_CROSSINGS] = [const { AtomicUsize::new(0) }; MOST_CROSSINGS];
+static CROSSED: AtomicUsize = AtomicUsize::new(0);
 static SAMPLING: Mutex<()> = Mutex::new(());
+
+/// Words of the stack that are copied: 128 KiB. What is further out changes only when the thread leaves most of its
+/// functions.
+const STACK_WORDS: usize = 16 << 10;
+/// Bytes below the stack pointer that a function without calls may use (System V ABI, 3.2.2).
+const RED_ZONE: usize = 128;
+/// Crossings that are noted.
+const MOST_CROSSINGS: usize = 64;
 
 /// Longest time for a thread to take its sample.
 const SAMPLE_LIMIT: Duration = Duration::from_millis(100);
@@ -80,6 +94,19 @@ pub struct StackStart {
     pub registers: Option<[usize; 3]>,
     /// Addresses in the upper half to which crossings return, outermost first.
     pub crossings: Vec<usize>,
+    /// Address of the copied part of the stack, and its words. A thread that takes no signal has none.
+    pub stack: (usize, Vec<usize>),
+}
+
+impl StackStart {
+    /// A word of the stack as it was, if it was copied.
+    pub fn word(&self, address: usize) -> Option<usize> {
+        let (begin, words) = &self.stack;
+        let distance = address.checked_sub(*begin)?;
+        let aligned = distance.is_multiple_of(size_of::<usize>());
+        let word = words.get(distance / size_of::<usize>()).copied();
+        word.filter(|_| aligned)
+    }
 }
 
 /// Samples a thread, by its kernel id.
@@ -94,27 +121,55 @@ pub fn sample(real_tid: u32) -> Option<StackStart> {
         std::thread::sleep(Duration::from_millis(1));
     }
     WANTED.store(0, Ordering::Release);
-    let registers = TAKEN.load(Ordering::Acquire);
-    let registers = registers.then(|| SAMPLE.each_ref().map(|word| word.load(Ordering::Relaxed)));
-    let entries = thread.block.side.iter().take(thread.crossings());
+    let load = |words: &[AtomicUsize], number: usize| -> Vec<usize> {
+        let words = words.iter().take(number);
+        words.map(|word| word.load(Ordering::Relaxed)).collect()
+    };
+    let tid = thread.tid();
+    if !TAKEN.load(Ordering::Acquire) {
+        return Some(StackStart {
+            tid,
+            registers: None,
+            crossings: load(&thread.block.side, thread.crossings()),
+            stack: (0, vec![]),
+        });
+    }
+    let registers = SAMPLE.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let [_, sp, _] = registers;
     Some(StackStart {
-        tid: thread.tid(),
-        registers,
-        crossings: entries.map(|back| back.load(Ordering::Acquire)).collect(),
+        tid,
+        registers: Some(registers),
+        crossings: load(&CROSSINGS, CROSSED.load(Ordering::Relaxed)),
+        stack: (
+            sp.wrapping_sub(RED_ZONE),
+            load(&STACK, COPIED.load(Ordering::Relaxed)),
+        ),
     })
 }
 
-/// For the handler of the stop signal: takes the sample that is wanted of this thread.
-pub(super) fn take_sample(context: &Context) {
-    if WANTED.load(Ordering::Acquire) != syscall::gettid() {
+/// For the handler of the stop signal: takes the sample that is wanted of this thread. The stack is copied, since the
+/// thread then goes on and changes it.
+pub(super) fn take_sample(thread: &Thread, context: &Context) {
+    let own = syscall::gettid();
+    if WANTED.load(Ordering::Acquire) != own {
         return;
     }
     let regs = &context.regs;
     for (word, value) in SAMPLE.iter().zip([regs.rip, regs.rsp, regs.rbp]) {
         word.store(value, Ordering::Relaxed);
     }
-    WANTED.store(0, Ordering::Relaxed);
-    TAKEN.store(true, Ordering::Release);
+    let below = regs.rsp.wrapping_sub(RED_ZONE);
+    COPIED.store(user_copy::read_words(below, &STACK), Ordering::Relaxed);
+    let crossings = thread.crossings().min(MOST_CROSSINGS);
+    for (word, back) in CROSSINGS.iter().zip(&thread.block.side).take(crossings) {
+        word.store(back.load(Ordering::Acquire), Ordering::Relaxed);
+    }
+    CROSSED.store(crossings, Ordering::Relaxed);
+    // After the time limit another thread may be wanted.
+    let still = WANTED.compare_exchange(own, 0, Ordering::Relaxed, Ordering::Relaxed);
+    if still.is_ok() {
+        TAKEN.store(true, Ordering::Release);
+    }
 }
 
 /// Distances of the saved instruction, stack and frame pointer from the stack pointer of a handler that has returned to

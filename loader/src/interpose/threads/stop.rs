@@ -69,12 +69,13 @@ unsafe extern "C" fn on_stop(_signal: i32, _info: *mut SigInfo, frame: *mut Cont
     };
     // SAFETY: the kernel's frame is on top of this thread's stack, and only this handler uses it.
     let context = unsafe { &mut *frame };
-    held::take_sample(context);
     // In each case below, a call that this signal has interrupted is made again.
     // SAFETY: `context` is the frame on top of this thread's stack.
     let left = sites::leave(thread, context, false)
         || unsafe { trap_entry::leave_window(thread, context, false) }
         || vdso_call::begin_anew(thread, context);
+    // The registers are now the application's own, if the thread was on its way into or out of a system call.
+    held::take_sample(thread, context);
     if !STOPPING.load(Ordering::Acquire) || thread.state.load(Ordering::Acquire) != RUNNING {
         return;
     }

@@ -3,4 +3,5 @@
 pub mod guide;
 pub mod packages;
 pub mod slurm;
+pub mod stacks;
 pub mod tools;

@@ -320,6 +320,9 @@ fn hang(case: &RunCase, rank: usize) -> Result<()> {
     ] {
         ensure!(said.contains(words), "it does not say: {words}\n{said}");
     }
+    // Only a coordinator that runs can be asked.
+    let shows = rank == 0 || said.contains("main (ends)");
+    ensure!(shows, "it does not show a stack\n{said}");
     case.finish(job)
 }
 
