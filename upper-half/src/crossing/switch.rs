@@ -62,7 +62,7 @@ pub(crate) fn crossings() -> usize {
 #[inline(always)]
 pub(crate) fn block_word<const OFFSET: usize>() -> usize {
     let word: usize;
-    // SAFETY: the block is there before a thread runs upper-half code. The word is read as whoever wrote it left it.
+    // SAFETY: the block is there before a thread runs upper-half code. A read does no harm.
     unsafe {
         core::arch::asm!(
             "mov {}, gs:[{offset}]",

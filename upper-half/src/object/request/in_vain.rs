@@ -1,6 +1,6 @@
-//! Tests in vain. A program that tests in a loop asks far more often than the library below can have news. So a test that
-//! has found nothing is not made again below for a while: for an eighth of the time that the program has been testing,
-//! and at most [`LONGEST`]. Until then the answer is the same.
+//! Tests in vain. A program that tests in a loop asks far more often than the library below can have news. So a test
+//! that has found nothing is not made again below for a while: for an eighth of the time that the program has been
+//! testing, and at most [`LONGEST`]. Until then the answer is the same.
 //!
 //! Such an answer may be late by that time. It is never wrong, since MPI does not say which of several tests finds an
 //! operation complete. Any other crossing may have completed it, so the test that follows one looks. A test that lasts
