@@ -11,6 +11,7 @@
 //#Variant: waitany; cut=hold
 //#Variant: waitsome; cut=hold
 //#Variant: test; cut=hold
+//#Variant: test_each; cut=hold
 //#Variant: testany; cut=hold
 //#Variant: testsome; cut=hold
 //#Variant: get_status; cut=hold
@@ -128,6 +129,12 @@ static void rank0(const char *how)
     } else if (!strcmp(how, "test")) {
         for (int all = 0; !all;)
             MPI_OK(MPI_Testall(FEW, requests, &all, MPI_STATUSES_IGNORE));
+    } else if (!strcmp(how, "test_each")) {
+        for (int i = 0; i < FEW; i++) {
+            for (int flag = 0; !flag;)
+                MPI_OK(MPI_Test(&requests[i], &flag, &status));
+            CHECK_EQ(status.MPI_TAG, i);
+        }
     } else if (!strcmp(how, "testany")) {
         for (int flag = 0; seen != 15; flag = 0) {
             while (!flag)

@@ -44,6 +44,8 @@ pub struct ThreadBlock<Word = usize, Half = u32> {
     pub side: [Word; SIDE_STACK_DEPTH],
     /// Address of the upper half's record of the retractable operation that the thread is in, or 0.
     pub inside: Word,
+    /// Number of crossings that the thread has begun.
+    pub crossings: Word,
 }
 
 /// A [`ThreadBlock`] that assembly and handlers change while other code reads it.
@@ -69,6 +71,8 @@ impl ThreadBlock {
     pub const VDSO_SP: usize = offset_of!(ThreadBlock, vdso_sp);
     /// Offset of [`ThreadBlock::inside`].
     pub const INSIDE: usize = offset_of!(ThreadBlock, inside);
+    /// Offset of [`ThreadBlock::crossings`].
+    pub const CROSSINGS: usize = offset_of!(ThreadBlock, crossings);
 }
 
 // The code of a saved upper half contains these offsets.
@@ -84,6 +88,7 @@ const _: () = {
     assert!(ThreadBlock::VDSO_SP == 48);
     assert!(offset_of!(ThreadBlock, side) == 56);
     assert!(ThreadBlock::INSIDE == 568);
+    assert!(ThreadBlock::CROSSINGS == 576);
     // Atomics have the size of their integers, and here their alignment, too.
     assert!(size_of::<SharedThreadBlock>() == size_of::<ThreadBlock>());
     assert!(align_of::<SharedThreadBlock>() == align_of::<ThreadBlock>());

@@ -121,6 +121,7 @@ mod tests {
             vdso_sp: 0,
             side: [0; contract::SIDE_STACK_DEPTH],
             inside: 0,
+            crossings: 0,
         });
         // SAFETY: stores FS base in a local.
         unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_FS, &mut fs) };

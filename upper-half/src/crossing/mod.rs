@@ -10,5 +10,5 @@ pub mod call_guard;
 pub(crate) mod mpi_result;
 pub(crate) mod report;
 pub mod stubs;
-mod switch;
+pub(crate) mod switch;
 pub(crate) mod thread_level;

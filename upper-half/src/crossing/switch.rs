@@ -26,6 +26,7 @@ core::arch::global_asm!(
     ".type stasis_cross,@function",
     ".p2align 5",
     "stasis_cross:",
+    "inc qword ptr gs:[576]",
     "cmp dword ptr gs:[40], 0",
     "je 2f",
     "pop r11",
@@ -50,3 +51,25 @@ core::arch::global_asm!(
         + core::mem::offset_of!(contract::Gate, lower)
         + core::mem::offset_of!(contract::LowerInfo, cross_slow),
 );
+
+/// Number of crossings that the calling thread has begun, modulo its size.
+#[inline(always)]
+pub(crate) fn crossings() -> usize {
+    block_word::<{ contract::ThreadBlock::CROSSINGS }>()
+}
+
+/// A word of the calling thread's block, of which this is the offset.
+#[inline(always)]
+pub(crate) fn block_word<const OFFSET: usize>() -> usize {
+    let word: usize;
+    // SAFETY: the block is there before a thread runs upper-half code. A read does no harm.
+    unsafe {
+        core::arch::asm!(
+            "mov {}, gs:[{offset}]",
+            out(reg) word,
+            offset = const OFFSET,
+            options(nostack, readonly)
+        );
+    }
+    word
+}

@@ -32,6 +32,8 @@ use crate::crossing::abandon::abandon;
 use crate::crossing::abandon::abandonable;
 use crate::crossing::call_guard;
 use crate::crossing::stubs::service;
+#[cfg(not(test))]
+use crate::crossing::switch::block_word;
 use crate::object::lower_handle::named;
 use crate::object::{Comm, Datatype, File, Op};
 use crate::quiesce::collective_gate::{
@@ -393,17 +395,7 @@ fn inside() -> usize {
     }
     #[cfg(not(test))]
     {
-        let inside: usize;
-        // SAFETY: see the module's head.
-        unsafe {
-            core::arch::asm!(
-                "mov {}, gs:[{at}]",
-                out(reg) inside,
-                at = const contract::ThreadBlock::INSIDE,
-                options(nostack, readonly)
-            );
-        }
-        inside
+        block_word::<{ contract::ThreadBlock::INSIDE }>()
     }
 }
 

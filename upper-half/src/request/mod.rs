@@ -9,6 +9,7 @@ pub(crate) mod persistent_collective;
 pub(crate) mod request_array;
 pub(crate) mod started_operation;
 pub(crate) mod test;
+pub(crate) mod vain_tests;
 pub(crate) mod wait;
 
 pub use crate::object::request::persistent_collective::Starter;

@@ -1,6 +1,6 @@
 //! Testing requests. While no checkpoint is pending a test is the lower half's test. Otherwise the test looks at
 //! everything under way, so that a program that only polls lets others go on too, and the answer comes from the
-//! requests' states.
+//! requests' states. Tests that would find nothing again soon after one are left out (`vain_tests.rs`).
 //!
 //! # Safety
 //! As for `wait.rs`.
@@ -14,7 +14,7 @@ use crate::quiesce::progress::{phase, Claim};
 use crate::quiesce::wait_loop;
 use crate::quiesce::wait_loop::WaitState;
 use crate::request::request_array::{Answer, ArrayState};
-use crate::request::{error_origin, request_array, wait};
+use crate::request::{error_origin, request_array, vain_tests, wait};
 use contract::abi::{Status, ERR_ARG, ERR_COUNT, ERR_REQUEST, SUCCESS, UNDEFINED};
 use contract::Phase;
 
@@ -46,6 +46,9 @@ pub fn test(
     let status = status.unwrap_or(&mut own);
     let request = *handle;
     flag.set(0);
+    let Some(looking) = vain_tests::look(&[request]) else {
+        return SUCCESS;
+    };
     let claim = Claim::new([request]);
     if request.body.state.get() == State::Active && phase() == Phase::Run {
         let mut lower_handle;
@@ -58,6 +61,8 @@ pub fn test(
             flag.set(1);
             error_origin::answered(request, lower_handle, error);
             request_array::answered(handle, status);
+        } else {
+            looking.was_in_vain(&claim.requests);
         }
         return error;
     }
@@ -89,6 +94,9 @@ pub fn testall(
     let n = requests.len();
     let statuses = statuses.map(|statuses| &mut statuses[..n]);
     flag.set(0);
+    let Some(looking) = vain_tests::look(requests) else {
+        return SUCCESS;
+    };
     request_array::with_arrays(n, |lower_handles, own| {
         let claim = Claim::new(&mut *requests);
         let (found, lower_handles) = request_array::gather(claim.requests, lower_handles);
@@ -119,6 +127,7 @@ pub fn testall(
                 )
             };
             if flag.get() == 0 && answer.error == SUCCESS {
+                looking.was_in_vain(claim.requests);
                 return SUCCESS;
             }
         }
@@ -142,6 +151,9 @@ pub fn testany(
     let status = status.unwrap_or(&mut own);
     flag.set(0);
     index.set(UNDEFINED);
+    let Some(looking) = vain_tests::look(requests) else {
+        return SUCCESS;
+    };
     request_array::with_arrays(requests.len(), |lower_handles, _| {
         let claim = Claim::new(&mut *requests);
         let (found, mut lower_handles) = request_array::gather(claim.requests, lower_handles);
@@ -166,6 +178,8 @@ pub fn testany(
                     status,
                     error,
                 );
+            } else {
+                looking.was_in_vain(claim.requests);
             }
             return error;
         }
@@ -191,6 +205,9 @@ pub fn testsome(
     }
     let n = requests.len();
     outcount.set(0);
+    let Some(looking) = vain_tests::look(requests) else {
+        return SUCCESS;
+    };
     request_array::with_arrays(n, |lower_handles, own| {
         let statuses = match statuses {
             Some(statuses) => &mut statuses[..n],
@@ -214,6 +231,10 @@ pub fn testsome(
                 )
             };
             let count = outcount.get();
+            if count == 0 && error == SUCCESS {
+                looking.was_in_vain(claim.requests);
+                return SUCCESS;
+            }
             request_array::some_answered(
                 claim.requests,
                 &lower_handles,

@@ -786,6 +786,7 @@ pub(crate) fn thread_block() {
         vdso_sp: 0,
         side: [0; contract::SIDE_STACK_DEPTH],
         inside: 0,
+        crossings: 0,
     }));
     block.this = core::ptr::from_ref(block) as usize;
     block.side_top = block.side.as_ptr() as usize;

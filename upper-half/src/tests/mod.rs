@@ -3,3 +3,4 @@
 mod messages;
 mod mock_lower;
 mod threads;
+mod vain_tests;

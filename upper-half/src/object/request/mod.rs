@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod generalized;
+pub(crate) mod in_vain;
 mod operation;
 pub(crate) mod pair;
 pub(crate) mod partitioned;
@@ -21,6 +22,7 @@ pub(crate) use operation::{Args, Kind, Mode, State, StateCell};
 use crate::object::comm::Comm;
 use crate::object::comm::NOBODY;
 use crate::object::request::generalized::Generalized;
+use crate::object::request::in_vain::InVain;
 use crate::object::request::pair::Pair;
 use crate::object::request::partitioned::Partitioned;
 use crate::object::request::persistent_collective::PersistentCollective;
@@ -47,6 +49,8 @@ pub struct RequestBody {
     pub(crate) orphan: Cell<bool>,
     /// A thread is in a call of the lower half with this request's lower handle.
     pub(crate) claimed: AtomicU32,
+    /// Tests that have found nothing.
+    pub(crate) in_vain: Cell<InVain>,
     /// World rank of the peer; [`NOBODY`] for a wildcard or MPI_PROC_NULL.
     pub(crate) peer: Cell<u32>,
     /// Index of the communicator whose error handler answers for it, if it still exists.
@@ -95,6 +99,7 @@ impl RequestBody {
             cancelling: Cell::new(false),
             orphan: Cell::new(false),
             claimed: AtomicU32::new(0),
+            in_vain: Cell::new(InVain::NEVER),
             peer: Cell::new(NOBODY),
             comm: Cell::new(Comm::null().index()),
             error: Cell::new(SUCCESS),
