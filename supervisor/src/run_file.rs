@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// Name of the run file in the checkpoint directory.
 pub const RUN_FILE: &str = "run.json";
+/// Name of the file by which the ranks of a standby world find their keeper. Its content is that of a run file.
+pub const STANDBY_FILE: &str = "standby.json";
 
 const FORMAT: u32 = 1;
 
@@ -69,12 +71,12 @@ impl RunFile {
         }
     }
 
-    /// Writes the file, readable for its owner alone.
-    pub fn write(&self, directory: &Path) -> Result<(), Error> {
-        let path = directory.join(RUN_FILE);
+    /// Writes the file under one of the two names, readable for its owner alone.
+    pub fn write(&self, directory: &Path, name: &str) -> Result<(), Error> {
+        let path = directory.join(name);
         let fail = |why| Error::Io(path.clone(), "write", why);
         let text = serde_json::to_string_pretty(self).map_err(|why| fail(why.into()))?;
-        let new = directory.join(format!(".{RUN_FILE}.{}", self.socket));
+        let new = directory.join(format!(".{name}.{}", self.socket));
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&new).map_err(fail)?;
@@ -82,9 +84,9 @@ impl RunFile {
         written.and_then(|()| fs::rename(&new, &path)).map_err(fail)
     }
 
-    /// Reads the file, if there is one.
-    pub fn read(directory: &Path) -> Result<Option<RunFile>, Error> {
-        let path = directory.join(RUN_FILE);
+    /// Reads the file of this name, if there is one.
+    pub fn read(directory: &Path, name: &str) -> Result<Option<RunFile>, Error> {
+        let path = directory.join(name);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -98,9 +100,9 @@ impl RunFile {
         }
     }
 
-    /// Removes the file of a job that is over.
-    pub fn remove(directory: &Path) {
-        let _ = fs::remove_file(directory.join(RUN_FILE));
+    /// Removes the file of this name: its job is over, or its standby world has an end.
+    pub fn remove(directory: &Path, name: &str) {
+        let _ = fs::remove_file(directory.join(name));
     }
 
     /// Whether the keeper is on this machine, where alone its socket can be reached.
@@ -116,7 +118,7 @@ impl RunFile {
     /// Takes over the directory from a `stasis run` that is dead; returns its file. A keeper on another machine cannot
     /// be asked: the claim of a job to its directory then decides (`coordinator::claim`).
     pub fn take_over(directory: &Path) -> Result<Option<RunFile>, Error> {
-        let Some(file) = RunFile::read(directory)? else {
+        let Some(file) = RunFile::read(directory, RUN_FILE)? else {
             return Ok(None);
         };
         match file.is_here() && file.connect().is_ok() {

@@ -272,6 +272,9 @@ pub struct Launch {
     /// subdirectory
     #[arg(long, env = "STASIS_ANEW", value_parser = yes_or_no())]
     pub anew: bool,
+    /// Only initialise MPI, and wait until `stasis run`, which gives this, lets the rank go
+    #[arg(long, hide = true, env = "STASIS_ASLEEP", value_parser = yes_or_no())]
+    pub asleep: bool,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -300,6 +303,9 @@ pub struct Run {
     /// progress
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_HANG")]
     pub hang: Option<u64>,
+    /// A second set of ranks that waits for a failure, so that the job goes on sooner
+    #[arg(long, value_name = "HOW", default_value = "no", env = "STASIS_STANDBY")]
+    pub standby: StandbyWorld,
     /// The command that starts the job, with `stasis launch` in it
     #[arg(
         required = true,
@@ -308,6 +314,15 @@ pub struct Run {
         value_name = "COMMAND"
     )]
     pub line: Vec<OsString>,
+}
+
+/// Values of `--standby`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StandbyWorld {
+    /// None
+    No,
+    /// They have called MPI_Init and sleep. They are started when the job has a checkpoint
+    Warm,
 }
 
 /// Values of `--on`.

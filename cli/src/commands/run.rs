@@ -1,5 +1,6 @@
 //! `stasis run`: runs a job to its end, starting it again from its newest checkpoint when a part of it has died.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -10,14 +11,19 @@ use anyhow::anyhow;
 use ckpt_image::{list_sets, SealKey, SetState};
 use clap::Parser;
 use coordinator::job_file::JobFile;
+use dump::MemoryBudget;
 use launcher::message;
 use supervisor::command_line;
 use supervisor::recovery::{Failure, GivenUp, Policy};
 use supervisor::run::{self, Job, Surroundings};
+use supervisor::standby::Way;
 
-use crate::args::{Arguments, Launch, Run};
+use crate::args::{Arguments, Launch, Run, StandbyWorld};
 use crate::start::exec_lower::prepare;
 use crate::ui::exit::{self, Code, WithCode};
+
+/// Memory that a sleeping rank is taken to need.
+const BYTES_OF_SLEEPER: u64 = 64 << 20;
 
 /// Runs the command; returns only if the job cannot be run.
 pub fn run(options: &Run) -> exit::Result<()> {
@@ -34,6 +40,8 @@ pub fn run(options: &Run) -> exit::Result<()> {
         directory: directory.clone(),
         key,
         most: options.recover,
+        standby: options.standby != StandbyWorld::No,
+        told: Cell::default(),
     };
     let job = Job {
         line: options.line.clone(),
@@ -43,6 +51,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
             most: options.recover,
         },
         hang: options.hang.map(Duration::from_secs),
+        standby: options.standby == StandbyWorld::Warm,
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
@@ -84,6 +93,10 @@ struct KnownSets {
     /// Id of an earlier job in the directory that has ended with a checkpoint.
     ended_before: Option<String>,
     most: u32,
+    /// Whether the user wants a standby world.
+    standby: bool,
+    /// The last reason why there is no standby world.
+    told: Cell<String>,
 }
 
 impl KnownSets {
@@ -130,12 +143,38 @@ impl Surroundings for KnownSets {
         }
     }
 
-    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32) {
+    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way) {
+        let anew = match self.standby && way == Way::Anew {
+            true => "; no standby world was ready, so its ranks are started anew",
+            false => "",
+        };
         message::say(format_args!(
-            "{failure}; the job goes on from {} (failure {failures} without a new checkpoint, of at most {})",
+            "{failure}; the job goes on from {} (failure {failures} without a new checkpoint, of at most {}){anew}",
             from(newest),
             self.most
         ));
+    }
+
+    fn room(&self, ranks: usize) -> Result<(), String> {
+        let budget = MemoryBudget::for_each_of(1);
+        let needed = BYTES_OF_SLEEPER * ranks as u64;
+        match needed <= budget.bytes {
+            true => Ok(()),
+            false => Err(format!(
+                "{ranks} ranks more need {} MiB, and there are {} MiB ({})",
+                needed >> 20,
+                budget.bytes >> 20,
+                budget.limit
+            )),
+        }
+    }
+
+    fn no_standby(&self, why: &str) {
+        if self.told.replace(why.to_owned()) != why {
+            message::say(format_args!(
+                "there is no standby world until the next checkpoint: {why}. After a failure the job is started anew"
+            ));
+        }
     }
 
     fn given_up(&self, failure: Failure, why: GivenUp) {

@@ -1,0 +1,187 @@
+//! The processes of the standby world around the machine of [`standby`](crate::standby): its launcher, and the ranks
+//! that sleep. Its ranks have a keeper of their own, which becomes that of the job when they are let go.
+
+use std::io::{self, PipeWriter};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use crate::keeper::Keeper;
+use crate::messages::ToRank;
+use crate::processes;
+use crate::run_file::{self, RunFile, STANDBY_FILE};
+use crate::standby::{Order, Standby};
+
+/// Time for its ranks to end after the job, before they are killed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Reason why there is no standby world.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its file.
+    #[error(transparent)]
+    File(#[from] run_file::Error),
+    /// The system.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// The standby world of a job, if there is one.
+pub struct StandbyWorld {
+    /// Its machine.
+    pub machine: Standby,
+    directory: PathBuf,
+    world: Option<World>,
+    /// When its ranks were told to end.
+    leaves: Option<Instant>,
+}
+
+/// The processes of a standby world.
+pub struct World {
+    /// Number of the incarnation that it may become.
+    pub incarnation: u32,
+    /// Keeper of its ranks.
+    pub keeper: Keeper,
+    /// Its launcher, while that lives.
+    pub launcher: Option<Pid>,
+    /// Standard input of its launcher.
+    pub input: PipeWriter,
+}
+
+impl StandbyWorld {
+    /// The standby world of the job in this directory. A file of an earlier one is removed.
+    pub fn new(directory: &Path, wanted: bool) -> StandbyWorld {
+        RunFile::remove(directory, STANDBY_FILE);
+        StandbyWorld {
+            machine: Standby::new(wanted),
+            directory: directory.to_owned(),
+            world: None,
+            leaves: None,
+        }
+    }
+
+    /// Starts one that may become this incarnation.
+    pub fn start(&mut self, mut command: Command, incarnation: u32) -> Result<(), Error> {
+        let keeper = Keeper::new(incarnation)?;
+        let file = RunFile::new(keeper.socket().into(), keeper.token().into(), incarnation);
+        file.write(&self.directory, STANDBY_FILE)?;
+        let (stdin, input) = io::pipe()?;
+        let child = command.stdin(stdin).spawn()?;
+        self.world = Some(World {
+            incarnation,
+            keeper,
+            launcher: Some(Pid::from_raw(child.id().cast_signed())),
+            input,
+        });
+        Ok(())
+    }
+
+    /// Descriptors to poll: it has something to do when one is ready.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let keeper = self.world.as_ref().map(|world| &world.keeper);
+        keeper.map_or_else(Vec::new, Keeper::descriptors)
+    }
+
+    /// Time until [`turn`](Self::turn) has to do something without an event.
+    pub fn patience(&self) -> Option<Duration> {
+        let leaves = self.leaves.filter(|_| self.machine.is_leaving())?;
+        Some(GRACE.saturating_sub(leaves.elapsed()) + Duration::from_millis(1))
+    }
+
+    /// Does what can be done without waiting.
+    pub fn turn(&mut self) {
+        let Some(world) = &mut self.world else {
+            return;
+        };
+        let left = !world.keeper.turn().is_empty();
+        if world.keeper.all_asleep() && self.machine.asleep() {
+            tracing::info!(
+                incarnation = world.incarnation,
+                "the standby world is asleep"
+            );
+        }
+        if self.machine.is_leaving() {
+            world.keeper.tell_asleep(ToRank::Leave);
+        }
+        let order = match left {
+            true => self.machine.died(),
+            false => None,
+        };
+        self.obey(order);
+        if self.leaves.is_some_and(|since| since.elapsed() >= GRACE) {
+            let order = self.machine.leaves_too_slowly();
+            self.obey(order);
+        }
+        if self.machine.is_ending() {
+            // Ranks may have connected since.
+            self.kill();
+        }
+    }
+
+    /// Obeys an order that needs no new process.
+    pub fn obey(&mut self, order: Option<Order>) {
+        match order {
+            None | Some(Order::Start) => {}
+            Some(Order::Kill) => {
+                tracing::info!("the standby world is killed");
+                self.kill();
+            }
+            Some(Order::Leave) => {
+                self.leaves = Some(Instant::now());
+                if let Some(world) = &self.world {
+                    world.keeper.tell_asleep(ToRank::Leave);
+                }
+            }
+        }
+    }
+
+    /// Kills the launcher first, since it would report the death of a rank on the job's output.
+    fn kill(&self) {
+        let Some(world) = &self.world else {
+            return;
+        };
+        if let Some(launcher) = world.launcher {
+            processes::send(launcher, Signal::SIGKILL);
+        }
+        world.keeper.kill();
+    }
+
+    /// A child of this process has ended, perhaps its launcher.
+    pub fn ended(&mut self, child: Pid) {
+        let world = self.world.as_mut();
+        if let Some(world) = world.filter(|world| world.launcher == Some(child)) {
+            world.launcher = None;
+            let order = self.machine.died();
+            self.obey(order);
+        }
+    }
+
+    /// Forgets a world that has an end: its launcher and its ranks are dead, and `rest` is false if there may be
+    /// other processes of it. Returns the machine's next order.
+    pub fn forget(&mut self, rest: impl FnOnce() -> bool) -> Option<Order> {
+        let ends = self.machine.is_ending() || self.machine.is_leaving();
+        let world = self.world.as_ref().filter(|_| ends)?;
+        if world.launcher.is_some() || !world.keeper.all_dead() || !rest() {
+            return None;
+        }
+        self.world = None;
+        RunFile::remove(&self.directory, STANDBY_FILE);
+        self.machine.gone()
+    }
+
+    /// Its launcher, if it is ready: then its processes must be spared when the job's are killed.
+    pub fn spared(&self) -> Option<Pid> {
+        let world = self.world.as_ref().filter(|_| self.machine.is_ready())?;
+        world.launcher
+    }
+
+    /// The world, which becomes the running incarnation.
+    pub fn take(&mut self) -> Option<World> {
+        RunFile::remove(&self.directory, STANDBY_FILE);
+        self.world.take()
+    }
+}
