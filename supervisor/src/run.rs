@@ -28,6 +28,9 @@ use crate::standby_world::StandbyWorld;
 /// Time for the launcher to end after its ranks were killed: first before SIGTERM, then before SIGKILL.
 const GRACE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
+/// Interval of the signals that tell a launcher that its ranks are dead.
+const NUDGE: Duration = Duration::from_millis(10);
+
 /// Signals that the user sends to the job.
 const SIGNALS: [Signal; 7] = [
     Signal::SIGCHLD,
@@ -458,6 +461,11 @@ impl<S: Surroundings> Running<'_, S> {
         self.keeper.kill();
         match self.launcher {
             Some(launcher) => {
+                if self.keeper.all_dead() {
+                    // Open MPI's mpirun sends the other ranks SIGTERM and sleeps for a second before it looks at them
+                    // again. Any signal ends that sleep, and this one tells the truth. No event tells when it sleeps.
+                    processes::send(launcher, Signal::SIGCHLD);
+                }
                 while GRACE
                     .get(*sent)
                     .is_some_and(|grace| since.elapsed() >= *grace)
@@ -479,7 +487,8 @@ impl<S: Surroundings> Running<'_, S> {
     fn until_next_signal(&self) -> PollTimeout {
         let due = self.killing.and_then(|(since, sent)| {
             let grace = GRACE.get(sent)?.saturating_sub(since.elapsed());
-            Some(grace + Duration::from_millis(1))
+            let nudge = self.launcher.map_or(grace, |_| NUDGE.min(grace));
+            Some(nudge + Duration::from_millis(1))
         });
         let due = due.into_iter().chain(self.standby.patience()).min();
         due.map_or(PollTimeout::NONE, |due| {
