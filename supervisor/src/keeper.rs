@@ -50,6 +50,8 @@ struct Kept {
     dead: bool,
     /// Size of the standby world in which it sleeps.
     asleep: Option<u32>,
+    /// The checkpoint whose image it has mapped in its sleep.
+    mapped: Option<u64>,
     /// The checkpoint from which the job would go on, if it has told that since the last turn.
     covered: Option<u64>,
 }
@@ -117,6 +119,13 @@ impl Keeper {
     pub fn covered(&mut self) -> Option<u64> {
         let ranks = self.ranks.iter_mut();
         ranks.filter_map(|rank| rank.covered.take()).max()
+    }
+
+    /// The checkpoint whose images all ranks have mapped in their sleep.
+    pub fn mapped(&self) -> Option<u64> {
+        let set = self.ranks.first().and_then(|rank| rank.mapped)?;
+        let all = self.ranks.iter().all(|rank| rank.mapped == Some(set));
+        all.then_some(set)
     }
 
     /// Tells all ranks that sleep. Of a rank that cannot be told the end of its process is heard.
@@ -196,6 +205,7 @@ impl Keeper {
                     told: false,
                     dead: false,
                     asleep: None,
+                    mapped: None,
                     covered: None,
                 }),
             }
@@ -252,6 +262,10 @@ impl Kept {
             FromRank::Fails => Departure::Fails,
             FromRank::Covered(set) => {
                 self.covered = self.rank.and(Some(set));
+                return None;
+            }
+            FromRank::Mapped(set) => {
+                self.mapped = self.rank.and(Some(set));
                 return None;
             }
             FromRank::Asleep { ranks } => {

@@ -34,6 +34,8 @@ pub enum FromRank {
         /// Number of ranks of the world.
         ranks: u32,
     },
+    /// A rank that sleeps has mapped its image of this checkpoint.
+    Mapped(u64),
 }
 
 /// Message of the keeper. The first two are answers to the first message of a rank.
@@ -49,6 +51,8 @@ pub enum ToRank {
     },
     /// To a rank that sleeps: become a rank of the running incarnation, from the newest checkpoint.
     Go,
+    /// To a rank that sleeps: map the image of this checkpoint, in the place of an older one.
+    Map(u64),
     /// To a rank that sleeps: end.
     Leave,
 }

@@ -74,7 +74,7 @@ impl Link {
                 process: std::process::id(),
             })),
             ToRank::Superseded { by } => Err(superseded(Some(by))),
-            ToRank::Go | ToRank::Leave => {
+            ToRank::Go | ToRank::Map(_) | ToRank::Leave => {
                 let why = io::Error::new(io::ErrorKind::InvalidData, "it answers out of turn");
                 Err(Error::Keeper(why))
             }

@@ -23,7 +23,7 @@ use crate::processes;
 use crate::recovery::{Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
 use crate::run_file::{self, RunFile, RUN_FILE};
 use crate::standby::{self, Way};
-use crate::standby_world::StandbyWorld;
+use crate::standby_world::{Kind, StandbyWorld};
 
 /// Time for the launcher to end after its ranks were killed: first before SIGTERM, then before SIGKILL.
 const GRACE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -52,8 +52,8 @@ pub struct Job {
     pub policy: Policy,
     /// Time without progress of any rank that is a failure.
     pub hang: Option<Duration>,
-    /// Whether a standby world is kept.
-    pub standby: bool,
+    /// The standby world that is kept.
+    pub standby: Kind,
     /// Whether standard input is a terminal, which sends signals to all processes of a job.
     pub terminal: bool,
 }
@@ -72,6 +72,10 @@ pub trait Surroundings {
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way);
     /// Whether the memory of this machine suffices for `ranks` sleeping ranks more; otherwise why not.
     fn room(&self, ranks: usize) -> Result<(), String>;
+    /// Whether the memory of this machine suffices for the images of a checkpoint; otherwise the user is told. It is
+    /// asked when a checkpoint has been taken, and when a restart has succeeded. The images of `instead_of` are mapped
+    /// at present, and are unmapped before.
+    fn room_to_map(&self, set: u64, instead_of: Option<u64>) -> bool;
     /// There is no standby world until the next checkpoint.
     fn no_standby(&self, why: &str);
     /// The job is not started again.
@@ -372,7 +376,11 @@ impl<S: Surroundings> Running<'_, S> {
                 set,
                 "the job runs and has a checkpoint"
             );
-            let order = self.standby.machine.covered(set);
+            let has_room = !self.standby.is_hot() || {
+                let instead_of = self.standby.mapped();
+                self.surroundings.room_to_map(set, instead_of)
+            };
+            let order = self.standby.covered(set, has_room);
             self.obey_standby(order);
         }
         Ok(())

@@ -30,11 +30,26 @@ pub enum Error {
     System(#[from] io::Error),
 }
 
+/// Kinds of standby worlds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// There is none.
+    No,
+    /// Its ranks have initialised MPI.
+    Warm,
+    /// Its ranks have mapped the newest image, too.
+    Hot,
+}
+
 /// The standby world of a job, if there is one.
 pub struct StandbyWorld {
     /// Its machine.
     pub machine: Standby,
     directory: PathBuf,
+    /// Whether its ranks map each new image in advance.
+    hot: bool,
+    /// The checkpoint that they should have mapped.
+    newest: Option<u64>,
     world: Option<World>,
     /// When its ranks were told to end.
     leaves: Option<Instant>,
@@ -50,15 +65,19 @@ pub struct World {
     pub launcher: Option<Pid>,
     /// Standard input of its launcher.
     pub input: PipeWriter,
+    /// The checkpoint that its ranks were told to map, and the one that they have mapped.
+    maps: [Option<u64>; 2],
 }
 
 impl StandbyWorld {
     /// The standby world of the job in this directory. A file of an earlier one is removed.
-    pub fn new(directory: &Path, wanted: bool) -> StandbyWorld {
+    pub fn new(directory: &Path, kind: Kind) -> StandbyWorld {
         RunFile::remove(directory, STANDBY_FILE);
         StandbyWorld {
-            machine: Standby::new(wanted),
+            machine: Standby::new(kind != Kind::No),
             directory: directory.to_owned(),
+            hot: kind == Kind::Hot,
+            newest: None,
             world: None,
             leaves: None,
         }
@@ -76,6 +95,7 @@ impl StandbyWorld {
             keeper,
             launcher: Some(Pid::from_raw(child.id().cast_signed())),
             input,
+            maps: [None; 2],
         });
         Ok(())
     }
@@ -107,6 +127,9 @@ impl StandbyWorld {
         if self.machine.is_leaving() {
             world.keeper.tell_asleep(ToRank::Leave);
         }
+        if self.machine.is_ready() && self.hot {
+            world.map(self.newest);
+        }
         let order = match left {
             true => self.machine.died(),
             false => None,
@@ -120,6 +143,22 @@ impl StandbyWorld {
             // Ranks may have connected since.
             self.kill();
         }
+    }
+
+    /// The job has this checkpoint. `has_room` is false if there is no memory to map its images in advance.
+    pub fn covered(&mut self, set: u64, has_room: bool) -> Option<Order> {
+        self.newest = Some(set).filter(|_| has_room);
+        self.machine.covered(set)
+    }
+
+    /// The checkpoint whose images its ranks have mapped, or are mapping.
+    pub fn mapped(&self) -> Option<u64> {
+        self.world.as_ref()?.maps[0]
+    }
+
+    /// Whether its ranks map each new image in advance.
+    pub fn is_hot(&self) -> bool {
+        self.hot
     }
 
     /// Obeys an order that needs no new process.
@@ -183,5 +222,27 @@ impl StandbyWorld {
     pub fn take(&mut self) -> Option<World> {
         RunFile::remove(&self.directory, STANDBY_FILE);
         self.world.take()
+    }
+}
+
+impl World {
+    /// Lets its ranks map the images of a checkpoint, if they were not told to.
+    fn map(&mut self, newest: Option<u64>) {
+        let [told, done] = &mut self.maps;
+        if let Some(set) = newest.filter(|_| newest != *told) {
+            *told = newest;
+            self.keeper.tell_asleep(ToRank::Map(set));
+        }
+        let mapped = self.keeper.mapped();
+        if mapped != *done {
+            *done = mapped;
+            if let Some(set) = mapped {
+                tracing::info!(
+                    incarnation = self.incarnation,
+                    set,
+                    "the standby world has mapped the checkpoint"
+                );
+            }
+        }
     }
 }

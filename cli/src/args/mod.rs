@@ -20,6 +20,7 @@ use self::dir_template::DirTemplate;
 use self::schedule::{Interval, Signal};
 use crate::ui::exit;
 use supervisor::recovery::RecoverOn;
+use supervisor::standby_world::Kind;
 
 /// Freezes a running MPI job to disk and brings it back, under any MPI library.
 #[derive(Parser)]
@@ -323,6 +324,18 @@ pub enum StandbyWorld {
     No,
     /// They have called MPI_Init and sleep. They are started when the job has a checkpoint
     Warm,
+    /// And they have mapped the newest checkpoint, which takes as much memory as the job
+    Hot,
+}
+
+impl From<StandbyWorld> for Kind {
+    fn from(standby: StandbyWorld) -> Kind {
+        match standby {
+            StandbyWorld::No => Kind::No,
+            StandbyWorld::Warm => Kind::Warm,
+            StandbyWorld::Hot => Kind::Hot,
+        }
+    }
 }
 
 /// Values of `--on`.

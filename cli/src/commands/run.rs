@@ -42,6 +42,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         most: options.recover,
         standby: options.standby != StandbyWorld::No,
         told: Cell::default(),
+        mapped: Cell::default(),
     };
     let job = Job {
         line: options.line.clone(),
@@ -51,7 +52,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
             most: options.recover,
         },
         hang: options.hang.map(Duration::from_secs),
-        standby: options.standby == StandbyWorld::Warm,
+        standby: options.standby.into(),
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
@@ -97,6 +98,8 @@ struct KnownSets {
     standby: bool,
     /// The last reason why there is no standby world.
     told: Cell<String>,
+    /// The checkpoint that was last asked about, and the memory of its images.
+    mapped: Cell<(u64, u64)>,
 }
 
 impl KnownSets {
@@ -113,6 +116,14 @@ fn from(newest: Option<u64>) -> String {
         Some(number) => format!("ckpt-{number}"),
         None => "its beginning".to_owned(),
     }
+}
+
+/// The needed and the available memory, if the latter is less.
+fn lack(needed: u64, budget: &MemoryBudget) -> Option<String> {
+    (needed > budget.bytes).then(|| {
+        let (needed, there) = (needed >> 20, budget.bytes >> 20);
+        format!("{needed} MiB, and there are {there} MiB ({})", budget.limit)
+    })
 }
 
 impl Surroundings for KnownSets {
@@ -156,17 +167,32 @@ impl Surroundings for KnownSets {
     }
 
     fn room(&self, ranks: usize) -> Result<(), String> {
-        let budget = MemoryBudget::for_each_of(1);
         let needed = BYTES_OF_SLEEPER * ranks as u64;
-        match needed <= budget.bytes {
-            true => Ok(()),
-            false => Err(format!(
-                "{ranks} ranks more need {} MiB, and there are {} MiB ({})",
-                needed >> 20,
-                budget.bytes >> 20,
-                budget.limit
-            )),
+        match lack(needed, &MemoryBudget::for_each_of(1)) {
+            None => Ok(()),
+            Some(lack) => Err(format!("{ranks} ranks more need {lack}")),
         }
+    }
+
+    fn room_to_map(&self, set: u64, instead_of: Option<u64>) -> bool {
+        let sets = list_sets(&self.directory, self.key.as_ref()).unwrap_or_default();
+        let its = sets.into_iter().find(|its| its.number == set);
+        let needed = its.and_then(|its| its.manifest).map_or(0, |manifest| {
+            let images = manifest.ranks.iter().map(|rank| &rank.image);
+            images.map(|image| image.memory_bytes).sum::<u64>()
+        });
+        let mut budget = MemoryBudget::for_each_of(1);
+        let (before, bytes) = self.mapped.replace((set, needed));
+        if instead_of == Some(before) {
+            budget.bytes = budget.bytes.saturating_add(bytes);
+        }
+        let lack = lack(needed, &budget);
+        if let Some(lack) = &lack {
+            message::say(format_args!(
+                "ckpt-{set} is not mapped in advance: it needs {lack}. The standby world stays warm"
+            ));
+        }
+        lack.is_none()
     }
 
     fn no_standby(&self, why: &str) {
@@ -191,5 +217,23 @@ impl Surroundings for KnownSets {
             "{failure}; the job is not started again, because {why}. To go on from {from}: {}",
             self.by_hand()
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_told_with_its_limit() {
+        let budget = MemoryBudget {
+            bytes: 130 << 20,
+            limit: "control group /job".to_owned(),
+        };
+        assert_eq!(lack(2 * BYTES_OF_SLEEPER, &budget), None);
+        assert_eq!(
+            lack(3 * BYTES_OF_SLEEPER, &budget).unwrap(),
+            "192 MiB, and there are 130 MiB (control group /job)"
+        );
     }
 }

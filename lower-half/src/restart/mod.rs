@@ -53,6 +53,8 @@ struct Initialised {
     level: i32,
     /// The numbers of descriptors that its image may need.
     held: Option<HeldNumbers>,
+    /// An image that was verified and mapped in advance.
+    early: Option<Opened>,
 }
 
 /// Restarts the rank. Returns only after a failure.
@@ -74,9 +76,11 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     let begun = Instant::now();
     let (set, part) = match chosen(options, rank, size) {
         Ok(set) => {
-            let held = before.as_mut().filter(|_| set.reaches(rank));
-            let held = held.and_then(|before| before.held.take());
-            let part = part(options, &set, rank, held);
+            let before = before.as_mut().filter(|_| set.reaches(rank));
+            let (held, early) = before.map_or((None, None), |before| {
+                (before.held.take(), before.early.take())
+            });
+            let part = part(options, &set, rank, held, early);
             (Some(set), part)
         }
         Err(why) => (None, Err(why)),
@@ -99,7 +103,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         false => (None, part?),
     };
     let Part {
-        opened,
+        mut opened,
         process,
         closed,
         mut files,
@@ -203,7 +207,14 @@ fn set_named(options: &RestartSpec, size: u32) -> Result<Set> {
 
 /// Verifies the rank's image and opens its files, before the new MPI library can take the numbers of their descriptors.
 /// If MPI is initialised already, `held` has reserved these numbers.
-fn part(options: &RestartSpec, set: &Set, rank: u32, held: Option<HeldNumbers>) -> Result<Part> {
+/// `early` is an image that was mapped in advance, perhaps that of an older set.
+fn part(
+    options: &RestartSpec,
+    set: &Set,
+    rank: u32,
+    held: Option<HeldNumbers>,
+    early: Option<Opened>,
+) -> Result<Part> {
     let (begun, shown) = (Instant::now(), Bytes::new(0));
     let tell = |read| {
         let seconds = begun.elapsed().as_secs_f64();
@@ -213,7 +224,9 @@ fn part(options: &RestartSpec, set: &Set, rank: u32, held: Option<HeldNumbers>) 
             console::say(rank, said);
         }
     };
-    shown.during(EVERY, tell, || verified(options, set, rank, &shown, held))
+    shown.during(EVERY, tell, || {
+        verified(options, set, rank, &shown, held, early)
+    })
 }
 
 fn verified(
@@ -222,13 +235,18 @@ fn verified(
     rank: u32,
     shown: &Bytes,
     held: Option<HeldNumbers>,
+    early: Option<Opened>,
 ) -> Result<Part> {
     let key = options::key(&options.checkpoints)?;
     let (name, size) = (set.name(), set.manifest().world_size);
     shown.of(set.bytes_of(rank));
     shown.at(format!("{name}, rank {rank} of {size}"));
     let dir = &options.checkpoints.dir;
-    let opened = ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?;
+    let id = set.manifest().set_id;
+    let opened = match early.filter(|early| early.manifest().set_id == id) {
+        Some(early) => early,
+        None => ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?,
+    };
     let Sections {
         process,
         closed,
@@ -282,7 +300,9 @@ fn join(
     let away = set.is_some_and(|set| !set.reaches(rank));
     let told = set.and_then(|set| set.manifest().thread_level);
     let was_before = before.is_some();
-    let Initialised { world, level, held } = match before {
+    let Initialised {
+        world, level, held, ..
+    } = match before {
         Some(before) => before,
         None => {
             let held = away.then(HeldNumbers::take).transpose()?;
@@ -291,7 +311,12 @@ fn join(
                 Err(_) => told.unwrap_or(abi::THREAD_SINGLE),
             };
             let world = world::initialise(level)?;
-            Initialised { world, level, held }
+            Initialised {
+                world,
+                level,
+                held,
+                early: None,
+            }
         }
     };
     let fetched = fetch_image::images(set, away, &world)?;
@@ -299,7 +324,7 @@ fn join(
         tracing::info!(fetched, "image was on another machine");
     }
     let part = match set.filter(|_| fetched && away) {
-        Some(set) => self::part(options, set, rank, held).and_then(|part| {
+        Some(set) => self::part(options, set, rank, held, None).and_then(|part| {
             ensure!(
                 part.job.thread_level <= level,
                 "rank {rank} needs a higher MPI thread level than was requested before its image was readable. \

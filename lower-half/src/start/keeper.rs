@@ -62,13 +62,18 @@ impl Sleeper {
         Ok(Sleeper { told })
     }
 
-    /// Sleeps until the keeper lets the world of `ranks` ranks go. False if its ranks are to end instead.
-    pub fn sleep(self, ranks: u32) -> Result<bool> {
+    /// Sleeps until the keeper lets the world of `ranks` ranks go. False if its ranks are to end instead. `map` maps
+    /// the image of a checkpoint in advance, and returns whether that was possible.
+    pub fn sleep(self, ranks: u32, mut map: impl FnMut(u64) -> bool) -> Result<bool> {
         tell(&FromRank::Asleep { ranks });
-        match self.told.recv() {
-            Ok(ToRank::Go) => Ok(true),
-            Ok(ToRank::Leave) => Ok(false),
-            other => bail!("`stasis run` says {other:?} (a defect in Stasis)"),
+        loop {
+            match self.told.recv() {
+                Ok(ToRank::Go) => return Ok(true),
+                Ok(ToRank::Leave) => return Ok(false),
+                Ok(ToRank::Map(set)) if map(set) => tell(&FromRank::Mapped(set)),
+                Ok(ToRank::Map(_)) => {}
+                other => bail!("`stasis run` says {other:?} (a defect in Stasis)"),
+            }
         }
     }
 }

@@ -44,7 +44,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-mpi-table", 0, 0),
     ("stasis-proc-maps", 0, 0),
     ("stasis-progress", 0, 0),
-    ("stasis-restart", 12, 0),
+    ("stasis-restart", 13, 0),
     ("stasis-skip", 0, 0),
     ("stasis-stack-trace", 0, 0),
     ("stasis-supervisor", 0, 0),

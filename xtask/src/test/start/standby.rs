@@ -10,13 +10,14 @@ use crate::test::support::helper_programs::compile;
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::Signal;
-use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 const FLAGS: [&str; 2] = ["--standby", "warm"];
 /// Events in the log of `stasis run`.
 const ASLEEP: &str = "the standby world is asleep";
+const MAPPED: &str = "the standby world has mapped the checkpoint";
 const LET_GO: &str = "the standby world is let go";
 /// Words of the message about a recovery without a standby world.
 const ANEW: &str = "no standby world was ready";
@@ -34,7 +35,8 @@ pub fn cases() -> Vec<Case> {
                 RunCase::new(dir, mpi).and_then(|case| body(&case)).into()
             }));
         };
-        add("ranks", ranks);
+        add("ranks", |case| ranks(case, "warm"));
+        add("hot", |case| ranks(case, "hot"));
         add("sleeper", |case| {
             replaced(case, |_, sleepers, _| sleepers[0])
         });
@@ -49,39 +51,26 @@ pub fn cases() -> Vec<Case> {
 }
 
 fn logged(mut command: Command) -> Command {
-    command.env("STASIS_LOG", "stasis_supervisor=info");
+    command.env("STASIS_LOG", "stasis_supervisor=info,stasis_restart=info");
     command
 }
 
 fn start(case: &RunCase) -> Result<Job> {
-    case.start_command(logged(case.command(&FLAGS, "runs")), "run")
+    start_kind(case, "warm")
 }
 
-/// Incarnation that a run file names.
+fn start_kind(case: &RunCase, kind: &str) -> Result<Job> {
+    let command = case.command(&["--standby", kind], "runs");
+    case.start_command(logged(command), "run")
+}
+
 fn incarnation(case: &RunCase, file: &str) -> Result<u64> {
-    let text =
-        fs::read_to_string(case.ckpt.join(file)).with_context(|| format!("reading {file}"))?;
-    let content: Value = serde_json::from_str(&text)?;
-    content["incarnation"].as_u64().context("it has no number")
-}
-
-/// Those of the processes whose command line names the incarnation.
-fn of_incarnation(pids: Vec<i32>, number: u64) -> Vec<i32> {
-    let words = [
-        format!("\"incarnation\":{number}}}"),
-        format!("--incarnation {number} "),
-    ];
-    let is_its = |pid: &i32| {
-        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = line.replace('\0', " ");
-        words.iter().any(|words| line.contains(words))
-    };
-    pids.into_iter().filter(is_its).collect()
+    stasis::incarnation(&case.ckpt, file)
 }
 
 /// Ranks of the incarnation that a run file names.
 fn ranks_of(case: &RunCase, job: &Job, file: &str) -> Result<Vec<i32>> {
-    let ranks = of_incarnation(job.ranks(), incarnation(case, file)?);
+    let ranks = stasis::of_incarnation(job.ranks(), incarnation(case, file)?);
     ensure!(ranks.len() == 2, "{file} has the ranks {ranks:?}");
     Ok(ranks)
 }
@@ -124,17 +113,24 @@ fn none_lives(pids: &[i32]) -> Result<()> {
     Ok(())
 }
 
-/// Each of three failures is answered by the standby world.
-fn ranks(case: &RunCase) -> Result<()> {
-    let mut job = start(case)?;
+/// Each of three failures is answered by the standby world. A hot one has mapped a newer checkpoint each time.
+fn ranks(case: &RunCase, kind: &str) -> Result<()> {
+    let mut job = start_kind(case, kind)?;
     case.checkpoint()?;
     for (rank, times) in [(1, 1), (0, 2), (1, 3)] {
         until(&mut job, ASLEEP, times, case)?;
+        if kind == "hot" {
+            // The images that were mapped first are replaced.
+            until(&mut job, MAPPED, 2 * times - 1, case)?;
+            case.checkpoint()?;
+            until(&mut job, MAPPED, 2 * times, case)?;
+        }
         let standby = incarnation(case, STANDBY)?;
         recovered(case, &mut job, rank)?;
         until(&mut job, LET_GO, times, case)?;
         let now = incarnation(case, RUN)?;
         ensure!(now == standby, "incarnation {now} runs, not {standby}");
+        mapped_in_advance(&case.ckpt, kind == "hot")?;
     }
     until(&mut job, ASLEEP, 4, case)?;
     let said = said(&job);
@@ -146,6 +142,18 @@ fn ranks(case: &RunCase) -> Result<()> {
     finish(case, job)
 }
 
+/// Checks what the last restart of each rank has logged.
+fn mapped_in_advance(ckpt: &Path, wanted: bool) -> Result<()> {
+    for rank in 0..2 {
+        let log = job::read_text(&ckpt.join(format!("log/rank-{rank}.log")));
+        let last = log.lines().rfind(|line| line.contains("memory mapped"));
+        let last = last.with_context(|| format!("rank {rank} has mapped no memory"))?;
+        let words = format!("in_advance={wanted}");
+        ensure!(last.contains(&words), "rank {rank} logs {last:?}");
+    }
+    Ok(())
+}
+
 /// A part of the standby world is killed: the job does not notice, and another standby world takes its place.
 fn replaced(case: &RunCase, part: fn(&Job, &[i32], i32) -> i32) -> Result<()> {
     let mut job = start(case)?;
@@ -153,7 +161,7 @@ fn replaced(case: &RunCase, part: fn(&Job, &[i32], i32) -> i32) -> Result<()> {
     until(&mut job, ASLEEP, 1, case)?;
     let ranks = ranks_of(case, &job, RUN)?;
     let number = incarnation(case, STANDBY)?;
-    let launchers = of_incarnation(job.launchers(), number);
+    let launchers = stasis::of_incarnation(job.launchers(), number);
     let launcher = *launchers.first().context("it has no launcher")?;
     let sleepers = ranks_of(case, &job, STANDBY)?;
     signal::kill_now(part(&job, &sleepers, launcher));
