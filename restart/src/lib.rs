@@ -159,7 +159,8 @@ impl Opened {
 
     /// Maps the upper half, or the rest of it; see [`map`].
     pub fn map(&mut self, shared: &SharedMemory) -> Result<MappedUpper> {
-        map(&self.image, shared, self.early.take())
+        let early = self.early.take().map_or_else(Vec::new, EarlyMemory::keep);
+        map(&self.image, shared, &early)
     }
 
     /// The shared objects of a job that is this process alone, created and filled.

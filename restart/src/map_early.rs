@@ -41,14 +41,9 @@ impl EarlyMemory {
         Ok(mapped)
     }
 
-    /// Whether a region was mapped.
-    pub fn has(&self, region: &Region) -> bool {
-        self.ranges.contains(&(region.start, region.len))
-    }
-
-    /// Leaves the memory mapped, as that of the upper half.
-    pub fn keep(mut self) {
-        self.ranges.clear();
+    /// Start and length of each mapped region. The memory stays mapped, as that of the upper half.
+    pub fn keep(mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.ranges)
     }
 }
 

@@ -18,7 +18,6 @@ use std::time::Instant;
 use ckpt_image::{side_by_side, Backing, Image, Piece, Region};
 
 use crate::error::{RestartError, Result};
-use crate::map_early::EarlyMemory;
 use crate::shared_objects::{SharedHandle, SharedMemory};
 
 /// Totals of the mapped upper half.
@@ -32,20 +31,16 @@ pub struct MappedUpper {
     pub filled_bytes: u64,
 }
 
-/// Maps every region of `image` at its address, fills it and protects it, except those that were mapped in advance.
-/// `shared` holds the image's shared objects. Must be called when no other memory of an upper half is mapped. After an
-/// error the process must end.
-pub fn map(
-    image: &Image,
-    shared: &SharedMemory,
-    early: Option<EarlyMemory>,
-) -> Result<MappedUpper> {
+/// Maps every region of `image` at its address, fills it and protects it. Regions with their start and length in
+/// `early` are mapped already. `shared` holds the image's shared objects. Must be called when no other memory of an
+/// upper half is mapped. After an error the process must end.
+pub fn map(image: &Image, shared: &SharedMemory, early: &[(u64, u64)]) -> Result<MappedUpper> {
     let memory = image.memory()?;
     let mut mapped = MappedUpper::default();
     let begun = Instant::now();
     attach_segments(image, shared)?;
     for (index, region) in image.regions().iter().enumerate() {
-        let is_early = early.as_ref().is_some_and(|early| early.has(region));
+        let is_early = early.contains(&(region.start, region.len));
         if is_early || matches!(region.backing, Backing::SharedContent { .. }) {
             continue;
         }
@@ -61,10 +56,7 @@ pub fn map(
         mapped.mapped_bytes += region.len;
         mapped.filled_bytes += pieces.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
     }
-    let in_advance = early.is_some();
-    if let Some(early) = early {
-        early.keep();
-    }
+    let in_advance = !early.is_empty();
     tracing::info!(took = ?begun.elapsed(), ?mapped, in_advance, "memory mapped");
     Ok(mapped)
 }

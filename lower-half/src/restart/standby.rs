@@ -1,5 +1,5 @@
-//! A rank of a standby world: it initialises MPI as the restart of a running job needs it, and sleeps. When that job has
-//! failed, `stasis run` lets it go, and it restarts from the newest checkpoint.
+//! A rank of a standby world: it initialises MPI as the restart of a running job needs it, and sleeps. When that job
+//! has failed, `stasis run` lets it go, and it restarts from the newest checkpoint.
 //!
 //! Asleep it makes no MPI call, so that nothing spins: one thread reads from the keeper's connection, and the first
 //! thread waits for it. With `--standby hot` it maps the image of each new checkpoint meanwhile.

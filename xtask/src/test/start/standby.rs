@@ -45,6 +45,7 @@ pub fn cases() -> Vec<Case> {
         add("given-up", given_up);
         add("controller", controller);
         add("input", input);
+        add("sigterm", sigterm);
         add("before-the-first-checkpoint", before_the_first);
     }
     cases
@@ -267,6 +268,24 @@ fn input(case: &RunCase) -> Result<()> {
     job.type_in("end\n")?;
     job.succeed(deadline(), case.dir)?;
     none_lives(&pids)
+}
+
+/// A job that ends with a checkpoint takes its standby world along.
+fn sigterm(case: &RunCase) -> Result<()> {
+    let mut job = start(case)?;
+    case.checkpoint()?;
+    until(&mut job, ASLEEP, 1, case)?;
+    let pids = job.pids();
+    signal::send(pids[0], Signal::SIGTERM);
+    let ended = job.wait(deadline())?.context("the job does not end");
+    job.explain(ended, case.dir)?;
+    none_lives(&pids)?;
+    let said = said(&job);
+    let words = "the job ends with the checkpoint ckpt-2";
+    ensure!(said.contains(words), "it does not say: {words}\n{said}");
+    ensure!(!said.contains("is killed"), "it had to be killed:\n{said}");
+    ensure!(!said.contains(GOES_ON), "it was started again");
+    Ok(())
 }
 
 /// There is none before the first checkpoint.
