@@ -19,6 +19,7 @@
 //! | [`input`] | standard input of a launcher that was started as a standby world |
 //! | [`hang`] | the watch for a job without progress |
 //! | [`processes`] | the processes below `stasis run` |
+//! | [`unblocked`] | commands that are started with no signal blocked |
 //! | [`run`] | threads, signals and processes around the machine |
 
 pub mod command_line;
@@ -33,3 +34,4 @@ pub mod run;
 pub mod run_file;
 pub mod standby;
 pub mod standby_world;
+pub mod unblocked;

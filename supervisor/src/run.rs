@@ -24,6 +24,7 @@ use crate::recovery::{Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
 use crate::run_file::{self, RunFile, RUN_FILE};
 use crate::standby::{self, Way};
 use crate::standby_world::{Kind, StandbyWorld};
+use crate::unblocked;
 
 /// Time for the launcher to end after its ranks were killed: first before SIGTERM, then before SIGKILL.
 const GRACE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -189,7 +190,7 @@ impl<S: Surroundings> Running<'_, S> {
         let Some(mut command) = self.command(&line, resume) else {
             return Ok(());
         };
-        let started = command.spawn().map_err(|why| Error::Start {
+        let started = unblocked::spawn(&mut command).map_err(|why| Error::Start {
             program: command.get_program().to_owned(),
             why,
         });
@@ -436,7 +437,7 @@ impl<S: Surroundings> Running<'_, S> {
                 self.obey_standby(order);
             }
             Some(Order::Stop) => {
-                let stop = self.surroundings.stop_command().spawn();
+                let stop = unblocked::spawn(&mut self.surroundings.stop_command());
                 match stop {
                     Ok(child) => self.stop = Some(Pid::from_raw(child.id().cast_signed())),
                     Err(_) => {

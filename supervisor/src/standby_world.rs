@@ -15,6 +15,7 @@ use crate::messages::ToRank;
 use crate::processes;
 use crate::run_file::{self, RunFile, STANDBY_FILE};
 use crate::standby::{Order, Standby};
+use crate::unblocked;
 
 /// Time for its ranks to end after the job, before they are killed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -89,7 +90,7 @@ impl StandbyWorld {
         let file = RunFile::new(keeper.socket().into(), keeper.token().into(), incarnation);
         file.write(&self.directory, STANDBY_FILE)?;
         let (stdin, input) = io::pipe()?;
-        let child = command.stdin(stdin).spawn()?;
+        let child = unblocked::spawn(command.stdin(stdin))?;
         self.world = Some(World {
             incarnation,
             keeper,

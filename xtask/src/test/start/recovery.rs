@@ -40,6 +40,7 @@ pub fn cases() -> Vec<Case> {
         add("aborts", |case| own_will(case, "aborts"));
         add("exits-wanted", exits_wanted);
         add("sigterm", sigterm);
+        add("second-sigterm", second_sigterm);
         add("hang.rank-1", |case| hang(case, 1));
         add("hang.rank-0", |case| hang(case, 0));
         add("given-up", given_up);
@@ -316,6 +317,28 @@ fn sigterm(case: &RunCase) -> Result<()> {
     ensure!(!said(&job).contains(GOES_ON), "it was started again");
     let restart = stasis::restart(case.mpi, case.ranks, &case.ckpt, case.dir);
     case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
+}
+
+/// The second SIGTERM ends the launcher, also while the checkpoint of the first one waits for a rank.
+fn second_sigterm(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    send_to_rank(&job, 1, Signal::SIGSTOP);
+    signal::send(job.pids()[0], Signal::SIGTERM);
+    let asks = |job: &Job| {
+        let commands = job.pids().into_iter().filter(|pid| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains("\0checkpoint\0--stop\0")
+        });
+        commands.count() > 0
+    };
+    let asked = job.until_seen("it asked for a checkpoint", deadline(), asks);
+    job.explain(asked, case.dir)?;
+    signal::send(job.pids()[0], Signal::SIGTERM);
+    let ended = job.wait(deadline())?.context("the job does not end");
+    let status = job.explain(ended, case.dir)?;
+    ensure!(!status.success(), "it ends with {status}");
+    ensure!(!said(&job).contains(GOES_ON), "it was started again");
+    Ok(())
 }
 
 /// A rank is stopped while the other one waits for it: the job is started again, and says what the ranks were doing.
