@@ -36,6 +36,10 @@ fn begin() -> i32 {
             let Err(error) = self::restart::restart(options);
             (exit_code::of_restart(&error), Err(error))
         }
+        Ok(Command::Standby(options)) => {
+            let Err(error) = self::restart::standby::standby(options);
+            (exit_code::of_restart(&error), Err(error))
+        }
         Ok(Command::Refuse(code)) => start::abort_job::abort_job(code),
         Ok(Command::About) => {
             about();

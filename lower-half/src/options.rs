@@ -1,5 +1,5 @@
-//! The lower half's command line, which `stasis` writes: `launch SPEC -- PROGRAM ARGUMENTS`, `restart SPEC`, `refuse
-//! CODE` or `about`; and values derived from its settings ([`job_spec`]).
+//! The lower half's command line, which `stasis` writes: `launch SPEC -- PROGRAM ARGUMENTS`, `restart SPEC`, `standby
+//! SPEC`, `refuse CODE` or `about`; and values derived from its settings ([`job_spec`]).
 
 use std::ffi::OsString;
 
@@ -15,6 +15,8 @@ pub enum Command {
     Launch(Launch),
     /// Restart an upper half from its image.
     Restart(RestartSpec),
+    /// Initialise MPI for a restart, and wait until `stasis run` lets the rank go.
+    Standby(RestartSpec),
     /// End the job with an exit code.
     Refuse(i32),
     /// Print the MPI library that this lower half is for.
@@ -53,6 +55,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
             }))
         }
         Some("restart") => Ok(Command::Restart(job_spec::from_argument(&argument)?)),
+        Some("standby") => Ok(Command::Standby(job_spec::from_argument(&argument)?)),
         Some("refuse") => {
             let code = argument.to_str().and_then(|code| code.parse().ok());
             let code = code.with_context(|| format!("{} is no exit code", argument.display()))?;

@@ -144,7 +144,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
 
 fn restore(ck: &Path) {
     let start = Watch::start();
-    let opened =
+    let mut opened =
         stasis_restart::open(ck, None, None, 0, 1, &std::sync::Arc::default()).expect("opened");
     let bytes = fs::metadata(opened.image().path()).expect("an image").len() as usize;
     let verify = start.rate(bytes);

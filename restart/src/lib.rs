@@ -9,6 +9,7 @@
 
 mod compatibility;
 mod error;
+mod map_early;
 mod map_memory;
 mod sections;
 mod shared_objects;
@@ -22,6 +23,8 @@ use ckpt_image::{
     explain, named_whole, newest_whole, Header, Image, Manifest, Newest, SealKey, Section,
     SectionKind, Set,
 };
+
+use map_early::EarlyMemory;
 
 pub use error::{RestartError, Result};
 pub use map_memory::{map, MappedUpper};
@@ -100,7 +103,11 @@ pub fn open_in(
             reasons,
         });
     }
-    Ok(Opened { set, image })
+    Ok(Opened {
+        set,
+        image,
+        early: None,
+    })
 }
 
 /// A rank's image that can be restarted here.
@@ -108,6 +115,8 @@ pub fn open_in(
 pub struct Opened {
     set: Set,
     image: Image,
+    /// Its memory, if it was mapped in advance.
+    early: Option<EarlyMemory>,
 }
 
 impl Opened {
@@ -141,9 +150,17 @@ impl Opened {
         self.image.section(kind)
     }
 
-    /// Maps the upper half; see [`map`].
-    pub fn map(&self, shared: &SharedMemory) -> Result<MappedUpper> {
-        map(&self.image, shared)
+    /// Maps what depends on the image alone, before it is known whether the process will restart from it. When this is
+    /// dropped without [`map`](Self::map), the memory is unmapped.
+    pub fn map_early(&mut self) -> Result<()> {
+        self.early = Some(EarlyMemory::of(&self.image)?);
+        Ok(())
+    }
+
+    /// Maps the upper half, or the rest of it; see [`map`].
+    pub fn map(&mut self, shared: &SharedMemory) -> Result<MappedUpper> {
+        let early = self.early.take().map_or_else(Vec::new, EarlyMemory::keep);
+        map(&self.image, shared, &early)
     }
 
     /// The shared objects of a job that is this process alone, created and filled.

@@ -31,45 +31,38 @@ pub struct MappedUpper {
     pub filled_bytes: u64,
 }
 
-/// Maps every region of `image` at its address, fills it and protects it. `shared` holds the image's shared objects.
-/// Must be called when no memory of an upper half is mapped. After an error the process must end.
-pub fn map(image: &Image, shared: &SharedMemory) -> Result<MappedUpper> {
+/// Maps every region of `image` at its address, fills it and protects it. Regions with their start and length in
+/// `early` are mapped already. `shared` holds the image's shared objects. Must be called when no other memory of an
+/// upper half is mapped. After an error the process must end.
+pub fn map(image: &Image, shared: &SharedMemory, early: &[(u64, u64)]) -> Result<MappedUpper> {
     let memory = image.memory()?;
     let mut mapped = MappedUpper::default();
-    let rank = image.header().rank;
     let begun = Instant::now();
     attach_segments(image, shared)?;
     for (index, region) in image.regions().iter().enumerate() {
-        if matches!(region.backing, Backing::SharedContent { .. }) {
+        let is_early = early.contains(&(region.start, region.len));
+        if is_early || matches!(region.backing, Backing::SharedContent { .. }) {
             continue;
         }
         let pieces = memory.pieces_of(index);
-        let mapper = RegionMapper {
-            region,
-            rank,
-            shared,
-        };
+        let mapper = RegionMapper::new(image, region, shared);
         if mapper.segment().is_some() {
             mapper.protect()?;
         } else {
-            mapper.map(!pieces.is_empty())?;
+            mapper.map(pieces)?;
         }
-        mapper.advise()?;
-        mapper.fill(pieces, image)?;
-        let filled_as_it_is = region.prot == 3;
-        if !pieces.is_empty() && !filled_as_it_is {
-            mapper.protect()?;
-        }
+        mapper.complete(pieces, image)?;
         mapped.regions += 1;
         mapped.mapped_bytes += region.len;
         mapped.filled_bytes += pieces.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
     }
-    tracing::info!(took = ?begun.elapsed(), ?mapped, "memory mapped");
+    let in_advance = !early.is_empty();
+    tracing::info!(took = ?begun.elapsed(), ?mapped, in_advance, "memory mapped");
     Ok(mapped)
 }
 
 /// One region, while it is mapped and filled.
-struct RegionMapper<'a> {
+pub(crate) struct RegionMapper<'a> {
     region: &'a Region,
     rank: u32,
     shared: &'a SharedMemory,
@@ -78,15 +71,10 @@ struct RegionMapper<'a> {
 /// Attaches System V segments, before any other region is mapped. A segment is attached as a whole. The parts that the
 /// program had unmapped are unmapped again, since other regions may be at their addresses.
 fn attach_segments(image: &Image, shared: &SharedMemory) -> Result<()> {
-    let rank = image.header().rank;
     let mappers: Vec<RegionMapper> = image
         .regions()
         .iter()
-        .map(|region| RegionMapper {
-            region,
-            rank,
-            shared,
-        })
+        .map(|region| RegionMapper::new(image, region, shared))
         .filter(|mapper| mapper.segment().is_some())
         .collect();
     let mut attached = Vec::new();
@@ -117,7 +105,26 @@ struct SegmentMapping {
     writable: bool,
 }
 
-impl RegionMapper<'_> {
+impl<'a> RegionMapper<'a> {
+    pub(crate) fn new(image: &Image, region: &'a Region, shared: &'a SharedMemory) -> Self {
+        RegionMapper {
+            region,
+            rank: image.header().rank,
+            shared,
+        }
+    }
+
+    /// Fills the region, which has just been mapped, and protects it.
+    pub(crate) fn complete(&self, pieces: &[Piece], image: &Image) -> Result<()> {
+        self.advise()?;
+        self.fill(pieces, image)?;
+        let filled_as_it_is = self.region.prot == 3;
+        match pieces.is_empty() || filled_as_it_is {
+            true => Ok(()),
+            false => self.protect(),
+        }
+    }
+
     /// The segment that the region is a part of, if it is one of a System V segment.
     fn segment(&self) -> Option<SegmentMapping> {
         let Backing::Shared {
@@ -164,7 +171,8 @@ impl RegionMapper<'_> {
         }
     }
 
-    fn map(&self, to_fill: bool) -> Result<()> {
+    /// Maps the region, writable if there are pieces to fill it with.
+    pub(crate) fn map(&self, pieces: &[Piece]) -> Result<()> {
         let region = self.region;
         let mut flags = libc::MAP_FIXED_NOREPLACE;
         for (wanted, flag) in [
@@ -205,9 +213,9 @@ impl RegionMapper<'_> {
             // The caller skips such regions: they are content of shared objects, not memory of the process.
             Backing::SharedContent { .. } => return Ok(()),
         };
-        let prot = match to_fill {
-            true => libc::PROT_READ | libc::PROT_WRITE,
-            false => i32::from(region.prot),
+        let prot = match pieces.is_empty() {
+            false => libc::PROT_READ | libc::PROT_WRITE,
+            true => i32::from(region.prot),
         };
         // SAFETY: with MAP_FIXED_NOREPLACE the call replaces no mapping, see the head of this file.
         let at = unsafe {

@@ -1006,7 +1006,7 @@ fn played() {
             say(&save(&ck, 1, pause, kill_children).unwrap_err());
         }
         "restore" => {
-            let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
+            let mut opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             assert_eq!(opened.set().name(), "ckpt-2");
             assert_eq!(opened.header().epoch, 3);
             assert_eq!(
@@ -1015,6 +1015,21 @@ fn played() {
             );
             assert_eq!(ledger(), "", "nothing is mapped before");
             opened.map(&opened.share_alone().unwrap()).unwrap();
+            assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
+            check();
+        }
+        "restore-in-advance" => {
+            // An image that is not used is unmapped again.
+            let open = || stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
+            let mut opened = open();
+            opened.map_early().unwrap();
+            assert_ne!(ledger(), "", "something is mapped");
+            drop(opened);
+            assert_eq!(ledger(), "", "all of it is unmapped");
+            let mut opened = open();
+            opened.map_early().unwrap();
+            let rest = opened.map(&opened.share_alone().unwrap()).unwrap();
+            assert!(rest.filled_bytes < 1 << 20, "{rest:?}");
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
             check();
         }
@@ -1049,7 +1064,7 @@ fn played() {
         role if role.starts_with("restore-") => {
             let number = &role["restore-".len()..];
             let name = format!("ckpt-{number}");
-            let opened =
+            let mut opened =
                 stasis_restart::open(&ck, Some(&name), None, 0, 1, &Arc::default()).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             let (then, now) = (dir.join(format!("contents-{number}")), contents());
@@ -1059,7 +1074,7 @@ fn played() {
         }
         "chain" => {
             // The restored memory is saved, and that is restored.
-            let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
+            let mut opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             save_set(&ck, ckpt_image::next_number(&ck).unwrap()).unwrap();
         }
@@ -1069,7 +1084,7 @@ fn played() {
         },
         "occupied" => {
             map(place(0) + (5 << 20), PAGE, RW, libc::MAP_PRIVATE, None);
-            let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
+            let mut opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             say(&opened.map(&opened.share_alone().unwrap()).unwrap_err());
         }
         "share" => {
@@ -1091,7 +1106,7 @@ fn played() {
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
         }
         "share-again" => {
-            let opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
+            let mut opened = stasis_restart::open(&ck, None, None, 0, 1, &Arc::default()).unwrap();
             opened.map(&opened.share_alone().unwrap()).unwrap();
             assert_eq!(ledger(), fs::read_to_string(dir.join("ledger")).unwrap());
             check_shared(&dir);
@@ -1244,6 +1259,11 @@ fn check_size(set: &Path) {
 #[test]
 fn everything_comes_back() {
     played_in_turn(&["save", "restore"]);
+}
+
+#[test]
+fn everything_comes_back_that_was_mapped_in_advance() {
+    played_in_turn(&["save", "restore-in-advance"]);
 }
 
 #[test]

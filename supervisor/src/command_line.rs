@@ -25,6 +25,12 @@ pub fn first_launch(line: &[OsString]) -> Option<&[OsString]> {
     Some(&behind[..end.unwrap_or(behind.len())])
 }
 
+/// The line of a standby world that may become this incarnation.
+pub fn of_standby(line: &[OsString], incarnation: u32) -> Vec<OsString> {
+    let number = incarnation.to_string();
+    with_words(line, &["--incarnation", &number, "--asleep"], true)
+}
+
 /// The line that continues the job by hand.
 pub fn resumed(line: &[OsString]) -> Vec<OsString> {
     with_words(line, &[], true)

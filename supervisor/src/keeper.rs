@@ -48,6 +48,12 @@ struct Kept {
     /// Whether it has said that it ends.
     told: bool,
     dead: bool,
+    /// Size of the standby world in which it sleeps.
+    asleep: Option<u32>,
+    /// The checkpoint whose image it has mapped in its sleep.
+    mapped: Option<u64>,
+    /// The checkpoint from which the job would go on, if it has told that since the last turn.
+    covered: Option<u64>,
 }
 
 impl Keeper {
@@ -95,6 +101,39 @@ impl Keeper {
     /// Whether all ranks are dead that have connected.
     pub fn all_dead(&self) -> bool {
         self.ranks.iter().all(|rank| rank.dead)
+    }
+
+    /// Number of ranks that live.
+    pub fn ranks(&self) -> usize {
+        self.ranks.iter().filter(|rank| !rank.dead).count()
+    }
+
+    /// Whether these are all ranks of a standby world, and all are asleep.
+    pub fn all_asleep(&self) -> bool {
+        let asleep = self.ranks.iter().filter_map(|rank| rank.asleep);
+        let size = self.ranks.first().and_then(|rank| rank.asleep);
+        size.is_some_and(|size| asleep.count() == size as usize)
+    }
+
+    /// The checkpoint from which the job would go on, if a rank has told one since the last call.
+    pub fn covered(&mut self) -> Option<u64> {
+        let ranks = self.ranks.iter_mut();
+        ranks.filter_map(|rank| rank.covered.take()).max()
+    }
+
+    /// The checkpoint whose images all ranks have mapped in their sleep.
+    pub fn mapped(&self) -> Option<u64> {
+        let set = self.ranks.first().and_then(|rank| rank.mapped)?;
+        let all = self.ranks.iter().all(|rank| rank.mapped == Some(set));
+        all.then_some(set)
+    }
+
+    /// Tells all ranks that sleep. Of a rank that cannot be told the end of its process is heard.
+    pub fn tell_asleep(&self, message: ToRank) {
+        let asleep = self.ranks.iter().filter(|rank| rank.asleep.is_some());
+        for stream in asleep.filter_map(|rank| rank.stream.as_ref()) {
+            let _ = send(stream, &message);
+        }
     }
 
     /// Kills the ranks.
@@ -165,6 +204,9 @@ impl Keeper {
                     rank: None,
                     told: false,
                     dead: false,
+                    asleep: None,
+                    mapped: None,
+                    covered: None,
                 }),
             }
         }
@@ -218,6 +260,18 @@ impl Kept {
             FromRank::Exits(code) => Departure::Exits(code),
             FromRank::Aborts(code) => Departure::Aborts(code),
             FromRank::Fails => Departure::Fails,
+            FromRank::Covered(set) => {
+                self.covered = self.rank.and(Some(set));
+                return None;
+            }
+            FromRank::Mapped(set) => {
+                self.mapped = self.rank.and(Some(set));
+                return None;
+            }
+            FromRank::Asleep { ranks } => {
+                self.asleep = self.rank.and(Some(ranks));
+                return None;
+            }
         };
         let rank = self.rank?;
         self.told = true;

@@ -3,7 +3,8 @@
 //!
 //! An *incarnation* is one start of the job. Its ranks connect to the *keeper*, which is a part of `stasis run`. The
 //! keeper sees the death of a rank in its pidfd. A rank that ends by its own will says so before. The next incarnation
-//! starts when every process of the last one is dead.
+//! starts when every process of the last one is dead. A *standby world* is an incarnation that is started before it is
+//! needed.
 //!
 //! | module | content |
 //! |---|---|
@@ -13,12 +14,17 @@
 //! | [`rank`] | a rank's side, in the lower half |
 //! | [`keeper`] | the keeper's side: the ranks of this machine |
 //! | [`recovery`] | the machine that decides; it is pure |
+//! | [`standby`] | the machine of the standby world; it is pure, too |
+//! | [`standby_world`] | the processes of the standby world |
+//! | [`input`] | standard input of a launcher that was started as a standby world |
 //! | [`hang`] | the watch for a job without progress |
 //! | [`processes`] | the processes below `stasis run` |
+//! | [`unblocked`] | commands that are started with no signal blocked |
 //! | [`run`] | threads, signals and processes around the machine |
 
 pub mod command_line;
 pub mod hang;
+pub mod input;
 pub mod keeper;
 pub mod messages;
 pub mod processes;
@@ -26,3 +32,6 @@ pub mod rank;
 pub mod recovery;
 pub mod run;
 pub mod run_file;
+pub mod standby;
+pub mod standby_world;
+pub mod unblocked;

@@ -27,9 +27,18 @@ pub enum FromRank {
     Aborts(i32),
     /// The rank cannot go on, perhaps because of the death of another one.
     Fails,
+    /// Rank 0: the job runs, and would go on from this checkpoint.
+    Covered(u64),
+    /// The rank belongs to a standby world of this size, has initialised MPI and sleeps.
+    Asleep {
+        /// Number of ranks of the world.
+        ranks: u32,
+    },
+    /// A rank that sleeps has mapped its image of this checkpoint.
+    Mapped(u64),
 }
 
-/// Answer of the keeper to the first message.
+/// Message of the keeper. The first two are answers to the first message of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToRank {
@@ -40,6 +49,12 @@ pub enum ToRank {
         /// That incarnation.
         by: u32,
     },
+    /// To a rank that sleeps: become a rank of the running incarnation, from the newest checkpoint.
+    Go,
+    /// To a rank that sleeps: map the image of this checkpoint, in the place of an older one.
+    Map(u64),
+    /// To a rank that sleeps: end.
+    Leave,
 }
 
 /// Sends one message.

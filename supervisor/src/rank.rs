@@ -1,6 +1,6 @@
 //! A rank's side of the connection to its keeper.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -39,12 +39,14 @@ pub struct Link {
 
 impl Link {
     /// Connects a rank of an incarnation to its keeper. On another machine than the keeper's there is no connection.
+    /// `file` is the name of the run file, or of that of a standby world.
     pub fn connect(
         directory: &Path,
+        file: &str,
         incarnation: u32,
         rank: Option<u32>,
     ) -> Result<Option<Link>, Error> {
-        let file = RunFile::read(directory)?;
+        let file = RunFile::read(directory, file)?;
         let superseded = |current| Error::Superseded {
             mine: incarnation,
             current,
@@ -72,6 +74,10 @@ impl Link {
                 process: std::process::id(),
             })),
             ToRank::Superseded { by } => Err(superseded(Some(by))),
+            ToRank::Go | ToRank::Map(_) | ToRank::Leave => {
+                let why = io::Error::new(io::ErrorKind::InvalidData, "it answers out of turn");
+                Err(Error::Keeper(why))
+            }
         }
     }
 
@@ -83,14 +89,12 @@ impl Link {
         }
     }
 
-    /// Returns when the keeper is dead.
-    pub fn wait_for_end(&self) {
-        let mut byte = [0];
-        loop {
-            match (&self.stream).read(&mut byte) {
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                Ok(1..) => {}
-                Ok(_) | Err(_) => return,
+    /// Gives all that the keeper says to `treat`. Returns when the keeper is dead.
+    pub fn listen(&self, mut treat: impl FnMut(ToRank)) {
+        let lines = BufReader::new(&self.stream).lines();
+        for line in lines.map_while(Result::ok) {
+            if let Ok(message) = serde_json::from_str(&line) {
+                treat(message);
             }
         }
     }

@@ -16,13 +16,21 @@ use nix::unistd::Pid;
 
 use crate::command_line;
 use crate::hang::Watch;
+use crate::input::Input;
 use crate::keeper::Keeper;
+use crate::messages::ToRank;
 use crate::processes;
 use crate::recovery::{Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
-use crate::run_file::{self, RunFile};
+use crate::run_file::{self, RunFile, RUN_FILE};
+use crate::standby::{self, Way};
+use crate::standby_world::{Kind, StandbyWorld};
+use crate::unblocked;
 
 /// Time for the launcher to end after its ranks were killed: first before SIGTERM, then before SIGKILL.
 const GRACE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+
+/// Interval of the signals that tell a launcher that its ranks are dead.
+const NUDGE: Duration = Duration::from_millis(10);
 
 /// Signals that the user sends to the job.
 const SIGNALS: [Signal; 7] = [
@@ -45,6 +53,8 @@ pub struct Job {
     pub policy: Policy,
     /// Time without progress of any rank that is a failure.
     pub hang: Option<Duration>,
+    /// The standby world that is kept.
+    pub standby: Kind,
     /// Whether standard input is a terminal, which sends signals to all processes of a job.
     pub terminal: bool,
 }
@@ -59,8 +69,16 @@ pub trait Surroundings {
     fn stop_command(&self) -> Command;
     /// No rank makes progress; what each is doing.
     fn hangs(&self, ranks: &[String]);
-    /// The job is started again after a failure.
-    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32);
+    /// The job goes on after a failure, and how.
+    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way);
+    /// Whether the memory of this machine suffices for `ranks` sleeping ranks more; otherwise why not.
+    fn room(&self, ranks: usize) -> Result<(), String>;
+    /// Whether the memory of this machine suffices for the images of a checkpoint; otherwise the user is told. It is
+    /// asked when a checkpoint has been taken, and when a restart has succeeded. The images of `instead_of` are mapped
+    /// at present, and are unmapped before.
+    fn room_to_map(&self, set: u64, instead_of: Option<u64>) -> bool;
+    /// There is no standby world until the next checkpoint.
+    fn no_standby(&self, why: &str);
     /// The job is not started again.
     fn given_up(&self, failure: Failure, why: GivenUp);
 }
@@ -120,6 +138,9 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         signals,
         incarnation,
         launcher: None,
+        issued: incarnation,
+        standby: StandbyWorld::new(&job.directory, job.standby),
+        input: None,
         stop: None,
         end: None,
         killing: None,
@@ -127,10 +148,10 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     };
     // A run file that was left behind is that of a `stasis run` that was killed: its job goes on.
     running.start(before.is_some())?;
-    while !running.finished {
+    while !running.finished || !running.standby.machine.is_none() {
         running.turn()?;
     }
-    RunFile::remove(&job.directory);
+    RunFile::remove(&job.directory, RUN_FILE);
     Ok(running.end.map_or(0, LauncherEnd::code))
 }
 
@@ -142,7 +163,12 @@ struct Running<'a, S> {
     watch: Option<Watch>,
     signals: SignalFd,
     incarnation: u32,
+    /// The highest number that an incarnation or a standby world has had.
+    issued: u32,
     launcher: Option<Pid>,
+    standby: StandbyWorld,
+    /// Standard input, if the launcher was started as a standby world.
+    input: Option<Input>,
     /// The command that takes the last checkpoint.
     stop: Option<Pid>,
     /// End of the last launcher.
@@ -154,14 +180,36 @@ struct Running<'a, S> {
 
 impl<S: Surroundings> Running<'_, S> {
     fn start(&mut self, resume: bool) -> Result<(), Error> {
-        self.incarnation += 1;
+        self.issued += 1;
+        self.incarnation = self.issued;
         self.keeper.next(self.incarnation);
-        let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
-        RunFile::new(socket, token, self.incarnation).write(&self.job.directory)?;
+        // The launcher reads standard input itself.
+        self.input = None;
+        self.write_run_file()?;
         let line = command_line::of_incarnation(&self.job.line, self.incarnation, resume);
-        let [program, arguments @ ..] = line.as_slice() else {
+        let Some(mut command) = self.command(&line, resume) else {
             return Ok(());
         };
+        let started = unblocked::spawn(&mut command).map_err(|why| Error::Start {
+            program: command.get_program().to_owned(),
+            why,
+        });
+        if started.is_err() {
+            RunFile::remove(&self.job.directory, RUN_FILE);
+        }
+        self.launcher = Some(Pid::from_raw(started?.id().cast_signed()));
+        tracing::info!(incarnation = self.incarnation, "the launcher is started");
+        Ok(())
+    }
+
+    fn write_run_file(&self) -> Result<(), Error> {
+        let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
+        let file = RunFile::new(socket, token, self.incarnation);
+        Ok(file.write(&self.job.directory, RUN_FILE)?)
+    }
+
+    fn command(&self, line: &[OsString], resume: bool) -> Option<Command> {
+        let (program, arguments) = line.split_first()?;
         let mut command = Command::new(program);
         command.args(arguments);
         if resume {
@@ -171,21 +219,58 @@ impl<S: Surroundings> Running<'_, S> {
             // A signal to this process's group is then passed on once.
             command.process_group(0);
         }
-        let started = command.spawn().map_err(|why| Error::Start {
-            program: program.clone(),
-            why,
+        Some(command)
+    }
+
+    /// Starts a standby world, if there is room for it.
+    fn start_standby(&mut self) {
+        self.issued += 1;
+        let line = command_line::of_standby(&self.job.line, self.issued);
+        let Some(command) = self.command(&line, true) else {
+            return;
+        };
+        let room = self.surroundings.room(self.keeper.ranks());
+        let started = room.and_then(|()| {
+            let started = self.standby.start(command, self.issued);
+            started.map_err(|why| why.to_string())
         });
-        if started.is_err() {
-            RunFile::remove(&self.job.directory);
+        match started {
+            Ok(()) => tracing::info!(incarnation = self.issued, "a standby world is started"),
+            Err(why) => {
+                self.standby.machine.refused();
+                self.surroundings.no_standby(&why);
+            }
         }
-        self.launcher = Some(Pid::from_raw(started?.id().cast_signed()));
+    }
+
+    /// Lets the standby world go: it is the running incarnation from now on.
+    fn take_over(&mut self) -> Result<(), Error> {
+        let Some(world) = self.standby.take() else {
+            // The machine says that there is one.
+            return self.start(true);
+        };
+        self.incarnation = world.incarnation;
+        self.keeper = world.keeper;
+        self.launcher = world.launcher;
+        self.write_run_file()?;
+        self.keeper.tell_asleep(ToRank::Go);
+        tracing::info!(
+            incarnation = self.incarnation,
+            "the standby world is let go"
+        );
+        // The last one has an end, since its launcher is dead.
+        self.input = None;
+        // Without a thread the program reads no more input.
+        self.input = Input::copy_to(world.input).ok();
         Ok(())
     }
 
     /// Waits for an event and treats it.
     fn turn(&mut self) -> Result<(), Error> {
+        let given_up = self.standby.machine.is_given_up();
         let limit = self.until_next_signal();
         let mut descriptors = self.keeper.descriptors();
+        descriptors.extend(self.standby.descriptors());
         descriptors.push(self.signals.as_fd());
         descriptors.extend(self.watch.as_ref().map(|watch| watch.wake.as_fd()));
         let watched = descriptors.into_iter();
@@ -202,6 +287,7 @@ impl<S: Surroundings> Running<'_, S> {
         }
         self.treat_hang()?;
         self.treat_ranks()?;
+        self.standby.turn();
         for (pid, end) in processes::ended() {
             if self.launcher == Some(pid) {
                 (self.launcher, self.end) = (None, Some(end));
@@ -216,25 +302,64 @@ impl<S: Surroundings> Running<'_, S> {
                     let order = self.machine.stop_failed();
                     self.obey(order)?;
                 }
+            } else {
+                self.standby.ended(pid);
             }
         }
         self.kill_on();
         if self.killing.is_some() && self.is_dead() {
-            let failure = self.machine.failure();
-            let newest = self.surroundings.newest();
-            let order = self.machine.all_dead(newest);
-            match (failure, order) {
-                (Some(failure), Some(Order::Start { failures })) => {
-                    self.surroundings.recovers(failure, newest, failures);
-                }
-                (Some(failure), Some(Order::Finish(Some(why)))) => {
-                    self.surroundings.given_up(failure, why);
-                }
-                _ => {}
-            }
-            self.obey(order)?;
+            self.treat_death()?;
+        }
+        self.forget_standby();
+        if self.standby.machine.is_given_up() && !given_up {
+            let why = format!("{} of them have ended by themselves", standby::MOST_DEATHS);
+            self.surroundings.no_standby(&why);
         }
         Ok(())
+    }
+
+    /// Every process of the incarnation is dead.
+    fn treat_death(&mut self) -> Result<(), Error> {
+        let failure = self.machine.failure();
+        let newest = self.surroundings.newest();
+        let order = self.machine.all_dead(newest);
+        tracing::info!(incarnation = self.incarnation, "the incarnation is dead");
+        if let (Some(failure), Some(Order::Finish(Some(why)))) = (failure, order) {
+            self.surroundings.given_up(failure, why);
+        }
+        let Some(Order::Start { failures }) = order else {
+            return self.obey(order);
+        };
+        // Its processes are all dead if it is not ready.
+        self.forget_standby();
+        self.killing = None;
+        let way = self.standby.machine.next_begins();
+        if let Some(failure) = failure {
+            self.surroundings.recovers(failure, newest, failures, way);
+        }
+        match way {
+            Way::TakeOver => self.take_over(),
+            Way::Anew => self.start(true),
+        }
+    }
+
+    /// Forgets a standby world that has an end. While the job runs, its other processes are unknown: it has an end
+    /// when this process has no children but the launcher.
+    fn forget_standby(&mut self) {
+        let known = [self.launcher, self.stop];
+        let over = self.finished;
+        let order = self.standby.forget(|| {
+            let mut children = processes::children().into_iter();
+            over || children.all(|child| known.contains(&Some(child)))
+        });
+        self.obey_standby(order);
+    }
+
+    fn obey_standby(&mut self, order: Option<standby::Order>) {
+        match order {
+            Some(standby::Order::Start) => self.start_standby(),
+            order => self.standby.obey(order),
+        }
     }
 
     fn treat_ranks(&mut self) -> Result<(), Error> {
@@ -243,6 +368,21 @@ impl<S: Surroundings> Running<'_, S> {
         for left in all {
             let order = self.machine.rank_left(left.rank, left.how, ends);
             self.obey(order)?;
+        }
+        // A job that takes its last checkpoint needs no standby world.
+        let goes_on = self.killing.is_none() && self.stop.is_none();
+        if let Some(set) = self.keeper.covered().filter(|_| goes_on) {
+            tracing::info!(
+                incarnation = self.incarnation,
+                set,
+                "the job runs and has a checkpoint"
+            );
+            let has_room = !self.standby.is_hot() || {
+                let instead_of = self.standby.mapped();
+                self.surroundings.room_to_map(set, instead_of)
+            };
+            let order = self.standby.covered(set, has_room);
+            self.obey_standby(order);
         }
         Ok(())
     }
@@ -287,17 +427,17 @@ impl<S: Surroundings> Running<'_, S> {
 
     fn obey(&mut self, order: Option<Order>) -> Result<(), Error> {
         match order {
-            None => {}
+            // The latter has been obeyed when the incarnation was found dead.
+            None | Some(Order::Start { .. }) => {}
             Some(Order::Kill) => {
+                tracing::info!(incarnation = self.incarnation, "the incarnation has failed");
                 self.killing = Some((Instant::now(), 0));
                 self.keeper.kill();
-            }
-            Some(Order::Start { .. }) => {
-                self.killing = None;
-                self.start(true)?;
+                let order = self.standby.machine.job_fails();
+                self.obey_standby(order);
             }
             Some(Order::Stop) => {
-                let stop = self.surroundings.stop_command().spawn();
+                let stop = unblocked::spawn(&mut self.surroundings.stop_command());
                 match stop {
                     Ok(child) => self.stop = Some(Pid::from_raw(child.id().cast_signed())),
                     Err(_) => {
@@ -311,7 +451,12 @@ impl<S: Surroundings> Running<'_, S> {
                     processes::send(launcher, Signal::SIGTERM);
                 }
             }
-            Some(Order::Finish(_)) => self.finished = true,
+            Some(Order::Finish(_)) => {
+                self.finished = true;
+                self.killing = None;
+                let order = self.standby.machine.job_is_over();
+                self.obey_standby(order);
+            }
         }
         Ok(())
     }
@@ -325,6 +470,11 @@ impl<S: Surroundings> Running<'_, S> {
         self.keeper.kill();
         match self.launcher {
             Some(launcher) => {
+                if self.keeper.all_dead() {
+                    // Open MPI's mpirun sends the other ranks SIGTERM and sleeps for a second before it looks at them
+                    // again. Any signal ends that sleep, and this one tells the truth. No event tells when it sleeps.
+                    processes::send(launcher, Signal::SIGCHLD);
+                }
                 while GRACE
                     .get(*sent)
                     .is_some_and(|grace| since.elapsed() >= *grace)
@@ -335,7 +485,7 @@ impl<S: Surroundings> Running<'_, S> {
                 }
             }
             None => {
-                for child in processes::children() {
+                for child in self.children_to_kill() {
                     processes::send(child, Signal::SIGKILL);
                 }
             }
@@ -344,20 +494,28 @@ impl<S: Surroundings> Running<'_, S> {
 
     /// Time until the launcher is to be sent the next signal.
     fn until_next_signal(&self) -> PollTimeout {
-        let Some((since, sent)) = self.killing else {
-            return PollTimeout::NONE;
-        };
-        let due = GRACE
-            .get(sent)
-            .map(|grace| grace.saturating_sub(since.elapsed()));
-        let due = due.map(|due| due + Duration::from_millis(1));
+        let due = self.killing.and_then(|(since, sent)| {
+            let grace = GRACE.get(sent)?.saturating_sub(since.elapsed());
+            let nudge = self.launcher.map_or(grace, |_| NUDGE.min(grace));
+            Some(nudge + Duration::from_millis(1))
+        });
+        let due = due.into_iter().chain(self.standby.patience()).min();
         due.map_or(PollTimeout::NONE, |due| {
             PollTimeout::try_from(due).unwrap_or(PollTimeout::MAX)
         })
     }
 
+    /// What the launcher has left. A standby world that is ready is spared: it has its launcher, so none of its
+    /// processes is an orphan.
+    fn children_to_kill(&self) -> Vec<Pid> {
+        let spared = self.standby.spared();
+        let mut children = processes::children();
+        children.retain(|child| Some(*child) != spared);
+        children
+    }
+
     /// Whether no process of the incarnation lives on this machine.
     fn is_dead(&self) -> bool {
-        self.launcher.is_none() && self.keeper.all_dead() && processes::children().is_empty()
+        self.launcher.is_none() && self.keeper.all_dead() && self.children_to_kill().is_empty()
     }
 }

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// Name of the run file in the checkpoint directory.
 pub const RUN_FILE: &str = "run.json";
+/// Name of the file by which the ranks of a standby world find their keeper. Its content is that of a run file.
+pub const STANDBY_FILE: &str = "standby.json";
 
 const FORMAT: u32 = 1;
 
@@ -72,9 +74,9 @@ impl RunFile {
         }
     }
 
-    /// Writes the file, readable for its owner alone.
-    pub fn write(&self, directory: &Path) -> Result<(), Error> {
-        let path = directory.join(RUN_FILE);
+    /// Writes the file under one of the two names, readable for its owner alone.
+    pub fn write(&self, directory: &Path, name: &str) -> Result<(), Error> {
+        let path = directory.join(name);
         let fail = |why| Error::Io(path.clone(), "write", why);
         let text = serde_json::to_string_pretty(self).map_err(|why| fail(why.into()))?;
         private_file::write(&path, &self.socket, &text, |new, path| {
@@ -83,9 +85,9 @@ impl RunFile {
         .map_err(fail)
     }
 
-    /// Reads the file, if there is one.
-    pub fn read(directory: &Path) -> Result<Option<RunFile>, Error> {
-        let path = directory.join(RUN_FILE);
+    /// Reads the file of this name, if there is one.
+    pub fn read(directory: &Path, name: &str) -> Result<Option<RunFile>, Error> {
+        let path = directory.join(name);
         let text = match private_file::read(&path) {
             Ok(text) => text,
             Err(Unreadable::Io(why)) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -100,9 +102,9 @@ impl RunFile {
         }
     }
 
-    /// Removes the file of a job that is over.
-    pub fn remove(directory: &Path) {
-        let _ = fs::remove_file(directory.join(RUN_FILE));
+    /// Removes the file of this name: its job is over, or its standby world has an end.
+    pub fn remove(directory: &Path, name: &str) {
+        let _ = fs::remove_file(directory.join(name));
     }
 
     /// Whether the keeper is on this machine, where alone its socket can be reached.
@@ -118,7 +120,7 @@ impl RunFile {
     /// Takes over the directory from a `stasis run` that is dead; returns its file. A keeper on another machine cannot
     /// be asked: the claim of a job to its directory then decides (`coordinator::claim`).
     pub fn take_over(directory: &Path) -> Result<Option<RunFile>, Error> {
-        let Some(file) = RunFile::read(directory)? else {
+        let Some(file) = RunFile::read(directory, RUN_FILE)? else {
             return Ok(None);
         };
         match file.is_here() && file.connect().is_ok() {
@@ -142,13 +144,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
         let file = RunFile::new("socket".into(), "token".into(), 1);
-        file.write(directory).unwrap();
-        assert_eq!(RunFile::read(directory).unwrap(), Some(file));
+        file.write(directory, RUN_FILE).unwrap();
+        assert_eq!(RunFile::read(directory, RUN_FILE).unwrap(), Some(file));
 
         let path = directory.join(RUN_FILE);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o622)).unwrap();
         assert!(matches!(
-            RunFile::read(directory),
+            RunFile::read(directory, RUN_FILE),
             Err(Error::Untrusted(..))
         ));
 
@@ -156,7 +158,7 @@ mod tests {
         fs::rename(&path, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
         assert!(matches!(
-            RunFile::read(directory),
+            RunFile::read(directory, RUN_FILE),
             Err(Error::Untrusted(..))
         ));
     }

@@ -20,6 +20,7 @@ use self::dir_template::DirTemplate;
 use self::schedule::{Interval, Signal};
 use crate::ui::exit;
 use supervisor::recovery::RecoverOn;
+use supervisor::standby_world::Kind;
 
 /// Freezes a running MPI job to disk and brings it back, under any MPI library.
 #[derive(Parser)]
@@ -274,6 +275,9 @@ pub struct Launch {
     /// subdirectory
     #[arg(long, env = "STASIS_ANEW", value_parser = yes_or_no())]
     pub anew: bool,
+    /// Only initialise MPI, and wait until `stasis run`, which gives this, lets the rank go
+    #[arg(long, hide = true, env = "STASIS_ASLEEP", value_parser = yes_or_no())]
+    pub asleep: bool,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -302,6 +306,9 @@ pub struct Run {
     /// progress
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_HANG")]
     pub hang: Option<u64>,
+    /// A second set of ranks that waits for a failure, so that the job goes on sooner
+    #[arg(long, value_name = "HOW", default_value = "no", env = "STASIS_STANDBY")]
+    pub standby: Kind,
     /// The command that starts the job, with `stasis launch` in it
     #[arg(
         required = true,

@@ -28,6 +28,13 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     if options.resume {
         restart::resume(options, &directory)?;
     }
+    if options.asleep {
+        let why = anyhow::anyhow!(
+            "a standby world needs a checkpoint, and {} has none",
+            directory.display()
+        );
+        return Err(why).code(Code::Image);
+    }
     let layout = Layout::find().code(Code::CannotServe)?;
     let [app, arguments @ ..] = options.app.as_slice() else {
         return Err(anyhow::anyhow!("no program was named")).code(Code::Usage);

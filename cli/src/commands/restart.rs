@@ -34,7 +34,7 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     if options.dry_run {
         return dry_run(options, &directory, &set, key.as_ref());
     }
-    restart_set(&directory, &set, &options.running)
+    restart_set(&directory, &set, &options.running, false)
 }
 
 /// Reports whether a restart from a set is possible here, and its effect on the job's files. Changes nothing.
@@ -122,8 +122,9 @@ fn preferred(manifest: &Manifest) -> Preferred<'_> {
     }
 }
 
-/// Continues the job of a set; returns only if it cannot be continued.
-fn restart_set(directory: &Path, set: &Set, running: &Running) -> exit::Result<()> {
+/// Continues the job of a set; returns only if it cannot be continued. With `asleep` its ranks wait until they are let
+/// go.
+fn restart_set(directory: &Path, set: &Set, running: &Running, asleep: bool) -> exit::Result<()> {
     check_size(set).code(Code::Image)?;
     let manifest = set.manifest();
     let preferred = preferred(manifest);
@@ -133,7 +134,7 @@ fn restart_set(directory: &Path, set: &Set, running: &Running) -> exit::Result<(
         .code(Code::CannotServe)?;
     let directory = exec_lower::prepare(directory).code(Code::Directory)?;
     exec_lower::prepare_local(running, &directory)?;
-    if launcher::is_first() {
+    if launcher::is_first() && !asleep {
         // The set is not verified yet. The lower half reports the restart.
         message::say(format_args!(
             "reading {} of {} ({} ranks, taken {} under {})",
@@ -152,7 +153,8 @@ fn restart_set(directory: &Path, set: &Set, running: &Running) -> exit::Result<(
     };
     let spec = job_spec::to_argument(&spec).code(Code::CannotServe)?;
     let mut command = Command::new(&lower.path);
-    command.arg("restart").arg(spec);
+    command.arg(if asleep { "standby" } else { "restart" });
+    command.arg(spec);
     exec_lower::exec_lower(command, &lower.path).code(Code::CannotServe)
 }
 
@@ -171,7 +173,7 @@ pub fn resume(options: &Launch, directory: &Path) -> exit::Result<()> {
         let same = check_program(options, directory, set.manifest());
         end_job::on_error(same, Code::Image, running)?;
     }
-    restart_set(directory, &set, running)
+    restart_set(directory, &set, running, options.asleep)
 }
 
 /// Checks that a set was taken of this program with these arguments.

@@ -1,5 +1,6 @@
 //! `stasis run`: runs a job to its end, starting it again from its newest checkpoint when a part of it has died.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -10,10 +11,13 @@ use anyhow::anyhow;
 use ckpt_image::{list_sets, SealKey, SetState};
 use clap::Parser;
 use coordinator::job_file::JobFile;
+use dump::MemoryBudget;
 use launcher::message;
 use supervisor::command_line;
 use supervisor::recovery::{Failure, GivenUp, Policy};
 use supervisor::run::{self, Job, Surroundings};
+use supervisor::standby::Way;
+use supervisor::standby_world::Kind;
 
 use crate::args::{Arguments, Launch, Run};
 use crate::commands::stacks;
@@ -22,6 +26,8 @@ use crate::ui::exit::{self, Code, WithCode};
 
 /// Longest time for the stacks of a job that hangs.
 const STACKS_LIMIT: Duration = Duration::from_secs(6);
+/// Memory that a sleeping rank is taken to need.
+const BYTES_OF_SLEEPER: u64 = 64 << 20;
 
 /// Runs the command; returns only if the job cannot be run.
 pub fn run(options: &Run) -> exit::Result<()> {
@@ -38,6 +44,9 @@ pub fn run(options: &Run) -> exit::Result<()> {
         directory: directory.clone(),
         key,
         most: options.recover,
+        standby: options.standby != Kind::No,
+        told: Cell::default(),
+        mapped: Cell::default(),
     };
     let job = Job {
         line: options.line.clone(),
@@ -47,6 +56,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
             most: options.recover,
         },
         hang: options.hang.map(Duration::from_secs),
+        standby: options.standby,
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
@@ -88,6 +98,12 @@ struct KnownSets {
     /// Id of an earlier job in the directory that has ended with a checkpoint.
     ended_before: Option<String>,
     most: u32,
+    /// Whether the user wants a standby world.
+    standby: bool,
+    /// The last reason why there is no standby world.
+    told: Cell<String>,
+    /// The checkpoint that was last asked about, and the memory of its images.
+    mapped: Cell<(u64, u64)>,
 }
 
 impl KnownSets {
@@ -104,6 +120,14 @@ fn from(newest: Option<u64>) -> String {
         Some(number) => format!("ckpt-{number}"),
         None => "its beginning".to_owned(),
     }
+}
+
+/// The needed and the available memory, if the latter is less.
+fn lack(needed: u64, budget: &MemoryBudget) -> Option<String> {
+    (needed > budget.bytes).then(|| {
+        let (needed, there) = (needed >> 20, budget.bytes >> 20);
+        format!("{needed} MiB, and there are {there} MiB ({})", budget.limit)
+    })
 }
 
 impl Surroundings for KnownSets {
@@ -139,12 +163,53 @@ impl Surroundings for KnownSets {
         }
     }
 
-    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32) {
+    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way) {
+        let anew = match self.standby && way == Way::Anew {
+            true => "; no standby world was ready, so its ranks are started anew",
+            false => "",
+        };
         message::say(format_args!(
-            "{failure}; the job goes on from {} (failure {failures} without a new checkpoint, of at most {})",
+            "{failure}; the job goes on from {} (failure {failures} without a new checkpoint, of at most {}){anew}",
             from(newest),
             self.most
         ));
+    }
+
+    fn room(&self, ranks: usize) -> Result<(), String> {
+        let needed = BYTES_OF_SLEEPER * ranks as u64;
+        match lack(needed, &MemoryBudget::for_each_of(1)) {
+            None => Ok(()),
+            Some(lack) => Err(format!("{ranks} ranks more need {lack}")),
+        }
+    }
+
+    fn room_to_map(&self, set: u64, instead_of: Option<u64>) -> bool {
+        let sets = list_sets(&self.directory, self.key.as_ref()).unwrap_or_default();
+        let its = sets.into_iter().find(|its| its.number == set);
+        let needed = its.and_then(|its| its.manifest).map_or(0, |manifest| {
+            let images = manifest.ranks.iter().map(|rank| &rank.image);
+            images.map(|image| image.memory_bytes).sum::<u64>()
+        });
+        let mut budget = MemoryBudget::for_each_of(1);
+        let (before, bytes) = self.mapped.replace((set, needed));
+        if instead_of == Some(before) {
+            budget.bytes = budget.bytes.saturating_add(bytes);
+        }
+        let lack = lack(needed, &budget);
+        if let Some(lack) = &lack {
+            message::say(format_args!(
+                "ckpt-{set} is not mapped in advance: it needs {lack}. The standby world stays warm"
+            ));
+        }
+        lack.is_none()
+    }
+
+    fn no_standby(&self, why: &str) {
+        if self.told.replace(why.to_owned()) != why {
+            message::say(format_args!(
+                "there is no standby world until the next checkpoint: {why}. After a failure the job is started anew"
+            ));
+        }
     }
 
     fn given_up(&self, failure: Failure, why: GivenUp) {
@@ -161,5 +226,23 @@ impl Surroundings for KnownSets {
             "{failure}; the job is not started again, because {why}. To go on from {from}: {}",
             self.by_hand()
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_told_with_its_limit() {
+        let budget = MemoryBudget {
+            bytes: 130 << 20,
+            limit: "control group /job".to_owned(),
+        };
+        assert_eq!(lack(2 * BYTES_OF_SLEEPER, &budget), None);
+        assert_eq!(
+            lack(3 * BYTES_OF_SLEEPER, &budget).unwrap(),
+            "192 MiB, and there are 130 MiB (control group /job)"
+        );
     }
 }

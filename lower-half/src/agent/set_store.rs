@@ -31,6 +31,7 @@ pub struct SetStore {
 /// The set that is being written.
 struct Writing {
     writer: SetWriter,
+    number: u64,
     name: String,
     /// Time of its begin, in seconds since 1970.
     created: u64,
@@ -104,6 +105,7 @@ impl Store for SetStore {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         self.writing = Some(Writing {
             writer,
+            number,
             name: set_name(number),
             created: now.map_or(0, |since| since.as_secs()),
             parent,
@@ -114,6 +116,7 @@ impl Store for SetStore {
     fn commit(&mut self, images: &[Summary]) -> Result<(), String> {
         let Writing {
             writer,
+            number,
             name,
             created,
             parent,
@@ -165,6 +168,9 @@ impl Store for SetStore {
             },
             increments: manifest.increment_of.map_or(0, |_| below),
         });
+        if manifest.thread_level.is_some() {
+            (self.setup.covered)(number);
+        }
         Ok(())
     }
 

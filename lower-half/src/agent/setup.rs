@@ -29,6 +29,8 @@ pub struct Setup {
     pub sections: fn() -> Vec<Section>,
     /// Returns notes about other programs whose state the image does not hold.
     pub unsaved_programs: fn() -> Vec<String>,
+    /// Told the number of a committed set from which the job can go on with MPI initialised.
+    pub covered: fn(u64),
     /// Calls MPI_Finalize, for a job that ends with a checkpoint. Without it, launchers report a crash. Called while
     /// all threads stand still, on a thread of the lower half.
     pub finalize: fn(),

@@ -8,6 +8,7 @@
 mod fetch_image;
 mod read_report;
 mod restore_shared;
+pub mod standby;
 mod truncate_files;
 
 use std::convert::Infallible;
@@ -45,21 +46,41 @@ struct Part {
     plan: Plan,
 }
 
+/// MPI in a rank that has initialised it before it reads its image.
+struct Initialised {
+    world: World,
+    /// Thread level that was requested.
+    level: i32,
+    /// The numbers of descriptors that its image may need.
+    held: Option<HeldNumbers>,
+    /// An image that was verified and mapped in advance.
+    early: Option<Opened>,
+}
+
 /// Restarts the rank. Returns only after a failure.
 pub fn restart(options: RestartSpec) -> Result<Infallible> {
     library_env::ensure()?;
     loader::check_address_space()?;
     loader::start_own_fd_table().context(agent::NO_TABLE)?;
     keeper::connect(&options.checkpoints)?;
+    go_on(&options, None)
+}
+
+/// Restarts the rank, whose MPI may be initialised.
+fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infallible> {
     recorder::start(&options.checkpoints);
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let (rank, size) = (launcher::rank().unwrap_or(0), launcher::size().unwrap_or(1));
     let started = Instant::now();
     tracing::info!(rank, size, dir = %options.checkpoints.dir.display(), "restart begins");
     let begun = Instant::now();
-    let (set, part) = match chosen(&options, rank, size) {
+    let (set, part) = match chosen(options, rank, size) {
         Ok(set) => {
-            let part = part(&options, &set, rank, None);
+            let before = before.as_mut().filter(|_| set.reaches(rank));
+            let (held, early) = before.map_or((None, None), |before| {
+                (before.held.take(), before.early.take())
+            });
+            let part = part(options, &set, rank, held, early);
             (Some(set), part)
         }
         Err(why) => (None, Err(why)),
@@ -72,16 +93,17 @@ pub fn restart(options: RestartSpec) -> Result<Infallible> {
     let needs_mpi = part.as_ref().map_or(size > 1, |part| {
         part.job.mpi_state != MpiState::NotInitialised as u32
     });
+    let needs_mpi = needs_mpi || before.is_some();
     let (world, part) = match needs_mpi {
         true => {
-            let (world, part) = join(&options, set.as_ref(), part, rank, size)?;
+            let (world, part) = join(options, before, set.as_ref(), part, rank, size)?;
             tell_the_slowest(took, rank, size)?;
             (Some(world), part)
         }
         false => (None, part?),
     };
     let Part {
-        opened,
+        mut opened,
         process,
         closed,
         mut files,
@@ -147,9 +169,13 @@ pub fn restart(options: RestartSpec) -> Result<Infallible> {
         world::finalize();
     }
     if rank == 0 {
+        let covered = job.mpi_state == MpiState::Initialised as u32;
         loader::spawn_lower("ckpt-back", move || {
             loader::wait_until_running();
             set.restart_worked();
+            if covered {
+                keeper::covered(set.number());
+            }
         })
         .context("cannot start a thread")?;
     }
@@ -166,14 +192,29 @@ fn chosen(options: &RestartSpec, rank: u32, size: u32) -> Result<Set> {
     if rank == 0 {
         claim::check_free(dir)?;
     }
-    let key = options::key(&options.checkpoints)?;
+    set_named(options, size)
+}
+
+/// The set that the options name, or the newest one.
+fn set_named(options: &RestartSpec, size: u32) -> Result<Set> {
+    let (dir, key) = (
+        &options.checkpoints.dir,
+        options::key(&options.checkpoints)?,
+    );
     let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
     Ok(set)
 }
 
 /// Verifies the rank's image and opens its files, before the new MPI library can take the numbers of their descriptors.
 /// If MPI is initialised already, `held` has reserved these numbers.
-fn part(options: &RestartSpec, set: &Set, rank: u32, held: Option<HeldNumbers>) -> Result<Part> {
+/// `early` is an image that was mapped in advance, perhaps that of an older set.
+fn part(
+    options: &RestartSpec,
+    set: &Set,
+    rank: u32,
+    held: Option<HeldNumbers>,
+    early: Option<Opened>,
+) -> Result<Part> {
     let (begun, shown) = (Instant::now(), Bytes::new(0));
     let tell = |read| {
         let seconds = begun.elapsed().as_secs_f64();
@@ -183,7 +224,9 @@ fn part(options: &RestartSpec, set: &Set, rank: u32, held: Option<HeldNumbers>) 
             console::say(rank, said);
         }
     };
-    shown.during(EVERY, tell, || verified(options, set, rank, &shown, held))
+    shown.during(EVERY, tell, || {
+        verified(options, set, rank, &shown, held, early)
+    })
 }
 
 fn verified(
@@ -192,13 +235,18 @@ fn verified(
     rank: u32,
     shown: &Bytes,
     held: Option<HeldNumbers>,
+    early: Option<Opened>,
 ) -> Result<Part> {
     let key = options::key(&options.checkpoints)?;
     let (name, size) = (set.name(), set.manifest().world_size);
     shown.of(set.bytes_of(rank));
     shown.at(format!("{name}, rank {rank} of {size}"));
     let dir = &options.checkpoints.dir;
-    let opened = ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?;
+    let id = set.manifest().set_id;
+    let opened = match early.filter(|early| early.manifest().set_id == id) {
+        Some(early) => early,
+        None => ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?,
+    };
     let Sections {
         process,
         closed,
@@ -239,29 +287,44 @@ fn cut_of(set: &Set) -> Cut {
     }
 }
 
-/// Initialises MPI, and checks that every rank can be restored before any rank is. A rank that cannot must not simply
-/// end here: the others would wait for it.
+/// Initialises MPI, if it was not before, and checks that every rank can be restored before any rank is. A rank that
+/// cannot must not simply end here: the others would wait for it.
 fn join(
     options: &RestartSpec,
+    before: Option<Initialised>,
     set: Option<&Set>,
     part: Result<Part>,
     rank: u32,
     size: u32,
 ) -> Result<(World, Part)> {
     let away = set.is_some_and(|set| !set.reaches(rank));
-    let held = away.then(HeldNumbers::take).transpose()?;
     let told = set.and_then(|set| set.manifest().thread_level);
-    let level = match &part {
-        Ok(part) => part.job.thread_level,
-        Err(_) => told.unwrap_or(abi::THREAD_SINGLE),
+    let was_before = before.is_some();
+    let Initialised {
+        world, level, held, ..
+    } = match before {
+        Some(before) => before,
+        None => {
+            let held = away.then(HeldNumbers::take).transpose()?;
+            let level = match &part {
+                Ok(part) => part.job.thread_level,
+                Err(_) => told.unwrap_or(abi::THREAD_SINGLE),
+            };
+            let world = world::initialise(level)?;
+            Initialised {
+                world,
+                level,
+                held,
+                early: None,
+            }
+        }
     };
-    let world = world::initialise(level)?;
     let fetched = fetch_image::images(set, away, &world)?;
     if away {
         tracing::info!(fetched, "image was on another machine");
     }
     let part = match set.filter(|_| fetched && away) {
-        Some(set) => self::part(options, set, rank, held).and_then(|part| {
+        Some(set) => self::part(options, set, rank, held, None).and_then(|part| {
             ensure!(
                 part.job.thread_level <= level,
                 "rank {rank} needs a higher MPI thread level than was requested before its image was readable. \
@@ -271,6 +334,13 @@ fn join(
         }),
         None => part,
     };
+    let part = part.and_then(|part| {
+        ensure!(
+            !was_before || part.job.mpi_state != MpiState::NotInitialised as u32 && part.job.thread_level <= level,
+            "rank {rank} has called MPI_Init otherwise than its standby world: the job is started anew"
+        );
+        Ok(part)
+    });
     if let Err(why) = &part {
         // The message comes before the ranks agree: when the first rank ends, its launcher kills the others.
         console::tell(why);

@@ -40,6 +40,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
             sections.into_iter().flatten().collect()
         },
         unsaved_programs: program_wrapper::others,
+        covered: keeper::covered,
         finalize: || {
             mpi::free_datatypes();
             world::finalize();

@@ -7,7 +7,7 @@ use crate::harness::signal;
 use anyhow::{anyhow, bail, Context, Result};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, PipeWriter};
+use std::io::{self, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -29,7 +29,7 @@ pub struct Job {
     /// Start of the launcher, in the kernel's ticks.
     started: u64,
     /// Write end of its standard input, open as long as the job.
-    _end_of_input: PipeWriter,
+    end_of_input: PipeWriter,
 }
 
 impl Job {
@@ -66,8 +66,14 @@ impl Job {
             stdout,
             stderr,
             status: None,
-            _end_of_input: end_of_input,
+            end_of_input,
         })
+    }
+
+    /// Writes to its standard input.
+    pub fn type_in(&mut self, text: &str) -> Result<()> {
+        let written = self.end_of_input.write_all(text.as_bytes());
+        written.context("writing the input of the job")
     }
 
     /// The exit status, if it has ended.

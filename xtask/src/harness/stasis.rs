@@ -6,6 +6,7 @@ use crate::harness::paths;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -82,6 +83,29 @@ pub fn stage(ckpt: &Path, dir: &Path, limit: Duration) -> Result<String> {
     let status = status(ckpt, dir, limit)?;
     let stage = status["stage"].as_str();
     Ok(stage.context("stasis status tells no stage")?.to_owned())
+}
+
+/// Incarnation that a run file in the checkpoint directory names: `run.json`, or `standby.json`.
+pub fn incarnation(ckpt: &Path, file: &str) -> Result<u64> {
+    let path = ckpt.join(file);
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let content: Value = serde_json::from_str(&text)?;
+    let number = content["incarnation"].as_u64();
+    number.with_context(|| format!("{file} names no incarnation"))
+}
+
+/// Those of the processes, ranks or launchers, whose command line names the incarnation.
+pub fn of_incarnation(pids: Vec<i32>, number: u64) -> Vec<i32> {
+    let words = [
+        format!("\"incarnation\":{number}}}"),
+        format!("--incarnation {number} "),
+    ];
+    let is_its = |pid: &i32| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = line.replace('\0', " ");
+        words.iter().any(|words| line.contains(words))
+    };
+    pids.into_iter().filter(is_its).collect()
 }
 
 /// Content of the job file in a checkpoint directory; empty without one.

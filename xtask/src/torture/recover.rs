@@ -28,16 +28,20 @@ pub struct Tally {
     pub ranks: u64,
     /// Killed launchers.
     pub launchers: u64,
+    /// Killed ranks of standby worlds.
+    pub sleepers: u64,
     /// Committed checkpoints.
     pub checkpoints: u64,
     /// Starts of the job after the first one.
     pub recoveries: u64,
+    /// Those of them that were a standby world.
+    pub taken_over: u64,
 }
 
 impl Tally {
     /// All kills.
     pub fn kills(&self) -> u64 {
-        self.ranks + self.launchers
+        self.ranks + self.launchers + self.sleepers
     }
 }
 
@@ -45,8 +49,10 @@ impl AddAssign<&Tally> for Tally {
     fn add_assign(&mut self, other: &Tally) {
         self.ranks += other.ranks;
         self.launchers += other.launchers;
+        self.sleepers += other.sleepers;
         self.checkpoints += other.checkpoints;
         self.recoveries += other.recoveries;
+        self.taken_over += other.taken_over;
     }
 }
 
@@ -54,8 +60,14 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ranks and {} launchers killed, {} recoveries, {} checkpoints",
-            self.ranks, self.launchers, self.recoveries, self.checkpoints
+            "{} ranks, {} launchers and {} ranks of standby worlds killed, {} recoveries, {} of them by a standby \
+             world, {} checkpoints",
+            self.ranks,
+            self.launchers,
+            self.sleepers,
+            self.recoveries,
+            self.taken_over,
+            self.checkpoints
         )
     }
 }
@@ -114,7 +126,8 @@ impl<'a> RecoveredRun<'a> {
             .env("STASIS_TEST_READY", self.dir.join("ready"))
             .env("STASIS_TEST_GO", self.dir.join("go"))
             .env("STASIS_TEST_COMMITS", self.dir.join("commits"));
-        let flags = ["--recover", "1000"];
+        let standby = ["no", "warm", "hot"][self.random.below(3) as usize];
+        let flags = ["--recover", "1000", "--standby", standby];
         let mut job = Job::start(stasis::run(&flags, &launch), self.dir, "run")?;
         let done = self.kill_on(&mut job, kills);
         job.explain(done, self.dir)?;
@@ -122,6 +135,10 @@ impl<'a> RecoveredRun<'a> {
         job.succeed(Instant::now() + PATIENCE, self.dir)?;
         let said = job::read_text(&job.stderr);
         self.tally.recoveries = said.matches("the job goes on from").count() as u64;
+        if standby != "no" {
+            let anew = said.matches("no standby world was ready").count() as u64;
+            self.tally.taken_over = self.tally.recoveries.saturating_sub(anew);
+        }
         Ok(job.stdout.clone())
     }
 
@@ -150,13 +167,15 @@ impl<'a> RecoveredRun<'a> {
                 committed = false;
             }
             std::thread::sleep(self.random.seconds(0.0, PAUSE));
-            self.kill(job);
+            let mut failed = self.kill(job);
             if self.random.below(4) == 0 {
                 // While it is being started again.
                 std::thread::sleep(self.random.seconds(0.0, 2.0 * PAUSE));
-                self.kill(job);
+                failed |= self.kill(job);
             }
-            self.gone(job, &job_file)?;
+            if failed {
+                self.gone(job, &job_file)?;
+            }
         }
         Ok(())
     }
@@ -189,23 +208,34 @@ impl<'a> RecoveredRun<'a> {
         }
     }
 
-    fn kill(&mut self, job: &Job) {
-        let ranks = job.ranks();
+    /// Kills something. Returns false if it was a part of the standby world, which is no failure of the job.
+    fn kill(&mut self, job: &Job) -> bool {
+        let all = job.ranks();
         let launchers = job.launchers();
+        let running = stasis::incarnation(&self.ckpt, "run.json").ok();
+        let ranks = running.map_or_else(Vec::new, |number| {
+            stasis::of_incarnation(all.clone(), number)
+        });
         match self.random.below(8) {
             0 if !launchers.is_empty() => {
                 launchers.into_iter().for_each(signal::kill_now);
                 self.tally.launchers += 1;
             }
             1 => {
-                self.tally.ranks += ranks.len() as u64;
-                ranks.into_iter().for_each(signal::kill_now);
+                self.tally.ranks += all.len() as u64;
+                all.into_iter().for_each(signal::kill_now);
             }
-            _ if ranks.is_empty() => {}
+            _ if all.is_empty() => {}
             _ => {
-                signal::kill_now(ranks[self.random.below(ranks.len() as u64) as usize]);
+                let one = all[self.random.below(all.len() as u64) as usize];
+                signal::kill_now(one);
+                if !ranks.contains(&one) {
+                    self.tally.sleepers += 1;
+                    return false;
+                }
                 self.tally.ranks += 1;
             }
         }
+        true
     }
 }

@@ -18,7 +18,7 @@ const RANKS: usize = 2;
 /// File of a set that counts the restarts from it that have not worked.
 const ATTEMPTS: &str = "attempts";
 /// Words of the message about a recovery, and of the one about its end.
-const GOES_ON: &str = "the job goes on from";
+pub(super) const GOES_ON: &str = "the job goes on from";
 const GIVEN_UP: &str = "is not started again";
 
 /// All cases of this file.
@@ -40,6 +40,7 @@ pub fn cases() -> Vec<Case> {
         add("aborts", |case| own_will(case, "aborts"));
         add("exits-wanted", exits_wanted);
         add("sigterm", sigterm);
+        add("second-sigterm", second_sigterm);
         add("hang.rank-1", |case| hang(case, 1));
         add("hang.rank-0", |case| hang(case, 0));
         add("given-up", given_up);
@@ -54,16 +55,16 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// A case with its program and directories.
-struct RunCase<'a> {
-    dir: &'a Path,
-    mpi: Mpi,
+pub(super) struct RunCase<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) mpi: Mpi,
     ranks: usize,
     program: PathBuf,
-    ckpt: PathBuf,
+    pub(super) ckpt: PathBuf,
 }
 
 impl RunCase<'_> {
-    fn new(dir: &Path, mpi: Mpi) -> Result<RunCase<'_>> {
+    pub(super) fn new(dir: &Path, mpi: Mpi) -> Result<RunCase<'_>> {
         Ok(RunCase {
             dir,
             mpi,
@@ -77,14 +78,14 @@ impl RunCase<'_> {
         self.dir.join("go")
     }
 
-    fn at_its_cut(&self, mut command: Command) -> Command {
+    pub(super) fn at_its_cut(&self, mut command: Command) -> Command {
         command
             .env("STASIS_TEST_READY", self.dir.join("ready"))
             .env("STASIS_TEST_GO", self.gate());
         command
     }
 
-    fn command(&self, flags: &[&str], way: &str) -> Command {
+    pub(super) fn command(&self, flags: &[&str], way: &str) -> Command {
         let mut launch = stasis::launch(self.mpi, self.ranks, &self.ckpt, self.dir);
         launch.arg(&self.program).arg(way);
         self.at_its_cut(stasis::run(flags, &launch))
@@ -92,13 +93,18 @@ impl RunCase<'_> {
 
     /// Starts the job and waits until all ranks are at their cut.
     fn start(&self, flags: &[&str], way: &str, name: &str) -> Result<Job> {
-        let mut job = Job::start(self.command(flags, way), self.dir, name)?;
+        self.start_command(self.command(flags, way), name)
+    }
+
+    /// The same for a command of [`at_its_cut`](Self::at_its_cut).
+    pub(super) fn start_command(&self, command: Command, name: &str) -> Result<Job> {
+        let mut job = Job::start(command, self.dir, name)?;
         let reached = self.reach_cut(&mut job);
         job.explain(reached, self.dir)?;
         Ok(job)
     }
 
-    fn reach_cut(&self, job: &mut Job) -> Result<()> {
+    pub(super) fn reach_cut(&self, job: &mut Job) -> Result<()> {
         let ready = |rank: usize| self.dir.join(format!("ready.{rank}"));
         job.until("all ranks reached the cut", deadline(), || {
             (0..self.ranks).all(|rank| ready(rank).exists())
@@ -106,7 +112,15 @@ impl RunCase<'_> {
         (0..self.ranks).try_for_each(|rank| Ok(fs::remove_file(ready(rank))?))
     }
 
-    fn checkpoint(&self) -> Result<()> {
+    /// Starts the job after its `stasis run` was killed, and waits until it runs. `before` is its job file.
+    pub(super) fn start_again(&self, command: Command, before: &str) -> Result<Job> {
+        let mut job = Job::start(command, self.dir, "again")?;
+        let back = stasis::until_reached(&mut job, &self.ckpt, before, deadline());
+        job.explain(back, self.dir)?;
+        Ok(job)
+    }
+
+    pub(super) fn checkpoint(&self) -> Result<()> {
         job::run(
             stasis::checkpoint(&self.ckpt),
             self.dir,
@@ -118,7 +132,7 @@ impl RunCase<'_> {
     }
 
     /// Does something to the job, and waits until it has been started again from its checkpoint and its ranks run.
-    fn recovered(&self, job: &mut Job, harm: impl FnOnce(&Job)) -> Result<()> {
+    pub(super) fn recovered(&self, job: &mut Job, harm: impl FnOnce(&Job)) -> Result<()> {
         let before = stasis::job_file(&self.ckpt);
         harm(job);
         let back = stasis::until_reached(job, &self.ckpt, &before, deadline()).and_then(|_| {
@@ -129,7 +143,7 @@ impl RunCase<'_> {
     }
 
     /// Lets the job end, which must print the result of the native run.
-    fn finish(&self, mut job: Job) -> Result<()> {
+    pub(super) fn finish(&self, mut job: Job) -> Result<()> {
         fs::write(self.gate(), "")?;
         job.succeed(deadline(), self.dir)?;
         let native = self.native("runs")?;
@@ -158,11 +172,11 @@ impl RunCase<'_> {
     }
 }
 
-fn deadline() -> Instant {
+pub(super) fn deadline() -> Instant {
     Instant::now() + LIMIT
 }
 
-fn said(job: &Job) -> String {
+pub(super) fn said(job: &Job) -> String {
     job::read_text(&job.stderr)
 }
 
@@ -171,15 +185,17 @@ fn kill_rank(job: &Job, rank: usize) {
 }
 
 fn send_to_rank(job: &Job, rank: usize, sent: Signal) {
+    let its = job.ranks().into_iter().filter(|pid| is_rank(*pid, rank));
+    its.for_each(|pid| signal::send(pid, sent));
+}
+
+/// Whether a process is that rank, by the variables of its launcher.
+pub(super) fn is_rank(pid: i32, rank: usize) -> bool {
     let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
     let wanted = names.map(|name| format!("{name}={rank}").into_bytes());
-    let is_it = |pid: &i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let mut variables = environment.split(|byte| *byte == 0);
-        variables.any(|variable| wanted.iter().any(|wanted| wanted == variable))
-    };
-    let its = job.ranks().into_iter().filter(is_it);
-    its.for_each(|pid| signal::send(pid, sent));
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables.any(|variable| wanted.iter().any(|wanted| wanted == variable))
 }
 
 fn all_ranks(case: &RunCase) -> Result<()> {
@@ -245,9 +261,7 @@ fn controller(case: &RunCase) -> Result<()> {
         std::thread::sleep(Duration::from_millis(5));
     }
     let before = stasis::job_file(&case.ckpt);
-    let mut job = Job::start(case.command(&[], "runs"), case.dir, "again")?;
-    let back = stasis::until_reached(&mut job, &case.ckpt, &before, deadline());
-    job.explain(back, case.dir)?;
+    let job = case.start_again(case.command(&[], "runs"), &before)?;
     ensure!(said(&job).contains("from ckpt-1"), "it does not continue");
     case.finish(job)
 }
@@ -303,6 +317,28 @@ fn sigterm(case: &RunCase) -> Result<()> {
     ensure!(!said(&job).contains(GOES_ON), "it was started again");
     let restart = stasis::restart(case.mpi, case.ranks, &case.ckpt, case.dir);
     case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
+}
+
+/// The second SIGTERM ends the launcher, also while the checkpoint of the first one waits for a rank.
+fn second_sigterm(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    send_to_rank(&job, 1, Signal::SIGSTOP);
+    signal::send(job.pids()[0], Signal::SIGTERM);
+    let asks = |job: &Job| {
+        let commands = job.pids().into_iter().filter(|pid| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.contains("\0checkpoint\0--stop\0")
+        });
+        commands.count() > 0
+    };
+    let asked = job.until_seen("it asked for a checkpoint", deadline(), asks);
+    job.explain(asked, case.dir)?;
+    signal::send(job.pids()[0], Signal::SIGTERM);
+    let ended = job.wait(deadline())?.context("the job does not end");
+    let status = job.explain(ended, case.dir)?;
+    ensure!(!status.success(), "it ends with {status}");
+    ensure!(!said(&job).contains(GOES_ON), "it was started again");
+    Ok(())
 }
 
 /// A rank is stopped while the other one waits for it: the job is started again, and says what the ranks were doing.
