@@ -1,6 +1,6 @@
 //! Standard input of a launcher that was started as a standby world. It had a pipe in its place, so that it took no
-//! input from the launcher of the running incarnation. From the moment at which its ranks are let go, a thread copies the
-//! input into that pipe.
+//! input from the launcher of the running incarnation. From the moment at which its ranks are let go, a thread copies
+//! the input into that pipe.
 
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::AsFd;

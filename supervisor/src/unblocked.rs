@@ -1,5 +1,5 @@
-//! Commands that are started with no signal blocked. `stasis run` blocks the signals that it reads, and a child inherits
-//! that: a launcher would not hear of SIGTERM, nor of the interrupt of its terminal.
+//! Commands that are started with no signal blocked. `stasis run` blocks the signals that it reads, and a child
+//! inherits that: a launcher would not hear of SIGTERM, nor of the interrupt of its terminal.
 //!
 //! # Safety
 //! Between fork and exec only pthread_sigmask(3) is called, which is async-signal-safe and allocates nothing.
