@@ -16,6 +16,7 @@
 //! | `disk.rs` | the speed of the disk without Stasis (`fio`) |
 //! | `files.rs` | writes to files, with the undo journal |
 //! | `system_calls.rs` | system calls of programs, and short programs that make many |
+//! | `recovery.rs` | the time from a rank's death to the next calls of all ranks |
 //! | `migration.rs` | latencies of a job that migrates between networks and libraries |
 
 mod applications;
@@ -27,6 +28,7 @@ mod images;
 mod imb;
 mod migration;
 mod other_checkpointers;
+mod recovery;
 mod system_calls;
 
 use crate::build::setup;
@@ -76,6 +78,8 @@ enum Other {
     Files(files::Options),
     /// System calls of a program, natively, trapped and patched
     SystemCalls(system_calls::Options),
+    /// The phases of a recovery by `stasis run`
+    Recovery(recovery::Options),
     /// A ring of eight ranks that migrates between networks and MPI libraries, drawn into docs/
     Migration(migration::Options),
 }
@@ -88,6 +92,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(Other::Images(options)) => return images::run(options),
         Some(Other::Files(options)) => return files::run(options),
         Some(Other::SystemCalls(options)) => return system_calls::run(options),
+        Some(Other::Recovery(options)) => return recovery::run(options),
         Some(Other::Migration(options)) => return migration::run(options),
         None => {}
     }

@@ -1,0 +1,324 @@
+//! `cargo xtask bench recovery`: the time from a rank's death to the next MPI call of all ranks, by its phases.
+//!
+//! | phase | ends when |
+//! |---|---|
+//! | detect | `stasis run` knows of the death |
+//! | fence | every process of the incarnation is dead |
+//! | start | all ranks begin the restart: the launcher was started, or the standby world was let go |
+//! | read | all ranks have verified their image |
+//! | map | the memory and the files of all ranks are there; without a standby world this includes MPI_Init |
+//! | go | all ranks have made their next MPI call |
+//!
+//! *By hand* is a job that is killed whole, and started again with `stasis restart` as soon as it is dead. *Native* is the
+//! start of the program without Stasis, to its first call, with nothing to read: no recovery by a new job can be shorter.
+
+use super::{compile, median, prepare, RANKS};
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::{signal, stasis};
+use anyhow::{ensure, Context, Result};
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const DAY: f64 = 86_400.0;
+
+/// Options of `cargo xtask bench recovery`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Recoveries of each kind
+    #[arg(long, default_value_t = 10)]
+    rounds: usize,
+    /// Memory of each rank in MiB
+    #[arg(long, value_delimiter = ',', default_value = "64,512")]
+    mib: Vec<usize>,
+    /// Use target/stasis as it is
+    #[arg(long)]
+    no_setup: bool,
+}
+
+/// Names of the phases.
+const PHASES: [&str; 6] = ["detect", "fence", "start", "read", "map", "go"];
+
+/// Seconds of the phases of one recovery.
+type Times = [f64; PHASES.len()];
+
+/// Runs the measurement and prints it.
+pub fn run(options: &Options) -> Result<()> {
+    let dir = prepare(options.no_setup)?;
+    println!("Milliseconds, medians of {} each.\n", options.rounds);
+    println!("| library | MiB a rank | | {} | all |", PHASES.join(" | "));
+    println!("|---|---|---|{}---|", "---|".repeat(PHASES.len()));
+    for mpi in Mpi::ALL {
+        let program = compile(mpi, "bench/beats.c", "beats", &[])?;
+        for mib in &options.mib {
+            let subject = Subject {
+                mpi,
+                program: &program,
+                mib: *mib,
+                dir: &dir,
+            };
+            for standby in ["no", "warm", "hot"] {
+                let name = match standby {
+                    "no" => "cold",
+                    other => other,
+                };
+                print(
+                    &subject,
+                    name,
+                    &subject.recoveries(standby, options.rounds)?,
+                );
+            }
+            let by_hand = subject.by_hand(options.rounds)?;
+            println!(
+                "| {mpi} | {mib} | by hand |{} {:.0} |",
+                " |".repeat(6),
+                by_hand
+            );
+            let native = subject.native(options.rounds)?;
+            println!(
+                "| {mpi} | {mib} | native |{} {:.0} |",
+                " |".repeat(6),
+                native
+            );
+        }
+    }
+    Ok(())
+}
+
+fn print(subject: &Subject<'_>, name: &str, all: &[Times]) {
+    let of_phase = |phase: usize| median(all.iter().map(|times| times[phase] * 1e3).collect());
+    let phases: Vec<String> = (0..PHASES.len())
+        .map(|phase| format!("{:.0}", of_phase(phase)))
+        .collect();
+    let whole = median(
+        all.iter()
+            .map(|times| times.iter().sum::<f64>() * 1e3)
+            .collect(),
+    );
+    println!(
+        "| {} | {} | {name} | {} | {whole:.0} |",
+        subject.mpi,
+        subject.mib,
+        phases.join(" | ")
+    );
+}
+
+/// The program in one size over one library.
+struct Subject<'a> {
+    mpi: Mpi,
+    program: &'a Path,
+    mib: usize,
+    dir: &'a Path,
+}
+
+impl Subject<'_> {
+    fn append_to(&self, command: &mut Command) {
+        command.arg(self.program).arg(self.mib.to_string());
+    }
+
+    fn ckpt(&self) -> PathBuf {
+        self.dir.join("ck")
+    }
+
+    fn launch(&self) -> Result<Command> {
+        let ckpt = self.ckpt();
+        if ckpt.exists() {
+            fs::remove_dir_all(&ckpt)?;
+        }
+        let mut launch = stasis::launch(self.mpi, RANKS, &ckpt, self.dir);
+        self.append_to(&mut launch);
+        Ok(launch)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        let taken = job::run(
+            stasis::checkpoint(&self.ckpt()),
+            self.dir,
+            "checkpoint",
+            LIMIT,
+        )?;
+        taken.expect_success("stasis checkpoint").map(drop)
+    }
+
+    /// A job whose ranks are killed in turn, and which goes on from its one checkpoint.
+    fn recoveries(&self, standby: &str, rounds: usize) -> Result<Vec<Times>> {
+        let flags = ["--recover", "1000", "--standby", standby];
+        let mut command = stasis::run(&flags, &self.launch()?);
+        command.env("STASIS_LOG", "info");
+        let mut job = Job::start(command, self.dir, "run")?;
+        let all = self.kill_in_turn(&mut job, standby, rounds);
+        let all = job.explain(all, self.dir);
+        job.kill()?;
+        all
+    }
+
+    fn kill_in_turn(&self, job: &mut Job, standby: &str, rounds: usize) -> Result<Vec<Times>> {
+        self.first_beats(job, 0, u64::MAX)?;
+        self.checkpoint()?;
+        let ready = match standby {
+            "no" => "the job runs and has a checkpoint",
+            "warm" => "the standby world is asleep",
+            _ => "the standby world has mapped the checkpoint",
+        };
+        let all = (0..rounds).map(|round| {
+            job.until_seen("the job was ready for a failure", deadline(), |job| {
+                job::read_text(&job.stderr).matches(ready).count() > round
+            })?;
+            self.kill_one(job, round % RANKS)
+        });
+        all.collect()
+    }
+
+    /// Kills a rank, and waits until all ranks have made their next call.
+    fn kill_one(&self, job: &mut Job, rank: usize) -> Result<Times> {
+        let status = stasis::status(&self.ckpt(), self.dir, LIMIT)?;
+        let pid = status["ranks"][rank]["pid"].as_i64();
+        let pid = pid.context("the status has no such rank")?;
+        // The job must be further than its checkpoint, to which the beats then fall back.
+        let from = fs::metadata(&job.stdout)?.len();
+        let last = self.first_beats(job, from, u64::MAX)?.beat;
+        let from = fs::metadata(&job.stdout)?.len();
+        let killed = now()?;
+        signal::kill_now(pid as i32);
+        let back = self.first_beats(job, from, last)?.time;
+        let said = job::read_text(&job.stderr);
+        let logs = (0..RANKS).map(|rank| {
+            let log = self.ckpt().join(format!("log/rank-{rank}.log"));
+            job::read_text(&log)
+        });
+        let logs: Vec<String> = logs.collect();
+        let of_ranks = |words: &str| {
+            let times = logs.iter().map(|log| time_of_last(log, words));
+            times.collect::<Result<Vec<f64>>>().map(latest)
+        };
+        let ends = [
+            time_of_last(&said, "the incarnation has failed")?,
+            time_of_last(&said, "the incarnation is dead")?,
+            of_ranks("restart begins")?,
+            of_ranks("image read")?,
+            of_ranks("threads resume next")?,
+            back % DAY,
+        ];
+        let mut before = killed % DAY;
+        Ok(ends.map(|end| {
+            // What was done in advance takes no time; a day ends at midnight.
+            let took = (end - before + 1.5 * DAY) % DAY - 0.5 * DAY;
+            before = if took > 0.0 { end } else { before };
+            took.max(0.0)
+        }))
+    }
+
+    /// Seconds from the kill of all processes to the first calls after `stasis restart`.
+    fn by_hand(&self, rounds: usize) -> Result<f64> {
+        let mut job = Job::start(self.launch()?, self.dir, "run")?;
+        self.first_beats(&mut job, 0, u64::MAX)?;
+        self.checkpoint()?;
+        let mut all = Vec::new();
+        for _ in 0..rounds {
+            let killed = now()?;
+            job.kill()?;
+            let restart = stasis::restart(self.mpi, RANKS, &self.ckpt(), self.dir);
+            job = Job::start(restart, self.dir, "run")?;
+            let back = self.first_beats(&mut job, 0, u64::MAX);
+            all.push((job.explain(back, self.dir)?.time - killed) * 1e3);
+        }
+        job.kill()?;
+        Ok(median(all))
+    }
+
+    /// Seconds from the start of the launcher to the first calls.
+    fn native(&self, rounds: usize) -> Result<f64> {
+        let mut all = Vec::new();
+        for _ in 0..rounds {
+            let mut native = self.mpi.mpirun(RANKS, self.dir);
+            self.append_to(&mut native);
+            let started = now()?;
+            let mut job = Job::start(native, self.dir, "native")?;
+            let begun = self.first_beats(&mut job, 0, u64::MAX);
+            all.push((job.explain(begun, self.dir)?.time - started) * 1e3);
+            job.kill()?;
+        }
+        Ok(median(all))
+    }
+
+    /// Waits until each rank has printed a beat below `limit` in its output from a byte on. Returns the last of these.
+    fn first_beats(&self, job: &mut Job, from: u64, limit: u64) -> Result<Beat> {
+        let mut found = vec![None; RANKS];
+        job.until_seen("all ranks made a call", deadline(), |job| {
+            let text = text_from(&job.stdout, from).unwrap_or_default();
+            for beat in text.lines().filter_map(Beat::parse) {
+                let place = found.get_mut(beat.rank);
+                if let Some(place) = place.filter(|place| place.is_none() && beat.beat < limit) {
+                    *place = Some(beat);
+                }
+            }
+            found.iter().all(Option::is_some)
+        })?;
+        let all = found.into_iter().flatten();
+        let last = all.max_by(|one, other| one.time.total_cmp(&other.time));
+        last.context("there are no ranks")
+    }
+}
+
+/// A line of the program.
+#[derive(Clone, Copy)]
+struct Beat {
+    rank: usize,
+    /// Number of the operation.
+    beat: u64,
+    /// Seconds since 1970.
+    time: f64,
+}
+
+impl Beat {
+    /// A line that was cut when its rank was killed is none.
+    fn parse(line: &str) -> Option<Beat> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [rank, beat, time] = words[..] else {
+            return None;
+        };
+        Some(Beat {
+            rank: rank.parse().ok()?,
+            beat: beat.parse().ok()?,
+            time: time.parse().ok()?,
+        })
+    }
+}
+
+fn deadline() -> Instant {
+    Instant::now() + LIMIT
+}
+
+/// Seconds since 1970.
+fn now() -> Result<f64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
+}
+
+fn latest(times: Vec<f64>) -> f64 {
+    times.into_iter().fold(0.0, f64::max)
+}
+
+fn text_from(file: &Path, from: u64) -> Result<String> {
+    let mut file = fs::File::open(file)?;
+    file.seek(SeekFrom::Start(from))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The time of day, in seconds, of the last line of a log with these words.
+fn time_of_last(log: &str, words: &str) -> Result<f64> {
+    let line = log.lines().rfind(|line| line.contains(words));
+    let line = line.with_context(|| format!("no line of the log has the words '{words}'"))?;
+    let time = line.split(['T', 'Z']).nth(1).unwrap_or_default();
+    let parts: Vec<f64> = time
+        .split(':')
+        .filter_map(|part| part.parse().ok())
+        .collect();
+    ensure!(parts.len() == 3, "a line of the log has no time: {line}");
+    Ok(parts[0] * 3600.0 + parts[1] * 60.0 + parts[2])
+}
