@@ -1,5 +1,5 @@
-//! `stasis stacks`: where all threads of a running job are. Stacks with the same outer frames share them in one tree, as
-//! in the Stack Trace Analysis Tool (Arnold et al., Stack Trace Analysis for Large Scale Debugging, IPDPS 2007).
+//! `stasis stacks`: where all threads of a running job are. Stacks with the same outer frames share them in one tree,
+//! as in the Stack Trace Analysis Tool (Arnold et al., Stack Trace Analysis for Large Scale Debugging, IPDPS 2007).
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Stacks of the program's threads, taken while the program runs on.
 //!
-//! A thread's registers and its stack are copied by the stop signal. What is further out than the copy is read while the
-//! thread runs on. The outer frames of a thread that has left many functions meanwhile may be lost.
+//! A thread's registers and its stack are copied by the stop signal. What is further out than the copy is read while
+//! the thread runs on. The outer frames of a thread that has left many functions meanwhile may be lost.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;

@@ -9,8 +9,8 @@
 //! | map | the memory and the files of all ranks are there; without a standby world this includes MPI_Init |
 //! | go | all ranks have made their next MPI call |
 //!
-//! *By hand* is a job that is killed whole, and started again with `stasis restart` as soon as it is dead. *Native* is the
-//! start of the program without Stasis, to its first call, with nothing to read: no recovery by a new job can be shorter.
+//! *By hand* is a job that is killed whole, and started again with `stasis restart` as soon as it is dead. *Native* is
+//! the start of the program without Stasis, to its first call, with nothing to read.
 
 use super::{compile, median, prepare, RANKS};
 use crate::harness::job::{self, Job};
