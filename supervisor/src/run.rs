@@ -16,13 +16,18 @@ use nix::unistd::Pid;
 
 use crate::command_line;
 use crate::hang::Watch;
-use crate::keeper::Keeper;
+use crate::hosts::{self, LostHost};
+use crate::keeper::{self, Keeper};
+use crate::leases::Terms;
 use crate::processes;
-use crate::recovery::{Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
+use crate::recovery::{Departure, Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
+use crate::remote::Remote;
 use crate::run_file::{self, RunFile};
 
 /// Time for the launcher to end after its ranks were killed: first before SIGTERM, then before SIGKILL.
 const GRACE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// The same if a machine does not answer: the launcher waits for its daemon there.
+const GRACE_ON_SILENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 
 /// Signals that the user sends to the job.
 const SIGNALS: [Signal; 7] = [
@@ -45,6 +50,8 @@ pub struct Job {
     pub policy: Policy,
     /// Time without progress of any rank that is a failure.
     pub hang: Option<Duration>,
+    /// Leases of the ranks on other machines.
+    pub terms: Terms,
     /// Whether standard input is a terminal, which sends signals to all processes of a job.
     pub terminal: bool,
 }
@@ -59,8 +66,14 @@ pub trait Surroundings {
     fn stop_command(&self) -> Command;
     /// No rank makes progress; what each is doing.
     fn hangs(&self, ranks: &[String]);
+    /// Ranks of another machine are lost, one line each.
+    fn lost(&self, ranks: &[String]);
+    /// Ranks of an earlier `stasis run` on other machines may live for so long.
+    fn waits(&self, time: Duration);
     /// The job is started again after a failure.
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32);
+    /// The launcher could not start the job again.
+    fn not_started(&self, end: LauncherEnd);
     /// The job is not started again.
     fn given_up(&self, failure: Failure, why: GivenUp);
 }
@@ -100,6 +113,13 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
 /// signals are blocked for all threads that come.
 pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     let before = RunFile::take_over(&job.directory)?;
+    let used = before.as_ref().and_then(|file| file.network.as_ref());
+    let used = used.filter(|network| network.used);
+    if let Some(network) = used {
+        let time = network.terms.until_dead();
+        surroundings.waits(time);
+        std::thread::sleep(time);
+    }
     let signals = SigSet::from_iter(SIGNALS);
     signals.thread_block().map_err(system("block signals"))?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -107,6 +127,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     processes::adopt_orphans().map_err(system("adopt the orphans of the job"))?;
     let incarnation = before.as_ref().map_or(0, |file| file.incarnation);
     let keeper = Keeper::new(incarnation).map_err(system("listen for ranks"))?;
+    let remote = Remote::start(job.terms).map_err(system("listen for ranks of other machines"))?;
     let watch = job
         .hang
         .map(|limit| Watch::start(job.directory.clone(), limit));
@@ -116,9 +137,12 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         surroundings,
         machine: Recovery::new(job.policy),
         keeper,
+        remote,
         watch,
         signals,
         incarnation,
+        first: incarnation + 1,
+        lost_hosts: Vec::new(),
         launcher: None,
         stop: None,
         end: None,
@@ -139,9 +163,14 @@ struct Running<'a, S> {
     surroundings: &'a S,
     machine: Recovery,
     keeper: Keeper,
+    remote: Remote,
     watch: Option<Watch>,
     signals: SignalFd,
     incarnation: u32,
+    /// The first incarnation of this process.
+    first: u32,
+    /// Machines whose ranks did not answer.
+    lost_hosts: Vec<LostHost>,
     launcher: Option<Pid>,
     /// The command that takes the last checkpoint.
     stop: Option<Pid>,
@@ -157,8 +186,13 @@ impl<S: Surroundings> Running<'_, S> {
         self.incarnation += 1;
         self.keeper.next(self.incarnation);
         let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
-        RunFile::new(socket, token, self.incarnation).write(&self.job.directory)?;
-        let line = command_line::of_incarnation(&self.job.line, self.incarnation, resume);
+        let network = self.remote.network();
+        let network = network.map_err(system("listen for ranks of other machines"))?;
+        let file = RunFile::new(socket, token, self.incarnation, Some(network));
+        file.write(&self.job.directory)?;
+        self.remote.next(file, self.job.directory.clone());
+        let line = self.line();
+        let line = command_line::of_incarnation(&line, self.incarnation, resume);
         let [program, arguments @ ..] = line.as_slice() else {
             return Ok(());
         };
@@ -182,11 +216,37 @@ impl<S: Surroundings> Running<'_, S> {
         Ok(())
     }
 
+    /// The user's line, without the lost machines if there is room for the job on the others.
+    fn line(&self) -> Vec<OsString> {
+        let line = &self.job.line;
+        if self.lost_hosts.is_empty() {
+            return line.clone();
+        }
+        let directory = &self.job.directory;
+        let ranks = JobFile::read(directory).map_or(u32::MAX, |job| job.ranks);
+        let without = hosts::without(line, &self.lost_hosts, ranks, directory);
+        let names = self.lost_hosts.iter().map(|host| host.name.as_str());
+        let names: Vec<&str> = names.collect();
+        let names = names.join(", ");
+        let (said, line) = match without {
+            Ok(Some(line)) => (format!("the job goes on without {names}"), line),
+            Ok(None) => {
+                let why =
+                    "the line names no file of machines with room for all ranks on the others";
+                (format!("{names} is not left out: {why}"), line.clone())
+            }
+            Err(why) => (format!("{names} is not left out: {why}"), line.clone()),
+        };
+        self.surroundings.lost(&[said]);
+        line
+    }
+
     /// Waits for an event and treats it.
     fn turn(&mut self) -> Result<(), Error> {
         let limit = self.until_next_signal();
         let mut descriptors = self.keeper.descriptors();
         descriptors.push(self.signals.as_fd());
+        descriptors.push(self.remote.descriptor());
         descriptors.extend(self.watch.as_ref().map(|watch| watch.wake.as_fd()));
         let watched = descriptors.into_iter();
         let mut watched: Vec<PollFd<'_>> = watched
@@ -209,6 +269,11 @@ impl<S: Surroundings> Running<'_, S> {
                 self.treat_ranks()?;
                 let ends = self.surroundings.has_ended();
                 let order = self.machine.launcher_ended(end, ends);
+                let started = self.keeper.has_ranks() || self.remote.has_ranks();
+                let again = self.incarnation > self.first && !started && end.code() != 0;
+                if again && order == Some(Order::Finish(None)) {
+                    self.surroundings.not_started(end);
+                }
                 self.obey(order)?;
             } else if self.stop == Some(pid) {
                 self.stop = None;
@@ -238,11 +303,23 @@ impl<S: Surroundings> Running<'_, S> {
     }
 
     fn treat_ranks(&mut self) -> Result<(), Error> {
-        let all = self.keeper.turn();
+        let mut all = self.keeper.turn();
+        let news = self.remote.turn();
+        all.extend(news.left);
         let ends = !all.is_empty() && self.surroundings.has_ended();
-        for left in all {
+        let ran = self.killing.is_none();
+        for left in keeper::in_order(all) {
             let order = self.machine.rank_left(left.rank, left.how, ends);
             self.obey(order)?;
+        }
+        // Others are lost because the incarnation ends.
+        if ran && self.killing.is_some() {
+            self.surroundings.lost(&news.lines);
+        }
+        for host in news.lost_hosts {
+            if !self.lost_hosts.contains(&host) {
+                self.lost_hosts.push(host);
+            }
         }
         Ok(())
     }
@@ -291,6 +368,7 @@ impl<S: Surroundings> Running<'_, S> {
             Some(Order::Kill) => {
                 self.killing = Some((Instant::now(), 0));
                 self.keeper.kill();
+                self.remote.end();
             }
             Some(Order::Start { .. }) => {
                 self.killing = None;
@@ -319,13 +397,14 @@ impl<S: Surroundings> Running<'_, S> {
     /// While the incarnation is being killed: sends the launcher the signals that are due. After its end, kills
     /// what it has left.
     fn kill_on(&mut self) {
+        let all_grace = self.grace();
         let Some((since, sent)) = &mut self.killing else {
             return;
         };
         self.keeper.kill();
         match self.launcher {
             Some(launcher) => {
-                while GRACE
+                while all_grace
                     .get(*sent)
                     .is_some_and(|grace| since.elapsed() >= *grace)
                 {
@@ -342,12 +421,20 @@ impl<S: Surroundings> Running<'_, S> {
         }
     }
 
+    fn grace(&self) -> [Duration; 2] {
+        match self.machine.failure() {
+            Some(Failure::Rank(_, Departure::Silent)) => GRACE_ON_SILENCE,
+            _ => GRACE,
+        }
+    }
+
     /// Time until the launcher is to be sent the next signal.
     fn until_next_signal(&self) -> PollTimeout {
         let Some((since, sent)) = self.killing else {
             return PollTimeout::NONE;
         };
-        let due = GRACE
+        let due = self
+            .grace()
             .get(sent)
             .map(|grace| grace.saturating_sub(since.elapsed()));
         let due = due.map(|due| due + Duration::from_millis(1));
@@ -356,8 +443,11 @@ impl<S: Surroundings> Running<'_, S> {
         })
     }
 
-    /// Whether no process of the incarnation lives on this machine.
+    /// Whether no process of the incarnation lives.
     fn is_dead(&self) -> bool {
-        self.launcher.is_none() && self.keeper.all_dead() && processes::children().is_empty()
+        self.launcher.is_none()
+            && self.keeper.all_dead()
+            && self.remote.is_over()
+            && processes::children().is_empty()
     }
 }

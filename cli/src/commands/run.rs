@@ -12,7 +12,8 @@ use clap::Parser;
 use coordinator::job_file::JobFile;
 use launcher::message;
 use supervisor::command_line;
-use supervisor::recovery::{Failure, GivenUp, Policy};
+use supervisor::leases::Terms;
+use supervisor::recovery::{Failure, GivenUp, LauncherEnd, Policy};
 use supervisor::run::{self, Job, Surroundings};
 
 use crate::args::{Arguments, Launch, Run};
@@ -43,6 +44,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
             most: options.recover,
         },
         hang: options.hang.map(Duration::from_secs),
+        terms: terms_of(options)?,
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
@@ -53,6 +55,22 @@ pub fn run(options: &Run) -> exit::Result<()> {
         Ok(code) => std::process::exit(code),
         Err((why, code)) => Err(why).code(code),
     }
+}
+
+fn terms_of(options: &Run) -> exit::Result<Terms> {
+    let terms = Terms {
+        heartbeat: options.heartbeat,
+        lease: options.lease,
+    };
+    if terms.lease < 2 * terms.heartbeat {
+        return Err(anyhow!(
+            "--lease {} is too short for --heartbeat {}: a lease has to last for at least two heartbeats",
+            terms.lease.as_secs_f64(),
+            terms.heartbeat.as_secs_f64()
+        ))
+        .code(Code::Usage);
+    }
+    Ok(terms)
 }
 
 /// The options of the line's first `stasis launch`.
@@ -130,11 +148,33 @@ impl Surroundings for KnownSets {
         }
     }
 
+    fn lost(&self, ranks: &[String]) {
+        for rank in ranks {
+            message::say(rank);
+        }
+    }
+
+    fn waits(&self, time: Duration) {
+        message::say(format_args!(
+            "ranks of an earlier `stasis run` may still live on other machines; they end within {} s",
+            time.as_secs_f64()
+        ));
+    }
+
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32) {
         message::say(format_args!(
             "{failure}; the job goes on from {} (failure {failures} without a new checkpoint, of at most {})",
             from(newest),
             self.most
+        ));
+    }
+
+    fn not_started(&self, end: LauncherEnd) {
+        message::say(format_args!(
+            "the launcher could not start the job again (exit code {}): see its message. To go on from {}: {}",
+            end.code(),
+            from(self.newest()),
+            self.by_hand()
         ));
     }
 

@@ -1,34 +1,58 @@
-//! The connection of this rank to its keeper, if `stasis run` has started the job (`supervisor`). Without its keeper
-//! the rank must not go on: the next incarnation of the job could run beside it.
+//! The connection of this rank to `stasis run`, if that has started the job (`supervisor`). Without it the rank must
+//! not go on: the next incarnation of the job could run beside it. On another machine than `stasis run` the rank also
+//! holds a lease, at the end of which the kernel kills it.
 
+use std::io;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use job_spec::Checkpoints;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use supervisor::messages::FromRank;
-use supervisor::rank::Link;
+use supervisor::rank::{self, KillTimer, Link};
 
 static LINK: OnceLock<Link> = OnceLock::new();
 
-/// Connects to the keeper. Fails if this rank must not run.
+/// Timer of the lease.
+struct Timer(loader::KillTimer);
+
+impl KillTimer for Timer {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn arm(&self, at: Duration) -> io::Result<()> {
+        self.0.arm(at)
+    }
+}
+
+/// Connects to `stasis run`. Fails if this rank must not run.
 pub fn connect(checkpoints: &Checkpoints) -> Result<()> {
     let Some(incarnation) = checkpoints.incarnation else {
         return Ok(());
     };
-    let link = || Link::connect(&checkpoints.dir, incarnation, launcher::rank());
+    let timer =
+        || -> io::Result<Box<dyn KillTimer>> { Ok(Box::new(Timer(loader::KillTimer::new()?))) };
+    let link = || Link::connect(&checkpoints.dir, incarnation, launcher::rank(), timer);
     let link = loader::on_own_fd_table(link).context("cannot connect to `stasis run`")??;
-    let Some(link) = link else {
-        return Ok(());
-    };
     let link = LINK.get_or_init(|| link);
+    loader::set_executes_hook(|| tell(&FromRank::Executes));
     let watch = || {
         link.wait_for_end();
         let _ = kill(Pid::this(), Signal::SIGKILL);
     };
     loader::spawn_on_own_fd_table("ckpt-keeper", watch)
         .context("cannot start the thread that watches `stasis run`")
+}
+
+/// Fails unless this rank's incarnation of the job is the present one. Only then it may commit a checkpoint.
+pub fn check_present(checkpoints: &Checkpoints) -> Result<(), rank::Error> {
+    match checkpoints.incarnation {
+        Some(incarnation) => rank::check_present(&checkpoints.dir, incarnation).map(drop),
+        None => Ok(()),
+    }
 }
 
 /// Tells the keeper that the program ends with this code.
