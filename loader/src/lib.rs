@@ -44,8 +44,8 @@ pub use interpose::descriptors::own_fd_table::{
 pub use interpose::file_changes;
 pub use interpose::followed_children::{follow_children, Child};
 pub use interpose::hooks::{
-    is_redirected_to, set_exec_hook, set_exit_hook, set_redirects, set_started_by, set_wrapper,
-    tell_calls,
+    is_redirected_to, set_exec_hook, set_executes_hook, set_exit_hook, set_redirects,
+    set_started_by, set_wrapper, tell_calls,
 };
 pub use interpose::memory_limits::note_use;
 pub use interpose::signals::checkpoint_request::{take_signals, RequestListener, RequestSource};
@@ -69,5 +69,6 @@ pub use process_state::{
 };
 pub use program::{check_address_space, prepare, Program, WRAPPER};
 pub use sys::cpu::time_stamps_allowed;
+pub use sys::kill_timer::KillTimer;
 pub use sys::lower_thread::{bound_arenas, holding_signals, spawn_lower};
 pub use sys::proc_maps::{read as read_maps, Mapping};

@@ -130,6 +130,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         contract_version: contract::VERSION,
         stasis_version: None,
         lineage: None,
+        incarnation: None,
         command: Vec::new(),
         ranks: vec![RankEntry {
             rank: 0,

@@ -623,6 +623,7 @@ fn save_without_commit(
         contract_version: contract::VERSION,
         stasis_version: None,
         lineage: None,
+        incarnation: None,
         command: Vec::new(),
         ranks: vec![RankEntry {
             rank: 0,

@@ -31,6 +31,12 @@ pub fn of_standby(line: &[OsString], incarnation: u32) -> Vec<OsString> {
     with_words(line, &["--incarnation", &number, "--asleep"], true)
 }
 
+/// The words in front of the first `stasis launch`: the launcher and its options.
+pub fn launcher_words(line: &[OsString]) -> &[OsString] {
+    let end = launches(line).first().map_or(0, |at| at - 2);
+    &line[..end]
+}
+
 /// The line that continues the job by hand.
 pub fn resumed(line: &[OsString]) -> Vec<OsString> {
     with_words(line, &[], true)

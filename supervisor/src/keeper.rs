@@ -26,6 +26,28 @@ pub struct Left {
     pub how: Departure,
 }
 
+impl Left {
+    fn is_lost(&self) -> bool {
+        matches!(self.how, Departure::Lost | Departure::Silent)
+    }
+}
+
+/// Puts those first that have said so, since the launcher may kill others for that. Of several that are lost at a time
+/// one may have been killed for the other. Which one is unknown, so they are one loss of an unknown rank.
+pub fn in_order(mut left: Vec<Left>) -> Vec<Left> {
+    let lost: Vec<Left> = left.iter().copied().filter(Left::is_lost).collect();
+    left.retain(|left| !left.is_lost());
+    left.extend(match lost.as_slice() {
+        [] => None,
+        [one] => Some(*one),
+        [first, ..] => Some(Left {
+            rank: None,
+            ..*first
+        }),
+    });
+    left
+}
+
 /// The keeper.
 pub struct Keeper {
     listener: UnixListener,
@@ -98,6 +120,11 @@ impl Keeper {
         all
     }
 
+    /// Whether ranks of the incarnation have connected.
+    pub fn has_ranks(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.rank.is_some())
+    }
+
     /// Whether all ranks are dead that have connected.
     pub fn all_dead(&self) -> bool {
         self.ranks.iter().all(|rank| rank.dead)
@@ -143,27 +170,14 @@ impl Keeper {
         }
     }
 
-    /// Does what can be done without waiting. Returns the ranks that have left meanwhile: first those that have said
-    /// so, since the launcher may kill others for that. Of several that are lost at a time one may have been killed
-    /// for the other. Which one is unknown, so they are one loss of an unknown rank.
+    /// Does what can be done without waiting. Returns the ranks that have left meanwhile.
     pub fn turn(&mut self) -> Vec<Left> {
-        let is_lost = |left: &Left| left.how == Departure::Lost;
         self.accept();
         let mut left = self.look();
-        if left.iter().any(is_lost) {
+        if left.iter().any(Left::is_lost) {
             // The cause of a loss may have come after its rank was looked at: all are looked at again.
             left.extend(self.look());
         }
-        let lost: Vec<Left> = left.iter().copied().filter(is_lost).collect();
-        left.retain(|left| !is_lost(left));
-        left.extend(match lost.as_slice() {
-            [] => None,
-            [one] => Some(*one),
-            [..] => Some(Left {
-                rank: None,
-                how: Departure::Lost,
-            }),
-        });
         // Those without a first message are none of the job's.
         self.ranks
             .retain(|rank| rank.rank.is_some() || rank.stream.is_some());
@@ -244,6 +258,7 @@ impl Kept {
                 token: theirs,
                 incarnation: its,
                 rank,
+                ..
             } => {
                 let answer = match its == incarnation {
                     true => ToRank::Welcome,
@@ -272,6 +287,8 @@ impl Kept {
                 self.asleep = self.rank.and(Some(ranks));
                 return None;
             }
+            // Its pidfd stays the same.
+            FromRank::Beat | FromRank::Executes => return None,
         };
         let rank = self.rank?;
         self.told = true;

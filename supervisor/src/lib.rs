@@ -1,10 +1,10 @@
 //! Recovery of a job inside its allocation: `stasis run` starts the job, and starts it again from its newest checkpoint
 //! when a part of it has died.
 //!
-//! An *incarnation* is one start of the job. Its ranks connect to the *keeper*, which is a part of `stasis run`. The
-//! keeper sees the death of a rank in its pidfd. A rank that ends by its own will says so before. The next incarnation
-//! starts when every process of the last one is dead. A *standby world* is an incarnation that is started before it is
-//! needed.
+//! An *incarnation* is one start of the job. Its ranks connect to `stasis run`. On its own machine the *keeper* sees the
+//! death of a rank in its pidfd. A rank of another machine holds a *lease*. A rank that ends by its own will says so
+//! before. The next incarnation starts when every process of the last one is dead. A *standby world* is an incarnation
+//! that is started before it is needed.
 //!
 //! | module | content |
 //! |---|---|
@@ -12,11 +12,14 @@
 //! | [`run_file`] | the file by which a rank finds its keeper |
 //! | [`messages`] | what a rank and its keeper say to each other |
 //! | [`rank`] | a rank's side, in the lower half |
-//! | [`keeper`] | the keeper's side: the ranks of this machine |
+//! | [`keeper`] | the ranks of this machine |
 //! | [`recovery`] | the machine that decides; it is pure |
 //! | [`standby`] | the machine of the standby world; it is pure, too |
 //! | [`standby_world`] | the processes of the standby world |
 //! | [`input`] | standard input of a launcher that was started as a standby world |
+//! | [`remote`] | the ranks of other machines |
+//! | [`leases`] | their leases; it is pure |
+//! | [`hosts`] | machines that are left out |
 //! | [`hang`] | the watch for a job without progress |
 //! | [`processes`] | the processes below `stasis run` |
 //! | [`unblocked`] | commands that are started with no signal blocked |
@@ -24,12 +27,15 @@
 
 pub mod command_line;
 pub mod hang;
+pub mod hosts;
 pub mod input;
 pub mod keeper;
+pub mod leases;
 pub mod messages;
 pub mod processes;
 pub mod rank;
 pub mod recovery;
+pub mod remote;
 pub mod run;
 pub mod run_file;
 pub mod standby;

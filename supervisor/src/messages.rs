@@ -1,7 +1,6 @@
-//! Messages between a rank and its keeper: lines of JSON on a Unix socket.
+//! Messages between a rank and `stasis run`: lines of JSON, on a Unix socket of the same machine or by TCP.
 
-use std::io::{self, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +19,14 @@ pub enum FromRank {
         incarnation: u32,
         /// Rank, if the launcher has told it.
         rank: Option<u32>,
+        /// Process of a rank on another machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        process: Option<Process>,
     },
+    /// The rank lives: asks for a longer lease.
+    Beat,
+    /// The rank's process is about to execute another program (execve(2)), which connects anew.
+    Executes,
     /// The program ends with this code, as it wants to.
     Exits(i32),
     /// The program ends the job with MPI_Abort and this code.
@@ -38,7 +44,16 @@ pub enum FromRank {
     Mapped(u64),
 }
 
-/// Message of the keeper. The first two are answers to the first message of a rank.
+/// A process of another machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Name of the machine.
+    pub host: String,
+    /// Its process id there.
+    pub pid: u32,
+}
+
+/// Message of `stasis run`: first the answer to the first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToRank {
@@ -55,11 +70,36 @@ pub enum ToRank {
     Map(u64),
     /// To a rank that sleeps: end.
     Leave,
+    /// Answer to a heartbeat: the lease counts from its sending.
+    Lives,
+    /// The incarnation ends: the rank has to kill itself.
+    Dies,
 }
 
 /// Sends one message.
-pub fn send(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+pub fn send(mut stream: impl Write, message: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     stream.write_all(&line)
+}
+
+/// Reads a message. `line` has the part of it that has come before a timeout. An order to die is an error.
+pub fn receive(mut stream: impl Read, line: &mut Vec<u8>) -> io::Result<ToRank> {
+    let mut byte = [0];
+    loop {
+        match stream.read(&mut byte) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) if byte == *b"\n" => break,
+            Ok(_) if line.len() < LONGEST => line.extend(byte),
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    let message = serde_json::from_slice(line);
+    line.clear();
+    match message? {
+        ToRank::Dies => Err(io::ErrorKind::ConnectionAborted.into()),
+        message => Ok(message),
+    }
 }

@@ -1,10 +1,19 @@
-//! A rank's side of the connection to its keeper.
+//! A rank's side of the connection to `stasis run`.
+//!
+//! On the machine of `stasis run` it is a Unix socket, and the rank kills itself when the other side is dead. On
+//! another machine it goes by TCP, and the rank holds a lease besides ([`crate::leases`]): it cannot see a cut network,
+//! and it may be stopped when it would have to kill itself.
 
-use std::io::{self, BufRead, BufReader};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use crate::messages::{send, FromRank, ToRank};
+use coordinator::net::addresses;
+use coordinator::net::stream::Stream;
+
+use crate::leases::Terms;
+use crate::messages::{receive, send, FromRank, Process, ToRank};
 use crate::run_file::{self, RunFile, RUN_FILE};
 
 /// Reason why a rank must not run.
@@ -25,77 +34,172 @@ pub enum Error {
         /// Incarnation that runs.
         current: Option<u32>,
     },
-    /// The keeper does not answer.
+    /// `stasis run` does not answer.
     #[error("`stasis run`, which has started this rank, does not answer: {0}; start the job again with it")]
     Keeper(io::Error),
+    /// A rank of a standby world is on another machine than `stasis run`.
+    #[error("ranks of a standby world must be on the machine of `stasis run`, which starts and wakes them")]
+    Elsewhere,
+    /// The kernel has no timer for the lease.
+    #[error(
+        "this rank is on another machine than `stasis run`, and the timer that it needs there cannot be made: {0}; the \
+         limit of pending signals (`ulimit -i`) may be too low"
+    )]
+    Timer(io::Error),
 }
 
-/// Connection of a rank to its keeper.
+/// A timer at which the kernel kills this process.
+pub trait KillTimer: Send + Sync {
+    /// Present time of its clock.
+    fn now(&self) -> Duration;
+    /// Sets the time, in the place of an earlier one.
+    fn arm(&self, at: Duration) -> io::Result<()>;
+}
+
+/// Connection of a rank to `stasis run`.
 pub struct Link {
-    stream: UnixStream,
+    stream: Stream,
+    /// Held while a message is sent.
+    sending: Mutex<()>,
+    /// The lease of a rank on another machine.
+    lease: Option<(Terms, Box<dyn KillTimer>)>,
     /// Process id of the rank. A child that it forks has a copy of the connection and must not use it.
     process: u32,
 }
 
+/// Whether the ranks of an incarnation may run, and checkpoints of it may be committed: while it is the present one.
+pub fn check_present(directory: &Path, incarnation: u32) -> Result<(), Error> {
+    present(directory, RUN_FILE, incarnation).map(drop)
+}
+
+/// The run file of this name, if its incarnation is that one.
+fn present(directory: &Path, file: &str, incarnation: u32) -> Result<RunFile, Error> {
+    match RunFile::read(directory, file)? {
+        Some(file) if file.incarnation == incarnation => Ok(file),
+        other => Err(Error::Superseded {
+            mine: incarnation,
+            current: other.map(|file| file.incarnation),
+        }),
+    }
+}
+
 impl Link {
-    /// Connects a rank of an incarnation to its keeper. On another machine than the keeper's there is no connection.
-    /// `file` is the name of the run file, or of that of a standby world.
+    /// Connects a rank of an incarnation. `file` is the name of the run file, or of that of a standby world. `timer`
+    /// makes the timer of a rank on another machine.
     pub fn connect(
         directory: &Path,
         file: &str,
         incarnation: u32,
         rank: Option<u32>,
-    ) -> Result<Option<Link>, Error> {
-        let file = RunFile::read(directory, file)?;
-        let superseded = |current| Error::Superseded {
-            mine: incarnation,
-            current,
-        };
-        let file = match file {
-            Some(file) if file.incarnation == incarnation => file,
-            other => return Err(superseded(other.map(|file| file.incarnation))),
-        };
-        if !file.is_here() {
-            return Ok(None);
+        timer: impl FnOnce() -> io::Result<Box<dyn KillTimer>>,
+    ) -> Result<Link, Error> {
+        let file = present(directory, file, incarnation)?;
+        if file.network.is_none() && !file.is_here() {
+            return Err(Error::Elsewhere);
         }
         let stream = file.connect().map_err(Error::Keeper)?;
+        let mut process = None;
+        let mut lease = None;
+        if let (Stream::Tcp(_), Some(network)) = (&stream, &file.network) {
+            lease = Some((network.terms, timer().map_err(Error::Timer)?));
+            process = Some(Process {
+                host: addresses::host(),
+                pid: std::process::id(),
+            });
+            let limit = stream.set_read_timeout(Some(network.terms.lease));
+            limit.map_err(Error::Keeper)?;
+        }
+        let begun = lease.as_ref().map(|(_, timer)| timer.now());
         let hello = FromRank::Hello {
             token: file.token,
             incarnation,
             rank,
+            process,
         };
         send(&stream, &hello).map_err(Error::Keeper)?;
-        let mut answer = String::new();
-        let mut reader = BufReader::new(&stream);
-        reader.read_line(&mut answer).map_err(Error::Keeper)?;
-        match serde_json::from_str(&answer).map_err(|why| Error::Keeper(why.into()))? {
-            ToRank::Welcome => Ok(Some(Link {
-                stream,
-                process: std::process::id(),
-            })),
-            ToRank::Superseded { by } => Err(superseded(Some(by))),
-            ToRank::Go | ToRank::Map(_) | ToRank::Leave => {
-                let why = io::Error::new(io::ErrorKind::InvalidData, "it answers out of turn");
-                Err(Error::Keeper(why))
+        match receive(&stream, &mut Vec::new()).map_err(Error::Keeper)? {
+            ToRank::Superseded { by } => {
+                return Err(Error::Superseded {
+                    mine: incarnation,
+                    current: Some(by),
+                })
+            }
+            ToRank::Welcome => {}
+            other => {
+                let why = format!("its first word is {other:?} (a defect in Stasis)");
+                return Err(Error::Keeper(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    why,
+                )));
             }
         }
+        if let (Some((terms, timer)), Some(begun)) = (&lease, begun) {
+            // Nothing of the program runs before.
+            timer.arm(begun + terms.lease).map_err(Error::Timer)?;
+        }
+        Ok(Link {
+            stream,
+            sending: Mutex::new(()),
+            lease,
+            process: std::process::id(),
+        })
     }
 
-    /// Tells the keeper that the program ends by its own will. Nothing is said by a child of the rank.
+    /// Tells `stasis run` what the rank is about to do. Nothing is said by a child of the rank.
     pub fn tell(&self, message: &FromRank) {
         if std::process::id() == self.process {
-            // Without a keeper the launcher alone decides.
-            let _ = send(&self.stream, message);
+            // Without `stasis run` the launcher alone decides.
+            let _ = self.send(message);
         }
     }
 
-    /// Gives all that the keeper says to `treat`. Returns when the keeper is dead.
-    pub fn listen(&self, mut treat: impl FnMut(ToRank)) {
-        let lines = BufReader::new(&self.stream).lines();
-        for line in lines.map_while(Result::ok) {
-            if let Ok(message) = serde_json::from_str(&line) {
-                treat(message);
+    fn send(&self, message: &FromRank) -> io::Result<()> {
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        send(&self.stream, message)
+    }
+
+    /// Returns when the rank must die. Until then, keeps the lease of a rank on another machine, and gives what a rank
+    /// on this one is told to `treat`.
+    pub fn listen(&self, treat: impl FnMut(ToRank)) {
+        let _ = match &self.lease {
+            Some((terms, timer)) => self.hold(terms, timer.as_ref()),
+            None => self.treat_all(treat),
+        };
+    }
+
+    /// Returns when `stasis run` is dead.
+    fn treat_all(&self, mut treat: impl FnMut(ToRank)) -> io::Result<()> {
+        loop {
+            treat(receive(&self.stream, &mut Vec::new())?);
+        }
+    }
+
+    /// Returns when the rank is told to die, or cannot hold its lease.
+    fn hold(&self, terms: &Terms, timer: &dyn KillTimer) -> io::Result<()> {
+        let mut line = Vec::new();
+        loop {
+            let sent = timer.now();
+            self.send(&FromRank::Beat)?;
+            self.stream.set_read_timeout(None)?;
+            while receive(&self.stream, &mut line)? != ToRank::Lives {}
+            timer.arm(sent + terms.lease)?;
+            // An order may come meanwhile.
+            let next = sent + terms.heartbeat;
+            while let Some(left) = next.checked_sub(timer.now()).filter(|left| !left.is_zero()) {
+                self.stream.set_read_timeout(Some(left))?;
+                match receive(&self.stream, &mut line) {
+                    Ok(_) => {}
+                    Err(why) if is_timeout(&why) => break,
+                    Err(why) => return Err(why),
+                }
             }
         }
     }
+}
+
+fn is_timeout(why: &io::Error) -> bool {
+    matches!(
+        why.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
 }

@@ -39,6 +39,8 @@ pub struct Policy {
 pub enum Departure {
     /// It is dead and had not said that it would end.
     Lost,
+    /// It is on another machine and does not answer: it is dead by now.
+    Silent,
     /// It cannot go on, perhaps because another one is lost.
     Fails,
     /// Its program ends with this code.
@@ -107,6 +109,7 @@ impl fmt::Display for Departure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Departure::Lost => write!(f, "was killed"),
+            Departure::Silent => write!(f, "does not answer"),
             Departure::Fails => write!(f, "could not go on"),
             Departure::Exits(code) => write!(f, "ended with exit code {code}"),
             Departure::Aborts(code) => write!(f, "called MPI_Abort with code {code}"),
@@ -184,7 +187,7 @@ impl Recovery {
 
     fn recovers(&self, how: Departure) -> bool {
         match how {
-            Departure::Lost | Departure::Fails => true,
+            Departure::Lost | Departure::Silent | Departure::Fails => true,
             Departure::Exits(0) => false,
             Departure::Exits(_) => self.policy.on >= RecoverOn::Exits,
             Departure::Aborts(_) => self.policy.on >= RecoverOn::All,
@@ -254,6 +257,8 @@ impl Recovery {
         self.failed = None;
         self.failures += 1;
         self.suspect = match (failure, self.suspect) {
+            // The machine or the network is to blame.
+            (Failure::Rank(_, Departure::Silent), _) => None,
             (Failure::Rank(Some(rank), _), Some((last, times))) if rank == last => {
                 Some((rank, times + 1))
             }

@@ -16,11 +16,14 @@ use nix::unistd::Pid;
 
 use crate::command_line;
 use crate::hang::Watch;
+use crate::hosts::{self, LostHost};
 use crate::input::Input;
-use crate::keeper::Keeper;
+use crate::keeper::{self, Keeper};
+use crate::leases::Terms;
 use crate::messages::ToRank;
 use crate::processes;
-use crate::recovery::{Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
+use crate::recovery::{Departure, Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
+use crate::remote::Remote;
 use crate::run_file::{self, RunFile, RUN_FILE};
 use crate::standby::{self, Way};
 use crate::standby_world::{Kind, StandbyWorld};
@@ -28,6 +31,8 @@ use crate::unblocked;
 
 /// Time for the launcher to end after its ranks were killed: first before SIGTERM, then before SIGKILL.
 const GRACE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// The same if a machine does not answer: the launcher waits for its daemon there.
+const GRACE_ON_SILENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 
 /// Interval of the signals that tell a launcher that its ranks are dead.
 const NUDGE: Duration = Duration::from_millis(10);
@@ -55,6 +60,8 @@ pub struct Job {
     pub hang: Option<Duration>,
     /// The standby world that is kept.
     pub standby: Kind,
+    /// Leases of the ranks on other machines.
+    pub terms: Terms,
     /// Whether standard input is a terminal, which sends signals to all processes of a job.
     pub terminal: bool,
 }
@@ -69,6 +76,10 @@ pub trait Surroundings {
     fn stop_command(&self) -> Command;
     /// No rank makes progress; what each is doing.
     fn hangs(&self, ranks: &[String]);
+    /// Ranks of another machine are lost, one line each.
+    fn lost(&self, ranks: &[String]);
+    /// Ranks of an earlier `stasis run` on other machines may live for so long.
+    fn waits(&self, time: Duration);
     /// The job goes on after a failure, and how.
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way);
     /// Whether the memory of this machine suffices for `ranks` sleeping ranks more; otherwise why not.
@@ -79,6 +90,8 @@ pub trait Surroundings {
     fn room_to_map(&self, set: u64, instead_of: Option<u64>) -> bool;
     /// There is no standby world until the next checkpoint.
     fn no_standby(&self, why: &str);
+    /// The launcher could not start the job again.
+    fn not_started(&self, end: LauncherEnd);
     /// The job is not started again.
     fn given_up(&self, failure: Failure, why: GivenUp);
 }
@@ -118,6 +131,13 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
 /// signals are blocked for all threads that come.
 pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     let before = RunFile::take_over(&job.directory)?;
+    let used = before.as_ref().and_then(|file| file.network.as_ref());
+    let used = used.filter(|network| network.used);
+    if let Some(network) = used {
+        let time = network.terms.until_dead();
+        surroundings.waits(time);
+        std::thread::sleep(time);
+    }
     let signals = SigSet::from_iter(SIGNALS);
     signals.thread_block().map_err(system("block signals"))?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -125,6 +145,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     processes::adopt_orphans().map_err(system("adopt the orphans of the job"))?;
     let incarnation = before.as_ref().map_or(0, |file| file.incarnation);
     let keeper = Keeper::new(incarnation).map_err(system("listen for ranks"))?;
+    let remote = Remote::start(job.terms).map_err(system("listen for ranks of other machines"))?;
     let watch = job
         .hang
         .map(|limit| Watch::start(job.directory.clone(), limit));
@@ -134,9 +155,12 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         surroundings,
         machine: Recovery::new(job.policy),
         keeper,
+        remote,
         watch,
         signals,
         incarnation,
+        first: incarnation + 1,
+        lost_hosts: Vec::new(),
         launcher: None,
         issued: incarnation,
         standby: StandbyWorld::new(&job.directory, job.standby),
@@ -160,11 +184,16 @@ struct Running<'a, S> {
     surroundings: &'a S,
     machine: Recovery,
     keeper: Keeper,
+    remote: Remote,
     watch: Option<Watch>,
     signals: SignalFd,
     incarnation: u32,
     /// The highest number that an incarnation or a standby world has had.
     issued: u32,
+    /// The first incarnation of this process.
+    first: u32,
+    /// Machines whose ranks did not answer.
+    lost_hosts: Vec<LostHost>,
     launcher: Option<Pid>,
     standby: StandbyWorld,
     /// Standard input, if the launcher was started as a standby world.
@@ -186,7 +215,7 @@ impl<S: Surroundings> Running<'_, S> {
         // The launcher reads standard input itself.
         self.input = None;
         self.write_run_file()?;
-        let line = command_line::of_incarnation(&self.job.line, self.incarnation, resume);
+        let line = command_line::of_incarnation(&self.line(), self.incarnation, resume);
         let Some(mut command) = self.command(&line, resume) else {
             return Ok(());
         };
@@ -202,10 +231,15 @@ impl<S: Surroundings> Running<'_, S> {
         Ok(())
     }
 
-    fn write_run_file(&self) -> Result<(), Error> {
+    /// Makes the present incarnation the one that may run, also for ranks of other machines.
+    fn write_run_file(&mut self) -> Result<(), Error> {
         let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
-        let file = RunFile::new(socket, token, self.incarnation);
-        Ok(file.write(&self.job.directory, RUN_FILE)?)
+        let network = self.remote.network();
+        let network = network.map_err(system("listen for ranks of other machines"))?;
+        let file = RunFile::new(socket, token, self.incarnation, Some(network));
+        file.write(&self.job.directory, RUN_FILE)?;
+        self.remote.next(file, self.job.directory.clone());
+        Ok(())
     }
 
     fn command(&self, line: &[OsString], resume: bool) -> Option<Command> {
@@ -265,6 +299,31 @@ impl<S: Surroundings> Running<'_, S> {
         Ok(())
     }
 
+    /// The user's line, without the lost machines if there is room for the job on the others.
+    fn line(&self) -> Vec<OsString> {
+        let line = &self.job.line;
+        if self.lost_hosts.is_empty() {
+            return line.clone();
+        }
+        let directory = &self.job.directory;
+        let ranks = JobFile::read(directory).map_or(u32::MAX, |job| job.ranks);
+        let without = hosts::without(line, &self.lost_hosts, ranks, directory);
+        let names = self.lost_hosts.iter().map(|host| host.name.as_str());
+        let names: Vec<&str> = names.collect();
+        let names = names.join(", ");
+        let (said, line) = match without {
+            Ok(Some(line)) => (format!("the job goes on without {names}"), line),
+            Ok(None) => {
+                let why =
+                    "the line names no file of machines with room for all ranks on the others";
+                (format!("{names} is not left out: {why}"), line.clone())
+            }
+            Err(why) => (format!("{names} is not left out: {why}"), line.clone()),
+        };
+        self.surroundings.lost(&[said]);
+        line
+    }
+
     /// Waits for an event and treats it.
     fn turn(&mut self) -> Result<(), Error> {
         let given_up = self.standby.machine.is_given_up();
@@ -272,6 +331,7 @@ impl<S: Surroundings> Running<'_, S> {
         let mut descriptors = self.keeper.descriptors();
         descriptors.extend(self.standby.descriptors());
         descriptors.push(self.signals.as_fd());
+        descriptors.push(self.remote.descriptor());
         descriptors.extend(self.watch.as_ref().map(|watch| watch.wake.as_fd()));
         let watched = descriptors.into_iter();
         let mut watched: Vec<PollFd<'_>> = watched
@@ -295,6 +355,11 @@ impl<S: Surroundings> Running<'_, S> {
                 self.treat_ranks()?;
                 let ends = self.surroundings.has_ended();
                 let order = self.machine.launcher_ended(end, ends);
+                let started = self.keeper.has_ranks() || self.remote.has_ranks();
+                let again = self.incarnation > self.first && !started && end.code() != 0;
+                if again && order == Some(Order::Finish(None)) {
+                    self.surroundings.not_started(end);
+                }
                 self.obey(order)?;
             } else if self.stop == Some(pid) {
                 self.stop = None;
@@ -363,28 +428,49 @@ impl<S: Surroundings> Running<'_, S> {
     }
 
     fn treat_ranks(&mut self) -> Result<(), Error> {
-        let all = self.keeper.turn();
+        let mut all = self.keeper.turn();
+        let news = self.remote.turn();
+        all.extend(news.left);
         let ends = !all.is_empty() && self.surroundings.has_ended();
-        for left in all {
+        let ran = self.killing.is_none();
+        for left in keeper::in_order(all) {
             let order = self.machine.rank_left(left.rank, left.how, ends);
             self.obey(order)?;
+        }
+        // Others are lost because the incarnation ends.
+        if ran && self.killing.is_some() {
+            self.surroundings.lost(&news.lines);
+        }
+        for host in news.lost_hosts {
+            if !self.lost_hosts.contains(&host) {
+                self.lost_hosts.push(host);
+            }
         }
         // A job that takes its last checkpoint needs no standby world.
         let goes_on = self.killing.is_none() && self.stop.is_none();
         if let Some(set) = self.keeper.covered().filter(|_| goes_on) {
-            tracing::info!(
-                incarnation = self.incarnation,
-                set,
-                "the job runs and has a checkpoint"
-            );
-            let has_room = !self.standby.is_hot() || {
-                let instead_of = self.standby.mapped();
-                self.surroundings.room_to_map(set, instead_of)
-            };
-            let order = self.standby.covered(set, has_room);
-            self.obey_standby(order);
+            self.treat_checkpoint(set);
         }
         Ok(())
+    }
+
+    /// The job runs, and would go on from this checkpoint.
+    fn treat_checkpoint(&mut self, set: u64) {
+        tracing::info!(
+            incarnation = self.incarnation,
+            set,
+            "the job runs and has a checkpoint"
+        );
+        if self.job.standby != Kind::No && self.remote.has_ranks() {
+            let why = "it needs all ranks on the machine of `stasis run`";
+            return self.surroundings.no_standby(why);
+        }
+        let has_room = !self.standby.is_hot() || {
+            let instead_of = self.standby.mapped();
+            self.surroundings.room_to_map(set, instead_of)
+        };
+        let order = self.standby.covered(set, has_room);
+        self.obey_standby(order);
     }
 
     fn treat_hang(&mut self) -> Result<(), Error> {
@@ -433,6 +519,7 @@ impl<S: Surroundings> Running<'_, S> {
                 tracing::info!(incarnation = self.incarnation, "the incarnation has failed");
                 self.killing = Some((Instant::now(), 0));
                 self.keeper.kill();
+                self.remote.end();
                 let order = self.standby.machine.job_fails();
                 self.obey_standby(order);
             }
@@ -464,6 +551,7 @@ impl<S: Surroundings> Running<'_, S> {
     /// While the incarnation is being killed: sends the launcher the signals that are due. After its end, kills
     /// what it has left.
     fn kill_on(&mut self) {
+        let all_grace = self.grace();
         let Some((since, sent)) = &mut self.killing else {
             return;
         };
@@ -475,7 +563,7 @@ impl<S: Surroundings> Running<'_, S> {
                     // again. Any signal ends that sleep, and this one tells the truth. No event tells when it sleeps.
                     processes::send(launcher, Signal::SIGCHLD);
                 }
-                while GRACE
+                while all_grace
                     .get(*sent)
                     .is_some_and(|grace| since.elapsed() >= *grace)
                 {
@@ -492,10 +580,17 @@ impl<S: Surroundings> Running<'_, S> {
         }
     }
 
+    fn grace(&self) -> [Duration; 2] {
+        match self.machine.failure() {
+            Some(Failure::Rank(_, Departure::Silent)) => GRACE_ON_SILENCE,
+            _ => GRACE,
+        }
+    }
+
     /// Time until the launcher is to be sent the next signal.
     fn until_next_signal(&self) -> PollTimeout {
         let due = self.killing.and_then(|(since, sent)| {
-            let grace = GRACE.get(sent)?.saturating_sub(since.elapsed());
+            let grace = self.grace().get(sent)?.saturating_sub(since.elapsed());
             let nudge = self.launcher.map_or(grace, |_| NUDGE.min(grace));
             Some(nudge + Duration::from_millis(1))
         });
@@ -514,8 +609,11 @@ impl<S: Surroundings> Running<'_, S> {
         children
     }
 
-    /// Whether no process of the incarnation lives on this machine.
+    /// Whether no process of the incarnation lives.
     fn is_dead(&self) -> bool {
-        self.launcher.is_none() && self.keeper.all_dead() && self.children_to_kill().is_empty()
+        self.launcher.is_none()
+            && self.keeper.all_dead()
+            && self.remote.is_over()
+            && self.children_to_kill().is_empty()
     }
 }

@@ -3,13 +3,20 @@
 
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use coordinator::net::addresses;
+use coordinator::net::contact::Address;
+use coordinator::net::stream::Stream;
 use coordinator::private_file::{self, Unreadable};
 use serde::{Deserialize, Serialize};
+
+use crate::leases::Terms;
+use crate::messages::{receive, send, FromRank};
 
 /// Name of the run file in the checkpoint directory.
 pub const RUN_FILE: &str = "run.json";
@@ -17,6 +24,22 @@ pub const RUN_FILE: &str = "run.json";
 pub const STANDBY_FILE: &str = "standby.json";
 
 const FORMAT: u32 = 1;
+
+/// Time limit for the answer of a `stasis run` on another machine.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// Where ranks of other machines reach `stasis run`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    /// Addresses of its machine.
+    pub addresses: Vec<IpAddr>,
+    /// TCP port.
+    pub port: u16,
+    /// Intervals of leases.
+    pub terms: Terms,
+    /// Whether a rank of another machine has had a lease. If `stasis run` is dead, its leases have to end first.
+    pub used: bool,
+}
 
 /// Content of the run file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +55,9 @@ pub struct RunFile {
     pub token: String,
     /// Incarnation that may run.
     pub incarnation: u32,
+    /// Where ranks of other machines connect.
+    #[serde(default)]
+    pub network: Option<Network>,
 }
 
 /// Reason why the run file cannot be used.
@@ -63,7 +89,12 @@ pub enum Error {
 
 impl RunFile {
     /// The run file of this process.
-    pub fn new(socket: String, token: String, incarnation: u32) -> RunFile {
+    pub fn new(
+        socket: String,
+        token: String,
+        incarnation: u32,
+        network: Option<Network>,
+    ) -> RunFile {
         RunFile {
             format: FORMAT,
             host: addresses::host(),
@@ -71,6 +102,7 @@ impl RunFile {
             socket,
             token,
             incarnation,
+            network,
         }
     }
 
@@ -112,18 +144,62 @@ impl RunFile {
         self.host == addresses::host()
     }
 
-    /// Connects to the keeper.
-    pub fn connect(&self) -> io::Result<UnixStream> {
+    /// Connects to `stasis run`: by the socket of its machine, or by TCP. A container of its machine may have another
+    /// network than `stasis run`, and then has no such socket either.
+    pub fn connect(&self) -> io::Result<Stream> {
+        let here = match self.is_here() {
+            true => self.connect_here(),
+            false => Err(io::ErrorKind::AddrNotAvailable.into()),
+        };
+        match (here, &self.network) {
+            (Ok(stream), _) => Ok(Stream::Unix(stream)),
+            (Err(_), Some(network)) => self.address(network).connect(),
+            (Err(why), None) => Err(why),
+        }
+    }
+
+    fn connect_here(&self) -> io::Result<UnixStream> {
         UnixStream::connect_addr(&SocketAddr::from_abstract_name(&self.socket)?)
     }
 
-    /// Takes over the directory from a `stasis run` that is dead; returns its file. A keeper on another machine cannot
-    /// be asked: the claim of a job to its directory then decides (`coordinator::claim`).
+    fn address(&self, network: &Network) -> Address {
+        Address {
+            addresses: network.addresses.clone(),
+            port: network.port,
+            socket: None,
+            token: self.token.clone(),
+        }
+    }
+
+    /// Whether its `stasis run` lives, as far as can be seen from here.
+    fn answers(&self) -> bool {
+        if self.is_here() {
+            return self.connect_here().is_ok();
+        }
+        let ask = || {
+            let network = self.network.as_ref()?;
+            let stream = self.address(network).connect().ok()?;
+            stream.set_read_timeout(Some(ANSWER_LIMIT)).ok()?;
+            // No rank has this incarnation. Another program may have got the port meanwhile.
+            let hello = FromRank::Hello {
+                token: self.token.clone(),
+                incarnation: 0,
+                rank: None,
+                process: None,
+            };
+            send(&stream, &hello).ok()?;
+            receive(&stream, &mut Vec::new()).ok()
+        };
+        ask().is_some()
+    }
+
+    /// Takes over the directory from a `stasis run` that is dead; returns its file. One on another machine that cannot
+    /// be reached counts as dead: the claim of a job to its directory then decides (`coordinator::claim`).
     pub fn take_over(directory: &Path) -> Result<Option<RunFile>, Error> {
         let Some(file) = RunFile::read(directory, RUN_FILE)? else {
             return Ok(None);
         };
-        match file.is_here() && file.connect().is_ok() {
+        match file.answers() {
             false => Ok(Some(file)),
             true => Err(Error::Taken {
                 directory: directory.to_owned(),
@@ -143,7 +219,7 @@ mod tests {
     fn a_run_file_that_others_can_write_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path();
-        let file = RunFile::new("socket".into(), "token".into(), 1);
+        let file = RunFile::new("socket".into(), "token".into(), 1, None);
         file.write(directory, RUN_FILE).unwrap();
         assert_eq!(RunFile::read(directory, RUN_FILE).unwrap(), Some(file));
 

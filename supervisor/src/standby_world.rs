@@ -88,7 +88,12 @@ impl StandbyWorld {
     /// Starts one that may become this incarnation.
     pub fn start(&mut self, mut command: Command, incarnation: u32) -> Result<(), Error> {
         let keeper = Keeper::new(incarnation)?;
-        let file = RunFile::new(keeper.socket().into(), keeper.token().into(), incarnation);
+        let file = RunFile::new(
+            keeper.socket().into(),
+            keeper.token().into(),
+            incarnation,
+            None,
+        );
         file.write(&self.directory, STANDBY_FILE)?;
         let (stdin, input) = io::pipe()?;
         let child = unblocked::spawn(command.stdin(stdin))?;

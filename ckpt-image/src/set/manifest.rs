@@ -108,6 +108,9 @@ pub struct Manifest {
     /// Lineage of the run that wrote the set. Absent in sets of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
+    /// Incarnation of the job that wrote the set, if `stasis run` had started it; displayed, not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<u32>,
     /// One entry per rank, in order.
     pub ranks: Vec<RankEntry>,
 }
@@ -299,6 +302,7 @@ mod tests {
             stasis_version: Some("0.1.0".into()),
             command: vec!["./a \"b\"".into(), "{}".into()],
             lineage: None,
+            incarnation: None,
             ranks: vec![entry(0), entry(1)],
         }
     }

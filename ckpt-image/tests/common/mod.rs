@@ -182,6 +182,7 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
         contract_version: 1,
         stasis_version: None,
         lineage: None,
+        incarnation: None,
         command: vec!["./app".into()],
         ranks: images
             .into_iter()

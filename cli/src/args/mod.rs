@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ckpt_image::{SealKey, LONGEST_CHAIN};
 use clap::builder::FalseyValueParser;
@@ -309,6 +310,19 @@ pub struct Run {
     /// A second set of ranks that waits for a failure, so that the job goes on sooner
     #[arg(long, value_name = "HOW", default_value = "no", env = "STASIS_STANDBY")]
     pub standby: Kind,
+    /// Interval in seconds of the heartbeats of ranks on other machines
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "0.25",
+        value_parser = schedule::fraction,
+        env = "STASIS_HEARTBEAT"
+    )]
+    pub heartbeat: Duration,
+    /// Time in seconds without an answered heartbeat after which a rank on another machine is dead, killed by the
+    /// kernel there. At least two heartbeats
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = schedule::fraction, env = "STASIS_LEASE")]
+    pub lease: Duration,
     /// The command that starts the job, with `stasis launch` in it
     #[arg(
         required = true,

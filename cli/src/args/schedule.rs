@@ -58,6 +58,13 @@ fn duration(text: &str, default_unit: u64) -> Result<u64, String> {
     seconds.ok_or_else(|| "expected a positive duration such as 90, 90s, 30m, 12h or 7d".to_owned())
 }
 
+/// Parses a time in seconds, which may have a fraction.
+pub fn fraction(text: &str) -> Result<std::time::Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds >= 0.01);
+    let time = seconds.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "expected seconds, such as 3 or 0.25, and at least 0.01".to_owned())
+}
+
 /// A signal that can request checkpoints, and whether it ends the job by default. The other signals are faults,
 /// cannot be caught, or are sent by terminals and the kernel for other purposes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,8 @@ use coordinator::job_file::JobFile;
 use dump::MemoryBudget;
 use launcher::message;
 use supervisor::command_line;
-use supervisor::recovery::{Failure, GivenUp, Policy};
+use supervisor::leases::Terms;
+use supervisor::recovery::{Failure, GivenUp, LauncherEnd, Policy};
 use supervisor::run::{self, Job, Surroundings};
 use supervisor::standby::Way;
 use supervisor::standby_world::Kind;
@@ -57,6 +58,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         },
         hang: options.hang.map(Duration::from_secs),
         standby: options.standby,
+        terms: terms_of(options)?,
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
@@ -67,6 +69,22 @@ pub fn run(options: &Run) -> exit::Result<()> {
         Ok(code) => std::process::exit(code),
         Err((why, code)) => Err(why).code(code),
     }
+}
+
+fn terms_of(options: &Run) -> exit::Result<Terms> {
+    let terms = Terms {
+        heartbeat: options.heartbeat,
+        lease: options.lease,
+    };
+    if terms.lease < 2 * terms.heartbeat {
+        return Err(anyhow!(
+            "--lease {} is too short for --heartbeat {}: a lease has to last for at least two heartbeats",
+            terms.lease.as_secs_f64(),
+            terms.heartbeat.as_secs_f64()
+        ))
+        .code(Code::Usage);
+    }
+    Ok(terms)
 }
 
 /// The options of the line's first `stasis launch`.
@@ -163,6 +181,19 @@ impl Surroundings for KnownSets {
         }
     }
 
+    fn lost(&self, ranks: &[String]) {
+        for rank in ranks {
+            message::say(rank);
+        }
+    }
+
+    fn waits(&self, time: Duration) {
+        message::say(format_args!(
+            "ranks of an earlier `stasis run` may still live on other machines; they end within {} s",
+            time.as_secs_f64()
+        ));
+    }
+
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way) {
         let anew = match self.standby && way == Way::Anew {
             true => "; no standby world was ready, so its ranks are started anew",
@@ -210,6 +241,15 @@ impl Surroundings for KnownSets {
                 "there is no standby world until the next checkpoint: {why}. After a failure the job is started anew"
             ));
         }
+    }
+
+    fn not_started(&self, end: LauncherEnd) {
+        message::say(format_args!(
+            "the launcher could not start the job again (exit code {}): see its message. To go on from {}: {}",
+            end.code(),
+            from(self.newest()),
+            self.by_hand()
+        ));
     }
 
     fn given_up(&self, failure: Failure, why: GivenUp) {

@@ -138,6 +138,7 @@ mod tests {
             stasis_version: None,
             command: vec!["./app".into()],
             lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
+            incarnation: None,
             ranks: vec![RankEntry {
                 rank: 0,
                 host: "here".into(),

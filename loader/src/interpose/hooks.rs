@@ -15,6 +15,7 @@ static EXEC_PREFIX: OnceLock<Vec<CString>> = OnceLock::new();
 static WRAPPER: OnceLock<CString> = OnceLock::new();
 static STARTED_BY: OnceLock<CString> = OnceLock::new();
 static EXIT: OnceLock<fn(i32)> = OnceLock::new();
+static EXECUTES: OnceLock<fn()> = OnceLock::new();
 static TELL_CALLS: AtomicBool = AtomicBool::new(false);
 
 /// Redirects files with these base names to the given ones, for opens by the program's dynamic linker. Only the first
@@ -82,6 +83,20 @@ pub fn set_started_by(variable: CString) {
 /// Variable of [`set_started_by`].
 pub fn started_by() -> Option<&'static CStr> {
     STARTED_BY.get().map(CString::as_c_str)
+}
+
+/// Sets a function that is called before the rank's own process executes another program, which ends all other threads
+/// and closes their files. The call may still fail. It runs with the lower half's FS and all signals blocked, on the
+/// thread of the call. Only the first call has an effect.
+pub fn set_executes_hook(hook: fn()) {
+    let _ = EXECUTES.set(hook);
+}
+
+/// Calls the function of [`set_executes_hook`].
+pub fn executes(thread: &Thread) {
+    if let Some(hook) = EXECUTES.get() {
+        thread.on_lower(hook);
+    }
 }
 
 /// Sets a function that is called with the exit status when the program exits, with the lower half's FS and all signals

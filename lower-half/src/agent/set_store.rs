@@ -18,6 +18,7 @@ use job_spec::Keep;
 use super::mpi_abi;
 use super::setup::Setup;
 use crate::mpi::world;
+use crate::start::keeper;
 
 /// The sets of this job's checkpoint directory.
 pub struct SetStore {
@@ -156,8 +157,11 @@ impl Store for SetStore {
             stasis_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             command: self.setup.command.clone(),
             lineage: Some(self.setup.lineage.clone()),
+            incarnation: self.setup.checkpoints.incarnation,
             ranks: (0..).zip(images).map(entry).collect(),
         };
+        // The ranks of an older incarnation are dead by now, but for a call that the kernel has not ended.
+        keeper::check_present(&self.setup.checkpoints).map_err(|why| why.to_string())?;
         let committed = writer.commit(&manifest, self.setup.key.as_ref());
         committed.map_err(|e| e.to_string())?;
         let below = self.last.take().map_or(0, |last| last.increments + 1);

@@ -1,46 +1,62 @@
-//! The connection of this rank to its keeper, if `stasis run` has started the job (`supervisor`). Without its keeper
-//! the rank must not go on: the next incarnation of the job could run beside it.
+//! The connection of this rank to `stasis run`, if that has started the job (`supervisor`). Without it the rank must
+//! not go on: the next incarnation of the job could run beside it. On another machine than `stasis run` the rank also
+//! holds a lease, at the end of which the kernel kills it.
 
+use std::io;
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, Context, Result};
 use job_spec::Checkpoints;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use supervisor::messages::{FromRank, ToRank};
-use supervisor::rank::Link;
+use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
 static LINK: OnceLock<Link> = OnceLock::new();
 
-/// Connects to the keeper. Fails if this rank must not run.
-pub fn connect(checkpoints: &Checkpoints) -> Result<()> {
-    connect_by(RUN_FILE, checkpoints, |_| ()).map(drop)
+/// Timer of the lease.
+struct Timer(loader::KillTimer);
+
+impl KillTimer for Timer {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn arm(&self, at: Duration) -> io::Result<()> {
+        self.0.arm(at)
+    }
 }
 
-/// Connects by the file of this name, and gives `treat` what the keeper says. Returns whether there is a keeper.
+/// Connects to `stasis run`. Fails if this rank must not run.
+pub fn connect(checkpoints: &Checkpoints) -> Result<()> {
+    connect_by(RUN_FILE, checkpoints, |_| ())
+}
+
+/// Connects by the file of this name, and gives `treat` what the keeper says.
 fn connect_by(
     file: &str,
     checkpoints: &Checkpoints,
     treat: impl FnMut(ToRank) + Send + 'static,
-) -> Result<bool> {
+) -> Result<()> {
     let Some(incarnation) = checkpoints.incarnation else {
-        return Ok(false);
+        return Ok(());
     };
-    let link = || Link::connect(&checkpoints.dir, file, incarnation, launcher::rank());
+    let timer =
+        || -> io::Result<Box<dyn KillTimer>> { Ok(Box::new(Timer(loader::KillTimer::new()?))) };
+    let link = || Link::connect(&checkpoints.dir, file, incarnation, launcher::rank(), timer);
     let link = loader::on_own_fd_table(link).context("cannot connect to `stasis run`")??;
-    let Some(link) = link else {
-        return Ok(false);
-    };
     let link = LINK.get_or_init(|| link);
+    loader::set_executes_hook(|| tell(&FromRank::Executes));
     let watch = move || {
         link.listen(treat);
         let _ = kill(Pid::this(), Signal::SIGKILL);
     };
     loader::spawn_on_own_fd_table("ckpt-keeper", watch)
         .context("cannot start the thread that watches `stasis run`")?;
-    Ok(true)
+    Ok(())
 }
 
 /// A rank of a standby world.
@@ -55,10 +71,7 @@ impl Sleeper {
         let treat = move |message| {
             let _ = tell.send(message);
         };
-        ensure!(
-            connect_by(STANDBY_FILE, checkpoints, treat)?,
-            "ranks of a standby world must be on the machine of `stasis run`, which starts and wakes them"
-        );
+        connect_by(STANDBY_FILE, checkpoints, treat)?;
         Ok(Sleeper { told })
     }
 
@@ -81,6 +94,14 @@ impl Sleeper {
 /// Tells the keeper, for the whole job, that it runs and would go on from this checkpoint.
 pub fn covered(set: u64) {
     tell(&FromRank::Covered(set));
+}
+
+/// Fails unless this rank's incarnation of the job is the present one. Only then it may commit a checkpoint.
+pub fn check_present(checkpoints: &Checkpoints) -> Result<(), rank::Error> {
+    match checkpoints.incarnation {
+        Some(incarnation) => rank::check_present(&checkpoints.dir, incarnation),
+        None => Ok(()),
+    }
 }
 
 /// Tells the keeper that the program ends with this code.

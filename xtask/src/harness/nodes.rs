@@ -31,8 +31,20 @@ for n in $(seq "$1"); do
     ip -n "node$n" link set lo up
     ip -n "node$n" link set eth0 up
 done
+if [ -z "$2" ]; then
+    echo ready $$
+    exec cat
+fi
+set +e
+mkfifo "$2/requests"
 echo ready $$
-exec cat
+while read -r node pid request; do
+    {
+        ip netns exec "$node" unshare --uts xargs -0 -x -a "$request/words" env -i \
+            <"/proc/$pid/fd/0" >>"/proc/$pid/fd/1" 2>>"/proc/$pid/fd/2"
+        echo $? >"$request/end"
+    } &
+done <>"$2/requests"
 "#;
 
 /// Replacement of `rsh` for launchers: `AGENT ADDRESS COMMAND...`.
@@ -40,6 +52,20 @@ const AGENT: &str = r#"#!/bin/sh
 node=node${1##*.}
 shift
 exec ip netns exec "$node" unshare --uts sh -c "hostname $node; $*"
+"#;
+
+/// The same by a daemon of the node, as ssh does it: what runs there is no child of the launcher. It has the agent's
+/// environment and files. The directory of requests stands at `REQUESTS`.
+const DAEMONS_AGENT: &str = r#"#!/bin/sh
+node=node${1##*.}
+shift
+request=REQUESTS/request.$$
+mkdir "$request"
+mkfifo "$request/end"
+{ cat "/proc/$$/environ"; printf 'sh\0-c\0%s\0' "hostname $node; $*"; } >"$request/words"
+echo "$node $$ $request" >REQUESTS/requests
+read -r code <"$request/end"
+exit "$code"
 "#;
 
 /// Script that runs a program on the first node: `sh -c FIRST DIRECTORY PROGRAM ARGUMENTS...`.
@@ -77,9 +103,21 @@ impl Placement {
 impl Nodes {
     /// Creates `count` nodes, with their files in `dir`.
     pub fn start(count: usize, dir: &Path) -> Result<Nodes> {
+        Nodes::switch(count, dir, false)
+    }
+
+    /// The same. What a launcher starts on another node than the first is no process below the launcher.
+    pub fn with_daemons(count: usize, dir: &Path) -> Result<Nodes> {
+        Nodes::switch(count, dir, true)
+    }
+
+    fn switch(count: usize, dir: &Path, daemons: bool) -> Result<Nodes> {
         let mut command = Command::new("unshare");
         command.args(["--net", "--mount", "sh", "-c", SWITCH, "switch"]);
         command.arg(count.to_string());
+        if daemons {
+            command.arg(dir);
+        }
         let mut switch = Job::start(command, dir, "switch")?;
         let stdout = switch.stdout.clone();
         let mut pid = None;
@@ -94,7 +132,11 @@ impl Nodes {
             pid: pid.context("the switch told no process id")?,
             dir: dir.to_owned(),
         };
-        fs::write(nodes.agent(), AGENT)?;
+        let agent = match daemons {
+            true => DAEMONS_AGENT.replace("REQUESTS", &dir.to_string_lossy()),
+            false => AGENT.to_owned(),
+        };
+        fs::write(nodes.agent(), agent)?;
         fs::set_permissions(nodes.agent(), fs::Permissions::from_mode(0o755))?;
         Ok(nodes)
     }
@@ -121,20 +163,76 @@ impl Nodes {
 
     /// A launcher on the first node, `name` of which is not given to another.
     pub fn mpirun(&self, mpi: Mpi, placement: &Placement, name: &str) -> Result<Command> {
+        let hosts = self.hosts(mpi, placement, name)?;
+        let mut command = self.mpirun_of(mpi, placement, placement.size());
+        command.env("OMPI_MCA_orte_default_hostfile", &hosts);
+        command.env("HYDRA_HOST_FILE", &hosts);
+        Ok(command)
+    }
+
+    /// The same for `ranks` ranks, with an option that names the file of the nodes.
+    pub fn mpirun_with_file(
+        &self,
+        mpi: Mpi,
+        placement: &Placement,
+        ranks: usize,
+        name: &str,
+    ) -> Result<Command> {
+        let hosts = self.hosts(mpi, placement, name)?;
+        let mut command = self.mpirun_of(mpi, placement, ranks);
+        command.arg(if mpi.is_open_mpi() {
+            "--hostfile"
+        } else {
+            "-f"
+        });
+        command.arg(hosts);
+        Ok(command)
+    }
+
+    fn hosts(&self, mpi: Mpi, placement: &Placement, name: &str) -> Result<PathBuf> {
         let hosts = self.dir.join(format!("{name}.hosts"));
         let line = |node: usize| match mpi {
             Mpi::OpenMpi => format!("10.77.0.{node} slots={}\n", placement.ranks),
             _ => format!("10.77.0.{node}:{}\n", placement.ranks),
         };
         fs::write(&hosts, (1..=placement.nodes).map(line).collect::<String>())?;
-        let mut command = mpi.mpirun(placement.size(), &self.dir);
-        command.env("OMPI_MCA_orte_default_hostfile", &hosts);
+        Ok(hosts)
+    }
+
+    fn mpirun_of(&self, mpi: Mpi, placement: &Placement, ranks: usize) -> Command {
+        let mut command = mpi.mpirun(ranks, &self.dir);
         command.env("OMPI_MCA_plm_rsh_agent", self.agent());
-        command.env("HYDRA_HOST_FILE", &hosts);
         command.env("HYDRA_LAUNCHER", "rsh");
         command.env("HYDRA_LAUNCHER_EXEC", self.agent());
         command.envs(placement.transport.iter().copied());
-        Ok(command)
+        command
+    }
+
+    /// Name of a node, counted from 1.
+    pub fn name(node: usize) -> String {
+        format!("node{node}")
+    }
+
+    /// All processes on a node.
+    pub fn pids(&self, node: usize) -> Result<Vec<i32>> {
+        let told = self.ip(&["netns", "pids", &Nodes::name(node)])?;
+        let pids = told.lines().map(|pid| Ok(pid.trim().parse()?));
+        pids.collect()
+    }
+
+    /// Cuts a node off from the others, or connects it again.
+    pub fn connect(&self, node: usize, connected: bool) -> Result<()> {
+        let state = if connected { "up" } else { "down" };
+        self.ip(&["link", "set", &format!("port{node}"), state])
+            .map(drop)
+    }
+
+    fn ip(&self, words: &[&str]) -> Result<String> {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.pid, "--net", "--mount", "ip"]);
+        command.args(words);
+        let finished = job::run(command, &self.dir, "ip", LIMIT)?.expect_success("ip")?;
+        Ok(finished.stdout)
     }
 
     /// Bytes that have gone through the switch.

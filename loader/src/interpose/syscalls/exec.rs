@@ -139,6 +139,9 @@ fn exec_wrapped(call: &Call, prefix: &[CString], path: &CStr, args: [usize; 6]) 
     if verdict != 0 {
         return verdict;
     }
+    if call.in_rank() {
+        hooks::executes(call.thread);
+    }
     let (Ok(argc), Ok(envc)) = (count(args[1]), count(args[2])) else {
         return err(libc::EFAULT);
     };

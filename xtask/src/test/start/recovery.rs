@@ -45,7 +45,9 @@ pub fn cases() -> Vec<Case> {
         add("hang.rank-0", |case| hang(case, 0));
         add("given-up", given_up);
         add("same-rank", same_rank);
+        add("older-incarnation", older_incarnation);
         add("not-started", not_started);
+        add("not-started-again", not_started_again);
     }
     cases.push(Case::new("recover/proxy:mpich", |_, dir| {
         let case = RunCase::new(dir, Mpi::Mpich);
@@ -394,6 +396,72 @@ fn same_rank(case: &RunCase) -> Result<()> {
     job.explain(ended, case.dir)?;
     let words = "rank 0 failed three times out of ckpt-1";
     ensure!(said(&job).contains(words), "it does not say: {words}");
+    Ok(())
+}
+
+/// A job whose incarnation is no more that of the run file cannot commit a checkpoint.
+fn older_incarnation(case: &RunCase) -> Result<()> {
+    let job = case.start(&[], "runs", "run")?;
+    let file = case.ckpt.join("run.json");
+    let text = fs::read_to_string(&file)?;
+    let newer = text.replace("\"incarnation\": 1", "\"incarnation\": 2");
+    ensure!(newer != text, "the run file has no incarnation: {text}");
+    fs::write(&file, newer)?;
+    let refused = job::run(stasis::checkpoint(&case.ckpt), case.dir, "refused", LIMIT)?;
+    let words = "incarnation 2 runs now";
+    ensure!(
+        !refused.status.success() && refused.stderr.contains(words),
+        "it ends with {}: {}",
+        refused.status,
+        refused.stderr
+    );
+    ensure!(!case.ckpt.join("ckpt-1").exists(), "it was committed");
+    fs::write(&file, text)?;
+    case.checkpoint()?;
+    let sets = (1..3).map(|number| case.ckpt.join(format!("ckpt-{number}/manifest.json")));
+    let manifests: String = sets.map(|path| job::read_text(&path)).collect();
+    let words = "\"incarnation\": 1";
+    ensure!(
+        manifests.contains(words),
+        "the manifest does not have its incarnation"
+    );
+    case.finish(job)
+}
+
+/// The launcher fails at its second start, as for want of a node: the message has the line that continues the job.
+fn not_started_again(case: &RunCase) -> Result<()> {
+    let launcher = case.dir.join("launcher");
+    let script = format!(
+        "#!/bin/sh\n[ -e {0}.ran ] && exit 1\ntouch {0}.ran\nexec \"$@\"\n",
+        launcher.display()
+    );
+    fs::write(&launcher, script)?;
+    let launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    let mut command = Command::new("sh");
+    command.arg(&launcher).arg(launch.get_program());
+    command
+        .args(launch.get_args())
+        .arg(&case.program)
+        .arg("runs");
+    for (name, value) in launch.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    let run = case.at_its_cut(stasis::run(&[], &command));
+    let mut job = Job::start(run, case.dir, "run")?;
+    let reached = case.reach_cut(&mut job);
+    job.explain(reached, case.dir)?;
+    case.checkpoint()?;
+    kill_rank(&job, 1);
+    let status = job.wait(deadline())?.context("the job does not end")?;
+    ensure!(status.code() == Some(1), "it ends with {status}");
+    let said = said(&job);
+    for words in [
+        "could not start the job again",
+        "from ckpt-1: ",
+        "launch --resume",
+    ] {
+        ensure!(said.contains(words), "it does not say: {words}\n{said}");
+    }
     Ok(())
 }
 

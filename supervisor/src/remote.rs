@@ -1,0 +1,519 @@
+//! The ranks on other machines. Each has a connection by TCP, over which it asks for a longer lease again and again.
+//!
+//! A thread answers, so that no lease ends because the loop of [`run`](crate::run) waits for a file system. That loop,
+//! too, reads what has come when it treats the ranks, since the order of deaths and last words counts.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use coordinator::net::addresses;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+
+use crate::hosts::LostHost;
+use crate::keeper::Left;
+use crate::leases::{Id, Leases, Terms};
+use crate::messages::{send, FromRank, Process, ToRank, LONGEST};
+use crate::recovery::Departure;
+use crate::run_file::{Network, RunFile, RUN_FILE};
+
+/// Time limit for the first message of a connection.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// Limit of connections without a first message.
+const MOST_UNKNOWN: usize = 1024;
+/// Number of connections beyond which heartbeats are collected for a time, to be answered at once.
+const FEW: usize = 64;
+const COLLECT: Duration = Duration::from_millis(5);
+/// Pause after a failure to accept a connection, for want of descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What has become of the ranks.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Ranks that have left.
+    pub left: Vec<Left>,
+    /// Lines about them for the user.
+    pub lines: Vec<String>,
+    /// Machines whose ranks do not answer.
+    pub lost_hosts: Vec<LostHost>,
+}
+
+/// The ranks on other machines.
+pub struct Remote {
+    state: Arc<Mutex<State>>,
+    /// Becomes readable when there is news.
+    wake: UnixStream,
+}
+
+impl Remote {
+    /// Listens, and starts the thread that answers.
+    pub fn start(terms: Terms) -> io::Result<Remote> {
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        waker.set_nonblocking(true)?;
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        listener.set_nonblocking(true)?;
+        let state = State {
+            listener: Arc::new(listener),
+            terms,
+            started: Instant::now(),
+            run: None,
+            leases: Leases::new(terms.until_dead()),
+            next: 0,
+            connections: BTreeMap::new(),
+            news: News::default(),
+            starved: false,
+            over: false,
+            waker,
+        };
+        let state = Arc::new(Mutex::new(state));
+        let shared = state.clone();
+        thread::Builder::new()
+            .name("stasis-leases".into())
+            .spawn(move || answer(&shared))?;
+        Ok(Remote { state, wake })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Where the ranks connect.
+    pub fn network(&self) -> io::Result<Network> {
+        let state = self.state();
+        let mut addresses = addresses::of_this_machine();
+        addresses.retain(IpAddr::is_ipv4);
+        Ok(Network {
+            addresses,
+            port: state.listener.local_addr()?.port(),
+            terms: state.terms,
+            used: state.is_used(),
+        })
+    }
+
+    /// Lets the ranks of the next incarnation run, which `file` names. All ranks of the last one are dead.
+    pub fn next(&self, file: RunFile, directory: PathBuf) {
+        let mut state = self.state();
+        state.leases = Leases::new(state.terms.until_dead());
+        state.connections.retain(|_, known| known.holder.is_none());
+        state.news = News::default();
+        state.run = Some((file, directory));
+    }
+
+    /// Descriptor to poll.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// What has become of the ranks since the last call.
+    pub fn turn(&self) -> News {
+        // Only wakes the caller.
+        let _ = (&self.wake).read(&mut [0; 64]);
+        let mut state = self.state();
+        // New connections are left to the thread, which has to watch them.
+        let known = state.connections.iter();
+        let known = known.filter(|(_, known)| known.holder.is_some());
+        let known: Vec<Id> = known.map(|(id, _)| *id).collect();
+        state.pump(&known);
+        std::mem::take(&mut state.news)
+    }
+
+    /// Ends the incarnation: no lease is given or prolonged any more, and all ranks are told to die.
+    pub fn end(&self) {
+        let mut state = self.state();
+        state.leases.end();
+        for known in state
+            .connections
+            .values()
+            .filter(|known| known.holder.is_some())
+        {
+            if let Some(stream) = &known.stream {
+                // One that does not hear it dies when its lease ends.
+                let _ = send(&**stream, &ToRank::Dies);
+            }
+        }
+    }
+
+    /// Whether ranks of the incarnation have connected.
+    pub fn has_ranks(&self) -> bool {
+        let state = self.state();
+        let mut connections = state.connections.values();
+        connections.any(|known| known.holder.is_some())
+    }
+
+    /// Whether the incarnation ends, and none of its ranks can live.
+    pub fn is_over(&self) -> bool {
+        self.state().leases.is_over()
+    }
+}
+
+/// The thread that answers.
+fn answer(shared: &Mutex<State>) {
+    let mut ready = Vec::new();
+    loop {
+        let (listener, streams, limit) = {
+            let mut state = lock(shared);
+            state.pump(&ready);
+            state.accept_all();
+            let streams = state.connections.iter();
+            let streams = streams.filter_map(|(id, known)| Some((*id, known.stream.clone()?)));
+            let streams: Vec<(Id, Arc<TcpStream>)> = streams.collect();
+            let listener = (!state.starved).then(|| state.listener.clone());
+            (listener, streams, state.pause())
+        };
+        if streams.len() > FEW {
+            thread::sleep(COLLECT);
+        }
+        let all = streams.iter().map(|(_, stream)| stream.as_fd());
+        let all = all.chain(listener.as_ref().map(AsFd::as_fd));
+        let mut all: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let _ = poll(&mut all, limit);
+        let found = streams.iter().zip(&all);
+        let found = found.filter(|(_, polled)| polled.any().unwrap_or(true));
+        ready = found.map(|((id, _), _)| *id).collect();
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct State {
+    listener: Arc<TcpListener>,
+    terms: Terms,
+    started: Instant,
+    /// The run file of the incarnation that may run, and its directory.
+    run: Option<(RunFile, PathBuf)>,
+    leases: Leases,
+    next: Id,
+    connections: BTreeMap<Id, Known>,
+    news: News,
+    /// Whether the last connection could not be accepted.
+    starved: bool,
+    /// Whether the incarnation was over at the last look.
+    over: bool,
+    waker: UnixStream,
+}
+
+/// A connection.
+struct Known {
+    /// None after its end.
+    stream: Option<Arc<TcpStream>>,
+    peer: IpAddr,
+    since: Instant,
+    /// Received bytes of an unfinished line.
+    text: Vec<u8>,
+    /// Set by the first message.
+    holder: Option<Holder>,
+}
+
+struct Holder {
+    rank: Option<u32>,
+    process: Process,
+    /// Whether it has said that it ends.
+    told: bool,
+}
+
+impl Holder {
+    fn name(&self) -> String {
+        match self.rank {
+            Some(rank) => format!("rank {rank} on {}", self.process.host),
+            None => format!("process {} on {}", self.process.pid, self.process.host),
+        }
+    }
+}
+
+/// What reading a connection has found.
+enum Found {
+    Open,
+    Closed,
+    Broken,
+}
+
+impl State {
+    fn is_used(&self) -> bool {
+        let network = self
+            .run
+            .as_ref()
+            .and_then(|(file, _)| file.network.as_ref());
+        network.is_some_and(|network| network.used)
+    }
+
+    /// Does what can be done without waiting. These connections may have something to be read.
+    fn pump(&mut self, ready: &[Id]) {
+        for id in ready {
+            self.read(*id);
+        }
+        for id in self.leases.expired(self.started.elapsed()) {
+            self.lose(id, Departure::Silent);
+        }
+        // Those without a first message are none of the job's.
+        self.connections.retain(|_, known| {
+            known.holder.is_some() || known.stream.is_some() && known.since.elapsed() < HELLO_LIMIT
+        });
+        let over = self.leases.is_over();
+        if !self.news.left.is_empty() || over && !self.over {
+            let _ = (&self.waker).write(b"!");
+        }
+        self.over = over;
+    }
+
+    fn accept_all(&mut self) {
+        self.starved = false;
+        loop {
+            match self.listener.accept() {
+                Ok((stream, peer)) => self.accept(stream, peer.ip()),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(why) if why.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    self.starved = true;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Time until a lease ends, or a connection has to have had its first message.
+    fn pause(&self) -> PollTimeout {
+        let lease = self
+            .leases
+            .next_end()
+            .map(|end| end.saturating_sub(self.started.elapsed()));
+        let unknown = self
+            .connections
+            .values()
+            .any(|known| known.holder.is_none());
+        let pauses = [
+            lease,
+            unknown.then_some(HELLO_LIMIT),
+            self.starved.then_some(PAUSE),
+        ];
+        let pause = pauses.into_iter().flatten().min();
+        pause.map_or(PollTimeout::NONE, |pause| {
+            PollTimeout::try_from(pause + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        })
+    }
+
+    fn accept(&mut self, stream: TcpStream, peer: IpAddr) {
+        if stream.set_nonblocking(true).is_err() || stream.set_nodelay(true).is_err() {
+            return;
+        }
+        let unknown = self
+            .connections
+            .iter()
+            .filter(|(_, known)| known.holder.is_none());
+        let oldest = unknown.clone().next().map(|(id, _)| *id);
+        if unknown.count() >= MOST_UNKNOWN {
+            oldest.and_then(|oldest| self.connections.remove(&oldest));
+        }
+        let id = self.next;
+        self.next += 1;
+        self.connections.insert(
+            id,
+            Known {
+                stream: Some(Arc::new(stream)),
+                peer,
+                since: Instant::now(),
+                text: Vec::new(),
+                holder: None,
+            },
+        );
+        self.read(id);
+    }
+
+    /// Reads the messages of a connection. One that breaks the rules is closed.
+    fn read(&mut self, id: Id) {
+        let mut buffer = [0; 512];
+        loop {
+            let Some(known) = self.connections.get_mut(&id) else {
+                return;
+            };
+            let Some(stream) = known.stream.clone() else {
+                return;
+            };
+            let end = match (&*stream).read(&mut buffer) {
+                Ok(0) => Found::Closed,
+                Ok(n) if known.text.len() + n <= LONGEST => {
+                    known.text.extend_from_slice(&buffer[..n]);
+                    Found::Open
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return,
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(_) | Err(_) => Found::Broken,
+            };
+            let mut rules = true;
+            while let Some(line) = self.line(id) {
+                rules = rules
+                    && match serde_json::from_slice(&line) {
+                        Ok(message) => self.receive(id, &stream, message),
+                        Err(_) => false,
+                    };
+            }
+            match end {
+                Found::Open if rules => {}
+                Found::Closed => {
+                    self.drop_stream(id);
+                    if let Some(how) = self.leases.closed(id, self.started.elapsed()) {
+                        self.lose(id, how);
+                    }
+                }
+                Found::Open | Found::Broken => {
+                    self.drop_stream(id);
+                    self.leases.broken(id);
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, id: Id) -> Option<Vec<u8>> {
+        let text = &mut self.connections.get_mut(&id)?.text;
+        let end = text.iter().position(|byte| *byte == b'\n')?;
+        Some(text.drain(..=end).collect())
+    }
+
+    fn drop_stream(&mut self, id: Id) {
+        if let Some(known) = self.connections.get_mut(&id) {
+            known.stream = None;
+        }
+    }
+
+    /// Treats a message. Returns false if the connection is to be closed.
+    fn receive(&mut self, id: Id, stream: &TcpStream, message: FromRank) -> bool {
+        let now = self.started.elapsed();
+        let how = match message {
+            FromRank::Hello {
+                token,
+                incarnation,
+                rank,
+                process,
+            } => return self.hello(id, stream, &token, incarnation, rank, process),
+            FromRank::Beat => {
+                // One that is not answered any more dies when its lease ends, unless it hears the order before.
+                return !self.leases.beat(id, now) || send(stream, &ToRank::Lives).is_ok();
+            }
+            FromRank::Executes => {
+                self.leases.executes(id);
+                return true;
+            }
+            // A standby world is on one machine.
+            FromRank::Covered(_) | FromRank::Asleep { .. } | FromRank::Mapped(_) => return true,
+            FromRank::Exits(code) => Departure::Exits(code),
+            FromRank::Aborts(code) => Departure::Aborts(code),
+            FromRank::Fails => Departure::Fails,
+        };
+        let Some(holder) = self
+            .connections
+            .get_mut(&id)
+            .and_then(|known| known.holder.as_mut())
+        else {
+            return false;
+        };
+        holder.told = true;
+        let rank = holder.rank;
+        self.news.left.push(Left { rank, how });
+        true
+    }
+
+    fn hello(
+        &mut self,
+        id: Id,
+        stream: &TcpStream,
+        token: &str,
+        incarnation: u32,
+        rank: Option<u32>,
+        process: Option<Process>,
+    ) -> bool {
+        let Some((file, _)) = self.run.as_ref().filter(|(file, _)| file.token == token) else {
+            return false;
+        };
+        let superseded = |by| {
+            let _ = send(stream, &ToRank::Superseded { by });
+            false
+        };
+        let Some(process) = process.filter(|_| incarnation == file.incarnation) else {
+            return superseded(file.incarnation);
+        };
+        let by = file.incarnation + 1;
+        let Some(peer) = self.connections.get(&id).map(|known| known.peer) else {
+            return false;
+        };
+        let before = self.connections.iter().filter(|(_, known)| {
+            let holder = known.holder.as_ref();
+            known.peer == peer && holder.is_some_and(|holder| holder.process == process)
+        });
+        let before: Vec<Id> = before.map(|(id, _)| *id).collect();
+        for before in before {
+            // It may have said so, and not been heard yet.
+            self.read(before);
+            self.leases.has_executed(before);
+        }
+        // If this process dies, the next one has to know that there are leases.
+        if !self.note_use() || !self.leases.welcome(id, self.started.elapsed()) {
+            return superseded(by);
+        }
+        if let Some(known) = self.connections.get_mut(&id) {
+            known.holder = Some(Holder {
+                rank,
+                process,
+                told: false,
+            });
+        }
+        send(stream, &ToRank::Welcome).is_ok()
+    }
+
+    fn note_use(&mut self) -> bool {
+        let Some((file, directory)) = &mut self.run else {
+            return false;
+        };
+        let Some(network) = file.network.as_mut().filter(|network| !network.used) else {
+            return true;
+        };
+        network.used = true;
+        let written = file.write(directory, RUN_FILE);
+        if let (Err(why), Some(network)) = (&written, &mut file.network) {
+            network.used = false;
+            self.news
+                .lines
+                .push(format!("a rank of another machine is refused: {why}"));
+        }
+        written.is_ok()
+    }
+
+    /// A rank is lost.
+    fn lose(&mut self, id: Id, how: Departure) {
+        let Some(known) = self.connections.get_mut(&id) else {
+            return;
+        };
+        known.stream = None;
+        let Some(holder) = known
+            .holder
+            .as_ref()
+            .filter(|holder| !holder.told || how == Departure::Silent)
+        else {
+            return;
+        };
+        self.news.lines.push(match how {
+            Departure::Silent => format!(
+                "{} has not answered for {} s",
+                holder.name(),
+                self.terms.lease.as_secs_f64()
+            ),
+            _ => format!("{} has died", holder.name()),
+        });
+        if how == Departure::Silent {
+            self.news.lost_hosts.push(LostHost {
+                name: holder.process.host.clone(),
+                address: known.peer,
+            });
+        }
+        let rank = holder.rank;
+        self.news.left.push(Left { rank, how });
+    }
+}
