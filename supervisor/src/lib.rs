@@ -1,10 +1,10 @@
 //! Recovery of a job inside its allocation: `stasis run` starts the job, and starts it again from its newest checkpoint
 //! when a part of it has died.
 //!
-//! An *incarnation* is one start of the job. Its ranks connect to `stasis run`. On its own machine the *keeper* sees the
-//! death of a rank in its pidfd. A rank of another machine holds a *lease*. A rank that ends by its own will says so
-//! before. The next incarnation starts when every process of the last one is dead. A *standby world* is an incarnation
-//! that is started before it is needed.
+//! An *incarnation* is one start of the job. Its ranks connect to `stasis run`. On its own machine the *keeper* sees
+//! the death of a rank in its pidfd. A rank of another machine holds a *lease*. A rank that ends by its own will says
+//! so before. The next incarnation starts when every process of the last one is dead. A *standby world* is an
+//! incarnation that is started before it is needed.
 //!
 //! | module | content |
 //! |---|---|

@@ -15,6 +15,7 @@ use crate::build::setup;
 use crate::harness::{parallel, paths, random, signal};
 use crate::torture;
 use anyhow::{bail, ensure, Context, Result};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -182,6 +183,12 @@ pub fn run(options: &Options) -> Result<()> {
             println!("{}", case.name);
         }
         return Ok(());
+    }
+    let mut names = HashSet::new();
+    for case in &cases {
+        // Two of one name would run in one folder, at one time.
+        let is_first = names.insert(&case.name);
+        ensure!(is_first, "two cases have the name {}", case.name);
     }
     if cases.is_empty() {
         bail!("no case has a name like that; see --list");

@@ -25,12 +25,12 @@ pub fn cases() -> Vec<Case> {
     };
     vec![
         of(
-            "restart-without-file",
+            "restart-without-file-of-mpi",
             |path| Ok(fs::remove_file(path)?),
             &["pending.dat", "no such file", "put it back"],
         ),
         of(
-            "restart-with-shorter-file",
+            "restart-with-shorter-file-of-mpi",
             |path| Ok(fs::write(path, "short")?),
             &["pending.dat", "with 3000000 bytes and has 5 now"],
         ),
