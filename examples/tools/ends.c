@@ -1,6 +1,8 @@
 /* A job that waits at its cut and then ends in the way of its argument: `runs`, `exits` (rank 1, with code 3) or
- * `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits. */
+ * `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits, with `large` it has 256 MiB. */
 #include "../stasis_test.h"
+
+#define LARGE ((size_t)256 << 20)
 
 /* All ranks wait until rank 0 may go on. */
 static void wait_together(void)
@@ -19,7 +21,16 @@ static void wait_together(void)
 int main(int argc, char **argv)
 {
     int sum = 0;
+    char *memory = NULL;
     test_start(&argc, &argv);
+    if (test_is(argc, argv, "large")) {
+        memory = malloc(LARGE);
+        if (memory == NULL)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        /* The kernel gives memory for pages that are written. */
+        for (size_t i = 0; i < LARGE; i += 4096)
+            memory[i] = (char)i;
+    }
     for (int i = 0; i < 100; i++) {
         int mine = i * (test_rank + 1), all;
         MPI_OK(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
@@ -35,5 +46,6 @@ int main(int argc, char **argv)
     if (test_rank == 1 && test_is(argc, argv, "aborts"))
         MPI_Abort(MPI_COMM_WORLD, 5);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    free(memory);
     return test_finish("ends");
 }

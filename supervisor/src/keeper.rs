@@ -177,11 +177,22 @@ impl Keeper {
         if left.iter().any(Left::is_lost) {
             // The cause of a loss may have come after its rank was looked at: all are looked at again.
             left.extend(self.look());
+            self.doubt(&mut left);
         }
         // Those without a first message are none of the job's.
         self.ranks
             .retain(|rank| rank.rank.is_some() || rank.stream.is_some());
         left
+    }
+
+    /// A rank whose memory is still being freed may have died before one that is lost, which the launcher has killed for
+    /// it. Then it is unknown which was the first.
+    fn doubt(&self, left: &mut [Left]) {
+        let mut others = self.ranks.iter().filter(|rank| !rank.dead && !rank.told);
+        if others.any(|rank| processes::is_ending(rank.pid)) {
+            let lost = left.iter_mut().filter(|left| left.is_lost());
+            lost.for_each(|left| left.rank = None);
+        }
     }
 
     fn look(&mut self) -> Vec<Left> {

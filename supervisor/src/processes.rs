@@ -37,18 +37,71 @@ pub fn children() -> Vec<Pid> {
     let own = std::process::id();
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_child = |pid: &i32| {
+    let is_child =
+        |pid: &Pid| Stat::of(*pid).is_some_and(|stat| stat.lives() && stat.parent == own);
+    numbers.map(Pid::from_raw).filter(is_child).collect()
+}
+
+/// Whether a process is ending, although its end is not reported yet: the kernel frees its memory before.
+pub fn is_ending(pid: Pid) -> bool {
+    Stat::of(pid).is_none_or(|stat| !stat.lives() || stat.exits())
+}
+
+/// What /proc/PID/stat tells of a process (proc_pid_stat(5)).
+struct Stat {
+    state: String,
+    parent: u32,
+    flags: u32,
+}
+
+impl Stat {
+    fn of(pid: Pid) -> Option<Stat> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name is in parentheses and may contain any character.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let lives = !matches!(fields.next()?, "Z" | "X");
-        Some(lives && fields.next()?.parse::<u32>().ok()? == own)
-    };
-    let children = numbers.filter(|pid| is_child(pid).unwrap_or(false));
-    children.map(Pid::from_raw).collect()
+        Some(Stat {
+            state: fields.next()?.to_owned(),
+            parent: fields.next()?.parse().ok()?,
+            flags: fields.nth(4)?.parse().ok()?,
+        })
+    }
+
+    fn lives(&self) -> bool {
+        !matches!(self.state.as_str(), "Z" | "X")
+    }
+
+    /// Whether its first thread has begun to exit (`PF_EXITING` of the kernel).
+    fn exits(&self) -> bool {
+        const PF_EXITING: u32 = 4;
+        self.flags & PF_EXITING != 0
+    }
 }
 
 /// Sends a signal to a process that may have ended.
 pub fn send(pid: Pid, signal: Signal) {
     let _ = kill(pid, signal);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_that_lives_is_told_from_one_that_ends() {
+        let mut cat = Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_raw(cat.id().cast_signed());
+        assert!(!is_ending(pid));
+        assert!(children().contains(&pid));
+        drop(cat.stdin.take());
+        while !is_ending(pid) {
+            std::thread::yield_now();
+        }
+        cat.wait().unwrap();
+        assert!(is_ending(pid));
+        assert!(!children().contains(&pid));
+    }
 }

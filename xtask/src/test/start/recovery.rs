@@ -45,6 +45,7 @@ pub fn cases() -> Vec<Case> {
         add("hang.rank-0", |case| hang(case, 0));
         add("given-up", given_up);
         add("same-rank", same_rank);
+        add("large-ranks", large_ranks);
         add("older-incarnation", older_incarnation);
         add("not-started", not_started);
         add("not-started-again", not_started_again);
@@ -377,6 +378,17 @@ fn given_up(case: &RunCase) -> Result<()> {
     }
     stasis::verify(&case.ckpt, case.dir, LIMIT)?.expect_success("stasis verify")?;
     Ok(())
+}
+
+/// The kernel frees the memory of a rank before it reports its death. The launcher may have killed the other rank by
+/// then, which must not be taken for the one that fails again and again.
+fn large_ranks(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "large", "run")?;
+    case.checkpoint()?;
+    for rank in [0, 1, 0, 1, 0] {
+        case.recovered(&mut job, |job| kill_rank(job, rank))?;
+    }
+    case.finish(job)
 }
 
 /// The job has one rank: of two that die at a time it is unknown which was the first.
