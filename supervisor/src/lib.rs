@@ -13,11 +13,13 @@
 //! | [`rank`] | a rank's side, in the lower half |
 //! | [`keeper`] | the keeper's side: the ranks of this machine |
 //! | [`recovery`] | the machine that decides; it is pure |
+//! | [`epochs`] | the states of MPI that a job of MPI Stages has written |
 //! | [`hang`] | the watch for a job without progress |
 //! | [`processes`] | the processes below `stasis run` |
 //! | [`run`] | threads, signals and processes around the machine |
 
 pub mod command_line;
+pub mod epochs;
 pub mod hang;
 pub mod keeper;
 pub mod messages;

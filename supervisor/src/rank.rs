@@ -1,10 +1,10 @@
 //! A rank's side of the connection to its keeper.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::messages::{send, FromRank, ToRank};
+use crate::messages::{send, FromRank, NoSurvivor, ToRank};
 use crate::run_file::{self, RunFile, RUN_FILE};
 
 /// Reason why a rank must not run.
@@ -72,6 +72,7 @@ impl Link {
                 process: std::process::id(),
             })),
             ToRank::Superseded { by } => Err(superseded(Some(by))),
+            ToRank::Survive => Err(Error::Keeper(io::ErrorKind::InvalidData.into())),
         }
     }
 
@@ -83,15 +84,20 @@ impl Link {
         }
     }
 
-    /// Returns when the keeper is dead.
-    pub fn wait_for_end(&self) {
-        let mut byte = [0];
+    /// Returns when the keeper is dead. Calls `survive` when it wants the rank's memory to go on.
+    pub fn wait_for_end(&self, survive: impl Fn() -> Result<(), NoSurvivor>) {
+        let mut reader = BufReader::new(&self.stream);
+        let mut line = String::new();
         loop {
-            match (&self.stream).read(&mut byte) {
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            match reader.read_line(&mut line) {
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(1..) => {}
                 Ok(_) | Err(_) => return,
             }
+            if matches!(serde_json::from_str(&line), Ok(ToRank::Survive)) {
+                self.tell(&FromRank::Survives(survive()));
+            }
+            line.clear();
         }
     }
 }

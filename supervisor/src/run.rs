@@ -15,6 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use crate::command_line;
+use crate::epochs::{self, Epochs};
 use crate::hang::Watch;
 use crate::keeper::Keeper;
 use crate::processes;
@@ -23,6 +24,9 @@ use crate::run_file::{self, RunFile};
 
 /// Time for the launcher to end after its ranks were killed: first before SIGTERM, then before SIGKILL.
 const GRACE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+
+/// Time for survivors to write their memory. A rank that takes longer is started anew.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Signals that the user sends to the job.
 const SIGNALS: [Signal; 7] = [
@@ -45,6 +49,8 @@ pub struct Job {
     pub policy: Policy,
     /// Time without progress of any rank that is a failure.
     pub hang: Option<Duration>,
+    /// Whether the program saves its state itself, and survivors of a death go on in their memory (MPI Stages).
+    pub stages: bool,
     /// Whether standard input is a terminal, which sends signals to all processes of a job.
     pub terminal: bool,
 }
@@ -61,6 +67,10 @@ pub trait Surroundings {
     fn hangs(&self, ranks: &[String]);
     /// The job is started again after a failure.
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32);
+    /// These ranks are started anew, too, although they live; and why.
+    fn without_memory(&self, ranks: &[(Option<u32>, &str)]);
+    /// A job of MPI Stages ends, because of a failure in or after MPI_Finalize.
+    fn too_late(&self, failure: Failure);
     /// The job is not started again.
     fn given_up(&self, failure: Failure, why: GivenUp);
 }
@@ -123,15 +133,24 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         stop: None,
         end: None,
         killing: None,
+        surviving: None,
+        aborted: None,
         finished: false,
     };
+    if before.is_none() && job.stages {
+        epochs::remove(&job.directory).map_err(system("remove older epochs"))?;
+    }
     // A run file that was left behind is that of a `stasis run` that was killed: its job goes on.
     running.start(before.is_some())?;
     while !running.finished {
         running.turn()?;
     }
+    if job.stages {
+        epochs::remove(&job.directory).map_err(system("remove the epochs"))?;
+    }
     RunFile::remove(&job.directory);
-    Ok(running.end.map_or(0, LauncherEnd::code))
+    let code = running.end.map_or(0, LauncherEnd::code);
+    Ok(running.aborted.unwrap_or(code))
 }
 
 struct Running<'a, S> {
@@ -149,6 +168,10 @@ struct Running<'a, S> {
     end: Option<LauncherEnd>,
     /// Since when the incarnation is being killed, and the signals that the launcher has had.
     killing: Option<(Instant, usize)>,
+    /// Since when the living ranks write their memory (MPI Stages).
+    surviving: Option<Instant>,
+    /// The code of a rank that has ended the job and could not tell the launcher (MPI Stages).
+    aborted: Option<i32>,
     finished: bool,
 }
 
@@ -158,7 +181,15 @@ impl<S: Surroundings> Running<'_, S> {
         self.keeper.next(self.incarnation);
         let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
         RunFile::new(socket, token, self.incarnation).write(&self.job.directory)?;
-        let line = command_line::of_incarnation(&self.job.line, self.incarnation, resume);
+        let line = match self.job.stages {
+            true => {
+                let epoch = self.epoch();
+                let begun = epochs::begin(&self.job.directory, self.incarnation - 1, epoch);
+                begun.map_err(system("remove later epochs"))?;
+                command_line::of_stages(&self.job.line, self.incarnation, epoch)
+            }
+            false => command_line::of_incarnation(&self.job.line, self.incarnation, resume),
+        };
         let [program, arguments @ ..] = line.as_slice() else {
             return Ok(());
         };
@@ -182,6 +213,48 @@ impl<S: Surroundings> Running<'_, S> {
         Ok(())
     }
 
+    /// The newest epoch that all ranks have.
+    fn epoch(&self) -> u64 {
+        let epochs = Epochs::of(&epochs::directory(&self.job.directory));
+        epochs.map_or(0, |epochs| epochs.common())
+    }
+
+    /// The newest checkpoint or, of a job of MPI Stages, epoch.
+    fn newest(&self) -> Option<u64> {
+        match self.job.stages {
+            true => Some(self.epoch()).filter(|epoch| *epoch > 0),
+            false => self.surroundings.newest(),
+        }
+    }
+
+    /// Kills what is left, if all survivors have written their memory.
+    fn treat_survivors(&mut self) {
+        let late = self
+            .surviving
+            .is_some_and(|since| since.elapsed() >= PATIENCE);
+        if self.surviving.is_none() || !(late || self.keeper.have_answered()) {
+            return;
+        }
+        self.surviving = None;
+        if let Some(failure) = self
+            .machine
+            .failure()
+            .filter(|_| self.keeper.is_finalising())
+        {
+            self.surroundings.too_late(failure);
+            self.machine.end_wanted();
+        } else {
+            self.surroundings
+                .without_memory(&self.keeper.without_memory());
+        }
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        self.killing = Some((Instant::now(), 0));
+        self.keeper.kill();
+    }
+
     /// Waits for an event and treats it.
     fn turn(&mut self) -> Result<(), Error> {
         let limit = self.until_next_signal();
@@ -202,6 +275,7 @@ impl<S: Surroundings> Running<'_, S> {
         }
         self.treat_hang()?;
         self.treat_ranks()?;
+        self.treat_survivors();
         for (pid, end) in processes::ended() {
             if self.launcher == Some(pid) {
                 (self.launcher, self.end) = (None, Some(end));
@@ -221,7 +295,7 @@ impl<S: Surroundings> Running<'_, S> {
         self.kill_on();
         if self.killing.is_some() && self.is_dead() {
             let failure = self.machine.failure();
-            let newest = self.surroundings.newest();
+            let newest = self.newest();
             let order = self.machine.all_dead(newest);
             match (failure, order) {
                 (Some(failure), Some(Order::Start { failures })) => {
@@ -243,6 +317,14 @@ impl<S: Surroundings> Running<'_, S> {
         for left in all {
             let order = self.machine.rank_left(left.rank, left.how, ends);
             self.obey(order)?;
+        }
+        if self.surviving.is_none() && self.killing.is_none() {
+            // The launcher is to see the death of a rank after which the job is not started again.
+            self.keeper.kill_stand_ins(false);
+            if self.aborted.is_none() && self.keeper.ends_job().is_some() {
+                self.aborted = self.keeper.ends_job();
+                self.obey(Some(Order::Terminate))?;
+            }
         }
         Ok(())
     }
@@ -288,9 +370,12 @@ impl<S: Surroundings> Running<'_, S> {
     fn obey(&mut self, order: Option<Order>) -> Result<(), Error> {
         match order {
             None => {}
+            // Before the first epoch there is nothing to go on from.
             Some(Order::Kill) => {
-                self.killing = Some((Instant::now(), 0));
-                self.keeper.kill();
+                match self.job.stages && self.epoch() > 0 && self.keeper.ask_to_survive() {
+                    true => self.surviving = Some(Instant::now()),
+                    false => self.kill(),
+                }
             }
             Some(Order::Start { .. }) => {
                 self.killing = None;
@@ -344,6 +429,10 @@ impl<S: Surroundings> Running<'_, S> {
 
     /// Time until the launcher is to be sent the next signal.
     fn until_next_signal(&self) -> PollTimeout {
+        if let Some(since) = self.surviving {
+            let left = PATIENCE.saturating_sub(since.elapsed()) + Duration::from_millis(1);
+            return PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        }
         let Some((since, sent)) = self.killing else {
             return PollTimeout::NONE;
         };

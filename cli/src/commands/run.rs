@@ -10,18 +10,22 @@ use anyhow::anyhow;
 use ckpt_image::{list_sets, SealKey, SetState};
 use clap::Parser;
 use coordinator::job_file::JobFile;
+use job_spec::Schedule;
 use launcher::message;
 use supervisor::command_line;
 use supervisor::recovery::{Failure, GivenUp, Policy};
 use supervisor::run::{self, Job, Surroundings};
 
 use crate::args::{Arguments, Launch, Run};
-use crate::start::exec_lower::prepare;
+use crate::start::exec_lower::{prepare, schedule};
 use crate::ui::exit::{self, Code, WithCode};
 
 /// Runs the command; returns only if the job cannot be run.
 pub fn run(options: &Run) -> exit::Result<()> {
     let launch = launch_of(&options.line)?;
+    if options.stages {
+        check_stages(&launch)?;
+    }
     let checkpoints = &launch.running.checkpoints;
     let key = checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&launch.directory()).code(Code::Directory)?;
@@ -34,6 +38,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         directory: directory.clone(),
         key,
         most: options.recover,
+        stages: options.stages,
     };
     let job = Job {
         line: options.line.clone(),
@@ -43,6 +48,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
             most: options.recover,
         },
         hang: options.hang.map(Duration::from_secs),
+        stages: options.stages,
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
@@ -84,9 +90,26 @@ struct KnownSets {
     /// Id of an earlier job in the directory that has ended with a checkpoint.
     ended_before: Option<String>,
     most: u32,
+    stages: bool,
 }
 
 impl KnownSets {
+    fn unit(&self) -> &'static str {
+        if self.stages {
+            "epoch"
+        } else {
+            "checkpoint"
+        }
+    }
+
+    fn from(&self, newest: Option<u64>) -> String {
+        match newest {
+            Some(number) if self.stages => format!("epoch {number}"),
+            Some(number) => format!("ckpt-{number}"),
+            None => "its beginning".to_owned(),
+        }
+    }
+
     /// The command by which the user continues the job.
     fn by_hand(&self) -> String {
         let line = command_line::resumed(&self.line);
@@ -95,11 +118,18 @@ impl KnownSets {
     }
 }
 
-fn from(newest: Option<u64>) -> String {
-    match newest {
-        Some(number) => format!("ckpt-{number}"),
-        None => "its beginning".to_owned(),
+/// Refuses what does not go together with `--stages`.
+fn check_stages(launch: &Launch) -> exit::Result<()> {
+    let checkpoints = &launch.running.checkpoints;
+    let schedule = schedule(&launch.running)?;
+    if schedule != Schedule::default() || launch.resume || checkpoints.local_dir.is_some() {
+        let why = anyhow!(
+            "--stages: the program saves its state itself, and Stasis takes no checkpoints. Leave out --interval, --mtbf, \
+             --before-end, --signal, --resume and --local-dir, or leave out --stages"
+        );
+        return Err(why).code(Code::Usage);
     }
+    Ok(())
 }
 
 impl Surroundings for KnownSets {
@@ -132,14 +162,43 @@ impl Surroundings for KnownSets {
 
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32) {
         message::say(format_args!(
-            "{failure}; the job goes on from {} (failure {failures} without a new checkpoint, of at most {})",
-            from(newest),
+            "{failure}; the job goes on from {} (failure {failures} without a new {}, of at most {})",
+            self.from(newest),
+            self.unit(),
             self.most
         ));
     }
 
+    fn without_memory(&self, ranks: &[(Option<u32>, &str)]) {
+        for (rank, why) in ranks {
+            let rank = rank.map_or_else(|| "a rank".to_owned(), |rank| format!("rank {rank}"));
+            message::say(format_args!("{rank} is started anew, too, because {why}"));
+        }
+    }
+
+    fn too_late(&self, failure: Failure) {
+        message::say(format_args!(
+            "{failure} while a rank was in MPI_Finalize or through: the job ends, since MPI Stages cannot go back from there. \
+             A barrier before MPI_Finalize, whose error the program looks at, makes the time for that short"
+        ));
+    }
+
     fn given_up(&self, failure: Failure, why: GivenUp) {
-        let from = from(self.newest());
+        if self.stages {
+            let why = match why {
+                GivenUp::Failures(number) => {
+                    format!("this was failure {number} without a new epoch")
+                }
+                GivenUp::SameRank(rank) => {
+                    format!("rank {rank} failed three times out of the same epoch, which looks like an error of the program")
+                }
+            };
+            message::say(format_args!(
+                "{failure}; the job is not started again, because {why}"
+            ));
+            return;
+        }
+        let from = self.from(self.newest());
         let why = match why {
             GivenUp::Failures(number) => {
                 format!("this was failure {number} without a new checkpoint")

@@ -8,6 +8,7 @@
 mod fetch_image;
 mod read_report;
 mod restore_shared;
+pub mod survivor;
 mod truncate_files;
 
 use std::convert::Infallible;

@@ -129,6 +129,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = source::style::cases(full);
     cases.extend(start::second_launch::cases());
     cases.extend(start::recovery::cases());
+    cases.extend(start::stages::cases());
     cases.extend(bad_input::cases());
     cases.extend(storage::write_faults::cases(full));
     cases.extend(product::tools::cases());

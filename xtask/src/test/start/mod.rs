@@ -5,3 +5,4 @@ pub mod lower_halves;
 pub mod privileges;
 pub mod recovery;
 pub mod second_launch;
+pub mod stages;
