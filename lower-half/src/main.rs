@@ -14,10 +14,15 @@ mod options;
 mod recorder;
 mod reserve;
 mod restart;
+mod stages;
 mod start;
 
+use std::convert::Infallible;
+
+use anyhow::Result;
 use job_spec::ExitCode;
-use options::Command;
+use options::{Command, Launch};
+use start::library_env;
 
 /// Carries out the command line; returns the exit code of the process.
 #[cfg_attr(test, expect(dead_code, reason = "tests begin elsewhere"))]
@@ -28,10 +33,7 @@ fn begin() -> i32 {
     }
     loader::bound_arenas();
     let (code, error) = match options::parse(std::env::args_os().skip(1)) {
-        Ok(Command::Launch(options)) => (
-            ExitCode::CannotServe.number(),
-            start::launch::launch(options),
-        ),
+        Ok(Command::Launch(options)) => (ExitCode::CannotServe.number(), launch(options)),
         Ok(Command::Restart(options)) => {
             let Err(error) = self::restart::restart(options);
             (exit_code::of_restart(&error), Err(error))
@@ -54,6 +56,16 @@ fn begin() -> i32 {
         // This rank must not just exit, because the other ranks wait for it.
         Some(_) => mpi::world::abort(code),
         None => code,
+    }
+}
+
+/// Starts the program, or goes on in its memory after another rank's death. Returns only after a failure.
+fn launch(options: Launch) -> Result<Infallible> {
+    library_env::ensure()?;
+    stages::start(&options.spec.checkpoints)?;
+    match stages::survived() {
+        Some(memory) => self::restart::survivor::go_on(&options.spec.checkpoints, memory),
+        None => start::launch::launch(options),
     }
 }
 

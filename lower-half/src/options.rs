@@ -98,6 +98,7 @@ mod tests {
                 undo_limit: 1,
                 log_dir: None,
                 incarnation: None,
+                stages: None,
             },
             lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
         };

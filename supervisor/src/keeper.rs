@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{geteuid, Pid};
 
-use crate::messages::{send, FromRank, ToRank, LONGEST};
+use crate::messages::{send, FromRank, NoSurvivor, ToRank, LONGEST};
 use crate::processes;
 use crate::recovery::Departure;
 
@@ -76,6 +76,14 @@ struct Kept {
     mapped: Option<u64>,
     /// The checkpoint from which the job would go on, if it has told that since the last turn.
     covered: Option<u64>,
+    /// The process that stands in for it with the launcher.
+    stand_in: Option<Pid>,
+    /// Whether it has said that its program ends with exit code 0.
+    ended_well: bool,
+    /// The code with which it wants the job to be ended.
+    ends_job: Option<i32>,
+    /// Whether it has been asked to go on in its memory, and its answer.
+    survival: Option<Option<Result<(), NoSurvivor>>>,
 }
 
 impl Keeper {
@@ -168,6 +176,66 @@ impl Keeper {
         for rank in self.ranks.iter().filter(|rank| !rank.dead) {
             processes::send(rank.pid, Signal::SIGKILL);
         }
+        self.kill_stand_ins(true);
+    }
+
+    /// Kills the processes that stand in for ranks: of all, or of those that were killed, so that the launcher notices.
+    /// One whose rank ends by its own will ends in the same way.
+    pub fn kill_stand_ins(&self, of_all: bool) {
+        let of_it = |rank: &&Kept| of_all || rank.dead && !rank.told;
+        let ranks = self.ranks.iter().filter(of_it);
+        for stand_in in ranks.filter_map(|rank| rank.stand_in) {
+            processes::send(stand_in, Signal::SIGKILL);
+        }
+    }
+
+    /// The code with which a rank wants the job to be ended, since it cannot do that itself.
+    pub fn ends_job(&self) -> Option<i32> {
+        self.ranks.iter().find_map(|rank| rank.ends_job)
+    }
+
+    /// Asks each rank that lives to go on in its memory in the next incarnation. Whether there is one.
+    pub fn ask_to_survive(&mut self) -> bool {
+        let mut asked = false;
+        for rank in self
+            .ranks
+            .iter_mut()
+            .filter(|rank| !rank.dead && rank.rank.is_some())
+        {
+            let stream = rank.stream.as_ref();
+            if stream.is_some_and(|stream| send(stream, &ToRank::Survive).is_ok()) {
+                rank.survival = Some(None);
+                asked = true;
+            }
+        }
+        asked
+    }
+
+    /// Whether each rank that was asked and lives has answered.
+    pub fn have_answered(&self) -> bool {
+        let mut living = self.ranks.iter().filter(|rank| !rank.dead);
+        living.all(|rank| rank.survival != Some(None))
+    }
+
+    /// Whether a rank is in MPI_Finalize, or has ended well.
+    pub fn is_finalising(&self) -> bool {
+        let finalises = Some(Some(Err(NoSurvivor::Finalises)));
+        self.ranks
+            .iter()
+            .any(|rank| rank.ended_well || rank.survival == finalises)
+    }
+
+    /// The ranks that do not go on in their memory although they were asked, and why.
+    pub fn without_memory(&self) -> Vec<(Option<u32>, &str)> {
+        let all = self
+            .ranks
+            .iter()
+            .filter_map(|rank| match rank.survival.as_ref()? {
+                Some(Err(NoSurvivor::Because(why))) => Some((rank.rank?, why.as_str())),
+                None => Some((rank.rank?, "it did not answer")),
+                Some(Ok(()) | Err(NoSurvivor::Finalises)) => None,
+            });
+        all.collect()
     }
 
     /// Does what can be done without waiting. Returns the ranks that have left meanwhile.
@@ -232,6 +300,10 @@ impl Keeper {
                     asleep: None,
                     mapped: None,
                     covered: None,
+                    stand_in: None,
+                    ended_well: false,
+                    ends_job: None,
+                    survival: None,
                 }),
             }
         }
@@ -283,8 +355,20 @@ impl Kept {
                 }
                 return None;
             }
+            FromRank::StandIn(process) => {
+                self.stand_in = Some(Pid::from_raw(process.cast_signed()));
+                return None;
+            }
+            FromRank::Survives(answer) => {
+                self.survival = Some(Some(answer));
+                return None;
+            }
             FromRank::Exits(code) => Departure::Exits(code),
             FromRank::Aborts(code) => Departure::Aborts(code),
+            FromRank::EndsJob(code) => {
+                self.ends_job = Some(code);
+                Departure::Aborts(code)
+            }
             FromRank::Fails => Departure::Fails,
             FromRank::Covered(set) => {
                 self.covered = self.rank.and(Some(set));
@@ -303,6 +387,7 @@ impl Kept {
         };
         let rank = self.rank?;
         self.told = true;
+        self.ended_well = how == Departure::Exits(0);
         Some(Left { rank, how })
     }
 

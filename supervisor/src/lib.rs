@@ -20,12 +20,14 @@
 //! | [`remote`] | the ranks of other machines |
 //! | [`leases`] | their leases; it is pure |
 //! | [`hosts`] | machines that are left out |
+//! | [`epochs`] | the states of MPI that a job of MPI Stages has written |
 //! | [`hang`] | the watch for a job without progress |
 //! | [`processes`] | the processes below `stasis run` |
 //! | [`unblocked`] | commands that are started with no signal blocked |
 //! | [`run`] | threads, signals and processes around the machine |
 
 pub mod command_line;
+pub mod epochs;
 pub mod hang;
 pub mod hosts;
 pub mod input;

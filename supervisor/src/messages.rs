@@ -31,6 +31,8 @@ pub enum FromRank {
     Exits(i32),
     /// The program ends the job with MPI_Abort and this code.
     Aborts(i32),
+    /// The same, while MPI is not initialised (MPI Stages): the launcher would not end the others.
+    EndsJob(i32),
     /// The rank cannot go on, perhaps because of the death of another one.
     Fails,
     /// Rank 0: the job runs, and would go on from this checkpoint.
@@ -42,6 +44,20 @@ pub enum FromRank {
     },
     /// A rank that sleeps has mapped its image of this checkpoint.
     Mapped(u64),
+    /// The rank is the child of this process, which stands in for it with the launcher (MPI Stages).
+    StandIn(u32),
+    /// The rank has written its memory, to go on in it in the next incarnation; or cannot, for this reason.
+    Survives(Result<(), NoSurvivor>),
+}
+
+/// Why a rank's memory does not go on in the next incarnation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoSurvivor {
+    /// The rank is in MPI_Finalize, or through.
+    Finalises,
+    /// Another reason. The rank is started anew, like the one that has died.
+    Because(String),
 }
 
 /// A process of another machine.
@@ -59,6 +75,8 @@ pub struct Process {
 pub enum ToRank {
     /// The rank belongs to the incarnation that runs now.
     Welcome,
+    /// Another rank is dead: write the memory (MPI Stages).
+    Survive,
     /// Another incarnation runs.
     Superseded {
         /// That incarnation.

@@ -145,6 +145,11 @@ impl Link {
         })
     }
 
+    /// Whether `stasis run` is on another machine.
+    pub fn is_remote(&self) -> bool {
+        self.lease.is_some()
+    }
+
     /// Tells `stasis run` what the rank is about to do. Nothing is said by a child of the rank.
     pub fn tell(&self, message: &FromRank) {
         if std::process::id() == self.process {

@@ -402,10 +402,14 @@ impl State {
                 self.leases.executes(id);
                 return true;
             }
-            // A standby world is on one machine.
-            FromRank::Covered(_) | FromRank::Asleep { .. } | FromRank::Mapped(_) => return true,
+            // A standby world is on one machine, and so is a job of MPI Stages.
+            FromRank::Covered(_)
+            | FromRank::Asleep { .. }
+            | FromRank::Mapped(_)
+            | FromRank::StandIn(_)
+            | FromRank::Survives(_) => return true,
             FromRank::Exits(code) => Departure::Exits(code),
-            FromRank::Aborts(code) => Departure::Aborts(code),
+            FromRank::Aborts(code) | FromRank::EndsJob(code) => Departure::Aborts(code),
             FromRank::Fails => Departure::Fails,
         };
         let Some(holder) = self

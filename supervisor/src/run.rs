@@ -15,6 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use crate::command_line;
+use crate::epochs::{self, Epochs};
 use crate::hang::Watch;
 use crate::hosts::{self, LostHost};
 use crate::input::Input;
@@ -36,6 +37,9 @@ const GRACE_ON_SILENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_
 
 /// Interval of the signals that tell a launcher that its ranks are dead.
 const NUDGE: Duration = Duration::from_millis(10);
+
+/// Time for survivors to write their memory. A rank that takes longer is started anew.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Signals that the user sends to the job.
 const SIGNALS: [Signal; 7] = [
@@ -62,6 +66,8 @@ pub struct Job {
     pub standby: Kind,
     /// Leases of the ranks on other machines.
     pub terms: Terms,
+    /// Whether the program saves its state itself, and survivors of a death go on in their memory (MPI Stages).
+    pub stages: bool,
     /// Whether standard input is a terminal, which sends signals to all processes of a job.
     pub terminal: bool,
 }
@@ -92,6 +98,10 @@ pub trait Surroundings {
     fn no_standby(&self, why: &str);
     /// The launcher could not start the job again.
     fn not_started(&self, end: LauncherEnd);
+    /// These ranks are started anew, too, although they live; and why.
+    fn without_memory(&self, ranks: &[(Option<u32>, &str)]);
+    /// A job of MPI Stages ends, because of a failure in or after MPI_Finalize.
+    fn too_late(&self, failure: Failure);
     /// The job is not started again.
     fn given_up(&self, failure: Failure, why: GivenUp);
 }
@@ -168,15 +178,24 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         stop: None,
         end: None,
         killing: None,
+        surviving: None,
+        aborted: None,
         finished: false,
     };
+    if before.is_none() && job.stages {
+        epochs::remove(&job.directory).map_err(system("remove older epochs"))?;
+    }
     // A run file that was left behind is that of a `stasis run` that was killed: its job goes on.
     running.start(before.is_some())?;
     while !running.finished || !running.standby.machine.is_none() {
         running.turn()?;
     }
+    if job.stages {
+        epochs::remove(&job.directory).map_err(system("remove the epochs"))?;
+    }
     RunFile::remove(&job.directory, RUN_FILE);
-    Ok(running.end.map_or(0, LauncherEnd::code))
+    let code = running.end.map_or(0, LauncherEnd::code);
+    Ok(running.aborted.unwrap_or(code))
 }
 
 struct Running<'a, S> {
@@ -204,6 +223,10 @@ struct Running<'a, S> {
     end: Option<LauncherEnd>,
     /// Since when the incarnation is being killed, and the signals that the launcher has had.
     killing: Option<(Instant, usize)>,
+    /// Since when the living ranks write their memory (MPI Stages).
+    surviving: Option<Instant>,
+    /// The code of a rank that has ended the job and could not tell the launcher (MPI Stages).
+    aborted: Option<i32>,
     finished: bool,
 }
 
@@ -215,7 +238,15 @@ impl<S: Surroundings> Running<'_, S> {
         // The launcher reads standard input itself.
         self.input = None;
         self.write_run_file()?;
-        let line = command_line::of_incarnation(&self.line(), self.incarnation, resume);
+        let line = match self.job.stages {
+            true => {
+                let epoch = self.epoch();
+                let begun = epochs::begin(&self.job.directory, self.incarnation - 1, epoch);
+                begun.map_err(system("remove later epochs"))?;
+                command_line::of_stages(&self.job.line, self.incarnation, epoch)
+            }
+            false => command_line::of_incarnation(&self.line(), self.incarnation, resume),
+        };
         let Some(mut command) = self.command(&line, resume) else {
             return Ok(());
         };
@@ -324,6 +355,49 @@ impl<S: Surroundings> Running<'_, S> {
         line
     }
 
+    /// The newest epoch that all ranks have.
+    fn epoch(&self) -> u64 {
+        let epochs = Epochs::of(&epochs::directory(&self.job.directory));
+        epochs.map_or(0, |epochs| epochs.common())
+    }
+
+    /// The newest checkpoint or, of a job of MPI Stages, epoch.
+    fn newest(&self) -> Option<u64> {
+        match self.job.stages {
+            true => Some(self.epoch()).filter(|epoch| *epoch > 0),
+            false => self.surroundings.newest(),
+        }
+    }
+
+    /// Kills what is left, if all survivors have written their memory.
+    fn treat_survivors(&mut self) {
+        let late = self
+            .surviving
+            .is_some_and(|since| since.elapsed() >= PATIENCE);
+        if self.surviving.is_none() || !(late || self.keeper.have_answered()) {
+            return;
+        }
+        self.surviving = None;
+        if let Some(failure) = self
+            .machine
+            .failure()
+            .filter(|_| self.keeper.is_finalising())
+        {
+            self.surroundings.too_late(failure);
+            self.machine.end_wanted();
+        } else {
+            self.surroundings
+                .without_memory(&self.keeper.without_memory());
+        }
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        self.killing = Some((Instant::now(), 0));
+        self.keeper.kill();
+        self.remote.end();
+    }
+
     /// Waits for an event and treats it.
     fn turn(&mut self) -> Result<(), Error> {
         let given_up = self.standby.machine.is_given_up();
@@ -347,6 +421,7 @@ impl<S: Surroundings> Running<'_, S> {
         }
         self.treat_hang()?;
         self.treat_ranks()?;
+        self.treat_survivors();
         self.standby.turn();
         for (pid, end) in processes::ended() {
             if self.launcher == Some(pid) {
@@ -386,7 +461,7 @@ impl<S: Surroundings> Running<'_, S> {
     /// Every process of the incarnation is dead.
     fn treat_death(&mut self) -> Result<(), Error> {
         let failure = self.machine.failure();
-        let newest = self.surroundings.newest();
+        let newest = self.newest();
         let order = self.machine.all_dead(newest);
         tracing::info!(incarnation = self.incarnation, "the incarnation is dead");
         if let (Some(failure), Some(Order::Finish(Some(why)))) = (failure, order) {
@@ -450,6 +525,14 @@ impl<S: Surroundings> Running<'_, S> {
         let goes_on = self.killing.is_none() && self.stop.is_none();
         if let Some(set) = self.keeper.covered().filter(|_| goes_on) {
             self.treat_checkpoint(set);
+        }
+        if self.surviving.is_none() && self.killing.is_none() {
+            // The launcher is to see the death of a rank after which the job is not started again.
+            self.keeper.kill_stand_ins(false);
+            if self.aborted.is_none() && self.keeper.ends_job().is_some() {
+                self.aborted = self.keeper.ends_job();
+                self.obey(Some(Order::Terminate))?;
+            }
         }
         Ok(())
     }
@@ -517,9 +600,11 @@ impl<S: Surroundings> Running<'_, S> {
             None | Some(Order::Start { .. }) => {}
             Some(Order::Kill) => {
                 tracing::info!(incarnation = self.incarnation, "the incarnation has failed");
-                self.killing = Some((Instant::now(), 0));
-                self.keeper.kill();
-                self.remote.end();
+                // Before the first epoch there is nothing to go on from.
+                match self.job.stages && self.epoch() > 0 && self.keeper.ask_to_survive() {
+                    true => self.surviving = Some(Instant::now()),
+                    false => self.kill(),
+                }
                 let order = self.standby.machine.job_fails();
                 self.obey_standby(order);
             }
@@ -594,7 +679,11 @@ impl<S: Surroundings> Running<'_, S> {
             let nudge = self.launcher.map_or(grace, |_| NUDGE.min(grace));
             Some(nudge + Duration::from_millis(1))
         });
-        let due = due.into_iter().chain(self.standby.patience()).min();
+        let survivors = self
+            .surviving
+            .map(|since| PATIENCE.saturating_sub(since.elapsed()) + Duration::from_millis(1));
+        let others = self.standby.patience().into_iter().chain(survivors);
+        let due = due.into_iter().chain(others).min();
         due.map_or(PollTimeout::NONE, |due| {
             PollTimeout::try_from(due).unwrap_or(PollTimeout::MAX)
         })

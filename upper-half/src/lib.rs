@@ -16,6 +16,7 @@
 //! | `request`, `pt2pt` | requests and point-to-point communication |
 //! | `error`, `attribute`, `info`, `comm`, `datatype`, `op`, `rma`, `io`, `mpi_t`, `init` | MPI's other chapters |
 //! | `restore_objects` | objects are created again after a restart |
+//! | [`stages`] | MPI Stages: a rank goes on in its memory after another one's death |
 
 pub mod argument;
 mod attribute;
@@ -35,6 +36,7 @@ pub mod request;
 mod restore_objects;
 mod rma;
 pub mod runtime;
+pub mod stages;
 #[cfg(test)]
 mod tests;
 

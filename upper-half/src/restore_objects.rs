@@ -69,20 +69,31 @@ pub(crate) extern "C" fn restore() {
 }
 
 /// An error class, and what could not be made.
-type Failure = (i32, String);
+pub(crate) type Failure = (i32, String);
 
 fn run(unparked: &Unparked) -> Result<(), Failure> {
     checkpoint::check_names()?;
+    up_to_communicators(unparked)?;
+    create::restore_windows(unparked)?;
+    checkpoint::reopen(unparked)?;
+    name_service::republish();
+    Ok(())
+}
+
+fn up_to_communicators(unparked: &Unparked) -> Result<(), Failure> {
     learn_predefined();
     let sync = make_internal(unparked);
     sync_comm().take(sync.map_err(|code| (code, "an internal communicator".to_owned()))?);
     datatypes(unparked)?;
     operations()?;
-    communicators(unparked)?;
-    create::restore_windows(unparked)?;
-    checkpoint::reopen(unparked)?;
-    name_service::republish();
-    Ok(())
+    communicators(unparked)
+}
+
+/// The same for a survivor of another rank's death (MPI Stages), which has no windows and files, and no request under
+/// way.
+pub(crate) fn remake(unparked: &Unparked) -> Result<(), Failure> {
+    up_to_communicators(unparked)?;
+    check(restore_requests::restore_requests()).map_err(|code| (code, "a request".to_owned()))
 }
 
 fn datatypes(unparked: &Unparked) -> Result<(), Failure> {
@@ -144,7 +155,8 @@ fn of_application() -> Vec<&'static Comm> {
     all
 }
 
-fn communicators(unparked: &Unparked) -> Result<(), Failure> {
+/// Makes all communicators, together with all other ranks.
+pub(crate) fn communicators(unparked: &Unparked) -> Result<(), Failure> {
     let all = of_application();
     let ids: Vec<u64> = all.iter().map(|comm| comm.body.id).collect();
     let everyones =

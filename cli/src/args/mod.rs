@@ -172,6 +172,9 @@ pub struct Checkpoints {
     /// Incarnation of the job, which `stasis run` gives
     #[arg(long, value_name = "N", hide = true, env = "STASIS_INCARNATION")]
     incarnation: Option<u32>,
+    /// Epoch from which a job of MPI Stages goes on, which `stasis run --stages` gives
+    #[arg(long, value_name = "EPOCH", hide = true, env = "STASIS_STAGES")]
+    stages: Option<u64>,
     /// Key of trusted checkpoints.
     #[command(flatten)]
     pub key: KeyFile,
@@ -215,6 +218,8 @@ impl Checkpoints {
     pub fn files(&self) -> FilePolicy {
         match self.closed_files {
             Some(ClosedFiles::Leave) => FilePolicy::Leave,
+            // MPI Stages never goes back to older content of files.
+            _ if self.stages.is_some() => FilePolicy::Leave,
             _ => self.files,
         }
     }
@@ -242,6 +247,7 @@ impl Checkpoints {
             undo_limit: self.undo_limit,
             log_dir: self.log_dir.as_ref().map(from_root),
             incarnation: self.incarnation,
+            stages: self.stages,
         }
     }
 }
@@ -323,6 +329,10 @@ pub struct Run {
     /// kernel there. At least two heartbeats
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = schedule::fraction, env = "STASIS_LEASE")]
     pub lease: Duration,
+    /// MPI Stages: the program saves its state itself, and says so by `stasis_mpix.h`. After the death of a rank the
+    /// others go on in their memory. No checkpoints are taken
+    #[arg(long, env = "STASIS_RUN_STAGES", value_parser = yes_or_no(), conflicts_with = "standby")]
+    pub stages: bool,
     /// The command that starts the job, with `stasis launch` in it
     #[arg(
         required = true,
@@ -668,6 +678,7 @@ pub(crate) mod tests {
             undo_limit: 16 << 30,
             log_dir: None,
             incarnation: None,
+            stages: None,
         };
         assert_eq!(spec(&[]).unwrap(), usual);
         assert_eq!(

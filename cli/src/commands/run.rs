@@ -12,6 +12,7 @@ use ckpt_image::{list_sets, SealKey, SetState};
 use clap::Parser;
 use coordinator::job_file::JobFile;
 use dump::MemoryBudget;
+use job_spec::Schedule;
 use launcher::message;
 use supervisor::command_line;
 use supervisor::leases::Terms;
@@ -22,7 +23,7 @@ use supervisor::standby_world::Kind;
 
 use crate::args::{Arguments, Launch, Run};
 use crate::commands::stacks;
-use crate::start::exec_lower::prepare;
+use crate::start::exec_lower::{prepare, schedule};
 use crate::ui::exit::{self, Code, WithCode};
 
 /// Longest time for the stacks of a job that hangs.
@@ -33,6 +34,9 @@ const BYTES_OF_SLEEPER: u64 = 64 << 20;
 /// Runs the command; returns only if the job cannot be run.
 pub fn run(options: &Run) -> exit::Result<()> {
     let launch = launch_of(&options.line)?;
+    if options.stages {
+        check_stages(&launch)?;
+    }
     let checkpoints = &launch.running.checkpoints;
     let key = checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&launch.directory()).code(Code::Directory)?;
@@ -48,6 +52,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         standby: options.standby != Kind::No,
         told: Cell::default(),
         mapped: Cell::default(),
+        stages: options.stages,
     };
     let job = Job {
         line: options.line.clone(),
@@ -59,6 +64,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         hang: options.hang.map(Duration::from_secs),
         standby: options.standby,
         terms: terms_of(options)?,
+        stages: options.stages,
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
@@ -122,9 +128,26 @@ struct KnownSets {
     told: Cell<String>,
     /// The checkpoint that was last asked about, and the memory of its images.
     mapped: Cell<(u64, u64)>,
+    stages: bool,
 }
 
 impl KnownSets {
+    fn unit(&self) -> &'static str {
+        if self.stages {
+            "epoch"
+        } else {
+            "checkpoint"
+        }
+    }
+
+    fn from(&self, newest: Option<u64>) -> String {
+        match newest {
+            Some(number) if self.stages => format!("epoch {number}"),
+            Some(number) => format!("ckpt-{number}"),
+            None => "its beginning".to_owned(),
+        }
+    }
+
     /// The command by which the user continues the job.
     fn by_hand(&self) -> String {
         let line = command_line::resumed(&self.line);
@@ -133,11 +156,18 @@ impl KnownSets {
     }
 }
 
-fn from(newest: Option<u64>) -> String {
-    match newest {
-        Some(number) => format!("ckpt-{number}"),
-        None => "its beginning".to_owned(),
+/// Refuses what does not go together with `--stages`.
+fn check_stages(launch: &Launch) -> exit::Result<()> {
+    let checkpoints = &launch.running.checkpoints;
+    let schedule = schedule(&launch.running)?;
+    if schedule != Schedule::default() || launch.resume || checkpoints.local_dir.is_some() {
+        let why = anyhow!(
+            "--stages: the program saves its state itself, and Stasis takes no checkpoints. Leave out --interval, --mtbf, \
+             --before-end, --signal, --resume and --local-dir, or leave out --stages"
+        );
+        return Err(why).code(Code::Usage);
     }
+    Ok(())
 }
 
 /// The needed and the available memory, if the latter is less.
@@ -200,8 +230,9 @@ impl Surroundings for KnownSets {
             false => "",
         };
         message::say(format_args!(
-            "{failure}; the job goes on from {} (failure {failures} without a new checkpoint, of at most {}){anew}",
-            from(newest),
+            "{failure}; the job goes on from {} (failure {failures} without a new {}, of at most {}){anew}",
+            self.from(newest),
+            self.unit(),
             self.most
         ));
     }
@@ -247,13 +278,41 @@ impl Surroundings for KnownSets {
         message::say(format_args!(
             "the launcher could not start the job again (exit code {}): see its message. To go on from {}: {}",
             end.code(),
-            from(self.newest()),
+            self.from(self.newest()),
             self.by_hand()
         ));
     }
 
+    fn without_memory(&self, ranks: &[(Option<u32>, &str)]) {
+        for (rank, why) in ranks {
+            let rank = rank.map_or_else(|| "a rank".to_owned(), |rank| format!("rank {rank}"));
+            message::say(format_args!("{rank} is started anew, too, because {why}"));
+        }
+    }
+
+    fn too_late(&self, failure: Failure) {
+        message::say(format_args!(
+            "{failure} while a rank was in MPI_Finalize or through: the job ends, since MPI Stages cannot go back from there. \
+             A barrier before MPI_Finalize, whose error the program looks at, makes the time for that short"
+        ));
+    }
+
     fn given_up(&self, failure: Failure, why: GivenUp) {
-        let from = from(self.newest());
+        if self.stages {
+            let why = match why {
+                GivenUp::Failures(number) => {
+                    format!("this was failure {number} without a new epoch")
+                }
+                GivenUp::SameRank(rank) => {
+                    format!("rank {rank} failed three times out of the same epoch, which looks like an error of the program")
+                }
+            };
+            message::say(format_args!(
+                "{failure}; the job is not started again, because {why}"
+            ));
+            return;
+        }
+        let from = self.from(self.newest());
         let why = match why {
             GivenUp::Failures(number) => {
                 format!("this was failure {number} without a new checkpoint")

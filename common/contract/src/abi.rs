@@ -112,6 +112,9 @@ pub const ERR_SESSION: i32 = 60;
 pub const ERR_ERRHANDLER: i32 = 61;
 pub const ERR_ABI: i32 = 62;
 pub const ERR_LASTCODE: i32 = 0x3fff;
+/// Error class of MPI Stages: calls return it from a fault until MPIX_Checkpoint_read. It is far above those that
+/// programs define, and the fronts pass it on like one of them (`stasis_mpix.h`).
+pub const ERR_TRY_RELOAD: i32 = 0x53_5441;
 pub const T_ERR_CANNOT_INIT: i32 = 1001;
 pub const T_ERR_NOT_ACCESSIBLE: i32 = 1002;
 pub const T_ERR_NOT_INITIALIZED: i32 = 1003;

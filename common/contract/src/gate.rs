@@ -165,6 +165,22 @@ pub struct Gate {
     /// for what the checkpoint wants. The lower half calls it on that thread while `phase` is not `Run`, with the upper
     /// FS base. It may call the MPI library. 0 in upper halves that do not have it.
     pub turn: AtomicUsize,
+    /// `extern "C" fn() -> u32` of the upper half: makes it a survivor of another rank's death (MPI Stages). Its calls
+    /// fail until the program asks for the reload. Called as `drain` is. The result is 0 if it is a survivor now, else
+    /// a [`NoSurvivor`]. The address is 0 in upper halves that do not have it.
+    pub stages: AtomicUsize,
+}
+
+/// Reason why a rank cannot keep its memory over another rank's death.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSurvivor {
+    /// It is in MPI_Finalize, or through.
+    Finalises = 1,
+    /// It has windows or open files of MPI, or sessions.
+    Objects = 2,
+    /// It has requests or messages of a kind that cannot be dropped.
+    Requests = 3,
 }
 
 impl Gate {
@@ -197,6 +213,7 @@ const _: () = {
     assert!(offset_of!(Gate, slots) == 384);
     assert!(offset_of!(Gate, recorder) == 8576);
     assert!(offset_of!(Gate, turn) == 8584);
+    assert!(offset_of!(Gate, stages) == 8592);
     assert!(size_of::<Clock>() == 32);
 };
 

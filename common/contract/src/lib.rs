@@ -13,7 +13,7 @@ pub mod service;
 mod thread;
 
 pub use gate::{
-    gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, Phase, UpperEntry,
+    gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, NoSurvivor, Phase, UpperEntry,
     ACTIVITY_RANKS, CLOCKS, CROSS_SLOW_ADDRESS, DRAIN_CLOCK, GROUP_CLOCKS, RETRACTABLE, SLOTS,
     SLOTS_ADDRESS, TWO_PHASE_COMMIT,
 };

@@ -60,6 +60,12 @@ pub enum Service {
     MapPeer = 20,
     /// [`UnmapPeer`]
     UnmapPeer = 21,
+    /// [`StagesBegin`]
+    StagesBegin = 22,
+    /// [`StagesWrite`]
+    StagesWrite = 23,
+    /// [`StagesRead`]
+    StagesRead = 24,
 }
 
 /// Kind of an MPI object.
@@ -165,3 +171,15 @@ pub type MapPeer = unsafe extern "C" fn(i32, i32, usize, u64) -> usize;
 
 /// `(address, bytes)`: removes a mapping of [`MapPeer`].
 pub type UnmapPeer = unsafe extern "C" fn(usize, usize);
+
+/// `(epoch out, incarnation out) -> whether the job runs under MPI Stages`: the epoch from which the ranks go on (0 for
+/// none), and the number of the job's start.
+pub type StagesBegin = unsafe extern "C" fn(*mut u64, *mut u32) -> i32;
+
+/// `(epoch, bytes, length) -> 0 or an error class`: keeps the state of MPI in this rank at the end of an epoch. A
+/// failure is printed.
+pub type StagesWrite = unsafe extern "C" fn(u64, *const u8, usize) -> i32;
+
+/// `(epoch, buf, len) -> length`: reads that state, as much as the buffer holds. `usize::MAX` if it cannot be read,
+/// which is printed.
+pub type StagesRead = unsafe extern "C" fn(u64, *mut u8, usize) -> usize;

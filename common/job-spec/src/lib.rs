@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +95,9 @@ pub struct Checkpoints {
     /// Incarnation of the job that this rank belongs to, if `stasis run` has started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u32>,
+    /// Epoch from which a job of MPI Stages goes on; 0 at its beginning. Absent if the job is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stages: Option<u64>,
 }
 
 impl Checkpoints {
@@ -289,6 +292,7 @@ mod tests {
             undo_limit: 5,
             log_dir: None,
             incarnation: None,
+            stages: None,
         }
     }
 
@@ -301,7 +305,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":4,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":5,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -323,6 +327,7 @@ mod tests {
                 local_dir: Some("/l".into()),
                 log_dir: Some("/log".into()),
                 incarnation: Some(2),
+                stages: Some(3),
                 ..checkpoints()
             },
             set: Some("ckpt-3".into()),
@@ -331,10 +336,10 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":4,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\
+            "{\"version\":5,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
-             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2},\
+             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\"}}"
         );
@@ -367,8 +372,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":4,"spec":{}}"#,
-            r#"{"version":4,"spec":{"more":1}}"#,
+            r#"{"version":5,"spec":{}}"#,
+            r#"{"version":5,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }

@@ -116,11 +116,15 @@ impl LocalProcess {
         })
     }
 
-    fn stopped(&self) -> MutexGuard<'_, Option<Stopped>> {
+    pub(super) fn setup(&self) -> &'static Setup {
+        self.setup
+    }
+
+    pub(super) fn stopped(&self) -> MutexGuard<'_, Option<Stopped>> {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn plan(&self) -> MutexGuard<'_, Option<Plan>> {
+    pub(super) fn plan(&self) -> MutexGuard<'_, Option<Plan>> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,7 +137,7 @@ impl LocalProcess {
     }
 
     /// Examines the memory, which no thread changes any more. Returns the ranges that other ranks may share.
-    fn look_at_memory(&self) -> Result<Vec<SharedRange>> {
+    pub(super) fn look_at_memory(&self) -> Result<Vec<SharedRange>> {
         let prescan = self.prescan().take();
         let prescan = prescan.filter(|(remapped, _)| *remapped == loader::remapped());
         let prescan = prescan.map(|(_, prescan)| prescan);
@@ -240,7 +244,7 @@ impl LocalProcess {
     }
 
     /// The sections of the image.
-    fn sections(&self, plan: &Plan, cut: Cut) -> Result<Vec<Section>> {
+    pub(super) fn sections(&self, plan: &Plan, cut: Cut) -> Result<Vec<Section>> {
         let guard = self.stopped();
         let stopped = guard
             .as_ref()
@@ -390,7 +394,7 @@ impl LocalProcess {
 }
 
 /// Publishes the phase to the upper half.
-fn enter(phase: Phase) {
+pub(super) fn enter(phase: Phase) {
     gate().phase.store(phase as u32, Ordering::SeqCst);
     mpi::set_pending(phase != Phase::Run);
     recorder::note(Event::Phase, [phase as u64, 0]);

@@ -16,6 +16,7 @@ mod partner_copies;
 mod set_store;
 mod setup;
 mod stuck_threads;
+mod survivor;
 mod thread_stacks;
 
 use std::sync::atomic::Ordering;
@@ -46,6 +47,7 @@ use partner_copies::{PartnerCopies, PartnerRank};
 use set_store::SetStore;
 use setup::known;
 pub use setup::{directory, Setup};
+pub use survivor::survive;
 
 /// Message for a failure of [`loader::start_own_fd_table`].
 pub const NO_TABLE: &str =
@@ -189,6 +191,10 @@ pub fn connect(contact: Contact, rank: u32, size: u32) -> Result<()> {
             .lower
             .features
             .fetch_or(RETRACTABLE, Ordering::Relaxed);
+    }
+    if setup.checkpoints.stages.is_some() {
+        survivor::start(&process)
+            .context("cannot start the thread that writes a survivor's memory")?;
     }
     let agent = on_lower_thread(move || Agent::connect(&address, rank, size, process))?;
     AGENT.get_or_init(|| agent);

@@ -1,6 +1,6 @@
 //! Callbacks of the services into the checkpoint agent, which is not part of this folder.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Functions of the agent that services call. Until hooks are set, nothing happens.
 #[derive(Clone, Copy)]
@@ -13,12 +13,46 @@ pub struct Hooks {
     pub aborting: fn(i32),
     /// This rank is about to end the job, because it cannot go on.
     pub failing: fn(),
+    /// This rank is about to end the job with this code, and cannot call MPI_Abort (MPI Stages).
+    pub ending: fn(i32),
     /// Clocks or activity changed.
     pub notify: fn(),
     /// The target of a clock, as for `contract::service::ClockTarget`.
     pub clock_target: fn(u64) -> u64,
     /// A call of the application is over, as for `contract::service::CallEnded`.
     pub call_ended: fn(),
+    /// The epoch to go on from and the number of the job's start, under MPI Stages.
+    pub stages_begin: fn() -> Option<(u64, u32)>,
+    /// Keeps the state of MPI at the end of an epoch.
+    pub stages_write: fn(u64, &[u8]) -> anyhow::Result<()>,
+    /// Reads it.
+    pub stages_read: fn(u64) -> anyhow::Result<Vec<u8>>,
+}
+
+/// While the functions of MPI fail, since another rank has died (`broken_off.rs`): ends that, before MPI is
+/// initialised.
+static BROKEN_OFF: Mutex<Option<fn()>> = Mutex::new(None);
+
+fn broken_off() -> MutexGuard<'static, Option<fn()>> {
+    BROKEN_OFF.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The functions of MPI fail from now on, until `end` is called.
+pub(super) fn break_off(end: fn()) {
+    *broken_off() = Some(end);
+}
+
+/// Whether the functions of MPI fail.
+pub(super) fn is_broken_off() -> bool {
+    broken_off().is_some()
+}
+
+/// MPI is about to be initialised.
+pub(super) fn initialising() {
+    let end = broken_off().take();
+    if let Some(end) = end {
+        end();
+    }
 }
 
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
@@ -35,9 +69,13 @@ pub(super) fn hooks() -> &'static Hooks {
         finalizing: || {},
         aborting: |_| {},
         failing: || {},
+        ending: |_| {},
         notify: || {},
         clock_target: |_| 0,
         call_ended: || {},
+        stages_begin: || None,
+        stages_write: |_, _| Ok(()),
+        stages_read: |_| Ok(Vec::new()),
     };
     HOOKS.get().unwrap_or(&NONE)
 }

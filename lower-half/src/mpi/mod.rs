@@ -6,6 +6,7 @@
 
 mod adapter;
 mod backoff;
+mod broken_off;
 mod convert;
 mod handwritten;
 mod hooks;
@@ -24,6 +25,7 @@ pub mod world;
 use std::sync::atomic::Ordering;
 
 pub use adapter::{is_of_files, name_of, OLDER_TABLE_HASHES, TABLE_HASH};
+pub use broken_off::break_off;
 pub use convert::native::KIND;
 pub use hooks::{set_hooks, Hooks};
 pub use live_datatypes::free_all as free_datatypes;

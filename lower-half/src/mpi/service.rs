@@ -11,7 +11,7 @@ use contract::service::{self, OpCallback, Service};
 use contract::{abi, gate, Gate};
 
 use super::convert::error;
-use super::hooks::hooks;
+use super::hooks::{self, hooks};
 use super::{peer_memory, polling_services, predefined, thread_turns, user_op, world};
 
 /// Writes the address of every service into the gate.
@@ -46,6 +46,9 @@ pub fn fill(gate: &Gate) {
     slot!(Synchronize, synchronize);
     slot!(MapPeer, peer_memory::map);
     slot!(UnmapPeer, peer_memory::unmap);
+    slot!(StagesBegin, stages_begin);
+    slot!(StagesWrite, stages_write);
+    slot!(StagesRead, stages_read);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
@@ -53,6 +56,7 @@ unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
 }
 
 unsafe extern "C" fn init(required: i32, provided: *mut i32, tag_ub: *mut i32) -> i32 {
+    hooks::initialising();
     let world = match world::initialise(required) {
         Ok(world) => world,
         Err(error) => {
@@ -121,6 +125,45 @@ unsafe extern "C" fn call_ended() {
 unsafe extern "C" fn synchronize() -> u32 {
     thread_turns::begin();
     loader::synchronize()
+}
+
+unsafe extern "C" fn stages_begin(epoch: *mut u64, incarnation: *mut u32) -> i32 {
+    let Some(begun) = (hooks().stages_begin)() else {
+        return 0;
+    };
+    // SAFETY: the caller's, valid for writes.
+    unsafe { (*epoch, *incarnation) = begun };
+    1
+}
+
+unsafe extern "C" fn stages_write(epoch: u64, bytes: *const u8, length: usize) -> i32 {
+    // SAFETY: the caller's bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes, length) };
+    match (hooks().stages_write)(epoch, bytes) {
+        Ok(()) => abi::SUCCESS,
+        Err(why) => {
+            say(launcher::message::reasons(why.as_ref()).as_bytes());
+            abi::ERR_IO
+        }
+    }
+}
+
+unsafe extern "C" fn stages_read(epoch: u64, buf: *mut u8, len: usize) -> usize {
+    match (hooks().stages_read)(epoch) {
+        Ok(bytes) => {
+            // SAFETY: no more bytes than the buffer has.
+            unsafe {
+                bytes
+                    .as_ptr()
+                    .copy_to_nonoverlapping(buf, bytes.len().min(len))
+            };
+            bytes.len()
+        }
+        Err(why) => {
+            say(launcher::message::reasons(why.as_ref()).as_bytes());
+            usize::MAX
+        }
+    }
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.

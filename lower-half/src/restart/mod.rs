@@ -9,6 +9,7 @@ mod fetch_image;
 mod read_report;
 mod restore_shared;
 pub mod standby;
+pub mod survivor;
 mod truncate_files;
 
 use std::convert::Infallible;

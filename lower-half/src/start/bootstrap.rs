@@ -16,7 +16,7 @@ use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
-use crate::{console, options};
+use crate::{console, options, stages};
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -52,9 +52,13 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         finalizing: || {},
         aborting: keeper::aborts,
         failing: keeper::fails,
+        ending: keeper::ends_job,
         notify: agent::notify,
         clock_target: agent::clock_target,
         call_ended: kill_at_call::call_ended,
+        stages_begin: stages::begin,
+        stages_write: stages::write,
+        stages_read: stages::read,
     });
     loader::set_exit_hook(|status| {
         kill_at_call::tell();

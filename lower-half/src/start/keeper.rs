@@ -7,13 +7,15 @@ use std::sync::mpsc::{channel, Receiver};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use job_spec::Checkpoints;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use supervisor::messages::{FromRank, ToRank};
 use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
+
+use crate::stages;
 
 static LINK: OnceLock<Link> = OnceLock::new();
 
@@ -32,7 +34,11 @@ impl KillTimer for Timer {
 
 /// Connects to `stasis run`. Fails if this rank must not run.
 pub fn connect(checkpoints: &Checkpoints) -> Result<()> {
-    connect_by(RUN_FILE, checkpoints, |_| ())
+    connect_by(RUN_FILE, checkpoints, |message| {
+        if let (ToRank::Survive, Some(link)) = (message, LINK.get()) {
+            link.tell(&FromRank::Survives(stages::survive()));
+        }
+    })
 }
 
 /// Connects by the file of this name, and gives `treat` what the keeper says.
@@ -48,8 +54,15 @@ fn connect_by(
         || -> io::Result<Box<dyn KillTimer>> { Ok(Box::new(Timer(loader::KillTimer::new()?))) };
     let link = || Link::connect(&checkpoints.dir, file, incarnation, launcher::rank(), timer);
     let link = loader::on_own_fd_table(link).context("cannot connect to `stasis run`")??;
+    ensure!(
+        checkpoints.stages.is_none() || !link.is_remote(),
+        "--stages: this rank is on another machine than `stasis run`, which is not supported"
+    );
     let link = LINK.get_or_init(|| link);
     loader::set_executes_hook(|| tell(&FromRank::Executes));
+    if let Some(process) = stages::stand_in() {
+        tell(&FromRank::StandIn(process.as_raw().cast_unsigned()));
+    }
     let watch = move || {
         link.listen(treat);
         let _ = kill(Pid::this(), Signal::SIGKILL);
@@ -112,6 +125,11 @@ pub fn exits(code: i32) {
 /// Tells the keeper that the program ends the job with this code.
 pub fn aborts(code: i32) {
     tell(&FromRank::Aborts(code));
+}
+
+/// Tells the keeper to end the job with this code.
+pub fn ends_job(code: i32) {
+    tell(&FromRank::EndsJob(code));
 }
 
 /// Tells the keeper that this rank cannot go on.

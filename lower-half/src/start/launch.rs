@@ -26,9 +26,8 @@ const FRONTS: [(&str, &str); 6] = [
     ("libmpi_abi.so.0", "front-standard.so"),
 ];
 
-/// Runs the program; returns only if it cannot be started.
+/// Runs the program, in a process with the variables of [`library_env`]; returns only if it cannot be started.
 pub fn launch(options: Launch) -> Result<Infallible> {
-    library_env::ensure()?;
     kill_at_call::arm()?;
     loader::check_address_space()?;
     loader::start_own_fd_table().context(agent::NO_TABLE)?;

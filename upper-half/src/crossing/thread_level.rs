@@ -71,6 +71,16 @@ pub(crate) fn take_turns() -> bool {
     TURNS.load(Ordering::Relaxed)
 }
 
+/// The thread level that the application has.
+pub(crate) fn level() -> i32 {
+    LEVEL.load(Ordering::Relaxed)
+}
+
+/// From now on calls do not wait below, as where threads take turns.
+pub(crate) fn never_wait_below() {
+    TURNS.store(true, Ordering::SeqCst);
+}
+
 /// After a restart, for the fresh lower half: there are several threads still.
 pub(crate) fn tell_again() {
     if take_turns() {

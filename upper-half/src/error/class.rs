@@ -156,6 +156,11 @@ const CLASSES: &[(i32, &str, &str)] = &[
         "invalid error handler",
     ),
     (ERR_ABI, "MPI_ERR_ABI", "ABI error"),
+    (
+        ERR_TRY_RELOAD,
+        "MPIX_TRY_RELOAD",
+        "another rank has died: MPIX_Checkpoint_read brings MPI back",
+    ),
 ];
 
 /// A user-defined class or code: `class` is itself for a class.

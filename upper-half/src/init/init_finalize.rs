@@ -29,6 +29,7 @@ use crate::quiesce;
 use crate::quiesce::collective_gate::collective_end;
 use crate::quiesce::retractable::first_call_of_finalize;
 use crate::runtime::syscall;
+use crate::stages::{reload, state};
 use contract::abi::*;
 use contract::recorder::Event;
 use contract::{gate, MpiState};
@@ -124,6 +125,7 @@ fn bring_up(required: i32) -> Result<i32, i32> {
     MAIN_THREAD.store(call_guard::thread_id(), Ordering::Relaxed);
     gate().set_mpi(MpiState::Initialised);
     record(Event::Mpi, [MpiState::Initialised as u64, 0]);
+    reload::in_init();
     Ok(provided)
 }
 
@@ -165,6 +167,9 @@ pub fn finalize() -> i32 {
     if !world_model_is(MpiState::Initialised) {
         return ERR_OTHER;
     }
+    if state::is_broken() {
+        return ERR_TRY_RELOAD;
+    }
     let own = Comm::at(comm::COMM_SELF as u32);
     let code = callbacks::delete(&own.body.attributes, own.handle());
     if code != SUCCESS {
@@ -196,6 +201,7 @@ pub fn at_exit() {
 /// a late one keeps waiting.
 fn take_down() -> i32 {
     let world = Comm::at(comm::COMM_WORLD as u32);
+    state::finalizes();
     // If the barrier fails, so does what follows, which says so.
     let token = first_call_of_finalize(&mut |code| *code = named::MPI_Barrier(world));
     free::last_sweeps();

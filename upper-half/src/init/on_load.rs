@@ -13,7 +13,7 @@ use crate::io::checkpoint;
 use crate::object::init;
 use crate::quiesce::{drain, retractable};
 use crate::runtime::syscall;
-use crate::{quiesce, restore_objects};
+use crate::{quiesce, restore_objects, stages};
 use contract::abi::SUCCESS;
 use contract::{gate, ThreadBlock, CLOCKS_ADDRESS, CLOCKS_BYTES, GATE_ADDRESS, GATE_BYTES};
 use core::sync::atomic::Ordering;
@@ -78,6 +78,8 @@ fn register(abi: &Abi) {
     );
     let turn = retractable::turn as *const () as usize;
     gate().turn.store(turn, Ordering::Release);
+    let stages = stages::survive::survive as *const () as usize;
+    gate().stages.store(stages, Ordering::Release);
     upper
         .refusal
         .store(refusal as *const () as usize, Ordering::Release);

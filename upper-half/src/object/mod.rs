@@ -79,6 +79,34 @@ mod tests {
     }
 
     #[test]
+    fn an_object_is_put_back_under_its_handle() {
+        init();
+        let make =
+            || Group::make(0, group::GroupBody { ranks: [7].into() }).map(|group| group.index());
+        let put_back = |index| {
+            let body = group::GroupBody { ranks: [8].into() };
+            Group::make_at(index, 0, body).map(|group| group.index())
+        };
+        let indices: Vec<u32> = (0..4).map(|_| make().expect("a group")).collect();
+        assert!(put_back(indices[1]).is_err());
+        for &index in &indices[..3] {
+            Group::at(index).release();
+        }
+        // From the middle of the list of free entries, and beyond all that were ever used.
+        assert_eq!(put_back(indices[1]), Ok(indices[1]));
+        let beyond = indices[3] + 1000;
+        assert_eq!(put_back(beyond), Ok(beyond));
+        assert!(put_back(FIRST_DYNAMIC - 1).is_err() && put_back(GroupBody::CAPACITY).is_err());
+        // All others are used once.
+        let mut others: Vec<u32> = (0..1001).map(|_| make().expect("a group")).collect();
+        others.extend([indices[1], indices[3], beyond]);
+        others.sort_unstable();
+        let all = others.len();
+        others.dedup();
+        assert_eq!(others.len(), all);
+    }
+
+    #[test]
     fn an_object_lives_until_its_last_reference_is_given_back() {
         init();
         let info = Info::make(7, InfoBody::predefined(0)).expect("an object");

@@ -77,6 +77,11 @@ impl<B: Body> Object<B> {
         B::table().make(lower, body)
     }
 
+    /// Makes an object with this index, which must be free, with one reference.
+    pub(crate) fn make_at(index: u32, lower: usize, body: B) -> Result<&'static Self, i32> {
+        B::table().make_at(index, lower, body)
+    }
+
     /// The application's value for it.
     #[inline(always)]
     pub fn handle(&self) -> usize {
@@ -294,6 +299,37 @@ impl<B: Body> Table<B> {
                 }
             }
         };
+        Ok(self.write(index, lower, body))
+    }
+
+    fn make_at(&self, index: u32, lower: usize, body: B) -> Result<&'static Object<B>, i32> {
+        if !(FIRST_DYNAMIC..B::CAPACITY).contains(&index) || self.get(index).is_some() {
+            return Err(contract::abi::ERR_ARG);
+        }
+        // SAFETY: an entry of the table's memory, which is zero before its first use; `refs` is valid for any bytes.
+        let next = |index: u32| unsafe { &(*self.entry(index)).refs };
+        {
+            let mut free = self.free.lock();
+            let high = self.high.load(Ordering::Relaxed);
+            for unused in high..=index {
+                next(unused).store(*free, Ordering::Relaxed);
+                *free = unused;
+            }
+            self.high.store(high.max(index + 1), Ordering::Release);
+            if *free == index {
+                *free = next(index).load(Ordering::Relaxed);
+            } else {
+                let mut before = *free;
+                while before != 0 && next(before).load(Ordering::Relaxed) != index {
+                    before = next(before).load(Ordering::Relaxed);
+                }
+                if before == 0 {
+                    return Err(contract::abi::ERR_INTERN);
+                }
+                let after = next(index).load(Ordering::Relaxed);
+                next(before).store(after, Ordering::Relaxed);
+            }
+        }
         Ok(self.write(index, lower, body))
     }
 

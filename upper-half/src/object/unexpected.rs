@@ -134,6 +134,12 @@ pub(crate) fn leave(comm: &'static Comm) -> Slot<CommBody> {
 }
 
 impl Queue {
+    /// Drops all messages.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        QUEUED.store(0, Ordering::Relaxed);
+    }
+
     fn position(&self, comm: &'static Comm, source: i32, tag: i32) -> Option<usize> {
         first_match(
             self.entries.iter().map(|entry| entry.envelope),

@@ -32,6 +32,14 @@ pub(crate) fn init(size: usize) {
     }
 }
 
+/// All counts begin again, on all ranks. Nothing is under way.
+pub(crate) fn count_anew() {
+    let (sent, received) = totals();
+    for counter in sent.iter().chain(received) {
+        counter.store(0, Ordering::Relaxed);
+    }
+}
+
 #[inline(always)]
 fn add(array: &AtomicPtr<AtomicU64>, peer: u32, delta: u64) {
     if peer == NOBODY {

@@ -24,6 +24,8 @@ pub use collective_gate::{
 pub use retractable::{collective, Inputs};
 pub use two_phase::collective_begin_blocking;
 
+use crate::stages::state;
+
 /// To be called when MPI is initialised and the size of the world is known.
 pub(crate) fn init(world_size: usize) -> Result<(), i32> {
     bookmarks::init(world_size);
@@ -32,6 +34,12 @@ pub(crate) fn init(world_size: usize) -> Result<(), i32> {
 
 /// Why no checkpoint may be taken now, if that is so.
 pub(crate) fn refusal() -> Option<&'static str> {
+    if state::is_on() {
+        return Some(
+            "the job runs under `stasis run --stages`, where the program saves its state itself; use `stasis run` without \
+             --stages to take checkpoints",
+        );
+    }
     drain::has_failed().then_some(
         "in an earlier checkpoint of this job an operation of Stasis's own failed in the MPI \
          library; restart the job from its last good checkpoint to take new ones",

@@ -44,6 +44,7 @@ use crate::quiesce::two_phase::collective_begin_blocking;
 use crate::quiesce::{wait_loop, wait_report};
 use crate::request::lifecycle::DUPLICATIONS;
 use crate::runtime::lock::multiple;
+use crate::stages::state;
 use contract::abi::{comm, datatype, IN_PLACE, SEEK_SET, SUCCESS};
 use contract::{gate, ActivityKind, Clock, Phase, RETRACTABLE};
 use core::ffi::c_void;
@@ -163,6 +164,8 @@ pub fn collective(comm: &'static Comm, inputs: Inputs, call: &mut dyn FnMut(&mut
             }
         }
         (_, None) => made(call),
+        // It is never made again: after a fault the call fails.
+        (_, Some(clock)) if state::is_on() && is_served() => run(clock, &mut || {}, call),
         _ => complete(comm, call),
     }
 }

@@ -13,6 +13,7 @@ use crate::object::{Comm, Request};
 use crate::quiesce::wait_loop::WaitState;
 use crate::quiesce::wait_report::WaitSet;
 use crate::request::error_origin;
+use crate::stages::state::error_of_several;
 use contract::abi::{Status, ERR_IN_STATUS, ERR_PENDING, SUCCESS};
 use core::mem::MaybeUninit;
 
@@ -273,7 +274,7 @@ pub(crate) fn finish(requests: &mut [&'static Request], mut answer: Answer<'_>) 
         }
     }
     match answer.error {
-        SUCCESS if failed => ERR_IN_STATUS,
+        SUCCESS if failed => error_of_several(),
         other => other,
     }
 }
@@ -316,7 +317,7 @@ pub(crate) fn all_done(
             request.collect(handle);
         }
     }
-    (count, if failed { ERR_IN_STATUS } else { SUCCESS })
+    (count, if failed { error_of_several() } else { SUCCESS })
 }
 
 /// The lower half completed one of several requests, if there is one with that `index`, with `status` and an `error`

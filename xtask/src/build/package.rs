@@ -70,7 +70,7 @@ pub fn tree() -> Result<PathBuf> {
         fs::remove_dir_all(&tree).with_context(|| format!("emptying {}", tree.display()))?;
     }
     programs(&tree)?;
-    for header in ["stasis.h", "stasis.f90"] {
+    for header in ["stasis.h", "stasis.f90", "stasis_mpix.h"] {
         copy(
             &paths::product().join("include").join(header),
             &tree.join("include"),

@@ -5,7 +5,7 @@
 //! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, front-openmpi.so, front-mpich.so,
 //!     front-standard.so}
 //!     and a record of each lower half, lower-NAME.json
-//! target/stasis/include/{stasis.h, stasis.f90}
+//! target/stasis/include/{stasis.h, stasis.f90, stasis_mpix.h}
 //!
 //! ```
 //!
@@ -260,7 +260,7 @@ pub fn build() -> Result<()> {
         let front = release.join(format!("libstasis_front_{abi}.so"));
         install(&front, &format!("lib/stasis/front-{abi}.so"))?;
     }
-    for header in ["stasis.h", "stasis.f90"] {
+    for header in ["stasis.h", "stasis.f90", "stasis_mpix.h"] {
         let from = paths::root().join("upper-half/include").join(header);
         install(&from, &format!("include/{header}"))?;
     }

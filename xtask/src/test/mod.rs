@@ -132,6 +132,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::recovery::cases());
     cases.extend(start::standby::cases());
     cases.extend(start::lost_nodes::cases());
+    cases.extend(start::stages::cases());
     cases.extend(bad_input::cases());
     cases.extend(storage::write_faults::cases(full));
     cases.extend(product::tools::cases());

@@ -124,6 +124,24 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "UnmapPeer",
         "(address: usize, bytes: usize)",
     ),
+    (
+        "stages_begin",
+        Service::StagesBegin,
+        "StagesBegin",
+        "(epoch: *mut u64, incarnation: *mut u32) -> i32",
+    ),
+    (
+        "stages_write",
+        Service::StagesWrite,
+        "StagesWrite",
+        "(epoch: u64, bytes: *const u8, length: usize) -> i32",
+    ),
+    (
+        "stages_read",
+        Service::StagesRead,
+        "StagesRead",
+        "(epoch: u64, buf: *mut u8, len: usize) -> usize",
+    ),
 ];
 
 /// Source of upper-half's module `crossing::stubs`: one stub and one declaration for each function of the table, and a
@@ -385,7 +403,10 @@ mod tests {
             .iter()
             .map(|(_, slot, _, _)| *slot as usize)
             .collect();
-        assert_eq!(slots, (0..=Service::UnmapPeer as usize).collect::<Vec<_>>());
+        assert_eq!(
+            slots,
+            (0..=Service::StagesRead as usize).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -27,6 +27,27 @@ macro_rules! functions {
     };
 }
 
+/// Defines the entry point of `stasis_mpix.h`, which programs look up by its name.
+#[macro_export]
+macro_rules! stages {
+    () => {
+        /// What `stasis_mpix.h` asks (MPI Stages).
+        ///
+        /// # Safety
+        /// The header passes for each operation the argument that `upper_half::stages` expects.
+        #[allow(unsafe_code)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn stasis_mpix(
+            operation: i32,
+            argument: *mut core::ffi::c_void,
+        ) -> i32 {
+            let _guard = upper_half::CallGuard::enter();
+            // SAFETY: see above.
+            abi::error_out(unsafe { upper_half::stages::ask(operation, argument) })
+        }
+    };
+}
+
 /// Makes `$constructor` the library's constructor, and the core's exit function its destructor. The constructor runs
 /// once: after ld.so has relocated the library and all that refers to it, before the constructors of those.
 #[macro_export]

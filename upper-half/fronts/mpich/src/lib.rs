@@ -13,3 +13,4 @@ mod start;
 mod symbols;
 
 stasis_front_common::functions!();
+stasis_front_common::stages!();

@@ -11,3 +11,4 @@ mod integers;
 mod start;
 
 stasis_front_common::functions!();
+stasis_front_common::stages!();

@@ -87,3 +87,12 @@ pub(crate) fn free(clock: &'static Clock) {
     let index = offset / size_of::<Clock>();
     FREE.lock().push(index as u32);
 }
+
+/// All clocks begin again, on all ranks. No collective operation is under way.
+pub(crate) fn count_anew() {
+    for clock in (0..gate().clocks_used.load(Ordering::Relaxed)).map(entry) {
+        for count in [&clock.seq, &clock.left, &clock.target] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}

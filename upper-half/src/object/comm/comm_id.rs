@@ -4,6 +4,7 @@
 //! number.)
 
 use crate::runtime::lock::Lock;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeMap;
 
 /// Id of MPI_COMM_WORLD.
@@ -64,9 +65,21 @@ impl Hash {
 /// How often each derivation was used.
 static MADE: Lock<BTreeMap<u64, u32>> = Lock::new(BTreeMap::new());
 
+/// Start of the job, if communicators of earlier starts may still be in use (MPI Stages).
+static START: AtomicU32 = AtomicU32::new(0);
+
+/// Derivations begin again, on all ranks, and give other ids than before.
+pub(crate) fn derive_anew(start: u32) {
+    START.store(start, Ordering::Relaxed);
+    MADE.lock().clear();
+}
+
 /// The id of a new communicator with this derivation.
 pub fn next(derivation: Hash) -> u64 {
-    let base = derivation.finish();
+    let base = match START.load(Ordering::Relaxed) {
+        0 => derivation.finish(),
+        start => derivation.add(u64::from(start)).finish(),
+    };
     let made = {
         let mut all = MADE.lock();
         let made = all.entry(base).or_insert(0);

@@ -6,4 +6,5 @@ pub mod lower_halves;
 pub mod privileges;
 pub mod recovery;
 pub mod second_launch;
+pub mod stages;
 pub mod standby;
