@@ -253,8 +253,8 @@ impl Keeper {
         left
     }
 
-    /// A rank whose memory is still being freed may have died before one that is lost, which the launcher has killed for
-    /// it. Then it is unknown which was the first.
+    /// A rank whose memory is still being freed may have died before one that is lost, which the launcher has killed
+    /// for it. Then it is unknown which was the first.
     fn doubt(&self, left: &mut [Left]) {
         let mut others = self.ranks.iter().filter(|rank| !rank.dead && !rank.told);
         if others.any(|rank| processes::is_ending(rank.pid)) {
