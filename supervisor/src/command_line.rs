@@ -51,7 +51,7 @@ pub fn of_incarnation(line: &[OsString], incarnation: u32, resume: bool) -> Vec<
 /// The line of an incarnation of a job of MPI Stages, which goes on from an epoch.
 pub fn of_stages(line: &[OsString], incarnation: u32, epoch: u64) -> Vec<OsString> {
     let (number, epoch) = (incarnation.to_string(), epoch.to_string());
-    with_words(line, &["--incarnation", &number, "--stages", &epoch], false)
+    with_words(line, &["--incarnation", &number, "--epoch", &epoch], false)
 }
 
 /// Puts words behind each `stasis launch`. A line that continues loses `--anew`: it was meant for the first start.

@@ -173,8 +173,8 @@ pub struct Checkpoints {
     #[arg(long, value_name = "N", hide = true, env = "STASIS_INCARNATION")]
     incarnation: Option<u32>,
     /// Epoch from which a job of MPI Stages goes on, which `stasis run --stages` gives
-    #[arg(long, value_name = "EPOCH", hide = true, env = "STASIS_STAGES")]
-    stages: Option<u64>,
+    #[arg(long, value_name = "EPOCH", hide = true, env = "STASIS_EPOCH")]
+    epoch: Option<u64>,
     /// Key of trusted checkpoints.
     #[command(flatten)]
     pub key: KeyFile,
@@ -219,7 +219,7 @@ impl Checkpoints {
         match self.closed_files {
             Some(ClosedFiles::Leave) => FilePolicy::Leave,
             // MPI Stages never goes back to older content of files.
-            _ if self.stages.is_some() => FilePolicy::Leave,
+            _ if self.epoch.is_some() => FilePolicy::Leave,
             _ => self.files,
         }
     }
@@ -247,7 +247,7 @@ impl Checkpoints {
             undo_limit: self.undo_limit,
             log_dir: self.log_dir.as_ref().map(from_root),
             incarnation: self.incarnation,
-            stages: self.stages,
+            stages: self.epoch,
         }
     }
 }
@@ -331,7 +331,7 @@ pub struct Run {
     pub lease: Duration,
     /// MPI Stages: the program saves its state itself, and says so by `stasis_mpix.h`. After the death of a rank the
     /// others go on in their memory. No checkpoints are taken
-    #[arg(long, env = "STASIS_RUN_STAGES", value_parser = yes_or_no(), conflicts_with = "standby")]
+    #[arg(long, env = "STASIS_STAGES", value_parser = yes_or_no(), conflicts_with = "standby")]
     pub stages: bool,
     /// The command that starts the job, with `stasis launch` in it
     #[arg(
