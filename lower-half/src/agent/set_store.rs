@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
@@ -141,24 +140,17 @@ impl Store for SetStore {
                 path: PathBuf::from(&copy.path),
             }),
         };
+        let ranks = (0..).zip(images).map(entry).collect();
         let manifest = Manifest {
-            schema_version: 0,
-            set_id: writer.set_id(),
             increment_of: parent,
             created,
-            epoch: u64::from(contract::gate().lower.epoch.load(Ordering::Relaxed)),
             world_size: self.size,
-            abi: mpi_abi::at_cut(),
-            library: self.setup.library.clone(),
             thread_level: contract::gate()
                 .mpi_is(MpiState::Initialised)
                 .then(world::thread_level),
-            contract_version: contract::VERSION,
-            stasis_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-            command: self.setup.command.clone(),
-            lineage: Some(self.setup.lineage.clone()),
-            incarnation: self.setup.checkpoints.incarnation,
-            ranks: (0..).zip(images).map(entry).collect(),
+            ..self
+                .setup
+                .manifest(writer.set_id(), mpi_abi::at_cut(), ranks)
         };
         // The ranks of an older incarnation are dead by now, but for a call that the kernel has not ended.
         keeper::check_present(&self.setup.checkpoints).map_err(|why| why.to_string())?;

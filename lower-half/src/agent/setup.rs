@@ -1,10 +1,12 @@
 //! The agent's settings for this job.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use ckpt_image::{FileSystem, Lineage, SealKey, Section};
+use ckpt_image::{FileSystem, Lineage, Manifest, RankEntry, SealKey, Section, SetId};
 use job_spec::Checkpoints;
 
 /// The settings of the agent.
@@ -34,6 +36,30 @@ pub struct Setup {
     /// Calls MPI_Finalize, for a job that ends with a checkpoint. Without it, launchers report a crash. Called while
     /// all threads stand still, on a thread of the lower half.
     pub finalize: fn(),
+}
+
+impl Setup {
+    /// The manifest of a full set of a program without MPI, which begins now and has these images.
+    pub fn manifest(&self, set_id: SetId, abi: String, ranks: Vec<RankEntry>) -> Manifest {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Manifest {
+            schema_version: 0,
+            set_id,
+            increment_of: None,
+            created: now.map_or(0, |since| since.as_secs()),
+            epoch: u64::from(contract::gate().lower.epoch.load(Ordering::Relaxed)),
+            world_size: ranks.len() as u32,
+            abi,
+            library: self.library.clone(),
+            thread_level: None,
+            contract_version: contract::VERSION,
+            stasis_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            command: self.command.clone(),
+            lineage: Some(self.lineage.clone()),
+            incarnation: self.checkpoints.incarnation,
+            ranks,
+        }
+    }
 }
 
 static SETUP: OnceLock<Setup> = OnceLock::new();

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use ckpt_image::{next_number, Compression, FileSystem, Manifest, RankEntry, Section, SetWriter};
+use ckpt_image::{next_number, Compression, FileSystem, RankEntry, Section, SetWriter};
 use contract::{gate, Phase};
 use dump::{DumpRequest, HeaderInfo, PauseMode, Plan};
 use launcher::message;
@@ -147,30 +147,13 @@ fn write(setup: &Setup, plan: &Plan, sections: &[Section], directory: &Path) -> 
         increments: None,
     };
     let saved = plan.save(&request, || {})?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let manifest = Manifest {
-        schema_version: 0,
-        set_id: info.set_id,
-        increment_of: None,
-        created: now.map_or(0, |since| since.as_secs()),
-        epoch: info.epoch,
-        world_size: info.world_size,
-        abi: info.abi,
-        library: setup.library.clone(),
-        thread_level: None,
-        contract_version: contract::VERSION,
-        stasis_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        command: setup.command.clone(),
-        lineage: Some(setup.lineage.clone()),
-        incarnation: setup.checkpoints.incarnation,
-        ranks: vec![RankEntry {
-            rank: info.rank,
-            host: coordinator::net::addresses::host(),
-            image: saved.image,
-            local: None,
-            copy: None,
-        }],
+    let entry = RankEntry {
+        rank: info.rank,
+        host: coordinator::net::addresses::host(),
+        image: saved.image,
+        local: None,
+        copy: None,
     };
-    writer.commit(&manifest, None)?;
+    writer.commit(&setup.manifest(info.set_id, info.abi, vec![entry]), None)?;
     Ok(())
 }
