@@ -4,6 +4,7 @@
  * stages_calls DIR CALL */
 #include <mpi.h>
 #include "stasis_mpix.h"
+#include "die_once.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -38,7 +39,7 @@ static void add(void *in, void *inout, int *count, MPI_Datatype *datatype)
 static int is_dead(const char *dir)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/died", dir);
+    path_of_death(path, sizeof path, dir);
     return access(path, F_OK) == 0;
 }
 
@@ -59,9 +60,7 @@ static void die_when_alone(const char *dir)
         while (other != rank && access(path, F_OK) != 0)
             usleep(1000);
     }
-    snprintf(path, sizeof path, "%s/died", dir);
-    if (open(path, O_CREAT | O_EXCL | O_WRONLY, 0644) >= 0)
-        raise(SIGKILL);
+    die_once(dir);
 }
 
 /* A call that needs rank 1. */

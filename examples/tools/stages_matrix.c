@@ -7,14 +7,12 @@
  * inside the library. A rank says how often it has entered its main loop. */
 #include <mpi.h>
 #include "stasis_mpix.h"
+#include "die_once.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define TRY(call)                                                              \
     do {                                                                       \
@@ -28,15 +26,6 @@ enum { ROWS_EACH = 8, PRIME = 65521 };
 static int rank, size;
 static const char *dir;
 static int entered, dies;
-
-/* Dies, the first time that it is called. */
-static void die_once(void)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/died", dir);
-    if (open(path, O_CREAT | O_EXCL | O_WRONLY, 0644) >= 0)
-        raise(SIGKILL);
-}
 
 /* --- the library --- */
 
@@ -99,7 +88,7 @@ static int mm_multiply(int n, const uint32_t *a, const uint32_t *b, uint32_t *re
     TRY(MPI_Irecv(&from, 1, MPI_INT, (me + size - 1) % size, 1, step, &requests[0]));
     TRY(MPI_Isend(&me, 1, MPI_INT, (me + 1) % size, 1, step, &requests[1]));
     if (dies)
-        die_once();
+        die_once(dir);
     TRY(MPI_Allgather(own, ROWS_EACH * n, MPI_UINT32_T, result, ROWS_EACH * n, MPI_UINT32_T, mm_comm));
     TRY(MPI_Waitall(2, requests, statuses));
     TRY(MPI_Sendrecv(&me, 1, MPI_INT, from, 2, &to, 1, MPI_INT, (me + 1) % size, 2, step, MPI_STATUS_IGNORE));

@@ -8,12 +8,10 @@
  * memory goes on, and 1 for the rank that was started anew. */
 #include <mpi.h>
 #include "stasis_mpix.h"
+#include "die_once.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 static int rank, size;
 static const char *dir;
@@ -48,15 +46,6 @@ static void load(int epoch, struct state *state)
         MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-/* Dies, the first time that it is called. */
-static void die_once(void)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/died", dir);
-    if (open(path, O_CREAT | O_EXCL | O_WRONLY, 0644) >= 0)
-        raise(SIGKILL);
-}
-
 #define TRY(call)                                                              \
     do {                                                                       \
         int code = call;                                                       \
@@ -88,13 +77,13 @@ static int main_loop(int epoch, int rings, int killed, int in_ring, int *done, i
         if (rank == 0) {
             TRY(MPI_Send(&value, 1, MPI_INT, right, ring, MPI_COMM_WORLD));
             if (killed == 0 && ring == in_ring)
-                die_once();
+                die_once(dir);
         }
         TRY(MPI_Recv(&value, 1, MPI_INT, left, ring, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         state.value = rank == 0 ? value + 1 : value;
         TRY(checkpoint(&state, &epoch));
         if (killed == rank && rank > 0 && ring == in_ring)
-            die_once();
+            die_once(dir);
         if (rank > 0)
             TRY(MPI_Send(&value, 1, MPI_INT, right, ring, MPI_COMM_WORLD));
     }
@@ -132,7 +121,7 @@ int main(int argc, char **argv)
     if (rank == 0)
         printf("OK %d\n", result);
     if (argc > 4 && atoi(argv[3]) == rank && atoi(argv[4]) == atoi(argv[2]))
-        die_once();
+        die_once(dir);
     MPI_Finalize();
     return 0;
 }
