@@ -54,7 +54,7 @@ pub fn of_stages(line: &[OsString], incarnation: u32, epoch: u64) -> Vec<OsStrin
     with_words(line, &["--incarnation", &number, "--epoch", &epoch], false)
 }
 
-/// Puts words behind each `stasis launch`. A line that continues loses `--anew`: it was meant for the first start.
+/// Inserts words behind each `stasis launch`. With `resume` it removes `--anew`, which applies to the first start only.
 fn with_words(line: &[OsString], more: &[&str], resume: bool) -> Vec<OsString> {
     let places = launches(line);
     let mut words = Vec::new();

@@ -48,7 +48,7 @@ pub fn asked(options: &Launch) -> Vec<String> {
     words.map(|word| word.into_owned()).collect()
 }
 
-/// Refuses a directory with finished checkpoints. With `--anew` it moves them to another directory instead.
+/// Fails if the directory has finished checkpoints. With `--anew` it moves these to another directory, and succeeds.
 pub fn make_free(directory: &Path, options: &Launch, key: Option<&SealKey>) -> Result<()> {
     if !any_finished(directory)? {
         return Ok(());

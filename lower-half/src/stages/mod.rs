@@ -1,5 +1,5 @@
 //! MPI Stages in this rank (docs/internals/stages.md): the files with the state of MPI at the end of each epoch, and
-//! what becomes of the rank when another one dies.
+//! the survival of this rank when another rank dies.
 
 mod stand_in;
 

@@ -1,6 +1,6 @@
 //! The connection of this rank to `stasis run`, if that has started the job (`supervisor`). Without it the rank must
 //! not go on: the next incarnation of the job could run beside it. On another machine than `stasis run` the rank also
-//! holds a lease, at the end of which the kernel kills it.
+//! holds a lease. The kernel kills the rank when the lease ends.
 
 use std::io;
 use std::sync::mpsc::{channel, Receiver};
