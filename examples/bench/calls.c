@@ -79,6 +79,13 @@ static void isend_irecv(int i, int n)
     CROSSING(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
 }
 
+static void sendrecv(int i, int n)
+{
+    (void)i;
+    CROSSING(MPI_Sendrecv(out, n, MPI_BYTE, 1 - rank, 0, in, n, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD,
+                          MPI_STATUS_IGNORE));
+}
+
 static void many(int i, int n)
 {
     (void)i;
@@ -210,6 +217,7 @@ static const struct {
     {"allreduce_8", allreduce, 8, 1000},
     {"barrier", barrier, 0, 1000},
     {"bcast_8", bcast, 8, 1000},
+    {"sendrecv_8", sendrecv, 8, 1000},
     {"isend_irecv_waitall_8", isend_irecv, 8, 1000},
     {"ibcast_wait_8", ibcast, 8, 1000},
     {"isend_irecv_waitall_1k", isend_irecv, 1024, 1000},

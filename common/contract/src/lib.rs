@@ -30,7 +30,7 @@ pub use thread::{
 };
 
 /// Version of the contract. An image records it, and a lower half refuses an image with another version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Name of the memory that the upper half makes for a window and ranks on one node share (memfd_create(2)). Each rank's
 /// image holds that rank's own memory of it. Other ranks map it in their lower halves only.

@@ -66,6 +66,8 @@ pub enum Service {
     StagesWrite = 23,
     /// [`StagesRead`]
     StagesRead = 24,
+    /// [`SendReceive`]
+    SendReceive = 25,
 }
 
 /// Kind of an MPI object.
@@ -102,6 +104,42 @@ pub type Finalize = unsafe extern "C" fn() -> i32;
 /// [`INTERRUPTED`] the receive is still posted, and `*request` is its lower handle.
 pub type Recv =
     unsafe extern "C" fn(*mut u8, i32, usize, i32, i32, usize, *mut Status, *mut usize) -> i32;
+
+/// A message that [`SendReceive`] sends or receives.
+#[repr(C)]
+#[allow(missing_docs)] // parameters of MPI_Send and MPI_Recv
+pub struct ExchangedMessage {
+    pub buffer: *mut u8,
+    pub datatype: usize,
+    pub count: i32,
+    pub peer: i32,
+    pub tag: i32,
+}
+
+/// Argument of [`SendReceive`].
+#[repr(C)]
+pub struct Exchange {
+    /// The message to send.
+    pub sent: ExchangedMessage,
+    /// The message to receive.
+    pub received: ExchangedMessage,
+    /// Communicator of both.
+    pub comm: usize,
+    /// Lower handle of the receive, written when the service returns [`INTERRUPTED`].
+    pub request: usize,
+    /// Error class of the send, written when it has returned.
+    pub send_error: i32,
+}
+
+const _: () = assert!(core::mem::size_of::<ExchangedMessage>() == 32);
+const _: () = assert!(core::mem::size_of::<Exchange>() == 88);
+const _: () = assert!(core::mem::offset_of!(ExchangedMessage, tag) == 24);
+const _: () = assert!(core::mem::offset_of!(Exchange, comm) == 64);
+const _: () = assert!(core::mem::offset_of!(Exchange, send_error) == 80);
+
+/// `(messages, status) -> error class`: posts a receive, sends a message, and waits for the receive. After
+/// [`INTERRUPTED`] the receive is still posted. A send that fails interrupts the service, too.
+pub type SendReceive = unsafe extern "C" fn(*mut Exchange, *mut Status) -> i32;
 
 /// `(source, tag, comm, status) -> error class`: waits until a message matches, or returns [`INTERRUPTED`].
 pub type Probe = unsafe extern "C" fn(i32, i32, usize, *mut Status) -> i32;

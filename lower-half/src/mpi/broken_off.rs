@@ -16,8 +16,9 @@ use super::{adapter, hooks, service, world};
 const NO_CLASS: [&str; 4] = ["MPI_Wtime", "MPI_Wtick", "MPI_Aint_add", "MPI_Aint_diff"];
 
 /// Services that stand for functions of MPI.
-const SERVICES: [Service; 7] = [
+const SERVICES: [Service; 8] = [
     Service::Recv,
+    Service::SendReceive,
     Service::Probe,
     Service::Mprobe,
     Service::WaitOne,

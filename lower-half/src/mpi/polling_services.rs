@@ -10,6 +10,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
 use contract::abi::{self, Status};
+use contract::service::{Exchange, ExchangedMessage};
 use contract::{gate, Phase, INTERRUPTED};
 use mpi_sys::MPI_Request;
 
@@ -54,29 +55,83 @@ pub unsafe extern "C" fn recv(
         // SAFETY: as for this function.
         return unsafe { recv_proc_null(buf, count, datatype, tag, comm, status) };
     }
-    let mut native: MPI_Request = handle(0);
-    let turn = thread_turns::turn();
-    // SAFETY: the application's arguments.
-    let code = unsafe {
-        mpi_sys::MPI_Irecv(
-            buf.cast(),
-            count,
-            handle(datatype),
-            value_map::rank_native(source),
-            value_map::tag_native(tag),
-            handle(comm),
-            &mut native,
-        )
+    let message = ExchangedMessage {
+        buffer: buf,
+        datatype,
+        count,
+        peer: source,
+        tag,
     };
-    drop(turn);
-    if code != NATIVE_SUCCESS {
-        return error::standard(code);
-    }
+    // SAFETY: the application's arguments.
+    let mut native = match unsafe { post(&message, comm) } {
+        Ok(native) => native,
+        Err(error) => return error,
+    };
     // SAFETY: the request was made just now; `status` is null or the caller's.
     let result = poll(|| unsafe { test(&mut native, status) });
     if result == INTERRUPTED {
         // SAFETY: the caller's, valid for a write.
         unsafe { *request = lower(native) };
+    }
+    result
+}
+
+/// Posts a receive.
+///
+/// # Safety
+/// The message's buffer must be valid for its receive, until that ends.
+#[inline(always)]
+unsafe fn post(message: &ExchangedMessage, comm: usize) -> Result<MPI_Request, i32> {
+    let mut native: MPI_Request = handle(0);
+    let turn = thread_turns::turn();
+    // SAFETY: as for this function.
+    let code = unsafe {
+        mpi_sys::MPI_Irecv(
+            message.buffer.cast(),
+            message.count,
+            handle(message.datatype),
+            value_map::rank_native(message.peer),
+            value_map::tag_native(message.tag),
+            handle(comm),
+            &mut native,
+        )
+    };
+    drop(turn);
+    match code {
+        NATIVE_SUCCESS => Ok(native),
+        code => Err(error::standard(code)),
+    }
+}
+
+/// [`contract::service::SendReceive`]
+pub unsafe extern "C" fn send_receive(messages: *mut Exchange, status: *mut Status) -> i32 {
+    // SAFETY: the caller's, which nothing else uses during the call.
+    let messages = unsafe { &mut *messages };
+    // SAFETY: the application's arguments.
+    let mut native = match unsafe { post(&messages.received, messages.comm) } {
+        Ok(native) => native,
+        Err(error) => return error,
+    };
+    let sent = &messages.sent;
+    // SAFETY: the application's arguments.
+    let code = unsafe {
+        mpi_sys::MPI_Send(
+            sent.buffer.cast(),
+            sent.count,
+            handle(sent.datatype),
+            value_map::rank_native(sent.peer),
+            value_map::tag_native(sent.tag),
+            handle(messages.comm),
+        )
+    };
+    messages.send_error = error::result(code);
+    let result = match code {
+        // SAFETY: the request was made just now; `status` is null or the caller's.
+        NATIVE_SUCCESS => poll(|| unsafe { test(&mut native, status) }),
+        _ => INTERRUPTED,
+    };
+    if result == INTERRUPTED {
+        messages.request = lower(native);
     }
     result
 }

@@ -49,6 +49,7 @@ pub fn fill(gate: &Gate) {
     slot!(StagesBegin, stages_begin);
     slot!(StagesWrite, stages_write);
     slot!(StagesRead, stages_read);
+    slot!(SendReceive, polling_services::send_receive);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {

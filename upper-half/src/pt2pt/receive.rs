@@ -1,5 +1,6 @@
-//! Receiving. A blocking receive is one call of the lower half's receive service. When a checkpoint interrupts that,
-//! its posted receive becomes a request of ours and the wait goes on here. `post.rs` has the non-blocking part.
+//! Receiving. A blocking receive is one call of the lower half's receive service, and so is MPI_Sendrecv. When a
+//! checkpoint interrupts the service, its posted receive becomes a request of ours and the wait goes on here. `post.rs`
+//! has the non-blocking part.
 //!
 //! # Safety
 //! The front promises that a buffer is valid, see [`Buffer`].
@@ -7,6 +8,7 @@
 
 use crate::argument::{Buffer, Out};
 use crate::crossing::stubs::service;
+use crate::object::comm::peer_of;
 use crate::object::request::{Args, Kind, Mode};
 use crate::object::{unexpected, Comm, Datatype, Request};
 use crate::pt2pt::post::{peer_for, post};
@@ -14,7 +16,8 @@ use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
-use contract::abi::{Status, ERR_TRUNCATE, SUCCESS};
+use contract::abi::{Status, ERR_OTHER, ERR_TRUNCATE, PROC_NULL, SUCCESS};
+use contract::service::{Exchange, ExchangedMessage};
 use contract::INTERRUPTED;
 
 /// Whether a receive call that returned `error` took a message (if not from MPI_PROC_NULL).
@@ -74,16 +77,20 @@ fn posted_and_waited_for(args: Args, status: &mut Status) -> i32 {
 /// Waits here for a receive that is posted below under `lower handle`.
 #[cold]
 fn interrupted(args: Args, lower_handle: usize, status: &mut Status) -> i32 {
-    let peer = peer_for(args.comm, args.peer);
-    match lifecycle::acquire(Kind::Receive, peer, args.comm) {
-        Ok(mut request) => {
-            request.keep(args);
-            request.posted();
-            request.started(lower_handle);
-            wait::one(&mut request, status)
-        }
+    match requested(args, lower_handle) {
+        Ok(mut request) => wait::one(&mut request, status),
         Err(error) => error,
     }
+}
+
+/// A request of ours for a receive that is posted below under `lower handle`.
+fn requested(args: Args, lower_handle: usize) -> Result<&'static Request, i32> {
+    let peer = peer_for(args.comm, args.peer);
+    let request = lifecycle::acquire(Kind::Receive, peer, args.comm)?;
+    request.keep(args);
+    request.posted();
+    request.started(lower_handle);
+    Ok(request)
 }
 
 /// MPI_Irecv
@@ -129,20 +136,80 @@ pub fn sendrecv(
 /// The receive is posted first and waited for last, so that the send in between is one that the
 /// peer's own MPI_Sendrecv is ready for.
 pub(crate) fn exchange(sent: Args, received: Args, status: Option<&mut Status>) -> i32 {
-    let mut request = match post(received) {
-        Ok(request) => request,
-        Err(error) => return error,
-    };
-    let error = send::blocking(Mode::Standard, sent);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if error != SUCCESS {
+    if received.peer == PROC_NULL || unexpected::any() || multiple() {
+        return one_by_one(sent, received, status);
+    }
+    let peer = peer_of(sent.comm, sent.peer);
+    bookmarks::sent(peer);
+    let mut messages;
+    // SAFETY: the buffers are valid until the call returns, see `Buffer`. The messages are a local, and the thread does
+    // not stop before the crossing.
+    let error = unsafe {
+        messages = Exchange {
+            sent: message(&sent),
+            received: message(&received),
+            comm: sent.comm.lower(),
+            request: 0,
+            send_error: ERR_OTHER,
+        };
+        service::send_receive(&raw mut messages, status)
+    };
+    if messages.send_error != SUCCESS {
+        bookmarks::unsent(peer);
+    }
+    if error == INTERRUPTED {
+        return interrupted_exchange(received, &messages, status);
+    }
+    if took_message(error) {
+        bookmarks::received_by(received.comm, received.peer, status);
+    }
+    error
+}
+
+/// A message for the service.
+///
+/// # Safety
+/// As for a lower handle: the thread does not stop before the crossing.
+#[inline(always)]
+unsafe fn message(args: &Args) -> ExchangedMessage {
+    ExchangedMessage {
+        buffer: args.buffer.as_ptr().cast(),
+        // SAFETY: as for this function.
+        datatype: unsafe { args.datatype.lower() },
+        count: args.count,
+        peer: args.peer,
+        tag: args.tag,
+    }
+}
+
+/// Waits for the receive, or cancels it because the send has failed.
+#[cold]
+fn interrupted_exchange(received: Args, messages: &Exchange, status: &mut Status) -> i32 {
+    let send_error = messages.send_error;
+    match requested(received, messages.request) {
+        Ok(request) => waited_for(request, send_error, status),
+        Err(error) => error,
+    }
+}
+
+#[cold]
+fn one_by_one(sent: Args, received: Args, status: &mut Status) -> i32 {
+    match post(received) {
+        Ok(request) => waited_for(request, send::blocking(Mode::Standard, sent), status),
+        Err(error) => error,
+    }
+}
+
+/// Waits for a receive after the send beside it. Cancels it if that has failed.
+fn waited_for(mut request: &'static Request, send_error: i32, status: &mut Status) -> i32 {
+    if send_error != SUCCESS {
         wait::cancel(&mut request);
     }
-    let received = wait::one(&mut request, status);
-    if error == SUCCESS {
-        received
-    } else {
-        error
+    let error = wait::one(&mut request, status);
+    match send_error {
+        SUCCESS => error,
+        send_error => send_error,
     }
 }

@@ -11,7 +11,7 @@ use crate::object::{Comm, Datatype, Message, Request};
 use crate::pt2pt::matched::{mprobe, mrecv};
 use crate::pt2pt::persistent_message::recv_init;
 use crate::pt2pt::probe::probe;
-use crate::pt2pt::receive::{irecv, recv};
+use crate::pt2pt::receive::{irecv, recv, sendrecv};
 use crate::pt2pt::send::{isend, send};
 use crate::quiesce;
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
@@ -83,6 +83,27 @@ impl Inbox {
         let error = recv(self.buffer(), room, byte(), source, tag, world(), place);
         (error, status)
     }
+
+    fn sendrecv(&mut self, dest: i32, source: i32) -> (i32, Status) {
+        let (sent, received) = (sent_byte(), self.buffer());
+        let mut status = Status::EMPTY;
+        let place = Some(&mut status);
+        let error = sendrecv(
+            sent,
+            1,
+            byte(),
+            dest,
+            0,
+            received,
+            16,
+            byte(),
+            source,
+            5,
+            world(),
+            place,
+        );
+        (error, status)
+    }
 }
 
 pub(crate) fn wait_for(request: &mut &'static Request) -> (i32, Status) {
@@ -129,6 +150,42 @@ fn failed_sends_do_not_count() {
     assert_eq!(send_to(PROC_NULL), SUCCESS);
     assert_eq!(send_to(2), ERR_RANK);
     assert_eq!(sent_to_peer(), 1);
+}
+
+#[test]
+fn an_exchange_is_one_call_and_counts_both_messages() {
+    let _alone = start();
+    arrive(1, 5, b"hello");
+    let mut inbox = Inbox::new();
+    let (error, status) = inbox.sendrecv(1, ANY_SOURCE);
+    assert_eq!((error, status.source, status.count), (SUCCESS, 1, 5));
+    assert_eq!(&inbox.0[..5], b"hello");
+    assert_eq!((sent_to_peer(), received_from_peer()), (1, 1));
+    assert_eq!(inbox.sendrecv(1, PROC_NULL).0, SUCCESS);
+    assert_eq!((sent_to_peer(), received_from_peer()), (2, 1));
+}
+
+#[test]
+fn an_exchange_whose_send_fails_takes_no_message() {
+    let _alone = start();
+    let mut inbox = Inbox::new();
+    assert_eq!(inbox.sendrecv(2, 1).0, ERR_RANK);
+    arrive(1, 5, b"later");
+    assert_eq!((sent_to_peer(), received_from_peer()), (0, 0));
+    assert_eq!(inbox.recv(16, 1, 5).1.count, 5);
+}
+
+#[test]
+fn an_exchange_that_is_stopped_sends_no_second_message() {
+    let _alone = start();
+    set_phase(Phase::Approach);
+    mock(|mock| mock.restart = true);
+    later(|| set_phase(Phase::Stop));
+    let mut inbox = Inbox::new();
+    after_restart(|| arrive(1, 5, b"at last"));
+    let (error, status) = inbox.sendrecv(1, 1);
+    assert_eq!((error, status.count), (SUCCESS, 7));
+    assert_eq!((sent_to_peer(), received_from_peer()), (1, 1));
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::quiesce;
 use crate::quiesce::{bookmarks, drain, progress, restore_requests};
 use crate::runtime::{lock, syscall};
 use contract::abi::*;
+use contract::service::Exchange;
 use contract::{gate, MpiState, Phase, ThreadBlock, INTERRUPTED};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -346,6 +347,27 @@ extern "C" fn recv(
     called("recv");
     MPI_Irecv(buf.cast(), count, datatype, source, tag, comm, request);
     wait_one(request, status)
+}
+
+extern "C" fn send_receive(messages: &mut Exchange, status: &mut Status) -> i32 {
+    called("send_receive");
+    let Exchange { sent, received, .. } = messages;
+    let (buffer, count, datatype) = (received.buffer.cast(), received.count, received.datatype);
+    MPI_Irecv(
+        buffer,
+        count,
+        datatype,
+        received.peer,
+        received.tag,
+        messages.comm,
+        &mut messages.request,
+    );
+    let (buffer, count, datatype) = (sent.buffer.cast(), sent.count, sent.datatype);
+    messages.send_error = MPI_Send(buffer, count, datatype, sent.peer, sent.tag, messages.comm);
+    if messages.send_error != SUCCESS {
+        return INTERRUPTED;
+    }
+    wait_one(&mut messages.request, status)
 }
 
 extern "C" fn probe(source: i32, tag: i32, comm: usize, status: &mut Status) -> i32 {
@@ -742,6 +764,7 @@ fn fill_slots() {
     }
     fill!(
         service::recv,
+        service::send_receive,
         service::probe,
         service::mprobe,
         service::wait_one,

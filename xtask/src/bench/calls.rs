@@ -28,6 +28,7 @@ const CALLS: &[(&str, &str, Budget)] = &[
     ("barrier", "Barrier", Budget::Crossings(1.05)),
     ("bcast_8", "Bcast 8 B", Budget::Crossings(1.05)),
     ("alltoall_8", "Alltoall 8 B", Budget::Crossings(1.05)),
+    ("sendrecv_8", "Sendrecv 8 B", Budget::Crossings(1.05)),
     (
         "isend_irecv_waitall_8",
         "Isend+Irecv+Waitall 8 B",

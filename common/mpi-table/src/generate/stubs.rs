@@ -142,6 +142,12 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "StagesRead",
         "(epoch: u64, buf: *mut u8, len: usize) -> usize",
     ),
+    (
+        "send_receive",
+        Service::SendReceive,
+        "SendReceive",
+        "(messages: *mut Exchange, status: *mut Status) -> i32",
+    ),
 ];
 
 /// Source of upper-half's module `crossing::stubs`: one stub and one declaration for each function of the table, and a
@@ -362,7 +368,10 @@ fn write_services(text: &mut String) -> std::fmt::Result {
     writeln!(text, "/// The services of the lower half.")?;
     writeln!(text, "pub mod service {{")?;
     writeln!(text, "    use contract::abi::Status;")?;
-    writeln!(text, "    use contract::service::OpCallback;\n")?;
+    writeln!(
+        text,
+        "    use contract::service::{{Exchange, OpCallback}};\n"
+    )?;
     writeln!(text, "    // SAFETY: each has the type that is asserted below. One that takes only numbers is safe.")?;
     writeln!(text, "    unsafe extern \"C\" {{")?;
     for (name, _, typed, signature) in SERVICES {
