@@ -204,12 +204,9 @@ fn run(mut options: Options) -> Result<()> {
     ensure!(!options.rest.is_empty(), "no program given");
     let program = options.rest.remove(0);
     let args = std::mem::take(&mut options.rest);
-    let redirects: Vec<(&str, &Path)> = options
-        .redirects
-        .iter()
-        .map(|(n, p)| (n.as_str(), p.as_path()))
-        .collect();
-    loader::set_redirects(&redirects);
+    let (names, files): (Vec<String>, Vec<PathBuf>) = options.redirects.drain(..).unzip();
+    let position = move |file: &str| names.iter().position(|name| name == file);
+    loader::set_redirects(position, &files);
     let own = std::env::current_exe()?.into_os_string().into_vec();
     loader::set_exec_hook(vec![CString::new(own)?, c"run".to_owned()]);
     let env: Vec<_> = std::env::vars_os().collect();

@@ -1,6 +1,7 @@
 //! The check whether a program is supported, before it runs. It must be a dynamic 64-bit program, and the front must
 //! have every MPI function that the program or its libraries import.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,43 +10,14 @@ use anyhow::{bail, Context, Result};
 use launcher::preload;
 use mpi_table::Via;
 
-use crate::install::abi::Abi;
 use crate::install::layout::Layout;
 use linked::elf::{self, Elf, Kind};
+use linked::mpi::{self, Abi};
 use linked::script::{self, Step};
 use linked::search::{self, Libraries};
 
-/// Names of MPI libraries, and the front that replaces each.
-const FRONTS: [(&str, Abi); 6] = [
-    ("libmpi.so.40", Abi::Openmpi),
-    ("libmpi_mpifh.so.40", Abi::Openmpi),
-    ("libmpich.so.12", Abi::Mpich),
-    ("libmpi.so.12", Abi::Mpich),
-    ("libmpi_abi.so.1", Abi::Standard),
-    ("libmpi_abi.so.0", Abi::Standard),
-];
-
-/// Name prefixes of MPI libraries without a front.
-const OTHERS: [&str; 4] = [
-    "libmpi.so.",
-    "libmpi_mpifh.so.",
-    "libmpich.so.",
-    "libmpi_abi.so.",
-];
-
-/// MPICH's Fortran layer. It imports every function of its library, even those that no program calls.
-const FORTRAN: [&str; 2] = ["libmpichfort.so.", "libmpifort.so."];
-
-/// Libraries of an MPI installation that programs load on top of a front. They import every function, even those that
-/// the program does not call.
-const LAYERS: [&str; 6] = [
-    "libmpichfort.so.",
-    "libmpifort.so.",
-    "libmpichcxx.so.",
-    "libmpi_usempif08.so.",
-    "libmpi_usempi_ignore_tkr.so.",
-    "libmpi_cxx.so.",
-];
+/// A function that every MPI library has under this name, and that profilers leave to the library.
+const OF_LIBRARIES: &str = "PMPI_Init";
 
 /// Functions that MPICH's front exports for that layer and refuses when they are called.
 const REFUSED: &str = include_str!("../../../upper-half/fronts/mpich/refused.names");
@@ -80,18 +52,16 @@ impl Findings {
     /// Returns an error for a program that could not run to its end.
     pub fn accept(&self, program: &Path) -> Result<()> {
         if let Some(name) = self.unknown.first() {
-            let known: Vec<&str> = FRONTS.iter().map(|(name, _)| *name).collect();
             bail!(
                 "{} cannot be served: it was linked with {name}, and Stasis stands in for {} only; \
                  build it against one of these",
                 program.display(),
-                known.join(", ")
+                mpi::known()
             );
         }
-        let front = |name: &String| FRONTS.iter().find(|f| f.0 == name).map(|f| f.1);
         let mut sonames = self.sonames.iter();
         let one = sonames.next();
-        let other = sonames.find(|name| one.and_then(front) != front(name));
+        let other = sonames.find(|name| one.and_then(|one| mpi::abi(one)) != mpi::abi(name));
         if let (Some(one), Some(other)) = (one, other) {
             bail!(
                 "{} cannot be served: it and its libraries (with those in LD_PRELOAD) were linked with \
@@ -202,15 +172,18 @@ fn binary_of(named: &Path) -> Result<(PathBuf, Elf)> {
 
 /// Functions that exist only to be refused, and that the file at `path` must not import.
 fn refused_to(path: &Path) -> HashSet<&'static str> {
-    if is_one_of(path, &FORTRAN) {
+    if mpi::is_fortran_layer(&file_name(path)) {
         return HashSet::new();
     }
     REFUSED.lines().collect()
 }
 
-fn is_one_of(path: &Path, starts: &[&str]) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    starts.iter().any(|start| name.starts_with(start))
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
+}
+
+fn is_layer(path: &Path) -> bool {
+    mpi::is_layer(&file_name(path))
 }
 
 /// ELF facts about a library. A missing or unreadable library is left to the dynamic linker, which reports it.
@@ -239,7 +212,7 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
     while let Some((path, elf)) = todo.pop() {
         findings.files += 1;
         let refused = refused_to(&path);
-        let is_layer = is_one_of(&path, &LAYERS);
+        let is_layer = is_layer(&path);
         for name in elf.wants {
             if !is_layer && is_refused(&name) {
                 findings
@@ -264,16 +237,21 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
             if !seen.insert(name.clone()) {
                 continue;
             }
-            if let Some((_, front)) = FRONTS.iter().find(|(soname, _)| *soname == name) {
-                findings.front.get_or_insert(*front);
+            if let Some(front) = mpi::abi(&name) {
+                findings.front.get_or_insert(front);
                 findings.sonames.insert(name);
                 continue;
             }
-            if OTHERS.iter().any(|start| name.starts_with(start)) {
+            let found = library(libraries.find(&name, &elf.paths, origin));
+            let is_other = match &found {
+                Some((_, elf)) => elf.offers.iter().any(|function| function == OF_LIBRARIES),
+                None => mpi::is_named_mpi(&name),
+            };
+            if is_other {
                 findings.unknown.insert(name);
-                continue;
+            } else {
+                todo.extend(found);
             }
-            todo.extend(library(libraries.find(&name, &elf.paths, origin)));
         }
     }
     if let Some(front) = findings.front {
@@ -294,7 +272,7 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
         let has: HashSet<String> = front.offers.into_iter().collect();
         for (name, path) in wanted {
             let is_mpis = has.contains(&name) || of_layers.contains(&name);
-            if is_mpis && !is_one_of(&path, &LAYERS) {
+            if is_mpis && !is_layer(&path) {
                 findings.imports.insert(name, path);
             } else if !is_mpis && !offered.contains(&name) {
                 findings.missing.insert(name, path);

@@ -7,10 +7,10 @@ use crate::args::Doctor;
 use crate::check::kernel;
 use crate::check::program::{self, Findings};
 use crate::check::storage_check::Storage;
-use crate::install::abi::Abi;
 use crate::install::layout::Layout;
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::text;
+use linked::mpi::Abi;
 
 /// Runs the command.
 pub fn run(options: &Doctor) -> exit::Result<()> {

@@ -16,13 +16,13 @@ use serde_json::json;
 use crate::args::{directory_and_set, Launch, Restart, Running};
 use crate::check::file_preview::Files;
 use crate::check::kernel;
-use crate::install::abi::Abi;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::existing_checkpoints::{self, Likeness};
 use crate::start::{end_job, exec_lower};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
+use linked::mpi::Abi;
 
 /// Runs the command; returns only if the job cannot be continued.
 pub fn run(options: &Restart) -> exit::Result<()> {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use nix::unistd::{access, AccessFlags};
 
-use crate::install::abi::Abi;
 use crate::install::lower_registry::{self, Lower, Preferred, Start};
+use linked::mpi::Abi;
 
 /// Paths of the installed parts.
 pub struct Layout {
@@ -99,7 +99,7 @@ impl Layout {
 }
 
 fn front_in(folder: &Path, abi: Abi) -> PathBuf {
-    folder.join(format!("front-{}.so", abi.key()))
+    folder.join(abi.front())
 }
 
 /// Makes `link` a symbolic link to `file`.

@@ -11,8 +11,8 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use launcher::{Launcher, Library};
 use serde::{Deserialize, Serialize};
 
-use crate::install::abi::Abi;
 use crate::ui::text;
+use linked::mpi::Abi;
 
 /// Record of a lower half, readable without starting it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

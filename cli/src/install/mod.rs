@@ -1,5 +1,4 @@
 //! The installed parts of Stasis: fronts, lower halves and sources.
 
-pub mod abi;
 pub mod layout;
 pub mod lower_registry;

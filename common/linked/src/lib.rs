@@ -2,6 +2,7 @@
 //! it.
 
 pub mod elf;
+pub mod mpi;
 pub mod script;
 pub mod search;
 
@@ -10,25 +11,6 @@ use std::path::Path;
 
 use elf::Kind;
 use search::Libraries;
-
-/// Names of the MPI libraries that Stasis replaces. (For the front of each, see `cli/src/check/program.rs`
-/// and `lower-half/src/start/launch.rs`.)
-const MPI: [&str; 6] = [
-    "libmpi.so.40",
-    "libmpi_mpifh.so.40",
-    "libmpich.so.12",
-    "libmpi.so.12",
-    "libmpi_abi.so.1",
-    "libmpi_abi.so.0",
-];
-
-/// Whether a file of this name is an MPI library: a SONAME, with or without the version suffix of the file.
-pub fn is_mpi(name: &str) -> bool {
-    MPI.iter().any(|known| {
-        let rest = name.strip_prefix(known);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    })
-}
 
 /// Whether a program, or a library that it needs, is linked with an MPI library. Libraries loaded at run
 /// time are not included. A script is linked with nothing.
@@ -39,7 +21,7 @@ pub fn with_mpi(program: &Path, libraries: &Libraries) -> bool {
         let Ok(Kind::Elf(elf)) = elf::read(&path, |_| false) else {
             continue;
         };
-        if elf.needed.iter().any(|name| is_mpi(name)) {
+        if elf.needed.iter().any(|name| mpi::is_mpi(name)) {
             return true;
         }
         let origin = path.canonicalize().unwrap_or(path);
@@ -69,16 +51,6 @@ pub fn executes_others(program: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mpi_libraries_are_recognised_by_name() {
-        for name in ["libmpi.so.40", "libmpi.so.40.30.4", "libmpich.so.12.2.2"] {
-            assert!(is_mpi(name), "{name}");
-        }
-        for name in ["libmpi.so.400", "libmpi_cxx.so.40", "libc.so.6", ""] {
-            assert!(!is_mpi(name), "{name}");
-        }
-    }
 
     #[test]
     fn programs_that_execute_others_are_recognised_by_their_calls() {

@@ -10,7 +10,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
-static REDIRECTS: OnceLock<Vec<(CString, CString)>> = OnceLock::new();
+/// Position of the file to open instead of one with this base name.
+type Choose = Box<dyn Fn(&str) -> Option<usize> + Send + Sync>;
+
+struct Redirects {
+    choose: Choose,
+    files: Vec<CString>,
+}
+
+static REDIRECTS: OnceLock<Redirects> = OnceLock::new();
 static EXEC_PREFIX: OnceLock<Vec<CString>> = OnceLock::new();
 static WRAPPER: OnceLock<CString> = OnceLock::new();
 static STARTED_BY: OnceLock<CString> = OnceLock::new();
@@ -18,34 +26,37 @@ static EXIT: OnceLock<fn(i32)> = OnceLock::new();
 static EXECUTES: OnceLock<fn()> = OnceLock::new();
 static TELL_CALLS: AtomicBool = AtomicBool::new(false);
 
-/// Redirects files with these base names to the given ones, for opens by the program's dynamic linker. Only the first
-/// call has an effect.
-pub fn set_redirects(redirects: &[(&str, &Path)]) {
-    let pairs = redirects.iter().filter_map(|(name, path)| {
-        Some((
-            CString::new(*name).ok()?,
-            CString::new(path.as_os_str().as_bytes()).ok()?,
-        ))
+/// Redirects files to the given ones, for opens by the program's dynamic linker. `choose` gives the position of the file
+/// to open instead of one with that base name. Only the first call has an effect.
+pub fn set_redirects<P: AsRef<Path>>(
+    choose: impl Fn(&str) -> Option<usize> + Send + Sync + 'static,
+    files: &[P],
+) {
+    let files = files.iter().map(|file| {
+        let path = file.as_ref().as_os_str().as_bytes();
+        // A path of this process has no NUL byte.
+        CString::new(path).unwrap_or_default()
     });
-    let _ = REDIRECTS.set(pairs.collect());
+    let _ = REDIRECTS.set(Redirects {
+        choose: Box::new(choose),
+        files: files.collect(),
+    });
 }
 
 /// File to open instead of `path`, if its base name is redirected.
 pub fn redirect(path: &CStr) -> Option<&'static CStr> {
-    let bytes = path.to_bytes();
-    let base = bytes.rsplit(|&b| b == b'/').next().unwrap_or(bytes);
-    let found = REDIRECTS
-        .get()?
-        .iter()
-        .find(|(name, _)| name.to_bytes() == base)?;
-    Some(found.1.as_c_str())
+    let redirects = REDIRECTS.get()?;
+    let path = path.to_str().ok()?;
+    let base = path.rsplit('/').next().unwrap_or(path);
+    let chosen = (redirects.choose)(base)?;
+    redirects.files.get(chosen).map(CString::as_c_str)
 }
 
 /// Whether this file is the target of a redirect.
 pub fn is_redirected_to(path: &[u8]) -> bool {
     REDIRECTS
         .get()
-        .is_some_and(|all| all.iter().any(|(_, to)| to.to_bytes() == path))
+        .is_some_and(|all| all.files.iter().any(|file| file.to_bytes() == path))
 }
 
 /// Sets the command to execute in front of `program args...` when the rank's own process calls `execve`, so that the

@@ -3,28 +3,17 @@
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use ckpt_image::Lineage;
 use job_spec::{Checkpoints, LaunchSpec};
+use linked::mpi::{self as mpi_names, Abi};
 
 use super::{bootstrap, job_state, keeper, library_env, program_wrapper};
 use crate::agent::debug::kill_at_call;
 use crate::options::Launch;
 use crate::{agent, mpi, recorder};
-
-/// The SONAMEs of MPI libraries that applications are linked with, and the front for each. To add a front: its crate
-/// under `upper-half/fronts/`, a line here, and `xtask setup` to build it. The dynamic linker loads a front once,
-/// because the file is the same under all of its names.
-const FRONTS: [(&str, &str); 6] = [
-    ("libmpi.so.40", "front-openmpi.so"),
-    ("libmpi_mpifh.so.40", "front-openmpi.so"),
-    ("libmpich.so.12", "front-mpich.so"),
-    ("libmpi.so.12", "front-mpich.so"),
-    ("libmpi_abi.so.1", "front-standard.so"),
-    ("libmpi_abi.so.0", "front-standard.so"),
-];
 
 /// Runs the program, in a process with the variables of [`library_env`]; returns only if it cannot be started.
 pub fn launch(options: Launch) -> Result<Infallible> {
@@ -56,17 +45,12 @@ pub fn launch(options: Launch) -> Result<Infallible> {
     program.run()
 }
 
-/// Redirects the application's MPI library to the fronts.
+/// Redirects the application's MPI library to the fronts. The dynamic linker loads a front once, because the file is the
+/// same under all names of its library.
 pub fn redirect(own: &Path) {
-    let fronts: Vec<(&str, PathBuf)> = FRONTS
-        .iter()
-        .map(|(soname, file)| (*soname, own.with_file_name(file)))
-        .collect();
-    let fronts: Vec<(&str, &Path)> = fronts
-        .iter()
-        .map(|(soname, path)| (*soname, path.as_path()))
-        .collect();
-    loader::set_redirects(&fronts);
+    let fronts = Abi::ALL.map(|abi| own.with_file_name(abi.front()));
+    let position = |abi| Abi::ALL.iter().position(|one| *one == abi);
+    loader::set_redirects(move |name| mpi_names::abi(name).and_then(position), &fronts);
 }
 
 /// Arguments that an `execve` in the rank's process puts before the new program, so that it runs as an upper half

@@ -1,49 +1,126 @@
 //! Environment variables for the MPI library. Some libraries read them when they are loaded, before `main`. So this
 //! process executes itself again with the variables, and without the application's LD_PRELOAD. The application never
-//! sees the variables.
+//! sees the variables, and its own values come back to it.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use launcher::preload;
 
-/// Variables for the MPI library. A user's own value takes precedence.
-const SETTINGS: [(&str, &str); 5] = [
-    // A cache of registered memory hooks `munmap` in its own C library. The upper half does not call that C library, so
-    // the cache would use stale pages.
-    ("UCX_MEM_EVENTS", "n"),
-    ("FI_MR_CACHE_MONITOR", "disabled"),
-    ("OMPI_MCA_mpi_leave_pinned", "0"),
+/// A variable for the MPI library. A user's own value takes precedence, unless it does harm.
+struct Setting {
+    name: &'static str,
+    value: &'static str,
+    /// Whether a user's value is kept.
+    keeps: fn(&str) -> bool,
+}
+
+const fn wish(name: &'static str, value: &'static str) -> Setting {
+    let keeps = |_: &str| true;
+    Setting { name, value, keeps }
+}
+
+/// A cache of registered memory learns from hooks in its own C library of `munmap` and its like. The upper half does
+/// not call that C library. So the cache would send and receive in pages that are no longer there.
+const fn without_hooks(
+    name: &'static str,
+    value: &'static str,
+    keeps: fn(&str) -> bool,
+) -> Setting {
+    Setting { name, value, keeps }
+}
+
+fn is_no(value: &str) -> bool {
+    ["n", "no", "off", "0", "false"].contains(&value.to_ascii_lowercase().as_str())
+}
+
+/// The monitors of libfabric that need no hooks: the kernel tells them.
+fn is_told_by_kernel(monitor: &str) -> bool {
+    ["disabled", "kdreg2", "userfaultfd"].contains(&monitor)
+}
+
+const SETTINGS: [Setting; 8] = [
+    without_hooks("UCX_MEM_EVENTS", "n", is_no),
+    without_hooks("FI_MR_CACHE_MONITOR", "disabled", is_told_by_kernel),
+    without_hooks("OMPI_MCA_mpi_leave_pinned", "0", is_no),
+    without_hooks("OMPI_MCA_mpi_leave_pinned_pipeline", "0", is_no),
+    // MVAPICH2 and MVAPICH 3.
+    without_hooks("MV2_USE_LAZY_MEM_UNREGISTER", "0", is_no),
+    without_hooks("MVP_USE_LAZY_MEM_UNREGISTER", "0", is_no),
     // UCX must not handle a crash of the application before the application's own handler.
-    ("UCX_ERROR_SIGNALS", ""),
+    wish("UCX_ERROR_SIGNALS", ""),
     // Open MPI's sharedfp/sm protects a file's shared pointer with a named semaphore. Its name is the last part of the
     // file's name, so all jobs on the machine share it. A killed job may leave it locked.
-    ("OMPI_MCA_sharedfp", "^sm"),
+    wish("OMPI_MCA_sharedfp", "^sm"),
 ];
 
 /// Variable with the names of the added variables, separated by commas. If it is set, the process has executed itself.
 const ADDED: &str = "STASIS_LOWER_ENV";
+
+/// Beginning of the variable with a user's value that was replaced.
+const USERS: &str = "STASIS_USERS_";
+
+/// What becomes of the environment.
+#[derive(Debug, Default, PartialEq)]
+struct Changes {
+    /// Variables to add.
+    added: BTreeMap<&'static str, &'static str>,
+    /// Users' values that are replaced.
+    replaced: BTreeMap<&'static str, OsString>,
+}
+
+impl Changes {
+    fn of(environment: impl Fn(&str) -> Option<OsString>) -> Changes {
+        let mut changes = Changes::default();
+        for Setting { name, value, keeps } in SETTINGS {
+            match environment(name) {
+                Some(users) if keeps(&users.to_string_lossy()) => continue,
+                Some(users) => {
+                    changes.replaced.insert(name, users);
+                }
+                None => {}
+            }
+            changes.added.insert(name, value);
+        }
+        changes
+    }
+
+    fn say(&self) {
+        for (name, users) in &self.replaced {
+            let value = self.added[name];
+            launcher::message::say(format_args!(
+                "{name}={} is ignored, and {name}={value} used: with it the MPI library would send and receive in \
+                 memory that the program has given back; unset it for jobs under Stasis",
+                users.display()
+            ));
+        }
+    }
+}
 
 /// Executes this process again if it was started without the variables.
 pub fn ensure() -> Result<()> {
     if std::env::var_os(ADDED).is_some() {
         return Ok(());
     }
-    let missing = SETTINGS
-        .iter()
-        .filter(|(name, _)| std::env::var_os(name).is_none());
-    let missing: Vec<_> = missing.copied().collect();
-    let names: Vec<_> = missing.iter().map(|(name, _)| *name).collect();
+    let changes = Changes::of(std::env::var_os);
+    if launcher::is_first() {
+        changes.say();
+    }
+    let names: Vec<_> = changes.added.keys().copied().collect();
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let mut arguments = std::env::args_os();
     let mut again = Command::new(own);
     again
         .arg0(arguments.next().unwrap_or_default())
         .args(arguments)
-        .envs(missing)
+        .envs(changes.added)
         .env(ADDED, names.join(","));
+    for (name, users) in changes.replaced {
+        again.env(format!("{USERS}{name}"), users);
+    }
     // The application itself may have executed a program with LD_PRELOAD.
     preload::stash(&mut again);
     Err(again.exec()).context("cannot execute the lower half again")
@@ -52,12 +129,55 @@ pub fn ensure() -> Result<()> {
 /// The application's environment.
 pub fn of_application() -> Vec<(OsString, OsString)> {
     let added = std::env::var(ADDED).unwrap_or_default();
-    let ours = |name: &OsString| {
+    let ours = |name: &OsStr| {
         name.to_str()
             .is_some_and(|name| name == ADDED || added.split(',').any(|a| a == name))
     };
     std::env::vars_os()
         .filter(|(name, _)| !ours(name))
-        .map(|(name, value)| (preload::name_for_application(&name), value))
+        .map(|(name, value)| (name_for_application(&name), value))
         .collect()
+}
+
+fn name_for_application(name: &OsStr) -> OsString {
+    let users = name.to_str().and_then(|name| name.strip_prefix(USERS));
+    users.map_or_else(|| preload::name_for_application(name), OsString::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(environment: &[(&str, &str)]) -> Changes {
+        Changes::of(|name| {
+            let set = environment.iter().find(|(set, _)| *set == name);
+            set.map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn hooks_in_the_other_c_library_are_not_used() {
+        let changes = changes(&[("FI_MR_CACHE_MONITOR", "memhooks"), ("UCX_MEM_EVENTS", "y")]);
+        assert_eq!(changes.added["FI_MR_CACHE_MONITOR"], "disabled");
+        assert_eq!(changes.added["UCX_MEM_EVENTS"], "n");
+        assert_eq!(changes.replaced["FI_MR_CACHE_MONITOR"], "memhooks");
+        assert_eq!(changes.replaced.len(), 2);
+    }
+
+    #[test]
+    fn harmless_values_of_the_user_stay() {
+        let changes = changes(&[
+            ("FI_MR_CACHE_MONITOR", "kdreg2"),
+            ("OMPI_MCA_sharedfp", "lockedfile"),
+            ("UCX_MEM_EVENTS", "no"),
+        ]);
+        assert!(changes.replaced.is_empty());
+        assert_eq!(changes.added.len(), SETTINGS.len() - 3);
+    }
+
+    #[test]
+    fn the_application_gets_its_own_value_back() {
+        let name = OsString::from("STASIS_USERS_UCX_MEM_EVENTS");
+        assert_eq!(name_for_application(&name), "UCX_MEM_EVENTS");
+    }
 }

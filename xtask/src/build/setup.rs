@@ -46,6 +46,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gdb", "says where a test hangs"),
     ("libcap2-bin", "gives files capabilities in tests"),
     ("strace", "makes system calls fail in tests"),
+    ("patchelf", "gives MPI libraries a vendor's names in tests"),
 ];
 
 /// Large programs, omitted by `--minimal`.

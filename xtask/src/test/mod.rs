@@ -154,6 +154,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(checkpoint::limits::cases());
     cases.extend(programs::without_mpi::cases()?);
     cases.extend(start::lower_halves::cases());
+    cases.extend(start::memory_hooks::cases());
     cases.extend(programs::migration::cases());
     cases.extend(product::packages::cases());
     cases.extend(programs::mpi::cases(full)?);

@@ -45,6 +45,9 @@ pub fn set_environment(command: &mut Command, example: &Example, front: Mpi) -> 
     if let (Some(_), Some(bin)) = (&example.command, pypi::bin(front)) {
         command.env("LD_LIBRARY_PATH", bin.with_file_name("lib"));
     }
+    if let Some(vendor) = &example.vendor {
+        command.env("LD_LIBRARY_PATH", vendors_libraries(vendor)?);
+    }
     if let Some(source) = &example.preload {
         let library = paths::compiled().join(front.name()).join(&example.name);
         let library = library.with_extension("so");
@@ -77,9 +80,53 @@ fn compiled(example: &Example, front: Option<Mpi>) -> Result<PathBuf> {
     let base = example.name.split('.').next().unwrap_or(&example.name);
     let binary = paths::compiled().join(folder).join(base);
     once(&binary, || {
-        compile(&example.source, &example.flags, front, &binary)
+        compile(&example.source, &example.flags, front, &binary)?;
+        match &example.vendor {
+            Some(vendor) => patchelf(&binary, vendor, &[]),
+            None => Ok(()),
+        }
     })?;
     Ok(binary)
+}
+
+/// Debian's libraries of MPICH, each with the beginning of the name that HPE Cray gives it. The end is that of a build
+/// by one compiler.
+const LIBRARIES: [(&str, &str); 2] = [("libmpich", "libmpi"), ("libmpichfort", "libmpifort")];
+
+fn vendors_name(start: &str, vendor: &str) -> String {
+    format!("{start}_{vendor}.so.12")
+}
+
+/// A folder with MPICH's libraries under the vendor's names.
+fn vendors_libraries(vendor: &str) -> Result<PathBuf> {
+    let folder = paths::compiled().join("vendor").join(vendor);
+    once(&folder, || {
+        fs::create_dir_all(&folder)?;
+        for (debian, start) in LIBRARIES {
+            let from = Path::new("/usr/lib/x86_64-linux-gnu").join(format!("{debian}.so.12"));
+            let name = vendors_name(start, vendor);
+            let to = folder.join(&name);
+            fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+            patchelf(&to, vendor, &["--set-soname", &name])?;
+        }
+        Ok(())
+    })?;
+    Ok(folder)
+}
+
+/// Has a file need the libraries under the vendor's names.
+fn patchelf(file: &Path, vendor: &str, arguments: &[&str]) -> Result<()> {
+    let mut command = Command::new("patchelf");
+    command.args(arguments);
+    for (debian, start) in LIBRARIES {
+        let name = vendors_name(start, vendor);
+        command.args(["--replace-needed", &format!("{debian}.so.12"), &name]);
+    }
+    command.arg(file);
+    let folder = file.parent().context("a file lies in a folder")?;
+    job::run(command, folder, "patchelf", COMPILE_LIMIT)?
+        .expect_success(&format!("patchelf {}", file.display()))?;
+    Ok(())
 }
 
 /// Make a file once per run of the harness.

@@ -18,6 +18,8 @@
 //! - `Matrix`: `full`: more combinations in the default run
 //! - `Flags`: flags of the compiler
 //! - `Preload`: the source, in `examples`, of a library that is preloaded into the program
+//! - `Vendor`: the program is linked with MPICH under the names of this compiler's build: `gnu_123` for
+//!   `libmpi_gnu_123.so.12`
 //! - `Environment`: `NAME=VALUE ...`
 //! - `Command`: a command instead of a compiled program; `{source}`, `{examples}` and `{bin}` (the folder of the
 //!   library's own programs) are replaced
@@ -138,6 +140,8 @@ pub struct Example {
     pub flags: Vec<String>,
     /// Source of a library in LD_PRELOAD of the start and of restarts.
     pub preload: Option<PathBuf>,
+    /// Compiler in the names of its MPI library.
+    pub vendor: Option<String>,
     pub environment: Vec<(String, String)>,
     pub command: Option<String>,
     /// Source package of PyPI that it needs.
@@ -199,6 +203,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         full: false,
         flags: Vec::new(),
         preload: None,
+        vendor: None,
         environment: Vec::new(),
         command: None,
         sdist: None,
@@ -230,6 +235,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
             "Sdist" => base.sdist = Some(value.to_owned()),
             "Package" => base.package = Some(value.to_owned()),
             "Preload" => base.preload = Some(paths::examples().join(value)),
+            "Vendor" => base.vendor = Some(value.to_owned()),
             "Pending" => base.pending = Some(value.to_owned()),
             "Variant" => variants.push(value.to_owned()),
             _ => base.set(&key.to_lowercase(), value)?,
