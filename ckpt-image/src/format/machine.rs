@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader};
 use serde::{Deserialize, Serialize};
 
 /// Instruction sets by which programs select code, with the names of /proc/cpuinfo. Sets that only the
-/// kernel uses are left out, so that they do not prevent a restart elsewhere.
+/// kernel uses are left out, so that they do not prevent a restart elsewhere. So are those whose instructions do nothing
+/// on a processor without them (prefetches, hints, hardware lock elision).
 const FEATURES: &[&str] = &[
-    "3dnowprefetch",
     "abm",
     "adx",
     "aes",
@@ -43,7 +43,6 @@ const FEATURES: &[&str] = &[
     "avx_vnni_int8",
     "bmi1",
     "bmi2",
-    "cldemote",
     "clflushopt",
     "clwb",
     "clzero",
@@ -54,7 +53,6 @@ const FEATURES: &[&str] = &[
     "fma4",
     "fsgsbase",
     "gfni",
-    "hle",
     "lahf_lm",
     "mmx",
     "movbe",
@@ -62,7 +60,6 @@ const FEATURES: &[&str] = &[
     "movdiri",
     "pclmulqdq",
     "popcnt",
-    "prefetchi",
     "rdpid",
     "rdrand",
     "rdseed",

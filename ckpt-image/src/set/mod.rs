@@ -2,6 +2,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod attempts;
+mod claim;
 pub(crate) mod compact;
 pub(crate) mod image_set;
 pub(crate) mod lineage;

@@ -11,6 +11,9 @@ pub const MANIFEST_FILE: &str = "manifest.json";
 /// File name of the count of failed restarts from a set, in decimal.
 pub(crate) const ATTEMPTS_FILE: &str = "attempts";
 
+/// File name of the claim on a set that is being written, where directories cannot be locked.
+pub(crate) const WRITER_FILE: &str = "writer";
+
 /// Name of set `number`.
 pub fn set_name(number: u64) -> String {
     format!("ckpt-{number}")

@@ -1,10 +1,6 @@
 //! A set that is being written: it is `ckpt-N.partial`, and renamed to `ckpt-N` by the commit.
 
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
-
-use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::{ImageError, Result};
 use crate::format::ids::SetId;
@@ -12,10 +8,12 @@ use crate::fs::file_system::FileSystem;
 use crate::fs::permissions;
 use crate::read::expect::Expect;
 use crate::read::image::Image;
+use crate::set::claim::{is_abandoned, Claim};
 use crate::set::image_set::chain_of;
 use crate::set::manifest::{Manifest, RankEntry};
 use crate::set::names::{
     image_file, parse_name, partial_name, set_name, SetName, ATTEMPTS_FILE, MANIFEST_FILE,
+    WRITER_FILE,
 };
 use crate::set::seal::SealKey;
 
@@ -28,9 +26,8 @@ pub struct SetWriter {
     partial: PathBuf,
     number: u64,
     set_id: SetId,
-    /// Lock that is held while the set is being written. It distinguishes the remains of a dead job from
-    /// the work of a live one.
-    _lock: Flock<File>,
+    /// Held while the set is being written.
+    claim: Claim,
     committed: bool,
 }
 
@@ -44,9 +41,9 @@ impl SetWriter {
         let set_id = SetId::random().map_err(|e| ImageError::io("make an id for", &partial, e))?;
         fs.make_dir(&partial)
             .map_err(|e| ImageError::io("make the directory", &partial, e))?;
-        let lock = lock(&partial).map_err(|e| {
+        let claim = Claim::take(&partial).map_err(|e| {
             let _ = fs.remove_dir(&partial);
-            ImageError::io("lock", &partial, e)
+            ImageError::io("claim", &partial, e)
         })?;
         Ok(SetWriter {
             fs: fs.clone(),
@@ -54,7 +51,7 @@ impl SetWriter {
             partial,
             number,
             set_id,
-            _lock: lock,
+            claim,
             committed: false,
         })
     }
@@ -90,6 +87,7 @@ impl SetWriter {
         // The entries of the images must be durable before the manifest that lists them.
         self.sync_dir(&self.partial)?;
         manifest.write(&self.fs, &self.partial.join(MANIFEST_FILE), key)?;
+        self.claim.end_name();
         self.sync_dir(&self.partial)?;
         let whole = self.dir.join(set_name(self.number));
         self.fs
@@ -115,11 +113,6 @@ impl Drop for SetWriter {
     }
 }
 
-fn lock(dir: &Path) -> io::Result<Flock<File>> {
-    let file = File::open(dir)?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, why)| why.into())
-}
-
 /// Removes unfinished sets that no process is writing any more. A failed removal is harmless, because the
 /// next set has a higher number.
 fn remove_leavings(fs: &FileSystem, dir: &Path) {
@@ -130,7 +123,8 @@ fn remove_leavings(fs: &FileSystem, dir: &Path) {
             Some(SetName::Partial(_))
         );
         let path = entry.path();
-        if partial && permissions::check_set_dir(&path).is_ok() && lock(&path).is_ok() {
+        let ours = || permissions::check_set_dir(&path).is_ok();
+        if partial && ours() && is_abandoned(&path).is_ok_and(|abandoned| abandoned) {
             remove_partial(fs, &path);
         }
     }
@@ -144,7 +138,7 @@ pub(crate) fn remove_partial(fs: &FileSystem, path: &Path) {
     for name in names {
         let file = path.join(&name);
         let name = name.to_string_lossy();
-        let ours = [MANIFEST_FILE, ATTEMPTS_FILE].contains(&&*name);
+        let ours = [MANIFEST_FILE, ATTEMPTS_FILE, WRITER_FILE].contains(&&*name);
         let image = name.strip_suffix(".partial").unwrap_or(&name);
         if ours || (image.starts_with("rank-") && image.ends_with(".img")) {
             let _ = fs.remove_file(&file);

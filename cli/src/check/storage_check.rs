@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 
 /// Bytes written by the test.
 const TRIAL: usize = 1 << 20;
@@ -25,6 +27,8 @@ pub struct Storage {
     free: u64,
     /// Time to make a file of 1 MiB durable.
     durable: Duration,
+    /// Whether it has locks (flock(2)).
+    locks: bool,
     /// Size of the newest set in the directory in bytes, if it has one.
     newest: Option<u64>,
 }
@@ -62,6 +66,7 @@ impl Storage {
                 .blocks_available()
                 .saturating_mul(space.fragment_size()),
             durable,
+            locks: has_locks(&there),
             newest: newest.filter(|bytes| *bytes > 0),
         })
     }
@@ -82,6 +87,11 @@ impl Storage {
             crate::ui::text::bytes(self.free),
             crate::ui::text::duration(self.durable.as_micros() as u64)
         )
+    }
+
+    /// Whether processes can lock a directory.
+    pub fn has_locks(&self) -> bool {
+        self.locks
     }
 
     /// Whether the content may be lost with the machine.
@@ -108,6 +118,17 @@ fn try_to_write(directory: &Path) -> Result<Duration> {
     file.as_file().sync_all()?;
     File::open(directory)?.sync_all()?;
     Ok(begun.elapsed())
+}
+
+fn has_locks(directory: &Path) -> bool {
+    let opened = File::open(directory).ok();
+    // Another process may hold it.
+    opened.is_some_and(|directory| {
+        matches!(
+            Flock::lock(directory, FlockArg::LockSharedNonblock),
+            Ok(_) | Err((_, Errno::EWOULDBLOCK))
+        )
+    })
 }
 
 /// Type of the file system mounted at a path, by `/proc/PID/mountinfo` (proc(5)).

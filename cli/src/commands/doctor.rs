@@ -40,6 +40,13 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
             "is lost with this machine or container",
         );
     }
+    if place.as_ref().is_ok_and(|place| !place.has_locks()) {
+        note(
+            "the checkpoint directory",
+            "its file system has no flock(2), so the remains of a checkpoint whose job died on another machine \
+             are removed an hour later",
+        );
+    }
     tell(
         &format!("checkpoints in {}", directory.display()),
         place.map(|place| place.describe()),

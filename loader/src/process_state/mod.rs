@@ -8,6 +8,7 @@ pub mod files;
 mod pending_signals;
 mod restore;
 mod settings;
+mod xsave_area;
 
 use crate::interpose::children::Ended;
 use crate::interpose::posix_timers::Timer;

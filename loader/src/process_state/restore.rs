@@ -7,6 +7,7 @@
 
 use super::pending_signals;
 use super::settings::{self, ProcessSettings};
+use super::xsave_area;
 use super::{OpenedFiles, ProcessState, ThreadState};
 use crate::error::{LoadError, RestoreError};
 use crate::interpose::file_changes::segment;
@@ -158,6 +159,9 @@ pub fn restore(
     children::remember(&state.children);
     syscalls::restore_membarriers(state.membarriers);
     program_info::set_interpreter(state.interpreter[0], state.interpreter[1]);
+    xsave_area::fit().map_err(RestoreError::system(
+        "enlarging the dynamic linker's room for registers",
+    ))?;
     let program = CString::new(state.program.as_os_str().as_bytes()).map_err(|_| LoadError::Nul)?;
     program_info::set_program(program);
     threads::set_virtual_pid(state.pid);

@@ -105,7 +105,7 @@ pub fn ensure() -> Result<()> {
     if std::env::var_os(ADDED).is_some() {
         return Ok(());
     }
-    let changes = Changes::of(std::env::var_os);
+    let changes = Changes::of(|name| std::env::var_os(name));
     if launcher::is_first() {
         changes.say();
     }

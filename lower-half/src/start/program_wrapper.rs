@@ -170,7 +170,7 @@ pub fn others() -> Vec<String> {
             continue;
         }
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let file = |line: &str| linked::is_mpi(line.rsplit('/').next().unwrap_or_default());
+        let file = |line: &str| linked::mpi::is_mpi(line.rsplit('/').next().unwrap_or_default());
         if maps.lines().any(file) {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             found.push(format!(

@@ -91,7 +91,12 @@ const FAULTS: [Fault; 9] = [
 
 /// All cases of this file: of the faults that a full machine brings one library each, and all over both with `full`.
 pub fn cases(full: bool) -> Vec<Case> {
-    let mut cases = Vec::new();
+    let mut cases: Vec<Case> = Mpi::ALL
+        .map(|mpi| {
+            let name = format!("injected/no-flock:{mpi}");
+            Case::new(name, move |_, dir| without_flock(dir, mpi).into())
+        })
+        .into();
     for (fault, first) in FAULTS.iter().zip(Mpi::ALL.into_iter().cycle()) {
         let common = ["memory", "threads", "descriptors"].contains(&fault.name);
         for mpi in Mpi::ALL {
@@ -119,6 +124,37 @@ fn sweep(dir: &Path, mpi: Mpi, fault: &Fault) -> Result<()> {
     let said = job::read_text(&job.stderr);
     ensure!(!said.contains("panicked"), "it panicked:\n{said}");
     let restart = stasis::restart(mpi, RANKS, &ckpt, dir);
+    bring_back(&mut job, in_folder(restart, dir), &ckpt, dir)?;
+    fs::write(dir.join("go"), "")?;
+    job.succeed(Instant::now() + LIMIT, dir)
+}
+
+/// A file system without flock(2), as Lustre is by default: the checkpoint is taken, and leaves nothing but its set.
+fn without_flock(dir: &Path, mpi: Mpi) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut job = start(&example("p2p", "p2p/ring_loop")?, dir, &ckpt, mpi)?;
+    let trace = dir.join("trace");
+    let mut tracer = Command::new("strace");
+    let pid = process_of(&job, 0)?.to_string();
+    tracer.args(["-f", "-p", &pid, "-o"]).arg(&trace);
+    tracer.args(["-e", "trace=flock", "-e", "inject=flock:error=ENOSYS"]);
+    let mut tracer = Job::start(tracer, dir, "strace")?;
+    tracer.until_said("attached", Instant::now() + LIMIT)?;
+    let taken = checkpoint(&ckpt, dir, "checkpoint");
+    for pid in tracer.pids() {
+        signal::send(pid, signal::Signal::SIGINT);
+    }
+    tracer
+        .wait(Instant::now() + LIMIT)?
+        .context("strace does not end")?;
+    job.explain(taken, dir)?;
+    ensure!(
+        job::read_text(&trace).contains("(INJECTED)"),
+        "no lock was ever asked for"
+    );
+    let writer = ckpt.join("ckpt-1").join("writer");
+    ensure!(!writer.exists(), "{} was left", writer.display());
+    let restart = stasis::restart(mpi.other(), RANKS, &ckpt, dir);
     bring_back(&mut job, in_folder(restart, dir), &ckpt, dir)?;
     fs::write(dir.join("go"), "")?;
     job.succeed(Instant::now() + LIMIT, dir)

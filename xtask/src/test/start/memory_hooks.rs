@@ -51,7 +51,9 @@ fn ignored(mpi: Mpi, dir: &Path) -> Result<()> {
         "the settings are others:\n{}",
         shown.stdout
     );
-    let said = shown.stderr.matches("FI_MR_CACHE_MONITOR=memhooks is ignored");
+    let said = shown
+        .stderr
+        .matches("FI_MR_CACHE_MONITOR=memhooks is ignored");
     ensure!(said.count() == 1, "it is not said once:\n{}", shown.stderr);
     Ok(())
 }
