@@ -67,6 +67,8 @@ const FULL_PACKAGES: &[(&str, &str)] = &[
     ("python3-netcdf4", "tests of files that are overwritten"),
     ("python3-petsc4py", "tests of files that are overwritten"),
     ("form", "tests of scratch files"),
+    ("podman", "tests in containers"),
+    ("runc", "tests in containers"),
     (
         "nwchem-openmpi",
         "tests of files that are overwritten (65 MB)",

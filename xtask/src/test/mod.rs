@@ -162,6 +162,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(programs::wrapper::cases());
     if full {
         cases.extend(programs::matrix::cases()?);
+        cases.extend(start::containers::cases());
         cases.extend(product::slurm::cases());
         cases.extend(product::guide::cases());
     }

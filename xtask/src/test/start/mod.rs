@@ -1,6 +1,7 @@
 //! Cases about the start of a job: a second launch, the choice of a lower half, privileges, and the recovery
 //! of a job by starting it again.
 
+pub mod containers;
 pub mod lost_nodes;
 pub mod lower_halves;
 pub mod memory_hooks;

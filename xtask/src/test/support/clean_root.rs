@@ -30,16 +30,7 @@ pub struct CleanRoot {
 impl CleanRoot {
     /// Creates a system for a case with this folder. Needs root.
     pub fn new(dir: &Path) -> Result<CleanRoot> {
-        let below = paths::target().join("debian");
-        let whole = below.join("whole");
-        static MAKING: Mutex<()> = Mutex::new(());
-        let making = MAKING.lock().expect("nothing panics under it");
-        if !whole.exists() {
-            setup::install_packages(&[("debootstrap", "a fresh Debian for tests")])?;
-            make(&below, dir)?;
-            fs::write(whole, "")?;
-        }
-        drop(making);
+        let below = below(dir)?;
         let dir = dir.join("layer");
         for part in ["upper", "work", "root"] {
             fs::create_dir_all(dir.join(part))?;
@@ -67,6 +58,24 @@ impl CleanRoot {
             .env("root", self.dir.join("root"));
         job::run(command, dir, name, LIMIT)
     }
+}
+
+/// The files of the fresh Debian, read-only. Needs root; `dir` is for the output of its making.
+pub fn files(dir: &Path) -> Result<PathBuf> {
+    Ok(below(dir)?.join("root"))
+}
+
+fn below(dir: &Path) -> Result<PathBuf> {
+    let below = paths::target().join("debian");
+    let whole = below.join("whole");
+    static MAKING: Mutex<()> = Mutex::new(());
+    let _making = MAKING.lock().expect("nothing panics under it");
+    if !whole.exists() {
+        setup::install_packages(&[("debootstrap", "a fresh Debian for tests")])?;
+        make(&below, dir)?;
+        fs::write(whole, "")?;
+    }
+    Ok(below)
 }
 
 fn make(below: &Path, dir: &Path) -> Result<()> {

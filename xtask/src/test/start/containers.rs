@@ -1,0 +1,164 @@
+//! Jobs in containers of Podman, with its seccomp policy and a read-only root: from container to container under the
+//! other library, and between a container and the machine. The launcher runs in the container with its ranks.
+//!
+//! A container sees the installation of Stasis, the folder of the case, and a fresh Debian with both MPI libraries.
+
+use crate::build::setup;
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::{paths, stasis};
+use crate::test::support::clean_root;
+use crate::test::support::held_job::{example, start_by, RANKS};
+use crate::test::{Case, Outcome};
+use anyhow::{ensure, Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const PACKAGE: &str = "podman";
+
+/// Where a job runs.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Machine,
+    Container,
+}
+
+use Place::{Container, Machine};
+
+/// All cases of this file.
+pub fn cases() -> Vec<Case> {
+    let ways = [
+        ("within", Container, Container),
+        ("into", Machine, Container),
+        ("out-of", Container, Machine),
+    ];
+    let mut cases = Vec::new();
+    for (name, from, to) in ways {
+        for mpi in Mpi::ALL {
+            let other = mpi.other();
+            let name = format!("containers/{name}:{mpi}>{other}");
+            cases.push(Case::new(name, move |_, dir| {
+                match setup::missing(Some(PACKAGE)) {
+                    Some(why) => Outcome::Skipped(why),
+                    None => moved(dir, [(from, mpi), (to, other)]).into(),
+                }
+            }));
+        }
+    }
+    cases
+}
+
+/// A job that is killed in one place and goes on in another.
+fn moved(dir: &Path, [(from, mpi), (to, other)]: [(Place, Mpi); 2]) -> Result<()> {
+    let root = clean_root::files(dir)?;
+    let ckpt = dir.join("ck");
+    let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    let before = Containers::new(dir, &root, "before");
+    let launch = before.place(launch, from);
+    let mut job = start_by(launch, &example("p2p", "p2p/ring_loop")?, dir, mpi)?;
+    let taken = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
+    job.explain(taken.expect_success("stasis checkpoint"), dir)?;
+    match from {
+        Machine => job.kill()?,
+        Container => {
+            before.kill(dir)?;
+            job.wait(Instant::now() + LIMIT)?
+                .context("the killed container does not end")?;
+        }
+    }
+    fs::write(dir.join("go"), "")?;
+    let restart = stasis::restart(other, RANKS, &ckpt, dir);
+    let mut restart = Containers::new(dir, &root, "after").place(restart, to);
+    restart.current_dir(dir);
+    let mut job = Job::start(restart, dir, "restart")?;
+    job.succeed(Instant::now() + LIMIT, dir)?;
+    let printed = job::read_text(&job.stdout);
+    ensure!(printed.contains("OK ring_loop"), "it prints {printed}");
+    Ok(())
+}
+
+/// A container of a case.
+struct Containers<'a> {
+    dir: &'a Path,
+    root: &'a Path,
+    name: String,
+}
+
+impl Containers<'_> {
+    fn new<'a>(dir: &'a Path, root: &'a Path, name: &str) -> Containers<'a> {
+        let id = std::process::id();
+        let case = dir.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("stasis-{id}-{}-{name}", case.replace([':', '>', '@'], "-"));
+        Containers { dir, root, name }
+    }
+
+    /// The command, in a container if that is its place.
+    fn place(&self, command: Command, place: Place) -> Command {
+        match place {
+            Machine => command,
+            Container => self.contain(&command),
+        }
+    }
+
+    fn contain(&self, command: &Command) -> Command {
+        let mut contained = podman();
+        contained.args([
+            "run",
+            "--rm",
+            "--network=host",
+            "--read-only",
+            "--name",
+            &self.name,
+        ]);
+        // Podman's own limits are more than a user may have who was not given the right to raise them.
+        contained.args([
+            "--ulimit",
+            "nofile=4096:4096",
+            "--ulimit",
+            "nproc=4096:4096",
+        ]);
+        let installation = paths::target().join("stasis");
+        for (folder, access) in [
+            (installation, "ro"),
+            (paths::compiled(), "ro"),
+            (self.dir.into(), "rw"),
+        ] {
+            let folder: PathBuf = folder;
+            let volume = format!("{0}:{0}:{access}", folder.display());
+            contained.args(["--volume", &volume]);
+        }
+        contained.arg("--workdir").arg(self.dir);
+        for (name, value) in [("READY", "ready"), ("GO", "go")] {
+            let value = self.dir.join(value);
+            contained.args(["--env", &format!("STASIS_TEST_{name}={}", value.display())]);
+        }
+        for (name, value) in command.get_envs() {
+            if let Some(value) = value {
+                let setting = format!("{}={}", name.to_string_lossy(), value.to_string_lossy());
+                contained.args(["--env", &setting]);
+            }
+        }
+        contained.arg("--rootfs").arg(self.root);
+        contained
+            .arg(command.get_program())
+            .args(command.get_args());
+        contained
+    }
+
+    fn kill(&self, dir: &Path) -> Result<()> {
+        let mut kill = podman();
+        kill.args(["kill", "--signal", "KILL", &self.name]);
+        job::run(kill, dir, "kill", LIMIT)?.expect_success("podman kill")?;
+        Ok(())
+    }
+}
+
+/// Podman on a machine without systemd.
+fn podman() -> Command {
+    let mut command = Command::new(PACKAGE);
+    command.args(["--runtime", "runc", "--cgroup-manager=cgroupfs"]);
+    command
+}
