@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader};
 use serde::{Deserialize, Serialize};
 
 /// Instruction sets by which programs select code, with the names of /proc/cpuinfo. Sets that only the
-/// kernel uses are left out, so that they do not prevent a restart elsewhere. So are those whose instructions do nothing
-/// on a processor without them (prefetches, hints, hardware lock elision).
+/// kernel uses are left out, so that they do not prevent a restart elsewhere. So are those whose instructions do
+/// nothing on a processor without them (prefetches, hints, hardware lock elision).
 const FEATURES: &[&str] = &[
     "abm",
     "adx",

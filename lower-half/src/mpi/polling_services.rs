@@ -105,10 +105,13 @@ unsafe fn post(message: &ExchangedMessage, comm: usize) -> Result<MPI_Request, i
 
 /// [`contract::service::SendReceive`]
 pub unsafe extern "C" fn send_receive(messages: *mut Exchange, status: *mut Status) -> i32 {
-    // SAFETY: the caller's, which nothing else uses during the call.
-    let messages = unsafe { &mut *messages };
-    // SAFETY: the application's arguments.
-    let mut native = match unsafe { post(&messages.received, messages.comm) } {
+    // SAFETY: the caller's, which nothing else uses during the call, with the application's arguments.
+    let (messages, posted) = unsafe {
+        let messages = &mut *messages;
+        let posted = post(&messages.received, messages.comm);
+        (messages, posted)
+    };
+    let mut native = match posted {
         Ok(native) => native,
         Err(error) => return error,
     };

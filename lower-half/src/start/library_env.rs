@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_application_gets_its_own_value_back() {
-        let name = OsString::from("STASIS_USERS_UCX_MEM_EVENTS");
+        let name = OsString::from(format!("{USERS}UCX_MEM_EVENTS"));
         assert_eq!(name_for_application(&name), "UCX_MEM_EVENTS");
     }
 }

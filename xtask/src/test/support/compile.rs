@@ -82,7 +82,7 @@ fn compiled(example: &Example, front: Option<Mpi>) -> Result<PathBuf> {
     once(&binary, || {
         compile(&example.source, &example.flags, front, &binary)?;
         match &example.vendor {
-            Some(vendor) => patchelf(&binary, vendor, &[]),
+            Some(vendor) => rename_needed(&binary, vendor),
             None => Ok(()),
         }
     })?;
@@ -107,7 +107,8 @@ fn vendors_libraries(vendor: &str) -> Result<PathBuf> {
             let name = vendors_name(start, vendor);
             let to = folder.join(&name);
             fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
-            patchelf(&to, vendor, &["--set-soname", &name])?;
+            patchelf(&to, &["--set-soname", &name])?;
+            rename_needed(&to, vendor)?;
         }
         Ok(())
     })?;
@@ -115,14 +116,17 @@ fn vendors_libraries(vendor: &str) -> Result<PathBuf> {
 }
 
 /// Has a file need the libraries under the vendor's names.
-fn patchelf(file: &Path, vendor: &str, arguments: &[&str]) -> Result<()> {
+fn rename_needed(file: &Path, vendor: &str) -> Result<()> {
+    LIBRARIES.iter().try_for_each(|(debian, start)| {
+        let (old, new) = (format!("{debian}.so.12"), vendors_name(start, vendor));
+        patchelf(file, &["--replace-needed", &old, &new])
+    })
+}
+
+/// One change at a time: patchelf 0.14 confuses the names of several.
+fn patchelf(file: &Path, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("patchelf");
-    command.args(arguments);
-    for (debian, start) in LIBRARIES {
-        let name = vendors_name(start, vendor);
-        command.args(["--replace-needed", &format!("{debian}.so.12"), &name]);
-    }
-    command.arg(file);
+    command.args(arguments).arg(file);
     let folder = file.parent().context("a file lies in a folder")?;
     job::run(command, folder, "patchelf", COMPILE_LIMIT)?
         .expect_success(&format!("patchelf {}", file.display()))?;
