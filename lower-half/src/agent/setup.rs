@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use ckpt_image::{FileSystem, Lineage, Manifest, RankEntry, SealKey, Section, SetId};
-use job_spec::Checkpoints;
+use job_spec::{Checkpoints, Tools};
 
 /// The settings of the agent.
 pub struct Setup {
@@ -79,4 +79,9 @@ pub fn known() -> Result<&'static Setup> {
 /// The checkpoint directory.
 pub fn directory() -> Result<&'static Path> {
     Ok(&known()?.checkpoints.dir)
+}
+
+/// The debugging tools that this rank was started with.
+pub fn tools() -> Result<&'static Tools> {
+    Ok(&known()?.checkpoints.tools)
 }
