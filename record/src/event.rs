@@ -31,8 +31,8 @@ pub enum Event {
     Call(u16),
     /// A call that gets this number in the table. Ordered.
     NewCall(u16, Call),
-    /// Tests and probes in a row that found nothing, by their number. Ordered. It has a fixed length, because its number grows in
-    /// place.
+    /// Tests and probes in a row that found nothing, by their number. Ordered. It has a fixed length, because its
+    /// number grows in place.
     Misses(u32),
     /// A probe found a message of this source with this tag. Ordered.
     Found {
