@@ -1,6 +1,6 @@
 //! Typed sections: everything in an image that is not memory. [`kind`] is the table of all kinds.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::format::bytes::{put, u32_at, u64_at};
 
@@ -80,9 +80,11 @@ pub mod kind {
     pub const JOB: SectionKind = of(18, "job", 2, 2);
     /// Files that were written to and closed: `loader::ClosedFiles`.
     pub const CLOSED_FILES: SectionKind = of(19, "closed files", 1, 1);
+    /// The place of the cut in the record of the run: `record::Position`.
+    pub const RECORD: SectionKind = of(20, "record", 1, 1);
 }
 
-const KNOWN: [SectionKind; 10] = [
+const KNOWN: [SectionKind; 11] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -93,6 +95,7 @@ const KNOWN: [SectionKind; 10] = [
     kind::AGENT,
     kind::JOB,
     kind::CLOSED_FILES,
+    kind::RECORD,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.
@@ -103,7 +106,7 @@ pub(crate) fn known(number: u32, version: u32) -> Option<SectionKind> {
 }
 
 /// A section as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     /// Number of a kind in [`kind`].
     pub kind: u32,

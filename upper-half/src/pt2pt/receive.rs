@@ -11,9 +11,10 @@ use crate::crossing::stubs::service;
 use crate::object::comm::peer_of;
 use crate::object::request::{Args, Kind, Mode};
 use crate::object::{unexpected, Comm, Datatype, Request};
-use crate::pt2pt::post::{peer_for, post};
+use crate::pt2pt::post::{peer_for, post, post_as_is};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
+use crate::record::{bindings, mode};
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, ERR_OTHER, ERR_TRUNCATE, PROC_NULL, SUCCESS};
@@ -40,7 +41,7 @@ pub fn recv(
     let args = Args::new(buf, count, datatype, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if unexpected::any() || multiple() {
+    if unexpected::any() || multiple() || mode::is_on() {
         return posted_and_waited_for(args, status);
     }
     let mut lower_handle = 0;
@@ -68,7 +69,12 @@ pub fn recv(
 
 #[cold]
 fn posted_and_waited_for(args: Args, status: &mut Status) -> i32 {
-    match post(args) {
+    // Without wildcards nothing about it is open, so that the record of the run has no number for it.
+    let posted = match bindings::is_wild(&args) {
+        true => post(args),
+        false => post_as_is(args),
+    };
+    match posted {
         Ok(mut request) => wait::one(&mut request, status),
         Err(error) => error,
     }
@@ -138,7 +144,7 @@ pub fn sendrecv(
 pub(crate) fn exchange(sent: Args, received: Args, status: Option<&mut Status>) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if received.peer == PROC_NULL || unexpected::any() || multiple() {
+    if received.peer == PROC_NULL || unexpected::any() || multiple() || mode::is_on() {
         return one_by_one(sent, received, status);
     }
     let peer = peer_of(sent.comm, sent.peer);

@@ -130,6 +130,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = source::style::cases(full);
     cases.extend(start::second_launch::cases());
     cases.extend(start::recovery::cases());
+    cases.extend(start::memory_checkpoints::cases());
     cases.extend(start::standby::cases());
     cases.extend(start::lost_nodes::cases());
     cases.extend(start::stages::cases());
@@ -137,6 +138,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(storage::write_faults::cases(full));
     cases.extend(product::tools::cases());
     cases.extend(product::stacks::cases());
+    cases.extend(product::record::cases(full)?);
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
     cases.extend(files::undo::cases());

@@ -4,6 +4,7 @@
 pub mod containers;
 pub mod lost_nodes;
 pub mod lower_halves;
+pub mod memory_checkpoints;
 pub mod memory_hooks;
 pub mod privileges;
 pub mod recovery;
