@@ -16,6 +16,8 @@
 //! | `request`, `pt2pt` | requests and point-to-point communication |
 //! | `error`, `attribute`, `info`, `comm`, `datatype`, `op`, `rma`, `io`, `mpi_t`, `init` | MPI's other chapters |
 //! | `restore_objects` | objects are created again after a restart |
+//! | `tools` | the debugging tools that are on |
+//! | [`reduced`] | collective operations that are reduced to messages |
 //! | [`stages`] | MPI Stages: a rank goes on in its memory after another one's death |
 
 pub mod argument;
@@ -32,6 +34,7 @@ pub mod object;
 mod op;
 pub mod pt2pt;
 pub mod quiesce;
+pub mod reduced;
 pub mod request;
 mod restore_objects;
 mod rma;
@@ -39,6 +42,7 @@ pub mod runtime;
 pub mod stages;
 #[cfg(test)]
 mod tests;
+pub mod tools;
 
 pub use crossing::app_abi::{self, Abi};
 pub use crossing::call_guard::CallGuard;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use ckpt_image::{SealKey, LONGEST_CHAIN};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use job_spec::{ChangedFilePolicy, Compression, FilePolicy, Keep, Pause, Then};
+use job_spec::{ChangedFilePolicy, Compression, FilePolicy, Keep, Pause, Then, Tools};
+use reduction::Selection;
 
 mod default_dir;
 mod dir_template;
@@ -44,6 +45,9 @@ pub enum Command {
     /// Run a job to its end, starting it again from its newest checkpoint when a part of it has died: stasis run --
     /// mpirun -n N stasis launch ./app ...
     Run(Run),
+    /// Find the collective operations of the MPI library that a failure needs: stasis bisect --check CMD -- mpirun -n N
+    /// stasis launch ./app ...
+    Bisect(Bisect),
     /// Show the state of the job that runs with this directory
     Status(Status),
     /// Show where all threads of the running job's ranks are, as one tree of their stacks
@@ -104,6 +108,12 @@ pub struct Running {
     /// Schedule, retention and form of checkpoints.
     #[command(flatten)]
     pub checkpoints: Checkpoints,
+    /// Replace collective operations of the MPI library by messages of Stasis: `all`, `Allreduce,Bcast`,
+    /// `all,-Barrier`, `Bcast@NAME` over the communicators of that name, `Bcast:10-20` if it is the 10th to the 20th
+    /// collective call over its communicator. Reductions are then made in the order of ranks; with `tree:` in front,
+    /// in trees
+    #[arg(long, value_name = "WHICH", value_parser = Selection::parse, env = "STASIS_REDUCE")]
+    pub reduce: Option<Selection>,
     /// Name of the lower half to run over [default: that of the launcher's MPI library]
     #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
     pub mpi: Option<String>,
@@ -217,6 +227,18 @@ fn keep(text: &str) -> Result<Keep, String> {
     }
 }
 
+impl Running {
+    /// The settings for the lower half.
+    pub fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
+        job_spec::Checkpoints {
+            tools: Tools {
+                reduce: self.reduce.as_ref().map(Selection::to_string),
+            },
+            ..self.checkpoints.spec(dir, schedule)
+        }
+    }
+}
+
 impl Checkpoints {
     /// Treatment of the job's files at a restart.
     pub fn files(&self) -> FilePolicy {
@@ -233,8 +255,8 @@ impl Checkpoints {
         self.incarnation.is_some()
     }
 
-    /// The settings for the lower half.
-    pub fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
+    /// Their settings for the lower half.
+    fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
         // The program may change its working directory.
         let from_root = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         job_spec::Checkpoints {
@@ -257,6 +279,7 @@ impl Checkpoints {
             log_dir: self.log_dir.as_ref().map(from_root),
             incarnation: self.incarnation,
             stages: self.epoch,
+            tools: Tools::default(),
         }
     }
 }
@@ -343,6 +366,32 @@ pub struct Run {
     #[arg(long, env = "STASIS_STAGES", value_parser = yes_or_no(), conflicts_with = "standby")]
     pub stages: bool,
     /// The command that starts the job, with `stasis launch` in it
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub line: Vec<OsString>,
+}
+
+/// Options of `bisect`.
+#[derive(Args)]
+pub struct Bisect {
+    /// Command of the shell that decides whether a run has passed: it gets the run's standard output as its input, and
+    /// exits with 0 if all is well [default: the exit code of the run]
+    #[arg(long, value_name = "CMD", env = "STASIS_CHECK")]
+    pub check: Option<OsString>,
+    /// Time in seconds (or 10m, 2h) after which a run is ended and has failed
+    #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_LIMIT")]
+    pub limit: Option<u64>,
+    /// Runs of each selection, all of which have to pass: for a failure that does not come every time
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..), env = "STASIS_RUNS")]
+    pub runs: u32,
+    /// The collective operations among which to look, as for `launch --reduce`
+    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = Selection::parse, env = "STASIS_REDUCE")]
+    pub reduce: Selection,
+    /// The command that starts the job, with `stasis launch` or `stasis restart` in it
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -665,9 +714,9 @@ pub(crate) mod tests {
 
     /// Settings for the lower half with these flags; none if they are wrong.
     pub(crate) fn spec(flags: &[&str]) -> Option<job_spec::Checkpoints> {
-        let checkpoints = running(flags)?.checkpoints;
-        let schedule = checkpoints.schedule.spec().unwrap();
-        Some(checkpoints.spec("/ck".into(), schedule))
+        let running = running(flags)?;
+        let schedule = running.checkpoints.schedule.spec().unwrap();
+        Some(running.spec("/ck".into(), schedule))
     }
 
     #[test]
@@ -688,12 +737,20 @@ pub(crate) mod tests {
             log_dir: None,
             incarnation: None,
             stages: None,
+            tools: Tools::default(),
         };
         assert_eq!(spec(&[]).unwrap(), usual);
         assert_eq!(
             running(&[]).unwrap().changed_files,
             ChangedFilePolicy::Refuse
         );
+    }
+
+    #[test]
+    fn reduce_takes_a_selection() {
+        let reduce = |which: &str| spec(&["--reduce", which]).map(|spec| spec.tools.reduce);
+        assert_eq!(reduce("all,-Barrier"), Some(Some("all,-Barrier".into())));
+        assert_eq!(reduce("Bcst"), None);
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
 
     let schedule = schedule(&options.running)?;
     let spec = LaunchSpec::<()> {
-        checkpoints: options.running.checkpoints.spec(directory, schedule),
+        checkpoints: options.running.spec(directory, schedule),
         lineage: None,
     };
     let spec = job_spec::to_argument(&spec).code(Code::CannotServe)?;

@@ -147,7 +147,7 @@ fn restart_set(directory: &Path, set: &Set, running: &Running, asleep: bool) -> 
     }
     let schedule = exec_lower::schedule(running)?;
     let spec = RestartSpec {
-        checkpoints: running.checkpoints.spec(directory, schedule),
+        checkpoints: running.spec(directory, schedule),
         set: Some(set.name().to_owned()),
         changed_files: running.changed_files,
     };

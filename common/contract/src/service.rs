@@ -66,6 +66,8 @@ pub enum Service {
     StagesWrite = 23,
     /// [`StagesRead`]
     StagesRead = 24,
+    /// [`ToolOptions`]
+    ToolOptions = 25,
 }
 
 /// Kind of an MPI object.
@@ -183,3 +185,7 @@ pub type StagesWrite = unsafe extern "C" fn(u64, *const u8, usize) -> i32;
 /// `(epoch, buf, len) -> length`: reads that state, as much as the buffer holds. `usize::MAX` if it cannot be read,
 /// which is printed.
 pub type StagesRead = unsafe extern "C" fn(u64, *mut u8, usize) -> usize;
+
+/// `(tool, buf, len) -> length`: reads the options of a tool, the same on all ranks, as much as the buffer holds. The
+/// tool is its bit of [`crate::TOOLS`].
+pub type ToolOptions = unsafe extern "C" fn(u32, *mut u8, usize) -> usize;

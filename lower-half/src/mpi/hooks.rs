@@ -27,6 +27,8 @@ pub struct Hooks {
     pub stages_write: fn(u64, &[u8]) -> anyhow::Result<()>,
     /// Reads it.
     pub stages_read: fn(u64) -> anyhow::Result<Vec<u8>>,
+    /// The options of a tool, as for `contract::service::ToolOptions`.
+    pub tool_options: fn(u32) -> String,
 }
 
 /// While the functions of MPI fail, since another rank has died (`broken_off.rs`): ends that, before MPI is
@@ -76,6 +78,7 @@ pub(super) fn hooks() -> &'static Hooks {
         stages_begin: || None,
         stages_write: |_, _| Ok(()),
         stages_read: |_| Ok(Vec::new()),
+        tool_options: |_| String::new(),
     };
     HOOKS.get().unwrap_or(&NONE)
 }

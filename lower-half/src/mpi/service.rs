@@ -49,6 +49,7 @@ pub fn fill(gate: &Gate) {
     slot!(StagesBegin, stages_begin);
     slot!(StagesWrite, stages_write);
     slot!(StagesRead, stages_read);
+    slot!(ToolOptions, tool_options);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
@@ -164,6 +165,14 @@ unsafe extern "C" fn stages_read(epoch: u64, buf: *mut u8, len: usize) -> usize 
             usize::MAX
         }
     }
+}
+
+unsafe extern "C" fn tool_options(tool: u32, buf: *mut u8, len: usize) -> usize {
+    let text = (hooks().tool_options)(tool);
+    let length = text.len().min(len);
+    // SAFETY: no more bytes than the buffer has.
+    unsafe { text.as_ptr().copy_to_nonoverlapping(buf, length) };
+    text.len()
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.

@@ -12,6 +12,7 @@ use crate::object::{unexpected, Comm, Datatype, Request};
 use crate::pt2pt::post::{peer_for, post};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
+use crate::quiesce::progress::polls;
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, ERR_TRUNCATE, SUCCESS};
@@ -37,7 +38,7 @@ pub fn recv(
     let args = Args::new(buf, count, datatype, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if unexpected::any() || multiple() {
+    if unexpected::any() || multiple() || polls() {
         return posted_and_waited_for(args, status);
     }
     let mut lower_handle = 0;

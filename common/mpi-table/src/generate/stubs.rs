@@ -142,6 +142,12 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "StagesRead",
         "(epoch: u64, buf: *mut u8, len: usize) -> usize",
     ),
+    (
+        "tool_options",
+        Service::ToolOptions,
+        "ToolOptions",
+        "(tool: u32, buf: *mut u8, len: usize) -> usize",
+    ),
 ];
 
 /// Source of upper-half's module `crossing::stubs`: one stub and one declaration for each function of the table, and a
@@ -405,7 +411,7 @@ mod tests {
             .collect();
         assert_eq!(
             slots,
-            (0..=Service::StagesRead as usize).collect::<Vec<_>>()
+            (0..=Service::ToolOptions as usize).collect::<Vec<_>>()
         );
     }
 
