@@ -110,12 +110,61 @@ pub struct Tools {
     /// Collective operations that are reduced to messages (`reduction::Selection`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reduce: Option<String>,
+    /// What is done with the record of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
 }
 
 impl Tools {
     /// Whether no tool is on.
     pub fn are_off(&self) -> bool {
         *self == Tools::default()
+    }
+}
+
+/// What is done with the record of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// The run is recorded.
+    Write {
+        /// Absolute path of the record's directory.
+        #[serde(with = "path")]
+        dir: PathBuf,
+        /// The messages whose digests are recorded, too.
+        digests: Digests,
+        /// Whether those of sent messages are.
+        sends: bool,
+    },
+    /// The run is replayed.
+    Replay {
+        /// Absolute path of the record's directory.
+        #[serde(with = "path")]
+        dir: PathBuf,
+    },
+}
+
+/// The messages whose digests are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Digests {
+    /// None
+    Off,
+    /// Those of up to 4 KiB
+    Small,
+    /// All
+    All,
+}
+
+impl Digests {
+    /// Most bytes of a message whose digest is taken, plus one; 0 for none.
+    pub fn limit(self) -> u64 {
+        match self {
+            Digests::Off => 0,
+            Digests::Small => 4096 + 1,
+            Digests::All => u64::MAX,
+        }
     }
 }
 
@@ -354,6 +403,7 @@ mod tests {
                 stages: Some(3),
                 tools: Tools {
                     reduce: Some("all".into()),
+                    record: Some(Record::Replay { dir: "/rec".into() }),
                 },
                 ..checkpoints()
             },
@@ -366,7 +416,7 @@ mod tests {
             "{\"version\":7,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
-             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\"tools\":{\"reduce\":\"all\"}},\
+             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\"}}"
         );

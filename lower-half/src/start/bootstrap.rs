@@ -16,7 +16,7 @@ use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
-use crate::{console, options, stages, tools};
+use crate::{console, options, record, stages, tools};
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -36,7 +36,11 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         lineage,
         library: world::library(),
         sections: || {
-            let sections = [job_state::section(), program_wrapper::section()];
+            let sections = [
+                job_state::section(),
+                program_wrapper::section(),
+                record::section(),
+            ];
             sections.into_iter().flatten().collect()
         },
         unsaved_programs: program_wrapper::others,
@@ -49,7 +53,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
     agent::take_signals()?;
     mpi::set_hooks(Hooks {
         connected,
-        finalizing: || {},
+        finalizing: record::finish,
         aborting: keeper::aborts,
         failing: keeper::fails,
         ending: keeper::ends_job,
@@ -60,6 +64,11 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         stages_write: stages::write,
         stages_read: stages::read,
         tool_options: tools::options,
+        record_room: record::make_room,
+        replay_call: record::call,
+        replay_outcome: record::outcome,
+        replay_binding: record::binding,
+        replay_digest: record::digest,
     });
     loader::set_exit_hook(|status| {
         kill_at_call::tell();
@@ -89,6 +98,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
 pub fn connected(rank: u32, size: u32) {
     report(agent::tools().and_then(|own| tools::agree(own, rank)));
     report(connect(rank, size));
+    record::begin(rank, size);
 }
 
 fn connect(rank: u32, size: u32) -> Result<()> {

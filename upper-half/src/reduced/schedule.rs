@@ -179,7 +179,7 @@ impl Schedule {
                 Message::Send(data, to) => data.args(comm, to, self.tag, |args| {
                     send::starting(Mode::Standard, args)
                 }),
-                Message::Receive(data, from) => data.args(comm, from, self.tag, post::post),
+                Message::Receive(data, from) => data.args(comm, from, self.tag, post::post_as_is),
             };
             self.under_way.push(begun?);
         }

@@ -63,7 +63,7 @@ pub(crate) fn one(handle: &mut &'static Request, status: &mut Status) -> i32 {
 /// Waits in the upper half until `look` finds what is waited for, or until a service may be asked
 /// again.
 #[cold]
-fn go_on_later(requests: &[&'static Request], look: impl Fn(&ArrayState) -> WaitState) {
+pub(crate) fn go_on_later(requests: &[&'static Request], look: impl Fn(&ArrayState) -> WaitState) {
     wait_loop::until(
         || look(&request_array::look(requests)),
         |set| request_array::waits_for(requests, set),

@@ -40,10 +40,11 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-launcher", 0, 0),
     ("stasis-linked", 1, 0),
     ("stasis-loader", 118, 0),
-    ("stasis-lower-half", 109, 0),
+    ("stasis-lower-half", 113, 0),
     ("stasis-mpi-table", 0, 0),
     ("stasis-proc-maps", 0, 0),
     ("stasis-progress", 0, 0),
+    ("stasis-record", 2, 0),
     ("stasis-reduction", 0, 0),
     ("stasis-restart", 13, 0),
     ("stasis-skip", 0, 0),
@@ -51,7 +52,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-supervisor", 2, 0),
     ("stasis-trace", 1, 0),
     ("stasis-undo", 2, 2),
-    ("stasis-upper-half", 262, 2),
+    ("stasis-upper-half", 273, 2),
     ("xtask", 1, 3),
 ];
 
