@@ -14,9 +14,10 @@ use crate::object::{unexpected, Comm, Datatype, Request};
 use crate::pt2pt::post::{peer_for, post, post_as_is};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
-use crate::record::{bindings, mode};
+use crate::record::bindings;
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
+use crate::tools;
 use contract::abi::{Status, ERR_OTHER, ERR_TRUNCATE, PROC_NULL, SUCCESS};
 use contract::service::{Exchange, ExchangedMessage};
 use contract::INTERRUPTED;
@@ -41,7 +42,7 @@ pub fn recv(
     let args = Args::new(buf, count, datatype, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if unexpected::any() || multiple() || mode::is_on() {
+    if unexpected::any() || multiple() || tools::any() {
         return posted_and_waited_for(args, status);
     }
     let mut lower_handle = 0;
@@ -144,7 +145,7 @@ pub fn sendrecv(
 pub(crate) fn exchange(sent: Args, received: Args, status: Option<&mut Status>) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if received.peer == PROC_NULL || unexpected::any() || multiple() || mode::is_on() {
+    if received.peer == PROC_NULL || unexpected::any() || multiple() || tools::any() {
         return one_by_one(sent, received, status);
     }
     let peer = peer_of(sent.comm, sent.peer);

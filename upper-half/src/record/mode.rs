@@ -1,5 +1,6 @@
 //! What is done with the record of the run.
 
+use crate::tools::{self, RECORDED};
 use contract::record::RecordMode;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,7 +10,7 @@ static MODE: AtomicU32 = AtomicU32::new(RecordMode::Off as u32);
 /// Whether the run is recorded or replayed.
 #[inline(always)]
 pub fn is_on() -> bool {
-    MODE.load(Ordering::Relaxed) != RecordMode::Off as u32
+    tools::is_set(RECORDED)
 }
 
 /// Whether the run is recorded.
@@ -25,4 +26,5 @@ pub(crate) fn replaying() -> bool {
 /// Sets it, as a number.
 pub(super) fn set(mode: u32) {
     MODE.store(mode, Ordering::Relaxed);
+    tools::set(RECORDED, mode != RecordMode::Off as u32);
 }

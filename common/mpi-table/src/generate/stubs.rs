@@ -178,6 +178,12 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "ReplayDigest",
         "(bytes: u64, crc: u32)",
     ),
+    (
+        "tool_options",
+        Service::ToolOptions,
+        "ToolOptions",
+        "(tool: u32, buf: *mut u8, len: usize) -> usize",
+    ),
 ];
 
 /// Source of upper-half's module `crossing::stubs`: one stub and one declaration for each function of the table, and a
@@ -444,7 +450,7 @@ mod tests {
             .collect();
         assert_eq!(
             slots,
-            (0..=Service::ReplayDigest as usize).collect::<Vec<_>>()
+            (0..=Service::ToolOptions as usize).collect::<Vec<_>>()
         );
     }
 
