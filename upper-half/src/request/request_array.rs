@@ -369,6 +369,9 @@ pub(crate) fn waits_for(requests: &[&'static Request], set: &mut WaitSet) {
         if let (State::Upper, Some(partitioned)) = (body.state.get(), request.partitioned()) {
             partitioned.waits_for(set);
         }
+        if let Some(schedule) = &*body.schedule.lock() {
+            waits_for(&schedule.under_way, set);
+        }
         if body.kind.get().is_receive() && body.state.get() == State::Active {
             match body.peer.get() {
                 NOBODY => {

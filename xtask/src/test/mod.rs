@@ -138,6 +138,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(storage::write_faults::cases(full));
     cases.extend(product::tools::cases());
     cases.extend(product::stacks::cases());
+    cases.extend(product::reduction::cases());
     cases.extend(product::record::cases(full)?);
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
@@ -159,6 +160,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(programs::migration::cases());
     cases.extend(product::packages::cases());
     cases.extend(programs::mpi::cases(full)?);
+    cases.extend(programs::mpi::reduced(full)?);
     cases.extend(torture::cases()?);
     cases.extend(programs::wrapper::cases());
     if full {
