@@ -39,6 +39,9 @@ pub enum Phase {
     Approach = 1,
     /// All ranks have reached their targets. Threads stop as soon as possible.
     Stop = 2,
+    /// The agent wants to know what the threads wait for. Waiting functions return and tell it ([`Gate::waits`]);
+    /// nothing is held back, and no message is pulled. Upper halves without [`Gate::waits`] do not know this phase.
+    Explain = 3,
 }
 
 /// Progress of the application from `MPI_Init` to `MPI_Finalize`: the values of [`Gate::mpi_state`].
@@ -169,6 +172,8 @@ pub struct Gate {
     /// fail until the program asks for the reload. Called as `drain` is. The result is 0 if it is a survivor now, else
     /// a [`NoSurvivor`]. The address is 0 in upper halves that do not have it.
     pub stages: AtomicUsize,
+    /// Address of the upper half's [`crate::waits::WaitReports`]. 0 in upper halves that do not have them.
+    pub waits: AtomicUsize,
 }
 
 /// Reason why a rank cannot keep its memory over another rank's death.
@@ -214,6 +219,7 @@ const _: () = {
     assert!(offset_of!(Gate, recorder) == 8576);
     assert!(offset_of!(Gate, turn) == 8584);
     assert!(offset_of!(Gate, stages) == 8592);
+    assert!(offset_of!(Gate, waits) == 8600);
     assert!(size_of::<Clock>() == 32);
 };
 

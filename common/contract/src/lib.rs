@@ -11,6 +11,7 @@ mod layout;
 pub mod recorder;
 pub mod service;
 mod thread;
+pub mod waits;
 
 pub use gate::{
     gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, NoSurvivor, Phase, UpperEntry,

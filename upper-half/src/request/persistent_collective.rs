@@ -41,6 +41,7 @@ pub(crate) fn start(request: &'static Request) -> i32 {
     let token = collective_begin(repeated.comm);
     let mut lower_handle = Request::null_lower();
     let (error, scratch) = (repeated.start)(repeated.comm, &raw mut lower_handle);
+    request.is_operation(token.number());
     collective_end(token);
     body.persistent_collective.set(Some(repeated));
     if error == SUCCESS {

@@ -40,7 +40,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-launcher", 0, 0),
     ("stasis-linked", 1, 0),
     ("stasis-loader", 118, 0),
-    ("stasis-lower-half", 108, 0),
+    ("stasis-lower-half", 109, 0),
     ("stasis-mpi-table", 0, 0),
     ("stasis-proc-maps", 0, 0),
     ("stasis-progress", 0, 0),
@@ -50,7 +50,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-supervisor", 1, 0),
     ("stasis-trace", 1, 0),
     ("stasis-undo", 2, 2),
-    ("stasis-upper-half", 259, 2),
+    ("stasis-upper-half", 260, 2),
     ("xtask", 1, 3),
 ];
 
