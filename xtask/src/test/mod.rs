@@ -137,6 +137,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(storage::write_faults::cases(full));
     cases.extend(product::tools::cases());
     cases.extend(product::stacks::cases());
+    cases.extend(product::explain::cases());
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
     cases.extend(files::undo::cases());
