@@ -105,6 +105,7 @@ mod tests {
             let mut stream = listener.accept().unwrap().0;
             let _: Hello = frame::receive(&mut stream, MAX_FRAME).unwrap();
             let status = Status {
+                in_memory: None,
                 size: 2,
                 stage: Stage::Ending,
                 waiting: None,

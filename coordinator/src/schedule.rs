@@ -38,6 +38,8 @@ pub struct Last {
 pub struct Plan {
     /// Interval of checkpoints; none without one.
     pub interval: Option<Interval>,
+    /// Interval of checkpoints in memory; none without one.
+    pub memory: Option<Duration>,
     /// Checkpoint before the end, if the end is known.
     pub last: Option<Last>,
 }
@@ -47,6 +49,8 @@ pub struct Plan {
 pub enum Due {
     /// By the interval; a checkpoint in progress serves for it.
     Interval,
+    /// One in memory; any other in progress serves for it.
+    Memory,
     /// Before the end of the job's time.
     Last {
         /// Whether the job ends with it.
@@ -67,6 +71,8 @@ pub struct Schedule {
     due: Option<Time>,
     /// Time from the last checkpoint to the next.
     waiting: Duration,
+    /// Time of the next checkpoint in memory, and the time between two of them.
+    memory: Option<(Time, Duration)>,
     /// Time of the checkpoint before the end, and whether the job ends with it.
     last: Option<(Time, bool)>,
     /// Whether the job ends, if the checkpoint before the end is being taken.
@@ -97,6 +103,9 @@ impl Schedule {
             interval: plan.interval,
             due: plan.interval.map(|_| now.saturating_add(micros(waiting))),
             waiting,
+            memory: plan
+                .memory
+                .map(|every| (now.saturating_add(micros(every)), every)),
             last: plan
                 .last
                 .map(|last| (now.saturating_add(micros(last.after)), last.stop)),
@@ -110,14 +119,20 @@ impl Schedule {
 
     /// Time of the next checkpoint.
     pub fn next(&self) -> Option<Time> {
+        let in_memory = self.memory.map(|(due, _)| due);
+        self.next_written().into_iter().chain(in_memory).min()
+    }
+
+    /// Time of the next checkpoint that is written.
+    fn next_written(&self) -> Option<Time> {
         let requested = [self.last, self.again].into_iter().flatten();
         let requested = requested.map(|(time, _)| time);
         self.due.into_iter().chain(requested).min()
     }
 
-    /// The next checkpoint and its reason, for the user.
+    /// The next checkpoint that is written and its reason, for the user.
     pub fn describe(&self, now: Time) -> Option<Next> {
-        let next = self.next()?;
+        let next = self.next_written()?;
         let why = match (self.last, self.interval) {
             (Some((last, true)), _) if last == next => {
                 "the job's time is nearly over then: it ends with this checkpoint".to_owned()
@@ -148,14 +163,18 @@ impl Schedule {
         if let Some((_, stop)) = self.again.take_if(|(again, _)| *again <= now) {
             return Some(Due::Again { stop });
         }
-        self.due.take_if(|due| *due <= now)?;
-        if let Some(Interval::Seconds(_)) = self.interval {
-            self.due = Some(now.saturating_add(micros(self.waiting)));
+        if self.due.take_if(|due| *due <= now).is_some() {
+            if let Some(Interval::Seconds(_)) = self.interval {
+                self.due = Some(now.saturating_add(micros(self.waiting)));
+            }
+            return Some(Due::Interval);
         }
-        Some(Due::Interval)
+        let (due, every) = self.memory.as_mut().filter(|(due, _)| *due <= now)?;
+        *due = now.saturating_add(micros(*every));
+        Some(Due::Memory)
     }
 
-    /// Records the end of a checkpoint of any origin.
+    /// Records the end of a checkpoint that is written, of any origin.
     pub fn over(&mut self, now: Time, report: Option<&Report>) {
         if report.is_some() {
             (self.again, self.given_up) = (None, 0);
@@ -247,7 +266,7 @@ mod tests {
     fn every(interval: Interval) -> Schedule {
         let plan = Plan {
             interval: Some(interval),
-            last: None,
+            ..Plan::default()
         };
         Schedule::new(plan, 0)
     }
@@ -319,14 +338,35 @@ mod tests {
     }
 
     #[test]
+    fn those_in_memory_come_between_those_that_are_written() {
+        let plan = Plan {
+            interval: Some(Interval::Seconds(10)),
+            memory: Some(Duration::from_secs(4)),
+            last: None,
+        };
+        let mut schedule = Schedule::new(plan, 0);
+        let mut taken = Vec::new();
+        while let Some(now) = schedule.next().filter(|now| *now <= 20 * SECOND) {
+            let due = schedule.due(now).unwrap();
+            taken.push((now / SECOND, due));
+        }
+        let (memory, interval) = (Due::Memory, Due::Interval);
+        let wanted = [4, 8, 10, 12, 16, 20, 20].into_iter();
+        let dues = [memory, memory, interval, memory, memory, interval, memory];
+        assert_eq!(taken, wanted.zip(dues).collect::<Vec<_>>());
+        let told = schedule.describe(20 * SECOND).unwrap();
+        assert_eq!((told.after, &*told.why), (10 * SECOND, "one every 10 s"));
+    }
+
+    #[test]
     fn the_last_one_is_tried_until_it_succeeds() {
         let last = Last {
             after: Duration::from_secs(100),
             stop: true,
         };
         let plan = Plan {
-            interval: None,
             last: Some(last),
+            ..Plan::default()
         };
         let mut schedule = Schedule::new(plan, 0);
         assert_eq!(schedule.due(99 * SECOND), None);

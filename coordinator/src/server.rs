@@ -30,7 +30,9 @@ use crate::net::stream::Stream;
 use crate::protocol::coordinator::{
     Action, ClientId, Config, Coordinator, Event, PartialSet, Time,
 };
-use crate::protocol::messages::{FromRank, Hello, Member, Request, Summary, ToClient, ToParent};
+use crate::protocol::messages::{
+    FromRank, Hello, Level, Member, Request, Summary, ToClient, ToParent,
+};
 use crate::protocol::rank_set::RankSet;
 use crate::schedule::{Due, Plan, Schedule};
 use crate::threads::spawn;
@@ -49,6 +51,8 @@ pub trait Store: Send + 'static {
     fn make_directory(&mut self) -> Result<(), String>;
     /// Creates the directory of a new set.
     fn prepare(&mut self) -> Result<PartialSet, String>;
+    /// Prepares a set whose images stay in memory.
+    fn prepare_in_memory(&mut self) -> Result<PartialSet, String>;
     /// Commits the prepared set. `images` are in the order of ranks.
     fn commit(&mut self, images: &[Summary]) -> Result<(), String>;
     /// Removes the prepared set.
@@ -109,6 +113,7 @@ impl From<NetEvent> for ServerEvent {
 
 enum DiskJob {
     Prepare(u64),
+    PrepareInMemory(u64),
     Commit(u64, Vec<Summary>),
     Discard,
     Tidy,
@@ -145,6 +150,7 @@ impl Server {
             started: BTreeSet::new(),
             disk_jobs,
             begun,
+            told_not_held: false,
         };
         let thread = system("start a thread");
         spawn("ckpt-coord", move || main.run(&incoming)).map_err(thread)?;
@@ -225,6 +231,7 @@ fn run_disk_jobs(
                 let placed = place.ensure(|| store.make_directory());
                 Event::Prepared(epoch, placed.and_then(|()| store.prepare()))
             }
+            DiskJob::PrepareInMemory(epoch) => Event::Prepared(epoch, store.prepare_in_memory()),
             DiskJob::Glance => {
                 // A failure was reported already, and is reported again at each request for a checkpoint.
                 let _ = place.ensure(|| store.make_directory());
@@ -257,6 +264,8 @@ struct ServerLoop {
     started: BTreeSet<u32>,
     disk_jobs: Sender<DiskJob>,
     begun: Instant,
+    /// Whether the user knows that no checkpoint is held in memory.
+    told_not_held: bool,
 }
 
 impl ServerLoop {
@@ -286,6 +295,7 @@ impl ServerLoop {
                 }
                 self.event(match due {
                     Due::Interval => Event::Due,
+                    Due::Memory => Event::DueInMemory,
                     Due::Last { stop } | Due::Again { stop } => Event::Request {
                         client: None,
                         stop,
@@ -442,8 +452,22 @@ impl ServerLoop {
                 }
                 Action::Reply(client, message) => self.reply(client, &message),
                 Action::Prepare(epoch) => self.submit(DiskJob::Prepare(epoch)),
+                Action::PrepareInMemory(epoch) => self.submit(DiskJob::PrepareInMemory(epoch)),
                 Action::Commit(epoch, _, images) => self.submit(DiskJob::Commit(epoch, images)),
                 Action::Discard(_) => self.submit(DiskJob::Discard),
+                Action::Over(Ok(report)) if report.level == Level::Memory => {
+                    tracing::info!(?report, "checkpoint in memory");
+                    self.told_not_held = false;
+                }
+                Action::NotHeld(reason) => {
+                    tracing::warn!(reason, "checkpoint in memory given up");
+                    // The next one may well be given up for the same reason.
+                    if !std::mem::replace(&mut self.told_not_held, true) {
+                        message::say(format_args!(
+                            "a checkpoint in memory was given up, the job runs on: {reason}"
+                        ));
+                    }
+                }
                 // Earlier actions have answered the clients.
                 Action::Over(Ok(report)) => {
                     tracing::info!(?report, "checkpoint committed");

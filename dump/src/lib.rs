@@ -10,12 +10,15 @@
 //!    have changed, by `changes`), takes a copy of the memory (`snapshot`), and writes the image from that copy, or
 //!    from the process itself (`source.rs`).
 //!
+//! Or the copy stays, without an image, until another process has it write one ([`Plan::hold`], `held.rs`).
+//!
 //! The threads stand still until the memory is copied, or until the image is written if no copy can be made.
 
 mod anonymous;
 mod changes;
 mod classify;
 mod contents;
+mod held;
 mod page_memory;
 mod pagemap;
 mod plan;
@@ -31,7 +34,9 @@ mod source;
 pub use anonymous::AnonymousMapping;
 pub use changes::DirtyTracker;
 pub use classify::Application;
+pub use held::{Handover, HeldImage, RecipePlace, WrittenImage};
 pub use plan::Plan;
 pub use prescan::PreScan;
 pub use request::{DumpRequest, HeaderInfo, Increments, PauseMode, SavedImage, StoreAssignment};
+pub use snapshot::cow_child::{ChildParts, KeptChild};
 pub use snapshot::memory_budget::MemoryBudget;

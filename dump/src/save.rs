@@ -134,7 +134,7 @@ impl Plan {
 
     /// Refuses a shared object that a process outside of the job has mapped. The first of the ranks that have the
     /// object does this. Returns notes about child processes of the job that have it mapped.
-    fn check_other_processes(&self, shares: &[StoreAssignment]) -> Result<Vec<String>> {
+    pub(crate) fn check_other_processes(&self, shares: &[StoreAssignment]) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for (_, object, share) in self.assigned(shares) {
             if share.processes.first() != Some(&std::process::id()) {
@@ -152,7 +152,7 @@ impl Plan {
     }
 }
 
-fn header(info: &HeaderInfo) -> Header {
+pub fn header(info: &HeaderInfo) -> Header {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Header {
         set_id: info.set_id,

@@ -146,6 +146,7 @@ mod tests {
     fn hangs(ranks: [Option<(&str, u64)>; 2]) -> bool {
         let [first, second] = ranks;
         let status = Status {
+            in_memory: None,
             size: 2,
             stage: Stage::Idle,
             waiting: None,

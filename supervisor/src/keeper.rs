@@ -1,18 +1,21 @@
 //! The keeper of the ranks on this machine. It learns of a rank's death from its pidfd (pidfd_open(2)), and of a rank's
 //! own will from the rank.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 use coordinator::net::contact::random_token;
 use coordinator::process_liveness;
+use dump::HeldImage;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{geteuid, Pid};
 
+use crate::child_parts;
+use crate::memory_sets::Word;
 use crate::messages::{send, FromRank, NoSurvivor, ToRank, LONGEST};
 use crate::processes;
 use crate::recovery::Departure;
@@ -55,6 +58,8 @@ pub struct Keeper {
     token: String,
     incarnation: u32,
     ranks: Vec<Kept>,
+    /// What ranks have said about checkpoints in memory.
+    words: Vec<Word>,
 }
 
 /// A process that has connected.
@@ -65,6 +70,8 @@ struct Kept {
     stream: Option<UnixStream>,
     /// Received bytes of an unfinished line.
     text: Vec<u8>,
+    /// Received descriptors, for the next message that has some.
+    files: Vec<OwnedFd>,
     /// Set by the first message.
     rank: Option<Option<u32>>,
     /// Whether it has said that it ends.
@@ -99,6 +106,7 @@ impl Keeper {
             token,
             incarnation,
             ranks: Vec::new(),
+            words: Vec::new(),
         })
     }
 
@@ -116,6 +124,7 @@ impl Keeper {
     pub fn next(&mut self, incarnation: u32) {
         self.incarnation = incarnation;
         self.ranks.clear();
+        self.words.clear();
     }
 
     /// Descriptors to poll: the keeper has something to do when one is ready.
@@ -154,6 +163,11 @@ impl Keeper {
     pub fn covered(&mut self) -> Option<u64> {
         let ranks = self.ranks.iter_mut();
         ranks.filter_map(|rank| rank.covered.take()).max()
+    }
+
+    /// What ranks have said about checkpoints in memory since the last call.
+    pub fn words(&mut self) -> Vec<Word> {
+        std::mem::take(&mut self.words)
     }
 
     /// The checkpoint whose images all ranks have mapped in their sleep.
@@ -268,7 +282,7 @@ impl Keeper {
         for rank in &mut self.ranks {
             // Before its last words are read: it may say them and die meanwhile.
             let ended = rank.has_ended();
-            left.extend(rank.read(&self.token, self.incarnation));
+            left.extend(rank.read(&self.token, self.incarnation, &mut self.words));
             left.extend(rank.note_end(ended));
         }
         left
@@ -294,6 +308,7 @@ impl Keeper {
                     process: process_liveness::open(peer.pid().cast_unsigned()).ok(),
                     stream: Some(stream),
                     text: Vec::new(),
+                    files: Vec::new(),
                     rank: None,
                     told: false,
                     dead: false,
@@ -312,11 +327,11 @@ impl Keeper {
 
 impl Kept {
     /// Reads the messages of the rank. A connection that breaks the rules is closed.
-    fn read(&mut self, token: &str, incarnation: u32) -> Option<Left> {
+    fn read(&mut self, token: &str, incarnation: u32, words: &mut Vec<Word>) -> Option<Left> {
         let mut left = None;
         let mut buffer = [0; 512];
-        while let Some(mut stream) = self.stream.as_ref() {
-            match stream.read(&mut buffer) {
+        while let Some(stream) = self.stream.as_ref() {
+            match child_parts::receive(stream, &mut buffer, &mut self.files) {
                 Ok(n @ 1..) if self.text.len() + n <= LONGEST => {
                     self.text.extend_from_slice(&buffer[..n]);
                 }
@@ -327,12 +342,45 @@ impl Kept {
             while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.text.drain(..=end).collect();
                 match serde_json::from_slice(&line) {
-                    Ok(message) => left = left.or(self.receive(message, token, incarnation)),
+                    Ok(message) => match self.word(message) {
+                        Ok(word) => words.push(word),
+                        Err(message) => {
+                            left = left.or(self.receive(message, token, incarnation));
+                        }
+                    },
                     Err(_) => self.stream = None,
                 }
             }
         }
         left
+    }
+
+    /// What a message says about checkpoints in memory; other messages are returned.
+    fn word(&mut self, message: FromRank) -> Result<Word, FromRank> {
+        match message {
+            message if self.rank.is_none() => Err(message),
+            FromRank::Held(set) => Ok(Word::Held(set)),
+            FromRank::NotHeld(set) => Ok(Word::NotHeld(set)),
+            FromRank::Holds {
+                set,
+                number,
+                rank,
+                ranks,
+                recipe,
+            } => {
+                let child = child_parts::child_of(&mut self.files);
+                let image = child.and_then(|child| HeldImage::adopt(child, recipe).ok());
+                // Otherwise its child is dead.
+                Ok(image.map_or(Word::NotHeld(set), |image| Word::Holds {
+                    set,
+                    number,
+                    rank,
+                    ranks,
+                    image,
+                }))
+            }
+            message => Err(message),
+        }
     }
 
     fn receive(&mut self, message: FromRank, token: &str, incarnation: u32) -> Option<Left> {
@@ -384,6 +432,8 @@ impl Kept {
             }
             // Its pidfd stays the same.
             FromRank::Beat | FromRank::Executes => return None,
+            // Of a process that is no rank.
+            FromRank::Holds { .. } | FromRank::Held(_) | FromRank::NotHeld(_) => return None,
         };
         let rank = self.rank?;
         self.told = true;

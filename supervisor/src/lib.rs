@@ -14,6 +14,9 @@
 //! | [`rank`] | a rank's side, in the lower half |
 //! | [`keeper`] | the ranks of this machine |
 //! | [`recovery`] | the machine that decides; it is pure |
+//! | [`memory_sets`] | the checkpoints in memory |
+//! | [`child_parts`] | the descriptors of the children that have them |
+//! | [`rescue`] | a checkpoint in memory that is written, after a failure |
 //! | [`standby`] | the machine of the standby world; it is pure, too |
 //! | [`standby_world`] | the processes of the standby world |
 //! | [`input`] | standard input of a launcher that was started as a standby world |
@@ -26,6 +29,7 @@
 //! | [`unblocked`] | commands that are started with no signal blocked |
 //! | [`run`] | threads, signals and processes around the machine |
 
+pub mod child_parts;
 pub mod command_line;
 pub mod epochs;
 pub mod hang;
@@ -33,11 +37,13 @@ pub mod hosts;
 pub mod input;
 pub mod keeper;
 pub mod leases;
+pub mod memory_sets;
 pub mod messages;
 pub mod processes;
 pub mod rank;
 pub mod recovery;
 pub mod remote;
+pub mod rescue;
 pub mod run;
 pub mod run_file;
 pub mod standby;

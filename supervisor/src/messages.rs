@@ -2,6 +2,8 @@
 
 use std::io::{self, Read, Write};
 
+use ckpt_image::SetId;
+use dump::RecipePlace;
 use serde::{Deserialize, Serialize};
 
 /// Longest line that is read.
@@ -44,6 +46,24 @@ pub enum FromRank {
     },
     /// A rank that sleeps has mapped its image of this checkpoint.
     Mapped(u64),
+    /// The rank's image of a set in memory. With it come the descriptors of the child that has it: its socket, its
+    /// pidfd and its memory.
+    Holds {
+        /// The set.
+        set: SetId,
+        /// Its number.
+        number: u64,
+        /// The rank.
+        rank: u32,
+        /// Number of ranks of the job.
+        ranks: u32,
+        /// Where the child has the rest of the image.
+        recipe: RecipePlace,
+    },
+    /// Rank 0: all ranks have handed over their images of this set, from which the job can go on now.
+    Held(SetId),
+    /// Rank 0: this set in memory was given up.
+    NotHeld(SetId),
     /// The rank is the child of this process, which stands in for it with the launcher (MPI Stages).
     StandIn(u32),
     /// The rank has written its memory, to go on in it in the next incarnation; or cannot, for this reason.
@@ -96,9 +116,14 @@ pub enum ToRank {
 
 /// Sends one message.
 pub fn send(mut stream: impl Write, message: &impl Serialize) -> io::Result<()> {
+    stream.write_all(&line_of(message)?)
+}
+
+/// A message as it is sent.
+pub fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
-    stream.write_all(&line)
+    Ok(line)
 }
 
 /// Reads a message. `line` has the part of it that has come before a timeout. An order to die is an error.

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use coordinator::net::addresses;
 use coordinator::net::stream::Stream;
+use dump::ChildParts;
 
+use crate::child_parts;
 use crate::leases::Terms;
 use crate::messages::{receive, send, FromRank, Process, ToRank};
 use crate::run_file::{self, RunFile, RUN_FILE};
@@ -155,6 +157,15 @@ impl Link {
         if std::process::id() == self.process {
             // Without `stasis run` the launcher alone decides.
             let _ = self.send(message);
+        }
+    }
+
+    /// Hands a child with a copy of the rank's memory to `stasis run`.
+    pub fn hand_over(&self, message: &FromRank, child: &ChildParts) -> io::Result<()> {
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        match &self.stream {
+            Stream::Unix(stream) => child_parts::send(stream, message, child),
+            Stream::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

@@ -406,6 +406,9 @@ impl State {
             FromRank::Covered(_)
             | FromRank::Asleep { .. }
             | FromRank::Mapped(_)
+            | FromRank::Holds { .. }
+            | FromRank::Held(_)
+            | FromRank::NotHeld(_)
             | FromRank::StandIn(_)
             | FromRank::Survives(_) => return true,
             FromRank::Exits(code) => Departure::Exits(code),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ckpt_image::SealKey;
 use coordinator::job_file::JobFile;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
@@ -21,10 +22,12 @@ use crate::hosts::{self, LostHost};
 use crate::input::Input;
 use crate::keeper::{self, Keeper};
 use crate::leases::Terms;
+use crate::memory_sets::MemorySets;
 use crate::messages::ToRank;
 use crate::processes;
 use crate::recovery::{Departure, Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
 use crate::remote::Remote;
+use crate::rescue::{self, Rescue};
 use crate::run_file::{self, RunFile, RUN_FILE};
 use crate::standby::{self, Way};
 use crate::standby_world::{Kind, StandbyWorld};
@@ -40,6 +43,13 @@ const NUDGE: Duration = Duration::from_millis(10);
 
 /// Time for survivors to write their memory. A rank that takes longer is started anew.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a checkpoint in memory is lost.
+const COPY_KILLED: &str =
+    "a process that held it was killed, perhaps by the kernel for want of memory";
+
+/// Interval at which it is looked whether there is memory for checkpoints in memory.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Signals that the user sends to the job.
 const SIGNALS: [Signal; 7] = [
@@ -64,6 +74,8 @@ pub struct Job {
     pub hang: Option<Duration>,
     /// The standby world that is kept.
     pub standby: Kind,
+    /// The key that seals checkpoints.
+    pub key: Option<SealKey>,
     /// Leases of the ranks on other machines.
     pub terms: Terms,
     /// Whether the program saves its state itself, and survivors of a death go on in their memory (MPI Stages).
@@ -96,6 +108,12 @@ pub trait Surroundings {
     fn room_to_map(&self, set: u64, instead_of: Option<u64>) -> bool;
     /// There is no standby world until the next checkpoint.
     fn no_standby(&self, why: &str);
+    /// Whether the memory of this machine still suffices for checkpoints in memory; otherwise why not.
+    fn room_to_hold(&self) -> Result<(), String>;
+    /// The checkpoint in memory is given up, for this reason.
+    fn not_held(&self, why: &str);
+    /// The checkpoint in memory is written now, or cannot be.
+    fn rescued(&self, set: u64, result: Result<(), rescue::Error>);
     /// The launcher could not start the job again.
     fn not_started(&self, end: LauncherEnd);
     /// These ranks are started anew, too, although they live; and why.
@@ -180,6 +198,9 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         killing: None,
         surviving: None,
         aborted: None,
+        memory: MemorySets::default(),
+        looked: Instant::now(),
+        rescue: None,
         finished: false,
     };
     if before.is_none() && job.stages {
@@ -194,6 +215,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         epochs::remove(&job.directory).map_err(system("remove the epochs"))?;
     }
     RunFile::remove(&job.directory, RUN_FILE);
+    running.memory.end();
     let code = running.end.map_or(0, LauncherEnd::code);
     Ok(running.aborted.unwrap_or(code))
 }
@@ -227,6 +249,12 @@ struct Running<'a, S> {
     surviving: Option<Instant>,
     /// The code of a rank that has ended the job and could not tell the launcher (MPI Stages).
     aborted: Option<i32>,
+    /// The checkpoints in memory.
+    memory: MemorySets,
+    /// When it was looked last whether there is memory for them.
+    looked: Instant,
+    /// The checkpoint in memory that is being written, after a failure.
+    rescue: Option<Rescue>,
     finished: bool,
 }
 
@@ -234,6 +262,7 @@ impl<S: Surroundings> Running<'_, S> {
     fn start(&mut self, resume: bool) -> Result<(), Error> {
         self.issued += 1;
         self.incarnation = self.issued;
+        self.memory.clear();
         self.keeper.next(self.incarnation);
         // The launcher reads standard input itself.
         self.input = None;
@@ -315,6 +344,7 @@ impl<S: Surroundings> Running<'_, S> {
             return self.start(true);
         };
         self.incarnation = world.incarnation;
+        self.memory.clear();
         self.keeper = world.keeper;
         self.launcher = world.launcher;
         self.write_run_file()?;
@@ -407,6 +437,11 @@ impl<S: Surroundings> Running<'_, S> {
         descriptors.push(self.signals.as_fd());
         descriptors.push(self.remote.descriptor());
         descriptors.extend(self.watch.as_ref().map(|watch| watch.wake.as_fd()));
+        if self.killing.is_none() {
+            descriptors.extend(self.memory.descriptors());
+        }
+        let rescue = self.rescue.as_ref().filter(|rescue| !rescue.is_over());
+        descriptors.extend(rescue.map(Rescue::descriptor));
         let watched = descriptors.into_iter();
         let mut watched: Vec<PollFd<'_>> = watched
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
@@ -421,6 +456,7 @@ impl<S: Surroundings> Running<'_, S> {
         }
         self.treat_hang()?;
         self.treat_ranks()?;
+        self.treat_memory();
         self.treat_survivors();
         self.standby.turn();
         for (pid, end) in processes::ended() {
@@ -461,6 +497,11 @@ impl<S: Surroundings> Running<'_, S> {
     /// Every process of the incarnation is dead.
     fn treat_death(&mut self) -> Result<(), Error> {
         let failure = self.machine.failure();
+        if let Some(rescue) = self.rescue.take() {
+            let number = rescue.number();
+            let result = rescue.commit(self.job.key.as_ref());
+            self.surroundings.rescued(number, result);
+        }
         let newest = self.newest();
         let order = self.machine.all_dead(newest);
         tracing::info!(incarnation = self.incarnation, "the incarnation is dead");
@@ -487,10 +528,12 @@ impl<S: Surroundings> Running<'_, S> {
     /// when this process has no children but the launcher.
     fn forget_standby(&mut self) {
         let known = [self.launcher, self.stop];
+        // Of ranks that have ended.
+        let held: Vec<Pid> = self.memory.pids().collect();
         let over = self.finished;
         let order = self.standby.forget(|| {
             let mut children = processes::children().into_iter();
-            over || children.all(|child| known.contains(&Some(child)))
+            over || children.all(|child| known.contains(&Some(child)) || held.contains(&child))
         });
         self.obey_standby(order);
     }
@@ -504,6 +547,11 @@ impl<S: Surroundings> Running<'_, S> {
 
     fn treat_ranks(&mut self) -> Result<(), Error> {
         let mut all = self.keeper.turn();
+        for word in self.keeper.words() {
+            if !self.memory.note(word) {
+                self.surroundings.not_held(COPY_KILLED);
+            }
+        }
         let news = self.remote.turn();
         all.extend(news.left);
         let ends = !all.is_empty() && self.surroundings.has_ended();
@@ -524,6 +572,7 @@ impl<S: Surroundings> Running<'_, S> {
         // A job that takes its last checkpoint needs no standby world.
         let goes_on = self.killing.is_none() && self.stop.is_none();
         if let Some(set) = self.keeper.covered().filter(|_| goes_on) {
+            self.memory.written(set);
             self.treat_checkpoint(set);
         }
         if self.surviving.is_none() && self.killing.is_none() {
@@ -554,6 +603,38 @@ impl<S: Surroundings> Running<'_, S> {
         };
         let order = self.standby.covered(set, has_room);
         self.obey_standby(order);
+    }
+
+    /// Gives up checkpoints in memory for which there is no room.
+    fn treat_memory(&mut self) {
+        if self.memory.is_empty() || self.killing.is_some() {
+            return;
+        }
+        if self.memory.lose() {
+            self.surroundings.not_held(COPY_KILLED);
+        }
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            if let Err(why) = self.surroundings.room_to_hold() {
+                self.memory.clear();
+                self.surroundings.not_held(&why);
+            }
+        }
+    }
+
+    /// Begins to write the checkpoint in memory, if the job can go on from it.
+    fn rescue(&mut self) {
+        let Some(set) = self.memory.take() else {
+            return;
+        };
+        let number = set.number();
+        if self.newest().is_some_and(|newest| newest >= number) {
+            return;
+        }
+        match Rescue::start(&self.job.directory, set) {
+            Ok(rescue) => self.rescue = Some(rescue),
+            Err(why) => self.surroundings.rescued(number, Err(why.into())),
+        }
     }
 
     fn treat_hang(&mut self) -> Result<(), Error> {
@@ -603,7 +684,10 @@ impl<S: Surroundings> Running<'_, S> {
                 // Before the first epoch there is nothing to go on from.
                 match self.job.stages && self.epoch() > 0 && self.keeper.ask_to_survive() {
                     true => self.surviving = Some(Instant::now()),
-                    false => self.kill(),
+                    false => {
+                        self.rescue();
+                        self.kill();
+                    }
                 }
                 let order = self.standby.machine.job_fails();
                 self.obey_standby(order);
@@ -682,7 +766,15 @@ impl<S: Surroundings> Running<'_, S> {
         let survivors = self
             .surviving
             .map(|since| PATIENCE.saturating_sub(since.elapsed()) + Duration::from_millis(1));
-        let others = self.standby.patience().into_iter().chain(survivors);
+        let held = !self.memory.is_empty() && self.killing.is_none();
+        let look =
+            held.then(|| LOOK.saturating_sub(self.looked.elapsed()) + Duration::from_millis(1));
+        let others = self
+            .standby
+            .patience()
+            .into_iter()
+            .chain(survivors)
+            .chain(look);
         let due = due.into_iter().chain(others).min();
         due.map_or(PollTimeout::NONE, |due| {
             PollTimeout::try_from(due).unwrap_or(PollTimeout::MAX)
@@ -693,8 +785,9 @@ impl<S: Surroundings> Running<'_, S> {
     /// processes is an orphan.
     fn children_to_kill(&self) -> Vec<Pid> {
         let spared = self.standby.spared();
+        let rescues = self.rescue.as_ref().map_or(&[][..], Rescue::children);
         let mut children = processes::children();
-        children.retain(|child| Some(*child) != spared);
+        children.retain(|child| Some(*child) != spared && !rescues.contains(child));
         children
     }
 
@@ -703,6 +796,7 @@ impl<S: Surroundings> Running<'_, S> {
         self.launcher.is_none()
             && self.keeper.all_dead()
             && self.remote.is_over()
+            && self.rescue.as_ref().is_none_or(Rescue::is_over)
             && self.children_to_kill().is_empty()
     }
 }

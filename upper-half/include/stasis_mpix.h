@@ -1,4 +1,4 @@
-/* MPI Stages: a program that keeps the memory of its living ranks when one of them dies.
+/* MPI Stages and Reinit: a program that keeps the memory of its living ranks when one of them dies.
  *
  * Include this file after mpi.h. There is nothing to link (before glibc 2.34: -ldl). Under
  * `stasis run --stages -- mpirun -n N stasis launch ./app` the functions do what the papers say
@@ -11,6 +11,7 @@
 #include <mpi.h>
 #endif
 #include <dlfcn.h>
+#include <setjmp.h>
 #include <string.h>
 
 /* What calls of MPI return from a fault on, until MPIX_Checkpoint_read. MPI_Error_string knows it. */
@@ -136,6 +137,65 @@ static inline int MPIX_Serialize_handler_register(const MPIX_Serialize_handler h
 static inline int MPIX_Deserialize_handler_register(const MPIX_Deserialize_handler handler)
 {
     return stasis_mpix_register(STASIS_MPIX_ON_DESERIALIZE, &handler, sizeof handler);
+}
+
+/* Reinit: after the death of a rank all enter a function of the program again. */
+
+/* How a rank enters it. */
+typedef enum {
+    MPI_START_NEW,       /* for the first time */
+    MPI_START_REINITED,  /* again, with its memory: another rank has died */
+    MPI_START_RESTARTED  /* for the first time in the place of a rank that has died */
+} MPI_Start_state;
+
+typedef void (*MPI_Restart_point)(int argc, char **argv, MPI_Start_state state);
+
+/* The place in MPI_Reinit to which calls that fail go back. */
+static jmp_buf stasis_mpix_restart;
+/* Whether the program looks at the codes of other errors. */
+static int stasis_mpix_returns;
+
+static inline void stasis_mpix_go_back(MPI_Comm *comm, int *code, ...)
+{
+    if (*code == MPIX_TRY_RELOAD)
+        longjmp(stasis_mpix_restart, 1);
+    if (!stasis_mpix_returns)
+        MPI_Abort(*comm, *code);
+}
+
+/* Calls the restart point, and calls it again after each death of a rank. Calls of MPI do not return then: they go back
+ * here, in the same thread. Communicators and groups that were made since are gone. Returns when all ranks are through.
+ * Call it once, after MPI_Init, while no request is pending. */
+static inline int MPI_Reinit(int argc, char **argv, const MPI_Restart_point point)
+{
+    MPI_Errhandler before, go_back;
+    volatile MPI_Start_state state = MPI_START_NEW;
+    int epoch = 0, answer = MPI_SUCCESS;
+    if (!stasis_mpix_ask(STASIS_MPIX_EPOCH, &epoch, &answer)) {
+        point(argc, argv, MPI_START_NEW);
+        return MPI_SUCCESS;
+    }
+    if (epoch > 0)
+        state = MPI_START_RESTARTED;
+    else
+        answer = MPIX_Checkpoint_write();
+    if (answer != MPI_SUCCESS)
+        return answer;
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+    stasis_mpix_returns = before == MPI_ERRORS_RETURN;
+    MPI_Comm_create_errhandler(stasis_mpix_go_back, &go_back);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, go_back);
+    if (setjmp(stasis_mpix_restart) != 0) {
+        MPIX_Checkpoint_read();
+        state = MPI_START_REINITED;
+    }
+    point(argc, argv, state);
+    /* A rank that is through may still have to go back. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
+    MPI_Errhandler_free(&go_back);
+    MPI_Errhandler_free(&before);
+    return MPI_SUCCESS;
 }
 
 #ifdef __cplusplus

@@ -1,6 +1,8 @@
 //! The fixed header of an image: 256 bytes. No serializer encodes it, so every reader finds the file type,
 //! its version and its set, whichever version wrote the file.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::Damage;
 use crate::format::bytes::{all_zero, array, put, u32_at, u64_at};
 use crate::format::ids::SetId;
@@ -16,7 +18,7 @@ const CHECKED: usize = HEADER_BYTES - 4;
 const USED: usize = 128;
 
 /// Properties of an image that its writer supplies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// Id of the set that the image belongs to.
     pub set_id: SetId,

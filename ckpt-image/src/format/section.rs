@@ -1,6 +1,6 @@
 //! Typed sections: everything in an image that is not memory. [`kind`] is the table of all kinds.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::format::bytes::{put, u32_at, u64_at};
 
@@ -103,7 +103,7 @@ pub(crate) fn known(number: u32, version: u32) -> Option<SectionKind> {
 }
 
 /// A section as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     /// Number of a kind in [`kind`].
     pub kind: u32,

@@ -38,10 +38,17 @@ impl SetWriter {
     /// Starts set `number` in `dir` (see [`crate::next_number`]). Creates `dir` if necessary, and removes
     /// the unfinished sets of dead jobs.
     pub fn begin(fs: &FileSystem, dir: &Path, number: u64) -> Result<SetWriter> {
+        let id = SetId::random();
+        let id =
+            id.map_err(|e| ImageError::io("make an id for", &dir.join(set_name(number)), e))?;
+        SetWriter::begin_as(fs, dir, number, id)
+    }
+
+    /// Does the same for a set that has its id already.
+    pub fn begin_as(fs: &FileSystem, dir: &Path, number: u64, set_id: SetId) -> Result<SetWriter> {
         permissions::create_checkpoint_dir(dir)?;
         remove_leavings(fs, dir);
         let partial = dir.join(partial_name(number));
-        let set_id = SetId::random().map_err(|e| ImageError::io("make an id for", &partial, e))?;
         fs.make_dir(&partial)
             .map_err(|e| ImageError::io("make the directory", &partial, e))?;
         let lock = lock(&partial).map_err(|e| {

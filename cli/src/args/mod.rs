@@ -189,6 +189,10 @@ pub struct Schedule {
     /// from the cost of the last checkpoint and --mtbf
     #[arg(short, long, value_name = "SECONDS|auto", value_parser = schedule::interval, env = "STASIS_INTERVAL")]
     pub interval: Option<Interval>,
+    /// Interval between checkpoints in memory, in seconds (or 30m, 12h). A copy-on-write copy of each rank is kept, and
+    /// is written only when a part of the job has died. For ranks on the machine of `stasis run`, and only under it
+    #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_MEMORY_INTERVAL")]
+    pub memory_interval: Option<u64>,
     /// For `--interval auto`: mean time between failures of a job of this size [default: 1d]
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_MTBF")]
     pub mtbf: Option<u64>,
@@ -224,6 +228,11 @@ impl Checkpoints {
             _ if self.epoch.is_some() => FilePolicy::Leave,
             _ => self.files,
         }
+    }
+
+    /// Whether `stasis run` has started the job.
+    pub fn is_supervised(&self) -> bool {
+        self.incarnation.is_some()
     }
 
     /// The settings for the lower half.

@@ -113,6 +113,7 @@ impl Schedule {
         });
         Ok(job_spec::Schedule {
             interval,
+            memory: self.memory_interval,
             last: self.last()?,
             signals: signals.collect(),
         })

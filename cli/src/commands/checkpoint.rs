@@ -53,6 +53,7 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
                 None => String::new(),
             },
             match report.level {
+                Level::Memory => " in memory",
                 Level::Shared => "",
                 Level::Local => " in local directories (they are drained in the background)",
                 Level::Partner =>
@@ -85,6 +86,7 @@ fn how(report: &Report) -> String {
 /// Place of a checkpoint's images, for JSON.
 pub fn word(level: Level) -> &'static str {
     match level {
+        Level::Memory => "memory",
         Level::Shared => "shared",
         Level::Local => "local",
         Level::Partner => "partner",

@@ -17,6 +17,7 @@ use launcher::message;
 use supervisor::command_line;
 use supervisor::leases::Terms;
 use supervisor::recovery::{Failure, GivenUp, LauncherEnd, Policy};
+use supervisor::rescue;
 use supervisor::run::{self, Job, Surroundings};
 use supervisor::standby::Way;
 use supervisor::standby_world::Kind;
@@ -31,6 +32,9 @@ use crate::ui::exit::{self, Code, WithCode};
 const STACKS_LIMIT: Duration = Duration::from_secs(6);
 /// Memory that a sleeping rank is taken to need.
 const BYTES_OF_SLEEPER: u64 = 64 << 20;
+
+/// Memory that has to be left, so that checkpoints in memory are kept.
+const LEAST_LEFT: u64 = 128 << 20;
 
 /// Runs the command; returns only if the job cannot be run.
 pub fn run(options: &Run) -> exit::Result<()> {
@@ -50,6 +54,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         directory: directory.clone(),
         key,
         most: options.recover,
+        memory: checkpoints.schedule.memory_interval.is_some(),
         standby: options.standby != Kind::No,
         told: Cell::default(),
         mapped: Cell::default(),
@@ -64,6 +69,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         },
         hang: options.hang.map(Duration::from_secs),
         standby: options.standby,
+        key: checkpoints.key.read().code(Code::Usage)?,
         terms: terms_of(options)?,
         stages: options.stages,
         terminal: io::stdin().is_terminal(),
@@ -123,6 +129,8 @@ struct KnownSets {
     /// Id of an earlier job in the directory that has ended with a checkpoint.
     ended_before: Option<String>,
     most: u32,
+    /// Whether the job has checkpoints in memory.
+    memory: bool,
     /// Whether the user wants a standby world.
     standby: bool,
     /// The last reason why there is no standby world.
@@ -153,18 +161,21 @@ impl KnownSets {
     fn by_hand(&self) -> String {
         let line = command_line::resumed(&self.line);
         let words: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
-        words.join(" ")
+        // Without `stasis run` the line would be refused.
+        let run = if self.memory { "stasis run -- " } else { "" };
+        format!("{run}{}", words.join(" "))
     }
 }
 
 /// Refuses what does not go together with `--stages`.
 fn check_stages(launch: &Launch) -> exit::Result<()> {
     let checkpoints = &launch.running.checkpoints;
-    let schedule = schedule(&launch.running)?;
-    if schedule != Schedule::default() || launch.resume || checkpoints.local_dir.is_some() {
+    let others = launch.resume || checkpoints.local_dir.is_some();
+    let in_memory = checkpoints.schedule.memory_interval.is_some();
+    if in_memory || others || schedule(&launch.running)? != Schedule::default() {
         let why = anyhow!(
-            "--stages: the program saves its state itself, and Stasis takes no checkpoints. Leave out --interval, --mtbf, \
-             --before-end, --signal, --resume and --local-dir, or leave out --stages"
+            "--stages: the program saves its state itself, and Stasis takes no checkpoints. Leave out --interval, --memory-interval, \
+             --mtbf, --before-end, --signal, --resume and --local-dir, or leave out --stages"
         );
         return Err(why).code(Code::Usage);
     }
@@ -279,6 +290,33 @@ impl Surroundings for KnownSets {
             message::say(format_args!(
                 "there is no standby world until the next checkpoint: {why}. After a failure the job is started anew"
             ));
+        }
+    }
+
+    fn room_to_hold(&self) -> Result<(), String> {
+        let budget = MemoryBudget::for_each_of(1);
+        match budget.bytes < LEAST_LEFT {
+            false => Ok(()),
+            true => Err(format!(
+                "memory is short: {} MiB are left ({})",
+                budget.bytes >> 20,
+                budget.limit
+            )),
+        }
+    }
+
+    fn not_held(&self, why: &str) {
+        message::say(format_args!(
+            "the checkpoint in memory is given up, the job runs on: {why}"
+        ));
+    }
+
+    fn rescued(&self, set: u64, result: Result<(), rescue::Error>) {
+        match result {
+            Ok(()) => message::say(format_args!("ckpt-{set} was in memory, and is written now")),
+            Err(why) => message::say(format_args!(
+                "ckpt-{set}, which was in memory, is lost: {why}"
+            )),
         }
     }
 

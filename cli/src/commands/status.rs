@@ -50,6 +50,7 @@ pub fn run(options: &Status) -> exit::Result<()> {
             "waiting": status.waiting,
             "committed": status.committed,
             "last": status.last.as_ref().map(checkpoint::to_json),
+            "in_memory": status.in_memory.as_deref().map(checkpoint::to_json),
             "failure": status.failure,
             "next": status.next.as_ref().map(|next| json!({
                 "seconds": next.after as f64 / 1e6,
@@ -80,6 +81,13 @@ pub fn run(options: &Status) -> exit::Result<()> {
         say!(
             "  last: {} ({size}, the job stood still for {pause})",
             last.set
+        );
+    }
+    if let Some(held) = &status.in_memory {
+        let pause = text::duration(held.pause);
+        say!(
+            "  in memory: {} (the job stood still for {pause})",
+            held.set
         );
     }
     if let Some(next) = &status.next {

@@ -605,6 +605,7 @@ mod tests {
             waiting: None,
             committed: 0,
             last: None,
+            in_memory: None,
             failure: None,
             next: None,
             ranks,

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 use job_spec::Schedule;
 use launcher::preload;
 
@@ -60,7 +60,7 @@ pub fn prepare_local(running: &Running, directory: &Path) -> exit::Result<()> {
         None if checkpoints.partner => {
             let why =
                 "--partner needs --local-dir: it keeps copies of the images in that directory";
-            Err(anyhow::anyhow!(why)).code(Code::Usage)
+            Err(anyhow!(why)).code(Code::Usage)
         }
         None => Ok(()),
     }
@@ -68,6 +68,14 @@ pub fn prepare_local(running: &Running, directory: &Path) -> exit::Result<()> {
 
 /// The schedule for the lower half. An error ends all ranks, because only the first one queries Slurm.
 pub fn schedule(running: &Running) -> exit::Result<Schedule> {
-    let schedule = running.checkpoints.schedule.spec();
+    let checkpoints = &running.checkpoints;
+    let in_memory = checkpoints.schedule.memory_interval.is_some();
+    let schedule = match in_memory && !checkpoints.is_supervised() {
+        true => Err(anyhow!(
+            "--memory-interval: only `stasis run` keeps checkpoints in memory when a rank has died, and goes on from \
+             them. Put `stasis run --` in front of the line, or leave the option out (--interval writes checkpoints)"
+        )),
+        false => checkpoints.schedule.spec(),
+    };
     end_job::on_error(schedule, Code::Usage, running)
 }

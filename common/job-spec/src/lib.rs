@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +119,9 @@ pub struct Schedule {
     /// Interval of periodic checkpoints.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,
+    /// Interval in seconds of checkpoints that stay in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
     /// Checkpoint before the end of the allocation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<LastCheckpoint>,
@@ -305,7 +308,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":5,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":6,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -313,6 +316,7 @@ mod tests {
             checkpoints: Checkpoints {
                 schedule: Schedule {
                     interval: Some(Interval::Mtbf(60)),
+                    memory: Some(30),
                     last: Some(LastCheckpoint {
                         at: 9,
                         then: Then::GoOn,
@@ -336,7 +340,7 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":5,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\
+            "{\"version\":6,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
              \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3},\
@@ -372,8 +376,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":5,"spec":{}}"#,
-            r#"{"version":5,"spec":{"more":1}}"#,
+            r#"{"version":6,"spec":{}}"#,
+            r#"{"version":6,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }

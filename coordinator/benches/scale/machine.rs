@@ -46,7 +46,7 @@ fn one(size: u32) {
     let partial = PartialSet {
         set: "ckpt-1".into(),
         id: vec![0; 16],
-        directory: "/scratch/ckpt-1.partial".into(),
+        directory: Some("/scratch/ckpt-1.partial".into()),
         parent: None,
     };
     job.on(0, Event::Prepared(1, Ok(partial)));

@@ -451,7 +451,7 @@ impl<'a> Simulation<'a> {
                     let partial = PartialSet {
                         set: "ckpt-1".into(),
                         id: vec![0; 16],
-                        directory: "/scratch/ckpt-1.partial".into(),
+                        directory: Some("/scratch/ckpt-1.partial".into()),
                         parent: None,
                     };
                     next = Some(Event::Prepared(epoch, Ok(partial)));
@@ -459,6 +459,9 @@ impl<'a> Simulation<'a> {
                 Action::Commit(epoch, ..) => next = Some(Event::Committed(epoch, Ok(()))),
                 Action::Over(result) => assert!(result.is_ok(), "{result:?}"),
                 Action::Reply(..) | Action::Discard(_) | Action::Again { .. } => {}
+                Action::PrepareInMemory(_) | Action::NotHeld(_) => {
+                    unreachable!("nothing asks for a checkpoint in memory")
+                }
             }
         }
         let orders = orders.take();

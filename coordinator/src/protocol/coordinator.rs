@@ -93,8 +93,8 @@ pub struct PartialSet {
     pub set: String,
     /// Id in the set's images.
     pub id: Vec<u8>,
-    /// Directory of the images before the commit.
-    pub directory: String,
+    /// Directory of the images before the commit; none if the images stay in memory.
+    pub directory: Option<String>,
     /// Parent of an increment; none for a full set.
     pub parent: Option<Parent>,
 }
@@ -126,6 +126,8 @@ pub enum Event {
     Lost(u32),
     /// A checkpoint is due by the schedule's interval.
     Due,
+    /// A checkpoint in memory is due.
+    DueInMemory,
     /// A request for a checkpoint.
     Request {
         /// Client that asks; `None` if the job itself does.
@@ -163,12 +165,16 @@ pub enum Action {
     Reply(ClientId, ToClient),
     /// Create the directory of a new set.
     Prepare(u64),
-    /// Commit the set: write its manifest and rename its directory.
+    /// Prepare a set whose images stay in memory.
+    PrepareInMemory(u64),
+    /// Commit the set: write its manifest and rename its directory. One in memory is only noted.
     Commit(u64, PartialSet, Vec<Summary>),
     /// Remove the files of an abandoned set.
     Discard(PartialSet),
     /// A checkpoint has ended with this result.
     Over(Result<Report, String>),
+    /// A checkpoint in memory was given up, for this reason.
+    NotHeld(String),
     /// The checkpoint that was given up is to be requested again after a while.
     Again {
         /// Whether the job ends after the checkpoint.
@@ -264,6 +270,8 @@ struct InProgress {
     went_on: Option<Time>,
     /// Whether the job ends after the checkpoint.
     stop: bool,
+    /// Whether the images stay in memory. Nobody waits for such a checkpoint.
+    in_memory: bool,
     /// Clients that wait for the checkpoint.
     clients: BTreeSet<ClientId>,
     /// Whether it was also requested without a client that waits.
@@ -336,6 +344,8 @@ pub struct Coordinator {
     queued: Option<Queued>,
     committed: u64,
     last: Option<Report>,
+    /// The last checkpoint in memory.
+    in_memory: Option<Report>,
     failure: Option<String>,
     ending: bool,
     /// Number of queries about the activity of ranks.
@@ -355,6 +365,7 @@ impl Coordinator {
             queued: None,
             committed: 0,
             last: None,
+            in_memory: None,
             failure: None,
             ending: false,
             queries: 0,
@@ -391,11 +402,14 @@ impl Coordinator {
             Event::Due if self.current.is_none() && self.cannot_checkpoint().is_none() => {
                 self.request(None, false, None, now, &mut actions)
             }
-            Event::Due => {
-                if let Some(current) = &mut self.current {
-                    current.unattended = true;
+            Event::Due => match &mut self.current {
+                Some(current) if current.in_memory => {
+                    self.request(None, false, None, now, &mut actions);
                 }
-            }
+                Some(current) => current.unattended = true,
+                None => {}
+            },
+            Event::DueInMemory => self.begin_in_memory(now, &mut actions),
             Event::Request {
                 client,
                 stop,
@@ -525,7 +539,7 @@ impl Coordinator {
         }
         let mut note = None;
         match &mut self.current {
-            Some(current) if current.went_on.is_none() => {
+            Some(current) if current.went_on.is_none() && !current.in_memory => {
                 current.stop |= stop;
                 current.clients.extend(client);
                 current.unattended |= client.is_none();
@@ -533,7 +547,7 @@ impl Coordinator {
                 current.progress = None;
                 note = Some("a checkpoint is being taken already; joined it".to_string());
             }
-            // The checkpoint in progress has passed its cut, so it does not serve a new request.
+            // The checkpoint in progress has passed its cut, or is not written, so it does not serve a new request.
             current => {
                 let queued = self.queued.get_or_insert_with(|| Queued::begin(now));
                 queued.stop |= stop;
@@ -541,11 +555,12 @@ impl Coordinator {
                 queued.unattended |= client.is_none();
                 queued.patience = patience.max(queued.patience);
                 queued.held_back = false;
-                if current.is_some() {
-                    note = Some(
-                        "the previous checkpoint is still being written; this one begins after it"
-                            .to_string(),
-                    );
+                if let Some(current) = current {
+                    let how = match current.in_memory {
+                        true => "a checkpoint in memory is being taken",
+                        false => "the previous checkpoint is still being written",
+                    };
+                    note = Some(format!("{how}; this one begins after it"));
                 } else if self.absent > 0 {
                     note = Some(format!(
                         "waiting for the ranks to call MPI_Init ({} of {} have not yet)",
@@ -567,6 +582,21 @@ impl Coordinator {
         let Some(queued) = self.queued.take_if(|queued| !queued.held_back) else {
             return;
         };
+        self.enter_checkpoint(queued, false, now);
+        // The directory comes first: a full or unwritable disk then costs the job no pause.
+        out.push(Action::Prepare(self.epoch));
+    }
+
+    /// Begins a checkpoint in memory, unless another one is being taken or none can be taken.
+    fn begin_in_memory(&mut self, now: Time, out: &mut Vec<Action>) {
+        let is_idle = self.current.is_none() && self.absent == 0;
+        if is_idle && self.cannot_checkpoint().is_none() {
+            self.enter_checkpoint(Queued::begin(now), true, now);
+            out.push(Action::PrepareInMemory(self.epoch));
+        }
+    }
+
+    fn enter_checkpoint(&mut self, queued: Queued, in_memory: bool, now: Time) {
         self.epoch += 1;
         self.current = Some(InProgress {
             epoch: self.epoch,
@@ -576,6 +606,7 @@ impl Coordinator {
             stopped: now,
             went_on: None,
             stop: queued.stop,
+            in_memory,
             clients: queued.clients,
             unattended: queued.unattended,
             patience: queued.patience.unwrap_or(self.config.patience),
@@ -586,8 +617,6 @@ impl Coordinator {
             targets: BTreeMap::new(),
             stage: StageState::Preparing,
         });
-        // The directory comes first: a full or unwritable disk then costs the job no pause.
-        out.push(Action::Prepare(self.epoch));
     }
 
     fn prepared(
@@ -902,11 +931,18 @@ impl Coordinator {
                 save: slowest(|t| t.save),
             },
             stood: saved.iter().find_map(stood),
-            level: Level::of(local.map(|summary| summary.copy.is_some())),
+            level: match current.in_memory {
+                true => Level::Memory,
+                false => Level::of(local.map(|summary| summary.copy.is_some())),
+            },
             stop,
         };
-        self.committed += 1;
-        self.last = Some(report.clone());
+        if current.in_memory {
+            self.in_memory = Some(report.clone());
+        } else {
+            self.committed += 1;
+            self.last = Some(report.clone());
+        }
         // Clients come first: `Exit` ends this process too.
         for (rank, summary) in &saved {
             for note in &summary.notes {
@@ -958,7 +994,10 @@ impl Coordinator {
         out.extend(current.partial.map(Action::Discard));
         self.failure = Some(reason.clone());
         answer(current.clients, failed, out);
-        out.push(Action::Over(Err(reason)));
+        out.push(match current.in_memory {
+            true => Action::NotHeld(reason),
+            false => Action::Over(Err(reason)),
+        });
         self.next(now, out);
     }
 

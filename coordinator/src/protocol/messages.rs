@@ -12,7 +12,7 @@ use crate::protocol::waits::RankWaits;
 pub use crate::protocol::waits::{Counts, WaitTarget};
 
 /// Version of the messages below. Both ends must have the same one.
-pub const PROTOCOL: u32 = 13;
+pub const PROTOCOL: u32 = 14;
 
 /// First frame on a connection: kind of the peer, and its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -409,8 +409,8 @@ pub enum ToRank {
         set: String,
         /// Id in the set's images.
         id: Vec<u8>,
-        /// Directory of the images before the commit.
-        directory: String,
+        /// Directory of the images before the commit; none if the images stay in memory.
+        directory: Option<String>,
         /// Id of the parent set; none for a full set.
         parent: Option<Vec<u8>>,
         /// Assignment of the shared memory that the rank has reported.
@@ -499,6 +499,8 @@ pub struct Report {
 /// Place of a checkpoint's images at the time of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Level {
+    /// In memory.
+    Memory,
     /// In the checkpoint directory.
     Shared,
     /// In local directories; they are drained from there in the background.
@@ -558,6 +560,8 @@ pub struct Status {
     pub committed: u64,
     /// The last committed checkpoint.
     pub last: Option<Report>,
+    /// The last checkpoint in memory. The box keeps the answers to other requests small.
+    pub in_memory: Option<Box<Report>>,
     /// Reason of the last abandoned checkpoint.
     pub failure: Option<String>,
     /// The next scheduled checkpoint.

@@ -104,8 +104,8 @@ pub struct SaveOrder {
     pub set: String,
     /// Id in the set's images.
     pub id: Vec<u8>,
-    /// Directory of the images before the commit.
-    pub directory: String,
+    /// Directory of the images before the commit; none if the images stay in memory.
+    pub directory: Option<String>,
     /// Id of the parent set; none for a full set.
     pub parent: Option<Vec<u8>>,
     /// Assignment of the shared memory that [`crate::agent::Process::stop`] has reported.

@@ -171,10 +171,17 @@ impl Store for Disk {
             false => Ok(PartialSet {
                 set: "ckpt-1".into(),
                 id: vec![7],
-                directory: "d".into(),
+                directory: Some("d".into()),
                 parent: None,
             }),
         }
+    }
+    fn prepare_in_memory(&mut self) -> Result<PartialSet, String> {
+        let partial = self.prepare()?;
+        Ok(PartialSet {
+            directory: None,
+            ..partial
+        })
     }
     fn commit(&mut self, images: &[Summary]) -> Result<(), String> {
         let sizes: Vec<u64> = images.iter().map(|i| i.bytes).collect();

@@ -224,7 +224,7 @@ fn the_interval_takes_checkpoints_without_a_request() {
     let (disk, commits) = Disk::counted();
     let plan = Plan {
         interval: Some(Interval::Seconds(1)),
-        last: None,
+        ..Plan::default()
     };
     let mut job = Job::start("interval", 2, disk, plan);
     job.connect();
@@ -234,11 +234,11 @@ fn the_interval_takes_checkpoints_without_a_request() {
 #[test]
 fn the_job_ends_before_its_time_is_over() {
     let plan = Plan {
-        interval: None,
         last: Some(Last {
             after: Duration::from_millis(30),
             stop: true,
         }),
+        ..Plan::default()
     };
     let mut job = Job::start("last", 2, Disk::default(), plan);
     let next = client(&job.directory).status().unwrap().next.unwrap();

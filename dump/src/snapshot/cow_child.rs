@@ -14,6 +14,9 @@
 //! thread that has created it, so a killed rank leaves no child behind. If memory becomes scarce, the kernel kills the
 //! child first, and the job runs on.
 //!
+//! A child that stays (`held.rs`) outlives its rank: it ends when the socket is closed on which it takes requests, of
+//! which another process then has the other end. It is in a session of its own, because launchers kill process groups.
+//!
 //! Memory that is shared, or that must not be in children (MADV_DONTFORK), is copied by `eager_copy.rs`. Pages
 //! that a network adapter reads or writes directly are copied by the kernel at the fork (since Linux 5.12), so that
 //! the adapter keeps those of this process.
@@ -26,10 +29,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
 use ckpt_image::{Span, WriteOrder};
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::wait::{waitid, Id, WaitPidFlag, WaitStatus};
 
@@ -46,6 +51,37 @@ pub fn forking_is_faster(held: u64, stored: u64) -> bool {
     stored > held / FORK_COPY_COST_RATIO
 }
 
+/// When a child ends at the latest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// With the thread that has forked it.
+    OfThread,
+    /// When no process has the other end of its socket.
+    OfSocket,
+}
+
+/// What another process needs to keep a child.
+#[derive(Debug)]
+pub struct ChildParts {
+    /// Socket on which it takes requests.
+    pub orders: OwnedFd,
+    /// Its pidfd.
+    pub process: OwnedFd,
+    /// Its memory (/proc/PID/mem).
+    pub memory: OwnedFd,
+}
+
+/// A child that another process keeps, and this one, its parent, waits for in the end.
+#[derive(Debug)]
+pub struct KeptChild(OwnedFd);
+
+impl KeptChild {
+    /// Whether it has ended. It is no zombie then.
+    pub fn has_ended(&self) -> bool {
+        ChildProcess::reaped(&self.0, WaitPidFlag::WNOHANG)
+    }
+}
+
 /// A child with a copy of the memory. It is killed when this is dropped.
 pub struct CowChild {
     child: ChildProcess,
@@ -55,10 +91,10 @@ pub struct CowChild {
 }
 
 impl CowChild {
-    /// Forks a child, which ends with the calling thread at the latest.
-    pub fn fork() -> io::Result<CowChild> {
+    /// Forks a child.
+    pub fn fork(lifetime: Lifetime) -> io::Result<CowChild> {
         let (orders, its) = cow_child_io::socket_pair()?;
-        let child = ChildProcess::fork(&its)?;
+        let child = ChildProcess::fork(&its, lifetime)?;
         // This only helps if memory becomes scarce.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", child.pid), "1000");
         let memory = File::open(format!("/proc/{}/mem", child.pid))?;
@@ -67,6 +103,55 @@ impl CowChild {
             memory,
             orders,
         })
+    }
+
+    /// A child that its parent has given away. It is killed when this is dropped.
+    pub fn adopt(parts: ChildParts) -> io::Result<CowChild> {
+        // The number that it has here, if its parent is in another namespace of processes.
+        let number = parts.process.as_raw_fd();
+        let facts = fs::read_to_string(format!("/proc/self/fdinfo/{number}"))?;
+        let pid = facts.lines().find_map(|line| line.strip_prefix("Pid:"));
+        let pid = pid.and_then(|pid| pid.trim().parse().ok());
+        let pid = pid.filter(|pid| *pid > 0).ok_or(io::ErrorKind::NotFound)?;
+        Ok(CowChild {
+            child: ChildProcess {
+                pid,
+                descriptor: parts.process,
+                given_away: false,
+            },
+            memory: parts.memory.into(),
+            orders: parts.orders,
+        })
+    }
+
+    /// Gives the child to another process, which keeps it. This one must only [reap](KeptChild) it.
+    pub fn give_away(mut self) -> io::Result<(ChildParts, KeptChild)> {
+        let process = self.child.descriptor.try_clone()?;
+        let kept = KeptChild(self.child.descriptor.try_clone()?);
+        self.child.given_away = true;
+        let (orders, memory) = (self.orders, self.memory.into());
+        let parts = ChildParts {
+            orders,
+            process,
+            memory,
+        };
+        Ok((parts, kept))
+    }
+
+    /// Kills it, and waits until it has ended.
+    pub fn end_now(self) {
+        self.child.kill();
+        self.child.has_ended(PollTimeout::NONE);
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        self.child.pid
+    }
+
+    /// A descriptor that is ready to read when it has ended.
+    pub fn end(&self) -> BorrowedFd<'_> {
+        self.child.descriptor.as_fd()
     }
 
     /// Its mappings of the upper half, in ascending order.
@@ -104,14 +189,14 @@ impl CowChild {
     fn answered<T>(&self, answer: io::Result<T>) -> io::Result<T> {
         if matches!(&answer, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
             // The child is exiting, but may not be a zombie yet.
-            ChildProcess::ended(&self.child.descriptor, WaitPidFlag::WNOWAIT);
+            self.child.has_ended(PollTimeout::NONE);
         }
         answer
     }
 
     /// Fails if the child has ended, because the bytes that were read may be wrong.
     pub fn check(&self) -> io::Result<()> {
-        match ChildProcess::ended(&self.child.descriptor, WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
+        match self.child.has_ended(PollTimeout::ZERO) {
             false => Ok(()),
             true => Err(io::Error::other(
                 "the process that held the copy of the memory was killed, perhaps by the kernel for \
@@ -126,15 +211,20 @@ struct ChildProcess {
     pid: libc::pid_t,
     /// Its pidfd, which stays valid even if other code has waited for the process.
     descriptor: OwnedFd,
+    /// Whether another process keeps it.
+    given_away: bool,
 }
 
 impl ChildProcess {
     /// Forks a child that takes requests from this end.
-    fn fork(orders: &OwnedFd) -> io::Result<ChildProcess> {
+    fn fork(orders: &OwnedFd, lifetime: Lifetime) -> io::Result<ChildProcess> {
         // And no signal at its end.
         const FLAGS: libc::c_long = libc::CLONE_PIDFD as libc::c_long;
         const NONE: libc::c_long = 0;
-        let parent = std::process::id();
+        let parent = match lifetime {
+            Lifetime::OfThread => Some(std::process::id()),
+            Lifetime::OfSocket => None,
+        };
         let orders = orders.as_raw_fd();
         let mut descriptor = -1;
         // The child inherits that all signals are blocked.
@@ -158,14 +248,36 @@ impl ChildProcess {
                 Ok(pid) if pid > 0 => Ok(ChildProcess {
                     pid,
                     descriptor: OwnedFd::from_raw_fd(descriptor),
+                    given_away: false,
                 }),
                 _ => Err(error),
             }
         }
     }
 
-    /// Whether it has ended, or other code has waited for its end.
-    fn ended(descriptor: &OwnedFd, how: WaitPidFlag) -> bool {
+    fn kill(&self) {
+        let descriptor = libc::c_long::from(self.descriptor.as_raw_fd());
+        let kill = libc::c_long::from(libc::SIGKILL);
+        const NONE: libc::c_long = 0;
+        // SAFETY: passes no memory.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, kill, NONE, NONE) };
+    }
+
+    /// Waits for its end for so long. Whether it has ended.
+    fn has_ended(&self, limit: PollTimeout) -> bool {
+        let mut end = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
+        loop {
+            match poll(&mut end, limit) {
+                Err(Errno::EINTR) => {}
+                Ok(0) => return false,
+                // An error does not tell that it lives.
+                Ok(_) | Err(_) => return true,
+            }
+        }
+    }
+
+    /// Whether it has ended and is no zombie any more, because this or other code has waited for it.
+    fn reaped(descriptor: &OwnedFd, how: WaitPidFlag) -> bool {
         let how = WaitPidFlag::WEXITED | WaitPidFlag::__WALL | how;
         waitid(Id::PIDFd(descriptor.as_fd()), how) != Ok(WaitStatus::StillAlive)
     }
@@ -173,25 +285,24 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        let descriptor = libc::c_long::from(self.descriptor.as_raw_fd());
-        let kill = libc::c_long::from(libc::SIGKILL);
-        const NONE: libc::c_long = 0;
-        // SAFETY: passes no memory.
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, kill, NONE, NONE) };
+        if self.given_away {
+            return;
+        }
+        self.kill();
         // The kernel takes 20 ms for each GiB to free the copy. No checkpoint need wait for that.
         let reaper = ckpt_image::room_for_thread().then(|| {
             let descriptor = self.descriptor.try_clone()?;
             let thread = std::thread::Builder::new().name("ckpt-reap".to_owned());
-            thread.spawn(move || ChildProcess::ended(&descriptor, WaitPidFlag::empty()))
+            thread.spawn(move || ChildProcess::reaped(&descriptor, WaitPidFlag::empty()))
         });
         if !matches!(reaper, Some(Ok(_))) {
-            ChildProcess::ended(&self.descriptor, WaitPidFlag::empty());
+            ChildProcess::reaped(&self.descriptor, WaitPidFlag::empty());
         }
     }
 }
 
-/// The main function of the child.
-fn child_main(parent: u32, orders: RawFd) -> ! {
+/// The main function of the child. It ends with the thread that has forked it if that is of the process `parent`.
+fn child_main(parent: Option<u32>, orders: RawFd) -> ! {
     const NONE: libc::c_long = 0;
     let prctl = |option: libc::c_int, value: libc::c_long| {
         let option = libc::c_long::from(option);
@@ -206,12 +317,18 @@ fn child_main(parent: u32, orders: RawFd) -> ! {
         unsafe { libc::syscall(libc::SYS_close_range, first, last, NONE) };
     }
     prctl(libc::PR_SET_NAME, c"stasis-twin".as_ptr() as libc::c_long);
-    prctl(libc::PR_SET_PDEATHSIG, libc::c_long::from(libc::SIGKILL));
+    if parent.is_some() {
+        prctl(libc::PR_SET_PDEATHSIG, libc::c_long::from(libc::SIGKILL));
+    }
     // SAFETY: without memory. It is this process's alone, whose only thread this is; that orders name what
     // can be read is for [`CowChild::write`].
     unsafe {
-        // The parent may have ended before PR_SET_PDEATHSIG took effect.
-        if libc::syscall(libc::SYS_getppid) == libc::c_long::from(parent) {
+        let serves = match parent {
+            // The parent may have ended before PR_SET_PDEATHSIG took effect.
+            Some(parent) => libc::syscall(libc::SYS_getppid) == libc::c_long::from(parent),
+            None => libc::syscall(libc::SYS_setsid) > 0,
+        };
+        if serves {
             cow_child_io::serve(orders);
         }
         loop {

@@ -45,11 +45,14 @@ impl CopyBuffer {
     }
 }
 
+/// Start address of a copied block, and the place of its copy.
+pub type CopiedBlock = (u64, Range<usize>);
+
 /// A copy of memory.
 pub struct EagerCopy {
     content: Vec<u8>,
-    /// Start address and range in `content` of each copied block, in ascending order. Other memory is zero.
-    blocks: Vec<(u64, Range<usize>)>,
+    /// The copied blocks, with their ranges in `content`, in ascending order. Other memory is zero.
+    blocks: Vec<CopiedBlock>,
 }
 
 impl EagerCopy {
@@ -96,6 +99,34 @@ impl EagerCopy {
         }
         Ok(())
     }
+
+    /// The copied blocks, with the addresses of their copies.
+    pub fn placed(&self) -> Vec<CopiedBlock> {
+        let base = self.content.as_ptr() as usize;
+        let placed = |(start, place): &CopiedBlock| (*start, base + place.start..base + place.end);
+        self.blocks.iter().map(placed).collect()
+    }
+}
+
+/// Fills `into` with the memory at `address`. `fetch` gets a part of the place of a block.
+pub fn read_blocks(
+    blocks: &[CopiedBlock],
+    address: u64,
+    into: &mut [u8],
+    mut fetch: impl FnMut(Range<usize>, &mut [u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    into.fill(0);
+    let end = address + into.len() as u64;
+    let from = blocks.partition_point(|(start, place)| start + place.len() as u64 <= address);
+    let within = blocks[from..].iter().take_while(|(start, _)| *start < end);
+    for (start, place) in within {
+        let first = (*start).max(address);
+        let last = (start + place.len() as u64).min(end);
+        let from = place.start + (first - start) as usize;
+        let part = &mut into[(first - address) as usize..(last - address) as usize];
+        fetch(from..from + part.len(), part)?;
+    }
+    Ok(())
 }
 
 /// Asks the kernel for huge pages, because allocating small pages takes longer than copying them. A refusal is
@@ -111,23 +142,10 @@ fn in_huge_pages(content: &Vec<u8>) {
 
 impl MemorySource for &EagerCopy {
     fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()> {
-        into.fill(0);
-        let end = address + into.len() as u64;
-        let from = self
-            .blocks
-            .partition_point(|(start, place)| start + place.len() as u64 <= address);
-        let within = self.blocks[from..]
-            .iter()
-            .take_while(|(start, _)| *start < end);
-        for (start, place) in within {
-            let block = &self.content[place.clone()];
-            let first = (*start).max(address);
-            let last = (start + block.len() as u64).min(end);
-            let from = |at: u64, base: u64| (at - base) as usize;
-            into[from(first, address)..from(last, address)]
-                .copy_from_slice(&block[from(first, *start)..from(last, *start)]);
-        }
-        Ok(())
+        read_blocks(&self.blocks, address, into, |place, part| {
+            part.copy_from_slice(&self.content[place]);
+            Ok(())
+        })
     }
 }
 

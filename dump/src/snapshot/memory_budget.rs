@@ -20,6 +20,22 @@ impl MemoryBudget {
         MemoryBudget::from_root(Path::new("/"), processes)
     }
 
+    /// The same for copies that stay for a long time.
+    pub fn for_each_held_of(processes: u32) -> MemoryBudget {
+        MemoryBudget::held_from_root(Path::new("/"), processes)
+    }
+
+    /// Under strict accounting a copy is charged for all its writable memory for as long as it is there, and the
+    /// program might get less than it would without.
+    fn held_from_root(root: &Path, processes: u32) -> MemoryBudget {
+        match is_strict(root) {
+            true => MemoryBudget::zero(
+                "the kernel promises no more than it has, overcommit_memory is 2",
+            ),
+            false => MemoryBudget::from_root(root, processes),
+        }
+    }
+
     /// No memory at all, because of `limit`.
     pub fn zero(limit: &str) -> MemoryBudget {
         MemoryBudget {
@@ -59,8 +75,7 @@ fn available(root: &Path) -> Option<(u64, String)> {
 /// The budget under strict overcommit accounting (`overcommit_memory` 2). There, a copy is charged at once for all its
 /// writable memory, and the job could allocate no more meanwhile. So the budget is half of the remaining memory.
 fn strict(root: &Path) -> Option<(u64, String)> {
-    let policy = fs::read_to_string(root.join("proc/sys/vm/overcommit_memory")).ok()?;
-    if policy.trim() != "2" {
+    if !is_strict(root) {
         return None;
     }
     let meminfo = root.join("proc/meminfo");
@@ -69,6 +84,11 @@ fn strict(root: &Path) -> Option<(u64, String)> {
     let own = field(&status, "VmData:")? + field(&status, "VmStk:")?;
     let bytes = if own > left / 2 { 0 } else { left / 2 } << 10;
     Some((bytes, "CommitLimit in /proc/meminfo".to_owned()))
+}
+
+fn is_strict(root: &Path) -> bool {
+    let policy = fs::read_to_string(root.join("proc/sys/vm/overcommit_memory"));
+    policy.is_ok_and(|policy| policy.trim() == "2")
 }
 
 /// Remaining memory of the process's memory control group and of the groups above it. Pages of files count as free,
@@ -168,6 +188,8 @@ mod tests {
         );
         let (bytes, limit) = budget_of(&[MEMINFO, status, policy("2\n")], 1);
         assert_eq!((bytes, limit.contains("CommitLimit")), (1000 << 10, true));
+        let root = kernel(&[MEMINFO, status, policy("2\n")]);
+        assert_eq!(MemoryBudget::held_from_root(root.path(), 1).bytes, 0);
         let large = ("proc/self/status", "VmData:\t 1900 kB\nVmStk:\t 90 kB\n");
         assert_eq!(budget_of(&[MEMINFO, large, policy("2\n")], 1).0, 0);
     }

@@ -25,8 +25,9 @@ use crate::page_memory::{digests_of_read, PageMemory};
 use crate::ranges;
 use crate::request::PauseMode;
 use crate::source::{PageSource, StoppedProcess};
-use cow_child::{forking_is_faster, CowChild};
+use cow_child::{forking_is_faster, CowChild, Lifetime};
 use eager_copy::{CopyError, EagerCopy};
+use memory_budget::MemoryBudget;
 
 /// The memory as it was at the stop.
 pub struct Snapshot<'a> {
@@ -49,46 +50,59 @@ impl<'a> Snapshot<'a> {
             PauseMode::UntilCopied { budget, cancelled } => (budget, *cancelled),
         };
         let fork = should_fork(parts);
-        let by_fork = |part: &&ImageRegion| fork && part.forks();
-        // In the worst case all forked memory exists twice, even if little of it is stored.
-        let forked: u64 = parts.iter().filter(by_fork).map(|part| part.held).sum();
-        let scarce = || {
-            format!(
-                "memory is too scarce to copy {} MiB on write, and the shared memory: {} MiB are \
-                 available ({})",
-                forked >> 20,
-                budget.bytes >> 20,
-                budget.limit
-            )
-        };
-        let mut left = budget.bytes.checked_sub(forked).ok_or_else(scarce)?;
-        let not_copied = |why| match why {
-            CopyError::NoMemory => scarce(),
-            CopyError::Unreadable(e) => format!("memory cannot be copied: {e}"),
-        };
-        let others = || parts.iter().filter(|part| !by_fork(part));
-        let bytes: u64 = others().map(|part| ranges::total_bytes(&part.runs)).sum();
-        let buffer = process.plan.take_buffer();
-        tracing::debug!(
-            forked,
-            copied = bytes,
-            budget = budget.bytes,
-            buffered = buffer.is_some(),
-            "copying the memory"
-        );
-        let mut eager = EagerCopy::new(bytes.min(left), buffer).map_err(not_copied)?;
-        for part in others() {
-            let mut memory = process.of(part).map_err(|e| e.to_string())?;
-            let added = eager.add(&mut *memory, &part.runs, &mut left);
-            added.map_err(not_copied)?;
-        }
-        let child = fork.then(|| fork_child(parts)).transpose()?;
+        let eager = copy_eagerly(process, parts, fork, budget)?;
+        let child = fork
+            .then(|| fork_child(parts, Lifetime::OfThread))
+            .transpose()?;
         Ok(Snapshot {
             child,
             eager,
             cancelled,
         })
     }
+}
+
+/// Copies all regions that a child does not have, if there is one (`fork`) and memory suffices for it.
+pub fn copy_eagerly(
+    process: &StoppedProcess<'_>,
+    parts: &[ImageRegion],
+    fork: bool,
+    budget: &MemoryBudget,
+) -> std::result::Result<EagerCopy, String> {
+    let by_fork = |part: &&ImageRegion| fork && part.forks();
+    // In the worst case all forked memory exists twice, even if little of it is stored.
+    let forked: u64 = parts.iter().filter(by_fork).map(|part| part.held).sum();
+    let scarce = || {
+        format!(
+            "memory is too scarce to copy {} MiB on write, and the shared memory: {} MiB are \
+             available ({})",
+            forked >> 20,
+            budget.bytes >> 20,
+            budget.limit
+        )
+    };
+    let mut left = budget.bytes.checked_sub(forked).ok_or_else(scarce)?;
+    let not_copied = |why| match why {
+        CopyError::NoMemory => scarce(),
+        CopyError::Unreadable(e) => format!("memory cannot be copied: {e}"),
+    };
+    let others = || parts.iter().filter(|part| !by_fork(part));
+    let bytes: u64 = others().map(|part| ranges::total_bytes(&part.runs)).sum();
+    let buffer = process.plan.take_buffer();
+    tracing::debug!(
+        forked,
+        copied = bytes,
+        budget = budget.bytes,
+        buffered = buffer.is_some(),
+        "copying the memory"
+    );
+    let mut eager = EagerCopy::new(bytes.min(left), buffer).map_err(not_copied)?;
+    for part in others() {
+        let mut memory = process.of(part).map_err(|e| e.to_string())?;
+        let added = eager.add(&mut *memory, &part.runs, &mut left);
+        added.map_err(not_copied)?;
+    }
+    Ok(eager)
 }
 
 impl Snapshot<'_> {
@@ -116,9 +130,12 @@ impl PageSource for Snapshot<'_> {
 }
 
 /// A copy of the process that has all regions which `fork` copies.
-fn fork_child(parts: &[ImageRegion]) -> std::result::Result<CowChild, String> {
+pub fn fork_child(
+    parts: &[ImageRegion],
+    lifetime: Lifetime,
+) -> std::result::Result<CowChild, String> {
     let excluded = ForkExclusion::of(parts);
-    let child = CowChild::fork().and_then(|child| Ok((child.mappings()?, child)));
+    let child = CowChild::fork(lifetime).and_then(|child| Ok((child.mappings()?, child)));
     drop(excluded);
     let (mappings, child) =
         child.map_err(|e| format!("the memory cannot be copied on write: {e}"))?;
@@ -178,11 +195,12 @@ fn advise(region: &Region, advice: libc::c_int) -> bool {
 }
 
 /// Memory of the forked child.
-struct ChildMemory<'a> {
-    child: &'a CowChild,
-    cancelled: &'a AtomicBool,
+pub struct ChildMemory<'a> {
+    pub child: &'a CowChild,
+    /// Set when the image is no longer wanted.
+    pub cancelled: &'a AtomicBool,
     /// The child itself can read it.
-    readable: bool,
+    pub readable: bool,
 }
 
 impl ChildMemory<'_> {

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, Context, Result};
-use ckpt_image::{kind, set_number, Section, SetId, SharedKind};
+use ckpt_image::{kind, set_number, Manifest, Section, SetId, SharedKind};
 use contract::recorder::Event;
 use contract::{
     gate, ActivityKind, Clock, MpiState, Phase, ACTIVITY_RANKS, CLOCKS, CLOCKS_ADDRESS, DRAIN_CLOCK,
@@ -32,7 +32,7 @@ use undo::Cut;
 
 use super::debug::{fault_injection, kill_at_call};
 use super::instances::{AGENT, RELAY, SERVER};
-use super::setup::Setup;
+use super::setup::{self, Setup};
 use super::stuck_threads::StuckThreads;
 use super::waits::{self, Explaining};
 use super::{current_call, local_storage, mpi_abi, partner_copies, thread_stacks};
@@ -42,8 +42,8 @@ use crate::recorder;
 use crate::reserve::Ballast;
 use crate::start::keeper;
 use dump::{
-    Application, DirtyTracker, HeaderInfo, Increments, MemoryBudget, PauseMode, Plan, PreScan,
-    SavedImage, StoreAssignment,
+    Application, DirtyTracker, HeaderInfo, Increments, KeptChild, MemoryBudget, PauseMode, Plan,
+    PreScan, SavedImage, StoreAssignment,
 };
 
 /// Number of events that a rank prints for which a checkpoint has waited in vain.
@@ -76,6 +76,8 @@ pub struct LocalProcess {
     stuck: Mutex<StuckThreads>,
     /// Reserved memory, which is released while a checkpoint is taken.
     ballast: Ballast,
+    /// The children that `stasis run` keeps, as checkpoints in memory.
+    kept: Mutex<Vec<KeptChild>>,
 }
 
 impl LocalProcess {
@@ -116,6 +118,7 @@ impl LocalProcess {
             prescan: Mutex::new(None),
             given_up: AtomicBool::new(false),
             stuck: Mutex::default(),
+            kept: Mutex::default(),
         })
     }
 
@@ -280,12 +283,15 @@ impl LocalProcess {
 
     /// The memory that is available for copies. `None` with `--pause stop`.
     fn budget(&self) -> Option<MemoryBudget> {
-        let ranks_here = launcher::ranks_here().unwrap_or(self.size);
         match self.setup.checkpoints.pause {
             Pause::Stop => None,
             Pause::Copy if self.setup.scarce => Some(MemoryBudget::zero(fault_injection::VARIABLE)),
-            Pause::Copy => Some(MemoryBudget::for_each_of(ranks_here)),
+            Pause::Copy => Some(MemoryBudget::for_each_of(self.ranks_here())),
         }
+    }
+
+    fn ranks_here(&self) -> u32 {
+        launcher::ranks_here().unwrap_or(self.size)
     }
 
     fn write(&self, order: &SaveOrder, copied: &mut (dyn FnMut() + Send)) -> Result<Summary> {
@@ -333,12 +339,15 @@ impl LocalProcess {
                 processes: share.processes.clone(),
             })
             .collect();
+        let Some(directory) = &order.directory else {
+            return self.hold(&plan, &info, number, (&sections, &shares), copied);
+        };
         let local = storage.map(|storage| storage.begin(&order.set, info.set_id));
         let local = local.transpose()?;
         let set = &order.set;
         let order = dump::DumpRequest {
             disk: &self.setup.disk,
-            dir: local.as_deref().unwrap_or(Path::new(&order.directory)),
+            dir: local.as_deref().unwrap_or(Path::new(directory)),
             info: &info,
             sections: &sections,
             shares: &shares,
@@ -392,6 +401,59 @@ impl LocalProcess {
             stood: stopped_because,
             inherits,
             notes,
+        })
+    }
+}
+
+impl LocalProcess {
+    /// Copies the memory into a child, and hands it over to `stasis run`.
+    fn hold(
+        &self,
+        plan: &Plan,
+        info: &HeaderInfo,
+        number: u64,
+        (sections, shares): (&[Section], &[StoreAssignment]),
+        copied: &mut (dyn FnMut() + Send),
+    ) -> Result<Summary> {
+        let manifest = Manifest {
+            world_size: self.size,
+            thread_level: setup::thread_level(),
+            ..self.setup.manifest(info.set_id, info.abi.clone(), vec![])
+        };
+        let manifest = serde_json::to_string(&manifest)?;
+        let budget = self.budget().map(|budget| match budget.bytes {
+            0 => budget,
+            _ => MemoryBudget::for_each_held_of(self.ranks_here()),
+        });
+        let request = dump::DumpRequest {
+            disk: &self.setup.disk,
+            dir: &self.setup.checkpoints.dir,
+            info,
+            sections,
+            shares,
+            pause: match budget {
+                None => PauseMode::UntilWritten("--pause stop forbids copies".to_owned()),
+                Some(budget) => PauseMode::UntilCopied {
+                    budget,
+                    cancelled: &self.given_up,
+                },
+            },
+            increments: None,
+        };
+        let held = loader::on_own_fd_table(|| {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.retain(|child| !child.has_ended());
+            let (handover, child) = plan.hold(&request, &manifest, copied)?;
+            kept.push(child);
+            keeper::hands_over(info, number, &handover)?;
+            anyhow::Ok((handover.bytes, handover.notes))
+        });
+        let (memory, notes) = held.context("no thread could be made")??;
+        Ok(Summary {
+            memory,
+            host: coordinator::net::addresses::host(),
+            notes,
+            ..Summary::default()
         })
     }
 }

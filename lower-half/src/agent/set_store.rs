@@ -6,17 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
     create_checkpoint_dir, next_number, oldest_number, prune, set_name, ImageSummary, Manifest,
-    ParentSet, PartnerCopy, RankEntry, Set, SetWriter,
+    ParentSet, PartnerCopy, RankEntry, Set, SetId, SetWriter,
 };
-use contract::MpiState;
 use coordinator::protocol::coordinator::{Parent, PartialSet};
 use coordinator::protocol::Summary;
 use coordinator::server::Store;
 use job_spec::Keep;
 
 use super::mpi_abi;
-use super::setup::Setup;
-use crate::mpi::world;
+use super::setup::{self, Setup};
 use crate::start::keeper;
 
 /// The sets of this job's checkpoint directory.
@@ -24,6 +22,10 @@ pub struct SetStore {
     setup: &'static Setup,
     size: u32,
     writing: Option<Writing>,
+    /// The set that is being taken in memory, and its number.
+    holding: Option<(SetId, u64)>,
+    /// Numbers of the newest set in memory, and of the one before.
+    held: [Option<u64>; 2],
     /// The newest set that this process has committed.
     last: Option<Last>,
 }
@@ -53,8 +55,34 @@ impl SetStore {
             setup,
             size,
             writing: None,
+            holding: None,
+            held: [None; 2],
             last: None,
         }
+    }
+
+    /// Number of the next set, above those in memory.
+    fn next_number(&self) -> Result<u64, ckpt_image::ImageError> {
+        let next = next_number(&self.setup.checkpoints.dir)?;
+        let [held, _] = self.held;
+        Ok(held.map_or(next, |held| next.max(held + 1)))
+    }
+
+    /// Notes that all ranks have handed over their images of a set in memory.
+    fn commit_in_memory(&mut self, id: SetId, number: u64) -> Result<(), String> {
+        keeper::check_present(&self.setup.checkpoints).map_err(|why| why.to_string())?;
+        keeper::held(id);
+        let [last, _] = self.held;
+        self.held = [Some(number), last];
+        let dir = &self.setup.checkpoints.dir;
+        // Without a set on disk only those in memory need journals. The last one may still be needed: `stasis run` may
+        // have begun to restart from it.
+        if let (Ok(None), Some(last)) = (oldest_number(dir), last) {
+            if let Err(why) = undo::prune(dir, last) {
+                tracing::warn!(%why, "older undo journals not removed");
+            }
+        }
+        Ok(())
     }
 
     /// The parent for the next set: the last set, unless a full set is due or its chain is not complete any more.
@@ -88,7 +116,7 @@ impl Store for SetStore {
         self.writing = None;
         let begin = || {
             let dir = &self.setup.checkpoints.dir;
-            let number = next_number(dir)?;
+            let number = self.next_number()?;
             Ok((number, SetWriter::begin(&self.setup.disk, dir, number)?))
         };
         let (number, writer) = begin().map_err(|e: ckpt_image::ImageError| e.to_string())?;
@@ -96,7 +124,7 @@ impl Store for SetStore {
         let partial = PartialSet {
             set: set_name(number),
             id: writer.set_id().0.to_vec(),
-            directory: writer.path().to_string_lossy().into_owned(),
+            directory: Some(writer.path().to_string_lossy().into_owned()),
             parent: parent.as_ref().map(|parent| Parent {
                 set: parent.set.clone(),
                 id: parent.set_id.0.to_vec(),
@@ -113,7 +141,22 @@ impl Store for SetStore {
         Ok(partial)
     }
 
+    fn prepare_in_memory(&mut self) -> Result<PartialSet, String> {
+        let number = self.next_number().map_err(|e| e.to_string())?;
+        let id = SetId::random().map_err(|e| e.to_string())?;
+        self.holding = Some((id, number));
+        Ok(PartialSet {
+            set: set_name(number),
+            id: id.0.to_vec(),
+            directory: None,
+            parent: None,
+        })
+    }
+
     fn commit(&mut self, images: &[Summary]) -> Result<(), String> {
+        if let Some((id, number)) = self.holding.take() {
+            return self.commit_in_memory(id, number);
+        }
         let Writing {
             writer,
             number,
@@ -145,9 +188,7 @@ impl Store for SetStore {
             increment_of: parent,
             created,
             world_size: self.size,
-            thread_level: contract::gate()
-                .mpi_is(MpiState::Initialised)
-                .then(world::thread_level),
+            thread_level: setup::thread_level(),
             ..self
                 .setup
                 .manifest(writer.set_id(), mpi_abi::at_cut(), ranks)
@@ -190,5 +231,8 @@ impl Store for SetStore {
 
     fn discard(&mut self) {
         self.writing = None;
+        if let Some((id, _)) = self.holding.take() {
+            keeper::not_held(id);
+        }
     }
 }

@@ -7,7 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use ckpt_image::{FileSystem, Lineage, Manifest, RankEntry, SealKey, Section, SetId};
+use contract::{gate, MpiState};
 use job_spec::Checkpoints;
+
+use crate::mpi::world;
 
 /// The settings of the agent.
 pub struct Setup {
@@ -47,7 +50,7 @@ impl Setup {
             set_id,
             increment_of: None,
             created: now.map_or(0, |since| since.as_secs()),
-            epoch: u64::from(contract::gate().lower.epoch.load(Ordering::Relaxed)),
+            epoch: u64::from(gate().lower.epoch.load(Ordering::Relaxed)),
             world_size: ranks.len() as u32,
             abi,
             library: self.library.clone(),
@@ -60,6 +63,13 @@ impl Setup {
             ranks,
         }
     }
+}
+
+/// The thread level of MPI, for a manifest.
+pub fn thread_level() -> Option<i32> {
+    gate()
+        .mpi_is(MpiState::Initialised)
+        .then(world::thread_level)
 }
 
 static SETUP: OnceLock<Setup> = OnceLock::new();

@@ -17,6 +17,7 @@ pub fn plan(schedule: &Schedule, now: SystemTime) -> Plan {
     });
     Plan {
         interval: schedule.interval,
+        memory: schedule.memory.map(Duration::from_secs),
         last,
     }
 }

@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
+use ckpt_image::SetId;
+use dump::{Handover, HeaderInfo};
 use job_spec::Checkpoints;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -58,6 +60,11 @@ fn connect_by(
         checkpoints.stages.is_none() || !link.is_remote(),
         "--stages: this rank is on another machine than `stasis run`, which is not supported"
     );
+    ensure!(
+        checkpoints.schedule.memory.is_none() || !link.is_remote(),
+        "--memory-interval: this rank is on another machine than `stasis run`, which keeps the copies of the ranks' \
+         memory only on its own. Leave it out; --local-dir with --partner survives the loss of a machine"
+    );
     let link = LINK.get_or_init(|| link);
     loader::set_executes_hook(|| tell(&FromRank::Executes));
     if let Some(process) = stages::stand_in() {
@@ -107,6 +114,30 @@ impl Sleeper {
 /// Tells the keeper, for the whole job, that it runs and would go on from this checkpoint.
 pub fn covered(set: u64) {
     tell(&FromRank::Covered(set));
+}
+
+/// Hands this rank's image of a checkpoint in memory to the keeper.
+pub fn hands_over(info: &HeaderInfo, number: u64, handover: &Handover) -> Result<()> {
+    let link = LINK.get().context("`stasis run` does not run this job")?;
+    let message = FromRank::Holds {
+        set: info.set_id,
+        number,
+        rank: info.rank,
+        ranks: info.world_size,
+        recipe: handover.recipe,
+    };
+    link.hand_over(&message, &handover.child)
+        .context("cannot hand the copy of the memory to `stasis run`")
+}
+
+/// Tells the keeper, for the whole job, that all ranks have handed over their images of this set.
+pub fn held(set: SetId) {
+    tell(&FromRank::Held(set));
+}
+
+/// Tells the keeper, for the whole job, that a set in memory was given up.
+pub fn not_held(set: SetId) {
+    tell(&FromRank::NotHeld(set));
 }
 
 /// Fails unless this rank's incarnation of the job is the present one. Only then it may commit a checkpoint.

@@ -78,6 +78,24 @@ pub fn status(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Value> {
     json(command, dir, "status", limit)
 }
 
+/// Waits until a checkpoint in memory has begun and is complete.
+pub fn until_held(job: &mut Job, ckpt: &Path, dir: &Path, deadline: Instant) -> Result<()> {
+    let held = || {
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let status = status(ckpt, dir, limit).ok();
+        status.and_then(|status| Some(status["in_memory"]["set"].as_str()?.to_owned()))
+    };
+    let mut last = held();
+    // The first one may have begun before.
+    for _ in 0..2 {
+        job.until("there was a checkpoint in memory", deadline, || {
+            let now = held();
+            now.is_some() && std::mem::replace(&mut last, now.clone()) != now
+        })?;
+    }
+    Ok(())
+}
+
 /// Stage of the coordinator of the job in `ckpt`, from `stasis status`.
 pub fn stage(ckpt: &Path, dir: &Path, limit: Duration) -> Result<String> {
     let status = status(ckpt, dir, limit)?;

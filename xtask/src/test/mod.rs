@@ -130,6 +130,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = source::style::cases(full);
     cases.extend(start::second_launch::cases());
     cases.extend(start::recovery::cases());
+    cases.extend(start::memory_checkpoints::cases());
     cases.extend(start::standby::cases());
     cases.extend(start::lost_nodes::cases());
     cases.extend(start::stages::cases());

@@ -47,7 +47,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-restart", 13, 0),
     ("stasis-skip", 0, 0),
     ("stasis-stack-trace", 0, 0),
-    ("stasis-supervisor", 1, 0),
+    ("stasis-supervisor", 2, 0),
     ("stasis-trace", 1, 0),
     ("stasis-undo", 2, 2),
     ("stasis-upper-half", 260, 2),

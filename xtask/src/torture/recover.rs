@@ -30,18 +30,22 @@ pub struct Tally {
     pub launchers: u64,
     /// Killed ranks of standby worlds.
     pub sleepers: u64,
+    /// Killed copies of checkpoints in memory.
+    pub copies: u64,
     /// Committed checkpoints.
     pub checkpoints: u64,
     /// Starts of the job after the first one.
     pub recoveries: u64,
     /// Those of them that were a standby world.
     pub taken_over: u64,
+    /// Those of them that went on from a checkpoint in memory.
+    pub from_memory: u64,
 }
 
 impl Tally {
     /// All kills.
     pub fn kills(&self) -> u64 {
-        self.ranks + self.launchers + self.sleepers
+        self.ranks + self.launchers + self.sleepers + self.copies
     }
 }
 
@@ -50,9 +54,11 @@ impl AddAssign<&Tally> for Tally {
         self.ranks += other.ranks;
         self.launchers += other.launchers;
         self.sleepers += other.sleepers;
+        self.copies += other.copies;
         self.checkpoints += other.checkpoints;
         self.recoveries += other.recoveries;
         self.taken_over += other.taken_over;
+        self.from_memory += other.from_memory;
     }
 }
 
@@ -60,13 +66,15 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ranks, {} launchers and {} ranks of standby worlds killed, {} recoveries, {} of them by a standby \
-             world, {} checkpoints",
+            "{} ranks, {} launchers, {} ranks of standby worlds and {} copies in memory killed, {} recoveries, {} of \
+             them by a standby world, {} from memory, {} checkpoints on disk",
             self.ranks,
             self.launchers,
             self.sleepers,
+            self.copies,
             self.recoveries,
             self.taken_over,
+            self.from_memory,
             self.checkpoints
         )
     }
@@ -126,6 +134,9 @@ impl<'a> RecoveredRun<'a> {
             .env("STASIS_TEST_READY", self.dir.join("ready"))
             .env("STASIS_TEST_GO", self.dir.join("go"))
             .env("STASIS_TEST_COMMITS", self.dir.join("commits"));
+        if self.random.below(2) == 0 {
+            launch.env("STASIS_MEMORY_INTERVAL", "1");
+        }
         let standby = ["no", "warm", "hot"][self.random.below(3) as usize];
         let flags = ["--recover", "1000", "--standby", standby];
         let mut job = Job::start(stasis::run(&flags, &launch), self.dir, "run")?;
@@ -135,6 +146,7 @@ impl<'a> RecoveredRun<'a> {
         job.succeed(Instant::now() + PATIENCE, self.dir)?;
         let said = job::read_text(&job.stderr);
         self.tally.recoveries = said.matches("the job goes on from").count() as u64;
+        self.tally.from_memory = said.matches("was in memory, and is written now").count() as u64;
         if standby != "no" {
             let anew = said.matches("no standby world was ready").count() as u64;
             self.tally.taken_over = self.tally.recoveries.saturating_sub(anew);
@@ -208,7 +220,8 @@ impl<'a> RecoveredRun<'a> {
         }
     }
 
-    /// Kills something. Returns false if it was a part of the standby world, which is no failure of the job.
+    /// Kills something. Returns false if it was a part of the standby world or a copy in memory, which is no failure of
+    /// the job.
     fn kill(&mut self, job: &Job) -> bool {
         let all = job.ranks();
         let launchers = job.launchers();
@@ -216,6 +229,7 @@ impl<'a> RecoveredRun<'a> {
         let ranks = running.map_or_else(Vec::new, |number| {
             stasis::of_incarnation(all.clone(), number)
         });
+        let copies = job.named(&["stasis-twin"]);
         match self.random.below(8) {
             0 if !launchers.is_empty() => {
                 launchers.into_iter().for_each(signal::kill_now);
@@ -224,6 +238,11 @@ impl<'a> RecoveredRun<'a> {
             1 => {
                 self.tally.ranks += all.len() as u64;
                 all.into_iter().for_each(signal::kill_now);
+            }
+            2 if !copies.is_empty() => {
+                signal::kill_now(copies[0]);
+                self.tally.copies += 1;
+                return false;
             }
             _ if all.is_empty() => {}
             _ => {

@@ -74,6 +74,7 @@ impl Coordinator {
             waiting: self.waits_for(),
             committed: self.committed,
             last: self.last.clone(),
+            in_memory: self.in_memory.clone().map(Box::new),
             failure: self.failure.clone(),
             next: None,
             ranks: ranks.collect(),

@@ -199,7 +199,7 @@ impl Coordinator {
             return;
         };
         let (stop, begun) = (current.stop, current.begun);
-        let again = stop || current.unattended || current.clients.is_empty();
+        let again = stop || current.unattended || current.clients.is_empty() && !current.in_memory;
         // The job is to end with it: the commands go on waiting.
         let waiting = match stop {
             true => std::mem::take(&mut current.clients),

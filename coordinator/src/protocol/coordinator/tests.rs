@@ -22,7 +22,7 @@ pub(super) fn partial() -> PartialSet {
     PartialSet {
         set: "ckpt-1".into(),
         id: vec![],
-        directory: "d".into(),
+        directory: Some("d".into()),
         parent: None,
     }
 }
@@ -448,6 +448,40 @@ fn a_job_that_ends_is_not_resumed() {
     let a = c.on(50_000, Event::Committed(1, Ok(())));
     let exit = |a: &Action| matches!(a, Action::Send(ToRank::Resume { outcome, .. }) if matches!(outcome, Outcome::Exit { .. }));
     assert!(a.iter().any(exit), "{a:?}");
+}
+
+/// The job with a checkpoint in memory that has begun.
+fn to_memory() -> Coordinator {
+    let mut c = job(2);
+    assert_eq!(c.on(0, Event::DueInMemory), [Action::PrepareInMemory(1)]);
+    let held = PartialSet {
+        directory: None,
+        ..partial()
+    };
+    c.on(0, Event::Prepared(1, Ok(held)));
+    c
+}
+
+#[test]
+fn a_checkpoint_in_memory_serves_for_no_other() {
+    let mut c = to_memory();
+    assert_eq!(c.on(1, Event::DueInMemory), []);
+    assert_eq!(c.on(1, Event::Due), []);
+    let (client, stop) = (Some(2), false);
+    let request = Event::Request {
+        client,
+        stop,
+        patience: None,
+    };
+    let a = c.on(1, request);
+    assert!(
+        matches!(&a[..], [Action::Reply(2, ToClient::Note(n))] if n.contains("begins after it")),
+        "{a:?}"
+    );
+    let a = c.on(2, Event::Lost(1));
+    let is_told = |a: &Action| matches!(a, Action::NotHeld(reason) if reason.contains("rank 1"));
+    assert!(a.iter().any(is_told), "{a:?}");
+    assert!(!a.iter().any(|a| matches!(a, Action::Over(_))), "{a:?}");
 }
 
 #[test]

@@ -433,6 +433,9 @@ impl World {
                 Action::Reply(_, ToClient::Failed(_) | ToClient::Late(_)) => self.failed += 1,
                 Action::Reply(..) | Action::Discard(_) | Action::Over(_) | Action::Again { .. } => {
                 }
+                Action::PrepareInMemory(_) | Action::NotHeld(_) => {
+                    unreachable!("nothing asks for a checkpoint in memory")
+                }
             }
         }
     }
@@ -473,7 +476,7 @@ impl World {
                 self.went_on = false;
                 let partial = PartialSet {
                     set: String::new(),
-                    directory: String::new(),
+                    directory: Some(String::new()),
                     id: vec![],
                     parent: None,
                 };

@@ -93,7 +93,9 @@ impl Plan {
     fn restarts(&self) -> Vec<Mpi> {
         let back_and_forth = [self.other, self.lower].into_iter().cycle();
         match self.mode {
-            Mode::Plain | Mode::Continue | Mode::Recover | Mode::Hang => vec![],
+            Mode::Plain | Mode::Continue | Mode::Recover | Mode::RecoverMemory | Mode::Hang => {
+                vec![]
+            }
             Mode::Restart => vec![self.lower],
             Mode::Migrate | Mode::Stop => vec![self.other],
             Mode::Cycle => back_and_forth.take(2).collect(),
@@ -132,7 +134,8 @@ pub fn without_reports(text: &str) -> String {
     kept + rest
 }
 
-/// Whether the example runs in mode `recover`: all that it prints before its cut is printed once.
+/// Whether the example runs in the modes `recover` and `recover-memory`: all that it prints before its cut is printed
+/// once.
 fn is_recovered(example: &Example) -> bool {
     example.modes.contains(&Mode::Restart)
         && example.cut == Cut::Hold
@@ -151,9 +154,11 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
         .collect();
     let offset = (hash(&example.name) % 4) as usize;
     let mut plans = Vec::new();
-    let recovers = is_recovered(example) && (full || hash(&example.name).is_multiple_of(16));
-    let recover = recovers.then_some(&Mode::Recover);
-    for (m, mode) in example.modes.iter().chain(recover).enumerate() {
+    let chosen = |of_16: u64| full || hash(&example.name) % 16 == of_16;
+    let recover = [(Mode::Recover, 0), (Mode::RecoverMemory, 1)].into_iter();
+    let recover = recover.filter(|(_, of_16)| is_recovered(example) && chosen(*of_16));
+    let recover = recover.map(|(mode, _)| mode);
+    for (m, mode) in example.modes.iter().copied().chain(recover).enumerate() {
         let count = match (full, example.full) {
             (true, _) => pairs.len(),
             (false, true) => 2,
@@ -167,7 +172,7 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
                 (offset + m + 2 * i + i / 2) % pairs.len()
             }];
             plans.push(Plan {
-                mode: *mode,
+                mode,
                 front,
                 lower,
                 other: lower.other(),
@@ -280,8 +285,12 @@ impl RunningCase<'_> {
         launch
             .args(command_line(self.example, Some(plan.front))?)
             .current_dir(self.dir.join("work"));
-        if mode == Mode::Recover {
+        let recovers = matches!(mode, Mode::Recover | Mode::RecoverMemory);
+        if recovers {
             launch = stasis::run(&[], &launch);
+        }
+        if mode == Mode::RecoverMemory {
+            launch.env("STASIS_MEMORY_INTERVAL", "1");
         }
         let mut job = self.start(launch, "launch")?;
         if mode == Mode::Plain {
@@ -289,20 +298,23 @@ impl RunningCase<'_> {
         }
         let result = self.reach_cut(&mut job).and_then(|()| match mode {
             Mode::Hang => self.hang(&mut job),
+            Mode::RecoverMemory => {
+                stasis::until_held(&mut job, &self.ckpt, self.dir, self.deadline)
+            }
             _ => self.cut(&mut job),
         });
         job.explain(result, self.dir)?;
         if mode == Mode::Hang {
             return job.kill();
         }
-        if mode == Mode::Recover {
+        if recovers {
             let result = self.kill_ranks(&mut job);
             job.explain(result, self.dir)?;
         }
-        if matches!(mode, Mode::Continue | Mode::Recover) {
+        if recovers || mode == Mode::Continue {
             self.open_gate()?;
             self.finish(job)?;
-            if let (Mode::Recover, Some(stdout)) = (mode, self.starts.last()) {
+            if let (true, Some(stdout)) = (recovers, self.starts.last()) {
                 fs::write(stdout, without_reports(&job::read_text(stdout)))?;
             }
             return self.verify();

@@ -3,6 +3,7 @@
 
 pub mod lost_nodes;
 pub mod lower_halves;
+pub mod memory_checkpoints;
 pub mod privileges;
 pub mod recovery;
 pub mod second_launch;

@@ -59,6 +59,8 @@ pub fn cases() -> Vec<Case> {
         add("first-epoch", first_epoch);
         add("finalize", finalize);
         add("calls", calls);
+        add("reload", reload);
+        add("reinit", reinit);
         add("refused", refusals);
     }
     cases
@@ -338,9 +340,83 @@ fn calls(case: &Stages) -> Result<()> {
     Ok(())
 }
 
+/// Another rank dies while the ranks go on after the first death: its memory is lost, and the result is the same.
+fn reload(case: &Stages) -> Result<()> {
+    const TIMES: u64 = 3;
+    let program = case.program("stages_matrix.c")?;
+    let native = case.natively(&program, &["40"])?;
+    let wanted = line_of(&native.stdout, "OK ").context("the native run prints no result")?;
+    let mut random = Random::new(case.seed, "stages/reload");
+    for time in 0..TIMES {
+        let name = format!("staged-{time}");
+        let folder = case.folder(&name)?;
+        let mut job = Job::start(case.staged(&program, &folder, &["40"]), case.dir, &name)?;
+        let deadline = Instant::now() + LIMIT;
+        let third = folder.join("app.3.0");
+        job.until("the third epoch has come", deadline, || third.exists())?;
+        rank_processes(&job, 1)
+            .last()
+            .copied()
+            .map(signal::kill_now);
+        job.until_said("the job goes on from epoch", deadline)?;
+        std::thread::sleep(random.seconds(0.0, 0.6));
+        rank_processes(&job, 2)
+            .last()
+            .copied()
+            .map(signal::kill_now);
+        job.succeed(deadline, case.dir)?;
+        let printed = job::read_text(&job.stdout);
+        ensure!(
+            line_of(&printed, "OK ") == Some(wanted),
+            "printed {printed}, natively {wanted}"
+        );
+    }
+    Ok(())
+}
+
+/// Reinit: all ranks enter the restart point again, natively once.
+fn reinit(case: &Stages) -> Result<()> {
+    let program = case.program("reinit_ring.c")?;
+    let native = case.natively(&program, &["7"])?;
+    let staged = case.run(&program, "staged", &["7"])?;
+    same_result(&native, &staged.expect_success("stasis run --stages")?)?;
+    for killed in 0..RANKS {
+        let rank = killed.to_string();
+        let finished = case.run(&program, &format!("killed-{killed}"), &["7", &rank, "4"])?;
+        let finished = finished.expect_success("stasis run --stages")?;
+        same_result(&native, &finished)?;
+        for rank in 0..RANKS {
+            let again = if rank == killed {
+                "RESTARTED"
+            } else {
+                "REINITED"
+            };
+            let entered = finished.stdout.lines();
+            let of_rank = format!("rank {rank} enters ");
+            let entered: Vec<&str> = entered
+                .filter_map(|line| line.strip_prefix(&of_rank))
+                .collect();
+            ensure!(
+                entered == ["NEW", again],
+                "rank {rank} has entered as {entered:?}\n{}{}",
+                finished.stdout,
+                finished.stderr
+            );
+        }
+    }
+    let include = format!("-I{}", paths::root().join("upper-half/include").display());
+    let flags = ["-x", "c++", "-Wall", "-Werror", &include];
+    compile(case.dir, &case.mpi.compiler("cpp"), "reinit_ring.c", &flags).map(drop)
+}
+
 fn refusals(case: &Stages) -> Result<()> {
     let program = case.program("stages_ring.c")?;
-    for flags in [&["-i", "10"][..], &["--resume"], &["--local-dir", "/tmp"]] {
+    for flags in [
+        &["-i", "10"][..],
+        &["--memory-interval", "10"],
+        &["--resume"],
+        &["--local-dir", "/tmp"],
+    ] {
         let mut launch = stasis::launch(case.mpi, RANKS, &case.ckpt(), case.dir);
         launch.args(flags).arg(&program).arg(case.dir).arg("3");
         let finished = job::run(

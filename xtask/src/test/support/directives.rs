@@ -92,12 +92,14 @@ pub enum Mode {
     Stop,
     /// Under `stasis run`: checkpoint, then kill -9 of a random rank, twice; `stasis run` goes on.
     Recover,
+    /// The same with a checkpoint in memory instead.
+    RecoverMemory,
     /// Checkpoint with the algorithm as published, which must never be complete; kill.
     Hang,
 }
 
 impl Mode {
-    const NAMED: [(&'static str, Mode); 9] = [
+    const NAMED: [(&'static str, Mode); 10] = [
         ("plain", Mode::Plain),
         ("continue", Mode::Continue),
         ("restart", Mode::Restart),
@@ -106,6 +108,7 @@ impl Mode {
         ("ten", Mode::Ten),
         ("stop", Mode::Stop),
         ("recover", Mode::Recover),
+        ("recover-memory", Mode::RecoverMemory),
         ("hang", Mode::Hang),
     ];
 
