@@ -51,7 +51,7 @@ impl Waits {
         self.how |= ONE_IS_ENOUGH;
     }
 
-    /// A message for a receive or a probe with these arguments, with room for so many bytes.
+    /// A message for a receive or a probe with these arguments. `room` is the size of the buffer in bytes.
     pub(crate) fn message(&mut self, comm: &'static Comm, source: i32, tag: i32, room: u64) {
         let peer = match source {
             abi::ANY_SOURCE => {
