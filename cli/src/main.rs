@@ -41,6 +41,8 @@ fn main() {
         Command::Verify(options) => commands::verify::run(&options),
         Command::Inspect(options) => commands::inspect::run(&options),
         Command::Diff(options) => commands::diff::run(&options),
+        Command::Compare(options) => commands::compare::run(&options),
+        Command::RecordInfo(options) => commands::record_info::run(&options),
         Command::Compact(options) => commands::compact::run(&options),
         Command::Drain(options) => commands::drain::run(&options),
         Command::Doctor(options) => commands::doctor::run(&options),

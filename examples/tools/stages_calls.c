@@ -1,5 +1,6 @@
 /* MPI Stages: rank 1 dies while the others make one call that waits for it. The call must return MPIX_TRY_RELOAD, and
- * after the reload everything works, on the communicators of the last epoch.
+ * after the reload everything works, on the communicators of the last epoch. With `abort` rank 0 calls MPI_Abort before
+ * the reload, with code 6.
  *
  * stages_calls DIR CALL */
 #include <mpi.h>
@@ -108,7 +109,7 @@ static int wait_in(const char *call, const char *dir)
         OK(MPI_Start(&request));
         return MPI_Wait(&request, &status);
     }
-    if (!strcmp(call, "barrier"))
+    if (!strcmp(call, "barrier") || !strcmp(call, "abort"))
         return MPI_Barrier(kept);
     if (!strcmp(call, "allreduce"))
         return MPI_Allreduce(MPI_IN_PLACE, sums, 1000, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
@@ -200,6 +201,8 @@ int main(int argc, char **argv)
         CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPIX_TRY_RELOAD);
         CHECK(MPIX_Checkpoint_write() == MPIX_TRY_RELOAD);
         CHECK(MPI_Finalize() == MPIX_TRY_RELOAD);
+        if (rank == 0 && !strcmp(argv[2], "abort"))
+            MPI_Abort(MPI_COMM_WORLD, 6);
         MPI_Comm handles[2] = {kept, freed};
         OK(MPIX_Checkpoint_read());
         OK(MPIX_Deserialize_handles());

@@ -11,6 +11,7 @@ mod console;
 mod exit_code;
 mod mpi;
 mod options;
+mod record;
 mod recorder;
 mod reserve;
 mod restart;

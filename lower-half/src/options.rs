@@ -74,7 +74,7 @@ pub fn key(checkpoints: &Checkpoints) -> Result<Option<SealKey>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use job_spec::{Compression, FilePolicy, Keep, Pause, Schedule};
+    use job_spec::{Compression, FilePolicy, Keep, Pause, Schedule, Tools};
 
     fn parsed(words: &[&str]) -> Result<Command> {
         parse(words.iter().map(OsString::from))
@@ -99,6 +99,7 @@ mod tests {
                 log_dir: None,
                 incarnation: None,
                 stages: None,
+                tools: Tools::default(),
             },
             lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
         };

@@ -31,6 +31,8 @@ pub struct Sections {
     pub closed: ClosedFileList,
     /// State of the job.
     pub job: JobState,
+    /// Place of the cut in the record of the run, if that is recorded or replayed.
+    pub record: Option<record::Position>,
 }
 
 impl Sections {
@@ -44,6 +46,10 @@ impl Sections {
                 None => ClosedFileList::default(),
             },
             job: decoded(image, kind::JOB)?,
+            record: match image.section(kind::RECORD) {
+                Some(_) => Some(decoded(image, kind::RECORD)?),
+                None => None,
+            },
         };
         let regions = image.regions();
         let holds = |address: usize| {

@@ -580,7 +580,8 @@ impl<S: Surroundings> Running<'_, S> {
             self.keeper.kill_stand_ins(false);
             if self.aborted.is_none() && self.keeper.ends_job().is_some() {
                 self.aborted = self.keeper.ends_job();
-                self.obey(Some(Order::Terminate))?;
+                // Hydra's daemon does not come to an end while ranks wait for others in MPI_Init.
+                self.kill();
             }
         }
         Ok(())

@@ -183,6 +183,16 @@ pub struct Output<'a, T> {
 }
 
 impl<T: Copy> Output<'_, T> {
+    /// The same array, for a function that is called in between.
+    #[inline(always)]
+    pub fn again(&mut self) -> Output<'_, T> {
+        Output {
+            first: self.first,
+            len: self.len,
+            lives: PhantomData,
+        }
+    }
+
     /// Number of entries for which there is room. A null pointer has none.
     #[inline(always)]
     pub fn len(&self) -> usize {

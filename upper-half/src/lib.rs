@@ -15,6 +15,7 @@
 //! | `quiesce` | the checkpoint protocol inside a rank |
 //! | `request`, `pt2pt` | requests and point-to-point communication |
 //! | `error`, `attribute`, `info`, `comm`, `datatype`, `op`, `rma`, `io`, `mpi_t`, `init` | MPI's other chapters |
+//! | `record` | the record of the run, and its replay |
 //! | `restore_objects` | objects are created again after a restart |
 //! | [`stages`] | MPI Stages: a rank goes on in its memory after another one's death |
 
@@ -32,6 +33,7 @@ pub mod object;
 mod op;
 pub mod pt2pt;
 pub mod quiesce;
+mod record;
 pub mod request;
 mod restore_objects;
 mod rma;
@@ -73,6 +75,12 @@ pub use op::*;
 pub use pt2pt::*;
 pub use quiesce::*;
 pub use request::*;
+// In the place of those of `request` and `pt2pt`.
+pub use record::{
+    cancel, improbe, iprobe, is_on as is_recorded, mprobe, mrecv, note_call, probe, recv,
+    request_get_status, sendrecv, test, testall, testany, testsome, wait, waitall, waitany,
+    waitsome,
+};
 pub use rma::*;
 pub use runtime::wtime::{wtick, wtime};
 

@@ -80,9 +80,11 @@ pub mod kind {
     pub const JOB: SectionKind = of(18, "job", 2, 2);
     /// Files that were written to and closed: `loader::ClosedFiles`.
     pub const CLOSED_FILES: SectionKind = of(19, "closed files", 1, 1);
+    /// The place of the cut in the record of the run: `record::Position`.
+    pub const RECORD: SectionKind = of(20, "record", 1, 1);
 }
 
-const KNOWN: [SectionKind; 10] = [
+const KNOWN: [SectionKind; 11] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -93,6 +95,7 @@ const KNOWN: [SectionKind; 10] = [
     kind::AGENT,
     kind::JOB,
     kind::CLOSED_FILES,
+    kind::RECORD,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.

@@ -11,7 +11,9 @@ use std::time::Duration;
 use ckpt_image::{SealKey, LONGEST_CHAIN};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use job_spec::{ChangedFilePolicy, Compression, FilePolicy, Keep, Pause, Then};
+use job_spec::{
+    ChangedFilePolicy, Compression, Digests, FilePolicy, Keep, Pause, Record, Then, Tools,
+};
 
 mod default_dir;
 mod dir_template;
@@ -58,6 +60,10 @@ pub enum Command {
     Inspect(Inspect),
     /// Compare two checkpoints of a job, page by page
     Diff(Diff),
+    /// Find the first difference between two recorded runs, by rank and call
+    Compare(Compare),
+    /// Show what is in the record of a run: calls, wildcards, races, sizes
+    RecordInfo(RecordInfo),
     /// Turn the newest checkpoint, an increment, into a full one that needs no other; no job may be running
     Compact(Compact),
     /// Copy this node's local images to the checkpoint directory, after a job died and before its nodes are released
@@ -106,6 +112,9 @@ pub struct Running {
     /// Schedule, retention and form of checkpoints.
     #[command(flatten)]
     pub checkpoints: Checkpoints,
+    /// Record of the run.
+    #[command(flatten)]
+    pub recording: Recording,
     /// Name of the lower half to run over [default: that of the launcher's MPI library]
     #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
     pub mpi: Option<String>,
@@ -219,6 +228,63 @@ fn keep(text: &str) -> Result<Keep, String> {
     }
 }
 
+/// Options about the record of a run.
+#[derive(Args)]
+pub struct Recording {
+    /// Record the order of the run's messages in the directory REC, so that the run can be replayed
+    #[arg(
+        long,
+        value_name = "REC",
+        conflicts_with = "replay",
+        env = "STASIS_RECORD"
+    )]
+    record: Option<PathBuf>,
+    /// Replay the run that was recorded in REC: each call gets the messages and the outcome that it had
+    #[arg(long, value_name = "REC", env = "STASIS_REPLAY")]
+    replay: Option<PathBuf>,
+    /// For --record: record a digest of received messages, too. A replay compares it
+    #[arg(
+        long,
+        value_name = "WHICH",
+        default_value = "off",
+        env = "STASIS_DIGESTS"
+    )]
+    digests: Digests,
+    /// For --digests: the same for sent messages
+    #[arg(long, env = "STASIS_SENDS", value_parser = yes_or_no())]
+    sends: bool,
+}
+
+impl Recording {
+    /// The settings for the lower half.
+    pub fn spec(&self) -> Option<Record> {
+        let from_root = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        match (&self.record, &self.replay) {
+            (Some(dir), _) => Some(Record::Write {
+                dir: from_root(dir),
+                digests: self.digests,
+                sends: self.sends,
+            }),
+            (None, Some(dir)) => Some(Record::Replay {
+                dir: from_root(dir),
+            }),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Running {
+    /// The settings for the lower half.
+    pub fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
+        job_spec::Checkpoints {
+            tools: Tools {
+                record: self.recording.spec(),
+            },
+            ..self.checkpoints.spec(dir, schedule)
+        }
+    }
+}
+
 impl Checkpoints {
     /// Treatment of the job's files at a restart.
     pub fn files(&self) -> FilePolicy {
@@ -235,8 +301,8 @@ impl Checkpoints {
         self.incarnation.is_some()
     }
 
-    /// The settings for the lower half.
-    pub fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
+    /// Their settings for the lower half.
+    fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
         // The program may change its working directory.
         let from_root = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         job_spec::Checkpoints {
@@ -259,6 +325,7 @@ impl Checkpoints {
             log_dir: self.log_dir.as_ref().map(from_root),
             incarnation: self.incarnation,
             stages: self.epoch,
+            tools: Tools::default(),
         }
     }
 }
@@ -564,6 +631,31 @@ pub struct BuildLower {
     pub source: Option<PathBuf>,
 }
 
+/// Options of `compare`.
+#[derive(Args)]
+pub struct Compare {
+    /// Directory of the first record
+    #[arg(value_name = "REC")]
+    pub first: PathBuf,
+    /// Directory of the second
+    #[arg(value_name = "REC")]
+    pub second: PathBuf,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `record-info`.
+#[derive(Args)]
+pub struct RecordInfo {
+    /// Directory of the record
+    #[arg(value_name = "REC")]
+    pub record: PathBuf,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
 /// Options of `completions`.
 #[derive(Args)]
 pub struct Completions {
@@ -678,9 +770,9 @@ pub(crate) mod tests {
 
     /// Settings for the lower half with these flags; none if they are wrong.
     pub(crate) fn spec(flags: &[&str]) -> Option<job_spec::Checkpoints> {
-        let checkpoints = running(flags)?.checkpoints;
-        let schedule = checkpoints.schedule.spec().unwrap();
-        Some(checkpoints.spec("/ck".into(), schedule))
+        let running = running(flags)?;
+        let schedule = running.checkpoints.schedule.spec().unwrap();
+        Some(running.spec("/ck".into(), schedule))
     }
 
     #[test]
@@ -701,12 +793,28 @@ pub(crate) mod tests {
             log_dir: None,
             incarnation: None,
             stages: None,
+            tools: Tools::default(),
         };
         assert_eq!(spec(&[]).unwrap(), usual);
         assert_eq!(
             running(&[]).unwrap().changed_files,
             ChangedFilePolicy::Refuse
         );
+    }
+
+    #[test]
+    fn a_run_is_recorded_or_replayed() {
+        let record = |flags: &[&str]| spec(flags).map(|spec| spec.tools.record);
+        let replay = Record::Replay { dir: "/r".into() };
+        assert_eq!(record(&["--replay", "/r"]), Some(Some(replay)));
+        let write = Record::Write {
+            dir: "/r".into(),
+            digests: Digests::Small,
+            sends: true,
+        };
+        let flags = ["--record", "/r", "--digests", "small", "--sends"];
+        assert_eq!(record(&flags), Some(Some(write)));
+        assert_eq!(record(&["--record", "/r", "--replay", "/r"]), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::commands::restart;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::exec_lower::{exec_lower, prepare, prepare_local, schedule};
-use crate::start::{end_job, existing_checkpoints, word_order};
+use crate::start::{end_job, existing_checkpoints, recording, word_order};
 use crate::ui::exit::{self, Code, WithCode};
 
 /// Runs the command; returns only if the program cannot be started.
@@ -53,17 +53,19 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     let key = options.running.checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&directory).code(Code::Directory)?;
     prepare_local(&options.running, &directory)?;
+    recording::prepare(&options.running).code(Code::Directory)?;
     // Only the first rank checks: the others may already see the files of this job, and sets that it has archived.
     if launcher::is_first() {
         let free = claim::check_free(&directory).map_err(Into::into);
         let free =
             free.and_then(|()| existing_checkpoints::make_free(&directory, options, key.as_ref()));
+        let free = free.and_then(|()| recording::make_free(&options.running, options.resume));
         end_job::on_error(free, Code::Directory, &options.running)?;
     }
 
     let schedule = schedule(&options.running)?;
     let spec = LaunchSpec::<()> {
-        checkpoints: options.running.checkpoints.spec(directory, schedule),
+        checkpoints: options.running.spec(directory, schedule),
         lineage: None,
     };
     let spec = job_spec::to_argument(&spec).code(Code::CannotServe)?;

@@ -3,6 +3,7 @@
 pub mod build_lower;
 pub mod checkpoint;
 pub mod compact;
+pub mod compare;
 pub mod completions;
 pub mod diff;
 pub mod doctor;
@@ -12,6 +13,7 @@ pub mod inspect;
 pub mod launch;
 pub mod list;
 pub mod man;
+pub mod record_info;
 pub mod restart;
 pub mod run;
 pub mod stacks;

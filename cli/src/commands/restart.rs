@@ -20,7 +20,7 @@ use crate::install::abi::Abi;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::existing_checkpoints::{self, Likeness};
-use crate::start::{end_job, exec_lower};
+use crate::start::{end_job, exec_lower, recording};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
 
@@ -134,6 +134,7 @@ fn restart_set(directory: &Path, set: &Set, running: &Running, asleep: bool) -> 
         .code(Code::CannotServe)?;
     let directory = exec_lower::prepare(directory).code(Code::Directory)?;
     exec_lower::prepare_local(running, &directory)?;
+    recording::prepare(running).code(Code::Directory)?;
     if launcher::is_first() && !asleep {
         // The set is not verified yet. The lower half reports the restart.
         message::say(format_args!(
@@ -147,7 +148,7 @@ fn restart_set(directory: &Path, set: &Set, running: &Running, asleep: bool) -> 
     }
     let schedule = exec_lower::schedule(running)?;
     let spec = RestartSpec {
-        checkpoints: running.checkpoints.spec(directory, schedule),
+        checkpoints: running.spec(directory, schedule),
         set: Some(set.name().to_owned()),
         changed_files: running.changed_files,
     };

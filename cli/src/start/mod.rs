@@ -3,4 +3,5 @@
 pub mod end_job;
 pub mod exec_lower;
 pub mod existing_checkpoints;
+pub mod recording;
 pub mod word_order;

@@ -7,7 +7,8 @@ pub const HELP: &str = "\
 Exit codes: 0 success; 1 the checkpoint directory cannot be used; 2 wrong usage; 3 the program cannot \
 be served, or Stasis cannot work here; 4 the checkpoint was given up (the job runs on); 5 a checkpoint \
 is missing, damaged, or does not fit the job; 6 no job runs in that directory; 7 the job \
-has ended with a checkpoint, as requested, and can be continued. `launch` and `restart` \
+has ended with a checkpoint, as requested, and can be continued; 8 a replayed \
+run does something else than its record. `launch` and `restart` \
 end with the program's own code.";
 
 /// Whether the cause is in the machine, the directory or the program, which `stasis doctor` checks.

@@ -5,6 +5,7 @@
 pub mod output;
 
 pub mod exit;
+pub mod functions;
 pub mod json;
 pub mod progress_bar;
 pub mod text;

@@ -172,6 +172,10 @@ pub struct Gate {
     /// fail until the program asks for the reload. Called as `drain` is. The result is 0 if it is a survivor now, else
     /// a [`NoSurvivor`]. The address is 0 in upper halves that do not have it.
     pub stages: AtomicUsize,
+    /// Address of the [`crate::record::Record`] of the run, in lower-half memory; zero if it is neither recorded nor
+    /// replayed. The lower half writes it before `MPI_Init` returns, and before the objects of a restarted job are
+    /// made.
+    pub record: AtomicUsize,
     /// Address of the upper half's [`crate::waits::WaitReports`]. 0 in upper halves that do not have them.
     pub waits: AtomicUsize,
 }
@@ -219,7 +223,8 @@ const _: () = {
     assert!(offset_of!(Gate, recorder) == 8576);
     assert!(offset_of!(Gate, turn) == 8584);
     assert!(offset_of!(Gate, stages) == 8592);
-    assert!(offset_of!(Gate, waits) == 8600);
+    assert!(offset_of!(Gate, record) == 8600);
+    assert!(offset_of!(Gate, waits) == 8608);
     assert!(size_of::<Clock>() == 32);
 };
 

@@ -8,6 +8,7 @@ pub mod abi;
 mod gate;
 mod kernel;
 mod layout;
+pub mod record;
 pub mod recorder;
 pub mod service;
 mod thread;

@@ -4,6 +4,7 @@
 //! zero-extended to 64 bits.
 
 use crate::abi::Status;
+use crate::record::Call;
 
 /// First slot of an MPI function.
 pub const FIRST_MPI_SLOT: usize = 32;
@@ -66,6 +67,16 @@ pub enum Service {
     StagesWrite = 23,
     /// [`StagesRead`]
     StagesRead = 24,
+    /// [`RecordRoom`]
+    RecordRoom = 26,
+    /// [`ReplayCall`]
+    ReplayCall = 27,
+    /// [`ReplayOutcome`]
+    ReplayOutcome = 28,
+    /// [`ReplayBinding`]
+    ReplayBinding = 29,
+    /// [`ReplayDigest`]
+    ReplayDigest = 30,
 }
 
 /// Kind of an MPI object.
@@ -183,3 +194,21 @@ pub type StagesWrite = unsafe extern "C" fn(u64, *const u8, usize) -> i32;
 /// `(epoch, buf, len) -> length`: reads that state, as much as the buffer holds. `usize::MAX` if it cannot be read,
 /// which is printed.
 pub type StagesRead = unsafe extern "C" fn(u64, *mut u8, usize) -> usize;
+
+/// `() -> whether there is room`: moves the window of [`crate::record::Record`] to the end of the record, with room for
+/// events. If there is none, nothing is recorded any more, which is printed.
+pub type RecordRoom = unsafe extern "C" fn() -> i32;
+
+/// `(call) -> 0 or `[`crate::record::ENDED`]: the rank makes a call. If the record has another one, the job ends.
+pub type ReplayCall = unsafe extern "C" fn(*const Call) -> i32;
+
+/// `(call or null, a `[`crate::record::Outcome`]`, two numbers out) -> 0, `[`crate::record::MISS`]` or
+/// `[`crate::record::ENDED`]: the outcome of a call. The call is not null where it was recorded with an outcome only.
+pub type ReplayOutcome = unsafe extern "C" fn(*const Call, u32, *mut i32) -> i32;
+
+/// `(number of a posted receive, two numbers out) -> a `[`crate::record::Binding`]: what it got, by source and tag.
+pub type ReplayBinding = unsafe extern "C" fn(u64, *mut i32) -> i32;
+
+/// `(bytes, CRC-32)`: compares the data that the last call sends, or a message that it completes, with the record. The
+/// first difference is printed.
+pub type ReplayDigest = unsafe extern "C" fn(u64, u32);

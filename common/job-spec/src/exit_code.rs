@@ -19,6 +19,8 @@ pub enum ExitCode {
     NoJob = 6,
     /// The job has ended with a checkpoint, as requested, and can be continued.
     Unfinished = 7,
+    /// The run that was replayed does something else than its record.
+    Diverged = 8,
 }
 
 impl ExitCode {

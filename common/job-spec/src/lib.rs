@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +98,71 @@ pub struct Checkpoints {
     /// Epoch from which a job of MPI Stages goes on; 0 at its beginning. Absent if the job is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<u64>,
+    /// The debugging tools that are on.
+    #[serde(default, skip_serializing_if = "Tools::are_off")]
+    pub tools: Tools,
+}
+
+/// Options of the debugging tools. Those of rank 0 hold for all ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tools {
+    /// What is done with the record of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+}
+
+impl Tools {
+    /// Whether no tool is on.
+    pub fn are_off(&self) -> bool {
+        *self == Tools::default()
+    }
+}
+
+/// What is done with the record of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// The run is recorded.
+    Write {
+        /// Absolute path of the record's directory.
+        #[serde(with = "path")]
+        dir: PathBuf,
+        /// The messages whose digests are recorded, too.
+        digests: Digests,
+        /// Whether those of sent messages are.
+        sends: bool,
+    },
+    /// The run is replayed.
+    Replay {
+        /// Absolute path of the record's directory.
+        #[serde(with = "path")]
+        dir: PathBuf,
+    },
+}
+
+/// The messages whose digests are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Digests {
+    /// None
+    Off,
+    /// Those of up to 4 KiB
+    Small,
+    /// All
+    All,
+}
+
+impl Digests {
+    /// Most bytes of a message whose digest is taken, plus one; 0 for none.
+    pub fn limit(self) -> u64 {
+        match self {
+            Digests::Off => 0,
+            Digests::Small => 4096 + 1,
+            Digests::All => u64::MAX,
+        }
+    }
 }
 
 impl Checkpoints {
@@ -296,6 +361,7 @@ mod tests {
             log_dir: None,
             incarnation: None,
             stages: None,
+            tools: Tools::default(),
         }
     }
 
@@ -308,7 +374,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":6,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":7,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -332,6 +398,9 @@ mod tests {
                 log_dir: Some("/log".into()),
                 incarnation: Some(2),
                 stages: Some(3),
+                tools: Tools {
+                    record: Some(Record::Replay { dir: "/rec".into() }),
+                },
                 ..checkpoints()
             },
             set: Some("ckpt-3".into()),
@@ -340,10 +409,10 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":6,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
+            "{\"version\":7,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
-             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3},\
+             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\"tools\":{\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\"}}"
         );
@@ -376,8 +445,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":6,"spec":{}}"#,
-            r#"{"version":6,"spec":{"more":1}}"#,
+            r#"{"version":7,"spec":{}}"#,
+            r#"{"version":7,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }

@@ -313,6 +313,39 @@ impl Function {
         }
     }
 
+    /// Whether the function looks whether something is complete and does not wait: the record of a run has its call
+    /// with an outcome only.
+    pub fn is_recorded_with_outcome(&self) -> bool {
+        const LOOKS: [&str; 7] = [
+            "MPI_Test",
+            "MPI_Testall",
+            "MPI_Testany",
+            "MPI_Testsome",
+            "MPI_Request_get_status",
+            "MPI_Iprobe",
+            "MPI_Improbe",
+        ];
+        LOOKS.contains(&self.name.as_str())
+    }
+
+    /// Whether the record of a run has the function's calls. Functions of windows and files, and those that any number
+    /// of calls makes no difference to, are left out.
+    pub fn is_recorded(&self) -> bool {
+        match self.class {
+            Class::Send
+            | Class::Receive
+            | Class::SendReceive
+            | Class::Completion
+            | Class::Collective
+            | Class::CollectiveNonblocking
+            | Class::CollectivePersistent
+            | Class::ObjectCollective => {
+                !self.is_recorded_with_outcome() && self.name != "MPI_Parrived"
+            }
+            _ => self.name == "MPI_Finalize",
+        }
+    }
+
     /// Whether the function is new in MPI 4. Open MPI 4 has none of these.
     pub fn is_of_mpi_4(&self) -> bool {
         self.is_large()

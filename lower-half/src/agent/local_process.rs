@@ -38,6 +38,7 @@ use super::waits::{self, Explaining};
 use super::{current_call, local_storage, mpi_abi, partner_copies, thread_stacks};
 use crate::console;
 use crate::mpi::{self, world};
+use crate::record;
 use crate::recorder;
 use crate::reserve::Ballast;
 use crate::start::keeper;
@@ -307,6 +308,7 @@ impl LocalProcess {
             number,
             id: set_id(&order.id)?.0,
         };
+        record::mark(cut.number);
         let sections = self.sections(&plan, cut)?;
         let children = loader::children().0;
         // The last image of a job goes directly to the checkpoint directory, and depends on no image that is still in a

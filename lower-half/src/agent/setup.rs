@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use ckpt_image::{FileSystem, Lineage, Manifest, RankEntry, SealKey, Section, SetId};
 use contract::{gate, MpiState};
-use job_spec::Checkpoints;
+use job_spec::{Checkpoints, Tools};
 
 use crate::mpi::world;
 
@@ -89,4 +89,9 @@ pub fn known() -> Result<&'static Setup> {
 /// The checkpoint directory.
 pub fn directory() -> Result<&'static Path> {
     Ok(&known()?.checkpoints.dir)
+}
+
+/// The debugging tools that this rank was started with.
+pub fn tools() -> Result<&'static Tools> {
+    Ok(&known()?.checkpoints.tools)
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use contract::record::{Binding, Call, Outcome, ENDED};
+
 /// Functions of the agent that services call. Until hooks are set, nothing happens.
 #[derive(Clone, Copy)]
 pub struct Hooks {
@@ -27,6 +29,16 @@ pub struct Hooks {
     pub stages_write: fn(u64, &[u8]) -> anyhow::Result<()>,
     /// Reads it.
     pub stages_read: fn(u64) -> anyhow::Result<Vec<u8>>,
+    /// Makes room in the record of the run; whether there is any.
+    pub record_room: fn() -> bool,
+    /// The replayed run makes a call. False where the record ends.
+    pub replay_call: fn(&Call) -> bool,
+    /// Its outcome, and its two numbers, as for `contract::service::ReplayOutcome`.
+    pub replay_outcome: fn(Option<&Call>, Outcome) -> (i32, [i32; 2]),
+    /// What a posted receive got, as for `contract::service::ReplayBinding`.
+    pub replay_binding: fn(u64) -> (Binding, [i32; 2]),
+    /// Compares digests, as for `contract::service::ReplayDigest`.
+    pub replay_digest: fn(u64, u32),
 }
 
 /// While the functions of MPI fail, since another rank has died (`broken_off.rs`): ends that, before MPI is
@@ -76,6 +88,11 @@ pub(super) fn hooks() -> &'static Hooks {
         stages_begin: || None,
         stages_write: |_, _| Ok(()),
         stages_read: |_| Ok(Vec::new()),
+        record_room: || false,
+        replay_call: |_| false,
+        replay_outcome: |_, _| (ENDED, [0; 2]),
+        replay_binding: |_| (Binding::Unbound, [0; 2]),
+        replay_digest: |_, _| {},
     };
     HOOKS.get().unwrap_or(&NONE)
 }

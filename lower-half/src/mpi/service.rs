@@ -7,6 +7,7 @@
 use core::sync::atomic::Ordering;
 use std::io::Write;
 
+use contract::record::{Call, Outcome, ENDED};
 use contract::service::{self, OpCallback, Service};
 use contract::{abi, gate, Gate};
 
@@ -49,6 +50,11 @@ pub fn fill(gate: &Gate) {
     slot!(StagesBegin, stages_begin);
     slot!(StagesWrite, stages_write);
     slot!(StagesRead, stages_read);
+    slot!(RecordRoom, record_room);
+    slot!(ReplayCall, replay_call);
+    slot!(ReplayOutcome, replay_outcome);
+    slot!(ReplayBinding, replay_binding);
+    slot!(ReplayDigest, replay_digest);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {
@@ -164,6 +170,42 @@ unsafe extern "C" fn stages_read(epoch: u64, buf: *mut u8, len: usize) -> usize 
             usize::MAX
         }
     }
+}
+
+unsafe extern "C" fn record_room() -> i32 {
+    i32::from((hooks().record_room)())
+}
+
+unsafe extern "C" fn replay_call(call: *const Call) -> i32 {
+    // SAFETY: the caller's.
+    match (hooks().replay_call)(unsafe { &*call }) {
+        true => 0,
+        false => ENDED,
+    }
+}
+
+unsafe extern "C" fn replay_outcome(call: *const Call, what: u32, numbers: *mut i32) -> i32 {
+    let what = match what {
+        0 => Outcome::Found,
+        1 => Outcome::Index,
+        _ => Outcome::Some,
+    };
+    // SAFETY: null or the caller's.
+    let (result, found) = (hooks().replay_outcome)(unsafe { call.as_ref() }, what);
+    // SAFETY: the caller's, valid for two numbers.
+    unsafe { numbers.cast::<[i32; 2]>().write(found) };
+    result
+}
+
+unsafe extern "C" fn replay_binding(posting: u64, numbers: *mut i32) -> i32 {
+    let (binding, found) = (hooks().replay_binding)(posting);
+    // SAFETY: the caller's, valid for two numbers.
+    unsafe { numbers.cast::<[i32; 2]>().write(found) };
+    binding as i32
+}
+
+unsafe extern "C" fn replay_digest(bytes: u64, crc: u32) {
+    (hooks().replay_digest)(bytes, crc);
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.

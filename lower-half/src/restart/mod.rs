@@ -32,7 +32,7 @@ use crate::exit_code;
 use crate::mpi::world::{self, World};
 use crate::options;
 use crate::start::{bootstrap, job_state, keeper, launch, library_env, program_wrapper};
-use crate::{agent, console, mpi, recorder};
+use crate::{agent, console, mpi, record, recorder};
 use read_report::{slowest_rank_line, slowness, EVERY};
 use truncate_files::RestartedRank;
 
@@ -45,6 +45,8 @@ struct Part {
     job: JobState,
     /// The changes of all ranks to files since the checkpoint that are to be undone.
     plan: Plan,
+    /// What is done with the record of the run.
+    record: record::Plan,
 }
 
 /// MPI in a rank that has initialised it before it reads its image.
@@ -110,6 +112,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         mut files,
         job,
         plan,
+        record,
     } = part;
     program_wrapper::tell_lost(&opened);
     if rank == 0 {
@@ -161,6 +164,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     job_state::set_command(job.command);
     bootstrap::start(&options.checkpoints, set.manifest().continued()?)?;
     if world.is_some() {
+        record.keep();
         bootstrap::connected(rank, size);
     }
     tracing::info!(took = ?started.elapsed(), "restart: threads resume next");
@@ -252,9 +256,12 @@ fn verified(
         process,
         closed,
         job,
+        record,
     } = Sections::of(opened.image())?;
     job_state::check_table(&job)
         .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
+    let tools = &options.checkpoints.tools;
+    let record = record::Plan::of_restart(tools, id, record.as_ref(), rank, size)?;
     let plan = match options.checkpoints.files {
         FilePolicy::Undo => Plan::read(dir, &cut_of(set))
             .with_context(|| format!("the undo journals in {} cannot be read", dir.display()))?,
@@ -277,6 +284,7 @@ fn verified(
         files,
         job,
         plan,
+        record,
     })
 }
 
@@ -410,6 +418,7 @@ fn fill_gate(world: Option<&World>) {
     gate.phase
         .store(contract::Phase::Run as u32, Ordering::Relaxed);
     gate.lower.epoch.fetch_add(1, Ordering::Relaxed);
+    gate.record.store(0, Ordering::Relaxed);
     if let Some(world) = world {
         world.publish(gate);
     }

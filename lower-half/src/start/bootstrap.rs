@@ -16,7 +16,7 @@ use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
-use crate::{console, options, stages};
+use crate::{console, options, record, stages};
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -36,7 +36,11 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         lineage,
         library: world::library(),
         sections: || {
-            let sections = [job_state::section(), program_wrapper::section()];
+            let sections = [
+                job_state::section(),
+                program_wrapper::section(),
+                record::section(),
+            ];
             sections.into_iter().flatten().collect()
         },
         unsaved_programs: program_wrapper::others,
@@ -49,7 +53,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
     agent::take_signals()?;
     mpi::set_hooks(Hooks {
         connected,
-        finalizing: || {},
+        finalizing: record::finish,
         aborting: keeper::aborts,
         failing: keeper::fails,
         ending: keeper::ends_job,
@@ -59,6 +63,11 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         stages_begin: stages::begin,
         stages_write: stages::write,
         stages_read: stages::read,
+        record_room: record::make_room,
+        replay_call: record::call,
+        replay_outcome: record::outcome,
+        replay_binding: record::binding,
+        replay_digest: record::digest,
     });
     loader::set_exit_hook(|status| {
         kill_at_call::tell();
@@ -87,6 +96,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
 /// MPI is initialised: connects this rank to the coordinator in rank 0.
 pub fn connected(rank: u32, size: u32) {
     report(connect(rank, size));
+    record::begin(rank, size);
 }
 
 fn connect(rank: u32, size: u32) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::argument::Out;
 use crate::attribute::predefined::TAG_UB_LIMIT;
 use crate::attribute::{callbacks, predefined};
 use crate::comm::free;
-use crate::crossing::call_guard::{record, CallGuard};
+use crate::crossing::call_guard::CallGuard;
 use crate::crossing::mpi_result::check;
 use crate::crossing::report::{fatal, has_lower_half, require_lower_half, unsupported};
 use crate::crossing::stubs::service;
@@ -27,7 +27,9 @@ use crate::object::table::Body;
 use crate::object::Comm;
 use crate::quiesce;
 use crate::quiesce::collective_gate::collective_end;
+use crate::quiesce::progress;
 use crate::quiesce::retractable::first_call_of_finalize;
+use crate::record::{log, mode};
 use crate::runtime::syscall;
 use crate::stages::{reload, state};
 use contract::abi::*;
@@ -118,13 +120,14 @@ fn bring_up(required: i32) -> Result<i32, i32> {
     let (mut provided, mut tag_ub) = (THREAD_SINGLE, TAG_UB_LIMIT);
     // SAFETY: places of two locals.
     check(unsafe { service::init(required, &raw mut provided, &raw mut tag_ub) })?;
+    log::begin();
     thread_level::level_is(provided);
     adopt_world(tag_ub)?;
     PROVIDED.store(provided, Ordering::Relaxed);
     OWNER.store(syscall::process_id(), Ordering::Relaxed);
     MAIN_THREAD.store(call_guard::thread_id(), Ordering::Relaxed);
     gate().set_mpi(MpiState::Initialised);
-    record(Event::Mpi, [MpiState::Initialised as u64, 0]);
+    call_guard::record(Event::Mpi, [MpiState::Initialised as u64, 0]);
     reload::in_init();
     Ok(provided)
 }
@@ -204,11 +207,15 @@ fn take_down() -> i32 {
     state::finalizes();
     // If the barrier fails, so does what follows, which says so.
     let token = first_call_of_finalize(&mut |code| *code = named::MPI_Barrier(world));
+    if mode::recording() {
+        // Receives that nobody has asked for since they are complete, such as those that were freed.
+        progress::requests();
+    }
     free::last_sweeps();
     substitute::free();
     let code = service::finalize();
     gate().set_mpi(MpiState::Finalised);
-    record(Event::Mpi, [MpiState::Finalised as u64, 0]);
+    call_guard::record(Event::Mpi, [MpiState::Finalised as u64, 0]);
     retained_files::remove_retained();
     collective_end(token);
     code

@@ -9,12 +9,13 @@ use crate::argument::{Buffer, Out};
 use crate::crossing::mpi_result::{check, code_of};
 use crate::crossing::stubs;
 use crate::object::lower_handle::named;
-use crate::object::request::{Args, Kind, Mode, State};
+use crate::object::request::{Args, Kind, Mode, Posting, State};
 use crate::object::unexpected;
 use crate::object::{Comm, Datatype, Request};
 use crate::pt2pt::post;
 use crate::pt2pt::post::peer_for;
 use crate::quiesce::bookmarks;
+use crate::record::{mode, receives};
 use crate::request::lifecycle;
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, ERR_REQUEST, PROC_NULL, SUCCESS};
@@ -94,8 +95,9 @@ pub(crate) fn start(request: &'static Request) -> i32 {
             request.complete(&Status::PROC_NULL, SUCCESS);
             SUCCESS
         }
+        Kind::PersistentReceive if is_recorded(request) && !receives::starting(request) => SUCCESS,
         Kind::PersistentReceive if unexpected::any() || multiple() => {
-            let args = body.args.get();
+            let args = receives::posted_args(request);
             let mut queue = unexpected::queue();
             match queue.take(args.comm, args.peer, args.tag) {
                 Some(entry) => {
@@ -112,12 +114,19 @@ pub(crate) fn start(request: &'static Request) -> i32 {
     }
 }
 
+/// Whether the record of the run has to do with a persistent receive.
+#[inline(always)]
+fn is_recorded(request: &'static Request) -> bool {
+    mode::is_on() || request.body.posting.get() != Posting::None
+}
+
 /// Makes the lower half's persistent request again: after a restart, or where the library below has
 /// freed one that failed.
 #[cold]
 pub(crate) fn make_again(request: &'static Request) -> i32 {
     let body = &request.body;
-    let made = make_below(body.kind.get(), body.mode.get(), body.args.get());
+    let args = receives::posted_args(request);
+    let made = make_below(body.kind.get(), body.mode.get(), args);
     code_of(made.map(|lower_handle| request.set_lower(lower_handle)))
 }
 
@@ -137,6 +146,11 @@ fn start_below(request: &'static Request) -> i32 {
         request.body.state.set(State::Active);
     }
     error
+}
+
+/// Starts a persistent receive that was held back.
+pub(crate) fn start_late(request: &'static Request) -> Result<(), i32> {
+    check(start_below(request))
 }
 
 /// Whether a request is a persistent one, of any kind, that is not started.

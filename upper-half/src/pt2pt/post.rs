@@ -6,11 +6,13 @@
 //! The front promises that a buffer is valid, see [`Buffer`](crate::argument::Buffer).
 #![allow(unsafe_code)]
 
+use crate::crossing::mpi_result::check;
 use crate::object::comm::{peer_of, NOBODY};
 use crate::object::lower_handle::named;
 use crate::object::request::{Args, Kind, State};
 use crate::object::unexpected::Entry;
 use crate::object::{unexpected, Comm, Request};
+use crate::record::{bindings, mode, receives};
 use crate::request::lifecycle;
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, PROC_NULL, SUCCESS};
@@ -25,9 +27,34 @@ pub(crate) fn peer_for(comm: &'static Comm, source: i32) -> u32 {
     }
 }
 
-/// Posts a receive, or gives it the early message that it matches.
+/// Posts a receive of the application, or gives it the early message that it matches.
 #[inline(always)]
 pub(crate) fn post(args: Args) -> Result<&'static Request, i32> {
+    if mode::is_on() {
+        return post_recorded(args);
+    }
+    post_as_is(args)
+}
+
+/// The same, while the run is recorded or replayed.
+#[cold]
+fn post_recorded(args: Args) -> Result<&'static Request, i32> {
+    if args.peer == PROC_NULL {
+        return post_as_is(args);
+    }
+    let request = lifecycle::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;
+    match receives::posting(request, args) {
+        Some(args) => post_beside_queue(request, args),
+        None => {
+            request.keep(args);
+            Ok(request)
+        }
+    }
+}
+
+/// Posts a receive that the record of the run has nothing of.
+#[inline(always)]
+pub(crate) fn post_as_is(args: Args) -> Result<&'static Request, i32> {
     let request = lifecycle::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;
     if args.peer == PROC_NULL {
         // Done here: not every library gives such a receive the status that MPI asks for.
@@ -43,6 +70,15 @@ pub(crate) fn post(args: Args) -> Result<&'static Request, i32> {
 
 #[inline(always)]
 fn post_below(request: &'static Request, args: Args) -> Result<&'static Request, i32> {
+    let lower_handle = irecv_below(args).inspect_err(|_| request.abandon())?;
+    request.keep(args);
+    request.posted();
+    request.started(lower_handle);
+    Ok(request)
+}
+
+#[inline(always)]
+fn irecv_below(args: Args) -> Result<usize, i32> {
     let mut lower_handle = Request::null_lower();
     // SAFETY: the buffer may be written until the receive ends, see `Buffer`. The lower handle is a local.
     let error = unsafe {
@@ -56,14 +92,7 @@ fn post_below(request: &'static Request, args: Args) -> Result<&'static Request,
             &raw mut lower_handle,
         )
     };
-    if error != SUCCESS {
-        request.abandon();
-        return Err(error);
-    }
-    request.keep(args);
-    request.posted();
-    request.started(lower_handle);
-    Ok(request)
+    check(error).map(|()| lower_handle)
 }
 
 #[cold]
@@ -81,6 +110,15 @@ fn post_beside_queue(request: &'static Request, args: Args) -> Result<&'static R
     }
 }
 
+/// Posts a receive late, which has kept its arguments. The queue is locked meanwhile.
+pub(crate) fn post_late(request: &'static Request) -> Result<(), i32> {
+    let lower_handle = irecv_below(request.body.args.get())?;
+    request.body.state.set(State::Active);
+    request.posted();
+    request.started(lower_handle);
+    Ok(())
+}
+
 /// Gives a receive its early message; done at once if that has arrived.
 pub(crate) fn give(request: &'static Request, mut entry: Box<Entry>) {
     let Args {
@@ -89,6 +127,9 @@ pub(crate) fn give(request: &'static Request, mut entry: Box<Entry>) {
         datatype,
         ..
     } = request.body.args.get();
+    if mode::is_on() {
+        bindings::given(request, entry.envelope.source, entry.envelope.tag);
+    }
     // SAFETY: the buffer may be written until the receive ends, see `Buffer`.
     let arrived = unsafe { entry.is_for(buffer.as_ptr(), count, datatype) };
     request.body.entry.set(Some(entry));

@@ -9,9 +9,10 @@ use crate::argument::{Buffer, Out};
 use crate::crossing::stubs::service;
 use crate::object::request::{Args, Kind, Mode};
 use crate::object::{unexpected, Comm, Datatype, Request};
-use crate::pt2pt::post::{peer_for, post};
+use crate::pt2pt::post::{peer_for, post, post_as_is};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
+use crate::record::{bindings, mode};
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, ERR_TRUNCATE, SUCCESS};
@@ -37,7 +38,7 @@ pub fn recv(
     let args = Args::new(buf, count, datatype, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if unexpected::any() || multiple() {
+    if unexpected::any() || multiple() || mode::is_on() {
         return posted_and_waited_for(args, status);
     }
     let mut lower_handle = 0;
@@ -65,7 +66,12 @@ pub fn recv(
 
 #[cold]
 fn posted_and_waited_for(args: Args, status: &mut Status) -> i32 {
-    match post(args) {
+    // Without wildcards nothing about it is open, so that the record of the run has no number for it.
+    let posted = match bindings::is_wild(&args) {
+        true => post(args),
+        false => post_as_is(args),
+    };
+    match posted {
         Ok(mut request) => wait::one(&mut request, status),
         Err(error) => error,
     }

@@ -33,6 +33,7 @@ use crate::pt2pt::matched;
 use crate::quiesce::internal_handles::byte;
 use crate::quiesce::progress::phase;
 use crate::quiesce::{bookmarks, progress};
+use crate::record::receives;
 use crate::request::lifecycle;
 use crate::rma::create;
 use crate::runtime::lock::Lock;
@@ -137,7 +138,7 @@ fn must_end(request: &'static Request) -> bool {
     match body.state.get() {
         State::Active => !body.kind.get().is_receive(),
         // What stands for others has nothing below itself.
-        State::Upper => body.kind.get().is_receive(),
+        State::Upper => body.kind.get().is_receive() && !receives::is_held(request),
         State::Free | State::Inactive | State::Done => false,
     }
 }

@@ -9,6 +9,7 @@ use crate::crossing::stubs;
 use crate::object::request::{Kind, State};
 use crate::object::Request;
 use crate::pt2pt::{bsend_buffer, persistent_message};
+use crate::record::receives;
 use crate::request::lifecycle;
 use contract::abi::{ERR_INTERN, SUCCESS};
 
@@ -25,6 +26,7 @@ fn run() -> Result<(), i32> {
     for request in lifecycle::all() {
         request.clear_lower();
     }
+    receives::restored();
     for request in lifecycle::persistent_below() {
         check(persistent_message::make_again(request))?;
     }

@@ -19,10 +19,11 @@ use crate::object::comm::NOBODY;
 use crate::object::request::pair::Pair;
 use crate::object::request::partitioned::MATCHING;
 use crate::object::request::persistent_collective::PersistentCollective;
-use crate::object::request::{Args, Kind, RequestBody, State};
+use crate::object::request::{Args, Kind, Posting, RequestBody, State};
 use crate::object::table::Body;
 use crate::object::{Comm, Request};
 use crate::quiesce::bookmarks;
+use crate::record::{bindings, mode};
 use crate::request::grequest_callbacks;
 use crate::runtime::lock::{multiple, Lock};
 use contract::abi;
@@ -156,6 +157,9 @@ impl Request {
         let cancelled = body.cancelling.get() && status.cancelled != 0;
         match body.kind.get() {
             Kind::Receive | Kind::PersistentReceive => {
+                if mode::is_on() {
+                    bindings::ended(self, status, cancelled);
+                }
                 if !cancelled {
                     match body.peer.get() {
                         NOBODY => {
@@ -262,6 +266,7 @@ impl Request {
         }
         body.cancelling.set(false);
         body.orphan.set(false);
+        body.posting.set(Posting::None);
         // The next use has no lower handle until the lower half has made one: sweeps go by that.
         self.clear_lower();
         body.state.set(State::Free);

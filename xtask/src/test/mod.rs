@@ -139,6 +139,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(product::tools::cases());
     cases.extend(product::stacks::cases());
     cases.extend(product::explain::cases());
+    cases.extend(product::record::cases(full)?);
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
     cases.extend(files::undo::cases());

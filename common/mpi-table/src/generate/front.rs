@@ -12,6 +12,7 @@
 
 pub mod convert;
 mod persistent;
+mod record;
 mod signature;
 mod special;
 
@@ -157,6 +158,7 @@ fn core(function: &Function) -> Vec<String> {
         lines.push(call);
         return lines;
     }
+    lines.extend(record::note(function));
     lines.push(format!("let code = {call};"));
     finish(function, body, lines)
 }
@@ -178,6 +180,7 @@ fn crossing(function: &Function) -> Vec<String> {
     }
     lines.extend(positioning(function));
     lines.extend(reduction(function));
+    lines.extend(record::note(function));
     let clock = clocked(function);
     if let (Class::Collective | Class::FileCollective, Some(comm)) = (function.class, &clock) {
         lines.extend(retractable(function, comm, &mut body, &call));

@@ -142,6 +142,36 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "StagesRead",
         "(epoch: u64, buf: *mut u8, len: usize) -> usize",
     ),
+    (
+        "record_room",
+        Service::RecordRoom,
+        "RecordRoom",
+        "() -> i32",
+    ),
+    (
+        "replay_call",
+        Service::ReplayCall,
+        "ReplayCall",
+        "(call: *const contract::record::Call) -> i32",
+    ),
+    (
+        "replay_outcome",
+        Service::ReplayOutcome,
+        "ReplayOutcome",
+        "(call: *const contract::record::Call, what: u32, numbers: *mut i32) -> i32",
+    ),
+    (
+        "replay_binding",
+        Service::ReplayBinding,
+        "ReplayBinding",
+        "(posting: u64, numbers: *mut i32) -> i32",
+    ),
+    (
+        "replay_digest",
+        Service::ReplayDigest,
+        "ReplayDigest",
+        "(bytes: u64, crc: u32)",
+    ),
 ];
 
 /// Source of upper-half's module `crossing::stubs`: one stub and one declaration for each function of the table, and a
@@ -405,7 +435,9 @@ mod tests {
             .collect();
         assert_eq!(
             slots,
-            (0..=Service::StagesRead as usize).collect::<Vec<_>>()
+            (0..=Service::StagesRead as usize)
+                .chain(26..=Service::ReplayDigest as usize)
+                .collect::<Vec<_>>()
         );
     }
 

@@ -17,7 +17,7 @@ pub(crate) mod partitioned;
 pub(crate) mod persistent_collective;
 
 pub use operation::Scratch;
-pub(crate) use operation::{Args, Kind, Mode, State, StateCell};
+pub(crate) use operation::{Args, Kind, Mode, Posting, State, StateCell};
 
 use crate::object::comm::Comm;
 use crate::object::comm::NOBODY;
@@ -59,6 +59,8 @@ pub struct RequestBody {
     pub(crate) error: Cell<i32>,
     /// Order in which receives were posted; number of a collective operation on its communicator; tag of a send.
     pub(crate) serial: Cell<u64>,
+    /// What the record of the run has of a receive.
+    pub(crate) posting: Cell<Posting>,
     pub(crate) args: Cell<Args>,
     /// Status of a done operation.
     pub(crate) status: Cell<Status>,
@@ -104,6 +106,7 @@ impl RequestBody {
             comm: Cell::new(Comm::null().index()),
             error: Cell::new(SUCCESS),
             serial: Cell::new(0),
+            posting: Cell::new(Posting::None),
             args: Cell::new(Args::none()),
             status: Cell::new(Status::EMPTY),
             entry: Cell::new(None),

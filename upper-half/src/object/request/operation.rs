@@ -74,8 +74,8 @@ pub(crate) enum State {
     Inactive,
     /// Under way in the lower half, under the request's lower handle.
     Active,
-    /// A receive that has an early message which is still arriving, a generalized request, or one that
-    /// stands for others.
+    /// A receive that has an early message which is still arriving, or is not posted (`Posting::Held`), a generalized
+    /// request, or one that stands for others.
     Upper,
     /// Finished, not yet collected by the application.
     Done,
@@ -104,6 +104,19 @@ impl StateCell {
     pub(crate) fn set(&self, state: State) {
         self.0.store(state as u8, Ordering::Release);
     }
+}
+
+/// What the record of the run has of a receive, by its number (`upper-half/src/record/receives.rs`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posting {
+    /// Nothing.
+    None,
+    /// It is posted as the application asks.
+    Number(u64),
+    /// A persistent one is posted for the message of this source with this tag.
+    Bound(u64, i32, i32),
+    /// It is not posted, since it got no message in the recorded run. Its state is `Upper`.
+    Held(u64),
 }
 
 /// How a persistent send sends.

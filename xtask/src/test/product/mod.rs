@@ -3,6 +3,7 @@
 pub mod explain;
 pub mod guide;
 pub mod packages;
+pub mod record;
 pub mod slurm;
 pub mod stacks;
 pub mod tools;

@@ -60,6 +60,7 @@ pub fn cases() -> Vec<Case> {
         add("finalize", finalize);
         add("calls", calls);
         add("reload", reload);
+        add("abort", abort);
         add("reinit", reinit);
         add("refused", refusals);
     }
@@ -340,6 +341,13 @@ fn calls(case: &Stages) -> Result<()> {
     Ok(())
 }
 
+/// Kills a rank, if it is there.
+fn kill_last(job: &Job, rank: u64) {
+    if let Some(process) = rank_processes(job, rank).last() {
+        signal::kill_now(*process);
+    }
+}
+
 /// Another rank dies while the ranks go on after the first death: its memory is lost, and the result is the same.
 fn reload(case: &Stages) -> Result<()> {
     const TIMES: u64 = 3;
@@ -354,16 +362,10 @@ fn reload(case: &Stages) -> Result<()> {
         let deadline = Instant::now() + LIMIT;
         let third = folder.join("app.3.0");
         job.until("the third epoch has come", deadline, || third.exists())?;
-        rank_processes(&job, 1)
-            .last()
-            .copied()
-            .map(signal::kill_now);
+        kill_last(&job, 1);
         job.until_said("the job goes on from epoch", deadline)?;
         std::thread::sleep(random.seconds(0.0, 0.6));
-        rank_processes(&job, 2)
-            .last()
-            .copied()
-            .map(signal::kill_now);
+        kill_last(&job, 2);
         job.succeed(deadline, case.dir)?;
         let printed = job::read_text(&job.stdout);
         ensure!(
@@ -371,6 +373,19 @@ fn reload(case: &Stages) -> Result<()> {
             "printed {printed}, natively {wanted}"
         );
     }
+    Ok(())
+}
+
+/// MPI_Abort of a survivor that has not gone back ends the job with its code.
+fn abort(case: &Stages) -> Result<()> {
+    let program = case.program("stages_calls.c")?;
+    let finished = case.run(&program, "abort", &["abort"])?;
+    ensure!(
+        finished.status.code() == Some(6),
+        "it ends with {}\n{}",
+        finished.status,
+        finished.stderr
+    );
     Ok(())
 }
 

@@ -1,0 +1,72 @@
+//! `stasis record-info`: what is in the record of a run.
+
+use record::{describe, files, Log, Summary};
+use serde_json::json;
+
+use crate::args::RecordInfo;
+use crate::ui::exit::{self, Code, WithCode};
+use crate::ui::{functions, json, text};
+
+/// Runs `stasis record-info`.
+pub fn run(options: &RecordInfo) -> exit::Result<()> {
+    let ranks = summaries(options).code(Code::Image)?;
+    if options.json {
+        let ranks: Vec<_> = ranks
+            .iter()
+            .map(|(rank, all)| {
+                json!({ "rank": rank, "calls": all.calls, "misses": all.misses, "wildcards": all.wildcards,
+                    "sources": all.sources.len(), "races": all.races, "probes": all.probes, "choices": all.choices,
+                    "cancelled": all.cancelled, "digests": all.digests, "checkpoints": all.marks, "bytes": all.bytes,
+                    "damaged_bytes": all.damaged, "last_call": all.last.map(|call| describe(&call, functions::name)) })
+            })
+            .collect();
+        json::print(json!({ "ranks": ranks }));
+        return Ok(());
+    }
+    let head = [
+        "rank", "calls", "misses", "wildcard", "sources", "races", "choices", "size",
+    ];
+    let line = |cells: [String; 8]| {
+        let [a, b, c, d, e, f, g, h] = cells;
+        say!("{a:>5} {b:>10} {c:>10} {d:>9} {e:>8} {f:>8} {g:>8} {h:>10}");
+    };
+    line(head.map(str::to_owned));
+    for (rank, all) in &ranks {
+        let wildcards = all.wildcards + all.probes;
+        line([
+            rank.to_string(),
+            all.calls.to_string(),
+            all.misses.to_string(),
+            wildcards.to_string(),
+            all.sources.len().to_string(),
+            all.races.to_string(),
+            all.choices.to_string(),
+            text::bytes(all.bytes),
+        ]);
+    }
+    for (rank, all) in &ranks {
+        if let Some(last) = &all.last {
+            say!("rank {rank} ends with {}", describe(last, functions::name));
+        }
+        if all.damaged > 0 {
+            say!(
+                "rank {rank}: the last {} are damaged",
+                text::bytes(all.damaged)
+            );
+        }
+    }
+    let marks = ranks.first().map_or(&[][..], |(_, all)| &all.marks);
+    for mark in marks {
+        say!("ckpt-{mark} was taken of this run");
+    }
+    Ok(())
+}
+
+fn summaries(options: &RecordInfo) -> record::Result<Vec<(u32, Summary)>> {
+    let summary = |(rank, path): (u32, std::path::PathBuf)| {
+        let log = Log::open(&path)?;
+        functions::check(&log)?;
+        Ok((rank, Summary::of(&log)))
+    };
+    files(&options.record)?.into_iter().map(summary).collect()
+}

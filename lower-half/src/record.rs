@@ -1,0 +1,410 @@
+//! The record of this rank's run (docs/internals/record.md): the upper half writes it through [`contract::record`], and
+//! asks it through services while it replays one. The record begins when MPI is initialised, or after a restart at the
+//! place that the image holds.
+//!
+//! Its file is open in the lower half's table of descriptors, and its memory is mapped above the arena: no image holds
+//! it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use ::record::{
+    file_name, table, Answer, Bound, Divergence, Event, Header, Log, Position, Replay, Writer,
+};
+use anyhow::{bail, Context, Result};
+use ckpt_image::{kind, Section, SetId};
+use contract::gate;
+use contract::record::{Binding, Call, Outcome, RecordMode, ENDED, MISS};
+use job_spec::{ExitCode, Record, Tools};
+
+use crate::mpi::{self, world};
+use crate::{agent, console};
+
+/// What the upper half sees.
+static SHARED: contract::record::Record = contract::record::Record {
+    mode: AtomicU32::new(RecordMode::Off as u32),
+    cancels: AtomicU32::new(0),
+    digests: AtomicU64::new(0),
+    sends: AtomicU32::new(0),
+    end: AtomicUsize::new(0),
+    window: AtomicUsize::new(0),
+    window_begin: AtomicU64::new(0),
+    window_end: AtomicU64::new(0),
+    calls: AtomicUsize::new(0),
+};
+
+/// Address of the table of calls, which the upper half writes.
+static CALLS: OnceLock<usize> = OnceLock::new();
+
+/// The record that is written or replayed.
+enum State {
+    Off,
+    Writing(Header, Writer),
+    Replaying(Box<Replay>),
+}
+
+static STATE: Mutex<State> = Mutex::new(State::Off);
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is done with the record of a run that begins, or goes on from a checkpoint.
+#[derive(Default)]
+pub enum Plan {
+    /// Nothing.
+    #[default]
+    Off,
+    /// A new record is written.
+    New(Settings),
+    /// A record is written on from an offset.
+    GoOn(Header, PathBuf, u64),
+    /// A record is replayed.
+    Replay(Box<Replay>),
+}
+
+/// What a new record is to have.
+pub struct Settings {
+    directory: PathBuf,
+    follows: [u8; 16],
+    digests: u64,
+    sends: bool,
+}
+
+/// What a restart does, decided before anything is restored.
+static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
+
+impl Plan {
+    /// For a program that begins.
+    fn of_launch(tools: &Tools, rank: u32, size: u32) -> Result<Plan> {
+        Ok(match &tools.record {
+            None => Plan::Off,
+            Some(Record::Write {
+                dir,
+                digests,
+                sends,
+            }) => Plan::New(Settings {
+                directory: dir.clone(),
+                follows: [0; 16],
+                digests: digests.limit(),
+                sends: *sends,
+            }),
+            Some(Record::Replay { dir }) => {
+                let log = Log::of_rank(dir, rank, size, mpi::TABLE_HASH)?;
+                if log.header.follows != [0; 16] {
+                    bail!(
+                        "{} begins at a checkpoint: replay it with `stasis restart --replay`",
+                        dir.display()
+                    );
+                }
+                Plan::Replay(Box::new(Replay::begin(log)))
+            }
+        })
+    }
+
+    /// For a job that goes on from a set, whose image holds this place in a record.
+    pub fn of_restart(
+        tools: &Tools,
+        set: SetId,
+        place: Option<&Position>,
+        rank: u32,
+        size: u32,
+    ) -> Result<Plan> {
+        let (directory, replay) = match &tools.record {
+            None => return Ok(Plan::Off),
+            Some(Record::Write { dir, .. }) => (dir, false),
+            Some(Record::Replay { dir }) => (dir, true),
+        };
+        let path = directory.join(file_name(rank));
+        if !replay && !path.exists() {
+            let plan = Plan::of_launch(tools, rank, size)?;
+            return Ok(match plan {
+                Plan::New(settings) => Plan::New(Settings {
+                    follows: set.0,
+                    ..settings
+                }),
+                other => other,
+            });
+        }
+        let log = Log::of_rank(directory, rank, size, mpi::TABLE_HASH)?;
+        let place = place.filter(|place| place.id == log.header.id).copied();
+        let begins = Position {
+            id: log.header.id,
+            offset: 0,
+            misses: 0,
+        };
+        let place = place.or((log.header.follows == set.0).then_some(begins));
+        let place = place.ok_or_else(|| ::record::Error::OtherRun(directory.clone()))?;
+        Ok(match replay {
+            true => Plan::Replay(Box::new(Replay::begin_at(log, &place))),
+            false => Plan::GoOn(log.header, path, place.offset),
+        })
+    }
+
+    /// To be carried out when the rank is restored.
+    pub fn keep(self) {
+        *PLAN.lock().unwrap_or_else(PoisonError::into_inner) = Some(self);
+    }
+
+    fn is_new(&self) -> bool {
+        matches!(self, Plan::New(_))
+    }
+
+    fn is_written(&self) -> bool {
+        matches!(self, Plan::New(_) | Plan::GoOn(..))
+    }
+
+    fn carry_out(self, id: [u8; 16], rank: u32, size: u32) -> Result<State> {
+        Ok(match self {
+            Plan::Off => State::Off,
+            Plan::Replay(replay) => State::Replaying(replay),
+            Plan::New(settings) => {
+                let header = Header {
+                    rank,
+                    size,
+                    table_hash: mpi::TABLE_HASH,
+                    id,
+                    follows: settings.follows,
+                    digests: settings.digests,
+                    sends: settings.sends,
+                };
+                let path = settings.directory.join(file_name(rank));
+                let writer = outside(|| Writer::create(&path, &header))??;
+                State::Writing(header, writer)
+            }
+            Plan::GoOn(header, path, offset) => {
+                let writer = outside(|| Writer::go_on(&path, offset))??;
+                State::Writing(header, writer)
+            }
+        })
+    }
+}
+
+/// Runs `work` where the record's file is open.
+fn outside<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
+    loader::on_own_fd_table(work).context("no thread could be made")
+}
+
+/// MPI is initialised on all ranks: the record begins, or goes on.
+pub fn begin(rank: u32, size: u32) {
+    let planned = PLAN.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let plan = planned.map_or_else(
+        || outside(|| Plan::of_launch(agent::tools()?, rank, size)).and_then(|plan| plan),
+        Ok,
+    );
+    // Nothing can be replayed from a record that cannot be read.
+    let plan = plan.unwrap_or_else(|why| {
+        console::tell(&why);
+        world::abort(ExitCode::Image.number())
+    });
+    if let Err(why) = try_begin(plan, rank, size) {
+        console::tell(&why.context("this run is not recorded"));
+    }
+}
+
+fn try_begin(plan: Plan, rank: u32, size: u32) -> Result<()> {
+    let mut id = [0; 16];
+    if plan.is_written() {
+        if rank == 0 {
+            id = SetId::random().context("a record cannot be given an id")?.0;
+        }
+        world::broadcast(&mut id, 0)?;
+        let (one, all) = world::extremes(i64::from(plan.is_new()))?;
+        if one != all {
+            bail!("some ranks have a record to go on with, and others have none: give another directory");
+        }
+    }
+    let begun = plan.carry_out(id, rank, size)?;
+    publish(&begun);
+    *state() = begun;
+    Ok(())
+}
+
+/// Shows the upper half what it needs.
+fn publish(state: &State) {
+    let (mode, header) = match state {
+        State::Off => return,
+        State::Writing(header, writer) => {
+            let calls = CALLS.get_or_init(|| Box::into_raw(table::empty()) as usize);
+            SHARED.calls.store(*calls, Ordering::Relaxed);
+            SHARED.end.store(writer.end_address(), Ordering::Relaxed);
+            show_window(writer);
+            (RecordMode::Record, header)
+        }
+        State::Replaying(replay) => {
+            let cancels = u32::from(replay.has_cancels());
+            SHARED.cancels.store(cancels, Ordering::Relaxed);
+            (RecordMode::Replay, &replay.log().header)
+        }
+    };
+    SHARED.digests.store(header.digests, Ordering::Relaxed);
+    SHARED
+        .sends
+        .store(u32::from(header.sends), Ordering::Relaxed);
+    SHARED.mode.store(mode as u32, Ordering::Relaxed);
+    let address = std::ptr::from_ref(&SHARED) as usize;
+    gate().record.store(address, Ordering::Release);
+}
+
+fn show_window(writer: &Writer) {
+    let window = &writer.window;
+    SHARED.window.store(window.address(), Ordering::Relaxed);
+    SHARED.window_begin.store(window.begin, Ordering::Relaxed);
+    SHARED.window_end.store(window.end(), Ordering::Relaxed);
+}
+
+/// Takes the record away from the upper half.
+fn hide() {
+    gate().record.store(0, Ordering::Release);
+}
+
+/// Makes room for events; whether there is any.
+pub fn make_room() -> bool {
+    let mut state = state();
+    let State::Writing(_, writer) = &mut *state else {
+        return false;
+    };
+    match outside(|| writer.make_room()) {
+        Ok(Ok(())) => {
+            show_window(writer);
+            true
+        }
+        Ok(Err(why)) => give_up(&mut state, why.into()),
+        Err(why) => give_up(&mut state, why),
+    }
+}
+
+fn give_up(state: &mut State, why: anyhow::Error) -> bool {
+    console::tell(&why.context("nothing is recorded from here on"));
+    hide();
+    *state = State::Off;
+    false
+}
+
+/// The threads stand still for the checkpoint with this number.
+pub fn mark(set: u64) {
+    let mut state = state();
+    let State::Writing(_, writer) = &mut *state else {
+        return;
+    };
+    let marked = outside(|| writer.append(Event::Mark(set)));
+    match marked {
+        Ok(Ok(())) => show_window(writer),
+        Ok(Err(why)) => drop(give_up(&mut state, why.into())),
+        Err(why) => drop(give_up(&mut state, why)),
+    }
+}
+
+/// The section of the image with the place in the record.
+pub fn section() -> Option<Section> {
+    let position = match &*state() {
+        State::Off => return None,
+        State::Writing(header, writer) => Position {
+            id: header.id,
+            offset: writer.end(),
+            misses: 0,
+        },
+        State::Replaying(replay) => replay.position(),
+    };
+    // Numbers in memory always encode.
+    kind::RECORD.encode(&position).ok()
+}
+
+/// MPI is about to be finalised: nothing more is recorded.
+pub fn finish() {
+    hide();
+    let ended = std::mem::replace(&mut *state(), State::Off);
+    if let State::Writing(_, writer) = ended {
+        // The record is whole; only space that it does not need stays allocated.
+        let _ = outside(|| writer.close());
+    }
+}
+
+/// Calls `ask` on the record that is replayed. `ended` is the answer where there is none.
+fn ask<T>(ended: T, ask: impl FnOnce(&mut Replay) -> Result<T, Divergence>) -> T {
+    let mut state = state();
+    let State::Replaying(replay) = &mut *state else {
+        return ended;
+    };
+    match ask(replay) {
+        Ok(answer) => answer,
+        Err(why) => {
+            say(&why.text(name));
+            drop(state);
+            world::abort(ExitCode::Diverged.number())
+        }
+    }
+}
+
+/// The name of the function with this slot.
+fn name(function: u32) -> String {
+    let name = mpi::name_of(function as usize);
+    name.map_or_else(|| format!("function {function}"), str::to_owned)
+}
+
+fn say(text: &str) {
+    console::say(world::rank().unwrap_or(0), text);
+}
+
+/// The record ends: the rank goes on without it.
+fn tell_end(replay: &Replay) {
+    say(&format!(
+        "the record ends after call {}; the rank goes on without it",
+        replay.calls()
+    ));
+}
+
+/// The run makes a call. False where the record ends.
+pub fn call(call: &Call) -> bool {
+    ask(false, |replay| {
+        let goes_on = replay.call(call)?;
+        if !goes_on {
+            tell_end(replay);
+        }
+        Ok(goes_on)
+    })
+}
+
+/// The outcome of a call.
+pub fn outcome(call: Option<&Call>, what: Outcome) -> (i32, [i32; 2]) {
+    ask((ENDED, [0; 2]), |replay| {
+        Ok(match replay.outcome(call, what)? {
+            Answer::Found(source, tag) => (0, [source, tag]),
+            Answer::Number(number) => (0, [number, 0]),
+            Answer::Miss => (MISS, [0; 2]),
+            Answer::Ended => {
+                tell_end(replay);
+                (ENDED, [0; 2])
+            }
+        })
+    })
+}
+
+/// What a posted receive got.
+pub fn binding(posting: u64) -> (Binding, [i32; 2]) {
+    ask((Binding::Unbound, [0; 2]), |replay| {
+        Ok(match replay.binding(posting) {
+            Some(Bound::To(source, tag)) => (Binding::Bound, [source, tag]),
+            Some(Bound::Cancelled) => (Binding::Cancelled, [0; 2]),
+            None => (Binding::Unbound, [0; 2]),
+        })
+    })
+}
+
+/// Compares the data that the last call sends, or a message that it completes, with the record.
+pub fn digest(bytes: u64, crc: u32) {
+    static TOLD: OnceLock<()> = OnceLock::new();
+    let differs = ask(None, |replay| {
+        let recorded = replay.digest(bytes, crc)?;
+        Ok(recorded.map(|(then_bytes, then)| (replay.calls(), then_bytes, then)))
+    });
+    if let Some((call, then_bytes, then)) = differs {
+        TOLD.get_or_init(|| {
+            say(&format!(
+                "the data of call {call} differ from the record: {bytes} bytes with CRC-32 {crc:08x}, recorded were \
+                 {then_bytes} bytes with {then:08x}"
+            ));
+        });
+    }
+}

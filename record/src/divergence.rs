@@ -1,0 +1,113 @@
+//! A run that does something else than the recorded one, as text.
+
+use std::fmt::Write;
+
+use contract::record::Call;
+
+use crate::event::Event;
+
+/// Something that the recorded run or this one does: a call, or the outcome of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// A call.
+    Call(Call),
+    /// The outcome of a call.
+    Outcome(Event),
+}
+
+/// The first place at which a replayed run does something else than the recorded one. All calls before are equal.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Divergence {
+    /// Number of the call, from 1 on.
+    pub number: u64,
+    /// The last calls before, which both runs made.
+    pub before: Vec<Call>,
+    /// What the recorded run did then.
+    pub recorded: Vec<Doing>,
+    /// What this run does.
+    pub now: Doing,
+}
+
+impl Divergence {
+    /// Some lines about it. `name` gives the name of a function.
+    pub fn text(&self, name: impl Fn(u32) -> String) -> String {
+        let mut text = format!(
+            "the replay diverges from the record at call {}",
+            self.number
+        );
+        let first = self.number - self.before.len() as u64;
+        for (number, call) in (first..).zip(&self.before) {
+            let _ = write!(
+                text,
+                "\n    call {number}, both:  {}",
+                describe(call, &name)
+            );
+        }
+        for doing in &self.recorded {
+            let _ = write!(text, "\n    then recorded: {}", doing.text(&name));
+        }
+        if self.recorded.is_empty() {
+            text.push_str("\n    then recorded: nothing more");
+        }
+        let _ = write!(text, "\n    but now:       {}", self.now.text(&name));
+        text
+    }
+}
+
+impl Doing {
+    /// A few words about it.
+    pub fn text(&self, name: impl Fn(u32) -> String) -> String {
+        match self {
+            Doing::Call(call) => describe(call, name),
+            Doing::Outcome(Event::Misses(number)) => {
+                format!("{number} tests or probes that found nothing")
+            }
+            Doing::Outcome(Event::Found { source, tag }) => {
+                format!("found a message of rank {source} with tag {tag}")
+            }
+            Doing::Outcome(Event::Index(index)) if *index < 0 => "nothing under way".to_owned(),
+            Doing::Outcome(Event::Index(index)) => {
+                format!("the operation with index {index} complete")
+            }
+            Doing::Outcome(Event::Some(number)) => {
+                format!("{} operations complete", (*number).max(0))
+            }
+            Doing::Outcome(Event::Digest { bytes, crc }) => {
+                format!("{bytes} bytes of data with CRC-32 {crc:08x}")
+            }
+            Doing::Outcome(_) => "an outcome".to_owned(),
+        }
+    }
+}
+
+/// A call as text.
+pub fn describe(call: &Call, name: impl Fn(u32) -> String) -> String {
+    let mut text = name(call.function);
+    let mut before = " (";
+    let mut add = |part: String| {
+        let _ = write!(text, "{before}{part}");
+        before = ", ";
+    };
+    if call.comm != 0 {
+        match call.peer {
+            contract::abi::ANY_SOURCE => add("any rank".to_owned()),
+            contract::abi::PROC_NULL => add("no rank".to_owned()),
+            rank => add(format!("rank {rank}")),
+        }
+        match call.tag {
+            contract::abi::ANY_TAG => add("any tag".to_owned()),
+            tag => add(format!("tag {tag}")),
+        }
+    }
+    match (call.count, call.comm) {
+        (0, 0) => {}
+        // Waits and tests have no communicator.
+        (requests, 0) => add(format!("{requests} requests")),
+        (0, comm) => add(format!("communicator {comm}")),
+        (bytes, comm) => add(format!("{bytes} bytes, communicator {comm}")),
+    }
+    if before == ", " {
+        text.push(')');
+    }
+    text
+}

@@ -1,0 +1,435 @@
+//! The replay of a rank's record: answers from it in the order in which the run asks.
+
+use std::collections::{HashMap, VecDeque};
+
+use contract::record::{Call, CallTable, Outcome};
+use serde::{Deserialize, Serialize};
+
+use crate::divergence::{Divergence, Doing};
+use crate::event::Event;
+use crate::log::{Events, Log};
+use crate::table;
+
+/// Calls before a divergence that are told.
+const BEFORE: usize = 12;
+/// What the recorded run did after it that is told.
+const AFTER: usize = 3;
+
+/// A place in a record. An image of a run that is recorded or replayed holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Id of the record.
+    pub id: [u8; 16],
+    /// Offset of an event.
+    pub offset: u64,
+    /// How many of the misses that begin there are over.
+    pub misses: u32,
+}
+
+/// The outcome of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The message that a probe found.
+    Found(i32, i32),
+    /// An index, or how many follow.
+    Number(i32),
+    /// A test or probe finds nothing.
+    Miss,
+    /// The record ends here.
+    Ended,
+}
+
+/// What became of a posted receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// It got a message of this source with this tag.
+    To(i32, i32),
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// What became of receives, read ahead of the calls.
+struct Ahead {
+    at: usize,
+    bound: HashMap<u64, Bound>,
+}
+
+impl Ahead {
+    /// Reads on until `found` is true of what has been read, or to the end.
+    fn until(&mut self, bytes: &[u8], found: impl Fn(&Ahead) -> bool) {
+        while !found(self) {
+            let mut events = Events::from(bytes, self.at);
+            let Some((_, event)) = events.next() else {
+                return;
+            };
+            self.at = events.at;
+            match event {
+                Event::Bound {
+                    posting,
+                    source,
+                    tag,
+                } => drop(self.bound.insert(posting, Bound::To(source, tag))),
+                Event::Cancelled { posting } => {
+                    self.bound.insert(posting, Bound::Cancelled);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Tests and probes in a row that may find nothing where the recorded run did something else. A program that polls for
+/// something outside of MPI does so at other moments in each run.
+const MORE_MISSES: u64 = if cfg!(test) { 100 } else { 1 << 22 };
+
+/// A record that is replayed.
+pub struct Replay {
+    log: Log,
+    table: Box<CallTable>,
+    /// Offset of the next event.
+    at: usize,
+    /// How many of the misses there are over.
+    misses: u32,
+    /// Misses in a row that the recorded run did not have.
+    more_misses: u64,
+    calls: u64,
+    last: VecDeque<Call>,
+    ahead: Ahead,
+}
+
+impl Replay {
+    /// Begins with the first event.
+    pub fn begin(log: Log) -> Replay {
+        Replay {
+            log,
+            table: table::empty(),
+            at: 0,
+            misses: 0,
+            more_misses: 0,
+            calls: 0,
+            last: VecDeque::new(),
+            ahead: Ahead {
+                at: 0,
+                bound: HashMap::new(),
+            },
+        }
+    }
+
+    /// Begins at a position, which lies in this record.
+    pub fn begin_at(log: Log, position: &Position) -> Replay {
+        let mut replay = Replay::begin(log);
+        let offset = usize::try_from(position.offset).unwrap_or(usize::MAX);
+        while replay.at < offset {
+            let mut events = Events::from(replay.log.bytes(), replay.at);
+            let Some((_, event)) = events.next() else {
+                break;
+            };
+            replay.at = events.at;
+            if let Some(call) = table::read(&mut replay.table, &event) {
+                replay.made(call);
+            }
+        }
+        replay.misses = position.misses;
+        replay.ahead.at = replay.at;
+        replay
+    }
+
+    /// Where the run is.
+    pub fn position(&self) -> Position {
+        Position {
+            id: self.log.header.id,
+            offset: self.at as u64,
+            misses: self.misses,
+        }
+    }
+
+    /// The record.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Number of calls so far.
+    pub fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// Whether it has a cancelled receive.
+    pub fn has_cancels(&self) -> bool {
+        let mut events = Events::from(self.log.bytes(), self.at);
+        events.any(|(_, event)| matches!(event, Event::Cancelled { .. }))
+    }
+
+    fn made(&mut self, call: Call) {
+        self.more_misses = 0;
+        self.calls += 1;
+        if self.last.len() == BEFORE {
+            self.last.pop_front();
+        }
+        self.last.push_back(call);
+    }
+
+    /// The next ordered event, and the offset behind it. `at` moves to it.
+    fn next(&mut self) -> Option<(Event, usize)> {
+        loop {
+            let mut events = Events::from(self.log.bytes(), self.at);
+            let (_, event) = events.next()?;
+            match event {
+                Event::Misses(number) if number <= self.misses => self.misses = 0,
+                Event::Anew => drop(table::read(&mut self.table, &event)),
+                Event::Bound { .. } | Event::Cancelled { .. } | Event::Mark(_) => {}
+                _ => return Some((event, events.at)),
+            }
+            self.at = events.at;
+        }
+    }
+
+    /// The next ordered event that is no miss.
+    fn next_but_misses(&mut self) -> Option<(Event, usize)> {
+        loop {
+            let (event, after) = self.next()?;
+            let Event::Misses(_) = event else {
+                return Some((event, after));
+            };
+            (self.at, self.misses) = (after, 0);
+        }
+    }
+
+    /// The next event, and the offset behind it, if it is this call. `Err` where it is something else, `None` where the
+    /// record ends.
+    fn next_if(&mut self, call: &Call) -> Option<Result<(Event, usize), ()>> {
+        let (event, after) = self.next_but_misses()?;
+        let recorded = match event {
+            Event::NewCall(_, recorded) => Some(recorded),
+            Event::Call(_) => table::read(&mut self.table, &event),
+            _ => None,
+        };
+        let is_it = recorded.as_ref() == Some(call);
+        Some(is_it.then_some((event, after)).ok_or(()))
+    }
+
+    /// The run makes a call. False where the record ends.
+    pub fn call(&mut self, call: &Call) -> Result<bool, Divergence> {
+        match self.next_if(call) {
+            None => Ok(false),
+            Some(Err(())) => Err(self.divergence(Doing::Call(*call))),
+            Some(Ok((event, after))) => {
+                table::read(&mut self.table, &event);
+                self.at = after;
+                self.made(*call);
+                Ok(true)
+            }
+        }
+    }
+
+    /// The outcome of a call. `call` is that call where it is written only if it finds something.
+    pub fn outcome(&mut self, call: Option<&Call>, what: Outcome) -> Result<Answer, Divergence> {
+        if let Some(call) = call {
+            match self.next() {
+                Some((Event::Misses(_), _)) => {
+                    self.misses += 1;
+                    return Ok(Answer::Miss);
+                }
+                None => return Ok(Answer::Ended),
+                Some(_) => {}
+            }
+            if self.more_misses < MORE_MISSES && self.next_if(call) == Some(Err(())) {
+                self.more_misses += 1;
+                return Ok(Answer::Miss);
+            }
+            if !self.call(call)? {
+                return Ok(Answer::Ended);
+            }
+        }
+        let Some((event, after)) = self.next() else {
+            return Ok(Answer::Ended);
+        };
+        let answer = match (what, event) {
+            (Outcome::Found, Event::Found { source, tag }) => Answer::Found(source, tag),
+            (Outcome::Index, Event::Index(number)) | (Outcome::Some, Event::Some(number)) => {
+                Answer::Number(number)
+            }
+            _ => {
+                let asked = match what {
+                    Outcome::Found => Event::Found {
+                        source: -1,
+                        tag: -1,
+                    },
+                    Outcome::Index => Event::Index(-1),
+                    Outcome::Some => Event::Some(-1),
+                };
+                return Err(self.divergence(Doing::Outcome(asked)));
+            }
+        };
+        self.at = after;
+        Ok(answer)
+    }
+
+    /// What became of a posted receive, if the record says so.
+    pub fn binding(&mut self, posting: u64) -> Option<Bound> {
+        let found = |ahead: &Ahead| ahead.bound.contains_key(&posting);
+        self.ahead.until(self.log.bytes(), found);
+        self.ahead.bound.remove(&posting)
+    }
+
+    /// The last call sends data with this digest, or completes a message with it. The result is the recorded digest if
+    /// that is another.
+    pub fn digest(&mut self, bytes: u64, crc: u32) -> Result<Option<(u64, u32)>, Divergence> {
+        match self.next() {
+            None => Ok(None),
+            Some((
+                Event::Digest {
+                    bytes: then,
+                    crc: recorded,
+                },
+                after,
+            )) => {
+                self.at = after;
+                Ok(Some((then, recorded)).filter(|recorded| *recorded != (bytes, crc)))
+            }
+            Some(_) => Err(self.divergence(Doing::Outcome(Event::Digest { bytes, crc }))),
+        }
+    }
+
+    fn divergence(&self, now: Doing) -> Divergence {
+        let mut table = self.table.clone();
+        let events = Events::from(self.log.bytes(), self.at).filter_map(|(_, event)| {
+            match (table::read(&mut table, &event), event) {
+                (Some(call), _) => Some(Doing::Call(call)),
+                (
+                    None,
+                    Event::Misses(_)
+                    | Event::Found { .. }
+                    | Event::Index(_)
+                    | Event::Some(_)
+                    | Event::Digest { .. },
+                ) => Some(Doing::Outcome(event)),
+                _ => None,
+            }
+        });
+        Divergence {
+            number: self.calls + 1,
+            before: self.last.iter().copied().collect(),
+            recorded: events.take(AFTER).collect(),
+            now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::tests::log_of;
+
+    fn call(function: u32) -> Call {
+        Call {
+            function,
+            ..Call::default()
+        }
+    }
+
+    /// Two calls with outcomes, misses between them, and keyed events anywhere.
+    fn replay() -> (tempfile::TempDir, Replay) {
+        let mut table = table::empty();
+        let (dir, log) = log_of(&[
+            table::write(&mut table, &call(40)),
+            Event::Bound {
+                posting: 1,
+                source: 3,
+                tag: 4,
+            },
+            Event::Index(2),
+            Event::Misses(2),
+            Event::Mark(1),
+            Event::Misses(1),
+            table::write(&mut table, &call(40)),
+            Event::Found { source: 5, tag: 6 },
+            Event::Cancelled { posting: 2 },
+        ]);
+        (dir, Replay::begin(log))
+    }
+
+    #[test]
+    fn a_run_gets_the_outcomes_that_were_recorded() {
+        let (_dir, mut replay) = replay();
+        assert_eq!(replay.binding(2), Some(Bound::Cancelled));
+        assert_eq!(replay.binding(1), Some(Bound::To(3, 4)));
+        assert_eq!(replay.binding(3), None);
+        assert_eq!(replay.call(&call(40)), Ok(true));
+        assert_eq!(replay.outcome(None, Outcome::Index), Ok(Answer::Number(2)));
+        for _ in 0..3 {
+            let miss = replay.outcome(Some(&call(99)), Outcome::Index);
+            assert_eq!(miss, Ok(Answer::Miss));
+        }
+        let found = replay.outcome(Some(&call(40)), Outcome::Found);
+        assert_eq!(found, Ok(Answer::Found(5, 6)));
+        assert_eq!(
+            replay.outcome(Some(&call(40)), Outcome::Found),
+            Ok(Answer::Ended)
+        );
+        assert_eq!((replay.call(&call(1)), replay.calls()), (Ok(false), 2));
+    }
+
+    #[test]
+    fn the_number_of_misses_may_differ() {
+        let mut table = table::empty();
+        let (_dir, log) = log_of(&[
+            Event::Misses(3),
+            table::write(&mut table, &call(40)),
+            table::write(&mut table, &call(41)),
+        ]);
+        let mut replay = Replay::begin(log);
+        let miss = replay.outcome(Some(&call(99)), Outcome::Index);
+        assert_eq!(miss, Ok(Answer::Miss));
+        assert_eq!(replay.call(&call(40)), Ok(true));
+        for _ in 0..MORE_MISSES {
+            let miss = replay.outcome(Some(&call(99)), Outcome::Index);
+            assert_eq!(miss, Ok(Answer::Miss));
+        }
+        assert!(replay.outcome(Some(&call(99)), Outcome::Index).is_err());
+        assert_eq!(replay.call(&call(41)), Ok(true));
+    }
+
+    #[test]
+    fn digests_are_compared_in_their_order() {
+        let digest = |bytes, crc| Event::Digest { bytes, crc };
+        let (_dir, log) = log_of(&[digest(8, 1), digest(8, 2), Event::Index(0)]);
+        let mut replay = Replay::begin(log);
+        assert_eq!(replay.digest(8, 1), Ok(None));
+        assert_eq!(replay.digest(8, 1), Ok(Some((8, 2))));
+        assert!(replay.digest(8, 1).is_err());
+    }
+
+    #[test]
+    fn a_replay_goes_on_from_any_position() {
+        let (_dir, mut replay) = replay();
+        replay.call(&call(40)).unwrap();
+        replay.outcome(None, Outcome::Index).unwrap();
+        replay.outcome(Some(&call(40)), Outcome::Index).unwrap();
+        let position = replay.position();
+        let mut again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &position);
+        assert_eq!(again.position(), position);
+        for _ in 0..2 {
+            let miss = again.outcome(Some(&call(40)), Outcome::Index);
+            assert_eq!(miss, Ok(Answer::Miss));
+        }
+        let found = again.outcome(Some(&call(40)), Outcome::Found);
+        assert_eq!(found, Ok(Answer::Found(5, 6)));
+    }
+
+    #[test]
+    fn a_divergence_tells_both_sides() {
+        let (_dir, mut replay) = replay();
+        replay.call(&call(40)).unwrap();
+        let why = replay.call(&call(41)).unwrap_err();
+        assert_eq!((why.number, why.before.len()), (2, 1));
+        let text = why.text(|function| format!("F{function}"));
+        assert!(text.contains("call 1, both:  F40"), "{text}");
+        assert!(
+            text.contains("recorded: the operation with index 2 complete"),
+            "{text}"
+        );
+        assert!(text.contains("but now:       F41"), "{text}");
+        let why = replay.outcome(None, Outcome::Found).unwrap_err();
+        assert_eq!(why.recorded.first(), Some(&Doing::Outcome(Event::Index(2))));
+    }
+}

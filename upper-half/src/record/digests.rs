@@ -1,0 +1,122 @@
+//! Digests of the data of messages. They are taken when the application learns that a message is complete, and before
+//! one is sent: only then its buffer is defined.
+//!
+//! # Safety
+//! The front promises that a buffer is valid, see [`Buffer`]; a complete message has filled as much as its status says.
+#![allow(unsafe_code)]
+
+use crate::argument::Buffer;
+use crate::datatype::extent::is_contiguous;
+use crate::object::comm::CommBody;
+use crate::object::request::pair::SendCopy;
+use crate::object::request::{Args, State};
+use crate::object::{Comm, Datatype, DatatypeBody, ObjectRef, Request};
+use crate::record::log;
+use contract::abi::{Status, PROC_NULL};
+
+/// Writes or compares the digest of data.
+pub(super) fn of_data(
+    buffer: Buffer<'_>,
+    count: i32,
+    datatype: &'static Datatype,
+    comm: &'static Comm,
+) {
+    let bytes = i64::from(count).saturating_mul(datatype.body.size());
+    let Ok(bytes) = u64::try_from(bytes) else {
+        return;
+    };
+    if bytes >= log::digest_limit() {
+        return;
+    }
+    if bytes == 0 {
+        return log::digest(0, crc32fast::hash(&[]));
+    }
+    if is_contiguous(datatype) {
+        return log::digest(bytes, of_bytes(buffer, bytes as usize));
+    }
+    let args = Args::new(buffer_of(buffer), count, datatype, PROC_NULL, 0, comm);
+    // What cannot be packed has no digest, in any run.
+    if let Ok(packed) = SendCopy::of(&args) {
+        if packed.datatype.body.size() == 1 {
+            let length = usize::try_from(packed.count).unwrap_or(0);
+            log::digest(bytes, of_bytes(packed.buffer, length));
+        }
+    }
+}
+
+fn of_bytes(buffer: Buffer<'_>, length: usize) -> u32 {
+    // SAFETY: see the head.
+    let data = unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast::<u8>(), length) };
+    crc32fast::hash(data)
+}
+
+fn buffer_of(buffer: Buffer<'_>) -> Buffer<'static> {
+    // SAFETY: the copy is used while the caller has the buffer.
+    unsafe { crate::argument::pass(crate::argument::App(buffer.as_ptr())) }
+}
+
+/// Where a receive puts its message.
+struct Place {
+    args: Args,
+    /// The request may be gone by then.
+    _kept: (ObjectRef<DatatypeBody>, ObjectRef<CommBody>),
+}
+
+/// The places of receives, noted before the call that completes them.
+pub(super) struct Places(Vec<Option<Place>>);
+
+impl Places {
+    /// Of these requests; of none without digests.
+    pub(super) fn of(requests: &[&'static Request]) -> Places {
+        if log::digest_limit() == 0 {
+            return Places(Vec::new());
+        }
+        Places(requests.iter().map(|request| place(request)).collect())
+    }
+
+    /// The request with this index is complete, with this status.
+    pub(super) fn complete(&self, index: usize, status: &Status) {
+        let Some(Some(place)) = self.0.get(index) else {
+            return;
+        };
+        let Args {
+            buffer,
+            datatype,
+            comm,
+            ..
+        } = place.args;
+        of_message(buffer, datatype, comm, status);
+    }
+}
+
+/// Writes or compares the digest of what a receive got.
+pub(super) fn of_message(
+    buffer: Buffer<'_>,
+    datatype: &'static Datatype,
+    comm: &'static Comm,
+    status: &Status,
+) {
+    if status.source == PROC_NULL || status.cancelled != 0 {
+        return;
+    }
+    let size = u64::try_from(datatype.body.size()).unwrap_or(0);
+    let count = status.count.checked_div(size).unwrap_or(0);
+    if let Ok(count) = i32::try_from(count) {
+        of_data(buffer, count, datatype, comm);
+    }
+}
+
+fn place(request: &'static Request) -> Option<Place> {
+    if let Some(pair) = request.pair() {
+        return place(pair.receive);
+    }
+    let body = &request.body;
+    let is_receive = body.kind.get().is_receive() && body.state.get() != State::Inactive;
+    is_receive.then(|| {
+        let args = body.args.get();
+        Place {
+            args,
+            _kept: (ObjectRef::new(args.datatype), ObjectRef::new(args.comm)),
+        }
+    })
+}

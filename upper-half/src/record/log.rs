@@ -1,0 +1,180 @@
+//! Events are written to the record, which the lower half has mapped, or asked for by its services.
+//!
+//! # Safety
+//! The lower half promises of [`Record`](contract::record::Record) that its window, its number of bytes and its table
+//! of calls are mapped until its service moves the window. One thread at a time uses them, under a lock.
+#![allow(unsafe_code)]
+
+use crate::crossing::stubs::service;
+use crate::record::mode;
+use crate::runtime::lock::Lock;
+use contract::gate;
+use contract::record::{Binding, Call, CallTable, Outcome, Record, RecordMode, ENDED, MISS};
+use core::sync::atomic::{AtomicU64, Ordering};
+use record::{table, Encoded, Event};
+
+/// A run of misses at the end of the record, which grows in place.
+struct Misses {
+    /// Offset behind it.
+    end: u64,
+    number: u32,
+}
+
+static MISSES: Lock<Misses> = Lock::new(Misses { end: 0, number: 0 });
+
+/// The record, if there is one.
+fn shared() -> Option<&'static Record> {
+    let address = gate().record.load(Ordering::Acquire);
+    // SAFETY: null or a static of the lower half.
+    unsafe { (address as *const Record).as_ref() }
+}
+
+/// Learns from the lower half what is to be done. To be called when MPI is initialised, and first after a restart.
+pub(crate) fn begin() {
+    MISSES.lock().end = 0;
+    let told = shared().map(|record| record.mode.load(Ordering::Relaxed));
+    mode::set(told.unwrap_or(RecordMode::Off as u32));
+}
+
+/// Most bytes of a message whose digest is taken, plus one.
+pub(super) fn digest_limit() -> u64 {
+    shared().map_or(0, |record| record.digests.load(Ordering::Relaxed))
+}
+
+/// Whether the record that is replayed has a cancelled receive.
+pub(super) fn has_cancels() -> bool {
+    shared().is_some_and(|record| record.cancels.load(Ordering::Relaxed) != 0)
+}
+
+/// Whether digests of sent messages are taken.
+pub(super) fn digests_of_sends() -> bool {
+    shared().is_some_and(|record| record.sends.load(Ordering::Relaxed) != 0)
+}
+
+/// The place in the window for `length` bytes at the end of the record.
+fn room(record: &Record, length: usize) -> Option<(*mut u8, &AtomicU64)> {
+    // SAFETY: see the head.
+    let end = unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) };
+    let at = end.load(Ordering::Relaxed);
+    if at + length as u64 > record.window_end.load(Ordering::Relaxed) && service::record_room() == 0
+    {
+        return None;
+    }
+    let window = record.window.load(Ordering::Relaxed) as *mut u8;
+    let within = at - record.window_begin.load(Ordering::Relaxed);
+    Some((window.wrapping_add(within as usize), end))
+}
+
+fn append(record: &Record, encoded: &Encoded) {
+    let bytes = encoded.bytes();
+    let Some((place, end)) = room(record, bytes.len()) else {
+        return;
+    };
+    // SAFETY: there is room for as many bytes.
+    unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    let after = end.load(Ordering::Relaxed) + bytes.len() as u64;
+    // Only now it counts: a process that is killed leaves whole events.
+    end.store(after, Ordering::Release);
+}
+
+/// Writes an event.
+pub(super) fn write(event: Event) {
+    let _alone = MISSES.lock();
+    if let Some(record) = shared() {
+        append(record, &event.encode());
+    }
+}
+
+/// Writes that a test or probe found nothing.
+pub(super) fn write_miss() {
+    let mut misses = MISSES.lock();
+    let Some(record) = shared() else { return };
+    let encoded = Event::Misses(1).encode();
+    let length = encoded.bytes().len() as u64;
+    // SAFETY: see the head.
+    let end = unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) };
+    let at = end.load(Ordering::Relaxed);
+    let begin = record.window_begin.load(Ordering::Relaxed);
+    if misses.end == at && at >= begin + length && misses.number < u32::MAX {
+        misses.number += 1;
+        let window = record.window.load(Ordering::Relaxed) as *mut u8;
+        let grown = Event::Misses(misses.number).encode();
+        let place = window.wrapping_add((at - length - begin) as usize);
+        // SAFETY: the event lies within the window.
+        unsafe { place.copy_from_nonoverlapping(grown.bytes().as_ptr(), length as usize) };
+        return;
+    }
+    append(record, &encoded);
+    *misses = Misses {
+        end: end.load(Ordering::Relaxed),
+        number: 1,
+    };
+}
+
+/// Writes a call.
+pub(super) fn write_call(call: &Call) {
+    let _alone = MISSES.lock();
+    let Some(record) = shared() else { return };
+    let calls = record.calls.load(Ordering::Relaxed) as *mut CallTable;
+    // SAFETY: see the head.
+    let event = table::write(unsafe { &mut *calls }, call);
+    append(record, &event.encode());
+}
+
+/// The outcome of a call in the recorded run.
+pub(super) enum Told {
+    /// It found nothing.
+    Miss,
+    /// What it found.
+    Numbers([i32; 2]),
+    /// The record ends.
+    Ended,
+}
+
+/// Asks for the outcome of a call. The call is given where it was written with an outcome only.
+pub(super) fn ask(call: Option<&Call>, what: Outcome) -> Told {
+    let mut numbers = [0; 2];
+    let call = call.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: null or a call, and a place for two numbers.
+    match unsafe { service::replay_outcome(call, what as u32, numbers.as_mut_ptr()) } {
+        ENDED => Told::Ended,
+        MISS => Told::Miss,
+        _ => Told::Numbers(numbers),
+    }
+}
+
+/// What a posted receive got in the recorded run.
+pub(super) enum Got {
+    Message(i32, i32),
+    Cancelled,
+    Nothing,
+}
+
+/// Asks what a posted receive got.
+pub(super) fn ask_binding(posting: u64) -> Got {
+    let mut numbers = [0; 2];
+    // SAFETY: a place for two numbers.
+    let binding = unsafe { service::replay_binding(posting, numbers.as_mut_ptr()) };
+    if binding == Binding::Bound as i32 {
+        Got::Message(numbers[0], numbers[1])
+    } else if binding == Binding::Cancelled as i32 {
+        Got::Cancelled
+    } else {
+        Got::Nothing
+    }
+}
+
+/// The replayed run makes a call. False where the record ends.
+pub(super) fn ask_call(call: &Call) -> bool {
+    // SAFETY: a call.
+    unsafe { service::replay_call(call) != ENDED }
+}
+
+/// Writes or compares a digest.
+pub(super) fn digest(bytes: u64, crc: u32) {
+    if mode::recording() {
+        write(Event::Digest { bytes, crc });
+    } else if mode::replaying() {
+        service::replay_digest(bytes, crc);
+    }
+}

@@ -1,0 +1,28 @@
+//! What is done with the record of the run.
+
+use contract::record::RecordMode;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// A [`RecordMode`].
+static MODE: AtomicU32 = AtomicU32::new(RecordMode::Off as u32);
+
+/// Whether the run is recorded or replayed.
+#[inline(always)]
+pub fn is_on() -> bool {
+    MODE.load(Ordering::Relaxed) != RecordMode::Off as u32
+}
+
+/// Whether the run is recorded.
+pub(crate) fn recording() -> bool {
+    MODE.load(Ordering::Relaxed) == RecordMode::Record as u32
+}
+
+/// Whether the run is replayed.
+pub(crate) fn replaying() -> bool {
+    MODE.load(Ordering::Relaxed) == RecordMode::Replay as u32
+}
+
+/// Sets it, as a number.
+pub(super) fn set(mode: u32) {
+    MODE.store(mode, Ordering::Relaxed);
+}

@@ -1,0 +1,111 @@
+//! The replayed run asks for outcomes, and goes on without the record where that ends.
+
+use crate::crossing::report::advise;
+use crate::object::request::{Kind, Posting};
+use crate::object::{unexpected, Request};
+use crate::pt2pt::{persistent_message, post};
+use crate::quiesce::progress::phase;
+use crate::quiesce::wait_loop;
+use crate::record::log::{self, Told};
+use crate::record::{mode, receives};
+use crate::request::lifecycle;
+use contract::abi::Status;
+use contract::record::{Call, Outcome, RecordMode};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// What a test or probe that does not wait does.
+pub(super) enum Does {
+    /// It looks.
+    Look,
+    /// It finds nothing.
+    Miss,
+    /// It waits for what the recorded one found.
+    Wait([i32; 2]),
+}
+
+/// What such a call does.
+pub(super) fn does(call: &Call, what: Outcome) -> Does {
+    if !mode::replaying() {
+        return Does::Look;
+    }
+    match log::ask(Some(call), what) {
+        Told::Numbers(numbers) => Does::Wait(numbers),
+        Told::Miss => {
+            look_now_and_then();
+            Does::Miss
+        }
+        Told::Ended => {
+            go_on_alone();
+            Does::Look
+        }
+    }
+}
+
+/// What a call that waits finds. `None` if the run is not replayed, or goes on without the record.
+pub(super) fn told(what: Outcome) -> Option<[i32; 2]> {
+    if !mode::replaying() {
+        return None;
+    }
+    match log::ask(None, what) {
+        Told::Numbers(numbers) => Some(numbers),
+        Told::Miss => None,
+        Told::Ended => {
+            go_on_alone();
+            None
+        }
+    }
+}
+
+/// Looks at everything now and then, for a run that polls for more than MPI: a test or probe that is to find nothing
+/// does not look.
+fn look_now_and_then() {
+    const EVERY: u32 = 64;
+    static MISSES: AtomicU32 = AtomicU32::new(0);
+    if MISSES.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
+        wait_loop::look_around(phase());
+    }
+}
+
+/// Before a call waits for these requests, one of which may be a receive that got no message in the recorded run.
+pub(super) fn before_wait(requests: &[&'static Request]) {
+    if mode::replaying() && requests.iter().any(|request| receives::is_held(request)) {
+        advise("the record ends in a wait for a message; the rank goes on without it");
+        go_on_alone();
+    }
+}
+
+/// The rank goes on without the record: what is held is posted, in its order.
+pub(super) fn go_on_alone() {
+    mode::set(RecordMode::Off as u32);
+    let mut held: Vec<_> = lifecycle::pending().filter_map(number_of_held).collect();
+    held.sort_unstable_by_key(|(number, _)| *number);
+    for (_, request) in held {
+        request.body.posting.set(Posting::None);
+        post_late(request);
+    }
+}
+
+fn number_of_held(request: &'static Request) -> Option<(u64, &'static Request)> {
+    match request.body.posting.get() {
+        Posting::Held(number) => Some((number, request)),
+        _ => None,
+    }
+}
+
+/// Posts a receive that was held.
+fn post_late(request: &'static Request) {
+    let args = request.body.args.get();
+    let mut queue = unexpected::queue();
+    if let Some(entry) = queue.take(args.comm, args.peer, args.tag) {
+        drop(queue);
+        return post::give(request, entry);
+    }
+    // The queue stays locked meanwhile.
+    let posted = match request.body.kind.get() {
+        Kind::PersistentReceive => persistent_message::start_late(request),
+        _ => post::post_late(request),
+    };
+    if let Err(error) = posted {
+        request.complete(&Status::EMPTY, error);
+    }
+}

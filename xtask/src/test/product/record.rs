@@ -1,0 +1,275 @@
+//! Recorded runs and their replay: the same result from the start and from a checkpoint, under each library; what
+//! diverges is told; two records are compared.
+
+use crate::harness::job::{self, Finished, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::{paths, stasis};
+use crate::test::support::compile::command_line;
+use crate::test::support::directives::{collect, Example};
+use crate::test::support::held_job::{bring_back, example};
+use crate::test::support::refusal::{refused, DIRECTORY};
+use crate::test::Case;
+use anyhow::{ensure, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Odds of a wrong round in `bugs/race`, so high that every run has some and no two runs are equal.
+const ODDS: &str = "3";
+/// Exit code of a job whose replay diverges.
+const DIVERGED: i32 = 8;
+
+/// Programs of `bugs` whose result differs from run to run.
+const RACES: [&str; 2] = ["bugs/race", "bugs/choices"];
+
+/// All cases of this file; with `full`, all examples of messages are recorded and replayed.
+pub fn cases(full: bool) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for (program, mpi) in RACES.into_iter().zip(Mpi::ALL) {
+        let others = if full { &Mpi::ALL[..] } else { &[mpi] };
+        for &mpi in others {
+            let case = |name: &str, body: fn(&Races) -> Result<()>| {
+                let name = format!("record/{name}:{program}:{mpi}");
+                Case::new(name, move |_, dir| {
+                    Races::new(program, dir, mpi)
+                        .and_then(|races| body(&races))
+                        .into()
+                })
+            };
+            cases.push(case("start", from_the_start));
+            cases.push(case("checkpoint", from_a_checkpoint));
+            cases.push(case("killed", goes_on_after_a_kill));
+        }
+    }
+    cases.push(Case::new("record/told", |_, dir| told(dir).into()));
+    for (at, example) in collect(&paths::examples(), &["p2p"])?
+        .into_iter()
+        .enumerate()
+    {
+        let runs = example.pending.is_none() && example.command.is_none() && example.ranks <= 8;
+        // A sample by default.
+        if runs && (full || at % 8 == 1) {
+            let fronts = example.fronts.iter().filter(|mpi| Mpi::ALL.contains(mpi));
+            let fronts: Vec<_> = fronts.collect();
+            let Some(&&mpi) = fronts.get(at / 8 % fronts.len().max(1)) else {
+                continue;
+            };
+            let name = format!("record/{}:{mpi}", example.name);
+            cases.push(Case::new(name, move |_, dir| {
+                same_output(&example, dir, mpi).into()
+            }));
+        }
+    }
+    Ok(cases)
+}
+
+/// A program with races, and the folder of a case.
+struct Races<'a> {
+    example: Example,
+    dir: &'a Path,
+    mpi: Mpi,
+    line: Vec<String>,
+}
+
+impl<'a> Races<'a> {
+    fn new(program: &str, dir: &'a Path, mpi: Mpi) -> Result<Self> {
+        let example = example("bugs", program)?;
+        let mut line = command_line(&example, Some(mpi))?;
+        line.push(ODDS.to_owned());
+        Ok(Races {
+            example,
+            dir,
+            mpi,
+            line,
+        })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// `stasis launch FLAGS PROGRAM` with a checkpoint directory of this name.
+    fn launch(&self, lower: Mpi, ckpt: &str, flags: &[&str]) -> Command {
+        let mut command = stasis::launch(lower, self.example.ranks, &self.path(ckpt), self.dir);
+        command.args(flags).args(&self.line).current_dir(self.dir);
+        command
+    }
+
+    fn restart(&self, lower: Mpi, flags: &[&str]) -> Command {
+        let set = self.path("ck").join("ckpt-1");
+        let mut command = stasis::restart(lower, self.example.ranks, &set, self.dir);
+        command.args(flags).current_dir(self.dir);
+        self.cuts(&mut command);
+        command
+    }
+
+    fn cuts(&self, command: &mut Command) {
+        command
+            .env("STASIS_TEST_READY", self.path("ready"))
+            .env("STASIS_TEST_GO", self.path("go"));
+    }
+
+    /// Runs a job to its end. The result is its output.
+    fn run(&self, command: Command, name: &str) -> Result<String> {
+        let ended = job::run(command, self.dir, name, LIMIT)?.expect_success(name)?;
+        self.check_quiet(&ended)?;
+        Ok(ended.stdout)
+    }
+
+    /// No rank has left its record.
+    fn check_quiet(&self, ended: &Finished) -> Result<()> {
+        let left = ["record ends", "diverge", "differ"];
+        let said = left.iter().find(|words| ended.stderr.contains(**words));
+        ensure!(said.is_none(), "{}", job::tail(&ended.stderr, 10));
+        Ok(())
+    }
+
+    /// Starts a recorded job, and waits until all ranks are at their cut, where a checkpoint is taken.
+    fn recorded_to_the_cut(&self) -> Result<Job> {
+        let mut launch = self.launch(self.mpi, "ck", &["--record", "rec", "--digests", "all"]);
+        self.cuts(&mut launch);
+        let mut job = Job::start(launch, self.dir, "launch")?;
+        let ready = |rank: usize| self.path(&format!("ready.{rank}")).exists();
+        let deadline = Instant::now() + LIMIT;
+        let reached = job.until("all ranks reached the cut", deadline, || {
+            (0..self.example.ranks).all(ready)
+        });
+        job.explain(reached, self.dir)?;
+        job::run(
+            stasis::checkpoint(&self.path("ck")),
+            self.dir,
+            "checkpoint",
+            LIMIT,
+        )?
+        .expect_success("stasis checkpoint")?;
+        Ok(job)
+    }
+
+    /// Lets a job go on from its cut, to its end. The result is its output.
+    fn let_go(&self, job: &mut Job) -> Result<String> {
+        fs::write(self.path("go"), "")?;
+        job.succeed(Instant::now() + LIMIT, self.dir)?;
+        Ok(job::read_text(&job.stdout))
+    }
+}
+
+/// A recorded run is replayed any number of times, over either library, and no other run is like it.
+fn from_the_start(races: &Races) -> Result<()> {
+    let flags = ["--record", "rec", "--digests", "all", "--sends"];
+    let recorded = races.run(races.launch(races.mpi, "ck", &flags), "recorded")?;
+    for (round, lower) in [races.mpi, races.mpi.other()].into_iter().enumerate() {
+        let ckpt = format!("ck-{round}");
+        let replay = races.launch(lower, &ckpt, &["--replay", "rec"]);
+        let replayed = races.run(replay, &format!("replayed-{round}"))?;
+        ensure!(
+            replayed == recorded,
+            "{lower}: {replayed} instead of {recorded}"
+        );
+    }
+    let free = races.run(races.launch(races.mpi, "ck-free", &[]), "free")?;
+    ensure!(free != recorded, "the program has no race: {free}");
+    Ok(())
+}
+
+/// The same from a checkpoint of the recorded run; and from one that a replayed run has taken.
+fn from_a_checkpoint(races: &Races) -> Result<()> {
+    let mut job = races.recorded_to_the_cut()?;
+    let recorded = races.let_go(&mut job)?;
+    let replayed = |lower: Mpi, name: &str| {
+        let replayed = races.run(races.restart(lower, &["--replay", "rec"]), name)?;
+        ensure!(
+            replayed == recorded,
+            "{lower}: {replayed} instead of {recorded}"
+        );
+        Ok(())
+    };
+    replayed(races.mpi, "replayed")?;
+    replayed(races.mpi.other(), "migrated")
+}
+
+/// A run that is killed after a checkpoint is recorded on, and replayed through the cut and from it.
+fn goes_on_after_a_kill(races: &Races) -> Result<()> {
+    let mut job = races.recorded_to_the_cut()?;
+    let restart = races.restart(races.mpi, &["--record", "rec"]);
+    bring_back(&mut job, restart, &races.path("ck"), races.dir)?;
+    let recorded = races.let_go(&mut job)?;
+    let from_start = races.launch(races.mpi.other(), "ck-2", &["--replay", "rec"]);
+    let replayed = races.run(from_start, "replayed")?;
+    // What was printed before the cut comes once.
+    ensure!(replayed == recorded, "{replayed} instead of {recorded}");
+    let from_cut = races.restart(races.mpi, &["--replay", "rec"]);
+    let replayed = races.run(from_cut, "from-cut")?;
+    ensure!(replayed == recorded, "{replayed} instead of {recorded}");
+    Ok(())
+}
+
+/// A program that does something else is told with rank and call; records are compared, described and kept.
+fn told(dir: &Path) -> Result<()> {
+    let races = Races::new("bugs/race", dir, Mpi::Mpich)?;
+    for rec in ["a", "b"] {
+        let launch = races.launch(Mpi::Mpich, &format!("ck-{rec}"), &["--record", rec]);
+        races.run(launch, rec)?;
+    }
+    let mut compare = stasis::command(["compare"]);
+    compare.args([races.path("a"), races.path("b")]);
+    let found = stasis::json(compare, dir, "compare", LIMIT)?;
+    let first = &found["differences"][0];
+    ensure!(first["rank"] == 0 && first["call"].is_u64(), "{found}");
+    let what = first["what"].as_str().unwrap_or_default();
+    ensure!(
+        what.contains("MPI_Recv") && what.contains("got the message"),
+        "{what}"
+    );
+    let mut info = stasis::command(["record-info"]);
+    info.arg(races.path("a"));
+    let found = stasis::json(info, dir, "info", LIMIT)?;
+    let rank = &found["ranks"][0];
+    ensure!(rank["wildcards"] == 100 && rank["sources"] == 2, "{rank}");
+    ensure!(rank["races"].as_u64() > Some(10), "{rank}");
+    let last = rank["last_call"].as_str();
+    ensure!(last == Some("MPI_Finalize"), "{rank}");
+
+    let again = races.launch(Mpi::Mpich, "ck-again", &["--record", "a"]);
+    refused(
+        &job::run(again, dir, "again", LIMIT)?,
+        DIRECTORY,
+        &[&["is a record already"]],
+    )?;
+    let none = races.launch(Mpi::Mpich, "ck-none", &["--replay", "none"]);
+    refused(
+        &job::run(none, dir, "none", LIMIT)?,
+        DIRECTORY,
+        &[&["nothing can be replayed"]],
+    )?;
+    let other = Races::new("bugs/choices", dir, Mpi::Mpich)?;
+    let other = other.launch(Mpi::Mpich, "ck-other", &["--replay", "a"]);
+    let words: [&[&str]; 3] = [
+        &["diverges from the record at call"],
+        &["recorded:"],
+        &["but now:"],
+    ];
+    refused(&job::run(other, dir, "other", LIMIT)?, DIVERGED, &words)
+}
+
+/// A program without races is recorded, and its replay does the same.
+fn same_output(example: &Example, dir: &Path, mpi: Mpi) -> Result<()> {
+    let run = |flags: &[&str], name: &str| {
+        let mut command = stasis::launch(mpi, example.ranks, &dir.join(name), dir);
+        command
+            .args(flags)
+            .args(command_line(example, Some(mpi))?)
+            .envs(example.environment.clone())
+            .current_dir(dir);
+        let ended = job::run(command, dir, name, example.timeout)?;
+        ended.expect_success(name)
+    };
+    let recorded = run(&["--record", "rec", "--digests", "all"], "recorded")?;
+    let replayed = run(&["--replay", "rec"], "replayed")?;
+    let (recorded, now) = (recorded.stdout, &replayed.stdout);
+    ensure!(recorded == *now, "{now} instead of {recorded}");
+    let left = replayed.stderr.contains("record");
+    ensure!(!left, "{}", job::tail(&replayed.stderr, 10));
+    Ok(())
+}
