@@ -34,6 +34,7 @@ fn main() {
         Command::Restart(options) => commands::restart::run(&options),
         Command::Run(options) => commands::run::run(&options),
         Command::Checkpoint(options) => commands::checkpoint::run(&options),
+        Command::Bisect(options) => commands::bisect::run(&options),
         Command::Status(options) => commands::status::run(&options),
         Command::Stacks(options) => commands::stacks::run(&options),
         Command::Explain(options) => commands::explain::run(&options),

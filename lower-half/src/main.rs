@@ -17,6 +17,7 @@ mod reserve;
 mod restart;
 mod stages;
 mod start;
+mod tools;
 
 use std::convert::Infallible;
 

@@ -9,13 +9,38 @@ const NEXT_PROGRAM: &str = ":";
 
 /// The positions behind each `stasis launch` of a line.
 fn launches(line: &[OsString]) -> Vec<usize> {
-    let is_launch = |pair: &[OsString]| {
+    commands(line, &["launch"])
+}
+
+/// The positions behind each `stasis COMMAND` of a line.
+fn commands(line: &[OsString], names: &[&str]) -> Vec<usize> {
+    let is_named = |pair: &[OsString]| {
         let stasis = Path::new(&pair[0]).file_name();
-        stasis == Some(OsStr::new("stasis")) && pair[1] == "launch"
+        stasis == Some(OsStr::new("stasis")) && names.iter().any(|name| pair[1] == *name)
     };
     let pairs = line.windows(2).enumerate();
-    let found = pairs.filter(|(_, pair)| is_launch(pair));
+    let found = pairs.filter(|(_, pair)| is_named(pair));
     found.map(|(at, _)| at + 2).collect()
+}
+
+/// The line of a run from the same beginning as the others, in which the selected collective operations are reduced.
+/// `None` if the line has neither `stasis launch` nor `stasis restart`.
+pub fn reduced(line: &[OsString], selection: Option<&str>) -> Option<Vec<OsString>> {
+    let launches = launches(line);
+    let places = commands(line, &["launch", "restart"]);
+    let is_anew = line.iter().any(|word| word == "--anew");
+    let mut words = Vec::new();
+    for (at, word) in line.iter().enumerate() {
+        if let (true, Some(selection)) = (places.contains(&at), selection) {
+            words.extend(["--reduce".into(), selection.into()]);
+        }
+        // An earlier run may have left checkpoints.
+        if launches.contains(&at) && !is_anew {
+            words.push("--anew".into());
+        }
+        words.push(word.clone());
+    }
+    (!places.is_empty()).then_some(words)
 }
 
 /// The words behind the first `stasis launch` of a line, up to the next program of the job.
@@ -107,6 +132,28 @@ mod tests {
             made("srun stasis launch --resume ./a", true),
             "srun stasis launch --incarnation 3 --resume ./a"
         );
+    }
+
+    #[test]
+    fn a_selection_is_put_behind_each_start() {
+        let made = |line, selection| {
+            let made = reduced(&words(line), selection)?;
+            let made: Vec<_> = made.iter().map(|word| word.to_string_lossy()).collect();
+            Some(made.join(" "))
+        };
+        assert_eq!(
+            made("mpirun stasis launch ./a", Some("Bcast")).unwrap(),
+            "mpirun stasis launch --reduce Bcast --anew ./a"
+        );
+        assert_eq!(
+            made("mpirun stasis restart ck", Some("all")).unwrap(),
+            "mpirun stasis restart --reduce all ck"
+        );
+        assert_eq!(
+            made("mpirun stasis launch --anew ./a", None).unwrap(),
+            "mpirun stasis launch --anew ./a"
+        );
+        assert_eq!(made("mpirun ./a", Some("all")), None);
     }
 
     #[test]

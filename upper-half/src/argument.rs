@@ -9,6 +9,7 @@
 //! | `int *count`, a result or NULL | `Option<Out<i32>>` |
 //! | `int *flag`, read and written | [`InOut<i32>`](InOut) |
 //! | `const int ranks[n]` | [`Input<i32>`](Input) |
+//! | `const int counts[n]`, or of `MPI_Count` or `MPI_Aint` | [`Numbers`] |
 //! | `int ranks[n]`, results | [`Output<i32>`](Output) |
 //! | `const char *name` | [`CStr`] |
 //! | `char name[MPI_MAX_OBJECT_NAME]`, a result | [`Output<c_char>`](Output) with [`Output::text`] |
@@ -294,6 +295,11 @@ impl Buffer<'_> {
     /// No memory: the buffer of no elements.
     pub const NONE: Buffer<'static> = Buffer(core::ptr::null_mut(), PhantomData);
 
+    /// Memory of this library. Who makes the buffer keeps it.
+    pub(crate) fn of_own(memory: *mut u8) -> Buffer<'static> {
+        Buffer(memory.cast(), PhantomData)
+    }
+
     /// The address.
     #[inline(always)]
     pub fn address(self) -> usize {
@@ -304,6 +310,49 @@ impl Buffer<'_> {
     #[inline(always)]
     pub fn as_ptr(self) -> *mut c_void {
         self.0
+    }
+
+    /// The buffer that begins as many bytes behind this one's start.
+    #[inline(always)]
+    pub(crate) fn at(self, bytes: isize) -> Self {
+        Buffer(self.0.wrapping_byte_offset(bytes), PhantomData)
+    }
+}
+
+/// Input array of counts or displacements, of which a function has forms with different types.
+#[derive(Clone, Copy)]
+pub enum Numbers<'a> {
+    /// `int`.
+    Int(Input<'a, i32>),
+    /// `MPI_Count`.
+    Count(Input<'a, i64>),
+    /// `MPI_Aint`.
+    Aint(Input<'a, isize>),
+}
+
+impl Numbers<'_> {
+    /// The number at this index; 0 behind the end.
+    pub(crate) fn at(self, index: i32) -> i64 {
+        let index = index as usize;
+        let number = match self {
+            Numbers::Int(numbers) => numbers.get(index).map(i64::from),
+            Numbers::Count(numbers) => numbers.get(index),
+            Numbers::Aint(numbers) => numbers.get(index).map(|number| number as i64),
+        };
+        number.unwrap_or(0)
+    }
+
+    /// The least number; 0 of none.
+    pub(crate) fn least(self) -> i64 {
+        let length = match self {
+            Numbers::Int(numbers) => numbers.len(),
+            Numbers::Count(numbers) => numbers.len(),
+            Numbers::Aint(numbers) => numbers.len(),
+        };
+        (0..length as i32)
+            .map(|index| self.at(index))
+            .min()
+            .unwrap_or(0)
     }
 }
 
@@ -366,6 +415,12 @@ passed! {
         Input { first: first.cast(), len: entries(first, len), lives: PhantomData };
     ['a, T, U] App<(*mut U, usize)> => Output<'a, T>: App((first, len)) =>
         Output { first: first.cast(), len: entries(first, len), lives: PhantomData };
+    ['a] App<(*const i32, usize)> => Numbers<'a>: App((first, len)) =>
+        Numbers::Int(Input { first, len: entries(first, len), lives: PhantomData });
+    ['a] App<(*const i64, usize)> => Numbers<'a>: App((first, len)) =>
+        Numbers::Count(Input { first, len: entries(first, len), lives: PhantomData });
+    ['a] App<(*const isize, usize)> => Numbers<'a>: App((first, len)) =>
+        Numbers::Aint(Input { first, len: entries(first, len), lives: PhantomData });
     ['a] App<*mut c_void> => Buffer<'a>: App(address) => Buffer(address, PhantomData);
     // SAFETY: the caller passes a string that ends with a NUL.
     ['a] App<*const c_char> => &'a CStr: App(text) => unsafe { CStr::from_ptr(text) };

@@ -17,6 +17,8 @@
 //! | `error`, `attribute`, `info`, `comm`, `datatype`, `op`, `rma`, `io`, `mpi_t`, `init` | MPI's other chapters |
 //! | `record` | the record of the run, and its replay |
 //! | `restore_objects` | objects are created again after a restart |
+//! | `tools` | the debugging tools that are on |
+//! | [`reduced`] | collective operations that are reduced to messages |
 //! | [`stages`] | MPI Stages: a rank goes on in its memory after another one's death |
 
 pub mod argument;
@@ -34,6 +36,7 @@ mod op;
 pub mod pt2pt;
 pub mod quiesce;
 mod record;
+pub mod reduced;
 pub mod request;
 mod restore_objects;
 mod rma;
@@ -41,6 +44,7 @@ pub mod runtime;
 pub mod stages;
 #[cfg(test)]
 mod tests;
+pub mod tools;
 
 pub use crossing::app_abi::{self, Abi};
 pub use crossing::call_guard::CallGuard;

@@ -34,6 +34,7 @@ use crate::object::table::Body;
 use crate::object::{Comm, Datatype, Info};
 use crate::op::{forget_lower_handles, make_op_below};
 use crate::quiesce::restore_requests;
+use crate::reduced::channel;
 use crate::rma::create;
 use contract::abi::*;
 use contract::recorder::Event;
@@ -81,12 +82,15 @@ fn run(unparked: &Unparked) -> Result<(), Failure> {
 }
 
 fn up_to_communicators(unparked: &Unparked) -> Result<(), Failure> {
+    let before = channel::turn_on();
     learn_predefined();
     let sync = make_internal(unparked);
     sync_comm().take(sync.map_err(|code| (code, "an internal communicator".to_owned()))?);
     datatypes(unparked)?;
     operations()?;
-    communicators(unparked)
+    communicators(unparked)?;
+    channel::after_restart(&of_application(), &before, unparked)
+        .map_err(|code| (code, "a communicator of --reduce".to_owned()))
 }
 
 /// The same for a survivor of another rank's death (MPI Stages), which has no windows and files, and no request under

@@ -14,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use job_spec::{
     ChangedFilePolicy, Compression, Digests, FilePolicy, Keep, Pause, Record, Then, Tools,
 };
+use reduction::Selection;
 
 mod default_dir;
 mod dir_template;
@@ -46,6 +47,9 @@ pub enum Command {
     /// Run a job to its end, starting it again from its newest checkpoint when a part of it has died: stasis run --
     /// mpirun -n N stasis launch ./app ...
     Run(Run),
+    /// Find the collective operations of the MPI library that a failure needs: stasis bisect --check CMD -- mpirun -n N
+    /// stasis launch ./app ...
+    Bisect(Bisect),
     /// Show the state of the job that runs with this directory
     Status(Status),
     /// Show where all threads of the running job's ranks are, as one tree of their stacks
@@ -112,6 +116,12 @@ pub struct Running {
     /// Schedule, retention and form of checkpoints.
     #[command(flatten)]
     pub checkpoints: Checkpoints,
+    /// Replace collective operations of the MPI library by messages of Stasis: `all`, `Allreduce,Bcast`,
+    /// `all,-Barrier`, `Bcast@NAME` over the communicators of that name, `Bcast:10-20` if it is the 10th to the 20th
+    /// collective call over its communicator. Reductions are then made in the order of ranks; with `tree:` in front,
+    /// in trees
+    #[arg(long, value_name = "WHICH", value_parser = Selection::parse, env = "STASIS_REDUCE")]
+    pub reduce: Option<Selection>,
     /// Record of the run.
     #[command(flatten)]
     pub recording: Recording,
@@ -278,6 +288,7 @@ impl Running {
     pub fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
         job_spec::Checkpoints {
             tools: Tools {
+                reduce: self.reduce.as_ref().map(Selection::to_string),
                 record: self.recording.spec(),
             },
             ..self.checkpoints.spec(dir, schedule)
@@ -412,6 +423,32 @@ pub struct Run {
     #[arg(long, env = "STASIS_STAGES", value_parser = yes_or_no(), conflicts_with = "standby")]
     pub stages: bool,
     /// The command that starts the job, with `stasis launch` in it
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub line: Vec<OsString>,
+}
+
+/// Options of `bisect`.
+#[derive(Args)]
+pub struct Bisect {
+    /// Command of the shell that decides whether a run has passed: it gets the run's standard output as its input, and
+    /// exits with 0 if all is well [default: the exit code of the run]
+    #[arg(long, value_name = "CMD", env = "STASIS_CHECK")]
+    pub check: Option<OsString>,
+    /// Time in seconds (or 10m, 2h) after which a run is ended and has failed
+    #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_LIMIT")]
+    pub limit: Option<u64>,
+    /// Runs of each selection, all of which have to pass: for a failure that does not come every time
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..), env = "STASIS_RUNS")]
+    pub runs: u32,
+    /// The collective operations among which to look, as for `launch --reduce`
+    #[arg(long, value_name = "WHICH", default_value = "all", value_parser = Selection::parse, env = "STASIS_REDUCE")]
+    pub reduce: Selection,
+    /// The command that starts the job, with `stasis launch` or `stasis restart` in it
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -800,6 +837,13 @@ pub(crate) mod tests {
             running(&[]).unwrap().changed_files,
             ChangedFilePolicy::Refuse
         );
+    }
+
+    #[test]
+    fn reduce_takes_a_selection() {
+        let reduce = |which: &str| spec(&["--reduce", which]).map(|spec| spec.tools.reduce);
+        assert_eq!(reduce("all,-Barrier"), Some(Some("all,-Barrier".into())));
+        assert_eq!(reduce("Bcst"), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The commands of `stasis`, one file each.
 
+pub mod bisect;
 pub mod build_lower;
 pub mod checkpoint;
 pub mod compact;

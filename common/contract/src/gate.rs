@@ -29,6 +29,13 @@ pub const TWO_PHASE_COMMIT: u32 = 1 << 2;
 /// collective operation can be retracted.
 pub const RETRACTABLE: u32 = 1 << 3;
 
+/// Bits of [`LowerInfo::features`] that turn tools on. The upper half tests all of them together.
+pub const TOOLS: u32 = 0xff00;
+
+/// Bit of [`LowerInfo::features`]: collective operations are reduced to messages, those that
+/// [`crate::service::ToolOptions`] selects.
+pub const TOOL_REDUCE: u32 = 1 << 8;
+
 /// State of the rank in the checkpoint protocol. The agent writes it, and each wrapper reads it.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +140,7 @@ pub struct LowerInfo {
     /// Size of MPI_COMM_WORLD, valid after MPI is initialised.
     pub size: AtomicU32,
     /// Bit 0: `wrfsbase` is available, as in each thread block. Other bits: [`GROUP_CLOCKS`], [`TWO_PHASE_COMMIT`],
-    /// [`RETRACTABLE`].
+    /// [`RETRACTABLE`], and those of [`TOOLS`].
     pub features: AtomicU32,
     /// Number of restarts of this job.
     pub epoch: AtomicU32,

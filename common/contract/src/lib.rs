@@ -17,7 +17,7 @@ pub mod waits;
 pub use gate::{
     gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, NoSurvivor, Phase, UpperEntry,
     ACTIVITY_RANKS, CLOCKS, CROSS_SLOW_ADDRESS, DRAIN_CLOCK, GROUP_CLOCKS, RETRACTABLE, SLOTS,
-    SLOTS_ADDRESS, TWO_PHASE_COMMIT,
+    SLOTS_ADDRESS, TOOLS, TOOL_REDUCE, TWO_PHASE_COMMIT,
 };
 pub use kernel::{
     ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS, PR_SET_SYSCALL_USER_DISPATCH,

@@ -107,6 +107,9 @@ pub struct Checkpoints {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tools {
+    /// Collective operations that are reduced to messages (`reduction::Selection`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reduce: Option<String>,
     /// What is done with the record of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
@@ -399,6 +402,7 @@ mod tests {
                 incarnation: Some(2),
                 stages: Some(3),
                 tools: Tools {
+                    reduce: Some("all".into()),
                     record: Some(Record::Replay { dir: "/rec".into() }),
                 },
                 ..checkpoints()
@@ -412,7 +416,7 @@ mod tests {
             "{\"version\":7,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
-             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\"tools\":{\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
+             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\"}}"
         );

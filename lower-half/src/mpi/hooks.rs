@@ -29,6 +29,8 @@ pub struct Hooks {
     pub stages_write: fn(u64, &[u8]) -> anyhow::Result<()>,
     /// Reads it.
     pub stages_read: fn(u64) -> anyhow::Result<Vec<u8>>,
+    /// The options of a tool, as for `contract::service::ToolOptions`.
+    pub tool_options: fn(u32) -> String,
     /// Makes room in the record of the run; whether there is any.
     pub record_room: fn() -> bool,
     /// The replayed run makes a call. False where the record ends.
@@ -88,6 +90,7 @@ pub(super) fn hooks() -> &'static Hooks {
         stages_begin: || None,
         stages_write: |_, _| Ok(()),
         stages_read: |_| Ok(Vec::new()),
+        tool_options: |_| String::new(),
         record_room: || false,
         replay_call: |_| false,
         replay_outcome: |_, _| (ENDED, [0; 2]),

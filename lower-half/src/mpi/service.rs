@@ -50,6 +50,7 @@ pub fn fill(gate: &Gate) {
     slot!(StagesBegin, stages_begin);
     slot!(StagesWrite, stages_write);
     slot!(StagesRead, stages_read);
+    slot!(ToolOptions, tool_options);
     slot!(RecordRoom, record_room);
     slot!(ReplayCall, replay_call);
     slot!(ReplayOutcome, replay_outcome);
@@ -170,6 +171,14 @@ unsafe extern "C" fn stages_read(epoch: u64, buf: *mut u8, len: usize) -> usize 
             usize::MAX
         }
     }
+}
+
+unsafe extern "C" fn tool_options(tool: u32, buf: *mut u8, len: usize) -> usize {
+    let text = (hooks().tool_options)(tool);
+    let length = text.len().min(len);
+    // SAFETY: no more bytes than the buffer has.
+    unsafe { text.as_ptr().copy_to_nonoverlapping(buf, length) };
+    text.len()
 }
 
 unsafe extern "C" fn record_room() -> i32 {

@@ -16,7 +16,7 @@ use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
-use crate::{console, options, record, stages};
+use crate::{console, options, record, stages, tools};
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -63,6 +63,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         stages_begin: stages::begin,
         stages_write: stages::write,
         stages_read: stages::read,
+        tool_options: tools::options,
         record_room: record::make_room,
         replay_call: record::call,
         replay_outcome: record::outcome,
@@ -95,6 +96,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
 
 /// MPI is initialised: connects this rank to the coordinator in rank 0.
 pub fn connected(rank: u32, size: u32) {
+    report(agent::tools().and_then(|own| tools::agree(own, rank)));
     report(connect(rank, size));
     record::begin(rank, size);
 }

@@ -16,6 +16,7 @@ use crate::object::lower_handle::Fresh;
 use crate::object::{Comm, Datatype};
 use crate::pt2pt::{receive, send};
 use crate::quiesce::collective_gate::{collective_begin_unmade, collective_end};
+use crate::reduced::channel;
 use crate::request::lifecycle::DUPLICATIONS;
 use crate::runtime::lock;
 use contract::abi::*;
@@ -35,6 +36,12 @@ pub(crate) fn among(
     let made = Comm::make(Comm::null_lower(), body).and_then(|made| {
         let mut below = token.fresh();
         check(call(at, &mut below)).inspect_err(|_| made.release())?;
+        // A duplicate under way would let the younger communicator wait (`comm::dup`).
+        if at & DUPLICATING == 0 {
+            if let Some(channel) = channel::of_new(&below, &made.body)? {
+                made.body.take_channel(channel);
+            }
+        }
         made.take(below);
         Ok(made)
     });

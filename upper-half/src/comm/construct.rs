@@ -14,6 +14,7 @@ use crate::object::lower_handle::{Fresh, Slot};
 use crate::object::Comm;
 use crate::quiesce::collective_gate::collective_end;
 use crate::quiesce::retractable::first_call;
+use crate::reduced::channel;
 use contract::abi::*;
 
 pub(crate) fn derive(what: &str, parent: u64, members: &[u32], remote: Option<&[u32]>) -> u64 {
@@ -47,6 +48,9 @@ fn adopt(
     let id = derive(what, parent.body.id, &members, remote.as_deref());
     let mut body = CommBody::derived(id, members, remote, &parent.body)?;
     body.topology = topology(&made)?;
+    if let Some(channel) = channel::of_new(&made, &body)? {
+        body.take_channel(channel);
+    }
     Comm::make_of(made, body)
 }
 

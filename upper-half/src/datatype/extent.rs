@@ -60,7 +60,7 @@ pub(crate) fn is_contiguous(datatype: &'static Datatype) -> bool {
 
 /// Begin of `count` elements of a datatype, relative to their address, and the bytes that they span.
 #[inline]
-pub(crate) fn span(count: i32, datatype: &'static Datatype) -> Result<(isize, usize), i32> {
+pub(crate) fn span(count: i64, datatype: &'static Datatype) -> Result<(isize, usize), i32> {
     if count == 0 {
         return Ok((0, 0));
     }

@@ -30,6 +30,7 @@ use crate::quiesce::collective_gate::collective_end;
 use crate::quiesce::progress;
 use crate::quiesce::retractable::first_call_of_finalize;
 use crate::record::{log, mode};
+use crate::reduced::channel;
 use crate::runtime::syscall;
 use crate::stages::{reload, state};
 use contract::abi::*;
@@ -78,6 +79,8 @@ fn adopt_world(tag_ub: i32) -> Result<(), i32> {
     )?;
     // SAFETY: see the module's head.
     let unparked = unsafe { Unparked::new() };
+    let _ = channel::turn_on();
+    channel::of_predefined(&unparked)?;
     let below = make_internal(&unparked)?;
     let body = CommBody::initial(INTERNAL_WORLD, everyone, c"a communicator of Stasis")?;
     let sync = Comm::make_of(below, body)?;

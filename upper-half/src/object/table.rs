@@ -206,6 +206,11 @@ impl<B: Body> ObjectRef<B> {
         object.retain();
         ObjectRef(object)
     }
+
+    /// The object.
+    pub fn object(&self) -> &'static Object<B> {
+        self.0
+    }
 }
 
 impl<B: Body> core::ops::Deref for ObjectRef<B> {

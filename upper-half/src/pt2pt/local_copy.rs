@@ -83,7 +83,7 @@ impl SendCopy {
     }
 
     fn mapped(buf: Buffer<'_>, count: i32, datatype: &'static Datatype) -> Result<SendCopy, i32> {
-        let (below, bytes) = span(count, datatype)?;
+        let (below, bytes) = span(count.into(), datatype)?;
         let memory = Mapping::anonymous(bytes).ok_or(ERR_NO_MEM)?;
         let place = memory.start().wrapping_offset(-below).cast::<c_void>();
         let copy = SendCopy {

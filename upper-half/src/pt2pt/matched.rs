@@ -100,7 +100,7 @@ pub fn mprobe(
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
     loop {
-        let found = if source == PROC_NULL || unexpected::any() || multiple() {
+        let found = if source == PROC_NULL || unexpected::any() || multiple() || progress::polls() {
             find(source, tag, comm)
         } else {
             let mut lower_handle = 0;
@@ -127,8 +127,8 @@ pub fn mprobe(
         // A probe that found nothing leaves nothing in the lower half.
         let mut asked = false;
         probe::until_found(source, tag, comm, || {
-            // With several threads this loop does the asking, once in each round.
-            multiple() && core::mem::replace(&mut asked, true)
+            // Where the library is not asked to wait this loop does the asking, once in each round.
+            (multiple() || progress::polls()) && core::mem::replace(&mut asked, true)
         });
     }
 }
@@ -147,10 +147,11 @@ pub fn improbe(
     flag.set(0);
     let mut found = find(source, tag, comm);
     let phase = progress::phase();
-    if phase != Phase::Run && matches!(found, Ok(None)) {
+    if (phase != Phase::Run || progress::polls()) && matches!(found, Ok(None)) {
         wait_loop::look_around(phase);
         found = find(source, tag, comm);
         match found {
+            Ok(None) if phase == Phase::Run => {}
             Ok(None) => wait_loop::polled(|waits| waits.message(comm, source, tag, SOME_AMOUNT)),
             _ => wait_loop::moving(),
         }

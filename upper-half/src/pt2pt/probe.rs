@@ -8,7 +8,7 @@ use crate::argument::Out;
 use crate::crossing::stubs::service;
 use crate::object::lower_handle::named;
 use crate::object::{unexpected, Comm};
-use crate::quiesce::progress::phase;
+use crate::quiesce::progress::{phase, polls};
 use crate::quiesce::wait_loop;
 use crate::quiesce::wait_loop::WaitState;
 use crate::runtime::lock::multiple;
@@ -43,7 +43,7 @@ pub(crate) fn until_found(
         || {
             if early(source, tag, comm).is_some() || look_below() {
                 WaitState::Ready
-            } else if multiple() {
+            } else if multiple() || polls() {
                 WaitState::PollHere
             } else {
                 WaitState::InLibrary
@@ -62,7 +62,7 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
             *status = found;
             return SUCCESS;
         }
-        if multiple() {
+        if multiple() || polls() {
             let mut found = None;
             until_found(source, tag, comm, || {
                 found = iprobe_below(source, tag, comm);
@@ -114,7 +114,7 @@ pub fn iprobe(
         *status = found;
         return error;
     }
-    if phase() == Phase::Run {
+    if phase() == Phase::Run && !polls() {
         return SUCCESS;
     }
     wait_loop::look_around(phase());
@@ -122,7 +122,7 @@ pub fn iprobe(
         flag.set(1);
         *status = found;
         wait_loop::moving();
-    } else {
+    } else if phase() != Phase::Run {
         wait_loop::polled(|waits| waits.message(comm, source, tag, SOME_AMOUNT));
     }
     SUCCESS

@@ -12,6 +12,7 @@ use crate::object::{unexpected, Comm, Datatype, Request};
 use crate::pt2pt::post::{peer_for, post, post_as_is};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
+use crate::quiesce::progress::polls;
 use crate::record::{bindings, mode};
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
@@ -38,7 +39,7 @@ pub fn recv(
     let args = Args::new(buf, count, datatype, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if unexpected::any() || multiple() || mode::is_on() {
+    if unexpected::any() || multiple() || polls() || mode::is_on() {
         return posted_and_waited_for(args, status);
     }
     let mut lower_handle = 0;

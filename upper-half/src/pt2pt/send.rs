@@ -16,6 +16,7 @@ use crate::object::request::{Args, Kind, Mode};
 use crate::object::{Comm, Datatype, Request};
 use crate::pt2pt::persistent_message;
 use crate::quiesce::bookmarks;
+use crate::quiesce::progress::polls;
 use crate::quiesce::waits::Report;
 use crate::request::{lifecycle, wait};
 use contract::abi::{Status, SUCCESS};
@@ -31,8 +32,8 @@ pub(crate) fn blocking(mode: Mode, message: Args) -> i32 {
         datatype,
         comm,
     } = message;
-    if thread_level::take_turns() {
-        return by_turns(mode, buffer, count, datatype, dest, tag, comm);
+    if thread_level::take_turns() || polls() {
+        return by_request(mode, buffer, count, datatype, dest, tag, comm);
     }
     if may_wait(mode, count, datatype) {
         return told(mode, buffer, count, datatype, dest, tag, comm);
@@ -93,11 +94,12 @@ fn below(
     error
 }
 
-/// Sends a message where threads take turns: a blocking call would keep all other threads out of the library.
+/// Sends a message where threads take turns, since a blocking call would keep all other threads out of the library, or
+/// where operations are under way that only the upper half brings forward.
 ///
 /// The arguments are not in a struct: the usual path would have to store the struct in memory.
 #[cold]
-fn by_turns(
+fn by_request(
     mode: Mode,
     buffer: Buffer<'static>,
     count: i32,

@@ -111,7 +111,7 @@ fn hold_back(clock: &'static Clock, seq: u64, kind: ActivityKind) {
         // No lock is held.
         wait_loop::before(clock, seq, kind);
         if phase() == Phase::Stop {
-            wait_loop::stop_here();
+            wait_loop::stop_before(clock);
         }
         wait_loop::moving();
         clock.seq.store(seq, Ordering::SeqCst);

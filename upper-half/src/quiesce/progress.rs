@@ -20,6 +20,7 @@ use crate::pt2pt::post::deliver;
 use crate::quiesce::bookmarks::count_progress;
 use crate::request::lifecycle;
 use crate::runtime::lock::{multiple, Lock};
+use crate::tools::{self, POLLS};
 use contract::abi::{Status, SUCCESS};
 use contract::{gate, Phase};
 use core::sync::atomic::Ordering;
@@ -35,6 +36,12 @@ pub(crate) fn phase() -> Phase {
         3 => Phase::Explain,
         _ => Phase::Stop,
     }
+}
+
+/// Whether operations are under way that only looks of the upper half bring forward.
+#[inline(always)]
+pub(crate) fn polls() -> bool {
+    tools::is_set(POLLS)
 }
 
 /// Requests whose lower handles a thread takes into a call of the lower half that completes them. To be
@@ -168,9 +175,49 @@ fn one(request: &'static Request) {
                 if let Some((status, error)) = partitioned.outcome() {
                     request.complete(&status, error);
                 }
+            } else {
+                advance(request);
             }
         }
         State::Free | State::Inactive | State::Done => {}
+    }
+}
+
+/// Schedules under way.
+static SCHEDULES: Lock<u32> = Lock::new(0);
+
+/// A request has got a schedule. From now on no call waits in the library.
+pub(crate) fn schedule_begins() {
+    let mut number = SCHEDULES.lock();
+    *number += 1;
+    tools::set(POLLS, true);
+}
+
+/// The schedule of a request is over, or given up.
+pub(crate) fn end_schedule(request: &'static Request) {
+    let ended = request.body.schedule.lock().take();
+    if ended.is_some() {
+        let mut number = SCHEDULES.lock();
+        *number -= 1;
+        tools::set(POLLS, *number > 0);
+    }
+}
+
+/// Brings the schedule of a request forward, if it has one. Not during a drain, which counts the messages that were
+/// sent before.
+fn advance(request: &'static Request) {
+    if phase() == Phase::Stop {
+        return;
+    }
+    let mut schedule = request.body.schedule.lock();
+    let over = schedule
+        .as_mut()
+        .and_then(|schedule| (schedule.advance)(schedule));
+    drop(schedule);
+    if let Some(error) = over {
+        count_progress();
+        end_schedule(request);
+        request.complete(&Status::EMPTY, error);
     }
 }
 

@@ -30,7 +30,6 @@
 #[cfg(not(test))]
 use crate::crossing::abandon::abandon;
 use crate::crossing::abandon::abandonable;
-use crate::crossing::call_guard;
 use crate::crossing::stubs::service;
 #[cfg(not(test))]
 use crate::crossing::switch::block_word;
@@ -317,7 +316,7 @@ fn hold_back(inside: &mut Inside) {
     while !may_pass(inside.clock, inside.seq) {
         wait_loop::before(inside.clock, inside.seq, inside.kind);
         if phase() == Phase::Stop {
-            wait_loop::stop_here();
+            wait_loop::stop_before(inside.clock);
         }
         wait_loop::moving();
     }
@@ -335,7 +334,7 @@ fn returns(inside: &Inside) -> bool {
     while !may_pass(clock, seq) {
         clock.seq.store(seq - 1, Ordering::Release);
         wait_loop::before(clock, seq, kind);
-        if phase() == Phase::Stop && call_guard::stop() {
+        if phase() == Phase::Stop && wait_loop::stop_before(clock) {
             return false;
         }
         wait_loop::moving();
@@ -362,7 +361,7 @@ pub(crate) extern "C" fn turn() {
                 break;
             }
             Phase::Stop => {
-                if call_guard::stop() {
+                if wait_loop::stop_before(operation.clock) {
                     // SAFETY: the call of `run` is under way, in the process whose memory this is.
                     #[cfg(not(test))]
                     unsafe {

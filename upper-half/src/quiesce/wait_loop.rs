@@ -26,6 +26,28 @@ pub(crate) fn stop_here() {
     call_guard::stop();
 }
 
+/// Clocks before whose next operation a thread is parked.
+static PARKED: Lock<Vec<u64>> = Lock::new(Vec::new());
+
+/// Parks a thread that is before an operation on `clock`, as [`stop_here`]. The result says whether the job was
+/// restarted meanwhile.
+pub(crate) fn stop_before(clock: &'static Clock) -> bool {
+    let id = clock.id.load(Ordering::Relaxed);
+    PARKED.lock().push(id);
+    let restarted = call_guard::stop();
+    let mut parked = PARKED.lock();
+    if let Some(place) = parked.iter().position(|its| *its == id) {
+        parked.swap_remove(place);
+    }
+    restarted
+}
+
+/// Whether a thread is parked before an operation on that clock.
+pub(crate) fn is_parked_before(clock: &Clock) -> bool {
+    let id = clock.id.load(Ordering::Relaxed);
+    PARKED.lock().contains(&id)
+}
+
 /// The state of what a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitState {

@@ -7,9 +7,10 @@
 //! collectives over one communicator.
 
 use crate::comm::construct::construct;
+use crate::crossing::mpi_result::code_of;
 use crate::object::comm::NOBODY;
 use crate::object::lower_handle::named;
-use crate::object::request::persistent_collective::{PersistentCollective, Starter};
+use crate::object::request::persistent_collective::{PersistentCollective, Start, Starter};
 use crate::object::request::{Kind, State};
 use crate::object::{Comm, Request};
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
@@ -18,6 +19,11 @@ use contract::abi::SUCCESS;
 
 /// Makes the request of a persistent collective over `comm`; collective over it.
 pub fn collective_init(comm: &'static Comm, start: Starter) -> Result<&'static Request, i32> {
+    make(comm, Start::Below(start))
+}
+
+/// Makes the request of one that is started by `start`.
+pub(crate) fn make(comm: &'static Comm, start: Start) -> Result<&'static Request, i32> {
     let own = construct(
         comm,
         "persistent",
@@ -38,17 +44,25 @@ pub(crate) fn start(request: &'static Request) -> i32 {
     let Some(repeated) = body.persistent_collective.take() else {
         return contract::abi::ERR_REQUEST;
     };
-    let token = collective_begin(repeated.comm);
+    let error = match &repeated.start {
+        Start::Below(start) => start_below(request, repeated.comm, start),
+        Start::Reduced(start) => code_of(start(request, repeated.comm)),
+    };
+    body.persistent_collective.set(Some(repeated));
+    error
+}
+
+fn start_below(request: &'static Request, comm: &'static Comm, start: &Starter) -> i32 {
+    let token = collective_begin(comm);
     let mut lower_handle = Request::null_lower();
-    let (error, scratch) = (repeated.start)(repeated.comm, &raw mut lower_handle);
+    let (error, scratch) = start(comm, &raw mut lower_handle);
     request.is_operation(token.number());
     collective_end(token);
-    body.persistent_collective.set(Some(repeated));
     if error == SUCCESS {
         request.keep_scratch(scratch);
         request.started(lower_handle);
         // Only now, or a sweep would look for a lower handle that is not there.
-        body.state.set(State::Active);
+        request.body.state.set(State::Active);
     }
     error
 }

@@ -362,6 +362,10 @@ pub(crate) fn some_answered(
 /// What requests that are not finished wait for.
 pub(crate) fn waits_for(requests: &[&'static Request], waits: &mut Waits) {
     for request in requests {
+        if let Some(schedule) = &*request.body.schedule.lock() {
+            waits_for(&schedule.under_way, waits);
+            continue;
+        }
         match request.body.state.get() {
             State::Active => active_waits_for(request, waits),
             State::Upper => match (request.pair(), request.partitioned()) {

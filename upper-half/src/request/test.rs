@@ -10,7 +10,7 @@ use crate::argument::{InOut, Out, Output};
 use crate::crossing::stubs;
 use crate::object::request::State;
 use crate::object::Request;
-use crate::quiesce::progress::{phase, Claim};
+use crate::quiesce::progress::{phase, polls, Claim};
 use crate::quiesce::wait_loop;
 use crate::quiesce::wait_loop::WaitState;
 use crate::request::request_array::{Answer, ArrayState};
@@ -50,7 +50,7 @@ pub fn test(
         return SUCCESS;
     };
     let claim = Claim::new([request]);
-    if request.body.state.get() == State::Active && phase() == Phase::Run {
+    if request.body.state.get() == State::Active && phase() == Phase::Run && !polls() {
         let mut lower_handle;
         // SAFETY: see the head.
         let error = unsafe {

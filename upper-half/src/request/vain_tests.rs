@@ -5,7 +5,7 @@ use crate::crossing::switch::crossings;
 use crate::object::request::in_vain::InVain;
 use crate::object::request::State;
 use crate::object::Request;
-use crate::quiesce::progress::phase;
+use crate::quiesce::progress::{phase, polls};
 use crate::runtime::lock::multiple;
 use contract::{recorder, Phase};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ pub(crate) fn look(requests: &[&'static Request]) -> Option<Look> {
 /// The same with another clock.
 #[inline(always)]
 pub(crate) fn look_at(requests: &[&'static Request], clock: impl Fn() -> u64) -> Option<Look> {
-    if multiple() || phase() != Phase::Run {
+    if multiple() || phase() != Phase::Run || polls() {
         return Some(Look { begin: None });
     }
     let crossings = other_crossings();

@@ -35,7 +35,7 @@ pub(crate) fn one(handle: &mut &'static Request, status: &mut Status) -> i32 {
     let request = *handle;
     loop {
         let claim = Claim::new([request]);
-        if request.body.state.get() == State::Active {
+        if request.body.state.get() == State::Active && !progress::polls() {
             let mut lower_handle;
             // SAFETY: see the head.
             let error = unsafe {

@@ -349,7 +349,7 @@ fn places(
     let size = element.body.size();
     let elements = i64::from(count) * datatype.body.size() / size;
     let elements = i32::try_from(elements).map_err(|_| ERR_COUNT)?;
-    let (start, _) = span(count, datatype)?;
+    let (start, _) = span(count.into(), datatype)?;
     let mut numbered = Room::new(count, datatype)?;
     let mut numbers = Room::new(elements, element)?;
     let unit = size as usize;

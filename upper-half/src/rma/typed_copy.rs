@@ -54,7 +54,7 @@ fn within(
     if datatype.is_null() {
         return Err(ERR_TYPE);
     }
-    let (below, bytes) = span(count, datatype)?;
+    let (below, bytes) = span(count.into(), datatype)?;
     let Some(start) = place.checked_add_signed(below) else {
         return Err(ERR_RMA_RANGE);
     };
@@ -204,7 +204,7 @@ pub(crate) struct Room {
 
 impl Room {
     pub(crate) fn new(count: i32, datatype: &'static Datatype) -> Result<Room, i32> {
-        let (start, bytes) = span(count, datatype)?;
+        let (start, bytes) = span(count.into(), datatype)?;
         let words = bytes.div_ceil(size_of::<u128>());
         let mut memory = Vec::new();
         memory.try_reserve_exact(words).map_err(|_| ERR_NO_MEM)?;

@@ -13,6 +13,7 @@ use crate::object::session::any_session;
 use crate::object::table::Body;
 use crate::object::unexpected;
 use crate::object::{FileBody, MessageBody, Request, WinBody};
+use crate::quiesce::progress::end_schedule;
 use crate::request::lifecycle::{self, DUPLICATIONS};
 use contract::abi::{Status, ERR_TRY_RELOAD};
 use contract::{gate, MpiState, NoSurvivor};
@@ -67,6 +68,7 @@ fn break_off() {
         let body = &request.body;
         drop(body.entry.take());
         drop(body.scratch.take());
+        end_schedule(request);
         body.duplicate.set(None);
         request.complete(&Status::EMPTY, ERR_TRY_RELOAD);
     }

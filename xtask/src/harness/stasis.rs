@@ -21,7 +21,16 @@ pub fn launch(lower: Mpi, ranks: usize, ckpt: &Path, scratch: &Path) -> Command 
 
 /// `stasis run FLAGS -- COMMAND`, in the environment of the command.
 pub fn run(flags: &[&str], job: &Command) -> Command {
-    let mut command = command(["run"]);
+    around("run", flags, job)
+}
+
+/// `stasis bisect FLAGS -- COMMAND`, in the environment of the command.
+pub fn bisect(flags: &[&str], job: &Command) -> Command {
+    around("bisect", flags, job)
+}
+
+fn around(name: &str, flags: &[&str], job: &Command) -> Command {
+    let mut command = command([name]);
     command.args(flags).arg("--").arg(job.get_program());
     command.args(job.get_args());
     for (name, value) in job.get_envs() {

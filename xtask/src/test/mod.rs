@@ -139,6 +139,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(product::tools::cases());
     cases.extend(product::stacks::cases());
     cases.extend(product::explain::cases());
+    cases.extend(product::reduction::cases());
     cases.extend(product::record::cases(full)?);
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
@@ -160,6 +161,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(programs::migration::cases());
     cases.extend(product::packages::cases());
     cases.extend(programs::mpi::cases(full)?);
+    cases.extend(programs::mpi::reduced(full)?);
     cases.extend(torture::cases()?);
     cases.extend(programs::wrapper::cases());
     if full {

@@ -45,13 +45,14 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-proc-maps", 0, 0),
     ("stasis-progress", 0, 0),
     ("stasis-record", 2, 0),
+    ("stasis-reduction", 0, 0),
     ("stasis-restart", 13, 0),
     ("stasis-skip", 0, 0),
     ("stasis-stack-trace", 0, 0),
     ("stasis-supervisor", 2, 0),
     ("stasis-trace", 1, 0),
     ("stasis-undo", 2, 2),
-    ("stasis-upper-half", 271, 2),
+    ("stasis-upper-half", 274, 2),
     ("xtask", 1, 3),
 ];
 

@@ -13,6 +13,7 @@
 pub mod convert;
 mod persistent;
 mod record;
+mod reduced;
 mod signature;
 mod special;
 
@@ -67,6 +68,9 @@ fn failed_session(session: &'static Session, code: i32, name: &'static str) -> i
     abi::error_out(upper_half::raise_session(session, code, name))
 }
 
+/// Result of a call that is left to the library.
+const NOT_REDUCED: i32 = i32::MIN;
+
 #[inline(always)]
 fn world() -> &'static Comm {
     Comm::at(contract::abi::comm::COMM_WORLD as u32)
@@ -98,6 +102,15 @@ fn write_functions(text: &mut String, functions: &[Function], hash: u64) -> std:
 
 fn write_function(text: &mut String, function: &Function) -> std::fmt::Result {
     let Signature { params, result } = Signature::of(function);
+    if let Some(lines) = reduced::body(function) {
+        let name = reduced::name_of(function);
+        writeln!(text, "\n#[cold]\n#[inline(never)]")?;
+        writeln!(text, "unsafe fn {name}({params}) -> i32 {{")?;
+        for line in lines {
+            writeln!(text, "    {line}")?;
+        }
+        writeln!(text, "}}")?;
+    }
     let name = &function.name;
     let body = special::body(function).unwrap_or_else(|| body(function));
     writeln!(text, "\n/// `{name}` under its profiling name.")?;
@@ -154,6 +167,7 @@ fn core(function: &Function) -> Vec<String> {
     let mut lines = vec![guard(function).to_owned()];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
+    lines.append(&mut body.arrays);
     if function.returns != Returns::Error {
         lines.push(call);
         return lines;
@@ -172,6 +186,7 @@ fn crossing(function: &Function) -> Vec<String> {
     };
     let call = call_below(crosses_as, &body);
     let mut lines = vec![GUARD.to_owned()];
+    lines.extend(reduced::test(function));
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
     if function.returns != Returns::Error {

@@ -143,6 +143,12 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "(epoch: u64, buf: *mut u8, len: usize) -> usize",
     ),
     (
+        "tool_options",
+        Service::ToolOptions,
+        "ToolOptions",
+        "(tool: u32, buf: *mut u8, len: usize) -> usize",
+    ),
+    (
         "record_room",
         Service::RecordRoom,
         "RecordRoom",
@@ -435,9 +441,7 @@ mod tests {
             .collect();
         assert_eq!(
             slots,
-            (0..=Service::StagesRead as usize)
-                .chain(26..=Service::ReplayDigest as usize)
-                .collect::<Vec<_>>()
+            (0..=Service::ReplayDigest as usize).collect::<Vec<_>>()
         );
     }
 

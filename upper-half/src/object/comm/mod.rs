@@ -1,5 +1,6 @@
 //! The body of a communicator: its members, its clock, and what MPI caches on it.
 
+pub(crate) mod channel;
 pub(crate) mod closing;
 pub(crate) mod collective_clock;
 pub(crate) mod comm_id;
@@ -8,6 +9,8 @@ pub(crate) mod told_names;
 pub(crate) mod topology;
 
 use crate::object::attributes::Attributes;
+use crate::object::comm::channel::Channel;
+use crate::object::comm::closing::farewell;
 use crate::object::comm::topology::Topology;
 use crate::object::errhandler::{Current, Handler};
 use crate::object::group::{own_world_rank, rank_in};
@@ -23,7 +26,7 @@ use contract::{Clock, HandleKind};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A communicator.
 pub type Comm = Object<CommBody>;
@@ -54,6 +57,7 @@ pub struct CommBody {
     pub(crate) attributes: Attributes,
     pub(crate) name: Lock<CString>,
     info: Lock<Vec<(CString, CString)>>,
+    channel: OnceLock<Box<Channel>>,
 }
 
 impl Body for CommBody {
@@ -68,6 +72,9 @@ impl Body for CommBody {
     }
 
     fn retire(comm: &'static Comm) {
+        if let Some(channel) = comm.body.channel().and_then(|channel| channel.comm) {
+            farewell(channel);
+        }
         let mut below = unexpected::leave(comm);
         if !below.is_null() {
             // The last reference is gone and all members have freed it. A failure leaks below.
@@ -110,6 +117,7 @@ impl CommBody {
             attributes: Attributes::new(),
             name: Lock::new(CString::default()),
             info: Lock::new(Vec::new()),
+            channel: OnceLock::new(),
         }
     }
 
@@ -204,6 +212,16 @@ impl CommBody {
         } else {
             name.to_string_lossy().into_owned()
         }
+    }
+
+    /// What it has for operations that are reduced to messages.
+    pub(crate) fn channel(&self) -> Option<&Channel> {
+        self.channel.get().map(Box::as_ref)
+    }
+
+    /// Takes a channel, if it has none.
+    pub(crate) fn take_channel(&self, channel: Box<Channel>) {
+        let _ = self.channel.set(channel);
     }
 
     pub(crate) fn take_hints(&self, given: Vec<(CString, CString)>) {

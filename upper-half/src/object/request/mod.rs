@@ -15,6 +15,7 @@ mod operation;
 pub(crate) mod pair;
 pub(crate) mod partitioned;
 pub(crate) mod persistent_collective;
+pub mod schedule;
 
 pub use operation::Scratch;
 pub(crate) use operation::{Args, Kind, Mode, Posting, State, StateCell};
@@ -26,10 +27,13 @@ use crate::object::request::in_vain::InVain;
 use crate::object::request::pair::Pair;
 use crate::object::request::partitioned::Partitioned;
 use crate::object::request::persistent_collective::PersistentCollective;
+use crate::object::request::schedule::Schedule;
 use crate::object::table::Body;
 use crate::object::table::Object;
 use crate::object::unexpected::Entry;
 use crate::object_table;
+use crate::runtime::lock::Lock;
+use crate::tools::{is_set, POLLS};
 use contract::abi::{Status, SUCCESS};
 use contract::{abi, HandleKind};
 use core::cell::Cell;
@@ -70,6 +74,8 @@ pub struct RequestBody {
     pub(crate) persistent_collective: Cell<Option<Box<PersistentCollective>>>,
     pub(crate) pair: Cell<Option<Box<Pair>>>,
     pub(crate) partitioned: Cell<Option<Box<Partitioned>>>,
+    /// A collective operation that is reduced to messages, in state `Upper`.
+    pub(crate) schedule: Lock<Option<Box<Schedule>>>,
     pub(crate) scratch: Cell<Scratch>,
     /// Of MPI_Comm_idup: the duplicate, and the lower handle that it gets when the operation is complete.
     pub(crate) duplicate: Cell<Option<(&'static Comm, usize)>>,
@@ -114,6 +120,7 @@ impl RequestBody {
             persistent_collective: Cell::new(None),
             pair: Cell::new(None),
             partitioned: Cell::new(None),
+            schedule: Lock::new(None),
             scratch: Cell::new(None),
             duplicate: Cell::new(None),
             next: Cell::new(None),
@@ -141,10 +148,10 @@ impl Request {
     }
 
     /// Whether it must be asked for alone: MPI_Testall of MPICH 4.0 ends the process when an
-    /// operation on a file is one of several.
+    /// operation on a file is one of several. So it must be while others need the upper half.
     #[inline(always)]
     pub(crate) fn is_asked_alone(&self) -> bool {
-        matches!(self.body.kind.get(), Kind::File | Kind::FileCollective)
+        matches!(self.body.kind.get(), Kind::File | Kind::FileCollective) || is_set(POLLS)
     }
 
     /// What a request that stands for two stands for.

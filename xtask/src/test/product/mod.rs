@@ -4,6 +4,7 @@ pub mod explain;
 pub mod guide;
 pub mod packages;
 pub mod record;
+pub mod reduction;
 pub mod slurm;
 pub mod stacks;
 pub mod tools;

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Folders of examples for other tests, the benchmark and the demo.
 const ELSEWHERE: &[&str] = &[
-    "bench", "cp2k", "form", "freefem", "lammps", "loader", "mpqc", "nwchem", "qe", "schedule",
-    "slurm", "tools", "torture",
+    "bench", "bugs", "cp2k", "form", "freefem", "lammps", "loader", "mpqc", "nwchem", "qe",
+    "schedule", "slurm", "tools", "torture",
 ];
 
 /// Time for a checkpoint outside of MPI, after which the program continues without it.
@@ -42,21 +42,71 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
         }
         let example = Arc::new(example);
         for plan in plans(&example, full) {
-            let example = example.clone();
-            cases.push(Case::new(plan.name(&example), move |session, dir| {
-                if let Some(why) = &example.pending {
-                    return Outcome::Skipped(why.clone());
-                }
-                let missing = pypi::missing(&[plan.front], example.sdist.as_deref())
-                    .or_else(|| setup::missing(example.package.as_deref()));
-                if let Some(why) = missing {
-                    return Outcome::Skipped(why);
-                }
-                run(&example, &plan, session, dir).into()
-            }));
+            cases.push(case(example.clone(), plan));
         }
     }
     Ok(cases)
+}
+
+fn case(example: Arc<Example>, plan: Plan) -> Case {
+    Case::new(plan.name(&example), move |session, dir| {
+        if let Some(why) = &example.pending {
+            return Outcome::Skipped(why.clone());
+        }
+        let missing = pypi::missing(&[plan.front], example.sdist.as_deref())
+            .or_else(|| setup::missing(example.package.as_deref()));
+        if let Some(why) = missing {
+            return Outcome::Skipped(why);
+        }
+        run(&example, &plan, session, dir).into()
+    })
+}
+
+/// The examples of collective operations with `--reduce`: all of them and all their combinations with `full`, otherwise
+/// some, each in one mode. Some turn it on or off at the restart.
+pub fn reduced(full: bool) -> Result<Vec<Case>> {
+    const HOW: [(&str, [Option<&str>; 2]); 5] = [
+        ("linear", [Some("all"); 2]),
+        ("tree", [Some("tree:all"); 2]),
+        ("turned-on", [None, Some("all")]),
+        ("turned-off", [Some("all"), None]),
+        ("some", [Some("-Allreduce"), Some("Allreduce,Barrier")]),
+    ];
+    let mut cases = Vec::new();
+    let examples = collect(&paths::examples(), &["coll"])?.into_iter();
+    let examples = examples.filter(|example| example.published.is_none());
+    for (place, example) in examples.enumerate() {
+        if !full && (place % 3 > 0 || pypi::bin(example.fronts[0]).is_some()) {
+            continue;
+        }
+        for (number, (how, reduce)) in HOW.into_iter().enumerate() {
+            if !full && number != place / 3 % HOW.len() {
+                continue;
+            }
+            let mut example = example.clone();
+            example.name = format!("reduced/{}.{how}", example.name.replace("coll/", ""));
+            example.reduce = reduce;
+            example.modes.retain(|mode| *mode != Mode::Hang);
+            if reduce[0] != reduce[1] {
+                example.modes.retain(|mode| !is_never_restarted(*mode));
+            }
+            example.full = false;
+            let plans = plans(&example, full);
+            let some = if full { plans.len() } else { 1 };
+            let (skipped, example) = (
+                if full { 0 } else { place % plans.len() },
+                Arc::new(example),
+            );
+            let plans = plans.into_iter().cycle().skip(skipped).take(some);
+            cases.extend(plans.map(|plan| case(example.clone(), plan)));
+        }
+    }
+    Ok(cases)
+}
+
+/// Whether a job in this mode is never restarted.
+fn is_never_restarted(mode: Mode) -> bool {
+    matches!(mode, Mode::Plain | Mode::Continue)
 }
 
 /// Whether a job is too large for a machine with few processors.
@@ -342,6 +392,9 @@ impl RunningCase<'_> {
             .env("STASIS_TEST_GO", self.gate());
         if let Some(published) = self.example.published_in(self.plan.mode) {
             command.env("STASIS_PUBLISHED", published);
+        }
+        if let Some(reduce) = self.example.reduce[usize::from(name != "launch")] {
+            command.env("STASIS_REDUCE", reduce);
         }
         if let Some(fan_out) = self.example.fan_out {
             command.env("STASIS_FAN_OUT", fan_out.to_string());

@@ -156,6 +156,8 @@ pub struct Example {
     pub published: Option<String>,
     /// Fan-out of the control plane's tree; the default if absent.
     pub fan_out: Option<u32>,
+    /// Values of `--reduce` of the start and of restarts; none without a directive.
+    pub reduce: [Option<&'static str>; 2],
 }
 
 impl Example {
@@ -212,6 +214,7 @@ fn parse(folder: &str, file: &Path) -> Result<Vec<Example>> {
         hangs: None,
         published: None,
         fan_out: None,
+        reduce: [None; 2],
     };
     let mut variants = Vec::new();
     for line in text.lines() {

@@ -13,6 +13,8 @@ pub struct Body {
     pub objects: Vec<String>,
     /// Conversion of other arguments to objects and standard values. Lengths may need the objects.
     pub decode: Vec<String>,
+    /// Conversion of arrays of handles, which needs memory for as long as the call (calls of the core only).
+    pub arrays: Vec<String>,
     /// Conversion of objects to those that a closure keeps (persistent collectives only).
     pub kept: Vec<String>,
     /// Conversion of objects to lower handles (crossings only).
@@ -46,16 +48,20 @@ impl Body {
     /// The body of a persistent collective's closure, which crosses. Handles are passed as lower handles there.
     pub fn for_persistent(function: &Function) -> Body {
         let mut body = Body::new(function, true);
+        let kept = Body::kept_objects(function).into_iter();
+        body.kept
+            .extend(kept.map(|name| format!("let {name} = upper_half::ObjectRef::new({name});")));
+        body
+    }
+
+    /// The variables of objects that a closure keeps alive.
+    pub fn kept_objects(function: &Function) -> Vec<String> {
         let kept = |param: &&Param| {
             matches!(param.kind, Kind::Datatype | Kind::Op) && param.array.is_none()
         };
-        for param in function.params.iter().filter(kept) {
-            let name = identifier(param);
-            body.kept.push(format!(
-                "let {name}_ = upper_half::ObjectRef::new({name}_);"
-            ));
-        }
-        body
+        let kept = function.params.iter().filter(kept);
+        kept.map(|param| format!("{}_", identifier(param)))
+            .collect()
     }
 
     fn new(function: &Function, crossing: bool) -> Body {
@@ -90,7 +96,7 @@ impl Body {
         let name = identifier(param);
         match param.kind {
             kind if kind.is_handle() && crossing => self.handle(function, param, &name),
-            kind if kind.is_handle() => self.object(param, &name),
+            kind if kind.is_handle() => self.object(function, param, &name),
             Kind::Status => self.status(function, param, &name),
             Kind::SendBuffer | Kind::RecvBuffer => {
                 let buffer = format!("abi::buffer({name} as _)");
@@ -140,7 +146,7 @@ impl Body {
     }
 
     /// Adds a handle for the core.
-    fn object(&mut self, param: &Param, name: &str) {
+    fn object(&mut self, function: &Function, param: &Param, name: &str) {
         let (decode, object) = (decoder(param.kind), type_name(param.kind));
         match (&param.array, param.direction) {
             (None, Direction::In) => {
@@ -170,18 +176,15 @@ impl Body {
                 ));
             }
             (Some(length), direction) => {
-                let entries = entries(length);
+                let entries = significant(function, name, &entries(length));
                 let initial = match direction {
                     Direction::Out => format!("|_| {object}::null()"),
                     _ => format!("|entry| abi::{decode}(*{name}.add(entry))"),
                 };
-                self.decode.push(format!("let {name}_len = {entries};"));
-                self.scratch(
-                    name,
-                    &format!("&'static {object}"),
-                    &format!("{name}_len"),
-                    &initial,
-                );
+                self.arrays.push(format!("let {name}_len = {entries};"));
+                let entry = format!("&'static {object}");
+                let length = format!("{name}_len");
+                self.arrays.extend(scratch(name, &entry, &length, &initial));
                 let length = format!("{name}_len");
                 self.pointer("Local", &format!("{name}_"), Some(&length));
                 match direction {
@@ -199,15 +202,6 @@ impl Body {
                 }
             }
         }
-    }
-
-    fn scratch(&mut self, name: &str, entry: &str, len: &str, initial: &str) {
-        self.decode.push(format!(
-            "let mut {name}_scratch = Scratch::<{entry}>::new();"
-        ));
-        self.decode.push(format!(
-            "let {name}_ = {name}_scratch.fill({len}, {initial});"
-        ));
     }
 
     /// Adds a handle for a crossing.
@@ -443,7 +437,7 @@ impl Body {
                 self.decode
                     .push(format!("let {name}_len = {};", entries(length)));
                 let length = format!("{name}_len");
-                self.scratch(name, "i32", &length, &initial);
+                self.decode.extend(scratch(name, "i32", &length, &initial));
                 self.pointer("Local", &format!("{name}_"), Some(&length));
             }
             (Some(length), _) => {
@@ -455,6 +449,14 @@ impl Body {
             }
         }
     }
+}
+
+/// Statements that fill an array in scratch memory.
+fn scratch(name: &str, entry: &str, len: &str, initial: &str) -> [String; 2] {
+    [
+        format!("let mut {name}_scratch = Scratch::<{entry}>::new();"),
+        format!("let {name}_ = {name}_scratch.fill({len}, {initial});"),
+    ]
 }
 
 /// Name of the type of a handle, in the `abi` module and in the upper half.
@@ -537,7 +539,8 @@ fn significant(function: &Function, name: &str, entries: &str) -> String {
     }
 }
 
-fn boxed_arrays(function: &Function) -> impl Iterator<Item = &Param> {
+/// The arrays of handles.
+pub fn boxed_arrays(function: &Function) -> impl Iterator<Item = &Param> {
     function
         .params
         .iter()

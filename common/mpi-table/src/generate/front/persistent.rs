@@ -16,6 +16,7 @@ pub fn body(function: &Function) -> Vec<String> {
         started.push_str("_c");
     }
     let mut lines = vec![GUARD.to_owned()];
+    lines.extend(super::reduced::test(function));
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
     lines.extend(reduction(function));

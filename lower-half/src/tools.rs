@@ -1,0 +1,43 @@
+//! The debugging tools that are on. Rank 0's options hold for all ranks, because the ranks of a collective operation
+//! must treat it alike. A restart has options of its own.
+
+use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use contract::{gate, TOOL_REDUCE};
+use job_spec::Tools;
+
+use crate::mpi::world;
+
+static TOOLS: OnceLock<Tools> = OnceLock::new();
+
+/// Takes over the options of rank 0, which has `own`. Collective over all ranks, before the upper half makes a
+/// communicator.
+pub fn agree(own: &Tools, rank: u32) -> Result<()> {
+    let mut text = match rank {
+        0 => serde_json::to_vec(own)?,
+        _ => Vec::new(),
+    };
+    let mut length = (text.len() as u64).to_le_bytes();
+    world::broadcast(&mut length, 0)?;
+    text.resize(usize::try_from(u64::from_le_bytes(length))?, 0);
+    world::broadcast(&mut text, 0)?;
+    let tools: Tools = serde_json::from_slice(&text).context("rank 0's options of tools")?;
+    let bits = match tools.reduce {
+        Some(_) => TOOL_REDUCE,
+        None => 0,
+    };
+    gate().lower.features.fetch_or(bits, Ordering::Relaxed);
+    TOOLS.get_or_init(|| tools);
+    Ok(())
+}
+
+/// See `contract::service::ToolOptions`.
+pub fn options(tool: u32) -> String {
+    let tools = TOOLS.get().cloned().unwrap_or_default();
+    match tool {
+        TOOL_REDUCE => tools.reduce.unwrap_or_default(),
+        _ => String::new(),
+    }
+}

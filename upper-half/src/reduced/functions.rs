@@ -1,0 +1,818 @@
+//! The functions of MPI, by arguments: each makes the schedule of one call, or the error code that its arguments
+//! deserve.
+//!
+//! Over an inter-communicator the linear algorithms serve, since trees are made of processes of one group.
+
+use super::linear::Ranks;
+use super::role::Role;
+use super::Schedule;
+use crate::argument::{Buffer, Numbers};
+use crate::object::comm::topology::Topology;
+use crate::object::request::schedule::Data;
+use crate::object::{Comm, Datatype, Op};
+use contract::abi::{ERR_COMM, ERR_TOPOLOGY, IN_PLACE, PROC_NULL};
+use reduction::Algorithm;
+use std::collections::VecDeque;
+
+/// What a function makes.
+pub type Planned = Result<Schedule, i32>;
+
+impl Buffer<'_> {
+    fn is_in_place(self) -> bool {
+        self.address() == IN_PLACE
+    }
+}
+
+/// A schedule, the ranks that it addresses, and whether trees serve.
+fn begin(comm: &'static Comm, algorithm: Algorithm) -> Result<(Schedule, Ranks, bool), i32> {
+    let body = &comm.body;
+    let ranks = Ranks {
+        count: body.peer_count(),
+        me: (!body.inter).then_some(body.rank),
+    };
+    let trees = algorithm == Algorithm::Tree && !body.inter;
+    Ok((Schedule::over(comm)?, ranks, trees))
+}
+
+/// Elements of one count for each rank, one after the other.
+fn uniform(
+    buffer: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+) -> impl Fn(i32) -> Result<Data, i32> {
+    let count = i64::from(count);
+    move |rank| Data::at(buffer, i64::from(rank) * count, count, datatype)
+}
+
+/// Elements of a count and a displacement, in extents, for each rank.
+fn varying<'a>(
+    buffer: Buffer<'static>,
+    counts: Numbers<'a>,
+    displacements: Numbers<'a>,
+    datatype: &'static Datatype,
+) -> impl Fn(i32) -> Result<Data, i32> + 'a {
+    move |rank| Data::at(buffer, displacements.at(rank), counts.at(rank), datatype)
+}
+
+/// Elements of a count, a displacement in bytes and a datatype for each rank.
+fn wide<'a>(
+    buffer: Buffer<'static>,
+    counts: Numbers<'a>,
+    displacements: Numbers<'a>,
+    datatypes: &'a [&'static Datatype],
+) -> impl Fn(i32) -> Result<Data, i32> + 'a {
+    move |rank| {
+        let buffer = buffer.at(displacements.at(rank) as isize);
+        let datatype = datatypes
+            .get(rank as usize)
+            .copied()
+            .unwrap_or(Datatype::null());
+        Ok(Data::new(buffer, counts.at(rank), datatype))
+    }
+}
+
+/// MPI_Barrier.
+pub fn barrier(comm: &'static Comm, algorithm: Algorithm) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    let none = |_| Ok(Data::none());
+    match (trees, comm.body.inter) {
+        (true, _) => plan.tree_barrier(ranks),
+        (false, true) => plan.linear_exchange(ranks, &none, &none, true)?,
+        (false, false) => plan.linear_barrier(ranks)?,
+    }
+    Ok(plan)
+}
+
+/// MPI_Bcast.
+pub fn bcast(
+    buffer: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    root: i32,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    let role = Role::of(comm, root)?;
+    if role != Role::Beside {
+        plan.keep(count.into(), datatype)?;
+    }
+    let data = Data::new(buffer, count.into(), datatype);
+    match trees {
+        true => plan.tree_bcast(ranks, root, data),
+        false => plan.linear_bcast(ranks, role, data),
+    }
+    Ok(plan)
+}
+
+/// MPI_Gather.
+#[allow(clippy::too_many_arguments)] // those of MPI_Gather
+pub fn gather(
+    sendbuf: Buffer<'static>,
+    sendcount: i32,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcount: i32,
+    recvtype: &'static Datatype,
+    root: i32,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, _) = begin(comm, algorithm)?;
+    let role = Role::of(comm, root)?;
+    if role == Role::Root {
+        plan.keep(recvcount.into(), recvtype)?;
+    }
+    let own = own_of(&mut plan, ranks, role, sendbuf, sendcount, sendtype)?;
+    plan.linear_gather(ranks, role, own, &uniform(recvbuf, recvcount, recvtype))?;
+    Ok(plan)
+}
+
+/// MPI_Gatherv.
+#[allow(clippy::too_many_arguments)] // those of MPI_Gatherv
+pub fn gatherv(
+    sendbuf: Buffer<'static>,
+    sendcount: i64,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcounts: Numbers<'_>,
+    displs: Numbers<'_>,
+    recvtype: &'static Datatype,
+    root: i32,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, _) = begin(comm, algorithm)?;
+    let role = Role::of(comm, root)?;
+    if role == Role::Root {
+        plan.keep(recvcounts.least(), recvtype)?;
+    }
+    let own = own_of(&mut plan, ranks, role, sendbuf, sendcount, sendtype)?;
+    let block = varying(recvbuf, recvcounts, displs, recvtype);
+    plan.linear_gather(ranks, role, own, &block)?;
+    Ok(plan)
+}
+
+/// The elements that this process gives to or gets from a root; none where they are not looked at.
+fn own_of(
+    plan: &mut Schedule,
+    ranks: Ranks,
+    role: Role,
+    buffer: Buffer<'static>,
+    count: impl Into<i64>,
+    datatype: &'static Datatype,
+) -> Result<Option<Data>, i32> {
+    let looked_at = match role {
+        Role::Root => ranks.me.is_some() && !buffer.is_in_place(),
+        Role::With(_) => true,
+        Role::Beside => false,
+    };
+    looked_at
+        .then(|| given(plan, buffer, count, datatype))
+        .transpose()
+}
+
+/// Elements that are looked at.
+fn given(
+    plan: &mut Schedule,
+    buffer: Buffer<'static>,
+    count: impl Into<i64>,
+    datatype: &'static Datatype,
+) -> Result<Data, i32> {
+    let count = count.into();
+    plan.keep(count, datatype)?;
+    Ok(Data::new(buffer, count, datatype))
+}
+
+/// MPI_Scatter.
+#[allow(clippy::too_many_arguments)] // those of MPI_Scatter
+pub fn scatter(
+    sendbuf: Buffer<'static>,
+    sendcount: i32,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcount: i32,
+    recvtype: &'static Datatype,
+    root: i32,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, _) = begin(comm, algorithm)?;
+    let role = Role::of(comm, root)?;
+    if role == Role::Root {
+        plan.keep(sendcount.into(), sendtype)?;
+    }
+    let own = own_of(&mut plan, ranks, role, recvbuf, recvcount, recvtype)?;
+    plan.linear_scatter(ranks, role, &uniform(sendbuf, sendcount, sendtype), own)?;
+    Ok(plan)
+}
+
+/// MPI_Scatterv.
+#[allow(clippy::too_many_arguments)] // those of MPI_Scatterv
+pub fn scatterv(
+    sendbuf: Buffer<'static>,
+    sendcounts: Numbers<'_>,
+    displs: Numbers<'_>,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcount: i64,
+    recvtype: &'static Datatype,
+    root: i32,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, _) = begin(comm, algorithm)?;
+    let role = Role::of(comm, root)?;
+    if role == Role::Root {
+        plan.keep(sendcounts.least(), sendtype)?;
+    }
+    let own = own_of(&mut plan, ranks, role, recvbuf, recvcount, recvtype)?;
+    let block = varying(sendbuf, sendcounts, displs, sendtype);
+    plan.linear_scatter(ranks, role, &block, own)?;
+    Ok(plan)
+}
+
+/// MPI_Allgather.
+#[allow(clippy::too_many_arguments)] // those of MPI_Allgather
+pub fn allgather(
+    sendbuf: Buffer<'static>,
+    sendcount: i32,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcount: i32,
+    recvtype: &'static Datatype,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    plan.keep(recvcount.into(), recvtype)?;
+    let own = (!sendbuf.is_in_place())
+        .then(|| given(&mut plan, sendbuf, sendcount, sendtype))
+        .transpose()?;
+    let block = uniform(recvbuf, recvcount, recvtype);
+    all_gather(plan, ranks, trees, own, &block)
+}
+
+/// MPI_Allgatherv.
+#[allow(clippy::too_many_arguments)] // those of MPI_Allgatherv
+pub fn allgatherv(
+    sendbuf: Buffer<'static>,
+    sendcount: i64,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcounts: Numbers<'_>,
+    displs: Numbers<'_>,
+    recvtype: &'static Datatype,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    plan.keep(recvcounts.least(), recvtype)?;
+    let own = (!sendbuf.is_in_place())
+        .then(|| given(&mut plan, sendbuf, sendcount, sendtype))
+        .transpose()?;
+    let block = varying(recvbuf, recvcounts, displs, recvtype);
+    all_gather(plan, ranks, trees, own, &block)
+}
+
+fn all_gather(
+    mut plan: Schedule,
+    ranks: Ranks,
+    trees: bool,
+    own: Option<Data>,
+    block: &dyn Fn(i32) -> Result<Data, i32>,
+) -> Planned {
+    if trees {
+        plan.ring(ranks, own, block)?;
+        return Ok(plan);
+    }
+    // In place the own block is that of the receive buffer.
+    let given = |_| match (own, ranks.me) {
+        (Some(own), _) => Ok(own),
+        (None, Some(me)) => block(me),
+        (None, None) => Err(ERR_COMM),
+    };
+    plan.linear_exchange(ranks, &given, block, own.is_none())?;
+    Ok(plan)
+}
+
+/// MPI_Alltoall.
+#[allow(clippy::too_many_arguments)] // those of MPI_Alltoall
+pub fn alltoall(
+    sendbuf: Buffer<'static>,
+    sendcount: i32,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcount: i32,
+    recvtype: &'static Datatype,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    plan.keep(recvcount.into(), recvtype)?;
+    let got = uniform(recvbuf, recvcount, recvtype);
+    if sendbuf.is_in_place() {
+        return all_to_all_in_place(plan, ranks, trees, &got);
+    }
+    plan.keep(sendcount.into(), sendtype)?;
+    all_to_all(
+        plan,
+        ranks,
+        trees,
+        &uniform(sendbuf, sendcount, sendtype),
+        &got,
+    )
+}
+
+/// MPI_Alltoallv.
+#[allow(clippy::too_many_arguments)] // those of MPI_Alltoallv
+pub fn alltoallv(
+    sendbuf: Buffer<'static>,
+    sendcounts: Numbers<'_>,
+    sdispls: Numbers<'_>,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcounts: Numbers<'_>,
+    rdispls: Numbers<'_>,
+    recvtype: &'static Datatype,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    plan.keep(recvcounts.least(), recvtype)?;
+    let got = varying(recvbuf, recvcounts, rdispls, recvtype);
+    if sendbuf.is_in_place() {
+        return all_to_all_in_place(plan, ranks, trees, &got);
+    }
+    plan.keep(sendcounts.least(), sendtype)?;
+    let given = varying(sendbuf, sendcounts, sdispls, sendtype);
+    all_to_all(plan, ranks, trees, &given, &got)
+}
+
+/// MPI_Alltoallw.
+#[allow(clippy::too_many_arguments)] // those of MPI_Alltoallw
+pub fn alltoallw(
+    sendbuf: Buffer<'static>,
+    sendcounts: Numbers<'_>,
+    sdispls: Numbers<'_>,
+    sendtypes: &[&'static Datatype],
+    recvbuf: Buffer<'static>,
+    recvcounts: Numbers<'_>,
+    rdispls: Numbers<'_>,
+    recvtypes: &[&'static Datatype],
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    keep_all(&mut plan, recvcounts, recvtypes)?;
+    let got = wide(recvbuf, recvcounts, rdispls, recvtypes);
+    if sendbuf.is_in_place() {
+        return all_to_all_in_place(plan, ranks, trees, &got);
+    }
+    keep_all(&mut plan, sendcounts, sendtypes)?;
+    let given = wide(sendbuf, sendcounts, sdispls, sendtypes);
+    all_to_all(plan, ranks, trees, &given, &got)
+}
+
+fn keep_all(
+    plan: &mut Schedule,
+    counts: Numbers<'_>,
+    datatypes: &[&'static Datatype],
+) -> Result<(), i32> {
+    datatypes
+        .iter()
+        .try_for_each(|datatype| plan.keep(counts.least(), datatype))
+}
+
+fn all_to_all(
+    mut plan: Schedule,
+    ranks: Ranks,
+    trees: bool,
+    given: &dyn Fn(i32) -> Result<Data, i32>,
+    got: &dyn Fn(i32) -> Result<Data, i32>,
+) -> Planned {
+    match trees {
+        true => plan.pairwise(ranks, given, got, false)?,
+        false => plan.linear_exchange(ranks, given, got, false)?,
+    }
+    Ok(plan)
+}
+
+/// The blocks are sent from copies, since they are received into where they are.
+fn all_to_all_in_place(
+    mut plan: Schedule,
+    ranks: Ranks,
+    trees: bool,
+    got: &dyn Fn(i32) -> Result<Data, i32>,
+) -> Planned {
+    let mut copies = Vec::new();
+    for rank in ranks.all() {
+        let block = got(rank)?;
+        let copy = plan.room(block)?;
+        plan.copy(block, copy);
+        copies.push(copy);
+    }
+    plan.then();
+    let given = |rank: i32| Ok(copies[rank as usize]);
+    match trees {
+        true => plan.pairwise(ranks, &given, got, true)?,
+        false => plan.linear_exchange(ranks, &given, got, true)?,
+    }
+    Ok(plan)
+}
+
+/// MPI_Reduce.
+#[allow(clippy::too_many_arguments)] // those of MPI_Reduce
+pub fn reduce(
+    sendbuf: Buffer<'static>,
+    recvbuf: Buffer<'static>,
+    count: i64,
+    datatype: &'static Datatype,
+    op: &'static Op,
+    root: i32,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    let role = Role::of(comm, root)?;
+    if role == Role::Beside {
+        return Ok(plan);
+    }
+    plan.keep_op(op)?;
+    let into = given(&mut plan, recvbuf, count, datatype)?;
+    let own = own_operand(sendbuf, into);
+    match trees {
+        true => {
+            let into = (role == Role::Root).then_some(into);
+            plan.tree_reduce(ranks, root, own, into, op)?;
+        }
+        false => plan.linear_reduce(ranks, role, own, into, op)?,
+    }
+    Ok(plan)
+}
+
+/// The own data of a reduction, which is in the receive buffer if it is in place.
+fn own_operand(sendbuf: Buffer<'static>, into: Data) -> Data {
+    match sendbuf.is_in_place() {
+        true => into,
+        false => Data {
+            buffer: sendbuf,
+            ..into
+        },
+    }
+}
+
+/// MPI_Allreduce.
+pub fn allreduce(
+    sendbuf: Buffer<'static>,
+    recvbuf: Buffer<'static>,
+    count: i64,
+    datatype: &'static Datatype,
+    op: &'static Op,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    plan.keep_op(op)?;
+    let into = given(&mut plan, recvbuf, count, datatype)?;
+    let own = own_operand(sendbuf, into);
+    all_reduce(&mut plan, ranks, trees, own, into, op)?;
+    Ok(plan)
+}
+
+/// Everyone gets the result, by way of rank 0. Over an inter-communicator everyone combines the data of the other side.
+fn all_reduce(
+    plan: &mut Schedule,
+    ranks: Ranks,
+    trees: bool,
+    own: Data,
+    into: Data,
+    op: &'static Op,
+) -> Result<(), i32> {
+    if ranks.me.is_none() {
+        return plan.each_reduces(ranks, own, into, op);
+    }
+    to_first(plan, ranks, trees, own, into, op)?;
+    plan.then();
+    match trees {
+        true => plan.tree_bcast(ranks, 0, into),
+        false => plan.linear_bcast(ranks, ranks.role_with(0), into),
+    }
+    Ok(())
+}
+
+/// Rank 0 gets the result.
+fn to_first(
+    plan: &mut Schedule,
+    ranks: Ranks,
+    trees: bool,
+    own: Data,
+    into: Data,
+    op: &'static Op,
+) -> Result<(), i32> {
+    let role = ranks.role_with(0);
+    match trees {
+        true => plan.tree_reduce(ranks, 0, own, (role == Role::Root).then_some(into), op),
+        false => plan.linear_reduce(ranks, role, own, into, op),
+    }
+}
+
+/// MPI_Reduce_scatter_block.
+pub fn reduce_scatter_block(
+    sendbuf: Buffer<'static>,
+    recvbuf: Buffer<'static>,
+    recvcount: i64,
+    datatype: &'static Datatype,
+    op: &'static Op,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let counts = vec![recvcount; comm.body.size as usize];
+    scattered(sendbuf, recvbuf, &counts, datatype, op, comm, algorithm)
+}
+
+/// MPI_Reduce_scatter.
+pub fn reduce_scatter(
+    sendbuf: Buffer<'static>,
+    recvbuf: Buffer<'static>,
+    recvcounts: Numbers<'_>,
+    datatype: &'static Datatype,
+    op: &'static Op,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let counts: Vec<i64> = (0..comm.body.size)
+        .map(|rank| recvcounts.at(rank))
+        .collect();
+    scattered(sendbuf, recvbuf, &counts, datatype, op, comm, algorithm)
+}
+
+/// A reduction of all blocks to rank 0, which scatters the result. Over an inter-communicator everyone reduces the
+/// data of the other side, and takes its block.
+fn scattered(
+    sendbuf: Buffer<'static>,
+    recvbuf: Buffer<'static>,
+    counts: &[i64],
+    datatype: &'static Datatype,
+    op: &'static Op,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    plan.keep_op(op)?;
+    plan.keep(counts.iter().copied().min().unwrap_or(0), datatype)?;
+    let mine = counts[comm.body.rank as usize];
+    let own_block = Data::new(recvbuf, mine, datatype);
+    let all = Data::new(recvbuf, counts.iter().sum(), datatype);
+    let own = own_operand(sendbuf, all);
+    let sum = plan.room(all)?;
+    let before = |rank: i32| counts[..rank as usize].iter().sum::<i64>();
+    let block = |rank: i32| Data::at(sum.buffer, before(rank), counts[rank as usize], datatype);
+    if ranks.me.is_none() {
+        plan.each_reduces(ranks, own, sum, op)?;
+        plan.then();
+        plan.copy(block(comm.body.rank)?, own_block);
+        return Ok(plan);
+    }
+    to_first(&mut plan, ranks, trees, own, sum, op)?;
+    plan.then();
+    plan.linear_scatter(ranks, ranks.role_with(0), &block, Some(own_block))?;
+    Ok(plan)
+}
+
+/// A prefix needs the order of one group.
+fn in_one_group(comm: &'static Comm) -> Result<(), i32> {
+    match comm.body.inter {
+        true => Err(ERR_COMM),
+        false => Ok(()),
+    }
+}
+
+/// MPI_Scan.
+pub fn scan(
+    sendbuf: Buffer<'static>,
+    recvbuf: Buffer<'static>,
+    count: i64,
+    datatype: &'static Datatype,
+    op: &'static Op,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    in_one_group(comm)?;
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    plan.keep_op(op)?;
+    let into = given(&mut plan, recvbuf, count, datatype)?;
+    if !sendbuf.is_in_place() {
+        plan.copy(own_operand(sendbuf, into), into);
+        plan.then();
+    }
+    match trees {
+        true => plan.tree_scan(ranks, into, op)?,
+        false => plan.linear_scan(ranks, into, op)?,
+    }
+    Ok(plan)
+}
+
+/// MPI_Exscan. A tree gives the prefix with the own data, which goes on to the next process.
+pub fn exscan(
+    sendbuf: Buffer<'static>,
+    recvbuf: Buffer<'static>,
+    count: i64,
+    datatype: &'static Datatype,
+    op: &'static Op,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    in_one_group(comm)?;
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    plan.keep_op(op)?;
+    let into = given(&mut plan, recvbuf, count, datatype)?;
+    let own = plan.room(into)?;
+    plan.copy(own_operand(sendbuf, into), own);
+    plan.then();
+    match trees {
+        true => {
+            plan.tree_scan(ranks, own, op)?;
+            plan.then();
+            plan.shift(ranks, own, into);
+        }
+        false => plan.linear_exscan(ranks, own, into, op),
+    }
+    Ok(plan)
+}
+
+/// Ranks from which a process gets, or to which it gives, in the order of its buffer, and the places in that order in
+/// which messages of one process to another go.
+struct Neighbours {
+    ranks: Vec<i32>,
+    order: Vec<usize>,
+}
+
+impl Neighbours {
+    /// Places and ranks in the order of messages; of MPI_PROC_NULL there are none.
+    fn all(&self) -> impl Iterator<Item = (usize, i32)> + '_ {
+        let all = self.order.iter().map(|&place| (place, self.ranks[place]));
+        all.filter(|(_, rank)| *rank != PROC_NULL)
+    }
+}
+
+fn neighbours(comm: &'static Comm) -> Result<[Neighbours; 2], i32> {
+    let rank = comm.body.rank;
+    let plain = |ranks: &[i32]| Neighbours {
+        ranks: ranks.to_vec(),
+        order: (0..ranks.len()).collect(),
+    };
+    match comm.body.topology.as_ref().ok_or(ERR_TOPOLOGY)? {
+        Topology::Cart(cart) => {
+            let sides = (0..cart.dims.len()).flat_map(|dim| [(dim, -1), (dim, 1)]);
+            let ranks: Vec<i32> = sides
+                .map(|(dim, by)| cart.neighbour(rank, dim, by))
+                .collect();
+            // What the neighbour below sends upward comes from below: both may be one process.
+            let crossed = (0..ranks.len()).map(|place| place ^ 1).collect();
+            Ok([
+                Neighbours {
+                    ranks: ranks.clone(),
+                    order: crossed,
+                },
+                plain(&ranks),
+            ])
+        }
+        Topology::Graph(graph) => {
+            let ranks = graph.neighbours(rank).ok_or(ERR_TOPOLOGY)?;
+            Ok([plain(ranks), plain(ranks)])
+        }
+        Topology::DistGraph(graph) => Ok([plain(&graph.sources), plain(&graph.destinations)]),
+    }
+}
+
+/// Blocks to and from neighbours, by their places.
+fn neighbour_exchange(
+    mut plan: Schedule,
+    comm: &'static Comm,
+    given: &dyn Fn(i32) -> Result<Data, i32>,
+    got: &dyn Fn(i32) -> Result<Data, i32>,
+) -> Planned {
+    let [sources, destinations] = neighbours(comm)?;
+    let mut to_itself = VecDeque::new();
+    for (place, rank) in destinations.all() {
+        let data = given(place as i32)?;
+        match rank == comm.body.rank {
+            true => to_itself.push_back(data),
+            false => plan.send(data, rank),
+        }
+    }
+    for (place, rank) in sources.all() {
+        let place = got(place as i32)?;
+        match rank == comm.body.rank {
+            true => to_itself
+                .pop_front()
+                .into_iter()
+                .for_each(|data| plan.copy(data, place)),
+            false => plan.receive(place, rank),
+        }
+    }
+    Ok(plan)
+}
+
+/// MPI_Neighbor_allgather.
+#[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_allgather
+pub fn neighbor_allgather(
+    sendbuf: Buffer<'static>,
+    sendcount: i32,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcount: i32,
+    recvtype: &'static Datatype,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ..) = begin(comm, algorithm)?;
+    plan.keep(recvcount.into(), recvtype)?;
+    let own = given(&mut plan, sendbuf, sendcount, sendtype)?;
+    let got = uniform(recvbuf, recvcount, recvtype);
+    neighbour_exchange(plan, comm, &|_| Ok(own), &got)
+}
+
+/// MPI_Neighbor_allgatherv.
+#[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_allgatherv
+pub fn neighbor_allgatherv(
+    sendbuf: Buffer<'static>,
+    sendcount: i64,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcounts: Numbers<'_>,
+    displs: Numbers<'_>,
+    recvtype: &'static Datatype,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ..) = begin(comm, algorithm)?;
+    plan.keep(recvcounts.least(), recvtype)?;
+    let own = given(&mut plan, sendbuf, sendcount, sendtype)?;
+    let got = varying(recvbuf, recvcounts, displs, recvtype);
+    neighbour_exchange(plan, comm, &|_| Ok(own), &got)
+}
+
+/// MPI_Neighbor_alltoall.
+#[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_alltoall
+pub fn neighbor_alltoall(
+    sendbuf: Buffer<'static>,
+    sendcount: i32,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcount: i32,
+    recvtype: &'static Datatype,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ..) = begin(comm, algorithm)?;
+    plan.keep(recvcount.into(), recvtype)?;
+    plan.keep(sendcount.into(), sendtype)?;
+    let given = uniform(sendbuf, sendcount, sendtype);
+    neighbour_exchange(plan, comm, &given, &uniform(recvbuf, recvcount, recvtype))
+}
+
+/// MPI_Neighbor_alltoallv.
+#[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_alltoallv
+pub fn neighbor_alltoallv(
+    sendbuf: Buffer<'static>,
+    sendcounts: Numbers<'_>,
+    sdispls: Numbers<'_>,
+    sendtype: &'static Datatype,
+    recvbuf: Buffer<'static>,
+    recvcounts: Numbers<'_>,
+    rdispls: Numbers<'_>,
+    recvtype: &'static Datatype,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ..) = begin(comm, algorithm)?;
+    plan.keep(recvcounts.least(), recvtype)?;
+    plan.keep(sendcounts.least(), sendtype)?;
+    let given = varying(sendbuf, sendcounts, sdispls, sendtype);
+    let got = varying(recvbuf, recvcounts, rdispls, recvtype);
+    neighbour_exchange(plan, comm, &given, &got)
+}
+
+/// MPI_Neighbor_alltoallw.
+#[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_alltoallw
+pub fn neighbor_alltoallw(
+    sendbuf: Buffer<'static>,
+    sendcounts: Numbers<'_>,
+    sdispls: Numbers<'_>,
+    sendtypes: &[&'static Datatype],
+    recvbuf: Buffer<'static>,
+    recvcounts: Numbers<'_>,
+    rdispls: Numbers<'_>,
+    recvtypes: &[&'static Datatype],
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
+    let (mut plan, ..) = begin(comm, algorithm)?;
+    keep_all(&mut plan, recvcounts, recvtypes)?;
+    keep_all(&mut plan, sendcounts, sendtypes)?;
+    let given = wide(sendbuf, sendcounts, sdispls, sendtypes);
+    let got = wide(recvbuf, recvcounts, rdispls, recvtypes);
+    neighbour_exchange(plan, comm, &given, &got)
+}

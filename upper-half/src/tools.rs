@@ -1,0 +1,56 @@
+//! The debugging tools. A call that a tool may change tests one word, and goes its usual way while that is zero. The
+//! lower half says which tools are on: at MPI_Init, and again at each restart.
+//!
+//! # Safety
+//! A service gets a slice with its length.
+#![allow(unsafe_code)]
+
+use crate::crossing::stubs::service;
+use contract::{gate, TOOLS};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Bits of tools ([`contract::TOOLS`]), and [`POLLS`].
+static WORD: AtomicU32 = AtomicU32::new(0);
+
+/// Bit of the word: operations are under way that only the upper half brings forward. So calls that wait must not wait
+/// in the library.
+pub(crate) const POLLS: u32 = 1;
+
+/// Whether calls must look for what tools want. A load and a branch that is never taken in a job without tools.
+#[inline(always)]
+pub fn any() -> bool {
+    WORD.load(Ordering::Relaxed) != 0
+}
+
+/// Whether this bit of the word is set.
+#[inline(always)]
+pub(crate) fn is_set(bit: u32) -> bool {
+    WORD.load(Ordering::Relaxed) & bit != 0
+}
+
+/// Sets or clears a bit of the word.
+pub(crate) fn set(bit: u32, to: bool) {
+    match to {
+        true => WORD.fetch_or(bit, Ordering::Relaxed),
+        false => WORD.fetch_and(!bit, Ordering::Relaxed),
+    };
+}
+
+/// The bits of the tools that the lower half wants on.
+pub(crate) fn wanted() -> u32 {
+    gate().lower.features.load(Ordering::Relaxed) & TOOLS
+}
+
+/// The options of a tool that is on, as the command line has them.
+pub(crate) fn options(tool: u32) -> String {
+    let mut text = Vec::new();
+    loop {
+        // SAFETY: a slice with its length.
+        let length = unsafe { service::tool_options(tool, text.as_mut_ptr(), text.len()) };
+        let fits = length <= text.len();
+        text.resize(length, 0);
+        if fits {
+            return String::from_utf8_lossy(&text).into_owned();
+        }
+    }
+}
