@@ -8,6 +8,7 @@ mod ui;
 mod args;
 mod check;
 mod commands;
+mod explain;
 mod install;
 mod start;
 
@@ -36,6 +37,7 @@ fn main() {
         Command::Bisect(options) => commands::bisect::run(&options),
         Command::Status(options) => commands::status::run(&options),
         Command::Stacks(options) => commands::stacks::run(&options),
+        Command::Explain(options) => commands::explain::run(&options),
         Command::List(options) => commands::list::run(&options),
         Command::Verify(options) => commands::verify::run(&options),
         Command::Inspect(options) => commands::inspect::run(&options),

@@ -21,6 +21,7 @@ use crate::protocol::messages::{
 };
 use crate::protocol::rank::{Effect, Input, Rank, SaveOrder, View};
 use crate::protocol::region_assignment::SharedRange;
+use crate::protocol::waits::RankWaits;
 use crate::threads::begin;
 
 /// Time that an activity must stay the same before it is reported.
@@ -69,6 +70,8 @@ pub trait Process: Send + Sync + 'static {
     fn stack(&self) -> Vec<String>;
     /// The stacks of the program's threads.
     fn stacks(&self) -> Vec<ThreadStack>;
+    /// What the program's threads wait for. Looks for a while, and lets the program run on.
+    fn waits(&self) -> RankWaits;
     /// Prints a message for the user.
     fn say(&self, text: &str);
 }
@@ -337,6 +340,9 @@ impl AgentLoop {
                         WantedStacks::None => {}
                         WantedStacks::Stuck => doing.stack = self.process.stack(),
                         WantedStacks::All => doing.threads = self.process.stacks(),
+                    }
+                    if details.waits {
+                        doing.waits = Some(Box::new(self.process.waits()));
                     }
                     self.do_it(Effect::Send(FromRank::Doing { question, doing }));
                 }

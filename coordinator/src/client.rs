@@ -25,6 +25,9 @@ pub enum Error {
     /// The checkpoint was abandoned.
     #[error("the checkpoint was given up and the job runs on: {0}")]
     Failed(String),
+    /// The same, because it has waited for ranks in vain.
+    #[error("the checkpoint was given up and the job runs on: {0}")]
+    Late(String),
     /// No checkpoint was taken within the client's time limit.
     #[error(
         "no checkpoint was taken within {} s; the job runs on, and takes it as soon as it can (`stasis status` tells \
@@ -129,6 +132,7 @@ impl Client {
                 ToClient::Note(text) => tell(News::Note(text)),
                 ToClient::Progress(progress) => tell(News::Progress(progress)),
                 ToClient::Failed(reason) => return Err(Error::Failed(reason)),
+                ToClient::Late(reason) => return Err(Error::Late(reason)),
                 ToClient::Rejected(reason) => return Err(Error::Rejected(reason)),
                 other => return Ok(other),
             }
@@ -151,7 +155,8 @@ impl Client {
                 | ToClient::Progress(_)
                 | ToClient::Noted
                 | ToClient::Committed(_)
-                | ToClient::Failed(_) => {}
+                | ToClient::Failed(_)
+                | ToClient::Late(_) => {}
             }
         }
     }

@@ -54,6 +54,8 @@ pub enum Command {
     Status(Status),
     /// Show where all threads of the running job's ranks are, as one tree of their stacks
     Stacks(Job),
+    /// Explain what the running job's ranks wait for: who waits for whom, in which call, and whether it is a deadlock
+    Explain(Explain),
     /// List the checkpoints in a directory
     List(Inspect),
     /// Read every byte of checkpoints and report whether they are intact
@@ -521,6 +523,17 @@ pub struct Status {
     /// Directory of the job's logs and events, if it was started with this option
     #[arg(long, value_name = "DIR", env = "STASIS_LOG_DIR")]
     pub log_dir: Option<PathBuf>,
+}
+
+/// Options of `explain`.
+#[derive(Args)]
+pub struct Explain {
+    /// The job.
+    #[command(flatten)]
+    pub job: Job,
+    /// Also draw who needs whom into FILE, as an SVG picture
+    #[arg(long, value_name = "FILE", env = "STASIS_SVG")]
+    pub svg: Option<PathBuf>,
 }
 
 /// Options of the commands that only look at checkpoints.

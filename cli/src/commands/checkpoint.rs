@@ -1,5 +1,6 @@
 //! `stasis checkpoint`: requests a checkpoint of the running job and, without `--no-wait`, waits until it is committed.
 
+use std::path::Path;
 use std::time::Duration;
 
 use coordinator::client::{Client, Error};
@@ -8,13 +9,18 @@ use coordinator::protocol::{Level, Report};
 use serde_json::json;
 
 use crate::args::Checkpoint;
+use crate::explain::ask;
 use crate::ui::exit::{self, Code};
 use crate::ui::progress_bar::CheckpointBar;
 use crate::ui::{json, text};
 
+/// Longest time for what the ranks wait for.
+const EXPLAIN_LIMIT: Duration = Duration::from_secs(6);
+
 /// Runs the command.
 pub fn run(options: &Checkpoint) -> exit::Result<()> {
-    let client = connect(&options.job.directory()?)?;
+    let directory = options.job.directory()?;
+    let client = connect(&directory)?;
     let client = client.patient(options.patience.map(Duration::from_secs));
     let (ranks, command) = (client.job.ranks, client.job.command());
     let shown = CheckpointBar::new(ranks);
@@ -30,6 +36,9 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
     }
     let result = client.checkpoint(options.stop, |news| shown.tell(news));
     drop(shown);
+    if let Err(Error::Late(_) | Error::Impatient(_)) = &result {
+        explain(&directory);
+    }
     let report = result.map_err(failure)?;
     if options.job.json {
         json::print(to_json(&report));
@@ -60,6 +69,12 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
     Ok(())
 }
 
+/// Tells what the ranks wait for that a checkpoint has waited for in vain.
+fn explain(directory: &Path) {
+    let lines = ask::lines(directory, Some(EXPLAIN_LIMIT)).unwrap_or_default();
+    lines.iter().for_each(|line| eprintln!("stasis: {line}"));
+}
+
 /// Reason for the length of the pause.
 fn how(report: &Report) -> String {
     match &report.stood {
@@ -79,7 +94,7 @@ pub fn word(level: Level) -> &'static str {
 }
 
 /// Connects to the job of a directory.
-pub fn connect(directory: &std::path::Path) -> exit::Result<Client> {
+pub fn connect(directory: &Path) -> exit::Result<Client> {
     Client::connect(directory).map_err(failure)
 }
 
@@ -88,9 +103,11 @@ pub fn failure(error: Error) -> exit::Failure {
     let code = match &error {
         Error::Job(job_file::Error::Ended { .. }) => Code::Unfinished,
         Error::Job(_) | Error::Lost(_) => Code::NoJob,
-        Error::Rejected(_) | Error::Failed(_) | Error::Impatient(_) | Error::Closed { .. } => {
-            Code::Checkpoint
-        }
+        Error::Rejected(_)
+        | Error::Failed(_)
+        | Error::Late(_)
+        | Error::Impatient(_)
+        | Error::Closed { .. } => Code::Checkpoint,
     };
     exit::Failure {
         error: error.into(),

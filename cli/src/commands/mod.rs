@@ -9,6 +9,7 @@ pub mod completions;
 pub mod diff;
 pub mod doctor;
 pub mod drain;
+pub mod explain;
 pub mod inspect;
 pub mod launch;
 pub mod list;

@@ -24,6 +24,7 @@ use supervisor::standby_world::Kind;
 
 use crate::args::{Arguments, Launch, Run};
 use crate::commands::stacks;
+use crate::explain::ask;
 use crate::start::exec_lower::{prepare, schedule};
 use crate::ui::exit::{self, Code, WithCode};
 
@@ -219,6 +220,13 @@ impl Surroundings for KnownSets {
         let stacks = stacks::lines(&self.directory, Some(STACKS_LIMIT)).unwrap_or_default();
         if !stacks.is_empty() {
             message::say(format_args!("its threads are here:\n{}", stacks.join("\n")));
+        }
+        let waits = ask::lines(&self.directory, Some(STACKS_LIMIT)).unwrap_or_default();
+        if !waits.is_empty() {
+            message::say(format_args!(
+                "its ranks wait like this:\n{}",
+                waits.join("\n")
+            ));
         }
     }
 

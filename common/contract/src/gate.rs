@@ -46,6 +46,9 @@ pub enum Phase {
     Approach = 1,
     /// All ranks have reached their targets. Threads stop as soon as possible.
     Stop = 2,
+    /// The agent wants to know what the threads wait for. Waiting functions return and tell it ([`Gate::waits`]);
+    /// nothing is held back, and no message is pulled. Upper halves without [`Gate::waits`] do not know this phase.
+    Explain = 3,
 }
 
 /// Progress of the application from `MPI_Init` to `MPI_Finalize`: the values of [`Gate::mpi_state`].
@@ -180,6 +183,8 @@ pub struct Gate {
     /// replayed. The lower half writes it before `MPI_Init` returns, and before the objects of a restarted job are
     /// made.
     pub record: AtomicUsize,
+    /// Address of the upper half's [`crate::waits::WaitReports`]. 0 in upper halves that do not have them.
+    pub waits: AtomicUsize,
 }
 
 /// Reason why a rank cannot keep its memory over another rank's death.
@@ -226,6 +231,7 @@ const _: () = {
     assert!(offset_of!(Gate, turn) == 8584);
     assert!(offset_of!(Gate, stages) == 8592);
     assert!(offset_of!(Gate, record) == 8600);
+    assert!(offset_of!(Gate, waits) == 8608);
     assert!(size_of::<Clock>() == 32);
 };
 

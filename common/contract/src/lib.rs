@@ -12,6 +12,7 @@ pub mod record;
 pub mod recorder;
 pub mod service;
 mod thread;
+pub mod waits;
 
 pub use gate::{
     gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, NoSurvivor, Phase, UpperEntry,

@@ -140,7 +140,7 @@ fn line(read: &Read, clock: Option<&Clock>, now: Duration) -> String {
 
 fn argument(event: contract::recorder::Event, value: u64) -> String {
     if event == contract::recorder::Event::Phase {
-        let phases = [Phase::Run, Phase::Approach, Phase::Stop];
+        let phases = [Phase::Run, Phase::Approach, Phase::Stop, Phase::Explain];
         if let Some(phase) = phases.iter().find(|phase| **phase as u64 == value) {
             return format!("{phase:?}").to_lowercase();
         }

@@ -29,11 +29,13 @@ const RANKS_PER_EXAMINATION: u32 = 16;
 /// Longest time for a rank's answer about its activity.
 const ANSWER_LIMIT: Time = 1_000_000;
 
-/// The same with stacks of its threads, for which it reads files.
+/// The same with stacks of its threads, for which it reads files, or with what it waits for, which it watches for a
+/// while.
 const STACKS_LIMIT: Time = 5_000_000;
 
 /// End of every reason that is a time limit.
-const EVENTS_HINT: &str = "`stasis status --trace` shows the last events of each rank";
+const EVENTS_HINT: &str =
+    "`stasis status --trace` shows the last events of each rank, and `stasis explain` who waits for whom";
 
 /// Number of ranks that print their last events after a time limit.
 const LATE_PRINTED: usize = 4;
@@ -470,9 +472,9 @@ impl Coordinator {
         let here = |(slot, _): &(&RankSlot, u32)| matches!(slot, RankSlot::Here { .. });
         let mut slots = self.slots.iter().zip(0..).filter(here);
         let all = slots.all(|(_, rank)| question.told.contains_key(&rank));
-        let limit = match question.details.stacks {
-            WantedStacks::None => ANSWER_LIMIT,
-            WantedStacks::Stuck | WantedStacks::All => STACKS_LIMIT,
+        let limit = match (question.details.stacks, question.details.waits) {
+            (WantedStacks::None, false) => ANSWER_LIMIT,
+            _ => STACKS_LIMIT,
         };
         if !all && now.saturating_sub(question.since) < limit {
             return;
@@ -957,11 +959,25 @@ impl Coordinator {
     }
 
     fn abandon(&mut self, reason: String, now: Time, out: &mut Vec<Action>) {
-        self.abandon_late(reason, RankSet::default(), now, out);
+        let failed = ToClient::Failed(reason.clone());
+        self.abandon_with(reason, RankSet::default(), &failed, now, out);
     }
 
-    /// As [`Self::abandon`]; the ranks in `late` print their last events.
+    /// As [`Self::abandon`], because ranks were waited for in vain. Those in `late` print their last events.
     fn abandon_late(&mut self, reason: String, late: RankSet, now: Time, out: &mut Vec<Action>) {
+        let failed = ToClient::Late(reason.clone());
+        self.abandon_with(reason, late, &failed, now, out);
+    }
+
+    /// Gives the checkpoint in progress up, and answers its clients.
+    fn abandon_with(
+        &mut self,
+        reason: String,
+        late: RankSet,
+        failed: &ToClient,
+        now: Time,
+        out: &mut Vec<Action>,
+    ) {
         let Some(current) = self.current.take() else {
             return;
         };
@@ -977,7 +993,7 @@ impl Coordinator {
         }
         out.extend(current.partial.map(Action::Discard));
         self.failure = Some(reason.clone());
-        answer(current.clients, &ToClient::Failed(reason.clone()), out);
+        answer(current.clients, failed, out);
         out.push(match current.in_memory {
             true => Action::NotHeld(reason),
             false => Action::Over(Err(reason)),

@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::rank_set::RankSet;
 use crate::protocol::region_assignment::{SharedRange, WriteAssignment};
 use crate::protocol::state::{RankState, Stage};
+use crate::protocol::waits::RankWaits;
+pub use crate::protocol::waits::{Counts, WaitTarget};
 
 /// Version of the messages below. Both ends must have the same one.
-pub const PROTOCOL: u32 = 13;
+pub const PROTOCOL: u32 = 14;
 
 /// First frame on a connection: kind of the peer, and its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,18 +133,6 @@ pub enum Request {
     },
 }
 
-/// Message counts by peer, without zeros.
-pub type Counts = Vec<(u32, u64)>;
-
-/// Ranks from which a rank waits for a message.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum WaitTarget {
-    /// Any rank of the job (MPI_ANY_SOURCE, or too many ranks to name).
-    Any,
-    /// These world ranks.
-    Ranks(Vec<u32>),
-}
-
 /// Activity of a rank that runs to its targets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Activity {
@@ -249,6 +239,8 @@ pub struct Doing {
     pub stack: Vec<String>,
     /// Stacks of the program's threads, if they were asked for.
     pub threads: Vec<ThreadStack>,
+    /// What the rank waits for, if that was asked for. The box keeps the usual absence small.
+    pub waits: Option<Box<RankWaits>>,
 }
 
 /// Stack of a thread of the program.
@@ -258,6 +250,8 @@ pub struct ThreadStack {
     pub thread: u32,
     /// Functions of its frames, outermost first. A rank that is in MPI has the MPI function last.
     pub frames: Vec<String>,
+    /// Whether the thread has called MPI before.
+    pub calls: bool,
 }
 
 /// Details that a question asks a rank for, besides its activity.
@@ -267,6 +261,8 @@ pub struct Details {
     pub events: u32,
     /// Stacks.
     pub stacks: WantedStacks,
+    /// Whether the rank tells what it waits for.
+    pub waits: bool,
 }
 
 impl Details {
@@ -276,6 +272,7 @@ impl Details {
         Details {
             events: self.events.max(other.events),
             stacks: self.stacks.max(other.stacks),
+            waits: self.waits || other.waits,
         }
     }
 }
@@ -601,6 +598,8 @@ pub enum ToClient {
     Committed(Report),
     /// The checkpoint was abandoned; the job goes on.
     Failed(String),
+    /// The same, because it has waited for ranks in vain.
+    Late(String),
     /// Answer to [`Request::Status`].
     Status(Status),
     /// The coordinator rejects this client.

@@ -14,7 +14,7 @@ use stasis_coordinator::net::tree::{Position, FAN_OUT};
 use stasis_coordinator::protocol::coordinator::{Config, PartialSet};
 use stasis_coordinator::protocol::rank::{ClockView, SaveOrder, View};
 use stasis_coordinator::protocol::region_assignment::SharedRange;
-use stasis_coordinator::protocol::{Activity, Outcome, Summary, ThreadStack};
+use stasis_coordinator::protocol::{Activity, Outcome, RankWaits, Summary, ThreadStack};
 use stasis_coordinator::schedule::Plan;
 use stasis_coordinator::server::{Options, Server, Store};
 
@@ -115,7 +115,15 @@ impl Process for Fake {
         vec![ThreadStack {
             thread: self.rank,
             frames: vec!["main".into()],
+            calls: true,
         }]
+    }
+    fn waits(&self) -> RankWaits {
+        RankWaits {
+            still: true,
+            sent: vec![(self.rank, 7)],
+            ..RankWaits::default()
+        }
     }
     fn events(&self, most: usize) -> Vec<String> {
         (0..most).map(|event| format!("event {event}")).collect()

@@ -43,12 +43,15 @@ fn checkpoints_are_committed_and_all_ranks_go_on() {
     let details = Details {
         events: 2,
         stacks: WantedStacks::All,
+        waits: true,
     };
     let status = client(&job.directory).details(details).unwrap();
     let told = status.ranks.into_iter().filter_map(|rank| rank.doing);
     let whole = told.zip(0..).filter(|(told, rank)| {
         let threads = told.threads.iter().map(|stack| stack.thread);
-        told.events == ["event 0", "event 1"] && threads.eq([*rank])
+        let waits = told.waits.as_ref();
+        let waits = waits.is_some_and(|waits| waits.sent == [(*rank, 7)]);
+        told.events == ["event 0", "event 1"] && threads.eq([*rank]) && waits
     });
     assert_eq!(whole.count(), 9);
     for n in 1..=3 {

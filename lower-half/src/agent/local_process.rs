@@ -22,7 +22,9 @@ use contract::{
 use coordinator::agent::Process;
 use coordinator::protocol::rank::{ClockView, SaveOrder, View};
 use coordinator::protocol::region_assignment::SharedRange;
-use coordinator::protocol::{Activity, Counts, Outcome, Summary, ThreadStack, Times, WaitTarget};
+use coordinator::protocol::{
+    Activity, Counts, Outcome, RankWaits, Summary, ThreadStack, Times, WaitTarget,
+};
 use job_spec::{Checkpoints, FilePolicy, Pause};
 use launcher::message;
 use loader::{MappedFile, Stopped};
@@ -32,6 +34,7 @@ use super::debug::{fault_injection, kill_at_call};
 use super::instances::{AGENT, RELAY, SERVER};
 use super::setup::{self, Setup};
 use super::stuck_threads::StuckThreads;
+use super::waits::{self, Explaining};
 use super::{current_call, local_storage, mpi_abi, partner_copies, thread_stacks};
 use crate::console;
 use crate::mpi::{self, world};
@@ -713,6 +716,25 @@ impl Process for LocalProcess {
 
     fn stacks(&self) -> Vec<ThreadStack> {
         thread_stacks::all()
+    }
+
+    fn waits(&self) -> RankWaits {
+        let _explaining = Explaining::begin();
+        let still = waits::watch(|| self.doing().1);
+        let gate = gate();
+        let told = waits::told();
+        let polls = match self.activity() {
+            Activity::Waiting { on, .. } if told.threads.is_empty() => Some(on),
+            _ => None,
+        };
+        RankWaits {
+            still,
+            polls,
+            clocks: waits::entered(clocks(), &gate.activity),
+            sent: self.counts(&gate.upper.sent),
+            received: self.counts(&gate.upper.received),
+            ..told
+        }
     }
 
     fn say(&self, text: &str) {

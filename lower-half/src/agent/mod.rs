@@ -18,6 +18,7 @@ mod setup;
 mod stuck_threads;
 mod survivor;
 mod thread_stacks;
+mod waits;
 
 use std::sync::atomic::Ordering;
 use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};

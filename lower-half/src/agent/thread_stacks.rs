@@ -26,7 +26,8 @@ const MOST_THREADS: usize = 256;
 pub fn one(tid: u32) -> Option<Vec<String>> {
     on_own_thread(ONE_LIMIT, move || {
         let tracer = Tracer::new().ok()?;
-        let (_, places) = places(&tracer, tid).unwrap_or_default();
+        let places = held::sample(tid).map(|start| places(&tracer, tid, start));
+        let places = places.unwrap_or_default();
         let frames = places.into_iter().take(SHOWN);
         let frames = frames.map(|place| tracer.frame(place)).enumerate();
         Some(frames.map(|(n, frame)| format!("#{n} {frame}")).collect())
@@ -40,9 +41,14 @@ pub fn all() -> Vec<ThreadStack> {
         let mut threads = held::running();
         threads.truncate(MOST_THREADS);
         let stacks = threads.into_iter().filter_map(|tid| {
-            let (thread, places) = places(&tracer, tid)?;
-            let frames = of_program(&tracer, &places);
-            Some(ThreadStack { thread, frames })
+            let start = held::sample(tid)?;
+            let (thread, calls) = (start.tid, start.calls_mpi);
+            let frames = of_program(&tracer, &places(&tracer, tid, start));
+            Some(ThreadStack {
+                thread,
+                frames,
+                calls,
+            })
         });
         Some(stacks.collect())
     });
@@ -61,10 +67,8 @@ fn on_own_thread<T: Send + 'static>(
     spawned.ok().and_then(|_| told.recv_timeout(limit).ok())?
 }
 
-/// The program's id of a thread, and the places of its frames, innermost first.
-fn places(tracer: &Tracer, tid: u32) -> Option<(u32, Vec<Place>)> {
-    let start = held::sample(tid)?;
-    let thread = start.tid;
+/// The places of a thread's frames, innermost first.
+fn places(tracer: &Tracer, tid: u32, start: StackStart) -> Vec<Place> {
     // A thread that takes no signal is in the kernel, which tells two of the registers.
     let registers = match start.registers.map(|all| all.map(|word| word as u64)) {
         Some([ip, sp, bp]) => Some(Registers { ip, sp, bp }),
@@ -73,7 +77,7 @@ fn places(tracer: &Tracer, tid: u32) -> Option<(u32, Vec<Place>)> {
             .map(|[ip, sp]| Registers { ip, sp, bp: 0 }),
     };
     let places = registers.map(|registers| tracer.places(registers, &mut Crossings(start)));
-    Some((thread, places.unwrap_or_default()))
+    places.unwrap_or_default()
 }
 
 /// The functions of the program, outermost first, from `main` on if it is there. Of Stasis, which is below the MPI

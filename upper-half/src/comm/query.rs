@@ -1,6 +1,7 @@
 //! Queries about communicators, which are answered from the body, and their names and hints.
 
 use crate::argument::{Out, Output};
+use crate::object::comm::told_names;
 use crate::object::group::compare;
 use crate::object::info::make_info;
 use crate::object::{Comm, Info};
@@ -73,6 +74,7 @@ pub fn comm_set_name(comm: &'static Comm, name: &CStr) -> i32 {
         return ERR_COMM;
     }
     *comm.body.name.lock() = name.to_owned();
+    told_names::set(comm.body.id, name);
     SUCCESS
 }
 

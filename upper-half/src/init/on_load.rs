@@ -12,6 +12,7 @@ use crate::crossing::report::{fatal, outside, HAS_LOWER_HALF};
 use crate::io::checkpoint;
 use crate::object::init;
 use crate::quiesce::{drain, retractable};
+use crate::runtime::reports::REPORTS;
 use crate::runtime::syscall;
 use crate::{quiesce, restore_objects, stages};
 use contract::abi::SUCCESS;
@@ -78,6 +79,8 @@ fn register(abi: &Abi) {
     );
     let turn = retractable::turn as *const () as usize;
     gate().turn.store(turn, Ordering::Release);
+    let waits = core::ptr::from_ref(&REPORTS) as usize;
+    gate().waits.store(waits, Ordering::Release);
     let stages = stages::survive::survive as *const () as usize;
     gate().stages.store(stages, Ordering::Release);
     upper

@@ -73,6 +73,11 @@ impl Entry {
         })
     }
 
+    /// The communicator that it came over.
+    pub(crate) fn comm(&self) -> &'static Comm {
+        self.comm
+    }
+
     /// What a probe tells of it.
     pub(crate) fn status(&self) -> Status {
         let length = match self.stage {

@@ -18,9 +18,10 @@ use crate::object::unexpected::Entry;
 use crate::object::{unexpected, Comm, Datatype, Message, Request};
 use crate::pt2pt::{post, probe};
 use crate::quiesce::{bookmarks, progress, wait_loop};
-use crate::request::{error_origin, lifecycle, request_array, wait};
+use crate::request::{error_origin, lifecycle, wait};
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, ERR_REQUEST, PROC_NULL, SUCCESS};
+use contract::waits::SOME_AMOUNT;
 use contract::{abi, Phase, INTERRUPTED};
 use core::cell::Cell;
 
@@ -151,9 +152,7 @@ pub fn improbe(
         found = find(source, tag, comm);
         match found {
             Ok(None) if phase == Phase::Run => {}
-            Ok(None) => {
-                wait_loop::polled(|set| request_array::receive_waits_for(comm, source, set))
-            }
+            Ok(None) => wait_loop::polled(|waits| waits.message(comm, source, tag, SOME_AMOUNT)),
             _ => wait_loop::moving(),
         }
     }

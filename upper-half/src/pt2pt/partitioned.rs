@@ -27,7 +27,7 @@ use crate::object::request::{Args, Kind, Mode, State};
 use crate::object::{Comm, Datatype, Info, Request};
 use crate::pt2pt::partition_matching::{byte, open, start_whole, BYTES};
 use crate::pt2pt::send;
-use crate::quiesce::wait_report::WaitSet;
+use crate::quiesce::waits::Waits;
 use crate::request::request_array::ArrayState;
 use crate::request::{lifecycle, test};
 use contract::abi;
@@ -37,10 +37,11 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 impl Partitioned {
-    /// The rank whose message would help.
-    pub(crate) fn waits_for(&self, set: &mut WaitSet) {
-        if !self.sends {
-            set.add(self.peer);
+    /// What it waits for: the sender, of a receive.
+    pub(crate) fn waits_for(&self, waits: &mut Waits) {
+        match self.sends {
+            true => waits.something(),
+            false => waits.message_of(self.peer, self.tag),
         }
     }
 }

@@ -11,9 +11,9 @@ use crate::object::{unexpected, Comm};
 use crate::quiesce::progress::{phase, polls};
 use crate::quiesce::wait_loop;
 use crate::quiesce::wait_loop::WaitState;
-use crate::request::request_array;
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, PROC_NULL, SUCCESS};
+use contract::waits::SOME_AMOUNT;
 use contract::{Phase, INTERRUPTED};
 
 /// What a probe finds among the early messages, or of no process.
@@ -49,7 +49,7 @@ pub(crate) fn until_found(
                 WaitState::InLibrary
             }
         },
-        |set| request_array::receive_waits_for(comm, source, set),
+        |waits| waits.message(comm, source, tag, SOME_AMOUNT),
     );
 }
 
@@ -123,7 +123,7 @@ pub fn iprobe(
         *status = found;
         wait_loop::moving();
     } else if phase() != Phase::Run {
-        wait_loop::polled(|set| request_array::receive_waits_for(comm, source, set));
+        wait_loop::polled(|waits| waits.message(comm, source, tag, SOME_AMOUNT));
     }
     SUCCESS
 }

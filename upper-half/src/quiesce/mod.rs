@@ -2,9 +2,10 @@
 //! in the lower half.
 //!
 //! From the ground up: `bookmarks` count messages, `unexpected` pulls those that no receive has asked for, `progress`
-//! looks at everything under way, `wait_report` tells the agent on which ranks this one waits, `wait_loop` is where a
-//! thread waits and stops, `collective_gate` holds collective operations back, `drain` leaves nothing under way at the
-//! cut, and `restore_requests` posts the unmatched receives again after a restart.
+//! looks at everything under way, `wait_report` and `waits` tell the agent on which ranks this one waits and for what,
+//! `unasked` tells it which messages nobody has asked for, `wait_loop` is where a thread waits and stops,
+//! `collective_gate` holds collective operations back, `drain` leaves nothing under way at the cut, and
+//! `restore_requests` posts the unmatched receives again after a restart.
 
 pub(crate) mod bookmarks;
 pub(crate) mod collective_gate;
@@ -14,9 +15,11 @@ pub(crate) mod progress;
 pub(crate) mod restore_requests;
 pub(crate) mod retractable;
 mod two_phase;
+pub(crate) mod unasked;
 pub(crate) mod unexpected;
 pub(crate) mod wait_loop;
 pub(crate) mod wait_report;
+pub(crate) mod waits;
 
 pub use collective_gate::{
     collective_begin, collective_begin_unmade, collective_end, finalize_begin, Token,

@@ -33,6 +33,7 @@ pub(crate) fn phase() -> Phase {
     match gate().phase.load(Ordering::Relaxed) {
         0 => Phase::Run,
         1 => Phase::Approach,
+        3 => Phase::Explain,
         _ => Phase::Stop,
     }
 }

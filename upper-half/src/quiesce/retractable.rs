@@ -356,8 +356,8 @@ pub(crate) extern "C" fn turn() {
     loop {
         match phase() {
             Phase::Run => break,
-            Phase::Approach => {
-                look(operation);
+            phase @ (Phase::Approach | Phase::Explain) => {
+                look(operation, phase);
                 break;
             }
             Phase::Stop => {
@@ -375,14 +375,14 @@ pub(crate) extern "C" fn turn() {
 }
 
 /// A look at everything under way, and a report.
-fn look(operation: &mut Inside) {
+fn look(operation: &mut Inside, phase: Phase) {
     let Inside {
         clock, seq, kind, ..
     } = *operation;
-    wait_loop::look_around(Phase::Approach);
+    wait_loop::look_around(phase);
     let id = clock.id.load(Ordering::Relaxed);
-    let shown = match seq <= clock.target.load(Ordering::Acquire) {
-        // All members come to it.
+    let shown = match phase == Phase::Explain || seq <= clock.target.load(Ordering::Acquire) {
+        // All members come to it, or nobody is held back.
         true => wait_report::show_collective(&gate().activity, id),
         false => wait_report::show_parked(&gate().activity, kind, id, seq),
     };

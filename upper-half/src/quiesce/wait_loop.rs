@@ -12,8 +12,8 @@ use crate::crossing::call_guard::{self, record};
 use crate::crossing::stubs::service;
 use crate::pt2pt::partition_matching;
 use crate::quiesce::progress::phase;
-use crate::quiesce::wait_report::WaitSet;
-use crate::quiesce::{bookmarks, progress, wait_report};
+use crate::quiesce::waits::{Report, Waits};
+use crate::quiesce::{bookmarks, progress, unasked, wait_report};
 use crate::runtime::lock::Lock;
 use contract::recorder::Event;
 use contract::{gate, ActivityKind, Clock, Phase};
@@ -63,8 +63,9 @@ pub(crate) enum WaitState {
 /// back to the service. `waits_for` names the ranks whose message would help.
 ///
 /// The thread may stop: the caller holds no lock, and reads every word again.
-pub(crate) fn until(mut look: impl FnMut() -> WaitState, mut waits_for: impl FnMut(&mut WaitSet)) {
+pub(crate) fn until(mut look: impl FnMut() -> WaitState, mut waits_for: impl FnMut(&mut Waits)) {
     let mut told = bookmarks::progress_count();
+    let mut report = Report::new();
     loop {
         let phase = phase();
         if phase == Phase::Stop {
@@ -81,13 +82,15 @@ pub(crate) fn until(mut look: impl FnMut() -> WaitState, mut waits_for: impl FnM
             break;
         }
         if phase != Phase::Run {
-            let mut set = WaitSet::new();
-            waits_for(&mut set);
-            let shown = set.show(&gate().activity);
+            let mut waits = Waits::new();
+            waits_for(&mut waits);
+            report.tell(&waits);
+            let shown = waits.show(&gate().activity);
             tell(shown, &mut told);
         }
         service::yield_now();
     }
+    drop(report);
     moving();
 }
 
@@ -100,7 +103,7 @@ pub(crate) fn wait_until(mut there: impl FnMut() -> bool) {
             WaitState::PollHere
         }
     };
-    until(look, WaitSet::add_all);
+    until(look, Waits::anyone);
 }
 
 /// Tells the agent if the activity changed, or if counts may have since they were `told`: on them
@@ -117,9 +120,13 @@ pub(crate) fn tell(changed: bool, told: &mut u64) {
 pub(crate) fn look_around(phase: Phase) {
     progress::requests();
     partition_matching::match_announced();
-    if phase != Phase::Run {
-        // A message that cannot be pulled now (no memory) is tried again, and the drain says so.
-        let _ = progress::messages();
+    match phase {
+        Phase::Run => {}
+        Phase::Explain => unasked::answer(),
+        Phase::Approach | Phase::Stop => {
+            // A message that cannot be pulled now (no memory) is tried again, and the drain says so.
+            let _ = progress::messages();
+        }
     }
 }
 
@@ -143,15 +150,15 @@ const POLLS_THAT_WAIT: u32 = 1000;
 
 /// A test or probe found nothing while a checkpoint is pending. A program that polls in a loop
 /// depends on others like one that waits, so it says so too, if it goes on like that.
-pub(crate) fn polled(waits_for: impl FnOnce(&mut WaitSet)) {
+pub(crate) fn polled(waits_for: impl FnOnce(&mut Waits)) {
     let polls = POLLS.load(Ordering::Relaxed).saturating_add(1);
     POLLS.store(polls, Ordering::Relaxed);
     if polls < POLLS_THAT_WAIT {
         return;
     }
-    let mut set = WaitSet::new();
-    waits_for(&mut set);
-    let shown = set.show(&gate().activity);
+    let mut waits = Waits::new();
+    waits_for(&mut waits);
+    let shown = waits.show(&gate().activity);
     tell(shown, &mut TOLD.lock());
     service::yield_now();
 }

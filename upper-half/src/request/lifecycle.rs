@@ -106,6 +106,18 @@ impl Request {
         self.body.serial.set(next_serial());
     }
 
+    /// It is a send with this tag.
+    #[inline(always)]
+    pub(crate) fn has_tag(&'static self, tag: i32) {
+        self.body.serial.set(tag as u64);
+    }
+
+    /// It is the collective operation with this number on its communicator.
+    #[inline(always)]
+    pub(crate) fn is_operation(&'static self, number: u64) {
+        self.body.serial.set(number);
+    }
+
     /// The operation is under way in the lower half under `lower handle`. Sweeps of other threads may find it
     /// finished from here on, so that whatever else belongs to it must stand already: calls that start
     /// an operation write its lower handle to a place of their own.

@@ -56,6 +56,7 @@ fn start_below(request: &'static Request, comm: &'static Comm, start: &Starter) 
     let token = collective_begin(comm);
     let mut lower_handle = Request::null_lower();
     let (error, scratch) = start(comm, &raw mut lower_handle);
+    request.is_operation(token.number());
     collective_end(token);
     if error == SUCCESS {
         request.keep_scratch(scratch);

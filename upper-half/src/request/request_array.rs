@@ -7,14 +7,14 @@
 #![allow(unsafe_code)]
 
 use crate::argument::Output;
-use crate::object::comm::{peer_of, NOBODY};
-use crate::object::request::State;
+use crate::object::request::{Kind, State};
 use crate::object::{Comm, Request};
 use crate::quiesce::wait_loop::WaitState;
-use crate::quiesce::wait_report::WaitSet;
+use crate::quiesce::waits::Waits;
 use crate::request::error_origin;
 use crate::stages::state::error_of_several;
 use contract::abi::{Status, ERR_IN_STATUS, ERR_PENDING, SUCCESS};
+use contract::waits::SOME_AMOUNT;
 use core::mem::MaybeUninit;
 
 /// Room for an array that is not written yet.
@@ -359,35 +359,44 @@ pub(crate) fn some_answered(
     }
 }
 
-/// The ranks whose message would help requests that are not finished.
-pub(crate) fn waits_for(requests: &[&'static Request], set: &mut WaitSet) {
+/// What requests that are not finished wait for.
+pub(crate) fn waits_for(requests: &[&'static Request], waits: &mut Waits) {
     for request in requests {
-        let body = &request.body;
-        if let (State::Upper, Some(pair)) = (body.state.get(), request.pair()) {
-            waits_for(&[pair.receive], set);
+        if let Some(schedule) = &*request.body.schedule.lock() {
+            waits_for(&schedule.under_way, waits);
+            continue;
         }
-        if let (State::Upper, Some(partitioned)) = (body.state.get(), request.partitioned()) {
-            partitioned.waits_for(set);
-        }
-        if let Some(schedule) = &*body.schedule.lock() {
-            waits_for(&schedule.under_way, set);
-        }
-        if body.kind.get().is_receive() && body.state.get() == State::Active {
-            match body.peer.get() {
-                NOBODY => {
-                    let args = body.args.get();
-                    receive_waits_for(args.comm, args.peer, set);
-                }
-                peer => set.add(peer),
-            }
+        match request.body.state.get() {
+            State::Active => active_waits_for(request, waits),
+            State::Upper => match (request.pair(), request.partitioned()) {
+                (Some(pair), _) => waits_for(&pair.parts(), waits),
+                (_, Some(partitioned)) => partitioned.waits_for(waits),
+                // An early message that arrives, or an operation that the application completes.
+                _ => waits.something(),
+            },
+            State::Free | State::Inactive | State::Done => {}
         }
     }
 }
 
-/// The ranks whose message would help a receive or probe from `source`.
-pub(crate) fn receive_waits_for(comm: &'static Comm, source: i32, set: &mut WaitSet) {
-    match source {
-        contract::abi::ANY_SOURCE => comm.body.peers().iter().for_each(|&peer| set.add(peer)),
-        rank => set.add(peer_of(comm, rank)),
+fn active_waits_for(request: &'static Request, waits: &mut Waits) {
+    let body = &request.body;
+    let comm = Comm::at(body.comm.get());
+    match body.kind.get() {
+        Kind::Receive | Kind::PersistentReceive => {
+            let args = body.args.get();
+            waits.message(args.comm, args.peer, args.tag, args.bytes());
+        }
+        Kind::PersistentSend => {
+            let args = body.args.get();
+            waits.receiver(args.comm, body.peer.get(), args.tag, args.bytes());
+        }
+        Kind::Send => waits.receiver(comm, body.peer.get(), body.serial.get() as i32, SOME_AMOUNT),
+        Kind::Collective => waits.members(comm, body.serial.get()),
+        Kind::PersistentCollective => match request.repeated_over() {
+            Some(own) => waits.members(own, body.serial.get()),
+            None => waits.something(),
+        },
+        _ => waits.something(),
     }
 }

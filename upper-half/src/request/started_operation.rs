@@ -15,9 +15,10 @@ pub fn collective_request(
     lower_handle: usize,
     scratch: Scratch,
 ) -> Result<&'static Request, i32> {
-    let comm = token.comm;
+    let (comm, number) = (token.comm, token.number());
     collective_end(token);
     make(Kind::Collective, comm, lower_handle, |request| {
+        request.is_operation(number);
         request.keep_scratch(scratch);
     })
 }
@@ -28,9 +29,10 @@ pub(crate) fn duplication_request(
     lower_handle: usize,
     duplicate: (&'static Comm, usize),
 ) -> Result<&'static Request, i32> {
-    let comm = token.comm;
+    let (comm, number) = (token.comm, token.number());
     collective_end(token);
     make(Kind::Collective, comm, lower_handle, |request| {
+        request.is_operation(number);
         request.completes_duplicate(duplicate);
     })
 }

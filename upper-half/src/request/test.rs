@@ -30,7 +30,7 @@ pub(crate) fn look_here(
     if ready {
         wait_loop::moving();
     } else if phase != Phase::Run {
-        wait_loop::polled(|set| request_array::waits_for(requests, set));
+        wait_loop::polled(|waits| request_array::waits_for(requests, waits));
     }
     ready
 }

@@ -60,13 +60,24 @@ pub(crate) fn one(handle: &mut &'static Request, status: &mut Status) -> i32 {
     }
 }
 
-/// Waits in the upper half until `look` finds what is waited for, or until a service may be asked
-/// again.
+/// Waits in the upper half until `look` finds what is waited for, or until a service may be asked again.
 #[cold]
 pub(crate) fn go_on_later(requests: &[&'static Request], look: impl Fn(&ArrayState) -> WaitState) {
     wait_loop::until(
         || look(&request_array::look(requests)),
-        |set| request_array::waits_for(requests, set),
+        |waits| request_array::waits_for(requests, waits),
+    );
+}
+
+/// The same for a call that ends when one of the requests is done.
+#[cold]
+fn go_on_later_with_one(requests: &[&'static Request]) {
+    wait_loop::until(
+        || request_array::look(requests).any(),
+        |waits| {
+            waits.one_is_enough();
+            request_array::waits_for(requests, waits);
+        },
     );
 }
 
@@ -164,7 +175,7 @@ pub fn waitany(
             }
             WaitState::PollHere => drop(claim),
         }
-        go_on_later(requests, |found| found.any());
+        go_on_later_with_one(requests);
     })
 }
 
@@ -241,7 +252,7 @@ pub fn waitsome(
                 }
                 WaitState::PollHere => drop(claim),
             }
-            go_on_later(requests, |found| found.any());
+            go_on_later_with_one(requests);
         }
     })
 }

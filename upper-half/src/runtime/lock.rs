@@ -8,6 +8,7 @@
 //! then finds the flag that the first may still hold.
 #![allow(unsafe_code)]
 
+use crate::runtime::reports::REPORTS;
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +18,9 @@ static MULTIPLE: AtomicBool = AtomicBool::new(true);
 /// Says whether threads may be in MPI at the same time. Until the thread level is known they may.
 pub fn set_multiple(multiple: bool) {
     MULTIPLE.store(multiple, Ordering::SeqCst);
+    REPORTS
+        .multiple
+        .store(u32::from(multiple), Ordering::Relaxed);
 }
 
 /// Whether threads may be in MPI at the same time.

@@ -6,6 +6,7 @@
 
 pub mod alloc;
 pub mod lock;
+pub(crate) mod reports;
 pub(crate) mod sized_memory;
 pub mod syscall;
 pub(crate) mod wtime;

@@ -7,7 +7,7 @@
 use crate::argument::Output;
 use crate::argument::{pass, App, Buffer};
 use crate::object::request::generalized::{Free, Query};
-use crate::object::{Comm, Datatype, Message, Request};
+use crate::object::{unexpected, Comm, Datatype, Message, Request};
 use crate::pt2pt::matched::{mprobe, mrecv};
 use crate::pt2pt::persistent_message::recv_init;
 use crate::pt2pt::probe::probe;
@@ -21,11 +21,13 @@ use crate::request::grequest::{grequest_complete, grequest_start};
 use crate::request::test::test;
 use crate::request::wait::{cancel, request_free, wait, waitall, waitany, waitsome};
 use crate::request::{lifecycle, persistent};
+use crate::runtime::reports::REPORTS;
 use crate::tests::mock_lower;
 use crate::tests::mock_lower::{
     after_restart, arrive, complete_sends, later, mock, set_phase, start,
 };
 use contract::abi::*;
+use contract::waits::WaitKind;
 use contract::{gate, ActivityKind, Phase};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -490,6 +492,26 @@ fn a_collective_that_must_not_start_is_stopped_before_it_counts() {
     after_restart(move || assert_eq!(clock.seq.load(Ordering::Relaxed), before));
     collective_end(collective_begin(world()));
     assert_eq!(clock.left.load(Ordering::Relaxed), before + 1);
+}
+
+#[test]
+fn a_receive_tells_what_it_waits_for_and_pulls_nothing() {
+    let _alone = start();
+    let slot = &REPORTS.slots[0];
+    arrive(1, 9, b"of no interest");
+    set_phase(Phase::Explain);
+    later(move || {
+        let told = slot.entries[0].load();
+        assert_eq!(slot.entries_used.load(Ordering::Relaxed), 1);
+        assert_eq!((told.kind, told.peer, told.tag), (WaitKind::Message, 1, 5));
+        assert_eq!((told.comm, told.amount), (world().body.id, 16));
+        arrive(1, 5, b"asked");
+    });
+    let mut inbox = Inbox::new();
+    let (error, status) = inbox.recv(16, 1, 5);
+    assert_eq!((error, status.count), (SUCCESS, 5));
+    assert_eq!(unexpected::queued(), 0);
+    assert_eq!(slot.thread.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -138,6 +138,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(storage::write_faults::cases(full));
     cases.extend(product::tools::cases());
     cases.extend(product::stacks::cases());
+    cases.extend(product::explain::cases());
     cases.extend(product::reduction::cases());
     cases.extend(product::record::cases(full)?);
     cases.extend(programs::conformance::cases());

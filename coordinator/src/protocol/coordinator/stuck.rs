@@ -8,6 +8,7 @@ use super::{
     Action, Coordinator, InProgress, Queued, RankSlot, StageState, Time, EVENTS_HINT, LATE_PRINTED,
 };
 use crate::protocol::messages::{Details, Doing, State, ToClient, ToRank, WantedStacks};
+use crate::protocol::rank_set::RankSet;
 use crate::protocol::wording;
 
 /// Shortest time between two questions to ranks that are late.
@@ -83,7 +84,10 @@ impl Stuck {
 
 /// Asks one rank what it does, and for its stack where that is wanted.
 fn ask(rank: u32, question: u64, stacks: WantedStacks) -> Action {
-    let details = Details { events: 0, stacks };
+    let details = Details {
+        stacks,
+        ..Details::default()
+    };
     Action::Tell(rank, ToRank::Tell { question, details })
 }
 
@@ -216,7 +220,7 @@ impl Coordinator {
             queued.stop = true;
             queued.clients.extend(waiting);
         }
-        self.abandon(reason, now, out);
+        self.abandon_late(reason, RankSet::default(), now, out);
         if again {
             out.push(Action::Again { stop });
         }

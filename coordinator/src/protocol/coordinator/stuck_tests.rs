@@ -133,7 +133,7 @@ fn a_stuck_rank_is_named_with_its_call_and_stack() {
     ] {
         assert!(why.contains(words), "{why}");
     }
-    let failed = Action::Reply(5, ToClient::Failed(why.clone()));
+    let failed = Action::Reply(5, ToClient::Late(why.clone()));
     assert!(actions.contains(&failed));
     let resumed = |action: &Action| matches!(action, Action::Send(ToRank::Resume { epoch: 1, .. }));
     assert!(actions.iter().any(resumed));

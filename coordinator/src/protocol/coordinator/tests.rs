@@ -28,7 +28,9 @@ pub(super) fn partial() -> PartialSet {
 }
 fn failed(actions: &[Action]) -> Option<&str> {
     actions.iter().find_map(|a| match a {
-        Action::Reply(_, ToClient::Failed(reason)) => Some(reason.as_str()),
+        Action::Reply(_, ToClient::Failed(reason) | ToClient::Late(reason)) => {
+            Some(reason.as_str())
+        }
         _ => None,
     })
 }
@@ -641,7 +643,11 @@ fn late_ranks_are_named_to_themselves() {
 
 #[test]
 fn a_query_for_more_details_replaces_the_one_in_progress() {
-    let details = |events, stacks| Details { events, stacks };
+    let details = |events, stacks| Details {
+        events,
+        stacks,
+        waits: false,
+    };
     let asks = |client, details| Event::AskStatus { client, details };
     let tells = |rank, question| {
         let doing = Doing {

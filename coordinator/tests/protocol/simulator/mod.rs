@@ -430,7 +430,7 @@ impl World {
                 }
                 Action::Prepare(_) | Action::Commit(..) => self.store.push_back(action),
                 Action::Reply(_, ToClient::Committed(_)) => self.committed += 1,
-                Action::Reply(_, ToClient::Failed(_)) => self.failed += 1,
+                Action::Reply(_, ToClient::Failed(_) | ToClient::Late(_)) => self.failed += 1,
                 Action::Reply(..) | Action::Discard(_) | Action::Over(_) | Action::Again { .. } => {
                 }
                 Action::PrepareInMemory(_) | Action::NotHeld(_) => {

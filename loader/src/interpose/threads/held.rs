@@ -12,6 +12,7 @@ use crate::interpose::signals::STOP_SIGNAL;
 use crate::interpose::threads::{self, Thread, RUNNING};
 use crate::sys::context::{restorer, Context};
 use crate::sys::{syscall, user_copy};
+use contract::NO_CALL_YET;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::mem::offset_of;
 use std::sync::Mutex;
@@ -90,6 +91,8 @@ pub fn in_library(before: &[InLibrary]) -> Vec<InLibrary> {
 pub struct StackStart {
     /// Thread id as seen by the application.
     pub tid: u32,
+    /// Whether the thread has called MPI before.
+    pub calls_mpi: bool,
     /// Instruction, stack and frame pointer; none if the thread takes no signal.
     pub registers: Option<[usize; 3]>,
     /// Addresses in the upper half to which crossings return, outermost first.
@@ -126,9 +129,11 @@ pub fn sample(real_tid: u32) -> Option<StackStart> {
         words.map(|word| word.load(Ordering::Relaxed)).collect()
     };
     let tid = thread.tid();
+    let calls_mpi = thread.in_wrapper() & NO_CALL_YET == 0;
     if !TAKEN.load(Ordering::Acquire) {
         return Some(StackStart {
             tid,
+            calls_mpi,
             registers: None,
             crossings: load(&thread.block.side, thread.crossings()),
             stack: (0, vec![]),
@@ -138,6 +143,7 @@ pub fn sample(real_tid: u32) -> Option<StackStart> {
     let [_, sp, _] = registers;
     Some(StackStart {
         tid,
+        calls_mpi,
         registers: Some(registers),
         crossings: load(&CROSSINGS, CROSSED.load(Ordering::Relaxed)),
         stack: (

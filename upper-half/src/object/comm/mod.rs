@@ -5,6 +5,7 @@ pub(crate) mod closing;
 pub(crate) mod collective_clock;
 pub(crate) mod comm_id;
 pub(crate) mod internal;
+pub(crate) mod told_names;
 pub(crate) mod topology;
 
 use crate::object::attributes::Attributes;
@@ -79,6 +80,9 @@ impl Body for CommBody {
             // The last reference is gone and all members have freed it. A failure leaks below.
             named::MPI_Comm_free(&mut below);
         }
+        if comm.body.is_named() {
+            told_names::forget(comm.body.id);
+        }
         if let Some(clock) = comm.body.clock {
             collective_clock::free(clock);
         }
@@ -126,6 +130,7 @@ impl CommBody {
             None,
         );
         *body.name.lock() = name.to_owned();
+        told_names::set(id, name);
         Ok(body)
     }
 
@@ -193,6 +198,10 @@ impl CommBody {
 
     pub(crate) fn errhandler(&self) -> &Current {
         &self.errhandler
+    }
+
+    fn is_named(&self) -> bool {
+        !self.name.lock().is_empty()
     }
 
     /// How messages name it.

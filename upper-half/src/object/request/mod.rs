@@ -61,7 +61,7 @@ pub struct RequestBody {
     pub(crate) comm: Cell<u32>,
     /// Error class of a done operation.
     pub(crate) error: Cell<i32>,
-    /// Order in which receives were posted.
+    /// Order in which receives were posted; number of a collective operation on its communicator; tag of a send.
     pub(crate) serial: Cell<u64>,
     /// What the record of the run has of a receive.
     pub(crate) posting: Cell<Posting>,
@@ -159,6 +159,13 @@ impl Request {
         // SAFETY: it is set before the request is in the state in which anyone looks for it, and taken
         // when the request is given back.
         unsafe { (*self.body.pair.as_ptr()).as_deref() }
+    }
+
+    /// The communicator over which a persistent collective is started.
+    pub(crate) fn repeated_over(&self) -> Option<&'static Comm> {
+        // SAFETY: as for a pair; a start takes it and gives it back.
+        let repeated = unsafe { (*self.body.persistent_collective.as_ptr()).as_deref() };
+        repeated.map(|repeated| repeated.comm)
     }
 
     /// What a request of partitioned communication holds.

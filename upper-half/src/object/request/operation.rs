@@ -159,6 +159,13 @@ impl Args {
         }
     }
 
+    /// Bytes of data in the buffer.
+    pub(crate) fn bytes(&self) -> u64 {
+        let count = u64::try_from(self.count).unwrap_or(0);
+        let size = u64::try_from(self.datatype.body.size()).unwrap_or(0);
+        count.saturating_mul(size)
+    }
+
     pub(crate) fn none() -> Args {
         Args {
             buffer: Buffer::NONE,

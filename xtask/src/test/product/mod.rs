@@ -1,5 +1,6 @@
 //! Cases about the whole product: packages, the guide, the commands, Slurm.
 
+pub mod explain;
 pub mod guide;
 pub mod packages;
 pub mod record;

@@ -366,8 +366,13 @@ fn hang(case: &RunCase, rank: usize) -> Result<()> {
         ensure!(said.contains(words), "it does not say: {words}\n{said}");
     }
     // Only a coordinator that runs can be asked.
-    let shows = rank == 0 || said.contains("main (ends)");
-    ensure!(shows, "it does not show a stack\n{said}");
+    for words in [
+        "main (ends)",
+        "rank 0 waits for rank 1, which does not answer",
+    ] {
+        let shows = rank == 0 || said.contains(words);
+        ensure!(shows, "it does not show: {words}\n{said}");
+    }
     case.finish(job)
 }
 

@@ -1,0 +1,275 @@
+//! `stasis explain`: what it says of planted deadlocks, before and after a restart under each library, and that a job
+//! which is asked all the time goes on as without it.
+
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::{paths, stasis};
+use crate::test::support::held_job::bring_back;
+use crate::test::Case;
+use anyhow::{ensure, Context, Result};
+use serde_json::{json, Value};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const RANKS: usize = 4;
+
+/// A planted deadlock, and what must be said of it: parts of the answer in JSON.
+struct Planted {
+    kind: &'static str,
+    verdict: fn() -> Value,
+    /// For some ranks, parts of the only call.
+    calls: fn() -> Vec<(usize, Value)>,
+}
+
+const PLANTED: [Planted; 7] = [
+    Planted {
+        kind: "receives",
+        verdict: || json!({ "ranks": [0, 1, 2, 3], "chain": [0, 1], "is_cycle": true }),
+        calls: || {
+            let waits = |from: u32| {
+                json!({
+                    "kind": "message",
+                    "from": from,
+                    "tag": 5,
+                    "comm": "MPI_COMM_WORLD",
+                    "room_bytes": 400,
+                })
+            };
+            vec![
+                (
+                    0,
+                    json!({ "function": "MPI_Recv", "waits_for": [waits(1)] }),
+                ),
+                (
+                    1,
+                    json!({ "function": "MPI_Recv", "waits_for": [waits(0)] }),
+                ),
+                (2, late("MPI_Barrier", "MPI_COMM_WORLD", &[0, 1])),
+            ]
+        },
+    },
+    Planted {
+        kind: "wildcard",
+        verdict: || json!({ "ranks": [0, 1, 2, 3], "is_cycle": true }),
+        calls: || {
+            let waits = json!({ "kind": "message", "from": "any", "tag": "any", "comm": "workers", "room_bytes": 400 });
+            vec![
+                (0, json!({ "function": "MPI_Recv", "waits_for": [waits] })),
+                (3, late("MPI_Barrier", "MPI_COMM_WORLD", &[0])),
+            ]
+        },
+    },
+    Planted {
+        kind: "sends",
+        verdict: || json!({ "ranks": [0, 1, 2, 3], "chain": [0, 1], "is_cycle": true }),
+        calls: || {
+            let waits = |to: u32, tag: u32, bytes: u32| {
+                json!({
+                    "kind": "receiver",
+                    "to": to,
+                    "tag": tag,
+                    "bytes": bytes,
+                    "comm": "MPI_COMM_WORLD",
+                })
+            };
+            vec![
+                (
+                    0,
+                    json!({ "function": "MPI_Ssend", "waits_for": [waits(1, 5, 400)] }),
+                ),
+                (
+                    3,
+                    json!({ "function": "MPI_Send", "waits_for": [waits(2, 6, 4 << 20)] }),
+                ),
+            ]
+        },
+    },
+    Planted {
+        kind: "member",
+        verdict: || json!({ "ranks": [0, 1, 2, 3], "chain": [0, 3], "is_cycle": true }),
+        calls: || {
+            let waits = json!({ "kind": "message", "from": 0, "tag": 3 });
+            vec![
+                (1, late("MPI_Allreduce", "MPI_COMM_WORLD", &[3])),
+                (3, json!({ "function": "MPI_Recv", "waits_for": [waits] })),
+            ]
+        },
+    },
+    Planted {
+        kind: "orders",
+        verdict: || json!({ "ranks": [0, 1, 2, 3], "chain": [0, 2], "is_cycle": true, "is_mismatch": false }),
+        calls: || {
+            vec![
+                (0, late("MPI_Barrier", "first", &[2, 3])),
+                (3, late("MPI_Barrier", "second", &[0, 1])),
+            ]
+        },
+    },
+    Planted {
+        kind: "mismatch",
+        verdict: || json!({ "ranks": [0, 1, 2, 3], "chain": [0, 3], "is_cycle": true, "is_mismatch": true }),
+        calls: || {
+            let other = |rank: u32, function: &str| json!({ "rank": rank, "function": function });
+            let elsewhere = json!({ "kind": "members", "elsewhere": [other(3, "MPI_Barrier")] });
+            vec![(
+                1,
+                json!({ "function": "MPI_Allreduce", "waits_for": [elsewhere] }),
+            )]
+        },
+    },
+    Planted {
+        kind: "finalize",
+        verdict: || json!({ "ranks": [0, 1, 2, 3], "chain": [0, 1], "is_cycle": true }),
+        calls: || vec![(1, late("MPI_Finalize", "MPI_COMM_WORLD", &[0]))],
+    },
+];
+
+/// A collective operation to which members have not come.
+fn late(function: &str, comm: &str, ranks: &[u32]) -> Value {
+    json!({ "function": function, "waits_for": [{ "kind": "members", "comm": comm, "late": ranks }] })
+}
+
+/// All cases of this file.
+pub fn cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for mpi in Mpi::ALL {
+        cases.extend(PLANTED.iter().map(|planted| {
+            let name = format!("explain/{}:{mpi}", planted.kind);
+            Case::new(name, move |_, dir| deadlock(dir, mpi, planted).into())
+        }));
+        let name = format!("explain/job_goes_on:{mpi}");
+        cases.push(Case::new(name, move |_, dir| job_goes_on(dir, mpi).into()));
+    }
+    cases
+}
+
+fn deadline() -> Instant {
+    Instant::now() + LIMIT
+}
+
+/// The deadlock is explained in the job that came into it, and after restarts under each library from a checkpoint
+/// before it.
+fn deadlock(dir: &Path, mpi: Mpi, planted: &'static Planted) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let program = compile(dir, mpi, "bugs/deadlocks.c")?;
+    let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    launch.arg(program).arg(planted.kind);
+    launch.env("STASIS_TEST_READY", dir.join("ready"));
+    launch.env("STASIS_TEST_GO", dir.join("go"));
+    let mut job = Job::start(launch, dir, "launch")?;
+    let ready = |rank: usize| dir.join(format!("ready.{rank}")).exists();
+    let reached = job.until("all ranks announced their cut", deadline(), || {
+        (0..RANKS).all(ready)
+    });
+    job.explain(reached, dir)?;
+    job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?
+        .expect_success("stasis checkpoint")?;
+    fs::write(dir.join("go"), "")?;
+    look(&mut job, &ckpt, dir, planted)?;
+    for library in [mpi.other(), mpi] {
+        let mut restart = stasis::restart(library, RANKS, &ckpt, dir);
+        restart.env("STASIS_TEST_GO", dir.join("go"));
+        bring_back(&mut job, restart, &ckpt, dir)?;
+        look(&mut job, &ckpt, dir, planted)?;
+    }
+    job.kill()
+}
+
+/// Waits until the job is in its deadlock, and explained as it must be.
+fn look(job: &mut Job, ckpt: &Path, dir: &Path, planted: &Planted) -> Result<()> {
+    let mut told = None;
+    let right = job.until("the deadlock is explained", deadline(), || {
+        told = Some(explain(ckpt, dir));
+        matches!(&told, Some(Ok(answer)) if is_right(answer, planted))
+    });
+    let told = told.context("the job was not asked")?;
+    let right = right.with_context(|| match &told {
+        Ok(answer) => format!("stasis explain told {answer:#}"),
+        Err(why) => format!("stasis explain failed: {why:#}"),
+    });
+    job.explain(right, dir)
+}
+
+fn explain(ckpt: &Path, dir: &Path) -> Result<Value> {
+    let mut command = stasis::command(["explain"]);
+    command.arg(ckpt);
+    stasis::json(command, dir, "explain", LIMIT)
+}
+
+fn is_right(answer: &Value, planted: &Planted) -> bool {
+    let calls = (planted.calls)();
+    let right = |(rank, wanted): &(usize, Value)| {
+        let calls = &answer["ranks"][rank]["calls"];
+        calls.as_array().is_some_and(|calls| calls.len() == 1) && holds(&calls[0], wanted)
+    };
+    let unasked = json!({ "rank": 1, "from": 0, "tag": 7, "bytes": 8, "comm": "MPI_COMM_WORLD", "not_received": 3 });
+    let messages = &answer["unasked_messages"];
+    let has_message = messages
+        .as_array()
+        .is_some_and(|messages| messages.iter().any(|message| holds(message, &unasked)));
+    answer["verdict"]["kind"] == "deadlock"
+        && holds(&answer["verdict"], &(planted.verdict)())
+        && calls.iter().all(right)
+        && has_message == (planted.kind == "receives")
+}
+
+/// Whether a value has all parts of another one.
+fn holds(value: &Value, parts: &Value) -> bool {
+    match (value, parts) {
+        (Value::Object(value), Value::Object(parts)) => parts
+            .iter()
+            .all(|(name, part)| value.get(name).is_some_and(|value| holds(value, part))),
+        (Value::Array(values), Value::Array(parts)) => {
+            values.len() == parts.len()
+                && values
+                    .iter()
+                    .zip(parts)
+                    .all(|(value, part)| holds(value, part))
+        }
+        _ => value == parts,
+    }
+}
+
+/// A job that is asked all the time ends with what it prints without Stasis.
+fn job_goes_on(dir: &Path, mpi: Mpi) -> Result<()> {
+    let program = compile(dir, mpi, "bugs/moving.c")?;
+    let mut native = mpi.mpirun(RANKS, dir);
+    native.arg(&program);
+    let native = job::run(native, dir, "native", LIMIT)?.expect_success("the native run")?;
+    let ckpt = dir.join("ck");
+    let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    launch.arg(program);
+    launch.env("STASIS_TEST_READY", dir.join("ready"));
+    launch.env("STASIS_TEST_GO", dir.join("go"));
+    let mut job = Job::start(launch, dir, "launch")?;
+    let ready = |rank: usize| dir.join(format!("ready.{rank}")).exists();
+    let reached = job.until("all ranks announced their cut", deadline(), || {
+        (0..RANKS).all(ready)
+    });
+    job.explain(reached, dir)?;
+    for _ in 0..4 {
+        let answer = explain(&ckpt, dir);
+        let answer = job.explain(answer, dir)?;
+        ensure!(answer["verdict"]["kind"] != "deadlock", "{answer:#}");
+    }
+    fs::write(dir.join("go"), "")?;
+    job.succeed(deadline(), dir)?;
+    let output = job::read_text(&job.stdout);
+    ensure!(
+        output == native.stdout,
+        "{output}\nnatively: {}",
+        native.stdout
+    );
+    Ok(())
+}
+
+fn compile(dir: &Path, mpi: Mpi, source: &str) -> Result<PathBuf> {
+    let binary = dir.join("program");
+    let mut command = std::process::Command::new(mpi.compiler("c"));
+    command.arg("-o").arg(&binary);
+    command.arg(paths::examples().join(source));
+    job::run(command, dir, "compile", LIMIT)?.expect_success("the compiler")?;
+    Ok(binary)
+}
