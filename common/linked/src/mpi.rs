@@ -1,5 +1,5 @@
-//! The names of MPI libraries, and the ABI of each. To serve one more name: a line of [`NAMES`] or [`VENDORS`]. To add a
-//! front: its crate under `upper-half/fronts/`, an [`Abi`], and `xtask setup` to build it.
+//! The names of MPI libraries, and the ABI of each. To serve one more name: a line of [`NAMES`] or [`VENDORS`]. To add
+//! a front: its crate under `upper-half/fronts/`, an [`Abi`], and `xtask setup` to build it.
 
 /// An ABI of applications, with its own front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +83,8 @@ fn is_vendors(build: &str) -> bool {
     VENDORS.contains(&compiler) && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a file of this name is an MPI library that Stasis stands in for: a SONAME, with or without the version suffix
-/// of the file.
+/// Whether a file of this name is an MPI library that Stasis stands in for: a SONAME, with or without the version
+/// suffix of the file.
 pub fn is_mpi(file: &str) -> bool {
     let ends = file.match_indices('.').map(|(at, _)| at);
     ends.chain([file.len()])

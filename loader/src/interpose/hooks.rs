@@ -26,8 +26,8 @@ static EXIT: OnceLock<fn(i32)> = OnceLock::new();
 static EXECUTES: OnceLock<fn()> = OnceLock::new();
 static TELL_CALLS: AtomicBool = AtomicBool::new(false);
 
-/// Redirects files to the given ones, for opens by the program's dynamic linker. `choose` gives the position of the file
-/// to open instead of one with that base name. Only the first call has an effect.
+/// Redirects files to the given ones, for opens by the program's dynamic linker. `choose` gives the position of the
+/// file to open instead of one with that base name. Only the first call has an effect.
 pub fn set_redirects<P: AsRef<Path>>(
     choose: impl Fn(&str) -> Option<usize> + Send + Sync + 'static,
     files: &[P],

@@ -45,8 +45,8 @@ pub fn launch(options: Launch) -> Result<Infallible> {
     program.run()
 }
 
-/// Redirects the application's MPI library to the fronts. The dynamic linker loads a front once, because the file is the
-/// same under all names of its library.
+/// Redirects the application's MPI library to the fronts. The dynamic linker loads a front once, because the file is
+/// the same under all names of its library.
 pub fn redirect(own: &Path) {
     let fronts = Abi::ALL.map(|abi| own.with_file_name(abi.front()));
     let position = |abi| Abi::ALL.iter().position(|one| *one == abi);

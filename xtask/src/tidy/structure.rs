@@ -40,7 +40,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-launcher", 0, 0),
     ("stasis-linked", 1, 0),
     ("stasis-loader", 122, 0),
-    ("stasis-lower-half", 117, 0),
+    ("stasis-lower-half", 118, 0),
     ("stasis-mpi-table", 0, 0),
     ("stasis-proc-maps", 0, 0),
     ("stasis-progress", 0, 0),
