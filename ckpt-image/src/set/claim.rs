@@ -1,8 +1,8 @@
 //! The claim on a set that is being written. It distinguishes the work of a live job from the remains of a dead one.
 //!
 //! It is a lock on the set's directory (flock(2)), which the kernel releases with its process. Some file systems have
-//! no such locks (Lustre mounted without `flock`). There the claim is a file in the set with the name of its process. On
-//! the machine of that process it ends with the process. On any other machine it ends when nothing in the set has
+//! no such locks (Lustre mounted without `flock`). There the claim is a file in the set with the name of its process.
+//! On the machine of that process it ends with the process. On any other machine it ends when nothing in the set has
 //! changed for [`LEASE`].
 
 use std::fs::{self, File, OpenOptions};

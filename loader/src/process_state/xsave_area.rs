@@ -2,8 +2,8 @@
 //!
 //! glibc binds a function at its first call, and saves the caller's registers on the stack for that. It has measured
 //! the room for them when it started (`xsave_state_size`, sysdeps/x86/cpu-features.c). The XSAVE instructions write
-//! what the present processor has in use. A program that is restarted on a processor with larger registers (AVX-512 after AVX2)
-//! would overwrite its own stack. So a restart enlarges the number.
+//! what the present processor has in use. A program that is restarted on a processor with larger registers (AVX-512
+//! after AVX2) would overwrite its own stack. So a restart enlarges the number.
 //!
 //! The number has no symbol. It is found by the instructions that use it (sysdeps/x86_64/dl-trampoline.h).
 //!
