@@ -8,6 +8,7 @@
 
 use crate::argument::{Buffer, Out};
 use crate::crossing::stubs::service;
+use crate::crossing::thread_level::take_turns;
 use crate::object::comm::peer_of;
 use crate::object::request::{Args, Kind, Mode};
 use crate::object::{unexpected, Comm, Datatype, Request};
@@ -141,11 +142,14 @@ pub fn sendrecv(
 /// Sends one message and receives another.
 ///
 /// The receive is posted first and waited for last, so that the send in between is one that the
-/// peer's own MPI_Sendrecv is ready for.
+/// peer's own MPI_Sendrecv is ready for. One call below does all, unless the thread must not wait there, or must tell
+/// beforehand what it sends.
 pub(crate) fn exchange(sent: Args, received: Args, status: Option<&mut Status>) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if received.peer == PROC_NULL || unexpected::any() || multiple() || tools::any() {
+    let here = unexpected::any() || multiple() || tools::any();
+    let waits = take_turns() || send::may_wait(Mode::Standard, sent.count, sent.datatype);
+    if here || waits || received.peer == PROC_NULL {
         return one_by_one(sent, received, status);
     }
     let peer = peer_of(sent.comm, sent.peer);

@@ -45,7 +45,7 @@ pub(crate) fn blocking(mode: Mode, message: Args) -> i32 {
 /// predefined datatypes have at most 16 bytes. Where a library takes fewer, the numbers of messages still tell who
 /// waits for whom.
 #[inline(always)]
-fn may_wait(mode: Mode, count: i32, datatype: &'static Datatype) -> bool {
+pub(crate) fn may_wait(mode: Mode, count: i32, datatype: &'static Datatype) -> bool {
     const TAKEN: i32 = 256;
     mode == Mode::Synchronous || count > TAKEN || !datatype.is_predefined()
 }
