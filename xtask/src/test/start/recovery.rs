@@ -338,8 +338,8 @@ fn second_sigterm(case: &RunCase) -> Result<()> {
     job.explain(asked, case.dir)?;
     signal::send(job.pids()[0], Signal::SIGTERM);
     let ended = job.wait(deadline())?.context("the job does not end");
-    // Its exit status is the launcher's, and Hydra's own is 0 if it has not heard of its ranks' deaths by then. Open MPI
-    // sends SIGCONT before SIGTERM, so that the checkpoint may be taken in the last moment.
+    // Its exit status is the launcher's, and Hydra's own is 0 if it has not heard of its ranks' deaths by then. Open
+    // MPI sends SIGCONT before SIGTERM, so that the checkpoint may be taken in the last moment.
     job.explain(ended, case.dir)?;
     ensure!(!said(&job).contains(GOES_ON), "it was started again");
     let printed = job::read_text(&job.stdout);
