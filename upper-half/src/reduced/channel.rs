@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering;
 use reduction::Selection;
 use std::sync::Arc;
 
-/// What was selected before a restart.
+/// The selection before a restart.
 pub(crate) struct Before {
     was_on: bool,
     selection: Arc<Selection>,

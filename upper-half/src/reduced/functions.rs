@@ -3,6 +3,7 @@
 //!
 //! Over an inter-communicator the linear algorithms serve, since trees are made of processes of one group.
 
+use self::Layout::{Uniform, Varying, Wide};
 use super::linear::Ranks;
 use super::role::Role;
 use super::Schedule;
@@ -14,7 +15,7 @@ use contract::abi::{ERR_COMM, ERR_TOPOLOGY, IN_PLACE, PROC_NULL};
 use reduction::Algorithm;
 use std::collections::VecDeque;
 
-/// What a function makes.
+/// The schedule of a call, or its error code.
 pub type Planned = Result<Schedule, i32>;
 
 impl Buffer<'_> {
@@ -34,40 +35,100 @@ fn begin(comm: &'static Comm, algorithm: Algorithm) -> Result<(Schedule, Ranks, 
     Ok((Schedule::over(comm)?, ranks, trees))
 }
 
-/// Elements of one count for each rank, one after the other.
-fn uniform(
+/// The elements in a buffer for each rank.
+#[derive(Clone, Copy)]
+struct Blocks<'a> {
     buffer: Buffer<'static>,
-    count: i32,
-    datatype: &'static Datatype,
-) -> impl Fn(i32) -> Result<Data, i32> {
-    let count = i64::from(count);
-    move |rank| Data::at(buffer, i64::from(rank) * count, count, datatype)
+    layout: Layout<'a>,
 }
 
-/// Elements of a count and a displacement, in extents, for each rank.
-fn varying<'a>(
-    buffer: Buffer<'static>,
-    counts: Numbers<'a>,
-    displacements: Numbers<'a>,
-    datatype: &'static Datatype,
-) -> impl Fn(i32) -> Result<Data, i32> + 'a {
-    move |rank| Data::at(buffer, displacements.at(rank), counts.at(rank), datatype)
+#[derive(Clone, Copy)]
+enum Layout<'a> {
+    /// One count for each rank, one after the other.
+    Uniform(i64, &'static Datatype),
+    /// A count and a displacement, in extents, for each rank.
+    Varying(Numbers<'a>, Numbers<'a>, &'static Datatype),
+    /// A count, a displacement in bytes and a datatype for each rank.
+    Wide(Numbers<'a>, Numbers<'a>, &'a [&'static Datatype]),
 }
 
-/// Elements of a count, a displacement in bytes and a datatype for each rank.
-fn wide<'a>(
+impl<'a> Blocks<'a> {
+    fn new(buffer: Buffer<'static>, layout: Layout<'a>) -> Blocks<'a> {
+        Blocks { buffer, layout }
+    }
+
+    /// The block of a rank.
+    fn at(&self, rank: i32) -> Result<Data, i32> {
+        match self.layout {
+            Uniform(count, datatype) => {
+                Data::at(self.buffer, i64::from(rank) * count, count, datatype)
+            }
+            Varying(counts, displacements, datatype) => Data::at(
+                self.buffer,
+                displacements.at(rank),
+                counts.at(rank),
+                datatype,
+            ),
+            Wide(counts, displacements, datatypes) => {
+                let buffer = self.buffer.at(displacements.at(rank) as isize);
+                let datatype = datatypes.get(rank as usize).copied();
+                let datatype = datatype.unwrap_or(Datatype::null());
+                Ok(Data::new(buffer, counts.at(rank), datatype))
+            }
+        }
+    }
+
+    /// The plan is going to look at all of them.
+    fn keep(&self, plan: &mut Schedule) -> Result<(), i32> {
+        match self.layout {
+            Uniform(count, datatype) => plan.keep(count, datatype),
+            Varying(counts, _, datatype) => plan.keep(counts.least(), datatype),
+            Wide(counts, _, datatypes) => datatypes
+                .iter()
+                .try_for_each(|datatype| plan.keep(counts.least(), datatype)),
+        }
+    }
+}
+
+/// The elements of this process: those arguments that are not for each rank.
+#[derive(Clone, Copy)]
+struct Own {
     buffer: Buffer<'static>,
-    counts: Numbers<'a>,
-    displacements: Numbers<'a>,
-    datatypes: &'a [&'static Datatype],
-) -> impl Fn(i32) -> Result<Data, i32> + 'a {
-    move |rank| {
-        let buffer = buffer.at(displacements.at(rank) as isize);
-        let datatype = datatypes
-            .get(rank as usize)
-            .copied()
-            .unwrap_or(Datatype::null());
-        Ok(Data::new(buffer, counts.at(rank), datatype))
+    count: i64,
+    datatype: &'static Datatype,
+}
+
+impl Own {
+    fn new(buffer: Buffer<'static>, count: impl Into<i64>, datatype: &'static Datatype) -> Own {
+        let count = count.into();
+        Own {
+            buffer,
+            count,
+            datatype,
+        }
+    }
+
+    /// The plan is going to look at them.
+    fn given(self, plan: &mut Schedule) -> Result<Data, i32> {
+        plan.keep(self.count, self.datatype)?;
+        Ok(Data::new(self.buffer, self.count, self.datatype))
+    }
+
+    /// The same, unless the call is in place.
+    fn given_unless_in_place(self, plan: &mut Schedule) -> Result<Option<Data>, i32> {
+        match self.buffer.is_in_place() {
+            true => Ok(None),
+            false => self.given(plan).map(Some),
+        }
+    }
+
+    /// The elements that this process gives to or gets from a root; none where they are not looked at.
+    fn with_root(self, plan: &mut Schedule, ranks: Ranks, role: Role) -> Result<Option<Data>, i32> {
+        match role {
+            Role::Root if ranks.me.is_some() => self.given_unless_in_place(plan),
+            Role::Root | Role::Beside => Ok(None),
+            Role::With(_) => self.given(plan).map(Some),
+        }
     }
 }
 
@@ -118,14 +179,9 @@ pub fn gather(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ranks, _) = begin(comm, algorithm)?;
-    let role = Role::of(comm, root)?;
-    if role == Role::Root {
-        plan.keep(recvcount.into(), recvtype)?;
-    }
-    let own = own_of(&mut plan, ranks, role, sendbuf, sendcount, sendtype)?;
-    plan.linear_gather(ranks, role, own, &uniform(recvbuf, recvcount, recvtype))?;
-    Ok(plan)
+    let own = Own::new(sendbuf, sendcount, sendtype);
+    let blocks = Blocks::new(recvbuf, Uniform(recvcount.into(), recvtype));
+    to_root(own, &blocks, root, comm, algorithm)
 }
 
 /// MPI_Gatherv.
@@ -142,46 +198,26 @@ pub fn gatherv(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
+    let own = Own::new(sendbuf, sendcount, sendtype);
+    let blocks = Blocks::new(recvbuf, Varying(recvcounts, displs, recvtype));
+    to_root(own, &blocks, root, comm, algorithm)
+}
+
+fn to_root(
+    own: Own,
+    blocks: &Blocks<'_>,
+    root: i32,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
     let (mut plan, ranks, _) = begin(comm, algorithm)?;
     let role = Role::of(comm, root)?;
     if role == Role::Root {
-        plan.keep(recvcounts.least(), recvtype)?;
+        blocks.keep(&mut plan)?;
     }
-    let own = own_of(&mut plan, ranks, role, sendbuf, sendcount, sendtype)?;
-    let block = varying(recvbuf, recvcounts, displs, recvtype);
-    plan.linear_gather(ranks, role, own, &block)?;
+    let own = own.with_root(&mut plan, ranks, role)?;
+    plan.linear_gather(ranks, role, own, &|rank| blocks.at(rank))?;
     Ok(plan)
-}
-
-/// The elements that this process gives to or gets from a root; none where they are not looked at.
-fn own_of(
-    plan: &mut Schedule,
-    ranks: Ranks,
-    role: Role,
-    buffer: Buffer<'static>,
-    count: impl Into<i64>,
-    datatype: &'static Datatype,
-) -> Result<Option<Data>, i32> {
-    let looked_at = match role {
-        Role::Root => ranks.me.is_some() && !buffer.is_in_place(),
-        Role::With(_) => true,
-        Role::Beside => false,
-    };
-    looked_at
-        .then(|| given(plan, buffer, count, datatype))
-        .transpose()
-}
-
-/// Elements that are looked at.
-fn given(
-    plan: &mut Schedule,
-    buffer: Buffer<'static>,
-    count: impl Into<i64>,
-    datatype: &'static Datatype,
-) -> Result<Data, i32> {
-    let count = count.into();
-    plan.keep(count, datatype)?;
-    Ok(Data::new(buffer, count, datatype))
 }
 
 /// MPI_Scatter.
@@ -197,14 +233,9 @@ pub fn scatter(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ranks, _) = begin(comm, algorithm)?;
-    let role = Role::of(comm, root)?;
-    if role == Role::Root {
-        plan.keep(sendcount.into(), sendtype)?;
-    }
-    let own = own_of(&mut plan, ranks, role, recvbuf, recvcount, recvtype)?;
-    plan.linear_scatter(ranks, role, &uniform(sendbuf, sendcount, sendtype), own)?;
-    Ok(plan)
+    let own = Own::new(recvbuf, recvcount, recvtype);
+    let blocks = Blocks::new(sendbuf, Uniform(sendcount.into(), sendtype));
+    from_root(own, &blocks, root, comm, algorithm)
 }
 
 /// MPI_Scatterv.
@@ -221,14 +252,25 @@ pub fn scatterv(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
+    let own = Own::new(recvbuf, recvcount, recvtype);
+    let blocks = Blocks::new(sendbuf, Varying(sendcounts, displs, sendtype));
+    from_root(own, &blocks, root, comm, algorithm)
+}
+
+fn from_root(
+    own: Own,
+    blocks: &Blocks<'_>,
+    root: i32,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
     let (mut plan, ranks, _) = begin(comm, algorithm)?;
     let role = Role::of(comm, root)?;
     if role == Role::Root {
-        plan.keep(sendcounts.least(), sendtype)?;
+        blocks.keep(&mut plan)?;
     }
-    let own = own_of(&mut plan, ranks, role, recvbuf, recvcount, recvtype)?;
-    let block = varying(sendbuf, sendcounts, displs, sendtype);
-    plan.linear_scatter(ranks, role, &block, own)?;
+    let own = own.with_root(&mut plan, ranks, role)?;
+    plan.linear_scatter(ranks, role, &|rank| blocks.at(rank), own)?;
     Ok(plan)
 }
 
@@ -244,13 +286,9 @@ pub fn allgather(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
-    plan.keep(recvcount.into(), recvtype)?;
-    let own = (!sendbuf.is_in_place())
-        .then(|| given(&mut plan, sendbuf, sendcount, sendtype))
-        .transpose()?;
-    let block = uniform(recvbuf, recvcount, recvtype);
-    all_gather(plan, ranks, trees, own, &block)
+    let own = Own::new(sendbuf, sendcount, sendtype);
+    let blocks = Blocks::new(recvbuf, Uniform(recvcount.into(), recvtype));
+    all_gather(own, &blocks, comm, algorithm)
 }
 
 /// MPI_Allgatherv.
@@ -266,24 +304,18 @@ pub fn allgatherv(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
-    plan.keep(recvcounts.least(), recvtype)?;
-    let own = (!sendbuf.is_in_place())
-        .then(|| given(&mut plan, sendbuf, sendcount, sendtype))
-        .transpose()?;
-    let block = varying(recvbuf, recvcounts, displs, recvtype);
-    all_gather(plan, ranks, trees, own, &block)
+    let own = Own::new(sendbuf, sendcount, sendtype);
+    let blocks = Blocks::new(recvbuf, Varying(recvcounts, displs, recvtype));
+    all_gather(own, &blocks, comm, algorithm)
 }
 
-fn all_gather(
-    mut plan: Schedule,
-    ranks: Ranks,
-    trees: bool,
-    own: Option<Data>,
-    block: &dyn Fn(i32) -> Result<Data, i32>,
-) -> Planned {
+fn all_gather(own: Own, blocks: &Blocks<'_>, comm: &'static Comm, algorithm: Algorithm) -> Planned {
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    blocks.keep(&mut plan)?;
+    let own = own.given_unless_in_place(&mut plan)?;
+    let block = |rank: i32| blocks.at(rank);
     if trees {
-        plan.ring(ranks, own, block)?;
+        plan.ring(ranks, own, &block)?;
         return Ok(plan);
     }
     // In place the own block is that of the receive buffer.
@@ -292,7 +324,7 @@ fn all_gather(
         (None, Some(me)) => block(me),
         (None, None) => Err(ERR_COMM),
     };
-    plan.linear_exchange(ranks, &given, block, own.is_none())?;
+    plan.linear_exchange(ranks, &given, &block, own.is_none())?;
     Ok(plan)
 }
 
@@ -308,20 +340,9 @@ pub fn alltoall(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
-    plan.keep(recvcount.into(), recvtype)?;
-    let got = uniform(recvbuf, recvcount, recvtype);
-    if sendbuf.is_in_place() {
-        return all_to_all_in_place(plan, ranks, trees, &got);
-    }
-    plan.keep(sendcount.into(), sendtype)?;
-    all_to_all(
-        plan,
-        ranks,
-        trees,
-        &uniform(sendbuf, sendcount, sendtype),
-        &got,
-    )
+    let given = Blocks::new(sendbuf, Uniform(sendcount.into(), sendtype));
+    let got = Blocks::new(recvbuf, Uniform(recvcount.into(), recvtype));
+    all_to_all(&given, &got, comm, algorithm)
 }
 
 /// MPI_Alltoallv.
@@ -338,15 +359,9 @@ pub fn alltoallv(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
-    plan.keep(recvcounts.least(), recvtype)?;
-    let got = varying(recvbuf, recvcounts, rdispls, recvtype);
-    if sendbuf.is_in_place() {
-        return all_to_all_in_place(plan, ranks, trees, &got);
-    }
-    plan.keep(sendcounts.least(), sendtype)?;
-    let given = varying(sendbuf, sendcounts, sdispls, sendtype);
-    all_to_all(plan, ranks, trees, &given, &got)
+    let given = Blocks::new(sendbuf, Varying(sendcounts, sdispls, sendtype));
+    let got = Blocks::new(recvbuf, Varying(recvcounts, rdispls, recvtype));
+    all_to_all(&given, &got, comm, algorithm)
 }
 
 /// MPI_Alltoallw.
@@ -363,62 +378,63 @@ pub fn alltoallw(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
-    keep_all(&mut plan, recvcounts, recvtypes)?;
-    let got = wide(recvbuf, recvcounts, rdispls, recvtypes);
-    if sendbuf.is_in_place() {
-        return all_to_all_in_place(plan, ranks, trees, &got);
-    }
-    keep_all(&mut plan, sendcounts, sendtypes)?;
-    let given = wide(sendbuf, sendcounts, sdispls, sendtypes);
-    all_to_all(plan, ranks, trees, &given, &got)
-}
-
-fn keep_all(
-    plan: &mut Schedule,
-    counts: Numbers<'_>,
-    datatypes: &[&'static Datatype],
-) -> Result<(), i32> {
-    datatypes
-        .iter()
-        .try_for_each(|datatype| plan.keep(counts.least(), datatype))
+    let given = Blocks::new(sendbuf, Wide(sendcounts, sdispls, sendtypes));
+    let got = Blocks::new(recvbuf, Wide(recvcounts, rdispls, recvtypes));
+    all_to_all(&given, &got, comm, algorithm)
 }
 
 fn all_to_all(
-    mut plan: Schedule,
-    ranks: Ranks,
-    trees: bool,
-    given: &dyn Fn(i32) -> Result<Data, i32>,
-    got: &dyn Fn(i32) -> Result<Data, i32>,
+    given: &Blocks<'_>,
+    got: &Blocks<'_>,
+    comm: &'static Comm,
+    algorithm: Algorithm,
 ) -> Planned {
-    match trees {
-        true => plan.pairwise(ranks, given, got, false)?,
-        false => plan.linear_exchange(ranks, given, got, false)?,
+    let (mut plan, ranks, trees) = begin(comm, algorithm)?;
+    got.keep(&mut plan)?;
+    let place = |rank: i32| got.at(rank);
+    if given.buffer.is_in_place() {
+        let copies = copies(&mut plan, ranks, got)?;
+        let copy = |rank: i32| Ok(copies[rank as usize]);
+        exchange(&mut plan, ranks, trees, &copy, &place, true)?;
+    } else {
+        given.keep(&mut plan)?;
+        exchange(
+            &mut plan,
+            ranks,
+            trees,
+            &|rank| given.at(rank),
+            &place,
+            false,
+        )?;
     }
     Ok(plan)
 }
 
-/// The blocks are sent from copies, since they are received into where they are.
-fn all_to_all_in_place(
-    mut plan: Schedule,
-    ranks: Ranks,
-    trees: bool,
-    got: &dyn Fn(i32) -> Result<Data, i32>,
-) -> Planned {
+/// Copies of all blocks: in place they are sent from these, since they are received into where they are.
+fn copies(plan: &mut Schedule, ranks: Ranks, blocks: &Blocks<'_>) -> Result<Vec<Data>, i32> {
     let mut copies = Vec::new();
     for rank in ranks.all() {
-        let block = got(rank)?;
+        let block = blocks.at(rank)?;
         let copy = plan.room(block)?;
         plan.copy(block, copy);
         copies.push(copy);
     }
     plan.then();
-    let given = |rank: i32| Ok(copies[rank as usize]);
+    Ok(copies)
+}
+
+fn exchange(
+    plan: &mut Schedule,
+    ranks: Ranks,
+    trees: bool,
+    given: &dyn Fn(i32) -> Result<Data, i32>,
+    got: &dyn Fn(i32) -> Result<Data, i32>,
+    in_place: bool,
+) -> Result<(), i32> {
     match trees {
-        true => plan.pairwise(ranks, &given, got, true)?,
-        false => plan.linear_exchange(ranks, &given, got, true)?,
+        true => plan.pairwise(ranks, given, got, in_place),
+        false => plan.linear_exchange(ranks, given, got, in_place),
     }
-    Ok(plan)
 }
 
 /// MPI_Reduce.
@@ -439,7 +455,7 @@ pub fn reduce(
         return Ok(plan);
     }
     plan.keep_op(op)?;
-    let into = given(&mut plan, recvbuf, count, datatype)?;
+    let into = Own::new(recvbuf, count, datatype).given(&mut plan)?;
     let own = own_operand(sendbuf, into);
     match trees {
         true => {
@@ -474,7 +490,7 @@ pub fn allreduce(
 ) -> Planned {
     let (mut plan, ranks, trees) = begin(comm, algorithm)?;
     plan.keep_op(op)?;
-    let into = given(&mut plan, recvbuf, count, datatype)?;
+    let into = Own::new(recvbuf, count, datatype).given(&mut plan)?;
     let own = own_operand(sendbuf, into);
     all_reduce(&mut plan, ranks, trees, own, into, op)?;
     Ok(plan)
@@ -601,7 +617,7 @@ pub fn scan(
     in_one_group(comm)?;
     let (mut plan, ranks, trees) = begin(comm, algorithm)?;
     plan.keep_op(op)?;
-    let into = given(&mut plan, recvbuf, count, datatype)?;
+    let into = Own::new(recvbuf, count, datatype).given(&mut plan)?;
     if !sendbuf.is_in_place() {
         plan.copy(own_operand(sendbuf, into), into);
         plan.then();
@@ -626,7 +642,7 @@ pub fn exscan(
     in_one_group(comm)?;
     let (mut plan, ranks, trees) = begin(comm, algorithm)?;
     plan.keep_op(op)?;
-    let into = given(&mut plan, recvbuf, count, datatype)?;
+    let into = Own::new(recvbuf, count, datatype).given(&mut plan)?;
     let own = plan.room(into)?;
     plan.copy(own_operand(sendbuf, into), own);
     plan.then();
@@ -668,7 +684,7 @@ fn neighbours(comm: &'static Comm) -> Result<[Neighbours; 2], i32> {
             let ranks: Vec<i32> = sides
                 .map(|(dim, by)| cart.neighbour(rank, dim, by))
                 .collect();
-            // What the neighbour below sends upward comes from below: both may be one process.
+            // A message that the neighbour below sends upward comes from below: both may be one process.
             let crossed = (0..ranks.len()).map(|place| place ^ 1).collect();
             Ok([
                 Neighbours {
@@ -691,7 +707,7 @@ fn neighbour_exchange(
     mut plan: Schedule,
     comm: &'static Comm,
     given: &dyn Fn(i32) -> Result<Data, i32>,
-    got: &dyn Fn(i32) -> Result<Data, i32>,
+    got: &Blocks<'_>,
 ) -> Planned {
     let [sources, destinations] = neighbours(comm)?;
     let mut to_itself = VecDeque::new();
@@ -703,7 +719,7 @@ fn neighbour_exchange(
         }
     }
     for (place, rank) in sources.all() {
-        let place = got(place as i32)?;
+        let place = got.at(place as i32)?;
         match rank == comm.body.rank {
             true => to_itself
                 .pop_front()
@@ -727,11 +743,9 @@ pub fn neighbor_allgather(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ..) = begin(comm, algorithm)?;
-    plan.keep(recvcount.into(), recvtype)?;
-    let own = given(&mut plan, sendbuf, sendcount, sendtype)?;
-    let got = uniform(recvbuf, recvcount, recvtype);
-    neighbour_exchange(plan, comm, &|_| Ok(own), &got)
+    let own = Own::new(sendbuf, sendcount, sendtype);
+    let got = Blocks::new(recvbuf, Uniform(recvcount.into(), recvtype));
+    neighbour_all_gather(own, &got, comm, algorithm)
 }
 
 /// MPI_Neighbor_allgatherv.
@@ -747,11 +761,21 @@ pub fn neighbor_allgatherv(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
+    let own = Own::new(sendbuf, sendcount, sendtype);
+    let got = Blocks::new(recvbuf, Varying(recvcounts, displs, recvtype));
+    neighbour_all_gather(own, &got, comm, algorithm)
+}
+
+fn neighbour_all_gather(
+    own: Own,
+    got: &Blocks<'_>,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
     let (mut plan, ..) = begin(comm, algorithm)?;
-    plan.keep(recvcounts.least(), recvtype)?;
-    let own = given(&mut plan, sendbuf, sendcount, sendtype)?;
-    let got = varying(recvbuf, recvcounts, displs, recvtype);
-    neighbour_exchange(plan, comm, &|_| Ok(own), &got)
+    got.keep(&mut plan)?;
+    let own = own.given(&mut plan)?;
+    neighbour_exchange(plan, comm, &|_| Ok(own), got)
 }
 
 /// MPI_Neighbor_alltoall.
@@ -766,11 +790,9 @@ pub fn neighbor_alltoall(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ..) = begin(comm, algorithm)?;
-    plan.keep(recvcount.into(), recvtype)?;
-    plan.keep(sendcount.into(), sendtype)?;
-    let given = uniform(sendbuf, sendcount, sendtype);
-    neighbour_exchange(plan, comm, &given, &uniform(recvbuf, recvcount, recvtype))
+    let given = Blocks::new(sendbuf, Uniform(sendcount.into(), sendtype));
+    let got = Blocks::new(recvbuf, Uniform(recvcount.into(), recvtype));
+    neighbour_all_to_all(&given, &got, comm, algorithm)
 }
 
 /// MPI_Neighbor_alltoallv.
@@ -787,12 +809,9 @@ pub fn neighbor_alltoallv(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
-    let (mut plan, ..) = begin(comm, algorithm)?;
-    plan.keep(recvcounts.least(), recvtype)?;
-    plan.keep(sendcounts.least(), sendtype)?;
-    let given = varying(sendbuf, sendcounts, sdispls, sendtype);
-    let got = varying(recvbuf, recvcounts, rdispls, recvtype);
-    neighbour_exchange(plan, comm, &given, &got)
+    let given = Blocks::new(sendbuf, Varying(sendcounts, sdispls, sendtype));
+    let got = Blocks::new(recvbuf, Varying(recvcounts, rdispls, recvtype));
+    neighbour_all_to_all(&given, &got, comm, algorithm)
 }
 
 /// MPI_Neighbor_alltoallw.
@@ -809,10 +828,19 @@ pub fn neighbor_alltoallw(
     comm: &'static Comm,
     algorithm: Algorithm,
 ) -> Planned {
+    let given = Blocks::new(sendbuf, Wide(sendcounts, sdispls, sendtypes));
+    let got = Blocks::new(recvbuf, Wide(recvcounts, rdispls, recvtypes));
+    neighbour_all_to_all(&given, &got, comm, algorithm)
+}
+
+fn neighbour_all_to_all(
+    given: &Blocks<'_>,
+    got: &Blocks<'_>,
+    comm: &'static Comm,
+    algorithm: Algorithm,
+) -> Planned {
     let (mut plan, ..) = begin(comm, algorithm)?;
-    keep_all(&mut plan, recvcounts, recvtypes)?;
-    keep_all(&mut plan, sendcounts, sendtypes)?;
-    let given = wide(sendbuf, sendcounts, sdispls, sendtypes);
-    let got = wide(recvbuf, recvcounts, rdispls, recvtypes);
-    neighbour_exchange(plan, comm, &given, &got)
+    got.keep(&mut plan)?;
+    given.keep(&mut plan)?;
+    neighbour_exchange(plan, comm, &|place| given.at(place), got)
 }

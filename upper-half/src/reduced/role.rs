@@ -3,7 +3,7 @@
 use crate::object::Comm;
 use contract::abi::{ERR_ROOT, PROC_NULL, ROOT};
 
-/// What this process is.
+/// The role of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// The root.
