@@ -38,7 +38,7 @@ pub(crate) fn blocking(mode: Mode, message: Args) -> i32 {
     if may_wait(mode, count, datatype) {
         return told(mode, buffer, count, datatype, dest, tag, comm);
     }
-    below(mode, buffer, count, datatype, dest, tag, comm)
+    below(mode, message)
 }
 
 /// Whether a send may wait for its receiver. Libraries take messages of some KiB in any case, and the elements of
@@ -64,19 +64,19 @@ fn told(
     let message = Args::new(buffer, count, datatype, dest, tag, comm);
     let mut report = Report::new();
     report.tell_send(comm, peer_of(comm, dest), tag, message.bytes());
-    below(mode, buffer, count, datatype, dest, tag, comm)
+    below(mode, message)
 }
 
 #[inline(always)]
-fn below(
-    mode: Mode,
-    buffer: Buffer<'static>,
-    count: i32,
-    datatype: &'static Datatype,
-    dest: i32,
-    tag: i32,
-    comm: &'static Comm,
-) -> i32 {
+fn below(mode: Mode, message: Args) -> i32 {
+    let Args {
+        buffer,
+        count,
+        peer: dest,
+        tag,
+        datatype,
+        comm,
+    } = message;
     let buffer = buffer.as_ptr();
     let peer = peer_of(comm, dest);
     bookmarks::sent(peer);

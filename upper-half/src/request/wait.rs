@@ -56,15 +56,15 @@ pub(crate) fn one(handle: &mut &'static Request, status: &mut Status) -> i32 {
                 return error;
             }
         }
-        go_on_later(&[request], |found| found.all());
+        go_on_later(&[request]);
     }
 }
 
-/// Waits in the upper half until `look` finds what is waited for, or until a service may be asked again.
+/// Waits in the upper half until all requests are done, or until a service may be asked again.
 #[cold]
-pub(crate) fn go_on_later(requests: &[&'static Request], look: impl Fn(&ArrayState) -> WaitState) {
+pub(crate) fn go_on_later(requests: &[&'static Request]) {
     wait_loop::until(
-        || look(&request_array::look(requests)),
+        || request_array::look(requests).all(),
         |waits| request_array::waits_for(requests, waits),
     );
 }
@@ -130,7 +130,7 @@ fn all(
             }
         }
         drop(claim);
-        go_on_later(requests, |found| found.all());
+        go_on_later(requests);
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a communicator has for collective operations that are reduced to messages: a duplicate of its own, in which no
-//! message can meet a receive of the application, and numbers on which all members agree.
+//! The part of a communicator for collective operations that are reduced to messages: a duplicate of its own, in which
+//! no message can meet a receive of the application, and numbers on which all members agree.
 
 use crate::object::comm::Comm;
 use crate::runtime::lock::Lock;

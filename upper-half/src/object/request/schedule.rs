@@ -22,7 +22,7 @@ pub(crate) enum Message {
     Receive(Data, i32),
 }
 
-/// What is done with the data of a round.
+/// Work on the data of a round.
 pub(crate) enum Step {
     Copy {
         from: Data,
@@ -43,7 +43,7 @@ pub(crate) struct Round {
     pub(crate) steps: Vec<Step>,
 }
 
-/// What a schedule keeps alive: the application may free its objects before the operation ends.
+/// The objects that a schedule keeps alive: the application may free its objects before the operation ends.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) _comm: Option<ObjectRef<CommBody>>,
@@ -60,7 +60,7 @@ pub struct Schedule {
     pub(crate) tag: i32,
     pub(crate) rounds: VecDeque<Round>,
     pub(crate) under_way: Vec<&'static Request>,
-    /// What follows the messages under way.
+    /// The rounds after the messages under way.
     pub(crate) steps: Vec<Step>,
     pub(crate) kept: Kept,
     /// Brings the operation forward if its messages are complete; its error code when it is over.
