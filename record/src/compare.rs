@@ -17,7 +17,7 @@ pub struct Difference {
     pub call: u64,
     /// That call.
     pub of: Option<Call>,
-    /// What it is.
+    /// The difference itself.
     pub what: What,
 }
 
@@ -58,7 +58,7 @@ impl Difference {
     }
 }
 
-/// What a wildcard receive got.
+/// The message of a wildcard receive.
 struct Bound {
     /// Source and tag.
     message: (i32, i32),

@@ -22,9 +22,9 @@ pub struct Divergence {
     pub number: u64,
     /// The last calls before, which both runs made.
     pub before: Vec<Call>,
-    /// What the recorded run did then.
+    /// The next steps of the recorded run.
     pub recorded: Vec<Doing>,
-    /// What this run does.
+    /// The step of this run.
     pub now: Doing,
 }
 

@@ -199,7 +199,7 @@ impl Event {
     }
 }
 
-/// What is left to decode.
+/// The rest that is to be decoded.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

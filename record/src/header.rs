@@ -13,7 +13,7 @@ pub const END_AT: usize = 96;
 
 const MAGIC: [u8; 8] = *b"STASISRC";
 
-/// What a record says of itself.
+/// The properties of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The rank.

@@ -12,7 +12,7 @@ use crate::table;
 
 /// Calls before a divergence that are told.
 const BEFORE: usize = 12;
-/// What the recorded run did after it that is told.
+/// Steps of the recorded run after it that are told.
 const AFTER: usize = 3;
 
 /// A place in a record. An image of a run that is recorded or replayed holds it.
@@ -39,7 +39,7 @@ pub enum Answer {
     Ended,
 }
 
-/// What became of a posted receive.
+/// The fate of a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// It got a message of this source with this tag.
@@ -48,7 +48,7 @@ pub enum Bound {
     Cancelled,
 }
 
-/// What became of receives, read ahead of the calls.
+/// The fate of receives, read ahead of the calls.
 struct Ahead {
     at: usize,
     bound: HashMap<u64, Bound>,
@@ -264,7 +264,7 @@ impl Replay {
         Ok(answer)
     }
 
-    /// What became of a posted receive, if the record says so.
+    /// The fate of a posted receive, if the record has it.
     pub fn binding(&mut self, posting: u64) -> Option<Bound> {
         let found = |ahead: &Ahead| ahead.bound.contains_key(&posting);
         self.ahead.until(self.log.bytes(), found);

@@ -1,4 +1,4 @@
-//! What is in a record.
+//! The content of a record, in numbers.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::log::{Events, Log};
 use crate::table;
 
-/// What is in the record of a rank.
+/// The content of the record of a rank.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Calls, without tests and probes that found nothing.

@@ -46,7 +46,7 @@ pub struct Writer {
     file: File,
     path: PathBuf,
     header: MmapRaw,
-    /// What is written to.
+    /// The part that is written to.
     pub window: Window,
 }
 

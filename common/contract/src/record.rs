@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-/// What is done with the record: the values of [`Record::mode`].
+/// Use of the record: the values of [`Record::mode`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordMode {
@@ -76,7 +76,7 @@ pub enum Binding {
     Unbound = 2,
 }
 
-/// What a call asks for by the service `ReplayOutcome`.
+/// The outcome that a call asks for by the service `ReplayOutcome`.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

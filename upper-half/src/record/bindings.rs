@@ -1,4 +1,4 @@
-//! What receives get is written under their numbers (`receives.rs`).
+//! The messages of receives are written under the numbers of these (`receives.rs`).
 
 use crate::object::request::{Args, Posting};
 use crate::object::Request;

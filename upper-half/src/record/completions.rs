@@ -7,20 +7,15 @@ use crate::argument::{InOut, Out, Output};
 use crate::object::Request;
 use crate::record::digests::Places;
 use crate::record::mode::{is_on, recording, replaying};
-use crate::record::replay::{before_wait, Does};
+use crate::record::replay::{attempt, before_wait, Does};
 use crate::record::{function, log, receives, replay};
-use crate::request::request_array::ArrayState;
 use crate::request::{test as tests, wait as waits};
 use crate::stages::state::error_of_several;
 use contract::abi::{Status, SUCCESS, UNDEFINED};
 use contract::record::{Call, Outcome};
 use record::Event;
 
-/// What a test of requests does, by their number.
-fn does(function: u32, requests: usize, what: Outcome) -> Does {
-    replay::does(&call(function, requests), what)
-}
-
+/// A call for some requests, by their number.
 fn call(function: u32, requests: usize) -> Call {
     Call {
         function,
@@ -30,14 +25,14 @@ fn call(function: u32, requests: usize) -> Call {
 }
 
 /// Writes what a test has found, if anything.
-fn note(function: u32, requests: usize, found: Option<Event>) {
+fn note(call: &Call, found: Option<Event>) {
     if !recording() {
         return;
     }
     match found {
         None => log::write_miss(),
         Some(event) => {
-            log::write_call(&call(function, requests));
+            log::write_call(call);
             log::write(event);
         }
     }
@@ -97,10 +92,14 @@ fn all_waited(
     let mut own = vec![Status::EMPTY; requests.len()];
     let statuses = statuses.unwrap_or(&mut own);
     let error = waits::waitall(count, requests, Some(&mut *statuses));
+    complete_all(&places, statuses);
+    error
+}
+
+fn complete_all(places: &Places, statuses: &[Status]) {
     for (index, status) in statuses.iter().enumerate() {
         places.complete(index, status);
     }
-    error
 }
 
 /// MPI_Waitany
@@ -261,21 +260,13 @@ fn tested(
 ) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    let does = does(function::TEST, 1, Outcome::Index);
     let places = Places::of(&[*request]);
-    let mut here = 0;
-    let error = match does {
-        Does::Miss => SUCCESS,
-        Does::Wait(_) => {
-            here = 1;
-            waits::one(request, status)
-        }
-        Does::Look => {
-            let error = tests::test(request, (&mut here).into(), Some(status));
-            note(function::TEST, 1, (here != 0).then_some(Event::Index(0)));
-            error
-        }
-    };
+    let call = call(function::TEST, 1);
+    let (error, here) = attempt(&call, Outcome::Index, |wait, flag| match wait {
+        Some(_) => waits::one(request, status),
+        None => tests::test(request, flag.into(), Some(status)),
+    });
+    note(&call, (here != 0).then_some(Event::Index(0)));
     flag.set(here);
     if here != 0 {
         places.complete(0, status);
@@ -293,31 +284,18 @@ pub fn testall(
     if !is_on() {
         return tests::testall(count, requests, flag, statuses);
     }
-    let n = requests.len();
-    let does = does(function::TESTALL, n, Outcome::Index);
     let places = Places::of(requests);
-    let mut own = vec![Status::EMPTY; n];
+    let call = call(function::TESTALL, requests.len());
+    let mut own = vec![Status::EMPTY; requests.len()];
     let statuses = statuses.unwrap_or(&mut own);
-    let mut here = 0;
-    let error = match does {
-        Does::Miss => SUCCESS,
-        Does::Wait(_) => {
-            here = 1;
-            waits::waitall(count, requests, Some(&mut *statuses))
-        }
-        Does::Look => {
-            let place = (&mut here).into();
-            let error = tests::testall(count, requests, place, Some(&mut *statuses));
-            let found = (here != 0).then_some(Event::Index(0));
-            note(function::TESTALL, n, found);
-            error
-        }
-    };
+    let (error, here) = attempt(&call, Outcome::Index, |wait, flag| match wait {
+        Some(_) => waits::waitall(count, requests, Some(&mut *statuses)),
+        None => tests::testall(count, requests, flag.into(), Some(&mut *statuses)),
+    });
+    note(&call, (here != 0).then_some(Event::Index(0)));
     flag.set(here);
     if here != 0 {
-        for (index, status) in statuses.iter().enumerate() {
-            places.complete(index, status);
-        }
+        complete_all(&places, statuses);
     }
     error
 }
@@ -333,37 +311,24 @@ pub fn testany(
     if !is_on() {
         return tests::testany(count, requests, index, flag, status);
     }
-    let n = requests.len();
-    let does = does(function::TESTANY, n, Outcome::Index);
     let places = Places::of(requests);
+    let call = call(function::TESTANY, requests.len());
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    let (mut found, mut here) = (UNDEFINED, 0);
-    let chosen = match does {
-        Does::Miss => {
-            index.set(UNDEFINED);
-            flag.set(0);
-            return SUCCESS;
+    let mut found = UNDEFINED;
+    let (error, here) = attempt(&call, Outcome::Index, |wait, flag| {
+        match wait.and_then(|[number, _]| chosen_of(requests, number)) {
+            Some((number, request)) => {
+                found = number;
+                waits::one(request, status)
+            }
+            None => {
+                let place = (&mut found).into();
+                tests::testany(count, requests, place, flag.into(), Some(status))
+            }
         }
-        Does::Wait([number, _]) => chosen_of(requests, number),
-        Does::Look => None,
-    };
-    let error = match chosen {
-        Some((number, request)) => {
-            (found, here) = (number, 1);
-            waits::one(request, status)
-        }
-        None => {
-            let (place, flag) = ((&mut found).into(), (&mut here).into());
-            let error = tests::testany(count, requests, place, flag, Some(status));
-            note(
-                function::TESTANY,
-                n,
-                (here != 0).then(|| index_event(found)),
-            );
-            error
-        }
-    };
+    });
+    note(&call, (here != 0).then(|| index_event(found)));
     index.set(found);
     flag.set(here);
     complete_one(&places, found, status);
@@ -382,7 +347,8 @@ pub fn testsome(
         return tests::testsome(incount, requests, outcount, indices, statuses);
     }
     let n = requests.len();
-    let does = does(function::TESTSOME, n, Outcome::Some);
+    let call = call(function::TESTSOME, n);
+    let does = replay::does(&call, Outcome::Some);
     let places = Places::of(requests);
     let mut own = vec![Status::EMPTY; n];
     let statuses = statuses.unwrap_or(&mut own);
@@ -396,11 +362,7 @@ pub fn testsome(
         Does::Look | Does::Wait(_) => {
             let (place, again) = ((&mut found).into(), indices.again());
             let error = tests::testsome(incount, requests, place, again, Some(&mut *statuses));
-            note(
-                function::TESTSOME,
-                n,
-                (found != 0).then(|| some_event(found)),
-            );
+            note(&call, (found != 0).then(|| some_event(found)));
             if recording() {
                 note_indices(found, &indices);
             }
@@ -423,24 +385,15 @@ pub fn request_get_status(
     }
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    let does = does(function::REQUEST_GET_STATUS, 1, Outcome::Index);
-    let mut here = 0;
-    let error = match does {
-        Does::Miss => SUCCESS,
-        Does::Wait(_) => loop {
-            let error = tests::request_get_status(request, (&mut here).into(), Some(status));
-            if here != 0 || error != SUCCESS {
-                break error;
-            }
-            waits::go_on_later(&[request], ArrayState::all);
-        },
-        Does::Look => {
-            let error = tests::request_get_status(request, (&mut here).into(), Some(status));
-            let found = (here != 0).then_some(Event::Index(0));
-            note(function::REQUEST_GET_STATUS, 1, found);
-            error
+    let call = call(function::REQUEST_GET_STATUS, 1);
+    let (error, here) = attempt(&call, Outcome::Index, |wait, flag| loop {
+        let error = tests::request_get_status(request, (&mut *flag).into(), Some(status));
+        if wait.is_none() || *flag != 0 || error != SUCCESS {
+            break error;
         }
-    };
+        waits::go_on_later(&[request]);
+    });
+    note(&call, (here != 0).then_some(Event::Index(0)));
     flag.set(here);
     error
 }

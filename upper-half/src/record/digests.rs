@@ -35,7 +35,7 @@ pub(super) fn of_data(
         return log::digest(bytes, of_bytes(buffer, bytes as usize));
     }
     let args = Args::new(buffer_of(buffer), count, datatype, PROC_NULL, 0, comm);
-    // What cannot be packed has no digest, in any run.
+    // Data that cannot be packed have no digest, in any run.
     if let Ok(packed) = SendCopy::of(&args) {
         if packed.datatype.body.size() == 1 {
             let length = usize::try_from(packed.count).unwrap_or(0);

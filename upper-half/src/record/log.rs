@@ -125,7 +125,7 @@ pub(super) fn write_call(call: &Call) {
 pub(super) enum Told {
     /// It found nothing.
     Miss,
-    /// What it found.
+    /// It found this.
     Numbers([i32; 2]),
     /// The record ends.
     Ended,
@@ -143,7 +143,7 @@ pub(super) fn ask(call: Option<&Call>, what: Outcome) -> Told {
     }
 }
 
-/// What a posted receive got in the recorded run.
+/// The fate of a posted receive in the recorded run.
 pub(super) enum Got {
     Message(i32, i32),
     Cancelled,

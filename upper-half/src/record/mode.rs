@@ -1,4 +1,4 @@
-//! What is done with the record of the run.
+//! Whether the run is recorded, replayed, or neither.
 
 use crate::tools::{self, RECORDED};
 use contract::record::RecordMode;

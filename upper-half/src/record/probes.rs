@@ -4,7 +4,7 @@ use crate::argument::Out;
 use crate::object::{Comm, Message};
 use crate::pt2pt::{matched, probe as base};
 use crate::record::mode::{is_on, recording};
-use crate::record::replay::{self, Does};
+use crate::record::replay::{self, attempt};
 use crate::record::{function, log};
 use contract::abi::{Status, ANY_SOURCE, ANY_TAG, SUCCESS};
 use contract::record::{Call, Outcome};
@@ -39,19 +39,31 @@ fn sought(source: i32, tag: i32) -> (i32, i32) {
     replay::told(Outcome::Found).map_or((source, tag), |[source, tag]| (source, tag))
 }
 
+/// Makes a blocking probe, which is given the source and the tag of its message.
+fn probed(
+    source: i32,
+    tag: i32,
+    status: Option<&mut Status>,
+    probe: impl FnOnce(i32, i32, Option<&mut Status>) -> i32,
+) -> i32 {
+    let mut own = Status::EMPTY;
+    let status = status.unwrap_or(&mut own);
+    let (exact_source, exact_tag) = sought(source, tag);
+    let error = probe(exact_source, exact_tag, Some(status));
+    if recording() && is_wild(source, tag) && error == SUCCESS {
+        log::write(found(status));
+    }
+    error
+}
+
 /// MPI_Probe
 pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Status>) -> i32 {
     if !is_on() {
         return base::probe(source, tag, comm, status);
     }
-    let mut own = Status::EMPTY;
-    let status = status.unwrap_or(&mut own);
-    let (exact_source, exact_tag) = sought(source, tag);
-    let error = base::probe(exact_source, exact_tag, comm, Some(status));
-    if recording() && is_wild(source, tag) && error == SUCCESS {
-        log::write(found(status));
-    }
-    error
+    probed(source, tag, status, |source, tag, status| {
+        base::probe(source, tag, comm, status)
+    })
 }
 
 /// MPI_Mprobe
@@ -65,14 +77,9 @@ pub fn mprobe(
     if !is_on() {
         return matched::mprobe(source, tag, comm, message, status);
     }
-    let mut own = Status::EMPTY;
-    let status = status.unwrap_or(&mut own);
-    let (exact_source, exact_tag) = sought(source, tag);
-    let error = matched::mprobe(exact_source, exact_tag, comm, message, Some(status));
-    if recording() && is_wild(source, tag) && error == SUCCESS {
-        log::write(found(status));
-    }
-    error
+    probed(source, tag, status, |source, tag, status| {
+        matched::mprobe(source, tag, comm, message, status)
+    })
 }
 
 /// Writes what a probe has found.
@@ -100,20 +107,13 @@ pub fn iprobe(
         return base::iprobe(source, tag, comm, flag, status);
     }
     let call = call(function::IPROBE, source, tag, comm);
-    let (mut here, mut own) = (0, Status::EMPTY);
+    let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    let error = match replay::does(&call, Outcome::Found) {
-        Does::Miss => SUCCESS,
-        Does::Wait([source, tag]) => {
-            here = 1;
-            base::probe(source, tag, comm, Some(status))
-        }
-        Does::Look => {
-            let error = base::iprobe(source, tag, comm, (&mut here).into(), Some(status));
-            note(&call, here, status);
-            error
-        }
-    };
+    let (error, here) = attempt(&call, Outcome::Found, |wait, flag| match wait {
+        Some([source, tag]) => base::probe(source, tag, comm, Some(status)),
+        None => base::iprobe(source, tag, comm, flag.into(), Some(status)),
+    });
+    note(&call, here, status);
     flag.set(here);
     error
 }
@@ -131,21 +131,13 @@ pub fn improbe(
         return matched::improbe(source, tag, comm, flag, message, status);
     }
     let call = call(function::IMPROBE, source, tag, comm);
-    let (mut here, mut own) = (0, Status::EMPTY);
+    let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    let error = match replay::does(&call, Outcome::Found) {
-        Does::Miss => SUCCESS,
-        Does::Wait([source, tag]) => {
-            here = 1;
-            matched::mprobe(source, tag, comm, message, Some(status))
-        }
-        Does::Look => {
-            let place = (&mut here).into();
-            let error = matched::improbe(source, tag, comm, place, message, Some(status));
-            note(&call, here, status);
-            error
-        }
-    };
+    let (error, here) = attempt(&call, Outcome::Found, |wait, flag| match wait {
+        Some([source, tag]) => matched::mprobe(source, tag, comm, message, Some(status)),
+        None => matched::improbe(source, tag, comm, flag.into(), message, Some(status)),
+    });
+    note(&call, here, status);
     flag.set(here);
     error
 }

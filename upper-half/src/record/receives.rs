@@ -33,7 +33,7 @@ fn exactly(args: Args, (peer, tag): (i32, i32)) -> Args {
     Args { peer, tag, ..args }
 }
 
-/// What is to become of a receive.
+/// The fate of a receive that is to be posted.
 enum Fate {
     /// It is posted as the application asks.
     Open,
@@ -87,7 +87,7 @@ pub(crate) fn starting(request: &'static Request) -> bool {
     let body = &request.body;
     let args = body.args.get();
     if let Posting::Bound(..) = body.posting.get() {
-        // What is below is for the message of the last start.
+        // The request below is for the message of the last start.
         lifecycle::release_below(request);
     }
     body.peer.set(match args.peer {
@@ -129,7 +129,7 @@ pub(crate) fn is_held(request: &'static Request) -> bool {
     matches!(request.body.posting.get(), Posting::Held(_))
 }
 
-/// What MPI_Cancel does with a receive of a replayed run.
+/// MPI_Cancel of a receive of a replayed run, if the record decides about it.
 pub(super) fn cancel(request: &'static Request) -> Option<i32> {
     if is_held(request) {
         let status = Status {

@@ -9,11 +9,11 @@ use crate::quiesce::wait_loop;
 use crate::record::log::{self, Told};
 use crate::record::{mode, receives};
 use crate::request::lifecycle;
-use contract::abi::Status;
+use contract::abi::{Status, SUCCESS};
 use contract::record::{Call, Outcome, RecordMode};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// What a test or probe that does not wait does.
+/// The way of a test or probe that does not wait.
 pub(super) enum Does {
     /// It looks.
     Look,
@@ -23,7 +23,7 @@ pub(super) enum Does {
     Wait([i32; 2]),
 }
 
-/// What such a call does.
+/// The way of such a call.
 pub(super) fn does(call: &Call, what: Outcome) -> Does {
     if !mode::replaying() {
         return Does::Look;
@@ -41,7 +41,23 @@ pub(super) fn does(call: &Call, what: Outcome) -> Does {
     }
 }
 
-/// What a call that waits finds. `None` if the run is not replayed, or goes on without the record.
+/// Makes a test or probe that does not wait: its error code, and its flag. `run` gets the outcome that it is to wait
+/// for, or `None` if it is to look, and the place of the flag. It is not called where nothing is to be found.
+pub(super) fn attempt(
+    call: &Call,
+    what: Outcome,
+    run: impl FnOnce(Option<[i32; 2]>, &mut i32) -> i32,
+) -> (i32, i32) {
+    let (wait, mut flag) = match does(call, what) {
+        Does::Miss => return (SUCCESS, 0),
+        Does::Wait(numbers) => (Some(numbers), 1),
+        Does::Look => (None, 0),
+    };
+    let error = run(wait, &mut flag);
+    (error, flag)
+}
+
+/// The outcome of a call that waits. `None` if the run is not replayed, or goes on without the record.
 pub(super) fn told(what: Outcome) -> Option<[i32; 2]> {
     if !mode::replaying() {
         return None;
