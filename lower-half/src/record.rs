@@ -5,7 +5,7 @@
 //! Its file is open in the lower half's table of descriptors, and its memory is mapped above the arena: no image holds
 //! it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -16,12 +16,12 @@ use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, Section, SetId};
 use contract::gate;
 use contract::record::{Binding, Call, Outcome, RecordMode, ENDED, MISS};
-use job_spec::{ExitCode, Record, Tools};
+use job_spec::{Digests, ExitCode, Record, Tools};
 
 use crate::mpi::{self, world};
 use crate::{agent, console};
 
-/// What the upper half sees.
+/// The part that the upper half sees.
 static SHARED: contract::record::Record = contract::record::Record {
     mode: AtomicU32::new(RecordMode::Off as u32),
     cancels: AtomicU32::new(0),
@@ -50,7 +50,7 @@ fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is done with the record of a run that begins, or goes on from a checkpoint.
+/// The use of a record in a run that begins, or goes on from a checkpoint.
 #[derive(Default)]
 pub enum Plan {
     /// Nothing.
@@ -64,7 +64,7 @@ pub enum Plan {
     Replay(Box<Replay>),
 }
 
-/// What a new record is to have.
+/// The content of a new record.
 pub struct Settings {
     directory: PathBuf,
     follows: [u8; 16],
@@ -72,35 +72,39 @@ pub struct Settings {
     sends: bool,
 }
 
-/// What a restart does, decided before anything is restored.
+impl Settings {
+    fn new(directory: &Path, follows: [u8; 16], digests: Digests, sends: bool) -> Settings {
+        Settings {
+            directory: directory.to_owned(),
+            follows,
+            digests: digests.limit(),
+            sends,
+        }
+    }
+}
+
+/// The plan of a restart, made before anything is restored.
 static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
 
 impl Plan {
     /// For a program that begins.
-    fn of_launch(tools: &Tools, rank: u32, size: u32) -> Result<Plan> {
-        Ok(match &tools.record {
-            None => Plan::Off,
-            Some(Record::Write {
+    fn of_launch(record: &Record, rank: u32, size: u32) -> Result<Plan> {
+        let dir = match record {
+            Record::Write {
                 dir,
                 digests,
                 sends,
-            }) => Plan::New(Settings {
-                directory: dir.clone(),
-                follows: [0; 16],
-                digests: digests.limit(),
-                sends: *sends,
-            }),
-            Some(Record::Replay { dir }) => {
-                let log = Log::of_rank(dir, rank, size, mpi::TABLE_HASH)?;
-                if log.header.follows != [0; 16] {
-                    bail!(
-                        "{} begins at a checkpoint: replay it with `stasis restart --replay`",
-                        dir.display()
-                    );
-                }
-                Plan::Replay(Box::new(Replay::begin(log)))
-            }
-        })
+            } => return Ok(Plan::New(Settings::new(dir, [0; 16], *digests, *sends))),
+            Record::Replay { dir } => dir,
+        };
+        let log = Log::of_rank(dir, rank, size, mpi::TABLE_HASH)?;
+        if log.header.follows != [0; 16] {
+            bail!(
+                "{} begins at a checkpoint: replay it with `stasis restart --replay`",
+                dir.display()
+            );
+        }
+        Ok(Plan::Replay(Box::new(Replay::begin(log))))
     }
 
     /// For a job that goes on from a set, whose image holds this place in a record.
@@ -113,20 +117,18 @@ impl Plan {
     ) -> Result<Plan> {
         let (directory, replay) = match &tools.record {
             None => return Ok(Plan::Off),
-            Some(Record::Write { dir, .. }) => (dir, false),
+            Some(Record::Write {
+                dir,
+                digests,
+                sends,
+            }) => {
+                if !dir.join(file_name(rank)).exists() {
+                    return Ok(Plan::New(Settings::new(dir, set.0, *digests, *sends)));
+                }
+                (dir, false)
+            }
             Some(Record::Replay { dir }) => (dir, true),
         };
-        let path = directory.join(file_name(rank));
-        if !replay && !path.exists() {
-            let plan = Plan::of_launch(tools, rank, size)?;
-            return Ok(match plan {
-                Plan::New(settings) => Plan::New(Settings {
-                    follows: set.0,
-                    ..settings
-                }),
-                other => other,
-            });
-        }
         let log = Log::of_rank(directory, rank, size, mpi::TABLE_HASH)?;
         let place = place.filter(|place| place.id == log.header.id).copied();
         let begins = Position {
@@ -138,7 +140,7 @@ impl Plan {
         let place = place.ok_or_else(|| ::record::Error::OtherRun(directory.clone()))?;
         Ok(match replay {
             true => Plan::Replay(Box::new(Replay::begin_at(log, &place))),
-            false => Plan::GoOn(log.header, path, place.offset),
+            false => Plan::GoOn(log.header, log.path, place.offset),
         })
     }
 
@@ -189,10 +191,7 @@ fn outside<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T> {
 /// MPI is initialised on all ranks: the record begins, or goes on.
 pub fn begin(rank: u32, size: u32) {
     let planned = PLAN.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let plan = planned.map_or_else(
-        || outside(|| Plan::of_launch(agent::tools()?, rank, size)).and_then(|plan| plan),
-        Ok,
-    );
+    let plan = planned.map_or_else(|| of_launch(rank, size), Ok);
     // Nothing can be replayed from a record that cannot be read.
     let plan = plan.unwrap_or_else(|why| {
         console::tell(&why);
@@ -200,6 +199,13 @@ pub fn begin(rank: u32, size: u32) {
     });
     if let Err(why) = try_begin(plan, rank, size) {
         console::tell(&why.context("this run is not recorded"));
+    }
+}
+
+fn of_launch(rank: u32, size: u32) -> Result<Plan> {
+    match &agent::tools()?.record {
+        None => Ok(Plan::Off),
+        Some(record) => outside(|| Plan::of_launch(record, rank, size))?,
     }
 }
 
@@ -261,38 +267,31 @@ fn hide() {
 
 /// Makes room for events; whether there is any.
 pub fn make_room() -> bool {
-    let mut state = state();
-    let State::Writing(_, writer) = &mut *state else {
-        return false;
-    };
-    match outside(|| writer.make_room()) {
-        Ok(Ok(())) => {
-            show_window(writer);
-            true
-        }
-        Ok(Err(why)) => give_up(&mut state, why.into()),
-        Err(why) => give_up(&mut state, why),
-    }
-}
-
-fn give_up(state: &mut State, why: anyhow::Error) -> bool {
-    console::tell(&why.context("nothing is recorded from here on"));
-    hide();
-    *state = State::Off;
-    false
+    write(Writer::make_room)
 }
 
 /// The threads stand still for the checkpoint with this number.
 pub fn mark(set: u64) {
+    write(|writer| writer.append(Event::Mark(set)));
+}
+
+/// Changes the record that is written. If that fails, nothing is recorded any more. Whether a record is written.
+fn write(change: impl FnOnce(&mut Writer) -> ::record::Result<()> + Send) -> bool {
     let mut state = state();
     let State::Writing(_, writer) = &mut *state else {
-        return;
+        return false;
     };
-    let marked = outside(|| writer.append(Event::Mark(set)));
-    match marked {
-        Ok(Ok(())) => show_window(writer),
-        Ok(Err(why)) => drop(give_up(&mut state, why.into())),
-        Err(why) => drop(give_up(&mut state, why)),
+    match outside(|| change(writer)).and_then(|changed| Ok(changed?)) {
+        Ok(()) => {
+            show_window(writer);
+            true
+        }
+        Err(why) => {
+            console::tell(&why.context("nothing is recorded from here on"));
+            hide();
+            *state = State::Off;
+            false
+        }
     }
 }
 
@@ -381,7 +380,7 @@ pub fn outcome(call: Option<&Call>, what: Outcome) -> (i32, [i32; 2]) {
     })
 }
 
-/// What a posted receive got.
+/// The message that a posted receive got.
 pub fn binding(posting: u64) -> (Binding, [i32; 2]) {
     ask((Binding::Unbound, [0; 2]), |replay| {
         Ok(match replay.binding(posting) {

@@ -1,4 +1,4 @@
-//! What the threads of this rank wait for, for `stasis explain`.
+//! The waits of the threads of this rank, for `stasis explain`.
 //!
 //! While the phase is *explain*, functions of MPI that wait come back to the upper half, which tells what they wait for
 //! (`contract::waits`), and blocking collective operations get turns. Nothing is held back, and no message is pulled:
@@ -42,7 +42,7 @@ pub struct Explaining(bool);
 impl Explaining {
     /// Enters the phase, if the upper half knows it and no checkpoint is pending.
     pub fn begin() -> Explaining {
-        // What an earlier checkpoint was told may still be there. Threads write it again in the phase.
+        // The report to an earlier checkpoint may still be there. Threads write it again in the phase.
         if gate().phase.load(Ordering::SeqCst) == Phase::Run as u32 {
             let kind = &gate().activity.kind;
             let (waiting, running) = (ActivityKind::Waiting as u32, ActivityKind::Running as u32);
@@ -111,7 +111,7 @@ fn fingerprint() -> u64 {
     hasher.finish()
 }
 
-/// What the upper half tells.
+/// The reports of the upper half.
 pub fn told() -> RankWaits {
     let Some(reports) = reports() else {
         return RankWaits::default();
@@ -131,7 +131,7 @@ pub fn told() -> RankWaits {
     }
 }
 
-/// What one thread waits for.
+/// The wait of one thread.
 fn thread(slot: &WaitSlot) -> Option<ThreadWaits> {
     let told = waits::read(&slot.version, || {
         let how = slot.how.load(Ordering::Relaxed);
