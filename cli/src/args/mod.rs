@@ -54,7 +54,7 @@ pub enum Command {
     Status(Status),
     /// Show where all threads of the running job's ranks are, as one tree of their stacks
     Stacks(Job),
-    /// Explain what the running job's ranks wait for: who waits for whom, in which call, and whether it is a deadlock
+    /// Tell in which call each rank of the running job waits, and for which ranks; and whether the job is in a deadlock
     Explain(Explain),
     /// List the checkpoints in a directory
     List(Inspect),
@@ -442,7 +442,7 @@ pub struct Bisect {
     /// Time in seconds (or 10m, 2h) after which a run is ended and has failed
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_LIMIT")]
     pub limit: Option<u64>,
-    /// Runs of each selection, all of which have to pass: for a failure that does not come every time
+    /// Run each selection N times; it passes if all its runs do. For a failure that does not come every time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..), env = "STASIS_RUNS")]
     pub runs: u32,
     /// The collective operations among which to look, as for `launch --reduce`

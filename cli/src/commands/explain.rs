@@ -1,4 +1,4 @@
-//! `stasis explain`: who waits for whom in a running job, in which call, and whether it can ever go on.
+//! `stasis explain`: the waits of the ranks of a running job for each other, and whether it can ever go on.
 
 use std::fs;
 

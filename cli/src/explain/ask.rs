@@ -28,7 +28,8 @@ pub fn ask(directory: &Path, limit: Option<Duration>) -> Result<(Job, Verdict), 
             return Ok((job, verdict));
         };
         let (next, again) = look(directory, limit)?;
-        let stays = again == verdict && stuck.iter().all(|rank| job.is_same(&next, rank));
+        let stays =
+            again == verdict && stuck.iter().all(|rank| job.place(rank) == next.place(rank));
         (job, verdict) = (next, again);
         if stays {
             return Ok((job, verdict));

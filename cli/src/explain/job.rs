@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use coordinator::protocol::{
-    Counts, Doing, Entered, RankState, RankWaits, Status, Tag, ThreadWaits, Unasked, Wait,
-    WaitTarget,
+    Counts, Doing, Entered, RankState, RankWaits, Status, Tag, Unasked, Wait, WaitTarget,
 };
 
 use super::operations;
@@ -51,7 +50,7 @@ pub enum Place {
 pub struct Call {
     /// The function, if the stack tells it.
     pub function: Option<String>,
-    /// What it waits for.
+    /// The things that it waits for.
     pub on: Vec<On>,
     /// Whether one of these is enough.
     pub one_is_enough: bool,
@@ -93,7 +92,7 @@ pub enum On {
         /// Bytes of the message.
         bytes: Option<u64>,
     },
-    /// One of the receivers of messages, of which nothing is known but their numbers.
+    /// Any one of these receivers. Only the numbers of messages show that the call waits.
     SomeReceiver(Vec<u32>),
     /// The members of a communicator.
     Members {
@@ -145,7 +144,7 @@ struct Comms {
     members: BTreeMap<u64, BTreeMap<u32, Entered>>,
     /// The function in which members are that are inside an operation.
     functions: BTreeMap<(u64, u32), String>,
-    /// Ranks that live and do not tell of which communicators they are members.
+    /// Ranks that live and do not name their communicators. Each may be a member of any.
     silent: Vec<u32>,
 }
 
@@ -162,7 +161,10 @@ impl Job {
                 continue;
             };
             comms.names.extend(waits.names.iter().cloned());
-            let function = told(at).and_then(outside_of_waits);
+            let outside = told(at).map(|doing| outside_of_waits(doing, waits));
+            // Of several, nothing tells which is inside an operation.
+            let function = outside.filter(|functions| functions.len() == 1);
+            let function = function.and_then(|mut functions| functions.pop());
             for entered in &waits.clocks {
                 let members = comms.members.entry(entered.comm).or_default();
                 members.insert(rank.rank, *entered);
@@ -208,13 +210,18 @@ impl Job {
         }
     }
 
-    /// Whether a rank is in the same calls in another look at the job.
-    pub fn is_same(&self, other: &Job, rank: u32) -> bool {
-        let place = |job: &Job| {
-            let found = job.ranks.iter().position(|known| known.rank == rank);
-            found.map(|at| job.ranks[at].place.clone())
-        };
-        place(self) == place(other)
+    /// Where a rank is, if it is one of the job.
+    pub fn place(&self, rank: u32) -> Option<&Place> {
+        let found = self.ranks.iter().find(|known| known.rank == rank);
+        found.map(|rank| &rank.place)
+    }
+
+    /// The calls of MPI that a rank is in.
+    pub fn calls(&self, rank: u32) -> &[Call] {
+        match self.place(rank) {
+            Some(Place::Calls(calls)) => calls,
+            _ => &[],
+        }
     }
 
     /// How a communicator is named.
@@ -227,7 +234,7 @@ impl Job {
         }
     }
 
-    /// Who needs whom.
+    /// The ranks that each rank needs to go on.
     pub fn graph(&self) -> WaitGraph {
         let ended = self.ranks.iter();
         let ended = ended.filter(|rank| matches!(rank.place, Place::Ended));
@@ -243,7 +250,7 @@ impl Job {
         WaitGraph::new(needs.collect(), ended)
     }
 
-    /// The need of a rank of which one thread has to go on.
+    /// The need of a rank with these calls. It goes on when one of its threads does.
     fn of_calls(&self, rank: u32, calls: &[Call]) -> Need {
         let mut needs: Vec<Need> = calls.iter().map(|call| self.of_call(rank, call)).collect();
         match needs.len() {
@@ -329,15 +336,12 @@ fn functions(doing: &Doing) -> Vec<(u32, String)> {
     functions.collect()
 }
 
-/// The function of the only thread that is in MPI and does not tell what it waits for.
-fn outside_of_waits(doing: &Doing) -> Option<String> {
-    let waits = doing.waits.as_deref()?;
+/// The functions of those threads that do not tell what they wait for.
+fn outside_of_waits(doing: &Doing, waits: &RankWaits) -> Vec<String> {
     let tells = |thread: u32| waits.threads.iter().any(|told| told.thread == thread);
-    let mut others = functions(doing)
-        .into_iter()
-        .filter(|(thread, _)| !tells(*thread));
-    let (_, function) = others.next()?;
-    others.next().is_none().then_some(function)
+    let all = functions(doing).into_iter();
+    let others = all.filter(|(thread, _)| !tells(*thread));
+    others.map(|(_, function)| function).collect()
 }
 
 /// Where a rank is that answers.
@@ -360,24 +364,21 @@ fn place(rank: u32, doing: &Doing, comms: &Comms, received: &dyn Fn(u32, u32) ->
         }
     });
     let mut calls: Vec<Call> = told.collect();
-    let tells = |thread: u32| {
-        waits
-            .threads
-            .iter()
-            .any(|told: &ThreadWaits| told.thread == thread)
-    };
-    let others = functions.iter().filter(|(thread, _)| !tells(*thread));
     let inside: Vec<&Entered> = waits
         .clocks
         .iter()
         .filter(|entered| entered.inside)
         .collect();
-    calls.extend(others.map(|(_, function)| {
-        let polls = waits.polls.as_ref().filter(|_| operations::polls(function));
+    let others = outside_of_waits(doing, waits).into_iter();
+    calls.extend(others.map(|function| {
+        let polls = waits
+            .polls
+            .as_ref()
+            .filter(|_| operations::polls(&function));
         let on = match (polls, inside.as_slice()) {
             (Some(target), _) => comms.polled(rank, target),
-            (None, [entered]) => vec![comms.operation(rank, entered, function)],
-            _ if operations::sends(function) => {
+            (None, [entered]) => vec![comms.operation(rank, entered, &function)],
+            _ if operations::sends(&function) => {
                 let late = |(to, sent): &(u32, u64)| (*sent > received(rank, *to)).then_some(*to);
                 match waits.sent.iter().filter_map(late).collect::<Vec<_>>() {
                     none if none.is_empty() => vec![On::Unknown],
@@ -387,7 +388,7 @@ fn place(rank: u32, doing: &Doing, comms: &Comms, received: &dyn Fn(u32, u32) ->
             _ => vec![On::Unknown],
         };
         Call {
-            function: Some(function.clone()),
+            function: Some(function),
             on,
             one_is_enough: polls.is_some(),
             polls: polls.is_some(),
@@ -447,7 +448,7 @@ impl Comms {
         }
     }
 
-    /// What a program polls for.
+    /// The messages for which a program polls.
     fn polled(&self, rank: u32, target: &WaitTarget) -> Vec<On> {
         let message = |from: Source| On::Message {
             from,
@@ -523,11 +524,11 @@ mod tests {
     use super::*;
     use crate::explain::text;
     use crate::explain::wait_graph::Verdict;
-    use coordinator::protocol::{RankStatus, Stage, ThreadStack};
+    use coordinator::protocol::{RankStatus, Stage, ThreadStack, ThreadWaits};
 
     const WORLD: u64 = 1;
 
-    /// What a rank tells that is in a function of MPI, or in one of the program.
+    /// The answer of a rank that is in this function, of MPI or of the program.
     fn told(function: &str, waits: RankWaits) -> Doing {
         let thread = ThreadStack {
             thread: 7,

@@ -1,4 +1,4 @@
-//! `stasis explain`: who waits for whom in a job.
+//! `stasis explain`: the waits of the ranks of a job for each other.
 //!
 //! | module | has |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What explaining has to know of MPI's functions.
+//! Properties of MPI's functions that the waits of their callers depend on.
 
 /// Collective operations in which each member needs all others, whatever the arguments. In the others, some member
 /// may go on before some other one has come: the root of a broadcast, or a process that gets no data.

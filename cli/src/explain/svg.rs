@@ -93,8 +93,7 @@ pub fn picture(job: &Job, verdict: &Verdict) -> String {
 
 /// The function that a rank is in, or a word for its place.
 fn function(job: &Job, rank: u32) -> String {
-    let found = job.ranks.iter().find(|known| known.rank == rank);
-    match found.map(|rank| &rank.place) {
+    match job.place(rank) {
         Some(Place::Calls(calls)) => {
             let call = calls.first().and_then(|call| call.function.as_deref());
             text::function(call).to_owned()

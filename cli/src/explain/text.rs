@@ -23,23 +23,31 @@ pub fn lines(job: &Job, verdict: &Verdict) -> Vec<String> {
 
 /// `rank 3`, `ranks 0-2, 5`.
 pub fn whose(ranks: &RankSet) -> String {
-    match ranks.iter().nth(1) {
-        None => format!("rank {ranks}"),
-        Some(_) => format!("ranks {ranks}"),
+    match is_one(ranks) {
+        true => format!("rank {ranks}"),
+        false => format!("ranks {ranks}"),
     }
+}
+
+fn is_one(ranks: &RankSet) -> bool {
+    ranks.iter().nth(1).is_none()
 }
 
 /// The places of all ranks, those of several ranks once, in the order of the first rank.
 pub fn places(job: &Job) -> Vec<(RankSet, String)> {
-    let mut places: Vec<(RankSet, String)> = vec![];
-    for rank in &job.ranks {
-        let place = place(job, rank);
-        match places.iter_mut().find(|(_, known)| *known == place) {
-            Some((ranks, _)) => ranks.add(rank.rank),
-            None => places.push((RankSet::one(rank.rank), place)),
+    grouped(job.ranks.iter().map(|rank| (rank.rank, place(job, rank))))
+}
+
+/// Ranks with their places, those in the same place together, in the order of the first rank.
+fn grouped(ranks: impl Iterator<Item = (u32, String)>) -> Vec<(RankSet, String)> {
+    let mut groups: Vec<(RankSet, String)> = vec![];
+    for (rank, place) in ranks {
+        match groups.iter_mut().find(|(_, known)| *known == place) {
+            Some((ranks, _)) => ranks.add(rank),
+            None => groups.push((RankSet::one(rank), place)),
         }
     }
-    places
+    groups
 }
 
 fn place(job: &Job, rank: &Rank) -> String {
@@ -61,8 +69,7 @@ fn place(job: &Job, rank: &Rank) -> String {
 
 /// The place in a few words, for another rank's line.
 pub fn short(job: &Job, rank: u32) -> String {
-    let found = job.ranks.iter().find(|known| known.rank == rank);
-    match found.map(|rank| &rank.place) {
+    match job.place(rank) {
         Some(Place::Ended) => "has ended".to_owned(),
         Some(Place::Computes(_)) => "is in no call of MPI".to_owned(),
         Some(Place::Calls(calls)) => {
@@ -153,9 +160,9 @@ pub fn thing(job: &Job, on: &On) -> String {
         }
         On::SomeReceiver(peers) => {
             let peers: RankSet = peers.iter().copied().collect();
-            match peers.iter().count() {
-                1 => format!("{} to receive a message", whose(&peers)),
-                _ => format!("one of {} to receive a message", whose(&peers)),
+            match is_one(&peers) {
+                true => format!("{} to receive a message", whose(&peers)),
+                false => format!("one of {} to receive a message", whose(&peers)),
             }
         }
         On::Members { .. } => {
@@ -178,30 +185,21 @@ fn members(job: &Job, on: &On) -> String {
     let late = late.iter().map(|rank| (*rank, short(job, *rank)));
     let instead = elsewhere.iter();
     let instead = instead.map(|(rank, function)| (*rank, format!("is in {function} instead")));
-    let members = grouped(late.chain(instead));
+    let groups = grouped(late.chain(instead)).into_iter();
+    let members: Vec<String> = groups.map(described).collect();
     match members.is_empty() {
         true => "its end, since all members have come".to_owned(),
         false => members.join(" and "),
     }
 }
 
-/// Ranks with their places, those in the same place together: `ranks 1-3, which have ended`.
-fn grouped(ranks: impl Iterator<Item = (u32, String)>) -> Vec<String> {
-    let mut groups: Vec<(String, RankSet)> = vec![];
-    for (rank, place) in ranks {
-        match groups.iter_mut().find(|(known, _)| *known == place) {
-            Some((_, ranks)) => ranks.add(rank),
-            None => groups.push((place, RankSet::one(rank))),
-        }
-    }
-    let texts = groups.iter().map(|(place, ranks)| {
-        let place = match ranks.iter().nth(1) {
-            None => place.clone(),
-            Some(_) => plural(place),
-        };
-        format!("{}, which {place}", whose(ranks))
-    });
-    texts.collect()
+/// A group of ranks: `ranks 1-3, which have ended`.
+fn described((ranks, place): (RankSet, String)) -> String {
+    let place = match is_one(&ranks) {
+        true => place,
+        false => plural(&place),
+    };
+    format!("{}, which {place}", whose(&ranks))
 }
 
 fn plural(place: &str) -> String {
@@ -304,24 +302,22 @@ pub fn of_verdict(job: &Job, verdict: &Verdict) -> Vec<String> {
 }
 
 fn held_up(job: &Job, rank: u32, ranks: &RankSet) -> String {
-    let verb = match short(job, rank) {
-        place if place.starts_with("goes") => "goes on".to_owned(),
-        place => place,
+    let wait = match is_one(ranks) {
+        true => "waits",
+        false => "wait",
     };
-    format!("{} wait for rank {rank}, which {verb}", whose(ranks)).replace(
-        &format!("rank {ranks} wait"),
-        &format!("rank {ranks} waits"),
-    )
+    let place = short(job, rank);
+    format!("{} {wait} for rank {rank}, which {place}", whose(ranks))
 }
 
 /// Whether a rank polls.
 pub fn polls(job: &Job, rank: u32) -> bool {
-    calls(job, rank).iter().any(|call| call.polls)
+    job.calls(rank).iter().any(|call| call.polls)
 }
 
 /// Whether a rank is in another collective operation than other members.
 pub fn is_mismatched(job: &Job, rank: u32) -> bool {
-    let things = calls(job, rank).iter().flat_map(|call| &call.on);
+    let things = job.calls(rank).iter().flat_map(|call| &call.on);
     let mut things = things.filter_map(|on| match on {
         On::Members { elsewhere, .. } => Some(elsewhere),
         _ => None,
@@ -329,15 +325,7 @@ pub fn is_mismatched(job: &Job, rank: u32) -> bool {
     things.any(|elsewhere| !elsewhere.is_empty())
 }
 
-fn calls(job: &Job, rank: u32) -> &[Call] {
-    let found = job.ranks.iter().find(|known| known.rank == rank);
-    match found.map(|rank| &rank.place) {
-        Some(Place::Calls(calls)) => calls,
-        _ => &[],
-    }
-}
-
-/// The chain of ranks each of which needs the next one, a line for each.
+/// The chain of a deadlock, a line for each rank: it needs the next one.
 fn steps(job: &Job, chain: &[u32], is_cycle: bool) -> Vec<String> {
     let first = chain.first().filter(|_| is_cycle);
     let next = chain.iter().skip(1).chain(first);
@@ -350,7 +338,7 @@ fn steps(job: &Job, chain: &[u32], is_cycle: bool) -> Vec<String> {
 
 /// Why a rank needs another one.
 pub fn why(job: &Job, from: u32, to: u32) -> String {
-    let calls = calls(job, from).iter();
+    let calls = job.calls(from).iter();
     let mut reasons = calls.flat_map(|call| call.on.iter().map(move |on| (call, on)));
     let needs = |on: &On| matches!(job.of_thing(from, on), need if need.ranks().contains(&to) && need != Need::NOTHING);
     match reasons.find(|(_, on)| needs(on)) {

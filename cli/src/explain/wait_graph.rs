@@ -1,5 +1,5 @@
-//! Who needs whom to go on, and what follows from it. A rank may need several others at once (*all*: MPI_Waitall, a
-//! barrier), or one of several (*any*: a receive from any source, MPI_Waitany).
+//! The graph of the ranks that each rank needs to go on, and the verdict. A rank may need several others at once
+//! (*all*: MPI_Waitall, a barrier), or one of several (*any*: a receive from any source, MPI_Waitany).
 //!
 //! The criterion is that of MUST (Hilbrich et al., MPI Runtime Error Detection with MUST, SC 2012): a rank that can go
 //! on releases those that need it, in as many steps as it takes. Ranks that are left when nothing more can be released
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coordinator::protocol::rank_set::RankSet;
 
-/// What a rank needs to go on.
+/// The others that a rank needs to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Something that this rank does.
@@ -42,7 +42,7 @@ impl Need {
     }
 }
 
-/// What the waits of a job come to.
+/// The verdict about the waits of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No rank waits for another one.
@@ -55,7 +55,7 @@ pub enum Verdict {
     Deadlock {
         /// These ranks.
         stuck: RankSet,
-        /// Ranks each of which needs the next one.
+        /// A chain of ranks: each needs the next one.
         chain: Vec<u32>,
         /// Whether the last of them needs the first. Otherwise the last one has ended.
         is_cycle: bool,
@@ -96,7 +96,7 @@ impl WaitGraph {
         }
     }
 
-    /// What the waits come to.
+    /// The verdict.
     pub fn verdict(&self) -> Verdict {
         let free = self.free();
         let stuck: BTreeSet<u32> = self.needs.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! What the threads of a rank wait for, in memory of the upper half that the agent reads at any time, for `stasis
+//! The waits of the threads of a rank, in memory of the upper half that the agent reads at any time, for `stasis
 //! explain`. The upper half writes it while the phase is [`crate::Phase::Explain`] or a checkpoint is pending, and for
 //! a blocking send that may wait for its receiver. Usual calls write nothing.
 //!
@@ -62,7 +62,7 @@ pub struct WaitEntry {
     pub amount: AtomicU64,
 }
 
-/// What one thread waits for.
+/// The wait of one thread.
 #[repr(C)]
 pub struct WaitSlot {
     /// Virtual id of the thread; 0 in a free slot.
@@ -75,7 +75,7 @@ pub struct WaitSlot {
     pub entries_used: AtomicU32,
     /// Number of further things that have no entry.
     pub more: AtomicU32,
-    /// What it waits for.
+    /// The things that it waits for.
     pub entries: [WaitEntry; WAIT_ENTRIES],
 }
 
@@ -116,7 +116,7 @@ pub struct WaitReports {
     pub unasked: Unasked,
     /// Names of communicators, of those that have one of their own.
     pub names: [CommName; NAME_ENTRIES],
-    /// What the threads wait for.
+    /// The waits of the threads.
     pub slots: [WaitSlot; WAIT_SLOTS],
 }
 
@@ -136,7 +136,7 @@ const _: () = {
 /// A [`WaitEntry`] as plain values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitFor {
-    /// What kind of thing it is.
+    /// Kind of the thing.
     pub kind: WaitKind,
     /// See [`WaitEntry::peer`].
     pub peer: u32,

@@ -1,4 +1,4 @@
-//! What the threads of a rank wait for, as its agent tells it for `stasis explain`.
+//! The waits of the threads of a rank, as its agent tells them for `stasis explain`.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,14 +14,14 @@ pub enum WaitTarget {
     Ranks(Vec<u32>),
 }
 
-/// What a rank waits for, and what it knows of messages and collective operations.
+/// The waits of a rank, and its knowledge of messages and collective operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RankWaits {
     /// Whether nothing changed for as long as the agent looked.
     pub still: bool,
     /// Whether several threads may be in MPI at the same time.
     pub multiple: bool,
-    /// What its threads wait for, as far as they tell.
+    /// The waits of its threads, as far as they tell them.
     pub threads: Vec<ThreadWaits>,
     /// Ranks whose message would help a program that polls in vain, again and again.
     pub polls: Option<WaitTarget>,
@@ -37,7 +37,7 @@ pub struct RankWaits {
     pub received: Counts,
 }
 
-/// What a thread waits for.
+/// The wait of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ThreadWaits {
     /// Thread id as the program sees it.
