@@ -3,13 +3,15 @@
 
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
-use crate::harness::{paths, stasis};
-use crate::test::support::held_job::bring_back;
+use crate::harness::stasis;
+use crate::test::support::held_job::{bring_back, reach_cut_of};
+use crate::test::support::helper_programs;
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use serde_json::{json, Value};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -149,21 +151,24 @@ fn deadline() -> Instant {
     Instant::now() + LIMIT
 }
 
+/// Starts a job, and waits until all its ranks are at their cut.
+fn start(mut launch: Command, dir: &Path) -> Result<Job> {
+    launch.env("STASIS_TEST_READY", dir.join("ready"));
+    launch.env("STASIS_TEST_GO", dir.join("go"));
+    let mut job = Job::start(launch, dir, "launch")?;
+    let reached = reach_cut_of(RANKS, &mut job, dir);
+    job.explain(reached, dir)?;
+    Ok(job)
+}
+
 /// The deadlock is explained in the job that came into it, and after restarts under each library from a checkpoint
 /// before it.
 fn deadlock(dir: &Path, mpi: Mpi, planted: &'static Planted) -> Result<()> {
     let ckpt = dir.join("ck");
-    let program = compile(dir, mpi, "bugs/deadlocks.c")?;
+    let program = helper_programs::planted(dir, &mpi.compiler("c"), "deadlocks.c", &[])?;
     let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
     launch.arg(program).arg(planted.kind);
-    launch.env("STASIS_TEST_READY", dir.join("ready"));
-    launch.env("STASIS_TEST_GO", dir.join("go"));
-    let mut job = Job::start(launch, dir, "launch")?;
-    let ready = |rank: usize| dir.join(format!("ready.{rank}")).exists();
-    let reached = job.until("all ranks announced their cut", deadline(), || {
-        (0..RANKS).all(ready)
-    });
-    job.explain(reached, dir)?;
+    let mut job = start(launch, dir)?;
     job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?
         .expect_success("stasis checkpoint")?;
     fs::write(dir.join("go"), "")?;
@@ -234,21 +239,14 @@ fn holds(value: &Value, parts: &Value) -> bool {
 
 /// A job that is asked all the time ends with what it prints without Stasis.
 fn job_goes_on(dir: &Path, mpi: Mpi) -> Result<()> {
-    let program = compile(dir, mpi, "bugs/moving.c")?;
+    let program = helper_programs::planted(dir, &mpi.compiler("c"), "moving.c", &[])?;
     let mut native = mpi.mpirun(RANKS, dir);
     native.arg(&program);
     let native = job::run(native, dir, "native", LIMIT)?.expect_success("the native run")?;
     let ckpt = dir.join("ck");
     let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
     launch.arg(program);
-    launch.env("STASIS_TEST_READY", dir.join("ready"));
-    launch.env("STASIS_TEST_GO", dir.join("go"));
-    let mut job = Job::start(launch, dir, "launch")?;
-    let ready = |rank: usize| dir.join(format!("ready.{rank}")).exists();
-    let reached = job.until("all ranks announced their cut", deadline(), || {
-        (0..RANKS).all(ready)
-    });
-    job.explain(reached, dir)?;
+    let mut job = start(launch, dir)?;
     for _ in 0..4 {
         let answer = explain(&ckpt, dir);
         let answer = job.explain(answer, dir)?;
@@ -263,13 +261,4 @@ fn job_goes_on(dir: &Path, mpi: Mpi) -> Result<()> {
         native.stdout
     );
     Ok(())
-}
-
-fn compile(dir: &Path, mpi: Mpi, source: &str) -> Result<PathBuf> {
-    let binary = dir.join("program");
-    let mut command = std::process::Command::new(mpi.compiler("c"));
-    command.arg("-o").arg(&binary);
-    command.arg(paths::examples().join(source));
-    job::run(command, dir, "compile", LIMIT)?.expect_success("the compiler")?;
-    Ok(binary)
 }

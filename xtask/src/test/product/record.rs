@@ -6,7 +6,7 @@ use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
 use crate::test::support::directives::{collect, Example};
-use crate::test::support::held_job::{bring_back, example};
+use crate::test::support::held_job::{bring_back, example, reach_cut_of};
 use crate::test::support::refusal::{refused, DIRECTORY};
 use crate::test::Case;
 use anyhow::{ensure, Result};
@@ -131,11 +131,7 @@ impl<'a> Races<'a> {
         let mut launch = self.launch(self.mpi, "ck", &["--record", "rec", "--digests", "all"]);
         self.cuts(&mut launch);
         let mut job = Job::start(launch, self.dir, "launch")?;
-        let ready = |rank: usize| self.path(&format!("ready.{rank}")).exists();
-        let deadline = Instant::now() + LIMIT;
-        let reached = job.until("all ranks reached the cut", deadline, || {
-            (0..self.example.ranks).all(ready)
-        });
+        let reached = reach_cut_of(self.example.ranks, &mut job, self.dir);
         job.explain(reached, self.dir)?;
         job::run(
             stasis::checkpoint(&self.path("ck")),
@@ -197,7 +193,7 @@ fn goes_on_after_a_kill(races: &Races) -> Result<()> {
     let recorded = races.let_go(&mut job)?;
     let from_start = races.launch(races.mpi.other(), "ck-2", &["--replay", "rec"]);
     let replayed = races.run(from_start, "replayed")?;
-    // What was printed before the cut comes once.
+    // Output from before the cut comes once.
     ensure!(replayed == recorded, "{replayed} instead of {recorded}");
     let from_cut = races.restart(races.mpi, &["--replay", "rec"]);
     let replayed = races.run(from_cut, "from-cut")?;

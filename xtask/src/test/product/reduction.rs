@@ -2,13 +2,13 @@
 
 use crate::harness::job::{self, Finished};
 use crate::harness::mpi::Mpi;
-use crate::harness::{paths, stasis};
-use crate::test::support::helper_programs::compile;
+use crate::harness::stasis;
+use crate::test::support::helper_programs::{self, compile};
 use crate::test::support::refusal::{refused, USAGE};
 use crate::test::Case;
 use anyhow::{ensure, Result};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -73,14 +73,9 @@ fn expected(dir: &Path, program: &Path) -> Result<()> {
     Ok(fs::write(dir.join("expected"), native.stdout)?)
 }
 
-/// Compiles a program or a library of `examples/bugs`.
-fn planted(dir: &Path, source: &str, flags: &[&str]) -> Result<std::path::PathBuf> {
-    let binary = dir.join(source.trim_end_matches(".c"));
-    let mut command = Command::new(Mpi::OpenMpi.compiler("c"));
-    command.args(flags).arg("-o").arg(&binary);
-    command.arg(paths::examples().join("bugs").join(source));
-    job(dir, "compile", command)?.expect_success("mpicc")?;
-    Ok(binary)
+/// Compiles a program or a library with a bug for Open MPI.
+fn planted(dir: &Path, source: &str, flags: &[&str]) -> Result<PathBuf> {
+    helper_programs::planted(dir, &Mpi::OpenMpi.compiler("c"), source, flags)
 }
 
 fn bisect(dir: &Path, program: &Path, environment: &[(&str, &str)]) -> Result<Finished> {

@@ -83,6 +83,13 @@ fn recovered(case: &RunCase, job: &mut Job, killed: &[i32]) -> Result<()> {
     job.explain(back, case.dir).map(drop)
 }
 
+/// It says from which checkpoint it goes on.
+fn goes_on_from(job: &Job, number: u64) -> Result<()> {
+    let (words, said) = (format!("{GOES_ON} ckpt-{number} "), said(job));
+    ensure!(said.contains(&words), "it does not say: {words}\n{said}");
+    Ok(())
+}
+
 /// Lets the job end, which must leave no process.
 fn finish(case: &RunCase, job: Job) -> Result<()> {
     let pids = job.pids();
@@ -117,12 +124,7 @@ fn ranks(case: &RunCase) -> Result<()> {
         recovered(case, &mut job, &killed)?;
         newest = *on_disk(case).last().context("nothing was written")?;
         ensure!(newest > there, "ckpt-{there} is still the newest");
-        let words = format!("{GOES_ON} ckpt-{newest} ");
-        ensure!(
-            said(&job).contains(&words),
-            "it does not say: {words}\n{}",
-            said(&job)
-        );
+        goes_on_from(&job, newest)?;
     }
     stasis::verify(&case.ckpt, case.dir, LIMIT)?.expect_success("stasis verify")?;
     finish(case, job)
@@ -152,12 +154,7 @@ fn copy_killed(case: &RunCase) -> Result<()> {
     let mut killed = copies(&job);
     killed.extend(rank(&job, 1));
     recovered(case, &mut job, &killed)?;
-    let words = format!("{GOES_ON} ckpt-{disk} ");
-    ensure!(
-        said(&job).contains(&words),
-        "it does not say: {words}\n{}",
-        said(&job)
-    );
+    goes_on_from(&job, disk)?;
     // And without a failure it is given up.
     held(case, &mut job)?;
     copies(&job).into_iter().for_each(signal::kill_now);
@@ -186,12 +183,7 @@ fn newer_on_disk(case: &RunCase) -> Result<()> {
     let killed = rank(&job, 0);
     recovered(case, &mut job, &killed)?;
     ensure!(!said(&job).contains(WRITTEN), "the older one was written");
-    let words = format!("{GOES_ON} ckpt-{disk} ");
-    ensure!(
-        said(&job).contains(&words),
-        "it does not say: {words}\n{}",
-        said(&job)
-    );
+    goes_on_from(&job, disk)?;
     finish(case, job)
 }
 

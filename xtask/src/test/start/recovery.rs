@@ -3,6 +3,7 @@
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{signal, stasis};
+use crate::test::support::held_job::reach_cut_of;
 use crate::test::support::helper_programs::compile;
 use crate::test::support::refusal::{refused, DIRECTORY, USAGE};
 use crate::test::Case;
@@ -108,10 +109,8 @@ impl RunCase<'_> {
     }
 
     pub(super) fn reach_cut(&self, job: &mut Job) -> Result<()> {
+        reach_cut_of(self.ranks, job, self.dir)?;
         let ready = |rank: usize| self.dir.join(format!("ready.{rank}"));
-        job.until("all ranks reached the cut", deadline(), || {
-            (0..self.ranks).all(|rank| ready(rank).exists())
-        })?;
         (0..self.ranks).try_for_each(|rank| Ok(fs::remove_file(ready(rank))?))
     }
 
@@ -150,11 +149,6 @@ impl RunCase<'_> {
         fs::write(self.gate(), "")?;
         job.succeed(deadline(), self.dir)?;
         let native = self.native("runs")?;
-        let result = |text: &str| {
-            text.lines()
-                .find(|line| line.starts_with("OK "))
-                .map(str::to_owned)
-        };
         let wanted = result(&native.stdout).context("the native run prints no result")?;
         let got = result(&job::read_text(&job.stdout));
         ensure!(
@@ -173,6 +167,12 @@ impl RunCase<'_> {
         native.arg(&self.program).arg(way);
         job::run(native, self.dir, "native", LIMIT)
     }
+}
+
+/// The line of a program that has come to its end. A launcher may print its own lines beside it.
+fn result(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with("OK "));
+    line.map(str::to_owned)
 }
 
 pub(super) fn deadline() -> Instant {
@@ -342,8 +342,8 @@ fn second_sigterm(case: &RunCase) -> Result<()> {
     // MPI sends SIGCONT before SIGTERM, so that the checkpoint may be taken in the last moment.
     job.explain(ended, case.dir)?;
     ensure!(!said(&job).contains(GOES_ON), "it was started again");
-    let printed = job::read_text(&job.stdout);
-    ensure!(printed.is_empty(), "the program went on: {printed}");
+    let printed = result(&job::read_text(&job.stdout));
+    ensure!(printed.is_none(), "the program went on: {printed:?}");
     Ok(())
 }
 

@@ -62,9 +62,14 @@ pub fn bring_back(job: &mut Job, command: Command, ckpt: &Path, dir: &Path) -> R
 
 /// Waits until all ranks of a job have announced their cut.
 pub fn reach_cut(job: &mut Job, dir: &Path) -> Result<()> {
+    reach_cut_of(RANKS, job, dir)
+}
+
+/// The same for a job with this number of ranks.
+pub fn reach_cut_of(ranks: usize, job: &mut Job, dir: &Path) -> Result<()> {
     let ready = |rank: usize| dir.join(format!("ready.{rank}")).exists();
     job.until("all ranks reached the cut", Instant::now() + LIMIT, || {
-        (0..RANKS).all(ready)
+        (0..ranks).all(ready)
     })
     .with_context(|| job::tail(&job::read_text(&job.stderr), 10))
 }

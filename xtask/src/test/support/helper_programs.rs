@@ -1,4 +1,4 @@
-//! Programs of `examples/tools` that are compiled for one case.
+//! Programs of `examples/tools` and `examples/bugs` that are compiled for one case.
 
 use crate::harness::{job, paths};
 use anyhow::Result;
@@ -9,10 +9,25 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub fn compile(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
+    compile_of("tools", dir, compiler, source, flags)
+}
+
+/// Compiles a program or a library with a bug.
+pub fn planted(dir: &Path, compiler: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
+    compile_of("bugs", dir, compiler, source, flags)
+}
+
+fn compile_of(
+    folder: &str,
+    dir: &Path,
+    compiler: &str,
+    source: &str,
+    flags: &[&str],
+) -> Result<PathBuf> {
     let binary = dir.join(source.trim_end_matches(".c"));
     let mut command = Command::new(compiler);
     command.args(flags).arg("-o").arg(&binary);
-    command.arg(paths::examples().join("tools").join(source));
+    command.arg(paths::examples().join(folder).join(source));
     job::run(command, dir, "compile", LIMIT)?.expect_success(compiler)?;
     Ok(binary)
 }
