@@ -1,7 +1,7 @@
 //! An image that stays in memory: the COW child lives on with the copy of the memory, and another process has it write
 //! the image when that is needed.
 //!
-//! What the image needs besides the memory is in the child, too: the *recipe*, which is made before the fork, and the
+//! The child also has everything else that the image needs: the *recipe*, which is made before the fork, and the
 //! memory that `fork` does not copy. So the other process needs only the child and the address of the recipe.
 
 use std::fs::File;

@@ -8,7 +8,7 @@ use ckpt_image::SetId;
 use dump::HeldImage;
 use nix::unistd::Pid;
 
-/// What ranks have said about checkpoints in memory.
+/// A message of a rank about checkpoints in memory.
 pub enum Word {
     /// A rank has handed over its image.
     Holds {

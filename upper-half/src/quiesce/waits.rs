@@ -1,4 +1,4 @@
-//! What a waiting thread waits for: the ranks, for the coordinator ([`WaitSet`]), and in detail, for `stasis explain`
+//! The wait of a thread: the ranks, for the coordinator ([`WaitSet`]), and in detail, for `stasis explain`
 //! (`contract::waits`). It is collected while a checkpoint is pending or the agent asks, never in a usual call. Only a
 //! blocking send that may wait for its receiver tells so beforehand, since it has no look at the phase.
 
@@ -16,7 +16,7 @@ use contract::waits::{
 use contract::Activity;
 use core::sync::atomic::Ordering;
 
-/// What one thread waits for.
+/// The wait of one thread.
 pub(crate) struct Waits {
     set: WaitSet,
     how: u32,

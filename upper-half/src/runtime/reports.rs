@@ -1,4 +1,4 @@
-//! What this rank tells the agent of its waits, where the agent reads it.
+//! The reports of this rank about its waits, where the agent reads them.
 
 use contract::waits::WaitReports;
 
