@@ -16,6 +16,7 @@ use crate::object::request::{Args, Kind, State};
 use crate::object::table::Body;
 use crate::object::unexpected::Entry;
 use crate::object::{unexpected, Comm, Datatype, Message, Request};
+use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::pt2pt::{post, probe};
 use crate::quiesce::{bookmarks, progress, wait_loop};
 use crate::request::{error_origin, lifecycle, wait};
@@ -75,12 +76,18 @@ fn find(
             return from_early(entry, comm).map(Some);
         }
     }
+    let Some(looking) = vain_probes::look(Pattern::new(source, tag, comm)) else {
+        return Ok(None);
+    };
     let (mut flag, mut found, mut status) = (0, Slot::empty(), Status::EMPTY);
     let place = Some(&mut status);
     let error = named::MPI_Improbe(source, tag, comm, &mut flag, &mut found, place);
     drop(queue);
     match (error, flag) {
-        (SUCCESS, 0) => Ok(None),
+        (SUCCESS, 0) => {
+            looking.was_in_vain();
+            Ok(None)
+        }
         (SUCCESS, _) => Ok(Some((
             from_below(found.into_word(), comm, &status)?,
             status,

@@ -17,6 +17,7 @@ pub(crate) mod receive;
 pub(crate) mod send;
 mod sendrecv_replace;
 mod status;
+pub(crate) mod vain_probes;
 
 pub use bsend_buffer::{buffer_attach, buffer_attach_c, buffer_detach, buffer_detach_c};
 pub use isendrecv::{isendrecv, isendrecv_replace};

@@ -8,6 +8,7 @@ use crate::argument::Out;
 use crate::crossing::stubs::service;
 use crate::object::lower_handle::named;
 use crate::object::{unexpected, Comm};
+use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::quiesce::progress::{phase, polls};
 use crate::quiesce::wait_loop;
 use crate::quiesce::wait_loop::WaitState;
@@ -88,9 +89,14 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
 
 /// Asks the lower half: `(error, status)` if it has a message, or an error.
 fn iprobe_below(source: i32, tag: i32, comm: &'static Comm) -> Option<(i32, Status)> {
+    let looking = vain_probes::look(Pattern::new(source, tag, comm))?;
     let (mut flag, mut status) = (0, Status::EMPTY);
     let error = named::MPI_Iprobe(source, tag, comm, &mut flag, Some(&mut status));
-    (flag != 0 || error != SUCCESS).then_some((error, status))
+    if flag == 0 && error == SUCCESS {
+        looking.was_in_vain();
+        return None;
+    }
+    Some((error, status))
 }
 
 /// MPI_Iprobe

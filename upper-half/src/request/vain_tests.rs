@@ -1,8 +1,7 @@
 //! Leaves out tests that would find nothing again, as `object/request/in_vain.rs` says. That is for a program with one
-//! thread in MPI, as long as no checkpoint is pending.
+//! thread in MPI, as long as no checkpoint is pending. `pt2pt/vain_probes.rs` does the same for probes.
 
 use crate::crossing::switch::crossings;
-use crate::object::request::in_vain::InVain;
 use crate::object::request::State;
 use crate::object::Request;
 use crate::quiesce::progress::{phase, polls};
@@ -10,14 +9,27 @@ use crate::runtime::lock::multiple;
 use contract::{recorder, Phase};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of tests in vain, modulo its size. They are not other crossings to each other: a program may test several
-/// requests in turn.
+/// Number of tests and probes in vain, modulo its size. They are not other crossings to each other: a program may test
+/// several requests in turn.
 static IN_VAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of crossings that were not tests in vain.
+/// Number of crossings that were not tests or probes in vain.
 #[inline(always)]
-fn other_crossings() -> usize {
+pub(crate) fn other_crossings() -> usize {
     crossings().wrapping_sub(IN_VAIN.load(Ordering::Relaxed))
+}
+
+/// Counts a crossing that was a test or a probe in vain.
+#[inline(always)]
+pub(crate) fn count_in_vain() {
+    let in_vain = IN_VAIN.load(Ordering::Relaxed).wrapping_add(1);
+    IN_VAIN.store(in_vain, Ordering::Relaxed);
+}
+
+/// Whether a test or a probe may be left out at all.
+#[inline(always)]
+pub(crate) fn may_be_left_out() -> bool {
+    !multiple() && phase() == Phase::Run && !polls()
 }
 
 /// A test that is made in the lower half.
@@ -35,7 +47,7 @@ pub(crate) fn look(requests: &[&'static Request]) -> Option<Look> {
 /// The same with another clock.
 #[inline(always)]
 pub(crate) fn look_at(requests: &[&'static Request], clock: impl Fn() -> u64) -> Option<Look> {
-    if multiple() || phase() != Phase::Run || polls() {
+    if !may_be_left_out() {
         return Some(Look { begin: None });
     }
     let crossings = other_crossings();
@@ -75,8 +87,7 @@ impl Look {
         if multiple() {
             return;
         }
-        let in_vain = IN_VAIN.load(Ordering::Relaxed).wrapping_add(1);
-        IN_VAIN.store(in_vain, Ordering::Relaxed);
+        count_in_vain();
         let crossings = other_crossings();
         let end = self.begin.map(|_| clock());
         for request in requests {
@@ -84,11 +95,8 @@ impl Look {
                 continue;
             }
             let last = request.body.in_vain.get();
-            let next = match (self.begin, end) {
-                (Some(begin), Some(end)) if last.is_latest(crossings) => last.again(begin, end),
-                _ => InVain::first(crossings),
-            };
-            request.body.in_vain.set(next);
+            let took = self.begin.zip(end);
+            request.body.in_vain.set(last.then(crossings, took));
         }
     }
 }

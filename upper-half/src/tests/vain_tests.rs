@@ -1,12 +1,14 @@
-//! Tests that are left out because they would find nothing again.
+//! Tests and probes that are left out because they would find nothing again.
 
 use crate::crossing::stubs::service;
 use crate::object::Request;
+use crate::pt2pt::probe::iprobe;
+use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::request::test::test;
 use crate::request::vain_tests::look_at;
 use crate::request::wait::cancel;
 use crate::runtime::lock::set_multiple;
-use crate::tests::messages::{wait_for, Inbox};
+use crate::tests::messages::{wait_for, world, Inbox};
 use crate::tests::mock_lower::{arrive, mock, set_phase, start};
 use contract::abi::SUCCESS;
 use contract::Phase;
@@ -140,4 +142,61 @@ fn a_program_that_tests_for_ever_finds_its_message() {
         assert_eq!(test(&mut request, (&mut flag).into(), None), SUCCESS);
     }
     assert!(request.is_null());
+}
+
+/// A probe at `time` that finds nothing. Whether it was made.
+fn probe_is_made(pattern: Pattern, time: u64) -> bool {
+    match vain_probes::look_at(pattern, || time) {
+        None => false,
+        Some(look) => {
+            // In place of the lower half's probe, as one crossing.
+            service::yield_now();
+            look.was_in_vain_at(|| time + 80);
+            true
+        }
+    }
+}
+
+#[test]
+fn probes_for_several_messages_in_turn_are_left_out() {
+    let _alone = start();
+    let [first, second] = [5, 6].map(|tag| Pattern::new(1, tag, world()));
+    for time in [1000, 1200, 1400, 3000] {
+        assert!(probe_is_made(first, time));
+        assert!(probe_is_made(second, time + 100));
+    }
+    assert!(!probe_is_made(first, 3150));
+    assert!(!probe_is_made(second, 3200));
+    // Of another source nothing is known.
+    assert!(probe_is_made(Pattern::new(0, 6, world()), 3200));
+}
+
+#[test]
+fn another_crossing_makes_the_next_probe_look() {
+    let _alone = start();
+    let pattern = Pattern::new(1, 5, world());
+    for time in [1000, 1100, 1200, 3000] {
+        assert!(probe_is_made(pattern, time));
+    }
+    assert!(!probe_is_made(pattern, 3100));
+    service::yield_now();
+    assert!(probe_is_made(pattern, 3100));
+    set_phase(Phase::Approach);
+    assert!(probe_is_made(pattern, 3110));
+    set_phase(Phase::Run);
+}
+
+#[test]
+fn a_program_that_probes_for_ever_finds_its_message() {
+    let _alone = start();
+    let mut flag = 0;
+    for _ in 0..1000 {
+        let error = iprobe(1, 5, world(), (&mut flag).into(), None);
+        assert_eq!((error, flag), (SUCCESS, 0));
+    }
+    arrive(1, 5, b"x");
+    while flag == 0 {
+        let error = iprobe(1, 5, world(), (&mut flag).into(), None);
+        assert_eq!(error, SUCCESS);
+    }
 }

@@ -54,9 +54,18 @@ impl InVain {
         self.until.wrapping_sub(now).wrapping_sub(1) < LONGEST
     }
 
+    /// After another test in vain, at `crossings`. `took` are its begin and end, if the times were taken.
+    #[inline(always)]
+    pub(crate) fn then(self, crossings: usize, took: Option<(u64, u64)>) -> InVain {
+        match took {
+            Some((begin, end)) if self.is_latest(crossings) => self.again(begin, end),
+            _ => InVain::first(crossings),
+        }
+    }
+
     /// After another test in vain, from `begin` to `end`.
     #[inline(always)]
-    pub(crate) fn again(self, begin: u64, end: u64) -> InVain {
+    fn again(self, begin: u64, end: u64) -> InVain {
         let worked = end.wrapping_sub(begin) > WORK;
         let since = match self.since {
             _ if worked => end,
