@@ -1,6 +1,7 @@
 //! The user's command line: `mpirun ... stasis launch OPTIONS APP ...`. Options of the launcher are not understood
 //! here. The words `stasis launch` are found in the line, and words are put behind them.
 
+use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -60,6 +61,15 @@ pub fn of_standby(line: &[OsString], incarnation: u32) -> Vec<OsString> {
 pub fn launcher_words(line: &[OsString]) -> &[OsString] {
     let end = launches(line).first().map_or(0, |at| at - 2);
     &line[..end]
+}
+
+/// Whether srun may be told that its steps overlap. The step of a dead incarnation keeps its processors as long as
+/// Slurm waits for a lost node. srun refuses that together with `--exclusive`.
+pub fn may_overlap(line: &[OsString]) -> bool {
+    let asks = |word: &OsString| word.as_encoded_bytes().starts_with(b"--exclusive");
+    let told = ["SLURM_OVERLAP", "SLURM_EXCLUSIVE"];
+    let told = told.iter().any(|name| env::var_os(name).is_some());
+    !told && !launcher_words(line).iter().any(asks)
 }
 
 /// The line that continues the job by hand.

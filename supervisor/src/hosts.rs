@@ -1,5 +1,8 @@
 //! The machines of the job, if the user's line names a file of them: one that is lost is left out while the others have
 //! room for all ranks. So a line in the file for which there is no rank at first is that of a spare machine.
+//!
+//! In an allocation of Slurm, srun is told to exclude a lost machine, since Slurm itself may take minutes to notice. A
+//! node of the allocation without a rank is a spare one.
 
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
@@ -32,7 +35,6 @@ pub struct LostHost {
 impl LostHost {
     /// Whether a file means it by this word.
     fn is_called(&self, word: &str) -> bool {
-        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
         word.parse() == Ok(self.address) || word == self.name || short(word) == short(&self.name)
     }
 }
@@ -45,6 +47,9 @@ pub fn without(
     ranks: u32,
     directory: &Path,
 ) -> io::Result<Option<Vec<OsString>>> {
+    if let Some(srun) = place_of_srun(line) {
+        return Ok(Some(excluding(line, srun, lost)));
+    }
     let Some(at) = place_of_file(line) else {
         return Ok(None);
     };
@@ -57,6 +62,48 @@ pub fn without(
     let mut line = line.to_owned();
     line[at] = file.into();
     Ok(Some(line))
+}
+
+/// Position of srun in the line. Other words may be before it, as those of `env`.
+fn place_of_srun(line: &[OsString]) -> Option<usize> {
+    let is_srun = |word: &OsString| Path::new(word).file_name() == Some(OsStr::new("srun"));
+    command_line::launcher_words(line).iter().position(is_srun)
+}
+
+/// A line of srun's that excludes the lost machines, too.
+fn excluding(line: &[OsString], srun: usize, lost: &[LostHost]) -> Vec<OsString> {
+    let names: Vec<&str> = lost.iter().map(|host| short(&host.name)).collect();
+    let mut words = names.join(",");
+    let mut line = line.to_owned();
+    // Of several such options srun obeys the last.
+    let own = command_line::launcher_words(&line).iter();
+    let mut own = own.enumerate().filter_map(|(at, word)| {
+        let word = word.to_str()?;
+        let given = word
+            .strip_prefix("--exclude=")
+            .or_else(|| word.strip_prefix("-x").filter(|rest| !rest.is_empty()));
+        match given {
+            Some(given) => Some((at..at + 1, given.to_owned())),
+            None if word == "--exclude" || word == "-x" => {
+                Some((at..at + 2, line.get(at + 1)?.to_str()?.to_owned()))
+            }
+            None => None,
+        }
+    });
+    let place = match own.next_back() {
+        Some((place, given)) => {
+            words = format!("{given},{words}");
+            place
+        }
+        None => srun + 1..srun + 1,
+    };
+    line.splice(place, [format!("--exclude={words}").into()]);
+    line
+}
+
+/// A machine's name without its domain, as Slurm names nodes.
+fn short(name: &str) -> &str {
+    name.split('.').next().unwrap_or_default()
 }
 
 /// Position of the file's name in the line.
@@ -128,6 +175,36 @@ mod tests {
         let by_address = "10.0.0.1:2\n10.0.0.2:2\nfd00::7\n";
         let rest = "10.0.0.1:2\nfd00::7\n";
         assert_eq!(remaining(by_address, &lost("x"), 3).as_deref(), Some(rest));
+    }
+
+    #[test]
+    fn srun_excludes_lost_machines() {
+        let made = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let made = without(&words, &lost("n2.site"), 4, Path::new("/nowhere")).unwrap();
+            let made = made.unwrap().join(OsStr::new(" "));
+            made.into_string().unwrap()
+        };
+        for (line, wanted) in [
+            (
+                "srun -n 2 stasis launch ./a -x 1",
+                "srun --exclude=n2 -n 2 stasis launch ./a -x 1",
+            ),
+            (
+                "env A=1 /bin/srun stasis launch a",
+                "env A=1 /bin/srun --exclude=n2 stasis launch a",
+            ),
+            (
+                "srun --exclude=n7 stasis launch a",
+                "srun --exclude=n7,n2 stasis launch a",
+            ),
+            (
+                "srun -n 2 -x n7,n8 stasis launch a",
+                "srun -n 2 --exclude=n7,n8,n2 stasis launch a",
+            ),
+        ] {
+            assert_eq!(made(line), wanted);
+        }
     }
 
     #[test]

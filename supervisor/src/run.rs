@@ -309,6 +309,9 @@ impl<S: Surroundings> Running<'_, S> {
         if resume {
             command.env_remove("STASIS_ANEW");
         }
+        if command_line::may_overlap(line) {
+            command.env("SLURM_OVERLAP", "1");
+        }
         if !self.job.terminal {
             // A signal to this process's group is then passed on once.
             command.process_group(0);

@@ -1,5 +1,5 @@
-//! Leaves out probes that would find nothing again, as `request/vain_tests.rs` leaves out tests. A message that has come
-//! meanwhile is found later by at most the time that `object/request/in_vain.rs` tells.
+//! Leaves out probes that would find nothing again, as `request/vain_tests.rs` leaves out tests. A message that has
+//! come meanwhile is found later by at most the time that `object/request/in_vain.rs` tells.
 
 use crate::object::request::in_vain::InVain;
 use crate::object::Comm;

@@ -68,8 +68,12 @@ read -r code <"$request/end"
 exit "$code"
 "#;
 
-/// Script that runs a program on the first node: `sh -c FIRST DIRECTORY PROGRAM ARGUMENTS...`.
-const FIRST: &str = r#"hostname node1; cd "$0"; exec "$@""#;
+/// Script that runs a program on a node: `sh -c ON_NODE NODE DIRECTORY PROGRAM ARGUMENTS...`. `ip netns exec` would
+/// mount a /sys without control groups, with which slurmd does not start.
+const ON_NODE: &str = r#"
+exec nsenter --net="/run/netns/$0" unshare --uts \
+    sh -c 'hostname "$0"; cd "$1"; shift; exec "$@"' "$0" "$@"
+"#;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -147,10 +151,15 @@ impl Nodes {
 
     /// The command, on the first node.
     pub fn on_first(&self, command: &Command) -> Command {
+        self.on(1, command)
+    }
+
+    /// The command, on a node, counted from 1.
+    pub fn on(&self, node: usize, command: &Command) -> Command {
+        let name = Nodes::name(node);
         let mut inside = Command::new("nsenter");
         inside.args(["--target", &self.pid, "--net", "--mount"]);
-        inside.args(["ip", "netns", "exec", "node1", "unshare", "--uts"]);
-        inside.args(["sh", "-c", FIRST]).arg(&self.dir);
+        inside.args(["sh", "-c", ON_NODE, &name]).arg(&self.dir);
         inside.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -192,8 +201,8 @@ impl Nodes {
     fn hosts(&self, mpi: Mpi, placement: &Placement, name: &str) -> Result<PathBuf> {
         let hosts = self.dir.join(format!("{name}.hosts"));
         let line = |node: usize| match mpi {
-            Mpi::OpenMpi => format!("10.77.0.{node} slots={}\n", placement.ranks),
-            _ => format!("10.77.0.{node}:{}\n", placement.ranks),
+            Mpi::OpenMpi => format!("{} slots={}\n", Nodes::address(node), placement.ranks),
+            _ => format!("{}:{}\n", Nodes::address(node), placement.ranks),
         };
         fs::write(&hosts, (1..=placement.nodes).map(line).collect::<String>())?;
         Ok(hosts)
@@ -206,6 +215,11 @@ impl Nodes {
         command.env("HYDRA_LAUNCHER_EXEC", self.agent());
         command.envs(placement.transport.iter().copied());
         command
+    }
+
+    /// Address of a node, counted from 1.
+    pub fn address(node: usize) -> String {
+        format!("10.77.0.{node}")
     }
 
     /// Name of a node, counted from 1.
