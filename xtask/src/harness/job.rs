@@ -168,6 +168,14 @@ impl Job {
         self.pids().into_iter().filter(is_rank).collect()
     }
 
+    /// The processes of one rank: the rank, or first the process that stands in for it and then the rank.
+    pub fn processes_of(&self, rank: usize) -> Vec<i32> {
+        let mut its = self.ranks();
+        its.retain(|pid| is_rank(*pid, rank));
+        its.sort_unstable();
+        its
+    }
+
     /// The processes of its launcher. `stasis run` is none.
     pub fn launchers(&self) -> Vec<i32> {
         self.named(&["mpirun", "mpiexec", "orterun"])
@@ -336,6 +344,15 @@ pub fn tail(text: &str, lines: usize) -> String {
         .iter()
         .map(|line| format!("    | {line}\n"))
         .collect()
+}
+
+/// Whether a process is that rank, by the variables of its launcher.
+pub fn is_rank(pid: i32, rank: usize) -> bool {
+    let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+    let wanted = names.map(|name| format!("{name}={rank}").into_bytes());
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables.any(|variable| wanted.iter().any(|wanted| wanted == variable))
 }
 
 fn all_pids() -> Vec<i32> {

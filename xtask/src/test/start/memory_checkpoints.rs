@@ -1,7 +1,7 @@
 //! `--memory-interval`: checkpoints that stay in memory until a part of the job has died. The examples have the mode
 //! `recover-memory` besides.
 
-use super::recovery::{deadline, is_rank, said, RunCase, GOES_ON};
+use super::recovery::{deadline, said, RunCase, GOES_ON};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{signal, stasis};
@@ -51,12 +51,6 @@ fn start(case: &RunCase, flags: &[&str]) -> Result<Job> {
 fn held(case: &RunCase, job: &mut Job) -> Result<()> {
     let held = stasis::until_held(job, &case.ckpt, case.dir, deadline());
     job.explain(held, case.dir)
-}
-
-fn rank(job: &Job, number: usize) -> Vec<i32> {
-    let mut ranks = job.ranks();
-    ranks.retain(|pid| is_rank(*pid, number));
-    ranks
 }
 
 /// The copies that checkpoints in memory consist of.
@@ -119,7 +113,7 @@ fn ranks(case: &RunCase) -> Result<()> {
         ensure!((2..=4).contains(&number), "there are {number} copies");
         let killed: Vec<i32> = numbers
             .iter()
-            .flat_map(|number| rank(&job, *number))
+            .flat_map(|number| job.processes_of(*number))
             .collect();
         recovered(case, &mut job, &killed)?;
         newest = *on_disk(case).last().context("nothing was written")?;
@@ -139,7 +133,7 @@ fn standby(case: &RunCase) -> Result<()> {
     job.until_seen("there was a standby world", deadline(), asleep)?;
     held(case, &mut job)?;
     let number = stasis::incarnation(&case.ckpt, "run.json")?;
-    let running = stasis::of_incarnation(rank(&job, 1), number);
+    let running = stasis::of_incarnation(job.processes_of(1), number);
     recovered(case, &mut job, &running)?;
     ensure!(said(&job).contains(WRITTEN), "it goes on from an older one");
     finish(case, job)
@@ -152,7 +146,7 @@ fn copy_killed(case: &RunCase) -> Result<()> {
     let disk = *on_disk(case).last().context("no checkpoint is there")?;
     held(case, &mut job)?;
     let mut killed = copies(&job);
-    killed.extend(rank(&job, 1));
+    killed.extend(job.processes_of(1));
     recovered(case, &mut job, &killed)?;
     goes_on_from(&job, disk)?;
     // And without a failure it is given up.
@@ -180,7 +174,7 @@ fn newer_on_disk(case: &RunCase) -> Result<()> {
     let given_up = |job: &Job| copies(job).is_empty();
     job.until_seen("the copies were given up", deadline(), given_up)?;
     let disk = *on_disk(case).last().context("no checkpoint is there")?;
-    let killed = rank(&job, 0);
+    let killed = job.processes_of(0);
     recovered(case, &mut job, &killed)?;
     ensure!(!said(&job).contains(WRITTEN), "the older one was written");
     goes_on_from(&job, disk)?;
@@ -207,7 +201,7 @@ fn increments(case: &RunCase) -> Result<()> {
     let is_one = job::read_text(&manifest).contains("\"increment_of\"");
     ensure!(is_one, "ckpt-{increment} is no increment");
     held(case, &mut job)?;
-    let killed = rank(&job, 0);
+    let killed = job.processes_of(0);
     recovered(case, &mut job, &killed)?;
     ensure!(said(&job).contains(WRITTEN), "it goes on from an older one");
     let mut verify = keyed(stasis::command(["verify"]));

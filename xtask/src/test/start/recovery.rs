@@ -188,17 +188,8 @@ fn kill_rank(job: &Job, rank: usize) {
 }
 
 fn send_to_rank(job: &Job, rank: usize, sent: Signal) {
-    let its = job.ranks().into_iter().filter(|pid| is_rank(*pid, rank));
+    let its = job.processes_of(rank).into_iter();
     its.for_each(|pid| signal::send(pid, sent));
-}
-
-/// Whether a process is that rank, by the variables of its launcher.
-pub(super) fn is_rank(pid: i32, rank: usize) -> bool {
-    let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
-    let wanted = names.map(|name| format!("{name}={rank}").into_bytes());
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let mut variables = environment.split(|byte| *byte == 0);
-    variables.any(|variable| wanted.iter().any(|wanted| wanted == variable))
 }
 
 fn all_ranks(case: &RunCase) -> Result<()> {

@@ -244,7 +244,7 @@ fn random_kills(case: &Stages) -> Result<()> {
         job.until("the epoch has come", Instant::now() + LIMIT, || {
             file.exists()
         })?;
-        let processes = rank_processes(&job, random.below(RANKS as u64));
+        let processes = job.processes_of(random.below(RANKS as u64) as usize);
         let Some(process) = processes.last() else {
             bail!("the job has no such rank in epoch {epoch}");
         };
@@ -264,20 +264,6 @@ fn random_kills(case: &Stages) -> Result<()> {
         "it went on {times} times after {KILLS} deaths\n{said}"
     );
     Ok(())
-}
-
-/// The process that stands in for a rank, and the rank itself.
-fn rank_processes(job: &Job, rank: u64) -> Vec<i32> {
-    let names = ["OMPI_COMM_WORLD_RANK", "PMI_RANK"];
-    let wanted = names.map(|name| format!("{name}={rank}").into_bytes());
-    let is_it = |pid: &i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let mut variables = environment.split(|byte| *byte == 0);
-        variables.any(|variable| wanted.iter().any(|wanted| wanted == variable))
-    };
-    let mut its: Vec<i32> = job.ranks().into_iter().filter(is_it).collect();
-    its.sort_unstable();
-    its
 }
 
 /// Before all have an epoch, all start anew.
@@ -342,8 +328,8 @@ fn calls(case: &Stages) -> Result<()> {
 }
 
 /// Kills a rank, if it is there.
-fn kill_last(job: &Job, rank: u64) {
-    if let Some(process) = rank_processes(job, rank).last() {
+fn kill_last(job: &Job, rank: usize) {
+    if let Some(process) = job.processes_of(rank).last() {
         signal::kill_now(*process);
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The moments are taken from the log of `stasis run` (`STASIS_LOG`).
 
-use super::recovery::{deadline, is_rank, said, RunCase, GOES_ON};
-use crate::harness::job::{self, Job};
+use super::recovery::{deadline, said, RunCase, GOES_ON};
+use crate::harness::job::{self, is_rank, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{signal, stasis};
 use crate::test::support::helper_programs::compile;
