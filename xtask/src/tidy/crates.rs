@@ -214,13 +214,23 @@ fn number(version: &str) -> (u32, u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{number, read};
+    use super::{between, number, read};
+    use crate::harness::paths;
+    use std::fs;
 
     #[test]
     fn versions_of_rust_are_compared_by_number() {
         assert!(number("1.9") < number("1.88"));
         assert!(number("1.88") < number("1.88.1"));
         assert_eq!(number("1.88"), number("1.88.0"));
+    }
+
+    #[test]
+    fn the_citation_has_the_version_of_the_workspace() {
+        let read = |name| fs::read_to_string(paths::root().join(name)).unwrap();
+        let (manifest, citation) = (read("Cargo.toml"), read("CITATION.cff"));
+        let ours = between(&manifest, "[workspace.package]\nversion = \"", "\"").unwrap();
+        assert_eq!(between(&citation, "\nversion: ", "\n"), Some(ours));
     }
 
     #[test]
