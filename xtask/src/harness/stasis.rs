@@ -61,6 +61,18 @@ pub fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Comma
     command
 }
 
+/// A script of a user's shell, with `stasis` in its PATH.
+pub fn shell(script: &str, dir: &Path) -> Command {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).current_dir(dir);
+    Mpi::OpenMpi.set_environment(&mut shell);
+    let bin = paths::stasis();
+    let bin = bin.parent().unwrap_or(Path::new("")).display();
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{bin}:{path}"));
+    shell
+}
+
 /// `stasis checkpoint DIR`: returns when the set is committed.
 pub fn checkpoint(ckpt: &Path) -> Command {
     let mut command = command(["checkpoint"]);

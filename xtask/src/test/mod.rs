@@ -161,6 +161,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::memory_hooks::cases());
     cases.extend(programs::migration::cases());
     cases.extend(product::packages::cases());
+    cases.extend(product::guide::first_checkpoint());
     cases.extend(programs::mpi::cases(full)?);
     cases.extend(programs::mpi::reduced(full)?);
     cases.extend(torture::cases()?);
