@@ -1,5 +1,5 @@
 //! The coordinator's threads and sockets, in rank 0's lower half. One thread owns the machine and all
-//! writing ends, and one does the file operations. The thread of the [`Listener`] accepts connections and
+//! writing ends, and one does the file operations. The thread of the `Listener` accepts connections and
 //! reads. In a small job all ranks are connected, in a large one the relays next to the coordinator
 //! ([`crate::net::tree`]).
 //!

@@ -120,6 +120,9 @@ pub struct Manifest {
 
 impl Manifest {
     /// The lineage of a run that continues from the set.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
     pub fn continued(&self) -> io::Result<Lineage> {
         let Some(older) = &self.lineage else {
             return Lineage::begin(self.command.clone());

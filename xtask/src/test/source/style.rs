@@ -28,6 +28,7 @@ pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = vec![
         check("style/fmt", None, &["fmt", "--all", "--check"]),
         check("style/clippy", None, &clippy(&WITHOUT_LOWER)),
+        rustdoc(),
         Case::new("style/structure", |_, _| structure::check().into()),
         Case::new("style/function-page", |_, _| docs::check().into()),
         Case::new("style/rust-version", |_, _| {
@@ -87,8 +88,21 @@ fn clippy(packages: &[&'static str]) -> Vec<&'static str> {
     arguments
 }
 
+/// Links in the documentation of all crates. One to a private item is for readers of the source.
+fn rustdoc() -> Case {
+    let arguments = [&["doc", "--quiet", "--no-deps"][..], &WITHOUT_LOWER].concat();
+    let mut command = cargo_command(None, &arguments);
+    let flags = "-D warnings -A rustdoc::private_intra_doc_links";
+    command.env("RUSTDOCFLAGS", flags);
+    succeeds("style/rustdoc", command)
+}
+
 fn check(name: &str, lower: Option<Mpi>, arguments: &[&str]) -> Case {
-    let command = cargo_command(lower, arguments);
+    succeeds(name, cargo_command(lower, arguments))
+}
+
+/// A cargo command that must succeed.
+fn succeeds(name: &str, command: Command) -> Case {
     Case::new(name, move |_, dir| {
         job::run(command, dir, "cargo", BUILD_LIMIT)
             .and_then(|finished| finished.expect_success("cargo"))
