@@ -217,12 +217,27 @@ mod tests {
     use super::{between, number, read};
     use crate::harness::paths;
     use std::fs;
+    use std::path::Path;
 
     #[test]
     fn versions_of_rust_are_compared_by_number() {
         assert!(number("1.9") < number("1.88"));
         assert!(number("1.88") < number("1.88.1"));
         assert_eq!(number("1.88"), number("1.88.0"));
+    }
+
+    #[test]
+    fn the_readme_names_the_folder_of_each_crate() {
+        let readme = fs::read_to_string(paths::root().join("README.md")).unwrap();
+        for one in read().unwrap().all.into_iter().filter(|one| one.ours) {
+            let folder = one.folder.strip_prefix(paths::root()).unwrap();
+            let named = |folder: &Path| readme.contains(&format!("`{}`", folder.display()));
+            let mut folders = folder
+                .ancestors()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            let is_named = folders.any(named);
+            assert!(is_named, "README.md does not name {}", folder.display());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::build::setup::cargo_command;
 use crate::docs;
 use crate::harness::job;
 use crate::harness::mpi::Mpi;
-use crate::test::source::{named_paths, prose, specification};
+use crate::test::source::{messages, named_paths, prose, specification};
 use crate::test::{Case, Outcome, Skipped};
 use crate::tidy::{crates, structure, variables, vector_registers};
 use anyhow::{ensure, Result};
@@ -43,6 +43,7 @@ pub fn cases(full: bool) -> Vec<Case> {
         }),
         Case::new("style/environment", |_, _| variables::check().into()),
         Case::new("style/named-paths", |_, _| named_paths::check().into()),
+        Case::new("style/messages", |_, _| messages::check().into()),
         Case::new("style/prose", |_, _| prose::check().into()),
         Case::new("style/specification", |_, _| specification::check().into()),
         suite("unit/workspace", None, &WITHOUT_LOWER),
