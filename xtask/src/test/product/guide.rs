@@ -2,8 +2,8 @@
 //! blocks that begin with ```` ```sh ````. They are run in order, in one shell. A command that starts a job runs in the
 //! background of those "in another shell", and the job before ends.
 //!
-//! The section about the first checkpoint also runs by itself, without packages. What it shows of the program's output
-//! is compared with what the program prints.
+//! The guide also runs without packages: its section about the first checkpoint, in which the program's output is
+//! compared with what the guide shows, and all that follows.
 
 use crate::harness::mpi::Mpi;
 use crate::harness::{job, paths, signal, stasis};
@@ -11,24 +11,30 @@ use crate::test::product::packages;
 use crate::test::support::clean_root::CleanRoot;
 use crate::test::support::compile::command_line;
 use crate::test::support::held_job::example;
-use crate::test::{Case, Outcome};
+use crate::test::{copy_program, Case, Outcome};
 use anyhow::{ensure, Context, Result};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const GUIDE: &str = "docs/guide.md";
 /// Heading of the section with a whole program.
 const FIRST: &str = "## Your first checkpoint in five minutes\n";
+/// Heading of the section behind it.
+const BEHIND: &str = "## Before the first run\n";
 /// Beginning of the lines that its program prints.
 const PRINTED: &str = "step ";
 /// Time for that section on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A new user's shell.
-const SHELL: &str = r"
+/// The beginning of a new user's shell.
+const LOG_IN: &str = r"
 cd
 . /etc/profile.d/modules.sh
+";
+
+/// For the program that is run as `./app`, and for several ranks on a processor.
+const SETTINGS: &str = r"
 export STASIS_TEST_READY=$HOME/ready STASIS_TEST_GO=$HOME/go
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_MCA_mpi_yield_when_idle=1
@@ -53,22 +59,52 @@ start() {
     done
     "$@" >>job.log 2>&1 &
     job=$!
-    until stasis status "$dir" >/dev/null 2>&1; do
+    # Without a directory there is one of a default name.
+    until command stasis status ${dir:+"$dir"} >/dev/null 2>&1; do
         kill -0 "$job"
         sleep 0.2
     done
 }
 mpirun() { start command mpirun "$@"; }
+stasis() {
+    case $1 in
+        run) start command stasis "$@" ;;
+        *) command stasis "$@" ;;
+    esac
+}
 mpirun.openmpi() { start command mpirun.openmpi "$@"; }
 mpirun.mpich() { start command mpirun.mpich "$@"; }
 set -v
 "#;
 
-/// The section about the first checkpoint.
-pub fn first_checkpoint() -> Vec<Case> {
-    vec![Case::new("guide/first-checkpoint", |_, dir| {
-        first(dir).into()
-    })]
+/// The cases without packages.
+pub fn cases() -> Vec<Case> {
+    vec![
+        Case::new("guide/first-checkpoint", |_, dir| first(dir).into()),
+        Case::new("guide/commands", |_, dir| others(dir).into()),
+    ]
+}
+
+/// The commands behind the first section, with the sources' Stasis.
+fn others(dir: &Path) -> Result<()> {
+    let guide = fs::read_to_string(paths::root().join(GUIDE))?;
+    let typed = runnable(guide.split_once(BEHIND).context(BEHIND)?.1);
+    ensure!(typed.lines().count() > 20, "there are no commands to run");
+    app(dir)?;
+    let script = format!("{SETTINGS}{JOBS}{typed}\nkill \"$job\"; wait \"$job\" || true\n");
+    let mut shell = stasis::shell(&script, dir);
+    shell.env("HOME", dir);
+    job::run(shell, dir, "typed", LIMIT)?.expect_success(GUIDE)?;
+    Ok(())
+}
+
+/// The program that the pages call `./app`.
+fn app(dir: &Path) -> Result<PathBuf> {
+    let ring = example("p2p", "p2p/ring_loop")?;
+    let program = command_line(&ring, Some(Mpi::OpenMpi))?.remove(0);
+    let app = dir.join("app");
+    copy_program(Path::new(&program), &app)?;
+    Ok(app)
 }
 
 fn first(dir: &Path) -> Result<()> {
@@ -79,7 +115,7 @@ fn first(dir: &Path) -> Result<()> {
     // The packages are there.
     let typed = typed.lines().filter(|line| !line.starts_with("sudo "));
     let typed: Vec<&str> = typed.collect();
-    let script = format!("{JOBS}{}\nwait \"$job\"\n", typed.join("\n"));
+    let script = format!("{SETTINGS}{JOBS}{}\nwait \"$job\"\n", typed.join("\n"));
     job::run(stasis::shell(&script, dir), dir, "typed", LIMIT)?.expect_success(FIRST.trim_end())?;
     let output = job::read_text(&dir.join("job.log"));
     let outputs = blocks(section, "text\n");
@@ -103,8 +139,8 @@ fn distinct(output: &str) -> Vec<&str> {
     lines
 }
 
-/// The cases, for `--full`.
-pub fn cases() -> Vec<Case> {
+/// The cases with packages, for `--full`.
+pub fn packaged() -> Vec<Case> {
     ["README.md", GUIDE]
         .map(|page| {
             Case::new(format!("package/commands-of-{page}"), move |_, dir| {
@@ -127,13 +163,9 @@ fn run(page: &str, dir: &Path) -> Result<()> {
     let root = CleanRoot::new(dir)?;
     root.put(&packages::tarball()?, "home/new")?;
     root.put(&packages::deb()?, "home/new")?;
-    let ring = example("p2p", "p2p/ring_loop")?;
-    let program = command_line(&ring, Some(Mpi::OpenMpi))?.remove(0);
-    let app = dir.join("app");
-    fs::copy(program, &app)?;
-    root.put(&app, "home/new")?;
+    root.put(&app(dir)?, "home/new")?;
     let script = dir.join("typed.sh");
-    fs::write(&script, format!("{SHELL}{JOBS}{typed}"))?;
+    fs::write(&script, format!("{LOG_IN}{SETTINGS}{JOBS}{typed}"))?;
     root.put(&script, "home/new")?;
     let log_in = "useradd --shell /bin/bash new && chown -R new: /home/new && \
         echo 'new ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/new && su - new -c 'bash typed.sh'";
