@@ -15,6 +15,86 @@
 //! Files may be damaged or hostile. This crate has only one unsafe call, on a descriptor
 //! (`fs/high_descriptor.rs`). A length is compared with the available bytes before it is used. A file is
 //! verified before any of it is returned.
+//!
+//! # Examples
+//!
+//! A set of one rank with one page of memory, and what a restart reads of it:
+//!
+//! ```
+//! use stasis_ckpt_image::*;
+//!
+//! /// A page of sevens.
+//! struct Sevens;
+//! impl MemorySource for Sevens {
+//!     fn read(&mut self, _address: u64, into: &mut [u8]) -> std::io::Result<()> {
+//!         into.fill(7);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let dir = folder.path().join("ck");
+//! let (disk, start) = (FileSystem::default(), 1 << 40);
+//! let writer = SetWriter::begin(&disk, &dir, 1)?;
+//! let header = Header {
+//!     set_id: writer.set_id(),
+//!     epoch: 0,
+//!     rank: 0,
+//!     world_size: 1,
+//!     contract_version: 1,
+//!     page_size: 4096,
+//!     abi: "none".into(),
+//!     created_ns: 1,
+//! };
+//! let path = writer.path().join(image_file(0));
+//! let mut image = ImageWriter::create(&disk, &path, header, Compression::Off)?;
+//! let region = Region {
+//!     start,
+//!     len: PAGE,
+//!     prot: 3,
+//!     grows_down: false,
+//!     no_reserve: false,
+//!     advice: Advice::default(),
+//!     backing: Backing::Anonymous,
+//! };
+//! image.region(region, &[start..start + PAGE], &mut Sevens)?;
+//! let manifest = Manifest {
+//!     schema_version: 1,
+//!     set_id: writer.set_id(),
+//!     increment_of: None,
+//!     created: 1,
+//!     epoch: 0,
+//!     world_size: 1,
+//!     abi: "none".into(),
+//!     library: "none".into(),
+//!     thread_level: None,
+//!     contract_version: 1,
+//!     stasis_version: None,
+//!     command: vec!["./app".into()],
+//!     lineage: None,
+//!     incarnation: None,
+//!     ranks: vec![RankEntry {
+//!         rank: 0,
+//!         host: "here".into(),
+//!         image: image.finish()?,
+//!         local: None,
+//!         copy: None,
+//!     }],
+//! };
+//! writer.commit(&manifest, None)?;
+//!
+//! let set = newest_whole(&dir, None)?.set;
+//! assert_eq!(set.name(), "ckpt-1");
+//! let image = set.image(0, Some(1))?;
+//! let mut memory = image.memory()?;
+//! for piece in memory.pieces_of(0) {
+//!     let mut content = vec![0; piece.len as usize];
+//!     memory.load(piece, &mut content)?;
+//!     assert_eq!((piece.address, content), (start, vec![7; PAGE as usize]));
+//! }
+//! # Ok::<(), ImageError>(())
+//! ```
+#![warn(clippy::missing_errors_doc)]
 
 mod error;
 mod format;

@@ -25,6 +25,9 @@ const LEAST: usize = 64;
 
 /// Calls `work` on all items, in contiguous parts, each with the index of its first item. If several parts
 /// fail, the error of the first is returned, as in sequential execution.
+///
+/// # Errors
+/// The error of the first part that fails.
 pub fn side_by_side<T: Sync, E: Send>(
     items: &[T],
     work: impl Fn(usize, &[T]) -> Result<(), E> + Sync,

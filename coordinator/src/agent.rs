@@ -47,9 +47,15 @@ pub trait Process: Send + Sync + 'static {
     /// Sets the phase to Stop, stops all threads, and drains. A rank that must refuse although its threads
     /// could be stopped still drains first, because the other ranks wait for it. Returns the memory that
     /// other ranks may share.
+    ///
+    /// # Errors
+    /// The reason why this rank cannot be saved. The checkpoint is given up.
     fn stop(&self) -> Result<Vec<SharedRange>, String>;
     /// Writes the image. Calls `copied` once later writes of the threads cannot reach the image, if that is
     /// before its end: the threads may then be resumed. The agent fills in `times`.
+    ///
+    /// # Errors
+    /// The reason why there is no image. The checkpoint is given up.
     fn save(&self, order: &SaveOrder, copied: &mut (dyn FnMut() + Send))
         -> Result<Summary, String>;
     /// Sets the phase to Run and resumes the threads, while images are written.
@@ -149,6 +155,9 @@ impl Pending {
 
 impl Agent {
     /// Connects this rank to the coordinator and starts the agent's threads.
+    ///
+    /// # Errors
+    /// No connection, or no thread can be made.
     pub fn connect(
         address: &Address,
         rank: u32,

@@ -16,6 +16,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Ensures that no other job runs in `directory`. A job that is being killed still accepts connections but
 /// closes them. A job that ends with a checkpoint closes them when it has ended, and this function waits
 /// for that. A suspended job keeps connections open and sends nothing.
+///
+/// # Errors
+/// Another job runs there, or may run there: its process lives and does not answer. Or its file cannot be read.
 pub fn check_free(directory: &Path) -> Result<(), Error> {
     let connected = JobFile::read(directory).and_then(|job| {
         let stream = job.connect(directory)?;

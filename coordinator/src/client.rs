@@ -75,6 +75,9 @@ pub struct Client {
 
 impl Client {
     /// Finds the job of a checkpoint directory and connects to it.
+    ///
+    /// # Errors
+    /// [`Error::Job`]: there is no job, it has ended, or its file cannot be used.
     pub fn connect(directory: &Path) -> Result<Client, Error> {
         let job = JobFile::read(directory)?;
         let stream = job.connect(directory)?;
@@ -98,6 +101,11 @@ impl Client {
     }
 
     /// Takes a checkpoint and returns when it is committed. `tell` receives the job's messages meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`], and [`Error::Failed`] or [`Error::Late`] if the checkpoint was given up, with the job's
+    /// reason; [`Error::Impatient`] after the time limit; [`Error::Lost`] and [`Error::Closed`] if the connection
+    /// ends.
     pub fn checkpoint(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<Report, Error> {
         self.ask(Request::Checkpoint {
             stop,
@@ -112,6 +120,9 @@ impl Client {
     }
 
     /// Requests a checkpoint and returns as soon as the job has noted the request.
+    ///
+    /// # Errors
+    /// As for [`Client::checkpoint`].
     pub fn request(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<(), Error> {
         self.ask(Request::Checkpoint {
             stop,
@@ -140,11 +151,17 @@ impl Client {
     }
 
     /// The status of the job.
+    ///
+    /// # Errors
+    /// As for [`Client::details`].
     pub fn status(self) -> Result<Status, Error> {
         self.details(Details::default())
     }
 
     /// The status of the job, with these details of each rank.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] with the job's reason, [`Error::Lost`] and [`Error::Closed`] if the connection ends.
     pub fn details(mut self, details: Details) -> Result<Status, Error> {
         self.ask(Request::Status { details })?;
         loop {

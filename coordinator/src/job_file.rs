@@ -135,6 +135,9 @@ impl JobFile {
     }
 
     /// Writes the file to `directory`, readable for its owner alone.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn write(&self, directory: &Path) -> Result<(), Error> {
         self.put(directory, |new, path| fs::rename(new, path))
     }
@@ -163,6 +166,10 @@ impl JobFile {
     }
 
     /// Reads the file in `directory`.
+    ///
+    /// # Errors
+    /// [`Error::None`] if there is none, [`Error::Bad`] if it is not this user's or cannot be understood,
+    /// [`Error::Io`].
     pub fn read(directory: &Path) -> Result<JobFile, Error> {
         Self::read_at(&directory.join(JOB_FILE))
     }
@@ -197,6 +204,9 @@ impl JobFile {
     }
 
     /// Adds to the file, if it is still this job's, the set with which the job ends.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn end_with(&self, directory: &Path, set: &str) -> Result<(), Error> {
         if !self.is_in(directory)? {
             return Ok(());
@@ -237,6 +247,10 @@ impl JobFile {
     }
 
     /// Connects to the job that the file names.
+    ///
+    /// # Errors
+    /// [`Error::Ended`] if the job has ended with a checkpoint; otherwise an error that names the job that does not
+    /// answer.
     pub fn connect(&self, directory: &Path) -> Result<Stream, Error> {
         if let Some(set) = &self.ended_with {
             return Err(Error::Ended {

@@ -16,6 +16,7 @@
 //! | [`client`] | the connection of the `stasis` command to a job |
 //! | [`job_file`], [`claim`] | the file by which commands find a job, and by which a job owns its directory |
 //! | [`private_file`] | such files are written whole, and are read only if others cannot have written them |
+#![warn(clippy::missing_errors_doc)]
 
 pub mod agent;
 mod child_programs;

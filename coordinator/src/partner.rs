@@ -53,6 +53,9 @@ pub fn partner_of(rank: u32, hosts: &[String]) -> Option<u32> {
 /// Storage for copies.
 pub trait CopyStore: Send + Sync + 'static {
     /// Keeps a durable copy of the offered bytes, whose number is in the header.
+    ///
+    /// # Errors
+    /// The reason, for the sender.
     fn keep(&self, header: &CopyHeader, bytes: &mut dyn Read) -> CopyAnswer;
 
     /// A sender no longer needs its copy, or is gone.
@@ -81,6 +84,9 @@ impl ActiveCopies {
 
 impl CopyServer {
     /// Listens for peers that have the token. `local`: on this machine alone.
+    ///
+    /// # Errors
+    /// No listener or no thread can be made.
     pub fn start(local: bool, token: String, store: Arc<dyn CopyStore>) -> io::Result<CopyServer> {
         let reach = match local {
             true => Reach::Machine(None),
@@ -172,6 +178,9 @@ impl Drop for RemoteCopy {
 }
 
 /// Sends the bytes of `image` to rank `partner`, which listens at `address` and keeps a copy.
+///
+/// # Errors
+/// The partner is not reached, refuses, or cannot keep the copy; or `image` cannot be read.
 pub fn send_copy(
     partner: u32,
     address: &Address,

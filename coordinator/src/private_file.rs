@@ -20,6 +20,9 @@ pub enum Unreadable {
 
 /// Reads a file that only its owner can write. A symbolic link is not followed, and no other than a regular file is
 /// waited for.
+///
+/// # Errors
+/// [`Unreadable::Bad`] if the file is not safe to use, [`Unreadable::Io`].
 pub fn read(path: &Path) -> Result<String, Unreadable> {
     let mut options = OpenOptions::new();
     let options = options
@@ -45,6 +48,9 @@ pub fn read(path: &Path) -> Result<String, Unreadable> {
 
 /// Writes a file that its owner alone can read. The text is complete before it gets its name: `place` moves the new
 /// file to `path`. `tag` differs from that of any other process that writes at this time.
+///
+/// # Errors
+/// That of the write, or of `place`. Nothing is left at `path` that was not there before.
 pub fn write(
     path: &Path,
     tag: &str,

@@ -15,6 +15,9 @@ const TICKS: u64 = 100;
 
 /// A descriptor of the process with this number, which is ready to read when the process has ended (pidfd_open(2),
 /// Linux 5.3 and later).
+///
+/// # Errors
+/// That of pidfd_open(2): there is no such process, or no descriptor is free.
 pub fn open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: `pidfd_open` takes two numbers and no pointer.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };

@@ -1,5 +1,5 @@
 //! The coordinator's threads and sockets, in rank 0's lower half. One thread owns the machine and all
-//! writing ends, and one does the file operations. The thread of the [`Listener`] accepts connections and
+//! writing ends, and one does the file operations. The thread of the `Listener` accepts connections and
 //! reads. In a small job all ranks are connected, in a large one the relays next to the coordinator
 //! ([`crate::net::tree`]).
 //!
@@ -48,12 +48,24 @@ const DIRECTORY_CHECK: Duration = Duration::from_secs(5);
 /// Storage of image sets, as far as the coordinator uses it. Called on one thread.
 pub trait Store: Send + 'static {
     /// Creates the checkpoint directory if it does not exist.
+    ///
+    /// # Errors
+    /// The reason, for the user.
     fn make_directory(&mut self) -> Result<(), String>;
     /// Creates the directory of a new set.
+    ///
+    /// # Errors
+    /// The reason, for the user. The checkpoint is given up.
     fn prepare(&mut self) -> Result<PartialSet, String>;
     /// Prepares a set whose images stay in memory.
+    ///
+    /// # Errors
+    /// The reason, for the user. The checkpoint is given up.
     fn prepare_in_memory(&mut self) -> Result<PartialSet, String>;
     /// Commits the prepared set. `images` are in the order of ranks.
+    ///
+    /// # Errors
+    /// The reason, for the user. The checkpoint is given up.
     fn commit(&mut self, images: &[Summary]) -> Result<(), String>;
     /// Removes the prepared set.
     fn discard(&mut self);
@@ -122,6 +134,9 @@ enum DiskJob {
 
 impl Server {
     /// Starts the listener and writes the job file.
+    ///
+    /// # Errors
+    /// Another job has taken the directory; or the job file, a listener or a thread cannot be made.
     pub fn start(options: Options, store: impl Store) -> Result<Server, Error> {
         // The directory was free before the program was loaded or the image opened. Another job may have
         // started at the same time.

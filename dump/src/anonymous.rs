@@ -16,6 +16,9 @@ pub struct AnonymousMapping {
 
 impl AnonymousMapping {
     /// Maps `len` bytes, which `protection` (mmap(2)) lets be used.
+    ///
+    /// # Errors
+    /// That of mmap(2): memory or addresses are used up.
     pub fn new(len: usize, protection: i32) -> io::Result<AnonymousMapping> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a fresh mapping at a place of the kernel's choice.

@@ -99,6 +99,9 @@ pub struct Handover {
 impl Plan {
     /// Copies the memory, and leaves the copy in a child, from which another process can write the image. Calls
     /// `copied` as soon as the threads may go on. `note` is for that process.
+    ///
+    /// # Errors
+    /// [`ImageError::Unsaveable`] names memory that no image can hold; [`ImageError::Io`] if no copy can be made.
     pub fn hold(
         &self,
         request: &DumpRequest<'_>,
@@ -203,7 +206,10 @@ pub struct WrittenImage {
 }
 
 impl HeldImage {
-    /// Keeps an image. Fails if its child has ended.
+    /// Keeps an image.
+    ///
+    /// # Errors
+    /// The child has ended.
     pub fn adopt(child: ChildParts, recipe: RecipePlace) -> io::Result<HeldImage> {
         let child = CowChild::adopt(child)?;
         Ok(HeldImage { child, recipe })
@@ -230,6 +236,9 @@ impl HeldImage {
     }
 
     /// Writes the image to the directory of an unfinished set, and makes it durable.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] if the child has ended or the file cannot be written.
     pub fn write(&self, disk: &FileSystem, dir: &Path) -> Result<WrittenImage> {
         let failed = |action: &'static str| {
             move |source| ImageError::Io {

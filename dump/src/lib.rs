@@ -13,6 +13,7 @@
 //! Or the copy stays, without an image, until another process has it write one ([`Plan::hold`], `held.rs`).
 //!
 //! The threads stand still until the memory is copied, or until the image is written if no copy can be made.
+#![warn(clippy::missing_errors_doc)]
 
 mod anonymous;
 mod changes;

@@ -23,6 +23,10 @@ pub struct Plan {
 impl Plan {
     /// Plans the save of all mappings of the upper half. Its threads must be stopped until the save is complete. A
     /// `prescan` must be omitted if the application may have changed mappings since.
+    ///
+    /// # Errors
+    /// [`ckpt_image::ImageError::Io`] if the mappings cannot be listed; [`ckpt_image::ImageError::Unsaveable`] names a
+    /// mapping that no image can hold.
     pub fn make(application: &Application, mut prescan: Option<PreScan>) -> Result<Plan> {
         let buffer = prescan.as_mut().and_then(PreScan::take_buffer);
         let entries = match prescan.map(PreScan::confirmed) {

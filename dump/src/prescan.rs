@@ -27,6 +27,9 @@ pub struct PreScan {
 impl PreScan {
     /// Scans the mappings. `tracker` collects the changes until now, so that few remain at the stop. If the threads are
     /// to be stopped only until the memory is copied, a part of the `budget` is used for a copy buffer.
+    ///
+    /// # Errors
+    /// [`ckpt_image::ImageError::Io`] if the mappings cannot be listed.
     pub fn run(
         application: &Application,
         tracker: Option<&DirtyTracker>,

@@ -17,6 +17,10 @@ use crate::source::{PageSource, StoppedProcess};
 impl Plan {
     /// Writes this rank's image and makes it durable. Calls `copied` as soon as the threads' memory is not read any
     /// more. If the memory can be copied, that is before the image is written.
+    ///
+    /// # Errors
+    /// [`ckpt_image::ImageError::Unsaveable`] names memory that no image can hold; [`ckpt_image::ImageError::Io`] if
+    /// the file cannot be written. The file is no image then.
     pub fn save(&self, request: &DumpRequest<'_>, copied: impl FnOnce()) -> Result<SavedImage> {
         let mut notes = self.check_other_processes(request.shares)?;
         let ImageContents {

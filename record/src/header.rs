@@ -53,6 +53,9 @@ impl Header {
     }
 
     /// The header of a file that begins with `bytes`, and the number of bytes of events.
+    ///
+    /// # Errors
+    /// [`Error::NoRecord`] if the bytes are no header, [`Error::Version`] if they are of another version.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<(Header, u64)> {
         let no_record = || Error::NoRecord(path.to_owned());
         let page = bytes.get(..HEADER_BYTES).ok_or_else(no_record)?;

@@ -6,6 +6,39 @@
 //! difference of two records, and `summary` tells what is in one.
 //!
 //! docs/internals/record.md describes the whole.
+//!
+//! # Examples
+//!
+//! A rank calls MPI_Recv with a wildcard, and gets a message of rank 2. Its replay gets the same one:
+//!
+//! ```
+//! use contract::record::Call;
+//! use stasis_record::{table, Bound, Event, Header, Log, Replay, Writer};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("rank-0.record");
+//! let header = Header {
+//!     rank: 0,
+//!     size: 4,
+//!     table_hash: 1,
+//!     id: [1; 16],
+//!     follows: [0; 16],
+//!     digests: 0,
+//!     sends: false,
+//! };
+//! let call = Call { function: 7, ..Call::default() };
+//! let mut writer = Writer::create(&path, &header)?;
+//! writer.append(table::write(&mut table::empty(), &call))?;
+//! writer.append(Event::Bound { posting: 0, source: 2, tag: 5 })?;
+//! writer.close()?;
+//!
+//! let mut replay = Replay::begin(Log::open(&path)?);
+//! assert!(matches!(replay.call(&call), Ok(true)));
+//! assert_eq!(replay.binding(0), Some(Bound::To(2, 5)));
+//! assert!(matches!(replay.call(&call), Ok(false)), "the record ends here");
+//! # Ok::<(), stasis_record::Error>(())
+//! ```
+#![warn(clippy::missing_errors_doc)]
 
 mod compare;
 mod divergence;

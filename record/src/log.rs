@@ -20,6 +20,9 @@ pub fn file_name(rank: u32) -> String {
 }
 
 /// The files of a record, by rank. There is at least one.
+///
+/// # Errors
+/// [`Error::Io`] if the directory cannot be read, [`Error::None`] if it has no record.
 pub fn files(directory: &Path) -> Result<Vec<(u32, PathBuf)>> {
     let entries = std::fs::read_dir(directory).map_err(Error::io(directory))?;
     let mut files = Vec::new();
@@ -50,6 +53,9 @@ pub struct Log {
 
 impl Log {
     /// Opens a file.
+    ///
+    /// # Errors
+    /// [`Error::Io`], and those of [`Header::decode`].
     pub fn open(path: &Path) -> Result<Log> {
         let file = File::open(path).map_err(Error::io(path))?;
         // SAFETY: see the head.
@@ -66,6 +72,9 @@ impl Log {
     }
 
     /// Opens the file of a rank, and checks that it is of this job.
+    ///
+    /// # Errors
+    /// Those of [`Log::open`]; [`Error::OtherRank`] and [`Error::OtherTable`] if it is not of this job.
     pub fn of_rank(directory: &Path, rank: u32, size: u32, table_hash: u64) -> Result<Log> {
         let log = Log::open(&directory.join(file_name(rank)))?;
         let found = (log.header.rank, log.header.size);

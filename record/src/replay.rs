@@ -208,6 +208,9 @@ impl Replay {
     }
 
     /// The run makes a call. False where the record ends.
+    ///
+    /// # Errors
+    /// The run makes another call than the recorded one.
     pub fn call(&mut self, call: &Call) -> Result<bool, Divergence> {
         match self.next_if(call) {
             None => Ok(false),
@@ -222,6 +225,9 @@ impl Replay {
     }
 
     /// The outcome of a call. `call` is that call where it is written only if it finds something.
+    ///
+    /// # Errors
+    /// The record has something else than an outcome of this kind there.
     pub fn outcome(&mut self, call: Option<&Call>, what: Outcome) -> Result<Answer, Divergence> {
         if let Some(call) = call {
             match self.next() {
@@ -273,6 +279,9 @@ impl Replay {
 
     /// The last call sends data with this digest, or completes a message with it. The result is the recorded digest if
     /// that is another.
+    ///
+    /// # Errors
+    /// The record has something else than a digest there.
     pub fn digest(&mut self, bytes: u64, crc: u32) -> Result<Option<(u64, u32)>, Divergence> {
         match self.next() {
             None => Ok(None),

@@ -51,7 +51,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a new record. Fails if the file exists.
+    /// Makes a new record.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Io`].
     pub fn create(path: &Path, header: &Header) -> Result<Writer> {
         let file = OpenOptions::new()
             .read(true)
@@ -69,6 +72,9 @@ impl Writer {
     }
 
     /// Goes on with a record at an offset among its events. What follows there is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn go_on(path: &Path, offset: u64) -> Result<Writer> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(Error::io(path))?;
@@ -110,6 +116,9 @@ impl Writer {
     }
 
     /// Moves the window to the end of the events.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot grow: the disk is full.
     pub fn make_room(&mut self) -> Result<()> {
         let end = self.end();
         self.window = window(&self.file, end).map_err(Error::io(&self.path))?;
@@ -117,6 +126,9 @@ impl Writer {
     }
 
     /// Appends an event, while nobody writes to the window.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
     pub fn append(&mut self, event: Event) -> Result<()> {
         let end = self.end();
         let encoded = event.encode();
@@ -133,6 +145,9 @@ impl Writer {
     }
 
     /// Takes back the space that is not used. Nothing can be written afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Io`]. The record is complete all the same.
     pub fn close(self) -> Result<()> {
         let end = self.end();
         let cut = self.file.set_len(HEADER_BYTES as u64 + end);

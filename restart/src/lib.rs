@@ -6,6 +6,7 @@
 //! A rank calls [`open`], or [`choose`] and [`open_in`]. The caller checks that all ranks have chosen the same set.
 //! These functions change nothing. When they have succeeded in all ranks, the ranks create the memory that they share
 //! ([`SharedMemory`]). Last, each rank maps its own memory ([`Opened::map`]).
+#![warn(clippy::missing_errors_doc)]
 
 mod compatibility;
 mod error;
@@ -36,6 +37,9 @@ pub use shared_objects::{CreatedObject, ObjectLocation, SharedClaim, SharedMemor
 
 /// Finds the set `set` in `dir`, or the newest complete one. Checks that all its images exist and that it was taken
 /// with `size` ranks. With a key, only sets that are sealed with it are accepted, here and in [`open`].
+///
+/// # Errors
+/// [`RestartError::Image`] if there is no such set, no whole one, or one of another size.
 pub fn choose(dir: &Path, set: Option<&str>, key: Option<&SealKey>, size: u32) -> Result<Set> {
     let set = match set {
         None => {
@@ -55,6 +59,10 @@ pub fn choose(dir: &Path, set: Option<&str>, key: Option<&SealKey>, size: u32) -
 /// Opens the image of `rank` in a job of `size` ranks, verifies all its bytes, and checks that it is compatible with
 /// this machine. Without `set`, it opens the newest complete set. `read` counts the bytes of memory that have been read
 /// and verified.
+///
+/// # Errors
+/// [`RestartError::Image`] if the set or the image cannot be used, [`RestartError::Unsuitable`] if this machine does
+/// not fit.
 pub fn open(
     dir: &Path,
     set: Option<&str>,
@@ -73,6 +81,9 @@ pub fn open(
 }
 
 /// Does the same for a set of `dir` that is already chosen.
+///
+/// # Errors
+/// As for [`open`].
 pub fn open_in(
     dir: &Path,
     set: Set,
@@ -152,18 +163,27 @@ impl Opened {
 
     /// Maps what depends on the image alone, before it is known whether the process will restart from it. When this is
     /// dropped without [`map`](Self::map), the memory is unmapped.
+    ///
+    /// # Errors
+    /// Those of [`map`].
     pub fn map_early(&mut self) -> Result<()> {
         self.early = Some(EarlyMemory::of(&self.image)?);
         Ok(())
     }
 
     /// Maps the upper half, or the rest of it; see [`map`].
+    ///
+    /// # Errors
+    /// Those of [`map`].
     pub fn map(&mut self, shared: &SharedMemory) -> Result<MappedUpper> {
         let early = self.early.take().map_or_else(Vec::new, EarlyMemory::keep);
         map(&self.image, shared, &early)
     }
 
     /// The shared objects of a job that is this process alone, created and filled.
+    ///
+    /// # Errors
+    /// [`RestartError::Object`] if an object cannot be made or filled, [`RestartError::Machine`].
     pub fn share_alone(&self) -> Result<SharedMemory> {
         let claims = [SharedClaim::of(&self.image)?];
         let mut shared = SharedMemory::new(self.set.name(), 0, &claims)?;

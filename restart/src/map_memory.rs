@@ -34,6 +34,10 @@ pub struct MappedUpper {
 /// Maps every region of `image` at its address, fills it and protects it. Regions with their start and length in
 /// `early` are mapped already. `shared` holds the image's shared objects. Must be called when no other memory of an
 /// upper half is mapped. After an error the process must end.
+///
+/// # Errors
+/// [`RestartError::Occupied`] if something else lies there, [`RestartError::Map`] if the kernel refuses a mapping,
+/// [`RestartError::Image`] if the image was changed since it was verified.
 pub fn map(image: &Image, shared: &SharedMemory, early: &[(u64, u64)]) -> Result<MappedUpper> {
     let memory = image.memory()?;
     let mut mapped = MappedUpper::default();

@@ -37,6 +37,9 @@ pub struct Sections {
 
 impl Sections {
     /// Decodes the sections, and checks that the image holds the memory to which they refer.
+    ///
+    /// # Errors
+    /// [`RestartError::Section`] names the section that cannot be decoded or does not fit the memory.
     pub fn of(image: &Image) -> Result<Sections> {
         let sections = Sections {
             process: decoded(image, kind::PROCESS)?,

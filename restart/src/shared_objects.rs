@@ -41,6 +41,9 @@ pub struct SharedClaim {
 
 impl SharedClaim {
     /// The claim of the rank that `image` belongs to, on this machine.
+    ///
+    /// # Errors
+    /// [`RestartError::Machine`] if `/proc` cannot be read.
     pub fn of(image: &Image) -> Result<SharedClaim> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
         let mut node = boot.map_err(RestartError::Machine)?.trim().to_owned();
@@ -130,6 +133,9 @@ impl Drop for Attachment {
 impl SharedMemory {
     /// The objects of `rank`, from the claims of all ranks. Returns an error if ranks that shared an object cannot
     /// share it any more.
+    ///
+    /// # Errors
+    /// [`RestartError::Shared`] says which ranks belong together.
     pub fn new(set: &str, rank: usize, claims: &[SharedClaim]) -> Result<SharedMemory> {
         let own = &claims[rank];
         let refuse = |why: String| RestartError::Shared {
@@ -192,6 +198,9 @@ impl SharedMemory {
     }
 
     /// Creates the objects for which this rank is the first member, without content.
+    ///
+    /// # Errors
+    /// [`RestartError::Object`].
     pub fn create(&mut self) -> Result<Vec<CreatedObject>> {
         let mut created = Vec::new();
         for object in self.objects.iter_mut().filter(|object| object.first) {
@@ -215,6 +224,9 @@ impl SharedMemory {
     }
 
     /// Opens the objects that other ranks have created. `claims` and `created` are those of all ranks, in order.
+    ///
+    /// # Errors
+    /// [`RestartError::Object`].
     pub fn join(
         &mut self,
         rank: usize,
@@ -259,6 +271,10 @@ impl SharedMemory {
     }
 
     /// Fills objects with the content in this rank's image. In ordinary files, the mapped parts are written.
+    ///
+    /// # Errors
+    /// [`RestartError::Image`] if the image was changed since it was verified, [`RestartError::Object`] if an object
+    /// cannot be written.
     pub fn fill(&self, image: &Image) -> Result<()> {
         let mut loader = image.loader()?;
         let mut buffer = Vec::new();

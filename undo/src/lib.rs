@@ -20,6 +20,7 @@
 //! A record is in the page cache before the change that it undoes is made, so it survives any end of the job's
 //! processes. Nothing is synced: after a power failure a file may have changes that the journal lacks. The checksums in
 //! the image then detect this, as they detect changes by another program.
+#![warn(clippy::missing_errors_doc)]
 
 mod apply;
 mod blocks;

@@ -192,6 +192,9 @@ impl Share<'_> {
 
 impl Plan {
     /// Reads the changes of all ranks since the cut of this set, from the journals in the checkpoint directory.
+    ///
+    /// # Errors
+    /// The directory of journals cannot be read. A journal that is damaged is no error: [`Plan::damaged`] names it.
     pub fn read(checkpoints: &Path, cut: &Cut) -> io::Result<Plan> {
         let mut plan = Plan {
             checkpoints: checkpoints.to_owned(),
@@ -770,6 +773,9 @@ impl View<'_> {
     }
 
     /// Reads the old content at an offset.
+    ///
+    /// # Errors
+    /// The journal, or the file with the old content, cannot be read.
     pub fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         bytes.fill(0);
         if let Some(source) = &self.source {

@@ -105,6 +105,9 @@ fn present(checkpoints: &Path) -> io::Result<Vec<Segment>> {
 }
 
 /// Removes the segments that only sets before the number `oldest` need.
+///
+/// # Errors
+/// A segment cannot be read or removed.
 pub fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
     let older = present(checkpoints)?;
     for segment in older.iter().filter(|segment| segment.cut.number < oldest) {
@@ -191,6 +194,9 @@ fn beside(checkpoints: &Path, host: Option<&str>, end: &str) -> PathBuf {
 /// Removes the segments that were undone once all files are in their state at this cut: those of all ranks or, if
 /// interrupted, of none, because the records of some ranks do not suffice for an undo. If this fails, the job must not
 /// go on: its later changes would be mixed with the earlier ones.
+///
+/// # Errors
+/// The list cannot be written, or a segment cannot be removed.
 pub fn forget(checkpoints: &Path, cut: &Cut) -> io::Result<()> {
     let directory = checkpoints.join(DIRECTORY);
     let mut paths = forgotten(checkpoints)?;

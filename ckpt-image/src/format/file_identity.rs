@@ -31,6 +31,9 @@ pub struct FileIdentity {
 
 impl FileIdentity {
     /// The identity of an open file.
+    ///
+    /// # Errors
+    /// The file's length and times cannot be read. A missing build id is no error.
     pub fn of(file: &File) -> io::Result<FileIdentity> {
         let meta = file.metadata()?;
         Ok(FileIdentity {

@@ -9,6 +9,9 @@ pub struct SetId(pub [u8; 16]);
 
 impl SetId {
     /// A fresh id from the kernel's generator.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
     pub fn random() -> std::io::Result<SetId> {
         let mut id = [0; 16];
         getrandom::fill(&mut id)?;

@@ -95,6 +95,9 @@ pub struct Machine {
 
 impl Machine {
     /// The properties of this machine.
+    ///
+    /// # Errors
+    /// `/proc` or the system's name cannot be read.
     pub fn here() -> std::io::Result<Machine> {
         let mut cpu_features = Vec::new();
         // The first processor's lines suffice, and the file is slow to generate on large machines.

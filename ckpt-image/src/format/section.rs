@@ -27,6 +27,9 @@ pub struct SectionKind {
 
 impl SectionKind {
     /// A section with this content, postcard-encoded.
+    ///
+    /// # Errors
+    /// postcard cannot encode the content.
     pub fn encode<T: Serialize>(self, content: &T) -> postcard::Result<Section> {
         Ok(self.section(postcard::to_stdvec(content)?))
     }

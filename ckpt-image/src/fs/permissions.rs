@@ -14,6 +14,9 @@ use crate::error::{ImageError, Result};
 
 /// Creates a checkpoint directory (0700, with its parents), or checks an existing one. New directories are
 /// synced: otherwise a power cut could remove the directory together with its sets.
+///
+/// # Errors
+/// [`ImageError::Io`] if it cannot be made or synced, [`ImageError::Access`] if others can write to it.
 pub fn create_checkpoint_dir(path: &Path) -> Result<()> {
     let failed = |e| ImageError::io("make the checkpoint directory", path, e);
     let absent = |dir: &&Path| {
@@ -43,6 +46,10 @@ pub fn create_checkpoint_dir(path: &Path) -> Result<()> {
 }
 
 /// Checks that no other user can put files into a checkpoint directory.
+///
+/// # Errors
+/// [`ImageError::Io`] if it does not exist, [`ImageError::Access`] if it is no directory, or belongs to another user,
+/// or others can write to it.
 pub fn check_checkpoint_dir(path: &Path) -> Result<()> {
     // A link is accepted if its target passes the check: the user has named it.
     let meta = path

@@ -41,6 +41,11 @@ pub struct Image {
 impl Image {
     /// Opens the image at `path` and verifies all of it: access, header against `expect`, every
     /// checksum, the digest, and that all tables fit each other and fill the file exactly.
+    ///
+    /// # Errors
+    /// [`ImageError::MissingImage`], [`ImageError::Access`], [`ImageError::Io`]; [`ImageError::Damaged`] if a byte is
+    /// not what the writer wrote; and an error that names the difference if it is of another rank, set, job or
+    /// contract.
     pub fn open_verified(path: &Path, expect: &Expect) -> Result<Image> {
         let file = open_file(path, expect.rank)?;
         let (first, header, layout) = read_header(&file, path, expect)?;
@@ -78,6 +83,9 @@ impl Image {
 
     /// Reads only the header of the image at `path` and compares it with `expect`, except the digest. For
     /// an image of a sealed set, it also checks that digests of the memory exist.
+    ///
+    /// # Errors
+    /// As for [`Image::open_verified`], as far as the header and the length show it.
     pub fn read_header(path: &Path, expect: &Expect) -> Result<Header> {
         let file = open_low(path, expect.rank)?;
         let (_, header, layout) = read_header(&file, path, expect)?;

@@ -10,6 +10,9 @@ use crate::read::stored::Stored;
 
 impl Image {
     /// A loader of the chunks that are stored in this image.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] if zstd finds no memory.
     pub fn loader(&self) -> Result<Loader<'_>> {
         Ok(Loader {
             image: self,
@@ -20,6 +23,9 @@ impl Image {
     }
 
     /// All memory of the image, including inherited pages.
+    ///
+    /// # Errors
+    /// [`ImageError::Damaged`] if the image is an increment whose parent was not opened with it.
     pub fn memory(&self) -> Result<Memory<'_>> {
         if let Some(parent) = self.missing_parent() {
             return Err(self.damaged(Damage::WithoutParent(parent.set_id)));
@@ -43,6 +49,10 @@ pub struct Loader<'a> {
 impl Loader<'_> {
     /// Reads the memory of one of the image's chunks into `into`, which is `chunk.len` long. It is verified
     /// again, since the file may have been changed after the open.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] if the file cannot be read, [`ImageError::Damaged`] if the memory does not match its
+    /// checksum or digest.
     pub fn load(&mut self, chunk: &Chunk, into: &mut [u8]) -> Result<()> {
         self.load_from(&self.image.stored, chunk, into)
     }
@@ -96,6 +106,9 @@ impl<'a> Memory<'a> {
     }
 
     /// Reads one of the pieces into `into`, which is `piece.len` long. It is verified again.
+    ///
+    /// # Errors
+    /// As for [`Loader::load`].
     pub fn load(&mut self, piece: &Piece, into: &mut [u8]) -> Result<()> {
         let image = self.image;
         let stored = match piece.layer.checked_sub(1) {

@@ -17,6 +17,9 @@ const UNFINISHED: &str = ".partial";
 /// Moves all finished sets in `dir`, and the entries with one of the names `beside`, to a subdirectory,
 /// durably. Returns its path. No job may run with the directory. No image may be in a local directory only,
 /// because the local directory identifies it by the path of the checkpoint directory.
+///
+/// # Errors
+/// [`ImageError::Access`] and [`ImageError::Io`]. If it fails in the middle, the next call goes on.
 pub fn archive(fs: &FileSystem, dir: &Path, beside: &[&str]) -> Result<PathBuf> {
     permissions::check_checkpoint_dir(dir)?;
     let (done, unfinished) = numbers(dir)?;
@@ -50,6 +53,9 @@ pub fn archive(fs: &FileSystem, dir: &Path, beside: &[&str]) -> Result<PathBuf> 
 }
 
 /// The subdirectories of `dir` with moved sets, the newest last.
+///
+/// # Errors
+/// [`ImageError::Io`] if the directory cannot be listed.
 pub fn archives(dir: &Path) -> Result<Vec<PathBuf>> {
     let (mut done, _) = numbers(dir)?;
     done.sort_unstable();

@@ -13,6 +13,9 @@ use crate::set::names::ATTEMPTS_FILE;
 impl Set {
     /// Counts a restart that begins. Called by one process of the job, after all processes have chosen
     /// their set.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] if the file in the set cannot be replaced.
     pub fn restart_begun(&self) -> Result<()> {
         let path = self.path().join(ATTEMPTS_FILE);
         let attempts = self.attempts().saturating_add(1).to_string();

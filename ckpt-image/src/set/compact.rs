@@ -31,6 +31,9 @@ pub struct Compacted {
 /// Writes a full set with the content of the newest whole set in `dir`, under the next number. A restart
 /// then uses the new set. The old sets stay as they are ([`crate::prune`] removes them). No job may run
 /// with the directory, because it would not notice that another set is the newest.
+///
+/// # Errors
+/// Those of [`newest_whole`], of reading its images, and of writing the new set. Nothing is left of it then.
 pub fn compact(fs: &FileSystem, dir: &Path, key: Option<&SealKey>) -> Result<Compacted> {
     let from = newest_whole(dir, key)?;
     if from.set.chain().is_empty() {

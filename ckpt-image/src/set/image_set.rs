@@ -34,6 +34,10 @@ pub struct Set {
 impl Set {
     /// Opens the set `name` in `dir` and reads its manifest and those of its chain, but no images. With a
     /// key, all these sets must be sealed with it; without a key, none may be sealed.
+    ///
+    /// # Errors
+    /// [`ImageError::NoSuchSet`], [`ImageError::Access`]; [`ImageError::Damaged`] for the manifest; the errors about
+    /// seals; and an error that names the link if the chain is broken.
     pub fn open(dir: &Path, name: &str, key: Option<&SealKey>) -> Result<Set> {
         let mut set = Set::open_alone(dir, name, key)?;
         set.chain = chain_of(dir, name, &set.manifest, key)?;
@@ -108,6 +112,9 @@ impl Set {
     }
 
     /// Refuses a job with another number of ranks.
+    ///
+    /// # Errors
+    /// [`ImageError::WorldSize`].
     pub fn check_world_size(&self, job: u32) -> Result<()> {
         let taken = self.manifest.world_size;
         match taken == job {
@@ -182,6 +189,9 @@ impl Set {
     /// Checks that every rank's image exists with the right header and length, in this set and its chain.
     /// Images in local directories of other machines are left out. It is quick: it reads a few hundred
     /// bytes of each image.
+    ///
+    /// # Errors
+    /// The error of the first image that is missing or does not fit. One of a parent names the link of the chain.
     pub fn check_images(&self) -> Result<()> {
         self.check_own_images()?;
         self.chain.iter().try_for_each(|link| {
@@ -203,6 +213,10 @@ impl Set {
     }
 
     /// Opens one rank's image with its chain, verified down to the last byte.
+    ///
+    /// # Errors
+    /// As for [`Image::open_verified`]; [`ImageError::OutOfReach`] if the image lies in a local directory of another
+    /// machine only. An error of a parent names the link of the chain.
     pub fn image(&self, rank: u32, contract_version: Option<u32>) -> Result<Image> {
         let (mut set, mut image) = (self, self.own_image(rank, contract_version)?);
         let (mut links, mut increments) = (self.chain.iter(), Vec::new());

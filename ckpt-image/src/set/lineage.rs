@@ -23,6 +23,9 @@ pub struct Lineage {
 
 impl Lineage {
     /// The lineage of a new run that begins with this program.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
     pub fn begin(launched: Vec<String>) -> io::Result<Lineage> {
         Ok(Lineage {
             run: SetId::random()?,

@@ -57,6 +57,10 @@ impl SetInfo {
 }
 
 /// All sets in `dir`, newest first. For the key, here and below, see [`Set::open`].
+///
+/// # Errors
+/// [`ImageError::Access`] and [`ImageError::Io`] about the directory. A set that cannot be used is no error: its
+/// [`SetState`] says why.
 pub fn list_sets(dir: &Path, key: Option<&SealKey>) -> Result<Vec<SetInfo>> {
     permissions::check_checkpoint_dir(dir)?;
     let look = |(name, parsed): (String, SetName)| {
@@ -99,6 +103,10 @@ pub struct Newest {
 }
 
 /// The newest whole set in `dir`, except those from which three restarts have failed.
+///
+/// # Errors
+/// [`ImageError::Access`] and [`ImageError::Io`] about the directory; [`ImageError::NoWholeSet`], with the reason
+/// against each set, if none can be used.
 pub fn newest_whole(dir: &Path, key: Option<&SealKey>) -> Result<Newest> {
     permissions::check_checkpoint_dir(dir)?;
     let (mut skipped, mut unfinished) = (Vec::new(), Vec::new());
@@ -146,6 +154,9 @@ fn newest_whole_before(dir: &Path, name: &str, bad: &str, key: Option<&SealKey>)
 }
 
 /// The number for the next set in `dir`: above every number in use, finished or not.
+///
+/// # Errors
+/// [`ImageError::Io`] if the directory cannot be listed.
 pub fn next_number(dir: &Path) -> Result<u64> {
     if !dir.exists() {
         return Ok(1);
@@ -157,6 +168,9 @@ pub fn next_number(dir: &Path) -> Result<u64> {
 }
 
 /// The number of the oldest finished set in `dir`, usable or not. Only names are read.
+///
+/// # Errors
+/// [`ImageError::Io`] if the directory cannot be listed.
 pub fn oldest_number(dir: &Path) -> Result<Option<u64>> {
     let numbers = names(dir)?.into_iter().filter_map(|(_, name)| match name {
         SetName::Whole(number) => Some(number),
@@ -166,6 +180,9 @@ pub fn oldest_number(dir: &Path) -> Result<Option<u64>> {
 }
 
 /// Whether `dir` has a finished set, usable or not. Only names are read.
+///
+/// # Errors
+/// [`ImageError::Access`] and [`ImageError::Io`] about the directory.
 pub fn any_finished(dir: &Path) -> Result<bool> {
     permissions::check_checkpoint_dir(dir)?;
     let finished = |(_, name): &(String, SetName)| matches!(name, SetName::Whole(_));
@@ -173,6 +190,9 @@ pub fn any_finished(dir: &Path) -> Result<bool> {
 }
 
 /// The set `name` in `dir`, with all its images. If it cannot be used, the error names a usable set.
+///
+/// # Errors
+/// Those of [`Set::open`] and [`Set::check_images`], with the command that goes back to a usable set.
 pub fn named_whole(dir: &Path, name: &str, key: Option<&SealKey>) -> Result<Set> {
     whole(dir, name, key).map_err(|reason| explain(dir, name, key, reason))
 }

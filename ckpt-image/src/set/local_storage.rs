@@ -81,12 +81,18 @@ impl LocalDir {
     }
 
     /// Creates the job's folder, or checks the existing one.
+    ///
+    /// # Errors
+    /// As for [`crate::create_checkpoint_dir`].
     pub fn prepare(&self) -> Result<()> {
         permissions::create_checkpoint_dir(&self.dir)
     }
 
     /// Creates the folder for the image of a set that is being written, and returns it. Removes the folders
     /// of sets that were never finished, so it may be called only while no other set is being written.
+    ///
+    /// # Errors
+    /// As for [`crate::create_checkpoint_dir`].
     pub fn begin(&self, set: &str, id: SetId, key: Option<&SealKey>) -> Result<PathBuf> {
         self.prepare()?;
         let dir = self.folder(set, id);
@@ -115,6 +121,9 @@ impl LocalDir {
     }
 
     /// Syncs the folder of an image. Returns the image's path, for the manifest.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] if a directory cannot be synced.
     pub fn sync(&self, dir: &Path) -> Result<PathBuf> {
         self.synced(dir, self.rank)
     }
@@ -130,6 +139,10 @@ impl LocalDir {
 
     /// Keeps a durable copy of another rank's image of a set that is being written: the first `bytes` bytes
     /// of `from`. Returns the path, for the manifest. An incomplete copy is removed.
+    ///
+    /// # Errors
+    /// [`ImageError::NoSuchSet`] if `set` is no name of a set; [`ImageError::Io`] if `from` ends too early or nothing
+    /// can be written.
     pub fn keep(
         &self,
         set: &str,
@@ -295,6 +308,10 @@ impl Set {
 
     /// Drains the image of a rank, and the images that it depends on, from the local directories that can
     /// be read here. The rank itself and other processes may do so at the same time.
+    ///
+    /// # Errors
+    /// [`ImageError::Access`] about a local directory, [`ImageError::Damaged`] about the image there,
+    /// [`ImageError::Io`]. The local image stays then.
     pub fn drain(&self, fs: &FileSystem, rank: u32) -> Result<()> {
         for set in std::iter::once(self).chain(self.chain()) {
             let here = |(_, path): &(&str, &Path)| path.exists();

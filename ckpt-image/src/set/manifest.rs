@@ -92,7 +92,7 @@ pub struct Manifest {
     pub world_size: u32,
     /// MPI ABI that the program was compiled against.
     pub abi: String,
-    /// MPI library of the job; displayed, not compared.
+    /// MPI library of the job. It is displayed, and a restart without a launcher takes the lower half of this library.
     pub library: String,
     /// Thread level of MPI in the job, as a value of the standard ABI. A rank that must initialise MPI before it can
     /// read its image uses this level. Absent if MPI was not initialised.
@@ -100,15 +100,18 @@ pub struct Manifest {
     pub thread_level: Option<i32>,
     /// Version of the contract between the halves.
     pub contract_version: u32,
-    /// Version of Stasis that wrote the set; displayed, not compared. Absent in sets of older versions.
+    /// Version of Stasis that wrote the set. It is displayed only: `contract_version` decides who can restart the set.
+    /// Absent in sets of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stasis_version: Option<String>,
-    /// The program and its arguments; displayed, not compared.
+    /// The program and its arguments. They are displayed. In a set without a lineage, `launch --resume` also compares
+    /// them with its command line.
     pub command: Vec<String>,
     /// Lineage of the run that wrote the set. Absent in sets of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
-    /// Incarnation of the job that wrote the set, if `stasis run` had started it; displayed, not compared.
+    /// Incarnation of the job that wrote the set, if `stasis run` had started it. It is for readers of the file: no
+    /// command uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u32>,
     /// One entry per rank, in order.
@@ -117,6 +120,9 @@ pub struct Manifest {
 
 impl Manifest {
     /// The lineage of a run that continues from the set.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
     pub fn continued(&self) -> io::Result<Lineage> {
         let Some(older) = &self.lineage else {
             return Lineage::begin(self.command.clone());

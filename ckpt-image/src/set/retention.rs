@@ -25,6 +25,9 @@ use crate::set::set_writer::remove_partial;
 ///
 /// A set is first renamed to an unfinished one, durably, so that a partly removed set is never taken for a
 /// checkpoint.
+///
+/// # Errors
+/// Those of [`list_sets`]; [`ImageError::Io`] if a set cannot be renamed or removed.
 pub fn prune(
     fs: &FileSystem,
     dir: &Path,

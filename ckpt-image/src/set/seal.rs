@@ -28,6 +28,9 @@ pub struct SealKey {
 impl SealKey {
     /// Reads the key from the file `path`: 32 to 4096 bytes of any kind. The file must belong to the user,
     /// and no other user may read it.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] if it cannot be read, [`ImageError::Key`] if it is unfit.
     pub fn read(path: &Path) -> Result<SealKey> {
         let unfit = |why: String| ImageError::Key {
             path: path.to_owned(),

@@ -34,6 +34,9 @@ pub struct SetWriter {
 impl SetWriter {
     /// Starts set `number` in `dir` (see [`crate::next_number`]). Creates `dir` if necessary, and removes
     /// the unfinished sets of dead jobs.
+    ///
+    /// # Errors
+    /// As for [`crate::create_checkpoint_dir`]; [`ImageError::Io`] if the set's directory exists or cannot be made.
     pub fn begin(fs: &FileSystem, dir: &Path, number: u64) -> Result<SetWriter> {
         let id = SetId::random();
         let id =
@@ -42,6 +45,9 @@ impl SetWriter {
     }
 
     /// Does the same for a set that has its id already.
+    ///
+    /// # Errors
+    /// As for [`SetWriter::begin`].
     pub fn begin_as(fs: &FileSystem, dir: &Path, number: u64, set_id: SetId) -> Result<SetWriter> {
         permissions::create_checkpoint_dir(dir)?;
         remove_leavings(fs, dir);
@@ -76,6 +82,9 @@ impl SetWriter {
     /// Commits the set, after every rank has reported its image finished. Checks each image in the set once
     /// more (images in local directories may be on other machines). Then writes the manifest, sealed if
     /// there is a key, and renames the directory. Returns the set's directory.
+    ///
+    /// # Errors
+    /// The error of an image that is missing or does not fit; [`ImageError::Io`]. There is no new checkpoint then.
     pub fn commit(mut self, manifest: &Manifest, key: Option<&SealKey>) -> Result<PathBuf> {
         let here = |entry: &&RankEntry| entry.local.is_none();
         for entry in manifest.ranks.iter().filter(here) {

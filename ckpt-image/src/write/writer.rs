@@ -25,6 +25,9 @@ use crate::write::write_behind::{Block, Part, WriteBehind};
 /// Memory that is written to an image.
 pub trait MemorySource {
     /// Copies `into.len()` bytes from `address`.
+    ///
+    /// # Errors
+    /// The memory cannot be read; the image is then given up.
     fn read(&mut self, address: u64, into: &mut [u8]) -> io::Result<()>;
 
     /// Whether the source can write the memory itself, which saves a copy of it.
@@ -33,6 +36,9 @@ pub trait MemorySource {
     }
 
     /// Writes the memory to a file, if it can, and returns its spans from the start of the runs.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] from a source that cannot write; the error of a write.
     fn write(&mut self, _order: &WriteOrder<'_>) -> io::Result<Vec<Span>> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -95,6 +101,9 @@ pub struct ImageWriter {
 
 impl ImageWriter {
     /// Creates the image `path`, which must not exist.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] if the file exists or cannot be made.
     pub fn create(
         fs: &FileSystem,
         path: &Path,
@@ -148,6 +157,10 @@ impl ImageWriter {
 
     /// Adds a region with the content of `runs`, page-aligned parts of it in ascending order. Zero pages
     /// are detected here. Regions are added in ascending order.
+    ///
+    /// # Errors
+    /// [`ImageError::Unsaveable`] if the region is not where it may be, or cannot be read; [`ImageError::Io`] if the
+    /// file cannot be written.
     pub fn region(
         &mut self,
         region: Region,
@@ -323,6 +336,9 @@ impl ImageWriter {
     }
 
     /// Writes the remaining data and makes the file durable.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`]. The file is no image then.
     pub fn finish(mut self) -> Result<ImageSummary> {
         let regions = postcard::to_stdvec(&self.regions)
             .map_err(|e| self.failed(io::Error::other(format!("encoding the regions: {e}"))))?;

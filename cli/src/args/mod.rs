@@ -770,6 +770,16 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_readme_names_every_command() {
+        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+        let readme = std::fs::read_to_string(readme).unwrap();
+        for command in Arguments::command().get_subcommands() {
+            let name = format!("`stasis {}", command.get_name());
+            assert!(readme.contains(&name), "README.md does not have {name}");
+        }
+    }
+
+    #[test]
     fn the_program_keeps_its_options() {
         let line = [
             "stasis",

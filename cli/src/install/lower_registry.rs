@@ -19,7 +19,7 @@ use linked::mpi::Abi;
 pub struct Record {
     /// Readable name and version of its MPI library.
     pub library: String,
-    /// Kind of the library, as [`Library::word`].
+    /// Kind of the library, as `launcher::Library::key` gives it.
     pub kind: String,
     /// Compiler that built it.
     pub mpicc: PathBuf,

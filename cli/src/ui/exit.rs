@@ -9,7 +9,7 @@ be served, or Stasis cannot work here; 4 the checkpoint was given up (the job ru
 is missing, damaged, or does not fit the job; 6 no job runs in that directory; 7 the job \
 has ended with a checkpoint, as requested, and can be continued; 8 a replayed \
 run does something else than its record. `launch` and `restart` \
-end with the program's own code.";
+end with the program's own code once it runs, and mpirun makes one code of those of its ranks.";
 
 /// Whether the cause is in the machine, the directory or the program, which `stasis doctor` checks.
 pub fn is_of_this_place(code: Code) -> bool {

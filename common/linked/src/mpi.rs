@@ -1,4 +1,4 @@
-//! The names of MPI libraries, and the ABI of each. To serve one more name: a line of [`NAMES`] or [`VENDORS`]. To add
+//! The names of MPI libraries, and the ABI of each. To serve one more name: a line of `NAMES` or `VENDORS`. To add
 //! a front: its crate under `upper-half/fronts/`, an [`Abi`], and `xtask setup` to build it.
 
 /// An ABI of applications, with its own front.

@@ -152,6 +152,9 @@ impl Orders {
 
 /// Encodes `messages` into as few frames as possible, each of at most `cap` bytes. Fails if one message
 /// alone is longer.
+///
+/// # Errors
+/// [`frame::Error::TooLong`], [`frame::Error::Malformed`].
 pub fn frames<T: Serialize>(messages: &[T], cap: usize) -> Result<Vec<Vec<u8>>, frame::Error> {
     match frame::encode_within(&messages, cap) {
         Err(frame::Error::TooLong(..)) if messages.len() > 1 => {

@@ -53,6 +53,9 @@ impl Contact {
 
 impl Address {
     /// Connects to the socket, or to the first address that accepts.
+    ///
+    /// # Errors
+    /// That of the last address.
     pub fn connect(&self) -> io::Result<Stream> {
         if let Some(path) = &self.socket {
             let stream = socket::by_short_path(path, |path| UnixStream::connect(path));
@@ -86,6 +89,9 @@ impl fmt::Display for Address {
 }
 
 /// 128 random bits in hexadecimal.
+///
+/// # Errors
+/// The kernel gives no random numbers.
 pub fn random_token() -> io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;

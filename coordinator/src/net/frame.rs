@@ -42,11 +42,17 @@ impl Error {
 }
 
 /// Encodes a message as a frame.
+///
+/// # Errors
+/// As for [`encode_within`].
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, Error> {
     encode_within(message, MAX_FRAME)
 }
 
 /// Encodes a message as a frame of at most `cap` bytes.
+///
+/// # Errors
+/// [`Error::TooLong`] beyond `cap`, [`Error::Malformed`] if postcard cannot encode it.
 pub fn encode_within<T: Serialize>(message: &T, cap: usize) -> Result<Vec<u8>, Error> {
     let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(Error::Malformed)?;
     let length = frame.len() - 4;
@@ -58,11 +64,17 @@ pub fn encode_within<T: Serialize>(message: &T, cap: usize) -> Result<Vec<u8>, E
 }
 
 /// Writes one message.
+///
+/// # Errors
+/// Those of [`encode`], and of the write.
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), Error> {
     Ok(to.write_all(&encode(message)?)?)
 }
 
 /// Reads one message of at most `cap` bytes.
+///
+/// # Errors
+/// [`Error::TooLong`] beyond `cap`, [`Error::Malformed`] if the bytes are no such message, and those of the read.
 pub fn receive<T: DeserializeOwned>(from: &mut impl Read, cap: usize) -> Result<T, Error> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
@@ -99,6 +111,10 @@ pub struct Inbox {
 impl Inbox {
     /// Reads from `read` up to the end of the frame and no further: later bytes may belong to another
     /// reader. Returns the message when the frame is complete. `cap`: longest message in bytes.
+    ///
+    /// # Errors
+    /// As for [`receive`]. A read that would have to wait is no error: the result is `None`, and the next call goes
+    /// on.
     pub fn fill<T: DeserializeOwned>(
         &mut self,
         cap: usize,

@@ -86,6 +86,9 @@ impl Relay {
     /// Connects to the listener at `above` and listens for ranks that have its token. `own` is the rank of
     /// this process, `others` the number of other ranks. The relay is reachable from as many machines as
     /// `above`.
+    ///
+    /// # Errors
+    /// No listener, no connection, or no thread can be made.
     pub fn start(above: &Address, own: u32, others: usize) -> Result<Relay, Error> {
         let system = |what| move |e| Error::System(what, e);
         let directory = directory_of(above);

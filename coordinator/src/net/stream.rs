@@ -22,6 +22,9 @@ pub enum Stream {
 
 impl Stream {
     /// Sets the time limit of one read.
+    ///
+    /// # Errors
+    /// That of setsockopt(2).
     pub fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(limit),
@@ -30,6 +33,9 @@ impl Stream {
     }
 
     /// Sets the time limit of one write.
+    ///
+    /// # Errors
+    /// That of setsockopt(2).
     pub fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_write_timeout(limit),

@@ -486,6 +486,9 @@ impl Coordinator {
     }
 
     /// Checks whether a rank with this number and job size may connect.
+    ///
+    /// # Errors
+    /// The reason, for the rank's message.
     pub fn admits(&self, rank: u32, size: u32) -> Result<(), String> {
         if size != self.config.size {
             return Err(format!(

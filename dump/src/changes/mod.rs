@@ -46,12 +46,18 @@ pub enum Means<'a> {
 }
 
 impl DirtyTracker {
-    /// Starts to track changes, by digests if the kernel cannot or may not watch writes. Fails without random numbers.
+    /// Starts to track changes, by digests if the kernel cannot or may not watch writes.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
     pub fn start() -> Result<DirtyTracker, String> {
         DirtyTracker::with(WriteMarks::start())
     }
 
     /// Tracks changes by digests alone, as if the kernel did not watch writes, for the reason `why`.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers.
     pub fn by_digests(why: &str) -> Result<DirtyTracker, String> {
         DirtyTracker::with(Err(why.to_owned()))
     }

@@ -1,6 +1,6 @@
 //! Direct windows: the memory of every member is reached by loads and stores here. These are windows of one process,
 //! and those of MPI_Win_allocate and MPI_Win_allocate_shared whose members are on one node
-//! ([`node_parts`](super::node_parts)). There is no window below: data is copied from datatype to datatype here, and
+//! (`node_parts.rs`). There is no window below: data is copied from datatype to datatype here, and
 //! each operation is complete when its call returns. So a library that makes such windows from memory of its own alone
 //! (Open MPI 4.1, when threads may call it) serves them too, and a cut finds nothing under way. Atomic operations are
 //! in [`accumulate`](super::accumulate), which treats them like those on a rank's own memory in other windows.

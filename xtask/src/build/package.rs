@@ -24,8 +24,9 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const CARGO_DEB: &str = "3.8.0";
 
 /// Installed files beside the documents.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "README.md",
+    "CITATION.cff",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",

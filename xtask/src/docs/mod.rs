@@ -1,8 +1,9 @@
 //! The generated pages. `docs/mpi-coverage.md` comes from the table and the examples, `docs/system-calls.md` from the
 //! tables of the loader; tests compare both with their sources. `docs/faults.md` comes from a test of `ckpt-image`,
-//! which checks it whenever it runs.
+//! which checks it whenever it runs. `docs/json.md` is written by hand and compared with the commands.
 
 mod called_functions;
+pub mod json_page;
 pub mod session;
 mod system_calls;
 

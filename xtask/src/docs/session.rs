@@ -1,35 +1,35 @@
-//! `cargo xtask record`: runs the session of the README and draws it as a terminal in which line after line appears
-//! (`docs/session.svg`). Pauses are shortened to [`PATIENCE`].
+//! `cargo xtask record`: runs the four lines at the top of the README in two shells, and draws these as terminals in
+//! which line after line appears (`docs/session.svg`). Pauses are shortened to [`PATIENCE`].
 
 use crate::build::setup;
-use crate::harness::job::Job;
-use crate::harness::mpi::Mpi;
-use crate::harness::{job, paths, stasis};
+use crate::harness::job::{self, Job};
+use crate::harness::{paths, stasis};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Typed commands, in order. The first runs in the background.
-const SESSION: [&str; 5] = [
-    "mpirun.openmpi -n 2 stasis launch --ckpt-dir ck lmp -in in.lj -var steps 1000 > log &",
-    "stasis status ck",
-    "stasis checkpoint ck --stop",
-    "stasis list ck",
-    "mpirun.mpich -n 2 stasis restart ck | grep -B 4 Loop",
-];
+/// The typed commands, which are those of the README, in order.
+const LAUNCH: &str = "mpirun -n 2 stasis launch --ckpt-dir ck lmp -in in.lj";
+const CHECKPOINT: &str = "stasis checkpoint ck";
+const KILL: &str = r"kill -9 $(stasis status ck | grep -oP 'process \K\d+')";
+const RESTART: &str = "mpirun.mpich -n 2 stasis restart ck";
+
+/// Time steps of the melt, of which each 250th is printed, and the one after which the checkpoint is taken.
+const STEPS: usize = 1500;
+const CUT: &str = "500 ";
 const LIMIT: Duration = Duration::from_secs(300);
 /// Longest pause in the picture, in seconds.
-const PATIENCE: f64 = 2.0;
+const PATIENCE: f64 = 1.5;
 /// Seconds per typed character.
 const KEY: f64 = 0.03;
 /// Seconds of the last picture, before the repetition.
 const REST: f64 = 8.0;
-/// Size of the terminal, in pixels and characters.
+/// Height of a line, in pixels.
 const LINE: usize = 20;
-const WIDTH: usize = 124;
+/// Width of a terminal in characters, of which each has 8.5 pixels.
+const WIDTH: usize = 112;
 
 /// Options of `cargo xtask record`.
 #[derive(clap::Args)]
@@ -39,11 +39,54 @@ pub struct Options {
     no_setup: bool,
 }
 
-/// A line, and the second at which it appears.
+/// The two shells, in the order in which they are drawn.
+#[derive(Clone, Copy, PartialEq)]
+enum Shell {
+    Job,
+    Other,
+}
+
+/// A line, its shell, and the second at which it appears.
 struct Line {
+    shell: Shell,
     at: f64,
     text: String,
     typed: bool,
+}
+
+/// Lines in the order of their appearance.
+#[derive(Default)]
+struct Screen {
+    lines: Vec<Line>,
+    now: f64,
+}
+
+impl Screen {
+    fn type_in(&mut self, shell: Shell, command: &str) {
+        self.now += PATIENCE + command.len() as f64 * KEY;
+        self.add(shell, &format!("$ {command}"), true);
+    }
+
+    fn print<'a>(&mut self, shell: Shell, lines: impl IntoIterator<Item = &'a str>) {
+        for line in lines {
+            self.add(shell, line, false);
+        }
+    }
+
+    fn add(&mut self, shell: Shell, text: &str, typed: bool) {
+        let at = self.now;
+        self.lines
+            .extend(wrapped(text).into_iter().map(|text| Line {
+                shell,
+                at,
+                text,
+                typed,
+            }));
+    }
+
+    fn wait_since(&mut self, begun: Instant) {
+        self.now += begun.elapsed().as_secs_f64().min(PATIENCE);
+    }
 }
 
 /// Runs the session and draws it.
@@ -55,97 +98,136 @@ pub fn run(options: &Options) -> Result<()> {
         fs::remove_dir_all(&dir)?;
     }
     fs::create_dir_all(&dir)?;
-    fs::copy(paths::examples().join("lammps/in.lj"), dir.join("in.lj"))?;
-    let lines = session(&dir)?;
-    for line in &lines {
+    let input = fs::read_to_string(paths::examples().join("lammps/in.lj"))?;
+    let input = format!("variable steps index {STEPS}\n{input}");
+    fs::write(dir.join("in.lj"), input)?;
+    let screen = session(&dir)?;
+    for line in &screen.lines {
         println!("{:5.1}  {}", line.at, line.text);
     }
     let picture = paths::root().join("docs/session.svg");
-    fs::write(&picture, draw(&lines)).with_context(|| format!("writing {}", picture.display()))
+    fs::write(&picture, draw(&screen)).with_context(|| format!("writing {}", picture.display()))
 }
 
-fn session(dir: &Path) -> Result<Vec<Line>> {
-    let (mut lines, mut at) = (Vec::new(), 0.5);
-    let mut background = None;
-    for typed in SESSION {
-        at += typed.len() as f64 * KEY;
-        lines.push(Line {
-            at,
-            text: format!("$ {typed}"),
-            typed: true,
-        });
-        let Some(command) = typed.strip_suffix(" &") else {
-            let begun = Instant::now();
-            let finished = job::run(shell(typed, dir), dir, "typed", LIMIT)?;
-            let finished = finished.expect_success(typed)?;
-            at += begun.elapsed().as_secs_f64().min(PATIENCE);
-            // Messages first, because they announce the output.
-            let told = finished.stderr.lines().chain(finished.stdout.lines());
-            lines.extend(told.flat_map(wrapped).map(|text| Line {
-                at,
-                text,
-                typed: false,
-            }));
-            at += PATIENCE;
-            continue;
-        };
-        let mut job = Job::start(shell(command, dir), dir, "launched")?;
-        let deadline = Instant::now() + LIMIT;
-        stasis::until_reached(&mut job, &dir.join("ck"), "", deadline)?;
-        let log = dir.join("log");
-        job.until("LAMMPS was under way", deadline, || {
-            job::read_text(&log)
-                .lines()
-                .any(|line| line.trim().starts_with("250 "))
-        })?;
-        at += PATIENCE;
-        background = Some(job);
-    }
-    drop(background);
-    Ok(lines)
+fn session(dir: &Path) -> Result<Screen> {
+    let mut screen = Screen::default();
+    let deadline = Instant::now() + LIMIT;
+
+    screen.type_in(Shell::Job, LAUNCH);
+    let mut launched = Job::start(stasis::shell(LAUNCH, dir), dir, "launched")?;
+    let output = launched.stdout.clone();
+    launched.until("LAMMPS was under way", deadline, || {
+        let text = job::read_text(&output);
+        let mut lines = text.lines();
+        lines.any(|line| line.trim_start().starts_with(CUT))
+    })?;
+    screen.now += PATIENCE;
+    let before = job::read_text(&output);
+    screen.print(Shell::Job, table(&before));
+
+    screen.type_in(Shell::Other, CHECKPOINT);
+    typed(&mut screen, CHECKPOINT, dir)?;
+    screen.type_in(Shell::Other, KILL);
+    typed(&mut screen, KILL, dir)?;
+
+    launched.wait(deadline)?;
+    let after = job::read_text(&output);
+    let shown = table(&before).count();
+    screen.print(Shell::Job, table(&after).skip(shown));
+    let errors = job::read_text(&launched.stderr);
+    screen.print(
+        Shell::Job,
+        errors.lines().filter(|line| line.contains("Killed")),
+    );
+
+    screen.type_in(Shell::Job, RESTART);
+    let begun = Instant::now();
+    let restarted = job::run(stasis::shell(RESTART, dir), dir, "restarted", LIMIT)?;
+    let restarted = restarted.expect_success(RESTART)?;
+    screen.wait_since(begun);
+    screen.print(Shell::Job, restarted.stderr.lines());
+    screen.now += PATIENCE;
+    screen.print(Shell::Job, until_loop_time(&restarted.stdout));
+    Ok(screen)
 }
 
-/// A shell with `stasis` in its PATH.
-fn shell(command: &str, dir: &Path) -> Command {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(dir);
-    Mpi::OpenMpi.set_environment(&mut shell);
-    let bin = paths::stasis();
-    let bin = bin.parent().unwrap_or(Path::new("")).display();
-    let path = std::env::var("PATH").unwrap_or_default();
-    shell.env("PATH", format!("{bin}:{path}"));
-    shell
+/// Runs a command of the other shell, and prints what it says.
+fn typed(screen: &mut Screen, command: &str, dir: &Path) -> Result<()> {
+    let begun = Instant::now();
+    let finished = job::run(stasis::shell(command, dir), dir, "typed", LIMIT)?;
+    let finished = finished.expect_success(command)?;
+    screen.wait_since(begun);
+    screen.print(Shell::Other, finished.stderr.lines());
+    screen.print(Shell::Other, finished.stdout.lines());
+    Ok(())
 }
 
-/// Lines of the terminal after wrapping one.
+/// The table of LAMMPS in its output, from its heading on.
+fn table(output: &str) -> impl Iterator<Item = &str> {
+    let is_before = |line: &&str| !line.trim_start().starts_with("Step ");
+    output.lines().skip_while(is_before)
+}
+
+/// The rest of the table, without the statistics below it.
+fn until_loop_time(output: &str) -> impl Iterator<Item = &str> {
+    let mut ended = false;
+    output.lines().take_while(move |line| {
+        let shown = !ended;
+        ended = line.starts_with("Loop time");
+        shown
+    })
+}
+
+/// Lines of the terminal after wrapping one between words.
 fn wrapped(text: &str) -> Vec<String> {
-    let characters: Vec<char> = text.chars().collect();
-    let columns = characters.chunks(WIDTH - 4);
-    columns.map(|line| line.iter().collect()).collect()
+    let mut lines = vec![String::new()];
+    // With the spaces before each word.
+    let mut rest = text.trim_end();
+    while !rest.is_empty() {
+        let word = rest.len() - rest.trim_start().len();
+        let end = rest[word..].find(' ').map_or(rest.len(), |end| word + end);
+        let (next, after) = rest.split_at(end);
+        let line = lines.last_mut().expect("there is a first line");
+        match line.chars().count() + next.chars().count() > WIDTH && !line.is_empty() {
+            true => lines.push(format!("    {}", next.trim_start())),
+            false => line.push_str(next),
+        }
+        rest = after;
+    }
+    lines
 }
 
-/// A terminal as SVG, with a repeated animation.
-fn draw(lines: &[Line]) -> String {
-    let height = (lines.len() + 2) * LINE;
-    let width = WIDTH * 17 / 2;
-    let end = lines.last().map_or(0.0, |line| line.at) + REST;
+/// Two terminals as SVG, with a repeated animation.
+fn draw(screen: &Screen) -> String {
+    let width = (WIDTH + 4) * 17 / 2;
+    let end = screen.now + REST;
+    let of = |shell| screen.lines.iter().filter(move |line| line.shell == shell);
+    let heights = [Shell::Job, Shell::Other].map(|shell| (of(shell).count() + 1) * LINE);
+    let height = heights[0] + heights[1] + LINE;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"monospace\" font-size=\"14\">\n\
-         <rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"#1d2430\"/>\n"
+         font-family=\"monospace\" font-size=\"14\">\n"
     );
-    for (number, line) in lines.iter().enumerate() {
-        let y = (number + 1) * LINE + LINE / 2;
-        let color = if line.typed { "#9fd3ff" } else { "#d7dbe0" };
-        // Only opacity is animated, so that a viewer without animation shows all lines.
-        let from = line.at / end;
+    let mut top = 0;
+    for (shell, height) in [Shell::Job, Shell::Other].into_iter().zip(heights) {
         let _ = writeln!(
             svg,
-            "<text x=\"16\" y=\"{y}\" fill=\"{color}\" xml:space=\"preserve\">{}\
-             <animate attributeName=\"opacity\" dur=\"{end:.1}s\" repeatCount=\"indefinite\" \
-             calcMode=\"discrete\" values=\"0;1\" keyTimes=\"0;{from:.4}\"/></text>",
-            escaped(&line.text)
+            "<rect y=\"{top}\" width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"#1d2430\"/>"
         );
+        for (number, line) in of(shell).enumerate() {
+            let y = top + (number + 1) * LINE + 1;
+            let color = if line.typed { "#9fd3ff" } else { "#d7dbe0" };
+            // Only opacity is animated, so that a viewer without animation shows all lines.
+            let from = line.at / end;
+            let _ = writeln!(
+                svg,
+                "<text x=\"16\" y=\"{y}\" fill=\"{color}\" xml:space=\"preserve\">{}\
+                 <animate attributeName=\"opacity\" dur=\"{end:.1}s\" repeatCount=\"indefinite\" \
+                 calcMode=\"discrete\" values=\"0;1\" keyTimes=\"0;{from:.4}\"/></text>",
+                escaped(&line.text)
+            );
+        }
+        top += height + LINE;
     }
     svg + "</svg>\n"
 }
@@ -158,17 +240,45 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{escaped, SESSION};
-    use crate::harness::paths;
+    use super::*;
+
+    const TYPED: [&str; 4] = [LAUNCH, CHECKPOINT, KILL, RESTART];
+
+    fn read(name: &str) -> String {
+        fs::read_to_string(paths::root().join(name)).unwrap()
+    }
+
+    #[test]
+    fn the_session_is_that_of_the_readme() {
+        let readme = read("README.md");
+        let block = readme.split("\n```").nth(1).unwrap();
+        let lines = block.lines().skip(1);
+        let commands: Vec<&str> = lines
+            .map(|line| line.split(" # ").next().unwrap_or(line).trim_end())
+            .collect();
+        assert_eq!(commands, TYPED);
+    }
 
     #[test]
     fn the_picture_is_of_this_session() {
-        let picture = std::fs::read_to_string(paths::root().join("docs/session.svg")).unwrap();
-        let typed: Vec<&str> = picture
+        let picture = read("docs/session.svg");
+        let typed = picture
             .lines()
-            .filter_map(|line| line.split_once(">$ ")?.1.split_once("<animate"))
-            .map(|(typed, _)| typed)
-            .collect();
-        assert_eq!(typed, SESSION.map(escaped));
+            .filter_map(|line| Some(line.split_once(">$ ")?.1.split_once("<animate")?.0));
+        // The first shell is drawn above the second.
+        let mut drawn: Vec<&str> = typed.collect();
+        let mut wanted = TYPED.map(escaped);
+        drawn.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(drawn, wanted);
+    }
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        let text = format!("  {} {} end", "a".repeat(WIDTH - 10), "b".repeat(20));
+        let lines = wrapped(&text);
+        assert_eq!(lines[0], format!("  {}", "a".repeat(WIDTH - 10)));
+        assert_eq!(lines[1], format!("    {} end", "b".repeat(20)));
+        assert_eq!(wrapped("  short  "), ["  short"]);
     }
 }

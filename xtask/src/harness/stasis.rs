@@ -1,5 +1,6 @@
 //! The product's commands as the harness uses them.
 
+use crate::docs::json_page;
 use crate::harness::job::{self, Finished, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
@@ -7,6 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
+use std::iter;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -59,6 +61,18 @@ pub fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Comma
     command
 }
 
+/// A script of a user's shell, with `stasis` in its PATH.
+pub fn shell(script: &str, dir: &Path) -> Command {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).current_dir(dir);
+    Mpi::OpenMpi.set_environment(&mut shell);
+    let bin = paths::stasis();
+    let bin = bin.parent().unwrap_or(Path::new("")).display();
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{bin}:{path}"));
+    shell
+}
+
 /// `stasis checkpoint DIR`: returns when the set is committed.
 pub fn checkpoint(ckpt: &Path) -> Command {
     let mut command = command(["checkpoint"]);
@@ -73,11 +87,19 @@ pub fn verify(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Finished> {
     job::run(command, dir, "verify", limit)
 }
 
-/// JSON output of a command that must succeed. Its output goes to files of that name in `dir`.
+/// JSON output of a command that must succeed, with no member that `docs/json.md` does not have. Its output goes to
+/// files of that name in `dir`.
 pub fn json(mut command: Command, dir: &Path, name: &str, limit: Duration) -> Result<Value> {
     command.arg("--json");
+    let stasis = paths::stasis();
+    let words = iter::once(command.get_program()).chain(command.get_args());
+    let word = words.skip_while(|word| *word != stasis).nth(1);
+    let word = word.unwrap_or_default().to_string_lossy().into_owned();
     let answer = job::run(command, dir, name, limit)?.expect_success(name)?;
-    serde_json::from_str(&answer.stdout).with_context(|| format!("reading what {name} printed"))
+    let printed = serde_json::from_str(&answer.stdout)
+        .with_context(|| format!("reading what {name} printed"))?;
+    json_page::check_printed(&word, &printed)?;
+    Ok(printed)
 }
 
 /// JSON output of `stasis status` for the job in `ckpt`.

@@ -161,6 +161,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::memory_hooks::cases());
     cases.extend(programs::migration::cases());
     cases.extend(product::packages::cases());
+    cases.extend(product::guide::cases());
     cases.extend(programs::mpi::cases(full)?);
     cases.extend(programs::mpi::reduced(full)?);
     cases.extend(torture::cases()?);
@@ -169,7 +170,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
         cases.extend(programs::matrix::cases()?);
         cases.extend(start::containers::cases());
         cases.extend(product::slurm::cases());
-        cases.extend(product::guide::cases());
+        cases.extend(product::guide::packaged());
     }
     Ok(cases)
 }

@@ -214,13 +214,38 @@ fn number(version: &str) -> (u32, u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{number, read};
+    use super::{between, number, read};
+    use crate::harness::paths;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn versions_of_rust_are_compared_by_number() {
         assert!(number("1.9") < number("1.88"));
         assert!(number("1.88") < number("1.88.1"));
         assert_eq!(number("1.88"), number("1.88.0"));
+    }
+
+    #[test]
+    fn the_readme_names_the_folder_of_each_crate() {
+        let readme = fs::read_to_string(paths::root().join("README.md")).unwrap();
+        for one in read().unwrap().all.into_iter().filter(|one| one.ours) {
+            let folder = one.folder.strip_prefix(paths::root()).unwrap();
+            let named = |folder: &Path| readme.contains(&format!("`{}`", folder.display()));
+            let mut folders = folder
+                .ancestors()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            let is_named = folders.any(named);
+            assert!(is_named, "README.md does not name {}", folder.display());
+        }
+    }
+
+    #[test]
+    fn the_citation_has_the_version_of_the_workspace() {
+        let read = |name| fs::read_to_string(paths::root().join(name)).unwrap();
+        let (manifest, citation) = (read("Cargo.toml"), read("CITATION.cff"));
+        let ours = between(&manifest, "[workspace.package]\nversion = \"", "\"").unwrap();
+        assert_eq!(between(&citation, "\nversion: ", "\n"), Some(ours));
     }
 
     #[test]

@@ -298,7 +298,7 @@ fn lines(span: proc_macro2::Span) -> usize {
 }
 
 /// Whether an item exists for tests only.
-fn is_test(attributes: &[syn::Attribute]) -> bool {
+pub fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let only = |list: &syn::MetaList| list.tokens.to_string() == "test";
         attribute.path().is_ident("cfg") && attribute.meta.require_list().is_ok_and(only)

@@ -306,7 +306,7 @@ fn describe(thread: &Thread, waited: Duration) -> StopError {
 }
 
 impl Stopped {
-    /// [`Stopped::run_on`] the program's initial thread.
+    /// `Stopped::run_on` the program's initial thread.
     pub fn run_on_main<R>(&self, job: impl FnOnce() -> R) -> R {
         let Some(main) = threads::main() else {
             unreachable!("stopped without an initial thread")

@@ -110,7 +110,7 @@ fn is_gone(why: &io::Error) -> bool {
 }
 
 /// Examines the files while the program still runs, so that less is left to read at the cut. Call it in
-/// [`on_own_fd_table`](crate::interpose::descriptors::own_fd_table).
+/// `on_own_fd_table` (`interpose/descriptors/own_fd_table.rs`).
 pub fn look_ahead() {
     for (path, file) in opened_for_write::all() {
         look(&path, &file);

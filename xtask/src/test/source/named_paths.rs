@@ -1,10 +1,13 @@
-//! Paths of files that documents and comments name in back quotes: they exist.
+//! Paths of files that documents and comments name in back quotes, or that a link of a page leads to: they exist.
 
 use super::prose::git;
 use crate::harness::paths;
 use anyhow::{ensure, Context, Result};
 use std::fs;
 use std::path::Path;
+
+/// Begins and ends a block of code: three back quotes, escaped, because [`named`] looks for pairs of them here, too.
+const FENCE: &str = "\n\u{60}\u{60}\u{60}";
 
 /// Fails with a line for each path that does not exist. A path begins with a folder of the root and names a file that
 /// ends with `.rs` or a folder `src`; `{a,b}` stands for both.
@@ -18,6 +21,14 @@ pub fn check() -> Result<()> {
             .into_iter()
             .filter(|path| !root.join(path).exists());
         wrong.extend(missing.map(|path| format!("{file} names {path}, which does not exist")));
+        if file.ends_with(".md") {
+            let folder = root.join(file).with_file_name("");
+            let broken = links(&text)
+                .into_iter()
+                .filter(|path| !folder.join(path).exists());
+            wrong
+                .extend(broken.map(|path| format!("{file} links to {path}, which does not exist")));
+        }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
@@ -28,6 +39,15 @@ fn named(text: &str) -> Vec<String> {
     let quoted = text.split('`').skip(1).step_by(2);
     let paths = quoted.filter(|quoted| is_path(quoted));
     paths.flat_map(expanded).collect()
+}
+
+/// The files of the repository to which a page links, outside of blocks of code.
+fn links(page: &str) -> Vec<String> {
+    let texts = page.split(FENCE).step_by(2);
+    let targets = texts.flat_map(|text| text.split("](").skip(1));
+    let targets = targets.filter_map(|rest| rest.split([')', '#']).next());
+    let files = targets.filter(|target| !target.is_empty() && !target.contains(':'));
+    files.map(str::to_owned).collect()
 }
 
 fn is_path(quoted: &str) -> bool {
@@ -52,7 +72,15 @@ fn expanded(path: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{expanded, named};
+    use super::{expanded, links, named, FENCE};
+
+    #[test]
+    fn links_to_files_are_found_in_pages() {
+        let page = format!(
+            "[a](b.md), [c](d/e.md#f){FENCE}\n[i](j){FENCE}\n![g](h.svg) [k](https://l) [m](#n)"
+        );
+        assert_eq!(links(&page), ["b.md", "d/e.md", "h.svg"]);
+    }
 
     #[test]
     fn paths_of_sources_are_found_in_text() {

@@ -4,7 +4,7 @@ use crate::build::setup::cargo_command;
 use crate::docs;
 use crate::harness::job;
 use crate::harness::mpi::Mpi;
-use crate::test::source::{named_paths, prose, specification};
+use crate::test::source::{messages, named_paths, prose, specification};
 use crate::test::{Case, Outcome, Skipped};
 use crate::tidy::{crates, structure, variables, vector_registers};
 use anyhow::{ensure, Result};
@@ -28,6 +28,7 @@ pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = vec![
         check("style/fmt", None, &["fmt", "--all", "--check"]),
         check("style/clippy", None, &clippy(&WITHOUT_LOWER)),
+        rustdoc(),
         Case::new("style/structure", |_, _| structure::check().into()),
         Case::new("style/function-page", |_, _| docs::check().into()),
         Case::new("style/rust-version", |_, _| {
@@ -36,11 +37,13 @@ pub fn cases(full: bool) -> Vec<Case> {
         Case::new("style/system-calls", |_, _| {
             docs::check_system_calls().into()
         }),
+        Case::new("style/json-page", |_, _| docs::json_page::check().into()),
         Case::new("style/vector-registers", |_, _| {
             vector_registers::check().into()
         }),
         Case::new("style/environment", |_, _| variables::check().into()),
         Case::new("style/named-paths", |_, _| named_paths::check().into()),
+        Case::new("style/messages", |_, _| messages::check().into()),
         Case::new("style/prose", |_, _| prose::check().into()),
         Case::new("style/specification", |_, _| specification::check().into()),
         suite("unit/workspace", None, &WITHOUT_LOWER),
@@ -86,8 +89,21 @@ fn clippy(packages: &[&'static str]) -> Vec<&'static str> {
     arguments
 }
 
+/// Links in the documentation of all crates. One to a private item is for readers of the source.
+fn rustdoc() -> Case {
+    let arguments = [&["doc", "--quiet", "--no-deps"][..], &WITHOUT_LOWER].concat();
+    let mut command = cargo_command(None, &arguments);
+    let flags = "-D warnings -A rustdoc::private_intra_doc_links";
+    command.env("RUSTDOCFLAGS", flags);
+    succeeds("style/rustdoc", command)
+}
+
 fn check(name: &str, lower: Option<Mpi>, arguments: &[&str]) -> Case {
-    let command = cargo_command(lower, arguments);
+    succeeds(name, cargo_command(lower, arguments))
+}
+
+/// A cargo command that must succeed.
+fn succeeds(name: &str, command: Command) -> Case {
     Case::new(name, move |_, dir| {
         job::run(command, dir, "cargo", BUILD_LIMIT)
             .and_then(|finished| finished.expect_success("cargo"))
