@@ -307,6 +307,11 @@ impl Checkpoints {
         }
     }
 
+    /// Incarnation of the job, if `stasis run` has started it.
+    pub fn incarnation(&self) -> Option<u32> {
+        self.incarnation
+    }
+
     /// Whether `stasis run` has started the job.
     pub fn is_supervised(&self) -> bool {
         self.incarnation.is_some()

@@ -60,7 +60,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         let free =
             free.and_then(|()| existing_checkpoints::make_free(&directory, options, key.as_ref()));
         let free = free.and_then(|()| recording::make_free(&options.running, options.resume));
-        end_job::on_error(free, Code::Directory, &options.running)?;
+        end_job::on_error_in(&directory, free, Code::Directory, &options.running)?;
     }
 
     let schedule = schedule(&options.running)?;

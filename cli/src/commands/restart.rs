@@ -172,7 +172,7 @@ pub fn resume(options: &Launch, directory: &Path) -> exit::Result<()> {
     // For a job of several programs (MPMD) the set names the program of the first rank.
     if launcher::is_first() {
         let same = check_program(options, directory, set.manifest());
-        end_job::on_error(same, Code::Image, running)?;
+        end_job::on_error_in(directory, same, Code::Image, running)?;
     }
     restart_set(directory, &set, running, options.asleep)
 }

@@ -42,6 +42,7 @@ pub fn cases() -> Vec<Case> {
         add("exits-wanted", exits_wanted);
         add("sigterm", sigterm);
         add("second-sigterm", second_sigterm);
+        add("holds-checkpoints", holds_checkpoints);
         add("hang.rank-1", |case| hang(case, 1));
         add("hang.rank-0", |case| hang(case, 0));
         add("given-up", given_up);
@@ -335,6 +336,21 @@ fn second_sigterm(case: &RunCase) -> Result<()> {
     ensure!(!said(&job).contains(GOES_ON), "it was started again");
     let printed = result(&job::read_text(&job.stdout));
     ensure!(printed.is_none(), "the program went on: {printed:?}");
+    Ok(())
+}
+
+/// Rank 0 refuses to start, in a directory with checkpoints of an earlier job. The launcher then kills the other rank,
+/// which is no failure that the job recovers from.
+fn holds_checkpoints(case: &RunCase) -> Result<()> {
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg(&case.program).arg("runs");
+    let mut job = case.start_command(case.at_its_cut(launch), "launch")?;
+    case.checkpoint()?;
+    job.kill()?;
+    let refusal = job::run(case.command(&[], "runs"), case.dir, "run", LIMIT)?;
+    refused(&refusal, DIRECTORY, &[&["holds checkpoints already"]])?;
+    let said = &refusal.stderr;
+    ensure!(!said.contains(GOES_ON), "it was started again: {said}");
     Ok(())
 }
 
