@@ -9,13 +9,18 @@
 //! | map | the memory and the files of all ranks are there; without a standby world this includes MPI_Init |
 //! | go | all ranks have made their next MPI call |
 //!
-//! *By hand* is a job that is killed whole, and started again with `stasis restart` as soon as it is dead. *Native* is
-//! the start of the program without Stasis, to its first call, with nothing to read.
+//! *Memory* is a cold recovery from a checkpoint in memory, whose images are written when the rank has died. *By hand* is
+//! a job that is killed whole, and started again with `stasis restart` as soon as it is dead. *Native* is the start of
+//! the program without Stasis, to its first call, with nothing to read.
+//!
+//! The other rows are of a program that writes its memory to files of its own, and reads them after a death: by *Stages*
+//! and *Reinit* under `stasis run --stages`, and *CPR* without Stasis, where the program is started anew as soon as
+//! mpirun has ended.
 
 use super::{compile, median, prepare, RANKS};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
-use crate::harness::{signal, stasis};
+use crate::harness::{paths, signal, stasis};
 use anyhow::{ensure, Context, Result};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -52,6 +57,8 @@ pub fn run(options: &Options) -> Result<()> {
     println!("Milliseconds, medians of {} each.\n", options.rounds);
     println!("| library | MiB a rank | | {} | all |", PHASES.join(" | "));
     println!("|---|---|---|{}---|", "---|".repeat(PHASES.len()));
+    let include = paths::root().join("upper-half/include");
+    let include = format!("-I{}", include.display());
     for mpi in Mpi::ALL {
         let program = compile(mpi, "bench/beats.c", "beats", &[])?;
         for mib in &options.mib {
@@ -61,35 +68,58 @@ pub fn run(options: &Options) -> Result<()> {
                 mib: *mib,
                 dir: &dir,
             };
-            for standby in ["no", "warm", "hot"] {
-                let name = match standby {
-                    "no" => "cold",
-                    other => other,
-                };
-                print(
-                    &subject,
-                    name,
-                    &subject.recoveries(standby, options.rounds)?,
-                );
+            for way in Way::ALL {
+                print(&subject, way, &subject.recoveries(way, options.rounds)?);
             }
-            let by_hand = subject.by_hand(options.rounds)?;
-            println!(
-                "| {mpi} | {mib} | by hand |{} {:.0} |",
-                " |".repeat(6),
-                by_hand
-            );
-            let native = subject.native(options.rounds)?;
-            println!(
-                "| {mpi} | {mib} | native |{} {:.0} |",
-                " |".repeat(6),
-                native
-            );
+            let whole = |name: &str, time: f64| {
+                println!("| {mpi} | {mib} | {name} |{} {time:.0} |", " |".repeat(6));
+            };
+            whole("by hand", subject.by_hand(options.rounds)?);
+            whole("native", subject.native(options.rounds)?);
+            let program = compile(mpi, "bench/reloads.c", "reloads", &[&include])?;
+            let reloads = Subject {
+                program: &program,
+                ..subject
+            };
+            whole("Stages", reloads.reloads("stages", options.rounds)?);
+            whole("Reinit", reloads.reloads("reinit", options.rounds)?);
+            whole("CPR", reloads.starts_anew(options.rounds)?);
         }
     }
     Ok(())
 }
 
-fn print(subject: &Subject<'_>, name: &str, all: &[Times]) {
+/// How a job under `stasis run` is started again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Cold,
+    Warm,
+    Hot,
+    Memory,
+}
+
+impl Way {
+    const ALL: [Way; 4] = [Way::Cold, Way::Warm, Way::Hot, Way::Memory];
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Cold => "cold",
+            Way::Warm => "warm",
+            Way::Hot => "hot",
+            Way::Memory => "memory",
+        }
+    }
+
+    fn standby(self) -> &'static str {
+        match self {
+            Way::Cold | Way::Memory => "no",
+            Way::Warm | Way::Hot => self.name(),
+        }
+    }
+}
+
+fn print(subject: &Subject<'_>, way: Way, all: &[Times]) {
+    let name = way.name();
     let of_phase = |phase: usize| median(all.iter().map(|times| times[phase] * 1e3).collect());
     let phases: Vec<String> = (0..PHASES.len())
         .map(|phase| format!("{:.0}", of_phase(phase)))
@@ -108,6 +138,7 @@ fn print(subject: &Subject<'_>, name: &str, all: &[Times]) {
 }
 
 /// The program in one size over one library.
+#[derive(Clone, Copy)]
 struct Subject<'a> {
     mpi: Mpi,
     program: &'a Path,
@@ -144,27 +175,36 @@ impl Subject<'_> {
         taken.expect_success("stasis checkpoint").map(drop)
     }
 
-    /// A job whose ranks are killed in turn, and which goes on from its one checkpoint.
-    fn recoveries(&self, standby: &str, rounds: usize) -> Result<Vec<Times>> {
-        let flags = ["--recover", "1000", "--standby", standby];
+    /// A job whose ranks are killed in turn, and which goes on from its one checkpoint, or from the newest in memory.
+    fn recoveries(&self, way: Way, rounds: usize) -> Result<Vec<Times>> {
+        let flags = ["--recover", "1000", "--standby", way.standby()];
         let mut command = stasis::run(&flags, &self.launch()?);
         command.env("STASIS_LOG", "info");
+        if way == Way::Memory {
+            command.env("STASIS_MEMORY_INTERVAL", "1");
+        }
         let mut job = Job::start(command, self.dir, "run")?;
-        let all = self.kill_in_turn(&mut job, standby, rounds);
+        let all = self.kill_in_turn(&mut job, way, rounds);
         let all = job.explain(all, self.dir);
         job.kill()?;
         all
     }
 
-    fn kill_in_turn(&self, job: &mut Job, standby: &str, rounds: usize) -> Result<Vec<Times>> {
+    fn kill_in_turn(&self, job: &mut Job, way: Way, rounds: usize) -> Result<Vec<Times>> {
         self.first_beats(job, 0, u64::MAX)?;
-        self.checkpoint()?;
-        let ready = match standby {
-            "no" => "the job runs and has a checkpoint",
-            "warm" => "the standby world is asleep",
-            _ => "the standby world has mapped the checkpoint",
+        if way != Way::Memory {
+            self.checkpoint()?;
+        }
+        let ready = match way {
+            Way::Cold | Way::Memory => "the job runs and has a checkpoint",
+            Way::Warm => "the standby world is asleep",
+            Way::Hot => "the standby world has mapped the checkpoint",
         };
         let all = (0..rounds).map(|round| {
+            if way == Way::Memory {
+                stasis::until_held(job, &self.ckpt(), self.dir, deadline())?;
+                return self.kill_one(job, round % RANKS);
+            }
             job.until_seen("the job was ready for a failure", deadline(), |job| {
                 job::read_text(&job.stderr).matches(ready).count() > round
             })?;
@@ -178,13 +218,8 @@ impl Subject<'_> {
         let status = stasis::status(&self.ckpt(), self.dir, LIMIT)?;
         let pid = status["ranks"][rank]["pid"].as_i64();
         let pid = pid.context("the status has no such rank")?;
-        // The job must be further than its checkpoint, to which the beats then fall back.
-        let from = fs::metadata(&job.stdout)?.len();
-        let last = self.first_beats(job, from, u64::MAX)?.beat;
-        let from = fs::metadata(&job.stdout)?.len();
-        let killed = now()?;
-        signal::kill_now(pid as i32);
-        let back = self.first_beats(job, from, last)?.time;
+        let killed = self.kill_later(job, pid as i32)?;
+        let back = self.first_beats(job, killed.from, killed.beat)?.time;
         let said = job::read_text(&job.stderr);
         let logs = (0..RANKS).map(|rank| {
             let log = self.ckpt().join(format!("log/rank-{rank}.log"));
@@ -203,7 +238,7 @@ impl Subject<'_> {
             of_ranks("threads resume next")?,
             back % DAY,
         ];
-        let mut before = killed % DAY;
+        let mut before = killed.time % DAY;
         Ok(ends.map(|end| {
             // What was done in advance takes no time; a day ends at midnight.
             let took = (end - before + 1.5 * DAY) % DAY - 0.5 * DAY;
@@ -228,6 +263,77 @@ impl Subject<'_> {
         }
         job.kill()?;
         Ok(median(all))
+    }
+
+    /// Milliseconds from the death of a rank to the next calls of all, which have read the program's own checkpoints.
+    fn reloads(&self, how: &str, rounds: usize) -> Result<f64> {
+        let mut launch = self.launch()?;
+        launch.arg(self.folder()?).arg(how);
+        let command = stasis::run(&["--stages", "--recover", "1000"], &launch);
+        let mut job = Job::start(command, self.dir, "run")?;
+        let all = self.reload_in_turn(&mut job, rounds);
+        let all = job.explain(all, self.dir);
+        job.kill()?;
+        all.map(median)
+    }
+
+    fn reload_in_turn(&self, job: &mut Job, rounds: usize) -> Result<Vec<f64>> {
+        self.first_beats(job, 0, u64::MAX)?;
+        let all = (0..rounds).map(|round| {
+            // The process that stands in for the rank has a lower number.
+            let its = job.processes_of(round % RANKS).pop();
+            let killed = self.kill_later(job, its.context("there is no such rank")?)?;
+            let back = self.first_beats(job, killed.from, killed.beat)?;
+            Ok((back.time - killed.time) * 1e3)
+        });
+        all.collect()
+    }
+
+    /// Milliseconds from the death of a rank to the first calls of the program, which is started anew and reads its own
+    /// checkpoints.
+    fn starts_anew(&self, rounds: usize) -> Result<f64> {
+        let folder = self.folder()?;
+        let start = || {
+            let mut native = self.mpi.mpirun(RANKS, self.dir);
+            self.append_to(&mut native);
+            native.arg(&folder).arg("cpr");
+            Job::start(native, self.dir, "anew")
+        };
+        let mut job = start()?;
+        self.first_beats(&mut job, 0, u64::MAX)?;
+        let mut all = Vec::new();
+        for round in 0..rounds {
+            let mut all_ranks = job.named(&["reloads"]).into_iter();
+            let its = all_ranks.find(|pid| job::is_rank(*pid, round % RANKS));
+            let its = its.context("there is no such rank")?;
+            let killed = self.kill_later(&mut job, its)?;
+            job.wait(deadline())?.context("mpirun does not end")?;
+            job = start()?;
+            let back = self.first_beats(&mut job, 0, u64::MAX);
+            all.push((job.explain(back, self.dir)?.time - killed.time) * 1e3);
+        }
+        job.kill()?;
+        Ok(median(all))
+    }
+
+    /// An empty folder for the program's own checkpoints.
+    fn folder(&self) -> Result<PathBuf> {
+        let folder = self.dir.join("app");
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir(&folder)?;
+        Ok(folder)
+    }
+
+    /// Kills a rank's process once the job is further than its checkpoint, to which the beats then fall back.
+    fn kill_later(&self, job: &mut Job, pid: i32) -> Result<Killed> {
+        let from = fs::metadata(&job.stdout)?.len();
+        let beat = self.first_beats(job, from, u64::MAX)?.beat;
+        let from = fs::metadata(&job.stdout)?.len();
+        let time = now()?;
+        signal::kill_now(pid);
+        Ok(Killed { time, from, beat })
     }
 
     /// Seconds from the start of the launcher to the first calls.
@@ -262,6 +368,16 @@ impl Subject<'_> {
         let last = all.max_by(|one, other| one.time.total_cmp(&other.time));
         last.context("there are no ranks")
     }
+}
+
+/// A rank that was killed.
+struct Killed {
+    /// Seconds since 1970.
+    time: f64,
+    /// Bytes of the job's output before.
+    from: u64,
+    /// An operation before.
+    beat: u64,
 }
 
 /// A line of the program.
