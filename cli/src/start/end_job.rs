@@ -78,7 +78,7 @@ pub fn on_error_in<T, E: Into<anyhow::Error>>(
         _ => None,
     };
     if let Some(link) = &link {
-        link.tell(&FromRank::Aborts(code.number().into()));
+        link.tell(&FromRank::Aborts(code.number()));
     }
     on_error(result, code, running)
 }

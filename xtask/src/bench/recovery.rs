@@ -9,13 +9,13 @@
 //! | map | the memory and the files of all ranks are there; without a standby world this includes MPI_Init |
 //! | go | all ranks have made their next MPI call |
 //!
-//! *Memory* is a cold recovery from a checkpoint in memory, whose images are written when the rank has died. *By hand* is
-//! a job that is killed whole, and started again with `stasis restart` as soon as it is dead. *Native* is the start of
-//! the program without Stasis, to its first call, with nothing to read.
+//! *Memory* is a cold recovery from a checkpoint in memory, whose images are written when the rank has died. *By hand*
+//! is a job that is killed whole, and started again with `stasis restart` as soon as it is dead. *Native* is the start
+//! of the program without Stasis, to its first call, with nothing to read.
 //!
-//! The other rows are of a program that writes its memory to files of its own, and reads them after a death: by *Stages*
-//! and *Reinit* under `stasis run --stages`, and *CPR* without Stasis, where the program is started anew as soon as
-//! mpirun has ended.
+//! The other rows are of a program that writes its memory to files of its own, and reads them after a death: by
+//! *Stages* and *Reinit* under `stasis run --stages`, and *CPR* without Stasis, where the program is started anew as
+//! soon as mpirun has ended.
 
 use super::{compile, median, prepare, RANKS};
 use crate::harness::job::{self, Job};
