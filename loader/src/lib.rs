@@ -38,6 +38,7 @@ mod sys;
 
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
 pub use interpose::children::{all as children, Ended};
+pub use interpose::cpuid::places::left as unanswered_cpuid;
 pub use interpose::descriptors::own_fd_table::{
     on_own_fd_table, spawn_on_own_fd_table, start_own_fd_table,
 };
@@ -47,6 +48,7 @@ pub use interpose::hooks::{
     is_redirected_to, set_exec_hook, set_executes_hook, set_exit_hook, set_redirects,
     set_started_by, set_wrapper, tell_calls,
 };
+pub use interpose::install::show_processor;
 pub use interpose::memory_limits::note_use;
 pub use interpose::signals::checkpoint_request::{take_signals, RequestListener, RequestSource};
 pub use interpose::signals::{Action, STOP_SIGNAL};

@@ -3,5 +3,6 @@
 pub mod end_job;
 pub mod exec_lower;
 pub mod existing_checkpoints;
+pub mod for_cpu;
 pub mod recording;
 pub mod word_order;

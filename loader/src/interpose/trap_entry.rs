@@ -9,7 +9,8 @@
 //! no allocation, small frames.
 #![allow(unsafe_code)]
 
-use super::signals::NEVER_BLOCKED;
+use super::cpuid;
+use super::signals::never_blocked;
 use super::syscall_restart;
 use super::threads::{Thread, ATTENTION, IN_DISPATCH};
 use crate::sys::context::{self, Context, SYSCALL_LEN};
@@ -122,7 +123,8 @@ pub fn app_syscall(context: *mut Context, nr: usize, args: &[usize; 6]) -> Optio
 pub unsafe fn resume(context: *mut Context) -> ! {
     // SAFETY: the caller holds no lock and has set FS, and the context is a complete frame.
     unsafe {
-        (*context).mask &= !NEVER_BLOCKED;
+        (*context).mask &= !never_blocked();
+        cpuid::fit(&mut *context);
         stasis_resume(context)
     }
 }

@@ -16,7 +16,7 @@ use crate::interpose::signals::{actions, startup};
 use crate::interpose::syscalls::pi_futex;
 use crate::interpose::threads::lifecycle::{self, Birth};
 use crate::interpose::threads::stop::{self, Stopped};
-use crate::interpose::{children, posix_timers, signals, syscalls, threads, trap_entry};
+use crate::interpose::{children, posix_timers, signals, sud, syscalls, threads, trap_entry};
 use crate::load::va_allocator::{self, STACK_BOTTOM, STACK_TOP};
 use crate::load::{gate, map, program_info, vdso};
 use crate::sys::context::{Context, SigInfo};
@@ -250,7 +250,7 @@ impl Restored {
             before();
             self.settings.limit();
             settings::restore_own(&self.main.settings);
-            syscall::block((*frame).mask & !signals::NEVER_BLOCKED);
+            syscall::block((*frame).mask & !signals::never_blocked());
             pending_signals::send_to_self(&self.main.pending);
             pending_signals::send_to_process(&self.pending);
             start_timers(&self.timers);

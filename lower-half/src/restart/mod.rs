@@ -22,7 +22,7 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use ckpt_image::Set;
 use contract::{abi, gate, MpiState};
 use coordinator::claim;
-use job_spec::{ExitCode, FilePolicy, RestartSpec};
+use job_spec::{Checkpoints, ExitCode, FilePolicy, RestartSpec};
 use launcher::message;
 use loader::{Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState};
 use progress::Bytes;
@@ -142,6 +142,12 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     }
     tracing::info!(took = ?begun.elapsed(), "changes of files undone");
     let begun = Instant::now();
+    // The next checkpoint is for the same processor.
+    let checkpoints = Checkpoints {
+        for_cpu: opened.set().manifest().for_cpu.clone(),
+        ..options.checkpoints.clone()
+    };
+    launch::show_processor(&checkpoints);
     let shared = restore_shared::restore(&opened, world.as_ref())?;
     tracing::info!(took = ?begun.elapsed(), "shared memory restored");
     opened.map(&shared)?;
@@ -162,7 +168,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     fill_gate(world.as_ref());
     launch::redirect(&own);
     job_state::set_command(job.command);
-    bootstrap::start(&options.checkpoints, set.manifest().continued()?)?;
+    bootstrap::start(&checkpoints, set.manifest().continued()?)?;
     if world.is_some() {
         record.keep();
         bootstrap::connected(rank, size);
