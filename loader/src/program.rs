@@ -124,6 +124,9 @@ pub fn prepare(
         fd_owner::note_shared();
     }
 
+    if resolved.elf.is_fixed() {
+        sud::trap_fixed_program()?;
+    }
     let mapped = map::elf(&resolved.elf)?;
     let linker = map::elf(&interpreter)?;
     for (elf, at) in [(&resolved.elf, mapped), (&interpreter, linker)] {

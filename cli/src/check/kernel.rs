@@ -21,20 +21,56 @@ pub fn gives_privileges() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Checks for Syscall User Dispatch, which every upper half needs.
-pub fn check_dispatch() -> Result<()> {
+/// How the kernel hands the program's system calls to Stasis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trap {
+    /// Syscall User Dispatch.
+    Dispatch,
+    /// A seccomp filter.
+    Filter,
+}
+
+/// Checks for Syscall User Dispatch or seccomp filters, one of which every upper half needs.
+pub fn check_trap() -> Result<Trap> {
     // SAFETY: switches dispatch off for this thread, which has never switched it on.
     let result = unsafe { libc::prctl(contract::PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
-    if result != 0 {
-        bail!(
-            "this kernel ({}) does not offer Syscall User Dispatch ({}), with which Stasis serves the \
-             program's system calls: use Linux 5.11 or later, on x86-64, outside of sandboxes that \
-             forbid prctl(PR_SET_SYSCALL_USER_DISPATCH)",
-            release(),
-            std::io::Error::last_os_error()
-        );
+    if result == 0 {
+        return Ok(Trap::Dispatch);
     }
-    Ok(())
+    let why = std::io::Error::last_os_error();
+    let (operation, action) = (libc::SECCOMP_GET_ACTION_AVAIL, libc::SECCOMP_RET_TRAP);
+    // SAFETY: the kernel reads the number of the action.
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, operation, 0, &raw const action) };
+    if result == 0 {
+        return Ok(Trap::Filter);
+    }
+    bail!(
+        "this kernel ({}) offers neither Syscall User Dispatch ({why}) nor seccomp filters ({}), with one of which \
+         Stasis serves the program's system calls: use Linux 5.11 or later, or one with CONFIG_SECCOMP_FILTER, on \
+         x86-64, outside of sandboxes that forbid both",
+        release(),
+        std::io::Error::last_os_error()
+    );
+}
+
+/// Whether Yama forbids a process to read the memory of its child, with which images are written while the job runs.
+pub fn forbids_reading_children() -> Option<u32> {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
+    let scope = scope.trim().parse().ok()?;
+    match scope {
+        0 | 1 => None,
+        2 if may_trace() => None,
+        _ => Some(scope),
+    }
+}
+
+/// Whether this process has CAP_SYS_PTRACE.
+fn may_trace() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    effective.is_some_and(|all| all >> CAP_SYS_PTRACE & 1 != 0)
 }
 
 /// Checks for membarrier, which every checkpoint needs.
@@ -62,7 +98,7 @@ pub fn writes_thread_pointer() -> bool {
 /// Checks for the kernel's tracking of written pages (PAGEMAP_SCAN), with which increments need no digests.
 pub fn check_changes() -> Result<()> {
     if version(&release()) < Some((6, 7)) {
-        bail!("the kernel tells which pages were written since Linux 6.7");
+        bail!("the kernel tells which pages were written (PAGEMAP_SCAN) since Linux 6.7");
     }
     /// Faults in user mode only, which needs no privilege (userfaultfd(2)).
     const UFFD_USER_MODE_ONLY: i32 = 1;

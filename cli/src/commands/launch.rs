@@ -16,7 +16,7 @@ use crate::ui::exit::{self, Code, WithCode};
 
 /// Runs the command; returns only if the program cannot be started.
 pub fn run(options: &Launch) -> exit::Result<()> {
-    kernel::check_dispatch().code(Code::CannotServe)?;
+    kernel::check_trap().code(Code::CannotServe)?;
     word_order::check(&options.app).code(Code::Usage)?;
     let directory = options.directory();
     if options.resume && options.anew {

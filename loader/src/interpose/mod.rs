@@ -17,6 +17,7 @@ pub mod posix_timers;
 pub mod signals;
 pub mod sites;
 pub mod sud;
+pub mod syscall_filter;
 pub mod syscall_restart;
 pub mod syscalls;
 pub mod threads;
