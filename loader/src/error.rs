@@ -252,6 +252,18 @@ pub enum RestoreError {
         /// Description of the difference.
         how: String,
     },
+    /// Files that a copy of a job would write as the first job does.
+    #[error(
+        "the first job writes these files, and its copy would write them, too: {files}; give the \
+         copy a working directory of its own, in the place of {workdir} (`--workdir`), or take \
+         the checkpoint when they are closed"
+    )]
+    SharedForWriting {
+        /// The files.
+        files: String,
+        /// Working directory of the first job.
+        workdir: PathBuf,
+    },
     /// A resource limit that the application had set cannot be set here.
     #[error(
         "the program had set resource limit {number} to {soft} (hard limit {hard}), which is not \

@@ -468,8 +468,25 @@ pub struct Bisect {
 #[derive(Args)]
 pub struct Restart {
     /// The checkpoint directory, for its newest complete checkpoint, or one checkpoint in it
-    #[arg(value_name = "DIR[/ckpt-N]")]
-    pub directory: PathBuf,
+    #[arg(value_name = "DIR[/ckpt-N]", required_unless_present = "copy_of")]
+    pub directory: Option<PathBuf>,
+    /// Start another job from this checkpoint, and change nothing of the first one, which may run. The copy has its
+    /// checkpoints in --ckpt-dir
+    #[arg(
+        long,
+        value_name = "DIR[/ckpt-N]",
+        env = "STASIS_COPY_OF",
+        conflicts_with_all = ["directory", "dry_run"],
+        requires = "ckpt_dir"
+    )]
+    pub copy_of: Option<PathBuf>,
+    /// With --copy-of: a new directory for the checkpoints of the copy
+    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    pub ckpt_dir: Option<PathBuf>,
+    /// With --copy-of: working directory of the copy. What the first job had open below its own one is opened below
+    /// this one, and is made there first if it is missing
+    #[arg(long, value_name = "DIR", env = "STASIS_WORKDIR", requires = "copy_of")]
+    pub workdir: Option<PathBuf>,
     /// Restart from this checkpoint of the directory
     #[arg(long, value_name = "NAME", env = "STASIS_SET")]
     pub set: Option<String>,

@@ -44,6 +44,25 @@ pub struct RestartSpec {
     pub set: Option<String>,
     /// Treatment of open files whose content differs from the checkpoint.
     pub changed_files: ChangedFilePolicy,
+    /// The job of which this one is a copy, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<CopyOf>,
+}
+
+/// The first job, of which another one is a copy. Nothing of it is changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyOf {
+    /// Absolute path of its checkpoint directory, from which the copy restarts.
+    #[serde(with = "path")]
+    pub dir: PathBuf,
+    /// Absolute path of the copy's working directory, if it has one of its own.
+    #[serde(
+        with = "path::optional",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub workdir: Option<PathBuf>,
 }
 
 /// Place, time and number of the checkpoints of a job.
@@ -427,6 +446,10 @@ mod tests {
             },
             set: Some("ckpt-3".into()),
             changed_files: ChangedFilePolicy::Warn,
+            copy_of: Some(CopyOf {
+                dir: "/first".into(),
+                workdir: Some("/w".into()),
+            }),
         };
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
@@ -437,7 +460,7 @@ mod tests {
              \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\
              \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
              \"set\":\"ckpt-3\",\
-             \"changed_files\":\"warn\"}}"
+             \"changed_files\":\"warn\",\"copy_of\":{\"dir\":\"/first\",\"workdir\":\"/w\"}}}"
         );
         let read: RestartSpec = from_argument(argument.as_ref()).unwrap();
         assert_eq!(read, restart);

@@ -32,6 +32,7 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
         },
         set: None,
         changed_files: ChangedFilePolicy::Ignore,
+        copy_of: None,
     };
     let Part {
         mut opened,
