@@ -112,7 +112,8 @@ pub struct Manifest {
     /// Incarnation of the job that wrote the set, if `stasis run` had started it; displayed, not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u32>,
-    /// The lesser processor that the program sees, if `launch --for-cpu` hides the rest of it. A restart shows the same.
+    /// The lesser processor that the program sees, if `launch --for-cpu` hides the rest of it. A restart shows the
+    /// same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_cpu: Option<ForCpu>,
     /// One entry per rank, in order.

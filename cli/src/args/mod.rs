@@ -372,9 +372,9 @@ pub struct Launch {
     /// subdirectory
     #[arg(long, env = "STASIS_ANEW", value_parser = yes_or_no())]
     pub anew: bool,
-    /// Show the program only the features of a lesser processor, so that its checkpoints can be restarted on all machines
-    /// that have these: x86-64, x86-64-v2, x86-64-v3, x86-64-v4, or a file in which each line has the features of one
-    /// machine of a pool (the line `flags` of its /proc/cpuinfo)
+    /// Show the program only the features of a lesser processor, so that its checkpoints can be restarted on all
+    /// machines that have these: x86-64, x86-64-v2, x86-64-v3, x86-64-v4, or a file in which each line has the
+    /// features of one machine of a pool (the line `flags` of its /proc/cpuinfo)
     #[arg(long, value_name = "LEVEL|FILE", env = "STASIS_FOR_CPU")]
     pub for_cpu: Option<PathBuf>,
     /// Only initialise MPI, and wait until `stasis run`, which gives this, lets the rank go

@@ -1,8 +1,8 @@
 //! Kernel features that Stasis needs.
 //!
 //! # Safety
-//! prctl and membarrier only report their features; neither touches memory of this process. The userfaultfd has no
-//! range registered and is closed again.
+//! prctl, seccomp and membarrier only report their features; none changes memory of this process. The userfaultfd has
+//! no range registered and is closed again.
 #![allow(unsafe_code)]
 
 use anyhow::{bail, Context, Result};
@@ -30,27 +30,34 @@ pub enum Trap {
     Filter,
 }
 
+/// Makes a system call whose arguments are numbers, or addresses of what the kernel reads.
+fn ask(call: i64, arguments: [usize; 3]) -> std::io::Result<()> {
+    let [first, second, third] = arguments;
+    // SAFETY: see the head of this file. The callers' locals live as long as the call.
+    match unsafe { libc::syscall(call, first, second, third, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 /// Checks for Syscall User Dispatch or seccomp filters, one of which every upper half needs.
 pub fn check_trap() -> Result<Trap> {
-    // SAFETY: switches dispatch off for this thread, which has never switched it on.
-    let result = unsafe { libc::prctl(contract::PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
-    if result == 0 {
+    // Dispatch is switched off for this thread, which has never switched it on.
+    let option = contract::PR_SET_SYSCALL_USER_DISPATCH as usize;
+    let Err(why) = ask(libc::SYS_prctl, [option, 0, 0]) else {
         return Ok(Trap::Dispatch);
+    };
+    let action = libc::SECCOMP_RET_TRAP;
+    let operation = libc::SECCOMP_GET_ACTION_AVAIL as usize;
+    match ask(libc::SYS_seccomp, [operation, 0, &raw const action as usize]) {
+        Ok(()) => Ok(Trap::Filter),
+        Err(filter) => bail!(
+            "this kernel ({}) offers neither Syscall User Dispatch ({why}) nor seccomp filters ({filter}), with one of \
+             which Stasis serves the program's system calls: use Linux 5.11 or later, or one with \
+             CONFIG_SECCOMP_FILTER, on x86-64, outside of sandboxes that forbid both",
+            release()
+        ),
     }
-    let why = std::io::Error::last_os_error();
-    let (operation, action) = (libc::SECCOMP_GET_ACTION_AVAIL, libc::SECCOMP_RET_TRAP);
-    // SAFETY: the kernel reads the number of the action.
-    let result = unsafe { libc::syscall(libc::SYS_seccomp, operation, 0, &raw const action) };
-    if result == 0 {
-        return Ok(Trap::Filter);
-    }
-    bail!(
-        "this kernel ({}) offers neither Syscall User Dispatch ({why}) nor seccomp filters ({}), with one of which \
-         Stasis serves the program's system calls: use Linux 5.11 or later, or one with CONFIG_SECCOMP_FILTER, on \
-         x86-64, outside of sandboxes that forbid both",
-        release(),
-        std::io::Error::last_os_error()
-    );
 }
 
 /// Whether Yama forbids a process to read the memory of its child, with which images are written while the job runs.

@@ -19,7 +19,7 @@ use crate::check::kernel;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::existing_checkpoints::{self, Likeness};
-use crate::start::{copy, end_job, exec_lower, recording};
+use crate::start::{copy, end_job, exec_lower, for_cpu, recording};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
 use linked::mpi::Abi;
@@ -184,6 +184,14 @@ pub fn resume(options: &Launch, directory: &Path) -> exit::Result<()> {
     if launcher::is_first() {
         let same = check_program(options, directory, set.manifest());
         end_job::on_error(same, Code::Image, running)?;
+        let shown = options.for_cpu.as_deref().map(for_cpu::read);
+        let shown = shown.transpose().code(Code::Usage)?;
+        if shown.is_some() && shown != set.manifest().for_cpu {
+            message::say(
+                "--for-cpu has an effect at the start of a program: this one goes on for the processors of its \
+                 checkpoint, which `stasis inspect` shows",
+            );
+        }
     }
     restart_set(directory, &set, running, options.asleep, None)
 }

@@ -1,23 +1,17 @@
 //! A seccomp filter that raises SIGSYS for system calls of upper-half code, for kernels without Syscall User Dispatch.
 //!
-//! It looks at the address of the instruction alone, so the lower half's calls pass. It holds for the thread and for all
-//! threads and processes that this makes, can never be taken off, and stays across an exec. So it traps only addresses
-//! at which programs that run natively have no code: the arena. The kernel places them above 16 TiB. Only a program
-//! that is linked for fixed addresses is lower. If the rank's program is one, a second filter traps these addresses;
-//! then a child that executes such a program without a dynamic linker dies of SIGSYS at its first call.
+//! It looks at the address of the instruction alone, so the lower half's calls pass. It holds for the thread and for
+//! all threads and processes that this makes, can never be taken off, and stays across an exec. So it traps only
+//! addresses at which programs that run natively have no code: the arena. The kernel places them above 16 TiB. Only a
+//! program that is linked for fixed addresses is lower. If the rank's program is one, a second filter traps these
+//! addresses; then a child that executes such a program without a dynamic linker dies of SIGSYS at its first call.
 //!
 //! Without privileges the kernel takes a filter only of a process that can gain none (`no_new_privs`): a setuid program
 //! that a child executes then runs as its caller.
-//!
-//! # Safety
-//! The kernel copies the filter during the call.
-#![allow(unsafe_code)]
 
 use crate::sys::syscall;
 use contract::{ARENA_END, ARENA_START};
-use libc::{
-    sock_filter, sock_fprog, BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W,
-};
+use libc::{sock_filter, BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use std::io;
 
 /// Architecture of 64-bit programs. From `<linux/audit.h>`.
@@ -61,7 +55,7 @@ pub fn trap_below() -> io::Result<()> {
 
 /// Traps calls from `start` to the end of the arena.
 fn trap_from(start: usize) -> io::Result<()> {
-    let mut filter = [
+    let filter = [
         load(ARCHITECTURE),
         jump(BPF_JEQ, X86_64, 0, 3),
         load(ADDRESS_HIGH),
@@ -70,21 +64,11 @@ fn trap_from(start: usize) -> io::Result<()> {
         result(libc::SECCOMP_RET_ALLOW),
         result(libc::SECCOMP_RET_TRAP),
     ];
-    let program = sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    let set = || {
-        let program = &raw const program as usize;
-        let args = [libc::SECCOMP_SET_MODE_FILTER as usize, 0, program, 0, 0, 0];
-        // SAFETY: the kernel reads the program and the filter, which live as long as the call.
-        unsafe { syscall::raw(libc::SYS_seccomp as usize, args) }
-    };
-    let mut done = set();
+    let mut done = syscall::set_filter(&filter);
     if done == syscall::err(libc::EACCES) {
         let args = [libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0];
         syscall::plain(libc::SYS_prctl, args);
-        done = set();
+        done = syscall::set_filter(&filter);
     }
     match syscall::is_err(done) {
         true => Err(syscall::io_error(done)),

@@ -82,34 +82,6 @@ impl Context {
             ..*regs
         };
     }
-
-    /// Removes all state components of XSAVE but the first ones, up to AVX at most, from the FP state. These have the
-    /// same place on all processors.
-    ///
-    /// # Safety
-    /// It must be a frame with its FP state.
-    pub unsafe fn limit(&mut self, components: u64) {
-        const AVX: u64 = 1 << 2;
-        let bytes = match components & AVX {
-            0 => LEGACY_AND_HEADER,
-            _ => LEGACY_AND_HEADER + 256,
-        };
-        // SAFETY: the FP state has the size that it names, which is larger than what is written.
-        unsafe {
-            if fp_bytes(self.fpstate) <= bytes + MAGIC2.len() {
-                return;
-            }
-            let at = |offset: usize| (self.fpstate + offset) as *mut u64;
-            let (named, in_use) = (at(SW_RESERVED + 8), at(LEGACY));
-            named.write(named.read() & components);
-            in_use.write(in_use.read() & components);
-            at(SW_RESERVED + 4)
-                .cast::<u32>()
-                .write_unaligned((bytes + MAGIC2.len()) as u32);
-            at(SW_RESERVED + 16).cast::<u32>().write(bytes as u32);
-            at(bytes).cast::<[u8; 4]>().write(MAGIC2);
-        }
-    }
 }
 
 /// `siginfo_t`.
@@ -142,13 +114,6 @@ const _: () = {
 
 /// Bytes below the stack pointer that belong to the interrupted function.
 const RED_ZONE: usize = 128;
-/// Bytes of the registers of FXSAVE, and of these with the header of XSAVE.
-const LEGACY: usize = 512;
-const LEGACY_AND_HEADER: usize = LEGACY + 64;
-/// Place of the kernel's words about the FP state: magic number, all bytes, components (64 bits), bytes of these.
-const SW_RESERVED: usize = 464;
-/// The kernel's mark behind the components.
-const MAGIC2: [u8; 4] = 0x4650_5845u32.to_le_bytes();
 /// Length of a `syscall` instruction.
 pub const SYSCALL_LEN: usize = 2;
 
@@ -158,6 +123,7 @@ pub const SYSCALL_LEN: usize = 2;
 /// `fpstate` must be the address of an FP state in a frame or of its copy, or 0.
 unsafe fn fp_bytes(fpstate: usize) -> usize {
     const MAGIC1: u32 = 0x4650_5853;
+    const SW_RESERVED: usize = 464;
     if fpstate == 0 {
         return 0;
     }
@@ -169,7 +135,7 @@ unsafe fn fp_bytes(fpstate: usize) -> usize {
     if magic == MAGIC1 {
         size as usize
     } else {
-        LEGACY
+        512
     }
 }
 

@@ -1,5 +1,5 @@
-//! A copy of a job (`restart --copy-of`): it restarts from a checkpoint in the directory of the first job, which may run,
-//! and changes nothing of that.
+//! A copy of a job (`restart --copy-of`): it restarts from a checkpoint in the directory of the first job, which may
+//! run, and changes nothing of that.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

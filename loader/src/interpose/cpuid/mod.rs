@@ -2,28 +2,24 @@
 //!
 //! The application's `cpuid` instructions are replaced by an instruction of the same length that only the kernel may
 //! execute (`places.rs`). It raises SIGSEGV, and [`answer`] answers it like `cpuid`, without the features that the
-//! program is not to see. The lower half and the loader see the processor as it is. The kernel's own way (CPUID faulting,
-//! arch_prctl(2)) exists on some processors only, and would hold for the lower half's code in the same threads.
+//! program is not to see. The lower half and the loader see the processor as it is. The kernel's own way (CPUID
+//! faulting, arch_prctl(2)) exists on some processors only, and would hold for the lower half's code in the same
+//! threads.
 //!
-//! The registers that only hidden features have are never the application's. [`fit`] removes them from signal frames,
-//! because a lesser processor's kernel refuses frames that are larger than its own, or ignores part of them.
-//!
-//! # Safety
-//! Frames are the kernel's, or copies of them with all of their FP state.
-#![allow(unsafe_code)]
+//! The registers that only hidden features have are never the application's, and no frame keeps them (`registers.rs`).
 
 pub mod functions;
 pub mod places;
+pub mod registers;
 
 use crate::sys::context::{Context, SigInfo};
 use crate::sys::user_copy;
 use contract::ARENA_END;
 use core::arch::x86_64::__cpuid_count;
-use core::sync::atomic::{AtomicU64, Ordering};
 use processor::{Answer, Mask};
 use std::sync::OnceLock;
 
-/// Length of `cpuid`.
+/// The instruction `cpuid`.
 pub const CPUID: [u8; 2] = [0x0f, 0xa2];
 /// `rdmsr`, which no program can execute.
 pub const TRAP: [u8; 2] = [0x0f, 0x32];
@@ -31,19 +27,11 @@ pub const TRAP: [u8; 2] = [0x0f, 0x32];
 const SI_KERNEL: i32 = 0x80;
 
 static MASK: OnceLock<Mask> = OnceLock::new();
-/// State components of XSAVE that the application may use; 0 for all.
-static COMPONENTS: AtomicU64 = AtomicU64::new(0);
 
 /// Hides all other features from the application. Only the first call counts.
 pub fn show_only(features: &[String]) {
-    let has = |name: &str| features.iter().any(|feature| feature == name);
-    let components = match (has("avx512f") || has("amx_tile"), has("avx")) {
-        (true, _) => 0,
-        (false, true) => 0b111,
-        (false, false) => 0b11,
-    };
     MASK.get_or_init(|| Mask::of(features));
-    COMPONENTS.store(components, Ordering::Release);
+    registers::know(features);
 }
 
 /// Whether features are hidden.
@@ -81,16 +69,4 @@ pub fn answer(signal: i32, info: &SigInfo, frame: &mut Context) -> bool {
     regs.rdx = answer.edx as usize;
     regs.rip += CPUID.len();
     true
-}
-
-/// Removes registers that the application does not know from a frame.
-///
-/// # Safety
-/// `frame` must be a frame with its FP state.
-pub unsafe fn fit(frame: &mut Context) {
-    let components = COMPONENTS.load(Ordering::Acquire);
-    if components != 0 {
-        // SAFETY: as the caller promises.
-        unsafe { frame.limit(components) };
-    }
 }

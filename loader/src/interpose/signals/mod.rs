@@ -1,9 +1,9 @@
 //! Signals: the masks, the kernel's actions, and the signals that belong to Stasis.
 //!
 //! SIGSYS and the stop signal belong to Stasis: they are never blocked, and the application's handlers for them are
-//! only recorded. SIGSEGV is never blocked, too, while it answers `cpuid` (`interpose/cpuid`). So are those for signals that request checkpoints (`checkpoint_request.rs`). The application's
-//! actions are in `actions.rs`, those of the lower half's libraries in `library_handlers.rs`; both deliver by
-//! `delivery.rs`.
+//! only recorded. So are those for signals that request checkpoints (`checkpoint_request.rs`). SIGSEGV is never
+//! blocked, too, while it answers `cpuid` (`interpose/cpuid`). The application's actions are in `actions.rs`, those of
+//! the lower half's libraries in `library_handlers.rs`; both deliver by `delivery.rs`.
 //!
 //! # Safety
 //! The kernel reads or writes an [`Action`], which has the layout of its `sigaction`. A table's entries are atomics

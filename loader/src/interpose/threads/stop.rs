@@ -21,11 +21,12 @@
 #![allow(unsafe_code)]
 
 use crate::error::StopError;
+use crate::interpose::cpuid::registers;
 use crate::interpose::signals::{self, STOP_SIGNAL};
 use crate::interpose::threads::{
     self, held, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING, STOPPING,
 };
-use crate::interpose::{cpuid, sites, trap_entry, vdso_call};
+use crate::interpose::{sites, trap_entry, vdso_call};
 use crate::sys::context::{Context, SigInfo};
 use crate::sys::{cpu, syscall};
 use contract::recorder::{record, Event};
@@ -116,8 +117,7 @@ fn park(thread: &'static Thread, frame: *mut Context, by_request: bool) -> ! {
     thread.in_dispatch.store(0, Ordering::Relaxed);
     thread.by_request.store(by_request, Ordering::Relaxed);
     thread.set_upper_fs(cpu::fs());
-    // SAFETY: the frame is the kernel's, on this thread's stack.
-    unsafe { cpuid::fit(&mut *frame) };
+    registers::fit(frame as usize);
     thread.frame.store(frame as usize, Ordering::Relaxed);
     thread.state.store(PARKED, Ordering::SeqCst);
     event();

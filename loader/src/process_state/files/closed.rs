@@ -181,8 +181,8 @@ impl ClosedFileList {
         }
     }
 
-    /// Gives the files the paths that `place` returns for them by path, length and checksum, and removes those for which
-    /// it returns none.
+    /// Gives the files the paths that `place` returns for them by path, length and checksum, and removes those for
+    /// which it returns none.
     pub(super) fn retain_moved(
         &mut self,
         mut place: impl FnMut(&Path, u64, Option<u32>) -> Option<PathBuf>,
