@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use ckpt_image::{
     image_file, kind, Compression, FileSystem, Header, ImageError, ImageSummary, ImageWriter,
-    Machine, MemorySource, Region, Result, Section, SharedObject,
+    MemorySource, Region, Result, Section, SharedObject,
 };
 use serde::{Deserialize, Serialize};
 
@@ -148,7 +148,7 @@ impl Plan {
         // For an increment. The child would keep it.
         drop(self.take_buffer());
         let eager = copy_eagerly(process, parts, true, budget)?;
-        let machine = Machine::here().map_err(|e| e.to_string())?;
+        let machine = request.info.machine().map_err(|e| e.to_string())?;
         let environment = kind::ENVIRONMENT.encode(&machine);
         let environment = environment.map_err(|e| e.to_string())?;
         let regions = parts.iter().map(|part| HeldRegion {

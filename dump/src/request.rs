@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use ckpt_image::{image_file, Compression, FileSystem, ImageError, ImageSummary, Section, SetId};
+use ckpt_image::{
+    image_file, Compression, FileSystem, ImageError, ImageSummary, Machine, Section, SetId,
+};
 
 use crate::changes::DirtyTracker;
 use crate::snapshot::memory_budget::MemoryBudget;
@@ -27,6 +29,8 @@ pub struct HeaderInfo {
     pub compression: Compression,
     /// Whether the set will be sealed.
     pub sealed: bool,
+    /// Features of the processor that the program sees, if others are hidden from it.
+    pub features: Option<Vec<String>>,
 }
 
 /// This rank's share in the storing of an object that [`crate::Plan::parts`] has listed.
@@ -77,6 +81,17 @@ pub struct Increments<'a> {
     pub tracker: &'a DirtyTracker,
     /// The parent of the increment; `None` for a full set, which later ones may have as their parent.
     pub parent: Option<SetId>,
+}
+
+impl HeaderInfo {
+    /// This machine, as the program sees it.
+    pub(crate) fn machine(&self) -> io::Result<Machine> {
+        let here = Machine::here()?;
+        Ok(match &self.features {
+            Some(features) => here.with_features(features),
+            None => here,
+        })
+    }
 }
 
 impl DumpRequest<'_> {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use ckpt_image::{kind, Header, ImageSummary, ImageWriter, Machine, Result, PAGE};
+use ckpt_image::{kind, Header, ImageSummary, ImageWriter, Result, PAGE};
 
 use crate::changes::Inheritance;
 use crate::contents::{ImageContents, ImageRegion};
@@ -125,7 +125,7 @@ impl Plan {
         let described = self.objects.all().iter().map(|o| o.described.clone());
         writer.shared(described.collect());
         let undescribed = || request.failed("describe this machine for");
-        let environment = Machine::here().map_err(undescribed())?;
+        let environment = info.machine().map_err(undescribed())?;
         let environment = kind::ENVIRONMENT
             .encode(&environment)
             .map_err(|e| undescribed()(io::Error::other(e)))?;

@@ -1,6 +1,7 @@
 /* Runs a command on a kernel that seems to lack something:
  *
  *   older_kernel sud COMMAND...     Syscall User Dispatch: prctl(59) gives EINVAL, as before Linux 5.11
+ *   older_kernel seccomp COMMAND...  filters: seccomp gives ENOSYS, as without CONFIG_SECCOMP_FILTER
  *   older_kernel scan COMMAND...    PAGEMAP_SCAN: the ioctl gives ENOTTY, as before Linux 6.7
  *   older_kernel watch COMMAND...   userfaultfd: gives EPERM, as in containers that forbid it */
 #include <errno.h>
@@ -22,6 +23,7 @@ static const struct {
     int error;
 } LACKS[] = {
     {"sud", SYS_prctl, 0, ~0u, 59, EINVAL},
+    {"seccomp", SYS_seccomp, 0, 0, 0, ENOSYS},
     {"scan", SYS_ioctl, 1, ~0u, 0xC0606610, ENOTTY},
     {"watch", SYS_userfaultfd, 0, 0, 0, EPERM},
 };
@@ -54,6 +56,6 @@ int main(int argc, char **argv)
         perror(argv[2]);
         return 126;
     }
-    fprintf(stderr, "usage: older_kernel sud|scan|watch COMMAND...\n");
+    fprintf(stderr, "usage: older_kernel sud|seccomp|scan|watch COMMAND...\n");
     return 125;
 }

@@ -79,14 +79,17 @@ pub enum LoadError {
     /// An argument or environment string with a NUL byte.
     #[error("an argument or environment string contains a NUL byte; remove it")]
     Nul,
-    /// The kernel lacks Syscall User Dispatch.
+    /// The kernel lacks Syscall User Dispatch and seccomp filters.
     #[error(
-        "this kernel has no Syscall User Dispatch ({source}); Stasis needs Linux 5.11 or later \
-         with the sysctl kernel.syscall_user_dispatch (if it exists) set to 1"
+        "this kernel has no Syscall User Dispatch ({dispatch}) and takes no seccomp filter ({filter}); Stasis needs \
+         one of them: Linux 5.11 or later with the sysctl kernel.syscall_user_dispatch (if it exists) set to 1, or an \
+         older one with CONFIG_SECCOMP_FILTER"
     )]
-    NoSyscallUserDispatch {
-        /// Error of the kernel.
-        source: std::io::Error,
+    NoTrap {
+        /// Error of Syscall User Dispatch.
+        dispatch: std::io::Error,
+        /// Error of the filter.
+        filter: std::io::Error,
     },
     /// A mapping of the lower half lies in the upper half's address range.
     #[error(
@@ -248,6 +251,18 @@ pub enum RestoreError {
         path: PathBuf,
         /// Description of the difference.
         how: String,
+    },
+    /// Files that a copy of a job would write as the first job does.
+    #[error(
+        "the first job writes these files, and its copy would write them, too: {files}; give the \
+         copy a working directory of its own, in the place of {workdir} (`--workdir`), or take \
+         the checkpoint when they are closed"
+    )]
+    SharedForWriting {
+        /// The files.
+        files: String,
+        /// Working directory of the first job.
+        workdir: PathBuf,
     },
     /// A resource limit that the application had set cannot be set here.
     #[error(

@@ -38,6 +38,7 @@ mod sys;
 
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
 pub use interpose::children::{all as children, Ended};
+pub use interpose::cpuid::places::left as unanswered_cpuid;
 pub use interpose::descriptors::own_fd_table::{
     on_own_fd_table, spawn_on_own_fd_table, start_own_fd_table,
 };
@@ -47,6 +48,7 @@ pub use interpose::hooks::{
     is_redirected_to, set_exec_hook, set_executes_hook, set_exit_hook, set_redirects,
     set_started_by, set_wrapper, tell_calls,
 };
+pub use interpose::install::show_processor;
 pub use interpose::memory_limits::note_use;
 pub use interpose::signals::checkpoint_request::{take_signals, RequestListener, RequestSource};
 pub use interpose::signals::{Action, STOP_SIGNAL};
@@ -64,8 +66,9 @@ pub use load::gate::tell_crossings;
 pub use load::privileges::refuse_privileges;
 pub use process_state::{
     bound_kept, capture, capture_closed, look_ahead, open_files, restore, undo_changes, Checks,
-    ClosedFileList, ClosedFilePolicy, Fate, HeldNumbers, Length, Listed, MappedFile, OpenedFiles,
-    ProcessState, Prospect, Restored, Saved, ThreadState, TruncateReport, LONGEST_TAIL,
+    ClosedFileList, ClosedFilePolicy, Copying, Fate, HeldNumbers, Length, Listed, MappedFile,
+    OpenedFiles, ProcessState, Prospect, Restored, Saved, SharedFiles, ThreadState, TruncateReport,
+    LONGEST_TAIL,
 };
 pub use program::{check_address_space, prepare, Program, WRAPPER};
 pub use sys::cpu::time_stamps_allowed;

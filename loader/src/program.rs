@@ -8,10 +8,12 @@
 #![allow(unsafe_code)]
 
 use crate::error::LoadError;
+use crate::interpose::cpuid::places;
 use crate::interpose::descriptors::{closed_stdio, fd_owner, launcher_stdio};
 use crate::interpose::install::{leave_rust, start_loader, take_name};
 use crate::interpose::signals::startup;
 use crate::interpose::sites;
+use crate::interpose::sud;
 use crate::interpose::threads::lifecycle;
 use crate::load::{elf, gate, map, privileges, program_info, stack, vdso};
 use crate::process_state;
@@ -122,8 +124,14 @@ pub fn prepare(
         fd_owner::note_shared();
     }
 
+    if resolved.elf.is_fixed() {
+        sud::trap_fixed_program()?;
+    }
     let mapped = map::elf(&resolved.elf)?;
     let linker = map::elf(&interpreter)?;
+    for (elf, at) in [(&resolved.elf, mapped), (&interpreter, linker)] {
+        places::replace_in(&elf.file, elf.code(), at.bias);
+    }
     program_info::set_interpreter(linker.start, linker.end);
     program_info::set_program(c_string(resolved.elf.path.as_os_str())?);
     let ours = [ARGV0, OWNED, STACK_LIMIT, WRAPPER];

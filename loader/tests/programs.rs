@@ -162,6 +162,11 @@ fn without_wrfsbase() {
 }
 
 #[test]
+fn without_syscall_user_dispatch() {
+    all_behind(&[], Some(("STASIS_NO_SYSCALL_DISPATCH", "1")));
+}
+
+#[test]
 fn as_an_ordinary_user() {
     let id = Command::new("id").arg("-u").output().expect("id");
     if id.stdout != b"0\n" {
@@ -171,6 +176,9 @@ fn as_an_ordinary_user() {
     all_behind(&[&["setpriv"], &user[..]].concat(), None);
     let unlimited = ["sh", "-c", "ulimit -s unlimited; exec setpriv \"$@\"", "sh"];
     all_behind(&[&unlimited[..], &user[..]].concat(), None);
+    // Without privileges the kernel takes no filter of a process that could gain some.
+    let filter = Some(("STASIS_NO_SYSCALL_DISPATCH", "1"));
+    all_behind(&[&["setpriv"], &user[..]].concat(), filter);
 }
 
 #[test]

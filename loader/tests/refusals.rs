@@ -69,10 +69,10 @@ fn files_that_are_not_programs() {
 }
 
 #[test]
-fn a_kernel_without_syscall_user_dispatch() {
-    // A seccomp filter that answers prctl(59, ...) with EINVAL simulates an old kernel.
+fn a_kernel_without_a_trap() {
+    // A seccomp filter that answers prctl(59, ...) and seccomp(...) with EINVAL simulates a kernel without both.
     let script = "import ctypes,struct,os,sys\n\
-        f=[(0x20,0,0,0),(0x15,0,3,157),(0x20,0,0,16),(0x15,0,1,59),(0x06,0,0,0x50016),(0x06,0,0,0x7fff0000)]\n\
+        f=[(0x20,0,0,0),(0x15,3,0,317),(0x15,0,3,157),(0x20,0,0,16),(0x15,0,1,59),(0x06,0,0,0x50016),(0x06,0,0,0x7fff0000)]\n\
         b=ctypes.create_string_buffer(b''.join(struct.pack('HBBI',*i) for i in f))\n\
         p=ctypes.create_string_buffer(struct.pack('HxxxxxxQ',len(f),ctypes.addressof(b)))\n\
         c=ctypes.CDLL(None); c.prctl(38,1,0,0,0); assert c.prctl(22,2,p,0,0)==0\n\
@@ -82,7 +82,7 @@ fn a_kernel_without_syscall_user_dispatch() {
         .args(["-c", script])
         .arg(loader())
         .args(["run", "/bin/true"]);
-    refused(command, "no Syscall User Dispatch");
+    refused(command, "takes no seccomp filter");
 }
 
 #[test]

@@ -99,6 +99,7 @@ mod tests {
                 log_dir: None,
                 incarnation: None,
                 stages: None,
+                for_cpu: None,
                 tools: Tools::default(),
             },
             lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),

@@ -101,6 +101,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         abi: "none".into(),
         compression,
         sealed: false,
+        features: None,
     };
     let application = Application {
         shm_id: |id| id,
@@ -131,6 +132,7 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         stasis_version: None,
         lineage: None,
         incarnation: None,
+        for_cpu: None,
         command: Vec::new(),
         ranks: vec![RankEntry {
             rank: 0,

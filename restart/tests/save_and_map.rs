@@ -593,6 +593,7 @@ fn save_without_commit(
         abi: "none".into(),
         compression: Compression::Probe,
         sealed: false,
+        features: None,
     };
     let sections = [ckpt_image::kind::PROCESS.section(b"threads".to_vec())];
     let plan = Plan::make(&ALONE, ahead)?;
@@ -624,6 +625,7 @@ fn save_without_commit(
         stasis_version: None,
         lineage: None,
         incarnation: None,
+        for_cpu: None,
         command: Vec::new(),
         ranks: vec![RankEntry {
             rank: 0,

@@ -761,6 +761,11 @@ impl View<'_> {
         self.item.size
     }
 
+    /// Number of bytes of it that the journals hold. It only grows while the job runs.
+    pub fn known(&self) -> u64 {
+        self.item.patches.iter().map(|patch| patch.len).sum()
+    }
+
     /// Reason why it cannot be restored, if any.
     pub fn lost(&self) -> Option<String> {
         match (&self.item.lost, &self.source) {

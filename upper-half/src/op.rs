@@ -18,7 +18,8 @@ use contract::abi::*;
 use contract::HandleKind;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-type User = unsafe extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize);
+/// A function of C takes no notice of the last argument if it has only the first four.
+type User = unsafe extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize, usize);
 type LargeUser = unsafe extern "C" fn(*mut u8, *mut u8, *mut i64, *mut usize);
 
 /// The lower handle and the handle of the datatype of the last call: a reduction makes many in a row.
@@ -64,7 +65,8 @@ unsafe extern "C" fn apply(data: usize, a: *mut u8, b: *mut u8, len: i32, dataty
             user(a, b, &raw mut len, &raw mut handle);
         } else {
             let user: User = core::mem::transmute::<usize, User>(function);
-            user(a, b, &raw mut len, &raw mut handle);
+            let further = op.body.further.load(Ordering::Relaxed);
+            user(a, b, &raw mut len, &raw mut handle, further);
         }
     }
 }
@@ -96,6 +98,7 @@ fn create(function: Function, large: bool, commute: i32, new: &mut &'static Op) 
     let body = OpBody {
         function,
         fortran: AtomicBool::new(false),
+        further: AtomicUsize::new(0),
         large,
         commute: commute != 0,
     };
@@ -113,6 +116,11 @@ fn create(function: Function, large: bool, commute: i32, new: &mut &'static Op) 
 /// Makes the operation's function be called as Fortran's.
 pub fn op_is_fortran(op: &'static Op) {
     op.body.fortran.store(true, Ordering::Relaxed);
+}
+
+/// Gives the operation's function a further argument: in the C++ bindings of Open MPI, the function of the program.
+pub fn op_passes(op: &'static Op, argument: usize) {
+    op.body.further.store(argument, Ordering::Relaxed);
 }
 
 /// MPI_Op_free.

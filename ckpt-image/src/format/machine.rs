@@ -4,84 +4,6 @@ use std::io::{BufRead, BufReader};
 
 use serde::{Deserialize, Serialize};
 
-/// Instruction sets by which programs select code, with the names of /proc/cpuinfo. Sets that only the
-/// kernel uses are left out, so that they do not prevent a restart elsewhere. So are those whose instructions do
-/// nothing on a processor without them (prefetches, hints, hardware lock elision).
-const FEATURES: &[&str] = &[
-    "abm",
-    "adx",
-    "aes",
-    "amx_bf16",
-    "amx_complex",
-    "amx_fp16",
-    "amx_int8",
-    "amx_tile",
-    "avx",
-    "avx2",
-    "avx512_4fmaps",
-    "avx512_4vnniw",
-    "avx512_bf16",
-    "avx512_bitalg",
-    "avx512_fp16",
-    "avx512_vbmi2",
-    "avx512_vnni",
-    "avx512_vp2intersect",
-    "avx512_vpopcntdq",
-    "avx512bw",
-    "avx512cd",
-    "avx512dq",
-    "avx512er",
-    "avx512f",
-    "avx512ifma",
-    "avx512pf",
-    "avx512vbmi",
-    "avx512vl",
-    "avx_ifma",
-    "avx_ne_convert",
-    "avx_vnni",
-    "avx_vnni_int16",
-    "avx_vnni_int8",
-    "bmi1",
-    "bmi2",
-    "clflushopt",
-    "clwb",
-    "clzero",
-    "cmpccxadd",
-    "cx16",
-    "f16c",
-    "fma",
-    "fma4",
-    "fsgsbase",
-    "gfni",
-    "lahf_lm",
-    "mmx",
-    "movbe",
-    "movdir64b",
-    "movdiri",
-    "pclmulqdq",
-    "popcnt",
-    "rdpid",
-    "rdrand",
-    "rdseed",
-    "rdtscp",
-    "rtm",
-    "serialize",
-    "sha_ni",
-    "sse",
-    "sse2",
-    "sse4_1",
-    "sse4_2",
-    "sse4a",
-    "ssse3",
-    "tbm",
-    "vaes",
-    "vpclmulqdq",
-    "waitpkg",
-    "xop",
-    "xsave",
-    "xsavec",
-];
-
 /// Properties of a machine by which a program may have selected its code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -108,10 +30,9 @@ impl Machine {
                 .filter(|(key, _)| key.trim() == "flags")
             {
                 let flags: Vec<&str> = flags.split_ascii_whitespace().collect();
-                cpu_features = FEATURES
-                    .iter()
+                cpu_features = processor::names()
                     .filter(|feature| flags.contains(feature))
-                    .map(|feature| feature.to_string())
+                    .map(str::to_owned)
                     .collect();
                 break;
             }
@@ -121,6 +42,13 @@ impl Machine {
             kernel: told("/proc/sys/kernel/osrelease"),
             host: host(),
         })
+    }
+
+    /// This machine, as a program sees it that knows these features of the processor alone.
+    pub fn with_features(mut self, features: &[String]) -> Machine {
+        self.cpu_features
+            .retain(|feature| features.contains(feature));
+        self
     }
 
     /// Reasons why a program of this machine cannot continue on the machine `here`.
@@ -163,8 +91,10 @@ mod tests {
         let here = Machine::here().unwrap();
         assert!(here.cpu_features.contains(&"sse2".to_owned()));
         assert_eq!(here.incompatibilities(&here), Vec::<String>::new());
-        let mut lesser = here.clone();
-        lesser.cpu_features.retain(|feature| feature != "sse2");
+        let others = here.cpu_features.iter().filter(|one| *one != "sse2");
+        let lesser = here
+            .clone()
+            .with_features(&others.cloned().collect::<Vec<_>>());
         assert!(here.incompatibilities(&lesser)[0].ends_with(": sse2"));
         assert!(lesser.incompatibilities(&here).is_empty());
     }

@@ -4,6 +4,7 @@
 use std::io::{self, IoSlice, Read};
 use std::path::{Path, PathBuf};
 
+use job_spec::ForCpu;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Damage, ImageError, Result};
@@ -114,6 +115,10 @@ pub struct Manifest {
     /// command uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u32>,
+    /// The lesser processor that the program sees, if `launch --for-cpu` hides the rest of it. A restart shows the
+    /// same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_cpu: Option<ForCpu>,
     /// One entry per rank, in order.
     pub ranks: Vec<RankEntry>,
 }
@@ -309,6 +314,7 @@ mod tests {
             command: vec!["./a \"b\"".into(), "{}".into()],
             lineage: None,
             incarnation: None,
+            for_cpu: None,
             ranks: vec![entry(0), entry(1)],
         }
     }

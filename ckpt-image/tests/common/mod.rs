@@ -183,6 +183,7 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
         stasis_version: None,
         lineage: None,
         incarnation: None,
+        for_cpu: None,
         command: vec!["./app".into()],
         ranks: images
             .into_iter()

@@ -341,6 +341,7 @@ impl Checkpoints {
             log_dir: self.log_dir.as_ref().map(from_root),
             incarnation: self.incarnation,
             stages: self.epoch,
+            for_cpu: None,
             tools: Tools::default(),
         }
     }
@@ -376,6 +377,11 @@ pub struct Launch {
     /// subdirectory
     #[arg(long, env = "STASIS_ANEW", value_parser = yes_or_no())]
     pub anew: bool,
+    /// Show the program only the features of a lesser processor, so that its checkpoints can be restarted on all
+    /// machines that have these: x86-64, x86-64-v2, x86-64-v3, x86-64-v4, or a file in which each line has the
+    /// features of one machine of a pool (the line `flags` of its /proc/cpuinfo)
+    #[arg(long, value_name = "LEVEL|FILE", env = "STASIS_FOR_CPU")]
+    pub for_cpu: Option<PathBuf>,
     /// Only initialise MPI, and wait until `stasis run`, which gives this, lets the rank go
     #[arg(long, hide = true, env = "STASIS_ASLEEP", value_parser = yes_or_no())]
     pub asleep: bool,
@@ -467,8 +473,25 @@ pub struct Bisect {
 #[derive(Args)]
 pub struct Restart {
     /// The checkpoint directory, for its newest complete checkpoint, or one checkpoint in it
-    #[arg(value_name = "DIR[/ckpt-N]")]
-    pub directory: PathBuf,
+    #[arg(value_name = "DIR[/ckpt-N]", required_unless_present = "copy_of")]
+    pub directory: Option<PathBuf>,
+    /// Start another job from this checkpoint, and change nothing of the first one, which may run. The copy has its
+    /// checkpoints in --ckpt-dir
+    #[arg(
+        long,
+        value_name = "DIR[/ckpt-N]",
+        env = "STASIS_COPY_OF",
+        conflicts_with_all = ["directory", "dry_run"],
+        requires = "ckpt_dir"
+    )]
+    pub copy_of: Option<PathBuf>,
+    /// With --copy-of: a new directory for the checkpoints of the copy
+    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    pub ckpt_dir: Option<PathBuf>,
+    /// With --copy-of: working directory of the copy. What the first job had open below its own one is opened below
+    /// this one, and is made there first if it is missing
+    #[arg(long, value_name = "DIR", env = "STASIS_WORKDIR", requires = "copy_of")]
+    pub workdir: Option<PathBuf>,
     /// Restart from this checkpoint of the directory
     #[arg(long, value_name = "NAME", env = "STASIS_SET")]
     pub set: Option<String>,
@@ -845,6 +868,7 @@ pub(crate) mod tests {
             log_dir: None,
             incarnation: None,
             stages: None,
+            for_cpu: None,
             tools: Tools::default(),
         };
         assert_eq!(spec(&[]).unwrap(), usual);

@@ -1,8 +1,8 @@
 //! Kernel features that Stasis needs.
 //!
 //! # Safety
-//! prctl and membarrier only report their features; neither touches memory of this process. The userfaultfd has no
-//! range registered and is closed again.
+//! prctl, seccomp and membarrier only report their features; none changes memory of this process. The userfaultfd has
+//! no range registered and is closed again.
 #![allow(unsafe_code)]
 
 use anyhow::{bail, Context, Result};
@@ -21,20 +21,63 @@ pub fn gives_privileges() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Checks for Syscall User Dispatch, which every upper half needs.
-pub fn check_dispatch() -> Result<()> {
-    // SAFETY: switches dispatch off for this thread, which has never switched it on.
-    let result = unsafe { libc::prctl(contract::PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) };
-    if result != 0 {
-        bail!(
-            "this kernel ({}) does not offer Syscall User Dispatch ({}), with which Stasis serves the \
-             program's system calls: use Linux 5.11 or later, on x86-64, outside of sandboxes that \
-             forbid prctl(PR_SET_SYSCALL_USER_DISPATCH)",
-            release(),
-            std::io::Error::last_os_error()
-        );
+/// How the kernel hands the program's system calls to Stasis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trap {
+    /// Syscall User Dispatch.
+    Dispatch,
+    /// A seccomp filter.
+    Filter,
+}
+
+/// Makes a system call whose arguments are numbers, or addresses of what the kernel reads.
+fn ask(call: i64, arguments: [usize; 3]) -> std::io::Result<()> {
+    let [first, second, third] = arguments;
+    // SAFETY: see the head of this file. The callers' locals live as long as the call.
+    match unsafe { libc::syscall(call, first, second, third, 0, 0) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
-    Ok(())
+}
+
+/// Checks for Syscall User Dispatch or seccomp filters, one of which every upper half needs.
+pub fn check_trap() -> Result<Trap> {
+    // Dispatch is switched off for this thread, which has never switched it on.
+    let option = contract::PR_SET_SYSCALL_USER_DISPATCH as usize;
+    let Err(why) = ask(libc::SYS_prctl, [option, 0, 0]) else {
+        return Ok(Trap::Dispatch);
+    };
+    let action = libc::SECCOMP_RET_TRAP;
+    let operation = libc::SECCOMP_GET_ACTION_AVAIL as usize;
+    match ask(libc::SYS_seccomp, [operation, 0, &raw const action as usize]) {
+        Ok(()) => Ok(Trap::Filter),
+        Err(filter) => bail!(
+            "this kernel ({}) offers neither Syscall User Dispatch ({why}) nor seccomp filters ({filter}), with one of \
+             which Stasis serves the program's system calls: use Linux 5.11 or later, or one with \
+             CONFIG_SECCOMP_FILTER, on x86-64, outside of sandboxes that forbid both",
+            release()
+        ),
+    }
+}
+
+/// Whether Yama forbids a process to read the memory of its child, with which images are written while the job runs.
+pub fn forbids_reading_children() -> Option<u32> {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
+    let scope = scope.trim().parse().ok()?;
+    match scope {
+        0 | 1 => None,
+        2 if may_trace() => None,
+        _ => Some(scope),
+    }
+}
+
+/// Whether this process has CAP_SYS_PTRACE.
+fn may_trace() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    effective.is_some_and(|all| all >> CAP_SYS_PTRACE & 1 != 0)
 }
 
 /// Checks for membarrier, which every checkpoint needs.
@@ -62,7 +105,7 @@ pub fn writes_thread_pointer() -> bool {
 /// Checks for the kernel's tracking of written pages (PAGEMAP_SCAN), with which increments need no digests.
 pub fn check_changes() -> Result<()> {
     if version(&release()) < Some((6, 7)) {
-        bail!("the kernel tells which pages were written since Linux 6.7");
+        bail!("the kernel tells which pages were written (PAGEMAP_SCAN) since Linux 6.7");
     }
     /// Faults in user mode only, which needs no privilege (userfaultfd(2)).
     const UFFD_USER_MODE_ONLY: i32 = 1;

@@ -4,7 +4,7 @@ use anyhow::{anyhow, Result};
 use launcher::message;
 
 use crate::args::Doctor;
-use crate::check::kernel;
+use crate::check::kernel::{self, Trap};
 use crate::check::program::{self, Findings};
 use crate::check::storage_check::Storage;
 use crate::install::layout::Layout;
@@ -23,10 +23,21 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
             say!("BAD   {what}: {}", message::reasons(why.as_ref()));
         }
     };
-    tell(
-        "Syscall User Dispatch",
-        kernel::check_dispatch().map(|()| kernel::release()),
-    );
+    let trap = kernel::check_trap();
+    let filtered = matches!(trap, Ok(Trap::Filter));
+    let found = |trap| match trap {
+        Trap::Dispatch => format!("Syscall User Dispatch, Linux {}", kernel::release()),
+        Trap::Filter => format!("a seccomp filter, Linux {}", kernel::release()),
+    };
+    tell("traps of system calls", trap.map(found));
+    if filtered {
+        note(
+            "Syscall User Dispatch",
+            "is missing (Linux 5.11 has it), so a seccomp filter takes its place. Every system call of a rank takes a \
+             little longer, and its children keep the filter: setuid programs get no privileges, and if the rank's \
+             program is not position-independent (gcc -no-pie), statically linked children die of SIGSYS",
+        );
+    }
     tell(
         "membarrier",
         kernel::check_membarrier().map(|()| "offered".into()),
@@ -105,6 +116,15 @@ fn print_drawbacks() {
             "increments",
             &format!(
                 "with --full-every each checkpoint compares digests of all memory, which takes processor time: {why:#}"
+            ),
+        );
+    }
+    if let Some(scope) = kernel::forbids_reading_children() {
+        note(
+            "Yama",
+            &format!(
+                "kernel.yama.ptrace_scope is {scope}, so a process may not read the memory of its child: the job stands \
+                 still while its checkpoints are written. With 1 it runs on"
             ),
         );
     }

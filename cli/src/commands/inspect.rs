@@ -95,7 +95,7 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
             .collect();
         let mut all = json!({ "set": set.name(), "command": manifest.command, "library": manifest.library,
                     "abi": manifest.abi, "created": manifest.created,
-                    "stasis_version": manifest.stasis_version,
+                    "stasis_version": manifest.stasis_version, "for_cpu": manifest.for_cpu,
                     "increment_of": manifest.increment_of.as_ref().map(|parent| &parent.set), "restarts": manifest.epoch,
                     "ranks": ranks, "parts": parts, "job_runs": runs });
         files.add_to(&mut all);
@@ -115,6 +115,13 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     );
     if let Some(parent) = &manifest.increment_of {
         say!("an increment: what has not changed is in {}", parent.set);
+    }
+    if let Some(shown) = &manifest.for_cpu {
+        let features = shown.features.join(", ");
+        say!(
+            "for processors with the features of {}: {features}",
+            shown.name
+        );
     }
     say!(
         "{} mapped, {} of it with content, in {} on disk\n",

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use coordinator::claim;
-use job_spec::LaunchSpec;
+use job_spec::{Checkpoints, LaunchSpec};
 
 use crate::args::Launch;
 use crate::check::{kernel, program};
@@ -11,12 +11,12 @@ use crate::commands::restart;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::exec_lower::{exec_lower, prepare, prepare_local, schedule};
-use crate::start::{end_job, existing_checkpoints, recording, word_order};
+use crate::start::{end_job, existing_checkpoints, for_cpu, recording, word_order};
 use crate::ui::exit::{self, Code, WithCode};
 
 /// Runs the command; returns only if the program cannot be started.
 pub fn run(options: &Launch) -> exit::Result<()> {
-    kernel::check_dispatch().code(Code::CannotServe)?;
+    kernel::check_trap().code(Code::CannotServe)?;
     word_order::check(&options.app).code(Code::Usage)?;
     let directory = options.directory();
     if options.resume && options.anew {
@@ -49,6 +49,8 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         .choose(options.running.mpi.as_deref(), preferred)
         .code(Code::CannotServe)?
         .path;
+    let shown = options.for_cpu.as_deref().map(for_cpu::read);
+    let shown = shown.transpose().code(Code::Usage)?;
     // The lower half uses the key. It is read here so that an unreadable key fails before the start.
     let key = options.running.checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&directory).code(Code::Directory)?;
@@ -65,7 +67,10 @@ pub fn run(options: &Launch) -> exit::Result<()> {
 
     let schedule = schedule(&options.running)?;
     let spec = LaunchSpec::<()> {
-        checkpoints: options.running.spec(directory, schedule),
+        checkpoints: Checkpoints {
+            for_cpu: shown,
+            ..options.running.spec(directory, schedule)
+        },
         lineage: None,
     };
     let spec = job_spec::to_argument(&spec).code(Code::CannotServe)?;

@@ -1,13 +1,13 @@
 //! `stasis restart`: chooses the checkpoint and the lower half, and executes the lower half.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ::restart::Sections;
 use anyhow::{anyhow, bail, Context, Result};
 use ckpt_image::{any_finished, list_sets, named_whole, newest_whole, Manifest, SealKey, Set};
 use coordinator::claim;
-use job_spec::RestartSpec;
+use job_spec::{CopyOf, RestartSpec};
 use launcher::message;
 use nix::unistd::{access, AccessFlags};
 use progress::{Bytes, TICK};
@@ -19,22 +19,26 @@ use crate::check::kernel;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::existing_checkpoints::{self, Likeness};
-use crate::start::{end_job, exec_lower, recording};
+use crate::start::{copy, end_job, exec_lower, for_cpu, recording};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
 use linked::mpi::Abi;
 
 /// Runs the command; returns only if the job cannot be continued.
 pub fn run(options: &Restart) -> exit::Result<()> {
-    kernel::check_dispatch().code(Code::CannotServe)?;
-    let (directory, named) = directory_and_set(&options.directory);
+    kernel::check_trap().code(Code::CannotServe)?;
+    let source = options.copy_of.as_ref().or(options.directory.as_ref());
+    let (directory, named) = directory_and_set(source.map_or(Path::new("."), PathBuf::as_path));
     let named = options.set.clone().or(named);
     let key = options.running.checkpoints.key.read().code(Code::Usage)?;
     let set = find(&directory, named.as_deref(), key.as_ref(), &options.running)?;
     if options.dry_run {
         return dry_run(options, &directory, &set, key.as_ref());
     }
-    restart_set(&directory, &set, &options.running, false)
+    match copy::prepare(options, &directory, &set)? {
+        Some((own, first)) => restart_set(&own, &set, &options.running, false, Some(first)),
+        None => restart_set(&directory, &set, &options.running, false, None),
+    }
 }
 
 /// Reports whether a restart from a set is possible here, and its effect on the job's files. Changes nothing.
@@ -123,8 +127,14 @@ fn preferred(manifest: &Manifest) -> Preferred<'_> {
 }
 
 /// Continues the job of a set; returns only if it cannot be continued. With `asleep` its ranks wait until they are let
-/// go.
-fn restart_set(directory: &Path, set: &Set, running: &Running, asleep: bool) -> exit::Result<()> {
+/// go. `copy_of` names the first job, of which it is a copy in another directory.
+fn restart_set(
+    directory: &Path,
+    set: &Set,
+    running: &Running,
+    asleep: bool,
+    copy_of: Option<CopyOf>,
+) -> exit::Result<()> {
     check_size(set).code(Code::Image)?;
     let manifest = set.manifest();
     let preferred = preferred(manifest);
@@ -151,6 +161,7 @@ fn restart_set(directory: &Path, set: &Set, running: &Running, asleep: bool) -> 
         checkpoints: running.spec(directory, schedule),
         set: Some(set.name().to_owned()),
         changed_files: running.changed_files,
+        copy_of,
     };
     let spec = job_spec::to_argument(&spec).code(Code::CannotServe)?;
     let mut command = Command::new(&lower.path);
@@ -173,8 +184,16 @@ pub fn resume(options: &Launch, directory: &Path) -> exit::Result<()> {
     if launcher::is_first() {
         let same = check_program(options, directory, set.manifest());
         end_job::on_error_in(directory, same, Code::Image, running)?;
+        let shown = options.for_cpu.as_deref().map(for_cpu::read);
+        let shown = shown.transpose().code(Code::Usage)?;
+        if shown.is_some() && shown != set.manifest().for_cpu {
+            message::say(
+                "--for-cpu has an effect at the start of a program: this one goes on for the processors of its \
+                 checkpoint, which `stasis inspect` shows",
+            );
+        }
     }
-    restart_set(directory, &set, running, options.asleep)
+    restart_set(directory, &set, running, options.asleep, None)
 }
 
 /// Checks that a set was taken of this program with these arguments.

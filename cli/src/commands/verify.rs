@@ -139,6 +139,7 @@ mod tests {
             command: vec!["./app".into()],
             lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
             incarnation: None,
+            for_cpu: None,
             ranks: vec![RankEntry {
                 rank: 0,
                 host: "here".into(),

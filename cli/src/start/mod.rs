@@ -1,7 +1,9 @@
 //! Preparations of `stasis launch` and `stasis restart` for the lower half that this process executes.
 
+pub mod copy;
 pub mod end_job;
 pub mod exec_lower;
 pub mod existing_checkpoints;
+pub mod for_cpu;
 pub mod recording;
 pub mod word_order;

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,25 @@ pub struct RestartSpec {
     pub set: Option<String>,
     /// Treatment of open files whose content differs from the checkpoint.
     pub changed_files: ChangedFilePolicy,
+    /// The job of which this one is a copy, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<CopyOf>,
+}
+
+/// The first job, of which another one is a copy. Nothing of it is changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyOf {
+    /// Absolute path of its checkpoint directory, from which the copy restarts.
+    #[serde(with = "path")]
+    pub dir: PathBuf,
+    /// Absolute path of the copy's working directory, if it has one of its own.
+    #[serde(
+        with = "path::optional",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub workdir: Option<PathBuf>,
 }
 
 /// Place, time and number of the checkpoints of a job.
@@ -98,9 +117,22 @@ pub struct Checkpoints {
     /// Epoch from which a job of MPI Stages goes on; 0 at its beginning. Absent if the job is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stages: Option<u64>,
+    /// The lesser processor that the program sees, if it is not to see the whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_cpu: Option<ForCpu>,
     /// The debugging tools that are on.
     #[serde(default, skip_serializing_if = "Tools::are_off")]
     pub tools: Tools,
+}
+
+/// The lesser processor that a program sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForCpu {
+    /// Name that the user gave: a level of the psABI, or a file.
+    pub name: String,
+    /// Its features, sorted, with the names of /proc/cpuinfo (crate `processor`).
+    pub features: Vec<String>,
 }
 
 /// Options of the debugging tools. Those of rank 0 hold for all ranks.
@@ -364,6 +396,7 @@ mod tests {
             log_dir: None,
             incarnation: None,
             stages: None,
+            for_cpu: None,
             tools: Tools::default(),
         }
     }
@@ -377,7 +410,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":7,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":8,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -401,6 +434,10 @@ mod tests {
                 log_dir: Some("/log".into()),
                 incarnation: Some(2),
                 stages: Some(3),
+                for_cpu: Some(ForCpu {
+                    name: "x86-64".into(),
+                    features: vec!["sse".into()],
+                }),
                 tools: Tools {
                     reduce: Some("all".into()),
                     record: Some(Record::Replay { dir: "/rec".into() }),
@@ -409,16 +446,21 @@ mod tests {
             },
             set: Some("ckpt-3".into()),
             changed_files: ChangedFilePolicy::Warn,
+            copy_of: Some(CopyOf {
+                dir: "/first".into(),
+                workdir: Some("/w".into()),
+            }),
         };
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":7,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
+            "{\"version\":8,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
-             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
+             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\
+             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
              \"set\":\"ckpt-3\",\
-             \"changed_files\":\"warn\"}}"
+             \"changed_files\":\"warn\",\"copy_of\":{\"dir\":\"/first\",\"workdir\":\"/w\"}}}"
         );
         let read: RestartSpec = from_argument(argument.as_ref()).unwrap();
         assert_eq!(read, restart);
@@ -449,8 +491,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":7,"spec":{}}"#,
-            r#"{"version":7,"spec":{"more":1}}"#,
+            r#"{"version":8,"spec":{}}"#,
+            r#"{"version":8,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }

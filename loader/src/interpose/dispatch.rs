@@ -42,7 +42,7 @@ extern "C" fn stasis_dispatch(context: *mut Context) {
         serve(thread, context);
     }
     // SAFETY: the kernel's frame of the signal that is being handled; only this handler uses it.
-    unsafe { (*context).mask &= !super::signals::NEVER_BLOCKED };
+    unsafe { (*context).mask &= !super::signals::never_blocked() };
     thread.attention.store(0, Ordering::Relaxed);
     if thread.stop_wanted() && !thread.in_lower() {
         stop::park_if_wanted(thread, context);

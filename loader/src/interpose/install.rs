@@ -4,8 +4,9 @@
 //! The kernel reads locals and C strings that live as long as the call.
 #![allow(unsafe_code)]
 
+use super::signals::actions;
 use super::threads::stop;
-use super::{dispatch, sites, sud, threads};
+use super::{cpuid, dispatch, sites, sud, threads};
 use crate::error::LoadError;
 use crate::load::{program_info, va_allocator};
 use crate::sys::{cpu, user_copy};
@@ -19,6 +20,12 @@ pub fn start_loader() -> Result<(), LoadError> {
     va_allocator::start()?;
     sites::start();
     threads::start()
+}
+
+/// Shows the application only these features of the processor. Call it before anything of the upper half is mapped.
+pub fn show_processor(features: &[String]) {
+    cpuid::show_only(features);
+    actions::answer_cpuid();
 }
 
 /// Removes the setup of a plain lower-half thread from the calling thread: drops its alternate signal stack (Rust's),

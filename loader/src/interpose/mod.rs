@@ -5,6 +5,7 @@
 //! resumes its threads.
 
 pub mod children;
+pub mod cpuid;
 pub mod descriptors;
 pub mod dispatch;
 pub mod file_changes;
@@ -16,6 +17,7 @@ pub mod posix_timers;
 pub mod signals;
 pub mod sites;
 pub mod sud;
+pub mod syscall_filter;
 pub mod syscall_restart;
 pub mod syscalls;
 pub mod threads;

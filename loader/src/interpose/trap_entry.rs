@@ -9,7 +9,8 @@
 //! no allocation, small frames.
 #![allow(unsafe_code)]
 
-use super::signals::NEVER_BLOCKED;
+use super::cpuid::registers;
+use super::signals::never_blocked;
 use super::syscall_restart;
 use super::threads::{Thread, ATTENTION, IN_DISPATCH};
 use crate::sys::context::{self, Context, SYSCALL_LEN};
@@ -120,9 +121,10 @@ pub fn app_syscall(context: *mut Context, nr: usize, args: &[usize; 6]) -> Optio
 /// All frames of the caller are abandoned: it must hold no lock. FS must already be the one that the context's code
 /// needs.
 pub unsafe fn resume(context: *mut Context) -> ! {
+    registers::fit(context as usize);
     // SAFETY: the caller holds no lock and has set FS, and the context is a complete frame.
     unsafe {
-        (*context).mask &= !NEVER_BLOCKED;
+        (*context).mask &= !never_blocked();
         stasis_resume(context)
     }
 }

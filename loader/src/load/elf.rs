@@ -3,7 +3,7 @@
 use crate::error::LoadError;
 use goblin::elf::header::{EM_X86_64, ET_DYN, ET_EXEC};
 use goblin::elf64::header::Header;
-use goblin::elf64::program_header::{ProgramHeader, PF_X, PT_GNU_STACK, PT_INTERP};
+use goblin::elf64::program_header::{ProgramHeader, PF_X, PT_GNU_STACK, PT_INTERP, PT_LOAD};
 use linked::script::{self, Script, Step};
 use linked::search;
 use std::ffi::{OsStr, OsString};
@@ -38,6 +38,12 @@ impl Elf {
         self.segments
             .iter()
             .any(|s| s.p_type == PT_GNU_STACK && s.p_flags & PF_X != 0)
+    }
+
+    /// Its segments with code.
+    pub fn code(&self) -> impl Iterator<Item = &ProgramHeader> {
+        let is_code = |s: &&ProgramHeader| s.p_type == PT_LOAD && s.p_flags & PF_X != 0;
+        self.segments.iter().filter(is_code)
     }
 
     fn bad(&self, what: &str) -> LoadError {

@@ -20,8 +20,8 @@ use std::path::PathBuf;
 pub use capture::{capture, capture_closed};
 pub use files::{
     bound_kept, look_ahead, open_files, undo_changes, Checks, ClosedFileList, ClosedFilePolicy,
-    Fate, Files, HeldNumbers, Length, Listed, MappedFile, OpenedFiles, Prospect, Saved,
-    TruncateReport, LONGEST_TAIL,
+    Copying, Fate, Files, HeldNumbers, Length, Listed, MappedFile, OpenedFiles, Prospect, Saved,
+    SharedFiles, TruncateReport, LONGEST_TAIL,
 };
 pub use restore::{restore, Restored};
 pub use settings::note_start;

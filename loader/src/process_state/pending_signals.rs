@@ -5,8 +5,8 @@
 //! otherwise, and the initial thread may send it to the process: therefore these threads send.
 
 use crate::error::CaptureError;
+use crate::interpose::signals::never_blocked;
 use crate::interpose::signals::sender_ids;
-use crate::interpose::signals::NEVER_BLOCKED;
 use crate::interpose::threads::stop::Stopped;
 use crate::interpose::threads::{self, Thread};
 use crate::sys::context::SigInfo;
@@ -23,7 +23,7 @@ fn shown(task: u32, line: &str) -> Result<u64, CaptureError> {
         .map_err(|source| CaptureError::System { what: path, source })?;
     let set = text.lines().find_map(|l| l.strip_prefix(line));
     let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    Ok(set.unwrap_or(0) & !NEVER_BLOCKED)
+    Ok(set.unwrap_or(0) & !never_blocked())
 }
 
 /// Takes signals of the set that are pending for the calling thread or the process.

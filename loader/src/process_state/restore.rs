@@ -16,12 +16,12 @@ use crate::interpose::signals::{actions, startup};
 use crate::interpose::syscalls::pi_futex;
 use crate::interpose::threads::lifecycle::{self, Birth};
 use crate::interpose::threads::stop::{self, Stopped};
-use crate::interpose::{children, posix_timers, signals, syscalls, threads, trap_entry};
+use crate::interpose::{children, posix_timers, signals, sud, syscalls, threads, trap_entry};
 use crate::load::va_allocator::{self, STACK_BOTTOM, STACK_TOP};
 use crate::load::{gate, map, program_info, vdso};
 use crate::sys::context::{Context, SigInfo};
 use crate::sys::{clock, cpu, proc_maps, syscall};
-use contract::{CLOCKS_ADDRESS, GATE_ADDRESS, VDSO_ADDRESS, VDSO_SLOTS_ADDRESS};
+use contract::{ARENA_START, CLOCKS_ADDRESS, GATE_ADDRESS, VDSO_ADDRESS, VDSO_SLOTS_ADDRESS};
 use nix::sys::stat::{umask, Mode};
 use std::ffi::CString;
 use std::io;
@@ -90,6 +90,15 @@ fn check_memory(state: &ProcessState) -> Result<(), RestoreError> {
     Ok(())
 }
 
+/// Whether there is code below the arena.
+fn has_fixed_program() -> Result<bool, RestoreError> {
+    let maps = proc_maps::read().map_err(RestoreError::system("reading /proc/self/maps"))?;
+    let is_code = |prot| i32::from(prot) & libc::PROT_EXEC != 0;
+    Ok(maps
+        .iter()
+        .any(|m| m.start < ARENA_START && is_code(m.prot)))
+}
+
 /// Lets the initial stack grow again. The saved part is now an ordinary mapping; a growing mapping is placed directly
 /// below it.
 fn let_stack_grow() -> Result<(), RestoreError> {
@@ -151,6 +160,9 @@ pub fn restore(
     start_loader()?;
     syscall::block(signals::ALL_HELD);
     va_allocator::take_mapped()?;
+    if has_fixed_program()? {
+        sud::trap_fixed_program()?;
+    }
     let_stack_grow()?;
     gate::fill();
     clock::go_on_from(state.clocks);
@@ -250,7 +262,7 @@ impl Restored {
             before();
             self.settings.limit();
             settings::restore_own(&self.main.settings);
-            syscall::block((*frame).mask & !signals::NEVER_BLOCKED);
+            syscall::block((*frame).mask & !signals::never_blocked());
             pending_signals::send_to_self(&self.main.pending);
             pending_signals::send_to_process(&self.pending);
             start_timers(&self.timers);

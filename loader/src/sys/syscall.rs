@@ -279,6 +279,19 @@ pub fn send_to_self(signal: i32, info: &SigInfo) -> isize {
     with_memory(libc::SYS_rt_tgsigqueueinfo, args)
 }
 
+/// Sets a seccomp filter; returns 0 or the error.
+pub fn set_filter(filter: &[libc::sock_filter]) -> isize {
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    let operation = libc::SECCOMP_SET_MODE_FILTER;
+    with_memory(
+        libc::SYS_seccomp,
+        [operation.into(), 0u32.into(), of(&program)],
+    )
+}
+
 /// Creates a timer that sends `event` (a `struct sigevent`); returns its id or the error.
 pub fn timer_create(clock: i32, event: &[i32; SIGEVENT_INTS]) -> isize {
     let mut id = 0i32;

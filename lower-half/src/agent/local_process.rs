@@ -326,6 +326,7 @@ impl LocalProcess {
             abi: mpi_abi::note_at_cut(),
             compression: self.setup.checkpoints.compression,
             sealed: self.setup.key.is_some(),
+            features: self.setup.features(),
         };
         let (tracker, untracked) = match &self.tracker {
             Some(Ok(tracker)) => (Some(tracker), None),
@@ -387,6 +388,7 @@ impl LocalProcess {
         let whole = |why| format!("all of its memory is stored: {why}");
         notes.extend(untracked.filter(|_| parent.is_some()).map(whole));
         notes.extend(children.into_iter().map(child_note));
+        notes.extend(loader::unanswered_cpuid());
         for other in (self.setup.unsaved_programs)() {
             // On the console, too: a scheduled checkpoint has no command that prints the notes.
             console::say(self.rank, &other);

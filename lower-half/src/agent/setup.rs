@@ -60,8 +60,15 @@ impl Setup {
             command: self.command.clone(),
             lineage: Some(self.lineage.clone()),
             incarnation: self.checkpoints.incarnation,
+            for_cpu: self.checkpoints.for_cpu.clone(),
             ranks,
         }
+    }
+
+    /// Features of the processor that the program sees, if others are hidden from it.
+    pub fn features(&self) -> Option<Vec<String>> {
+        let shown = self.checkpoints.for_cpu.as_ref();
+        shown.map(|shown| shown.features.clone())
     }
 }
 

@@ -136,6 +136,7 @@ fn write(setup: &Setup, plan: &Plan, sections: &[Section], directory: &Path) -> 
         abi: mpi_abi::note_at_cut(),
         compression: Compression::Off,
         sealed: false,
+        features: setup.features(),
     };
     let request = DumpRequest {
         disk: &disk,

@@ -29,6 +29,7 @@ pub use broken_off::break_off;
 pub use convert::native::KIND;
 pub use hooks::{set_hooks, Hooks};
 pub use live_datatypes::free_all as free_datatypes;
+pub use opened_files::share_files;
 pub use progress_turn::{is_served as serves_turns, set_pending};
 
 /// Writes the addresses of services and MPI functions into the gate, and the hash of the table that they were generated

@@ -7,10 +7,15 @@
 
 use core::ffi::{c_char, CStr};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use anyhow::anyhow;
 use contract::abi;
+use job_spec::ExitCode;
 use loader::file_changes::mpi_files::{self, FileId, Opening};
+
+use crate::console;
 
 /// The open files, by the lower handle.
 static OPEN: Mutex<Option<HashMap<usize, Vec<FileId>>>> = Mutex::new(None);
@@ -19,11 +24,27 @@ fn open() -> MutexGuard<'static, Option<HashMap<usize, Vec<FileId>>>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether the files that are opened now belong to another job, too, of which this one is a copy.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// Tells whether another job, of which this one is a copy, has the files that are opened from now on.
+pub fn share_files(shared: bool) {
+    SHARED.store(shared, Ordering::Release);
+}
+
 /// A file is about to be opened. Returns `None` for a file that is opened for reading.
 pub unsafe fn opening(name: *const c_char, amode: i32) -> Option<Opening> {
     let writes = amode & (abi::MODE_WRONLY | abi::MODE_RDWR) != 0;
     // SAFETY: see the module's head.
     let name = unsafe { CStr::from_ptr(name) };
+    if writes && SHARED.load(Ordering::Acquire) {
+        console::tell(&anyhow!(
+            "the first job has {} open by MPI_File_open for writing, and its copy would write it, too. Its content is as \
+             it was; a copy is possible from a checkpoint at which it is closed",
+            name.to_string_lossy()
+        ));
+        std::process::exit(ExitCode::Image.number());
+    }
     writes.then(|| Opening::begin(name, amode & abi::MODE_CREATE != 0))
 }
 

@@ -5,6 +5,7 @@
 //! `contract::UpperEntry` requires.
 #![allow(unsafe_code)]
 
+mod copy;
 mod fetch_image;
 mod read_report;
 mod restore_shared;
@@ -22,7 +23,7 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use ckpt_image::Set;
 use contract::{abi, gate, MpiState};
 use coordinator::claim;
-use job_spec::{ExitCode, FilePolicy, RestartSpec};
+use job_spec::{Checkpoints, ExitCode, FilePolicy, RestartSpec};
 use launcher::message;
 use loader::{Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState};
 use progress::Bytes;
@@ -47,6 +48,8 @@ struct Part {
     plan: Plan,
     /// What is done with the record of the run.
     record: record::Plan,
+    /// What it shares with the first job, if this one is a copy.
+    copied: Option<copy::Copied>,
 }
 
 /// MPI in a rank that has initialised it before it reads its image.
@@ -113,7 +116,11 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         job,
         plan,
         record,
+        copied,
     } = part;
+    if let (Some(copied), Some(first)) = (copied, &options.copy_of) {
+        copy::agree(copied, first, rank, world.as_ref())?;
+    }
     program_wrapper::tell_lost(&opened);
     if rank == 0 {
         // All ranks have chosen the same set by now, and have verified their images.
@@ -124,7 +131,9 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
             opened.set().name(),
             library.split(',').next().unwrap_or_default()
         ));
-        opened.set().restart_begun()?;
+        if options.copy_of.is_none() {
+            opened.set().restart_begun()?;
+        }
     }
     let others = world.as_ref().map(|world| world.size);
     let cut = cut_of(opened.set());
@@ -142,6 +151,12 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     }
     tracing::info!(took = ?begun.elapsed(), "changes of files undone");
     let begun = Instant::now();
+    // The next checkpoint is for the same processor.
+    let checkpoints = Checkpoints {
+        for_cpu: opened.set().manifest().for_cpu.clone(),
+        ..options.checkpoints.clone()
+    };
+    launch::show_processor(&checkpoints);
     let shared = restore_shared::restore(&opened, world.as_ref())?;
     tracing::info!(took = ?begun.elapsed(), "shared memory restored");
     opened.map(&shared)?;
@@ -162,18 +177,21 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     fill_gate(world.as_ref());
     launch::redirect(&own);
     job_state::set_command(job.command);
-    bootstrap::start(&options.checkpoints, set.manifest().continued()?)?;
+    bootstrap::start(&checkpoints, set.manifest().continued()?)?;
     if world.is_some() {
         record.keep();
         bootstrap::connected(rank, size);
     }
     tracing::info!(took = ?started.elapsed(), "restart: threads resume next");
-    restored.note_changes_since(cut);
+    if options.copy_of.is_none() {
+        // A copy has no set of its own yet to which it could go back.
+        restored.note_changes_since(cut);
+    }
     if job.mpi_state == MpiState::Finalised as u32 {
         // MPI was only initialised so that the ranks could agree.
         world::finalize();
     }
-    if rank == 0 {
+    if rank == 0 && options.copy_of.is_none() {
         let covered = job.mpi_state == MpiState::Initialised as u32;
         loader::spawn_lower("ckpt-back", move || {
             loader::wait_until_running();
@@ -184,18 +202,20 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         })
         .context("cannot start a thread")?;
     }
+    let is_copy = options.copy_of.is_some();
     restored.go(move || {
         if job.mpi_state == MpiState::Initialised as u32 {
+            mpi::share_files(is_copy);
             rebuild();
+            mpi::share_files(false);
         }
     })
 }
 
 /// The set from which this rank expects to restart. [`same_set`] compares the choices of the ranks.
 fn chosen(options: &RestartSpec, rank: u32, size: u32) -> Result<Set> {
-    let dir = &options.checkpoints.dir;
     if rank == 0 {
-        claim::check_free(dir)?;
+        claim::check_free(&options.checkpoints.dir)?;
     }
     set_named(options, size)
 }
@@ -203,7 +223,7 @@ fn chosen(options: &RestartSpec, rank: u32, size: u32) -> Result<Set> {
 /// The set that the options name, or the newest one.
 fn set_named(options: &RestartSpec, size: u32) -> Result<Set> {
     let (dir, key) = (
-        &options.checkpoints.dir,
+        copy::directory(options),
         options::key(&options.checkpoints)?,
     );
     let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
@@ -246,15 +266,15 @@ fn verified(
     let (name, size) = (set.name(), set.manifest().world_size);
     shown.of(set.bytes_of(rank));
     shown.at(format!("{name}, rank {rank} of {size}"));
-    let dir = &options.checkpoints.dir;
+    let dir = copy::directory(options);
     let id = set.manifest().set_id;
     let opened = match early.filter(|early| early.manifest().set_id == id) {
         Some(early) => early,
         None => ::restart::open_in(dir, set.clone(), key.as_ref(), rank, size, shown.counter())?,
     };
     let Sections {
-        process,
-        closed,
+        mut process,
+        mut closed,
         job,
         record,
     } = Sections::of(opened.image())?;
@@ -262,10 +282,16 @@ fn verified(
         .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
     let tools = &options.checkpoints.tools;
     let record = record::Plan::of_restart(tools, id, record.as_ref(), rank, size)?;
+    let first = options.copy_of.as_ref();
+    let copied = first.map(|first| copy::files(first, &opened, &mut process, &mut closed));
+    let copied = copied.transpose().with_context(|| {
+        format!("rank {rank} of {name} cannot be copied, and nothing of the first job was changed")
+    })?;
     let plan = match options.checkpoints.files {
-        FilePolicy::Undo => Plan::read(dir, &cut_of(set))
+        FilePolicy::Undo if copied.is_none() => Plan::read(dir, &cut_of(set))
             .with_context(|| format!("the undo journals in {} cannot be read", dir.display()))?,
-        FilePolicy::Cut | FilePolicy::Leave => Plan::default(),
+        // The journals are the first job's.
+        _ => Plan::default(),
     };
     let host = coordinator::net::addresses::host();
     let checks = Checks {
@@ -285,6 +311,7 @@ fn verified(
         job,
         plan,
         record,
+        copied,
     })
 }
 
@@ -361,7 +388,7 @@ fn join(
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
     match part {
         Ok(part) if code == 0 && agreed => {
-            same_set(set, &options.checkpoints.dir)?;
+            same_set(set, copy::directory(options))?;
             return Ok((world, part));
         }
         _ => world::finalize(),

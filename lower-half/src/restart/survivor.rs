@@ -32,6 +32,7 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
         },
         set: None,
         changed_files: ChangedFilePolicy::Ignore,
+        copy_of: None,
     };
     let Part {
         mut opened,
@@ -40,6 +41,7 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
         job,
         ..
     } = part(&spec, &set, 0, None, None)?;
+    launch::show_processor(checkpoints);
     let shared = restore_shared::restore(&opened, None)?;
     opened.map(&shared)?;
     loader::set_shm_ids(shared.segments().to_vec());

@@ -24,6 +24,7 @@ pub fn launch(options: Launch) -> Result<Infallible> {
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let env = library_env::of_application();
     recorder::start(&options.spec.checkpoints);
+    show_processor(&options.spec.checkpoints);
     let program = loader::prepare(&options.program, &options.args, &env)?;
     recorder::attach();
     if let Some(without) = program.without.as_ref().filter(|_| launcher::is_first()) {
@@ -43,6 +44,13 @@ pub fn launch(options: Launch) -> Result<Infallible> {
     bootstrap::start(&options.spec.checkpoints, lineage)?;
     program_wrapper::start()?;
     program.run()
+}
+
+/// Hides features of the processor that the program is not to see.
+pub fn show_processor(checkpoints: &Checkpoints) {
+    if let Some(shown) = &checkpoints.for_cpu {
+        loader::show_processor(&shown.features);
+    }
 }
 
 /// Redirects the application's MPI library to the fronts. The dynamic linker loads a front once, because the file is

@@ -11,7 +11,7 @@ use crate::object::table::Object;
 use crate::object_table;
 use contract::abi::*;
 use contract::HandleKind;
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// A reduction operation.
 pub type Op = Object<OpBody>;
@@ -35,6 +35,8 @@ pub struct OpBody {
     pub(crate) function: Function,
     /// Whether the function takes its datatype as Fortran does, by an integer.
     pub(crate) fortran: AtomicBool,
+    /// Further argument that the function gets, behind those of the standard; 0 for none.
+    pub(crate) further: AtomicUsize,
     /// Whether the function takes the number of elements as an MPI_Count.
     pub(crate) large: bool,
     pub(crate) commute: bool,
@@ -52,6 +54,7 @@ impl Body for OpBody {
         OpBody {
             function: Function(0),
             fortran: AtomicBool::new(false),
+            further: AtomicUsize::new(0),
             large: false,
             commute,
         }

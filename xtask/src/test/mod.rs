@@ -157,6 +157,9 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(checkpoint::failing_system_calls::cases(full));
     cases.extend(checkpoint::limits::cases());
     cases.extend(programs::without_mpi::cases()?);
+    cases.extend(start::copies::cases());
+    cases.extend(start::for_cpu::cases());
+    cases.extend(start::syscall_filter::cases());
     cases.extend(start::lower_halves::cases());
     cases.extend(start::memory_hooks::cases());
     cases.extend(programs::migration::cases());

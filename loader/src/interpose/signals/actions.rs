@@ -5,7 +5,8 @@
 //! - the thread is in the handler of trapped calls: see rule 1 in `dispatch.rs`;
 //! - the thread has crossed to the lower half: the handler is called with the upper FS, and the
 //!   lower one is set again after it;
-//! - the thread is not the application's: the signal is redirected to the process.
+//! - the thread is not the application's: the signal is redirected to the process;
+//! - it is SIGSEGV of an instruction in the place of `cpuid`: it is answered (`interpose/cpuid`).
 //!
 //! # Safety
 //! Handlers run on the stack that the kernel chose, with either FS: no libc, no TLS, no
@@ -15,9 +16,10 @@
 use super::delivery::{may_run, pass_on};
 use super::sender_ids::with_own_ids;
 use super::{
-    empty_table, index, is_fault, is_ours, kernel_set, Action, Table, NEVER_BLOCKED, SA_RESTORER,
-    SIGNALS,
+    empty_table, index, is_fault, is_ours, kernel_action, kernel_set, never_blocked, Action, Table,
+    SA_RESTORER, SIGNALS,
 };
+use crate::interpose::cpuid;
 use crate::interpose::threads::Thread;
 use crate::sys::context::{self, Context, SigInfo};
 use crate::sys::spin_lock::Spin;
@@ -90,6 +92,9 @@ extern "C" fn back_to_lower() {
 unsafe extern "C" fn classify(signal: i32, info: *mut SigInfo, frame: *mut Context) -> Verdict {
     // SAFETY: the kernel's frame and siginfo, which only this handler uses.
     let (frame, facts) = unsafe { (&mut *frame, &mut *info) };
+    if cpuid::answer(signal, facts, frame) {
+        return NOTHING;
+    }
     let entry = &TABLE[index(signal)];
     let action = entry.get();
     let fault = is_fault(signal, facts);
@@ -97,9 +102,13 @@ unsafe extern "C" fn classify(signal: i32, info: *mut SigInfo, frame: *mut Conte
         pass_on(signal, facts, frame, fault);
         return NOTHING;
     };
-    if action.handler <= libc::SIG_IGN
-        || !may_run(thread, signal, facts, frame, fault, &action, install)
-    {
+    if action.handler <= libc::SIG_IGN {
+        if cpuid::takes(signal) && (fault || action.handler == libc::SIG_DFL) {
+            die(signal, facts, fault);
+        }
+        return NOTHING;
+    }
+    if !may_run(thread, signal, facts, frame, fault, &action, install) {
         return NOTHING;
     }
     if action.flags & libc::SA_RESETHAND as u64 != 0 {
@@ -118,20 +127,39 @@ unsafe extern "C" fn classify(signal: i32, info: *mut SigInfo, frame: *mut Conte
     }
 }
 
+/// Lets the kernel's default action end the process when the thread goes on.
+fn die(signal: i32, facts: &SigInfo, fault: bool) {
+    kernel_action(signal, libc::SIG_DFL, 0, 0);
+    if !fault {
+        syscall::send_to_self(signal, facts);
+    }
+}
+
+/// Answers `cpuid` from now on ([`cpuid::show_only`]).
+pub fn answer_cpuid() {
+    with_lock(|| install(libc::SIGSEGV, &get(libc::SIGSEGV)));
+}
+
 /// Installs the kernel's action for the application's.
 pub(super) fn install(signal: i32, action: &Action) -> isize {
     if is_ours(signal) {
         return 0;
     }
     let mut kernel = *action;
-    if action.handler > libc::SIG_IGN {
+    let takes = cpuid::takes(signal);
+    if takes {
+        // The handler may execute `cpuid` itself, and the one of an action that is made once is still needed.
+        kernel.flags |= libc::SA_NODEFER as u64;
+        kernel.flags &= !(libc::SA_RESETHAND as u64);
+    }
+    if action.handler > libc::SIG_IGN || takes {
         kernel.handler = stasis_signal as *const () as usize;
         kernel.flags |= libc::SA_SIGINFO as u64;
         if kernel.flags & SA_RESTORER == 0 {
             kernel.flags |= SA_RESTORER;
             kernel.restorer = context::restorer();
         }
-        kernel.mask &= !NEVER_BLOCKED;
+        kernel.mask &= !never_blocked();
     }
     kernel_set(signal, &kernel)
 }

@@ -4,7 +4,7 @@
 //! Frames and signal information come from the kernel. Code here runs in handlers: no libc, no TLS, no allocation.
 #![allow(unsafe_code)]
 
-use super::{bit, kernel_action, Action, ALL_HELD, NEVER_BLOCKED};
+use super::{bit, kernel_action, never_blocked, Action, ALL_HELD};
 use crate::interpose::threads::Thread;
 use crate::interpose::{sites, syscall_restart, trap_entry, vdso_call};
 use crate::sys::context::{Context, SigInfo};
@@ -49,7 +49,7 @@ fn hold_back(thread: &Thread, signal: i32, info: &mut SigInfo, frame: &mut Conte
         thread.held_mask.store(frame.mask, Ordering::Relaxed);
     }
     // The signal itself is blocked too: a fault signal may have been sent by a process.
-    frame.mask |= (ALL_HELD | bit(signal)) & !NEVER_BLOCKED;
+    frame.mask |= (ALL_HELD | bit(signal)) & !never_blocked();
     thread.attention.store(1, Ordering::Relaxed);
     syscall::send_to_self(signal, info);
 }

@@ -14,6 +14,7 @@
 #![allow(unsafe_code)]
 
 use super::{actions, delivery};
+use crate::interpose::cpuid;
 use crate::interpose::signals::{self, Action, Entry, ALL_HELD};
 use crate::interpose::threads::{self, Thread};
 use crate::sys::context::{Context, SigInfo};
@@ -118,7 +119,8 @@ fn change(signal: i32, new: Option<Action>) -> Result<Action, i32> {
             signals::kernel_action(signal, new.handler, new.flags, new.mask)
         } else {
             of(signal).set(&new);
-            match actions::get(signal) != Action::default() || signals::is_ours(signal) {
+            let kept = signals::is_ours(signal) || cpuid::takes(signal);
+            match kept || actions::get(signal) != Action::default() {
                 true => 0,
                 false => install(signal, &new),
             }

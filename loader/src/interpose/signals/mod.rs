@@ -1,9 +1,9 @@
 //! Signals: the masks, the kernel's actions, and the signals that belong to Stasis.
 //!
 //! SIGSYS and the stop signal belong to Stasis: they are never blocked, and the application's handlers for them are
-//! only recorded. So are those for signals that request checkpoints (`checkpoint_request.rs`). The application's
-//! actions are in `actions.rs`, those of the lower half's libraries in `library_handlers.rs`; both deliver by
-//! `delivery.rs`.
+//! only recorded. So are those for signals that request checkpoints (`checkpoint_request.rs`). SIGSEGV is never
+//! blocked, too, while it answers `cpuid` (`interpose/cpuid`). The application's actions are in `actions.rs`, those of
+//! the lower half's libraries in `library_handlers.rs`; both deliver by `delivery.rs`.
 //!
 //! # Safety
 //! The kernel reads or writes an [`Action`], which has the layout of its `sigaction`. A table's entries are atomics
@@ -17,6 +17,7 @@ pub mod library_handlers;
 pub mod sender_ids;
 pub mod startup;
 
+use super::cpuid;
 use crate::sys::context::{self, SigInfo};
 use crate::sys::syscall;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +35,13 @@ pub const fn bit(signal: i32) -> u64 {
 }
 
 /// Signals that are never blocked in upper-half code.
-pub const NEVER_BLOCKED: u64 = bit(libc::SIGSYS) | bit(STOP_SIGNAL);
+pub fn never_blocked() -> u64 {
+    const OURS: u64 = bit(libc::SIGSYS) | bit(STOP_SIGNAL);
+    match cpuid::hides() {
+        true => OURS | bit(libc::SIGSEGV),
+        false => OURS,
+    }
+}
 
 const FAULTS: u64 = bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)

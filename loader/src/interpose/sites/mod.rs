@@ -16,7 +16,7 @@
 
 mod entry;
 pub mod kind;
-mod length;
+pub mod length;
 mod shape;
 pub mod slots;
 mod table;
@@ -25,7 +25,7 @@ mod write;
 
 pub use entry::{end_by_trap, leave};
 pub use table::{before_remap, patched, with_lock, withdraw};
-pub use write::register;
+pub use write::{register, Writable};
 
 use crate::sys::vectors;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};

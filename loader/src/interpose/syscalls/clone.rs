@@ -12,6 +12,7 @@
 use super::{fail, Call, Handler, Outcome};
 use crate::interpose::descriptors::fd_owner;
 use crate::interpose::signals::actions;
+use crate::interpose::sud::BY_FILTER;
 use crate::interpose::threads::lifecycle::{self, Birth};
 use crate::interpose::threads::stop;
 use crate::interpose::threads::{self, Thread, IN_DISPATCH};
@@ -65,6 +66,8 @@ global_asm!(
     "ud2",
     // The child: trap its system calls too, then continue with its frame.
     "2:",
+    "cmp dword ptr [rip + {by_filter}], 0",
+    "jne 3f",
     "mov edi, 59",
     "mov esi, 1",
     "movabs rdx, {start}",
@@ -72,6 +75,7 @@ global_asm!(
     "xor r8d, r8d",
     "mov eax, 157",
     "syscall",
+    "3:",
     "mov dword ptr gs:[{in_dispatch}], 0",
     "mov rsp, r12",
     "mov eax, 15",
@@ -81,6 +85,7 @@ global_asm!(
     start = const ARENA_END,
     len = const 0x7fff_ffff_f000usize - ARENA_END,
     in_dispatch = const IN_DISPATCH,
+    by_filter = sym BY_FILTER,
 );
 
 extern "C" {

@@ -2,6 +2,7 @@
 //! refused.
 
 use super::{fail, Call, Handler, Outcome};
+use crate::interpose::cpuid::{self, places};
 use crate::interpose::file_changes::{app_changes, watched_fds};
 use crate::load::va_allocator::{self, page_up, BRK_END, BRK_START, PAGE};
 use crate::sys::spin_lock::Spin;
@@ -67,6 +68,21 @@ pub(super) fn is_upper(address: usize, len: usize) -> bool {
 }
 
 fn mmap(call: &mut Call) -> Outcome {
+    let outcome = map(call);
+    let [_, len, prot, flags, fd, offset] = call.args();
+    let (prot, flags, fd) = (prot as i32, flags as i32, fd as i32);
+    let of_file = flags & libc::MAP_PRIVATE != 0 && flags & libc::MAP_ANONYMOUS == 0;
+    if let (Outcome::Value(at), true) = (&outcome, of_file && prot & libc::PROT_EXEC != 0) {
+        if !is_err(*at) && cpuid::hides() && call.in_rank() {
+            let mapping = [*at as usize, *at as usize + page_up(len).unwrap_or(0)];
+            call.thread
+                .on_lower(|| places::replace(fd, mapping, offset as u64));
+        }
+    }
+    outcome
+}
+
+fn map(call: &mut Call) -> Outcome {
     let mut args = call.args();
     let [address, len, _, flags, fd, at] = args;
     let (flags, fd) = (flags as i32, fd as i32);

@@ -3,7 +3,7 @@
 
 use super::{fail, Call, Handler, Outcome};
 use crate::interpose::signals::actions;
-use crate::interpose::signals::{self, Action, NEVER_BLOCKED, SIGNALS};
+use crate::interpose::signals::{self, never_blocked, Action, SIGNALS};
 use crate::interpose::threads::stop;
 use crate::interpose::threads::Thread;
 use crate::interpose::trap_entry;
@@ -72,7 +72,7 @@ fn rt_sigprocmask(call: &mut Call) -> Outcome {
             libc::SIG_SETMASK => set,
             _ => return fail(libc::EINVAL),
         };
-        call.frame().mask = mask & !(NEVER_BLOCKED | UNBLOCKABLE);
+        call.frame().mask = mask & !(never_blocked() | UNBLOCKABLE);
     }
     call.answer(old, former)
 }
@@ -109,7 +109,7 @@ pub fn mask_argument(address: usize) -> Result<Option<u64>, user_copy::Fault> {
     if address == 0 {
         return Ok(None);
     }
-    Ok(Some(user_copy::read::<u64>(address)? & !NEVER_BLOCKED))
+    Ok(Some(user_copy::read::<u64>(address)? & !never_blocked()))
 }
 
 /// Makes the call with argument `position`, the address of a mask, replaced by a copy without SIGSYS and the stop

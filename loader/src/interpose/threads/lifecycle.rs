@@ -164,7 +164,7 @@ extern "C" fn begin(start: *mut libc::c_void) -> *mut libc::c_void {
     let parked = start.birth.parked;
     if parked {
         // SAFETY: the frame was copied for this thread or comes from the image, so it is valid.
-        syscall::block(unsafe { (*start.birth.frame).mask } & !signals::NEVER_BLOCKED);
+        syscall::block(unsafe { (*start.birth.frame).mask } & !signals::never_blocked());
     }
     thread
         .state
@@ -181,7 +181,7 @@ extern "C" fn begin(start: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the frame was copied for this thread or comes from the image; signals are blocked until the frame's mask
     // is set; after the return this is lower code again.
     unsafe {
-        (*frame).mask &= !signals::NEVER_BLOCKED;
+        (*frame).mask &= !signals::never_blocked();
         cpu::set_fs(thread.upper_fs());
         stasis_enter_upper(&thread.lower_sp, frame);
     }

@@ -21,6 +21,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::StopError;
+use crate::interpose::cpuid::registers;
 use crate::interpose::signals::{self, STOP_SIGNAL};
 use crate::interpose::threads::{
     self, held, Thread, ENDED, FREE, JOB, PARKED, RUNNING, STARTING, STOPPING,
@@ -116,6 +117,7 @@ fn park(thread: &'static Thread, frame: *mut Context, by_request: bool) -> ! {
     thread.in_dispatch.store(0, Ordering::Relaxed);
     thread.by_request.store(by_request, Ordering::Relaxed);
     thread.set_upper_fs(cpu::fs());
+    registers::fit(frame as usize);
     thread.frame.store(frame as usize, Ordering::Relaxed);
     thread.state.store(PARKED, Ordering::SeqCst);
     event();

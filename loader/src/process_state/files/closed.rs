@@ -18,7 +18,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// All closed files of a process: the section *closed files*, whose version is in `ckpt-image/src/format/section.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,6 +179,29 @@ impl ClosedFileList {
                 Now::Another => truncator.leave(file.path(), ANOTHER),
             }
         }
+    }
+
+    /// Gives the files the paths that `place` returns for them by path, length and checksum, and removes those for
+    /// which it returns none.
+    pub(super) fn retain_moved(
+        &mut self,
+        mut place: impl FnMut(&Path, u64, Option<u32>) -> Option<PathBuf>,
+    ) {
+        self.files.retain_mut(|file| {
+            let to = place(file.path(), file.size, file.checksum);
+            let facts = to
+                .as_ref()
+                .and_then(|to| std::fs::symlink_metadata(to).ok());
+            let (Some(to), Some(facts)) = (to, facts) else {
+                return false;
+            };
+            *file = Closed {
+                device: facts.dev(),
+                inode: facts.ino(),
+                ..file.moved(&to)
+            };
+            true
+        });
     }
 
     /// Records the files as opened for writing in the new process.

@@ -10,13 +10,14 @@
 //! everything, in every rank, before anything is changed. [`OpenedFiles::install`] moves everything to its number and
 //! takes locks. Between the two, once all ranks have succeeded, [`undo_changes`] reverses the changes in the journals
 //! (`interpose/file_changes/`, the crate `undo`), and [`OpenedFiles::truncate`] truncates output files, including those
-//! closed at the checkpoint. `outlook.rs` predicts all these changes.
+//! closed at the checkpoint. `outlook.rs` predicts all these changes. A copy of a job has other files (`copied.rs`).
 //!
 //! To add a kind: a file in `kinds/` that captures and opens it, a variant of [`Kind`], a line in [`capture`]'s
 //! `classify` and one in `reopen`'s `open`.
 
 mod capture;
 mod closed;
+mod copied;
 mod foreign_holders;
 pub mod kinds;
 pub mod look;
@@ -30,6 +31,7 @@ use undo::Plan;
 
 pub use capture::capture;
 pub use closed::{capture as capture_closed, look_ahead, ClosedFileList};
+pub use copied::{Copying, SharedFiles};
 pub use kinds::mapped::MappedFile;
 pub use outlook::{Fate, Listed, Prospect, Saved};
 pub use reopen::{open_files, HeldNumbers, OpenedFiles};

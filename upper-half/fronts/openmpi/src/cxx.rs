@@ -1,8 +1,17 @@
 //! Functions beside MPI that Open MPI's `libmpi_cxx.so.40` needs from `libmpi.so.40`.
 //!
 //! Open MPI's `mpicxx` links that library into every C++ program, with or without `MPI::` classes, so the names must
-//! exist. A call of one is refused, and ends the job: the functions do not read their arguments.
+//! exist. Operations are served. A call of another one is refused, and ends the job: these need Open MPI's own
+//! structures, and do not read their arguments.
 #![allow(unsafe_code)]
+
+use crate::abi;
+
+/// `Op::Init` of the C++ bindings, after MPI_Op_create with a function of these: that gets the program's function, too.
+#[no_mangle]
+extern "C" fn ompi_op_set_cxx_callback(op: abi::Op, function: usize) {
+    upper_half::op_passes(abi::op(op), function);
+}
 
 macro_rules! refused {
     ($($name:ident: $feature:literal;)*) => {$(
@@ -22,5 +31,4 @@ refused! {
     ompi_attr_create_keyval: "Create_keyval";
     ompi_errhandler_create: "Create_errhandler";
     ompi_errhandler_invoke: "Call_errhandler";
-    ompi_op_set_cxx_callback: "Op::Init";
 }

@@ -46,16 +46,17 @@ pub fn cases() -> Vec<Case> {
             let program = compile(dir, "gcc", "static_mpi.c", &["-static"])?;
             refuse_program(dir, &program, &[&["static"], &["MPI"]])
         }),
-        case("no-syscall-user-dispatch", |dir| {
+        case("no-trap-of-system-calls", |dir| {
             let mut launch = Command::new(paths::stasis());
             launch.args(["launch", "--ckpt-dir"]);
             launch.arg(dir.join("ck")).arg("/bin/true");
-            let command = on_older_kernel("sud", &launch, dir)?;
+            let command = on_older_kernel("seccomp", &launch, dir)?;
+            let command = on_older_kernel("sud", &command, dir)?;
             let finished = job::run(command, dir, "launch", LIMIT)?;
             refused(
                 &finished,
                 CANNOT_SERVE,
-                &[&["Syscall User Dispatch"], &["5.11", "kernel"]],
+                &[&["Syscall User Dispatch"], &["seccomp"], &["5.11"]],
             )
         }),
     ];

@@ -2,6 +2,8 @@
 //! of a job by starting it again.
 
 pub mod containers;
+pub mod copies;
+pub mod for_cpu;
 pub mod lost_nodes;
 pub mod lower_halves;
 pub mod memory_checkpoints;
@@ -11,3 +13,4 @@ pub mod recovery;
 pub mod second_launch;
 pub mod stages;
 pub mod standby;
+pub mod syscall_filter;

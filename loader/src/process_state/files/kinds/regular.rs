@@ -224,6 +224,16 @@ impl RegularFile {
         }))
     }
 
+    /// Checksum of the content at the checkpoint, if there is one.
+    pub fn checksum(&self) -> Option<u32> {
+        self.checksum
+    }
+
+    /// Gives it another path.
+    pub fn move_to(&mut self, path: PathBuf) {
+        self.path = path;
+    }
+
     /// Path, and length in bytes at the checkpoint.
     pub fn length(&self) -> (&Path, u64) {
         (&self.path, self.size)

@@ -87,6 +87,11 @@ impl ReopenByPath {
         &self.path
     }
 
+    /// Gives it another path.
+    pub fn move_to(&mut self, path: PathBuf) {
+        self.path = path;
+    }
+
     /// Opens the file again.
     pub fn open(
         &self,

@@ -1,0 +1,28 @@
+//! The lesser processor that a program is to see (`launch --for-cpu`).
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use job_spec::ForCpu;
+
+/// The features of a level of the psABI, or those that all machines of a file have.
+pub fn read(given: &Path) -> Result<ForCpu> {
+    let name = given.display().to_string();
+    let features = match processor::is_level(&name) {
+        true => processor::features_of(&name),
+        false => {
+            let list = std::fs::read_to_string(given);
+            processor::features_of(&list.with_context(|| {
+                format!(
+                    "--for-cpu {name} is neither x86-64, x86-64-v2, x86-64-v3 nor x86-64-v4, and cannot be read as a \
+                     file with the features of machines"
+                )
+            })?)
+        }
+    };
+    let features = features.with_context(|| format!("--for-cpu {name} cannot be used"))?;
+    Ok(ForCpu {
+        name,
+        features: features.into_iter().map(str::to_owned).collect(),
+    })
+}
