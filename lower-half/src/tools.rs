@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
-use contract::{gate, TOOL_REDUCE};
+use contract::{gate, TOOL_PERTURB, TOOL_REDUCE};
 use job_spec::Tools;
 
 use crate::mpi::world;
@@ -24,10 +24,8 @@ pub fn agree(own: &Tools, rank: u32) -> Result<()> {
     text.resize(usize::try_from(u64::from_le_bytes(length))?, 0);
     world::broadcast(&mut text, 0)?;
     let tools: Tools = serde_json::from_slice(&text).context("rank 0's options of tools")?;
-    let bits = match tools.reduce {
-        Some(_) => TOOL_REDUCE,
-        None => 0,
-    };
+    let reduce = tools.reduce.as_ref().map_or(0, |_| TOOL_REDUCE);
+    let bits = reduce | tools.perturb.map_or(0, |_| TOOL_PERTURB);
     gate().lower.features.fetch_or(bits, Ordering::Relaxed);
     TOOLS.get_or_init(|| tools);
     Ok(())
@@ -38,6 +36,7 @@ pub fn options(tool: u32) -> String {
     let tools = TOOLS.get().cloned().unwrap_or_default();
     match tool {
         TOOL_REDUCE => tools.reduce.unwrap_or_default(),
+        TOOL_PERTURB => tools.perturb.unwrap_or_default().to_string(),
         _ => String::new(),
     }
 }

@@ -125,6 +125,15 @@ pub struct Running {
     /// Record of the run.
     #[command(flatten)]
     pub recording: Recording,
+    /// Hold messages to receives and probes with MPI_ANY_SOURCE back at random, so that races between them show. The
+    /// number SEED decides which and for how long
+    #[arg(
+        long,
+        value_name = "SEED",
+        conflicts_with = "replay",
+        env = "STASIS_PERTURB"
+    )]
+    pub perturb: Option<u64>,
     /// Name of the lower half to run over [default: that of the launcher's MPI library]
     #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
     pub mpi: Option<String>,
@@ -290,6 +299,7 @@ impl Running {
             tools: Tools {
                 reduce: self.reduce.as_ref().map(Selection::to_string),
                 record: self.recording.spec(),
+                perturb: self.perturb,
             },
             ..self.checkpoints.spec(dir, schedule)
         }

@@ -36,6 +36,10 @@ pub const TOOLS: u32 = 0xff00;
 /// [`crate::service::ToolOptions`] selects.
 pub const TOOL_REDUCE: u32 = 1 << 8;
 
+/// Bit of [`LowerInfo::features`]: candidates of receives and probes from any source are held back at random. The
+/// option is the seed, a number.
+pub const TOOL_PERTURB: u32 = 1 << 9;
+
 /// State of the rank in the checkpoint protocol. The agent writes it, and each wrapper reads it.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -113,6 +113,9 @@ pub struct Tools {
     /// What is done with the record of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
+    /// Seed with which candidates of receives and probes are held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perturb: Option<u64>,
 }
 
 impl Tools {
@@ -404,6 +407,7 @@ mod tests {
                 tools: Tools {
                     reduce: Some("all".into()),
                     record: Some(Record::Replay { dir: "/rec".into() }),
+                    ..Tools::default()
                 },
                 ..checkpoints()
             },

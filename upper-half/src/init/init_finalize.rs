@@ -25,6 +25,7 @@ use crate::object::lower_handle::{named, Unparked};
 use crate::object::session::any_session;
 use crate::object::table::Body;
 use crate::object::Comm;
+use crate::perturb;
 use crate::quiesce;
 use crate::quiesce::collective_gate::collective_end;
 use crate::quiesce::progress;
@@ -124,6 +125,7 @@ fn bring_up(required: i32) -> Result<i32, i32> {
     // SAFETY: places of two locals.
     check(unsafe { service::init(required, &raw mut provided, &raw mut tag_ub) })?;
     log::begin();
+    perturb::begin();
     thread_level::level_is(provided);
     adopt_world(tag_ub)?;
     PROVIDED.store(provided, Ordering::Relaxed);

@@ -8,6 +8,7 @@
 use crate::crossing::stubs;
 use crate::object::request::{Kind, State};
 use crate::object::Request;
+use crate::perturb;
 use crate::pt2pt::{bsend_buffer, persistent_message};
 use crate::record::receives;
 use crate::request::lifecycle;
@@ -27,6 +28,7 @@ fn run() -> Result<(), i32> {
         request.clear_lower();
     }
     receives::restored();
+    perturb::begin();
     for request in lifecycle::persistent_below() {
         check(persistent_message::make_again(request))?;
     }
