@@ -35,6 +35,7 @@ fn main() {
         Command::Run(options) => commands::run::run(&options),
         Command::Checkpoint(options) => commands::checkpoint::run(&options),
         Command::Bisect(options) => commands::bisect::run(&options),
+        Command::Hunt(options) => commands::hunt::run(&options),
         Command::Status(options) => commands::status::run(&options),
         Command::Stacks(options) => commands::stacks::run(&options),
         Command::Explain(options) => commands::explain::run(&options),

@@ -50,6 +50,9 @@ pub enum Command {
     /// Find the collective operations of the MPI library that a failure needs: stasis bisect --check CMD -- mpirun -n N
     /// stasis launch ./app ...
     Bisect(Bisect),
+    /// Run a job again and again with messages held back at random, until a run fails, which is recorded: stasis hunt
+    /// --check CMD -- mpirun -n N stasis launch ./app ...
+    Hunt(Hunt),
     /// Show the state of the job that runs with this directory
     Status(Status),
     /// Show where all threads of the running job's ranks are, as one tree of their stacks
@@ -442,9 +445,9 @@ pub struct Run {
     pub line: Vec<OsString>,
 }
 
-/// Options of `bisect`.
+/// Decision whether a run of a job has passed.
 #[derive(Args)]
-pub struct Bisect {
+pub struct Check {
     /// Command of the shell that decides whether a run has passed: it gets the run's standard output as its input, and
     /// exits with 0 if all is well [default: the exit code of the run]
     #[arg(long, value_name = "CMD", env = "STASIS_CHECK")]
@@ -452,6 +455,44 @@ pub struct Bisect {
     /// Time in seconds (or 10m, 2h) after which a run is ended and has failed
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_LIMIT")]
     pub limit: Option<u64>,
+}
+
+/// Options of `hunt`.
+#[derive(Args)]
+pub struct Hunt {
+    /// Whether a run has passed.
+    #[command(flatten)]
+    pub check: Check,
+    /// Give up after N runs, with the seeds 1 to N
+    #[arg(short = 'n', long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u64).range(1..), env = "STASIS_RUNS")]
+    pub runs: u64,
+    /// Begin each run with this checkpoint instead of the program's start
+    #[arg(long, value_name = "DIR/ckpt-N", env = "STASIS_FROM")]
+    pub from: Option<PathBuf>,
+    /// Directory for the record of a run; that of the run which fails is left there
+    #[arg(
+        long,
+        value_name = "REC",
+        default_value = "hunt.rec",
+        env = "STASIS_RECORD"
+    )]
+    pub record: PathBuf,
+    /// The command that starts the job, with `stasis launch` or `stasis restart` in it
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub line: Vec<OsString>,
+}
+
+/// Options of `bisect`.
+#[derive(Args)]
+pub struct Bisect {
+    /// Whether a run has passed.
+    #[command(flatten)]
+    pub check: Check,
     /// Run each selection N times; it passes if all its runs do. For a failure that does not come every time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..), env = "STASIS_RUNS")]
     pub runs: u32,

@@ -2,6 +2,7 @@
 
 pub mod explain;
 pub mod guide;
+pub mod hunt;
 pub mod packages;
 pub mod record;
 pub mod reduction;
