@@ -20,11 +20,13 @@
 //! | `tools` | the debugging tools that are on |
 //! | [`told`] | what they are told of the application's calls |
 //! | `perturb` | messages that are held back |
+//! | `breakpoint` | the rank stops at a call |
 //! | [`reduced`] | collective operations that are reduced to messages |
 //! | [`stages`] | MPI Stages: a rank goes on in its memory after another one's death |
 
 pub mod argument;
 mod attribute;
+mod breakpoint;
 mod comm;
 pub mod crossing;
 mod datatype;

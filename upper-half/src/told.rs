@@ -3,8 +3,8 @@
 use crate::argument::Buffer;
 use crate::object::{Comm, Datatype};
 use crate::perturb::delivery;
-use crate::record;
 use crate::tools::{is_set, RECORDED};
+use crate::{breakpoint, record};
 
 /// The application calls a function that records have. `polls` is whether the call never waits in the library while
 /// [`crate::tools::POLLS`] is set. `sent` is the data that it sends, if they are known.
@@ -19,6 +19,9 @@ pub fn before_call(
 ) {
     if !polls {
         delivery::release();
+    }
+    if breakpoint::is_on() {
+        breakpoint::passes();
     }
     if is_set(RECORDED) {
         record::note_call(function, comm, peer_and_tag, count, sent);

@@ -12,7 +12,8 @@ use ckpt_image::{SealKey, LONGEST_CHAIN};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use job_spec::{
-    ChangedFilePolicy, Compression, Digests, FilePolicy, Keep, Pause, Record, Then, Tools,
+    Breakpoint, ChangedFilePolicy, Compression, Digests, FilePolicy, Keep, Pause, Record, Then,
+    Tools,
 };
 use reduction::Selection;
 
@@ -59,6 +60,8 @@ pub enum Command {
     Stacks(Job),
     /// Tell in which call each rank of the running job waits, and for which ranks; and whether the job is in a deadlock
     Explain(Explain),
+    /// Start the debugger gdb at a rank of the running job, with the program's symbols: stasis gdb DIR RANK
+    Gdb(Gdb),
     /// List the checkpoints in a directory
     List(Inspect),
     /// Read every byte of checkpoints and report whether they are intact
@@ -137,6 +140,10 @@ pub struct Running {
         env = "STASIS_PERTURB"
     )]
     pub perturb: Option<u64>,
+    /// Stop this rank when its MPI call with this number begins, counted from where the run begins, or from the
+    /// beginning of the record with --replay. `stasis gdb` then looks at it
+    #[arg(long = "break", value_name = "RANK:CALL", env = "STASIS_BREAK")]
+    pub stop_at: Option<Breakpoint>,
     /// Name of the lower half to run over [default: that of the launcher's MPI library]
     #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
     pub mpi: Option<String>,
@@ -303,6 +310,7 @@ impl Running {
                 reduce: self.reduce.as_ref().map(Selection::to_string),
                 record: self.recording.spec(),
                 perturb: self.perturb,
+                stop_at: self.stop_at,
             },
             ..self.checkpoints.spec(dir, schedule)
         }
@@ -585,6 +593,26 @@ pub struct Explain {
     /// Also draw who needs whom into FILE, as an SVG picture
     #[arg(long, value_name = "FILE", env = "STASIS_SVG")]
     pub svg: Option<PathBuf>,
+}
+
+/// Options of `gdb`.
+#[derive(Args)]
+pub struct Gdb {
+    /// The job's checkpoint directory; or, without RANK, the id of a rank's process
+    #[arg(value_name = "DIR|PID")]
+    pub job: PathBuf,
+    /// The rank
+    #[arg(value_name = "RANK")]
+    pub rank: Option<u32>,
+    /// The debugger
+    #[arg(long, value_name = "PATH", default_value = "gdb", env = "STASIS_GDB")]
+    pub gdb: PathBuf,
+    /// File of the program, if it is not where it was
+    #[arg(long, value_name = "FILE", env = "STASIS_PROGRAM")]
+    pub program: Option<PathBuf>,
+    /// Arguments for the debugger
+    #[arg(last = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<OsString>,
 }
 
 /// Options of the commands that only look at checkpoints.

@@ -8,6 +8,7 @@
 use crate::argument::Out;
 use crate::attribute::predefined::TAG_UB_LIMIT;
 use crate::attribute::{callbacks, predefined};
+use crate::breakpoint;
 use crate::comm::free;
 use crate::crossing::call_guard::CallGuard;
 use crate::crossing::mpi_result::check;
@@ -126,6 +127,7 @@ fn bring_up(required: i32) -> Result<i32, i32> {
     check(unsafe { service::init(required, &raw mut provided, &raw mut tag_ub) })?;
     log::begin();
     perturb::begin();
+    breakpoint::begin();
     thread_level::level_is(provided);
     adopt_world(tag_ub)?;
     PROVIDED.store(provided, Ordering::Relaxed);
@@ -184,6 +186,7 @@ pub fn finalize() -> i32 {
         return code;
     }
     set_world_model(MpiState::Finalised);
+    breakpoint::end();
     if any_session() {
         return SUCCESS;
     }

@@ -5,6 +5,7 @@
 //! Runs on one thread, before any other goes on, with communicators and datatypes made anew.
 #![allow(unsafe_code)]
 
+use crate::breakpoint;
 use crate::crossing::stubs;
 use crate::object::request::{Kind, State};
 use crate::object::Request;
@@ -29,6 +30,7 @@ fn run() -> Result<(), i32> {
     }
     receives::restored();
     perturb::begin();
+    breakpoint::begin();
     for request in lifecycle::persistent_below() {
         check(persistent_message::make_again(request))?;
     }
