@@ -15,7 +15,9 @@ use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::text;
 
 /// Variables that would give a run other tools than those of the hunt.
-const WITHOUT: [&str; 3] = ["STASIS_PERTURB", "STASIS_RECORD", "STASIS_REPLAY"];
+const TOOLS: [&str; 3] = ["STASIS_PERTURB", "STASIS_RECORD", "STASIS_REPLAY"];
+/// Variables by which a run would take checkpoints: the one with which all runs begin must not be removed for these.
+const SCHEDULE: [&str; 2] = ["STASIS_INTERVAL", "STASIS_BEFORE_END"];
 
 /// Runs the command.
 pub fn run(options: &Hunt) -> exit::Result<()> {
@@ -67,9 +69,14 @@ fn perturbed(seed: u64, record: &Path) -> [OsString; 4] {
 
 /// The first seed whose run fails. Its record is left.
 fn first_failure(options: &Hunt, record: &Path) -> Result<Option<u64>> {
+    let schedule = match options.from {
+        Some(_) => &SCHEDULE[..],
+        None => &[],
+    };
+    let without = [&TOOLS, schedule].concat();
     for seed in 1..=options.runs {
         let line = line(options, &perturbed(seed, record))?;
-        let passed = options.check.passes(&line, &WITHOUT)?;
+        let passed = options.check.passes(&line, &without)?;
         let recorded = files(record).unwrap_or_default();
         if recorded.is_empty() {
             bail!(
