@@ -8,6 +8,7 @@ mod ui;
 mod args;
 mod check;
 mod commands;
+mod debugger;
 mod explain;
 mod install;
 mod start;
@@ -35,8 +36,10 @@ fn main() {
         Command::Run(options) => commands::run::run(&options),
         Command::Checkpoint(options) => commands::checkpoint::run(&options),
         Command::Bisect(options) => commands::bisect::run(&options),
+        Command::Hunt(options) => commands::hunt::run(&options),
         Command::Status(options) => commands::status::run(&options),
         Command::Stacks(options) => commands::stacks::run(&options),
+        Command::Gdb(options) => commands::gdb::run(&options),
         Command::Explain(options) => commands::explain::run(&options),
         Command::List(options) => commands::list::run(&options),
         Command::Verify(options) => commands::verify::run(&options),

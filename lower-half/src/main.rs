@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), no_main)]
 
 mod agent;
+mod breakpoint;
 mod console;
 mod exit_code;
 mod mpi;

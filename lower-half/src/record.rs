@@ -310,6 +310,14 @@ pub fn section() -> Option<Section> {
     kind::RECORD.encode(&position).ok()
 }
 
+/// Calls of the record that is replayed which are over.
+pub fn calls() -> u64 {
+    match &*state() {
+        State::Replaying(replay) => replay.calls(),
+        State::Off | State::Writing(..) => 0,
+    }
+}
+
 /// MPI is about to be finalised: nothing more is recorded.
 pub fn finish() {
     hide();

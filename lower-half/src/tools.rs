@@ -4,17 +4,18 @@
 use std::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result};
-use contract::{gate, TOOL_REDUCE};
+use anyhow::{bail, Context, Result};
+use contract::{gate, TOOL_BREAK, TOOL_PERTURB, TOOL_REDUCE};
 use job_spec::Tools;
 
+use crate::breakpoint;
 use crate::mpi::world;
 
 static TOOLS: OnceLock<Tools> = OnceLock::new();
 
 /// Takes over the options of rank 0, which has `own`. Collective over all ranks, before the upper half makes a
 /// communicator.
-pub fn agree(own: &Tools, rank: u32) -> Result<()> {
+pub fn agree(own: &Tools, rank: u32, size: u32) -> Result<()> {
     let mut text = match rank {
         0 => serde_json::to_vec(own)?,
         _ => Vec::new(),
@@ -24,13 +25,20 @@ pub fn agree(own: &Tools, rank: u32) -> Result<()> {
     text.resize(usize::try_from(u64::from_le_bytes(length))?, 0);
     world::broadcast(&mut text, 0)?;
     let tools: Tools = serde_json::from_slice(&text).context("rank 0's options of tools")?;
-    let bits = match tools.reduce {
-        Some(_) => TOOL_REDUCE,
-        None => 0,
-    };
+    let reduce = tools.reduce.as_ref().map_or(0, |_| TOOL_REDUCE);
+    let bits = reduce | tools.perturb.map_or(0, |_| TOOL_PERTURB);
     gate().lower.features.fetch_or(bits, Ordering::Relaxed);
-    TOOLS.get_or_init(|| tools);
-    Ok(())
+    let stop_at = TOOLS.get_or_init(|| tools).stop_at;
+    match stop_at {
+        Some(at) if at.rank == rank => breakpoint::set(at),
+        Some(at) if at.rank >= size && rank == 0 => {
+            bail!(
+                "--break stops nothing: there is no rank {}, but {size} ranks",
+                at.rank
+            )
+        }
+        _ => Ok(()),
+    }
 }
 
 /// See `contract::service::ToolOptions`.
@@ -38,6 +46,8 @@ pub fn options(tool: u32) -> String {
     let tools = TOOLS.get().cloned().unwrap_or_default();
     match tool {
         TOOL_REDUCE => tools.reduce.unwrap_or_default(),
+        TOOL_PERTURB => tools.perturb.unwrap_or_default().to_string(),
+        TOOL_BREAK => breakpoint::calls_left().to_string(),
         _ => String::new(),
     }
 }

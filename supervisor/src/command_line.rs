@@ -24,16 +24,16 @@ fn commands(line: &[OsString], names: &[&str]) -> Vec<usize> {
     found.map(|(at, _)| at + 2).collect()
 }
 
-/// The line of a run from the same beginning as the others, in which the selected collective operations are reduced.
-/// `None` if the line has neither `stasis launch` nor `stasis restart`.
-pub fn reduced(line: &[OsString], selection: Option<&str>) -> Option<Vec<OsString>> {
+/// The line of a run from the same beginning as the others, with more options of `stasis launch` or `stasis restart`.
+/// `None` if the line has neither.
+pub fn from_the_beginning(line: &[OsString], options: &[OsString]) -> Option<Vec<OsString>> {
     let launches = launches(line);
     let places = commands(line, &["launch", "restart"]);
     let is_anew = line.iter().any(|word| word == "--anew");
     let mut words = Vec::new();
     for (at, word) in line.iter().enumerate() {
-        if let (true, Some(selection)) = (places.contains(&at), selection) {
-            words.extend(["--reduce".into(), selection.into()]);
+        if places.contains(&at) {
+            words.extend_from_slice(options);
         }
         // An earlier run may have left checkpoints.
         if launches.contains(&at) && !is_anew {
@@ -42,6 +42,21 @@ pub fn reduced(line: &[OsString], selection: Option<&str>) -> Option<Vec<OsStrin
         words.push(word.clone());
     }
     (!places.is_empty()).then_some(words)
+}
+
+/// The line that restarts a job from a checkpoint by the launcher of this line, with these options of `stasis restart`.
+/// `None` if the line has no `stasis launch`.
+pub fn from_checkpoint(
+    line: &[OsString],
+    options: &[OsString],
+    set: &Path,
+) -> Option<Vec<OsString>> {
+    let at = *launches(line).first()?;
+    let mut words = line[..at - 1].to_vec();
+    words.push("restart".into());
+    words.extend_from_slice(options);
+    words.push(set.into());
+    Some(words)
 }
 
 /// The words behind the first `stasis launch` of a line, up to the next program of the job.
@@ -121,10 +136,13 @@ mod tests {
         line.split(' ').map(OsString::from).collect()
     }
 
+    fn joined(words: &[OsString]) -> String {
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
     fn made(line: &str, resume: bool) -> String {
-        let made = of_incarnation(&words(line), 3, resume);
-        let made: Vec<_> = made.iter().map(|word| word.to_string_lossy()).collect();
-        made.join(" ")
+        joined(&of_incarnation(&words(line), 3, resume))
     }
 
     #[test]
@@ -145,25 +163,35 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_is_put_behind_each_start() {
-        let made = |line, selection| {
-            let made = reduced(&words(line), selection)?;
-            let made: Vec<_> = made.iter().map(|word| word.to_string_lossy()).collect();
-            Some(made.join(" "))
-        };
+    fn options_are_put_behind_each_start() {
+        let made = |line, options| Some(joined(&from_the_beginning(&words(line), options)?));
+        let reduce = ["--reduce".into(), "Bcast".into()];
         assert_eq!(
-            made("mpirun stasis launch ./a", Some("Bcast")).unwrap(),
+            made("mpirun stasis launch ./a", &reduce).unwrap(),
             "mpirun stasis launch --reduce Bcast --anew ./a"
         );
         assert_eq!(
-            made("mpirun stasis restart ck", Some("all")).unwrap(),
-            "mpirun stasis restart --reduce all ck"
+            made("mpirun stasis restart ck", &reduce).unwrap(),
+            "mpirun stasis restart --reduce Bcast ck"
         );
         assert_eq!(
-            made("mpirun stasis launch --anew ./a", None).unwrap(),
+            made("mpirun stasis launch --anew ./a", &[]).unwrap(),
             "mpirun stasis launch --anew ./a"
         );
-        assert_eq!(made("mpirun ./a", Some("all")), None);
+        assert_eq!(made("mpirun ./a", &reduce), None);
+    }
+
+    #[test]
+    fn a_launch_becomes_a_restart() {
+        let made = |line| {
+            let made = from_checkpoint(&words(line), &["-i5".into()], "ck/ckpt-3".as_ref())?;
+            Some(joined(&made))
+        };
+        assert_eq!(
+            made("mpirun -n 2 /opt/stasis launch --anew ./a b : -n 1 stasis launch ./c").unwrap(),
+            "mpirun -n 2 /opt/stasis restart -i5 ck/ckpt-3"
+        );
+        assert_eq!(made("mpirun stasis restart ck"), None);
     }
 
     #[test]

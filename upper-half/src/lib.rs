@@ -18,11 +18,15 @@
 //! | `record` | the record of the run, and its replay |
 //! | `restore_objects` | objects are created again after a restart |
 //! | `tools` | the debugging tools that are on |
+//! | [`told`] | what they are told of the application's calls |
+//! | `perturb` | messages that are held back |
+//! | `breakpoint` | the rank stops at a call |
 //! | [`reduced`] | collective operations that are reduced to messages |
 //! | [`stages`] | MPI Stages: a rank goes on in its memory after another one's death |
 
 pub mod argument;
 mod attribute;
+mod breakpoint;
 mod comm;
 pub mod crossing;
 mod datatype;
@@ -33,6 +37,7 @@ mod io;
 mod mpi_t;
 pub mod object;
 mod op;
+mod perturb;
 pub mod pt2pt;
 pub mod quiesce;
 mod record;
@@ -44,6 +49,7 @@ pub mod runtime;
 pub mod stages;
 #[cfg(test)]
 mod tests;
+pub mod told;
 pub mod tools;
 
 pub use crossing::app_abi::{self, Abi};
@@ -81,9 +87,8 @@ pub use quiesce::*;
 pub use request::*;
 // In the place of those of `request` and `pt2pt`.
 pub use record::{
-    cancel, improbe, iprobe, is_on as is_recorded, mprobe, mrecv, note_call, probe, recv,
-    request_get_status, sendrecv, test, testall, testany, testsome, wait, waitall, waitany,
-    waitsome,
+    cancel, improbe, iprobe, mprobe, mrecv, probe, recv, request_get_status, sendrecv, test,
+    testall, testany, testsome, wait, waitall, waitany, waitsome,
 };
 pub use rma::*;
 pub use runtime::wtime::{wtick, wtime};

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::crossing::stubs::service;
+use crate::runtime::lock::Lock;
 use contract::{gate, TOOLS};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -55,4 +56,22 @@ pub(crate) fn options(tool: u32) -> String {
             return String::from_utf8_lossy(&text).into_owned();
         }
     }
+}
+
+/// Operations under way that only the upper half brings forward: schedules of collective operations that are reduced to
+/// messages, and receives that are not posted below.
+static HERE: Lock<u32> = Lock::new(0);
+
+/// Such an operation begins. From now on no call waits in the library.
+pub(crate) fn begins_here() {
+    let mut number = HERE.lock();
+    *number += 1;
+    set(POLLS, true);
+}
+
+/// Such an operation is over, or goes on in the library.
+pub(crate) fn ends_here() {
+    let mut number = HERE.lock();
+    *number -= 1;
+    set(POLLS, *number > 0);
 }

@@ -12,7 +12,8 @@ use ckpt_image::{SealKey, LONGEST_CHAIN};
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use job_spec::{
-    ChangedFilePolicy, Compression, Digests, FilePolicy, Keep, Pause, Record, Then, Tools,
+    Breakpoint, ChangedFilePolicy, Compression, Digests, FilePolicy, Keep, Pause, Record, Then,
+    Tools,
 };
 use reduction::Selection;
 
@@ -50,12 +51,17 @@ pub enum Command {
     /// Find the collective operations of the MPI library that a failure needs: stasis bisect --check CMD -- mpirun -n N
     /// stasis launch ./app ...
     Bisect(Bisect),
+    /// Run a job again and again with messages held back at random, until a run fails, which is recorded: stasis hunt
+    /// --check CMD -- mpirun -n N stasis launch ./app ...
+    Hunt(Hunt),
     /// Show the state of the job that runs with this directory
     Status(Status),
     /// Show where all threads of the running job's ranks are, as one tree of their stacks
     Stacks(Job),
     /// Tell in which call each rank of the running job waits, and for which ranks; and whether the job is in a deadlock
     Explain(Explain),
+    /// Start the debugger gdb at a rank of the running job, with the program's symbols: stasis gdb DIR RANK
+    Gdb(Gdb),
     /// List the checkpoints in a directory
     List(Inspect),
     /// Read every byte of checkpoints and report whether they are intact
@@ -125,6 +131,19 @@ pub struct Running {
     /// Record of the run.
     #[command(flatten)]
     pub recording: Recording,
+    /// Hold messages to receives and probes with MPI_ANY_SOURCE back at random, so that races between them show. The
+    /// number SEED decides which and for how long
+    #[arg(
+        long,
+        value_name = "SEED",
+        conflicts_with = "replay",
+        env = "STASIS_PERTURB"
+    )]
+    pub perturb: Option<u64>,
+    /// Stop this rank when its MPI call with this number begins, counted from where the run begins, or from the
+    /// beginning of the record with --replay. `stasis gdb` then looks at it
+    #[arg(long = "break", value_name = "RANK:CALL", env = "STASIS_BREAK")]
+    pub stop_at: Option<Breakpoint>,
     /// Name of the lower half to run over [default: that of the launcher's MPI library]
     #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
     pub mpi: Option<String>,
@@ -290,6 +309,8 @@ impl Running {
             tools: Tools {
                 reduce: self.reduce.as_ref().map(Selection::to_string),
                 record: self.recording.spec(),
+                perturb: self.perturb,
+                stop_at: self.stop_at,
             },
             ..self.checkpoints.spec(dir, schedule)
         }
@@ -443,9 +464,9 @@ pub struct Run {
     pub line: Vec<OsString>,
 }
 
-/// Options of `bisect`.
+/// Decision whether a run of a job has passed.
 #[derive(Args)]
-pub struct Bisect {
+pub struct Check {
     /// Command of the shell that decides whether a run has passed: it gets the run's standard output as its input, and
     /// exits with 0 if all is well [default: the exit code of the run]
     #[arg(long, value_name = "CMD", env = "STASIS_CHECK")]
@@ -453,6 +474,44 @@ pub struct Bisect {
     /// Time in seconds (or 10m, 2h) after which a run is ended and has failed
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_LIMIT")]
     pub limit: Option<u64>,
+}
+
+/// Options of `hunt`.
+#[derive(Args)]
+pub struct Hunt {
+    /// Whether a run has passed.
+    #[command(flatten)]
+    pub check: Check,
+    /// Give up after N runs, with the seeds 1 to N
+    #[arg(short = 'n', long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u64).range(1..), env = "STASIS_RUNS")]
+    pub runs: u64,
+    /// Begin each run with this checkpoint instead of the program's start
+    #[arg(long, value_name = "DIR/ckpt-N", env = "STASIS_FROM")]
+    pub from: Option<PathBuf>,
+    /// Directory for the record of a run; that of the run which fails is left there
+    #[arg(
+        long,
+        value_name = "REC",
+        default_value = "hunt.rec",
+        env = "STASIS_RECORD"
+    )]
+    pub record: PathBuf,
+    /// The command that starts the job, with `stasis launch` or `stasis restart` in it
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub line: Vec<OsString>,
+}
+
+/// Options of `bisect`.
+#[derive(Args)]
+pub struct Bisect {
+    /// Whether a run has passed.
+    #[command(flatten)]
+    pub check: Check,
     /// Run each selection N times; it passes if all its runs do. For a failure that does not come every time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..), env = "STASIS_RUNS")]
     pub runs: u32,
@@ -562,6 +621,26 @@ pub struct Explain {
     /// Also draw who needs whom into FILE, as an SVG picture
     #[arg(long, value_name = "FILE", env = "STASIS_SVG")]
     pub svg: Option<PathBuf>,
+}
+
+/// Options of `gdb`.
+#[derive(Args)]
+pub struct Gdb {
+    /// The job's checkpoint directory; or, without RANK, the id of a rank's process
+    #[arg(value_name = "DIR|PID")]
+    pub job: PathBuf,
+    /// The rank
+    #[arg(value_name = "RANK")]
+    pub rank: Option<u32>,
+    /// The debugger
+    #[arg(long, value_name = "PATH", default_value = "gdb", env = "STASIS_GDB")]
+    pub gdb: PathBuf,
+    /// File of the program, if it is not where it was
+    #[arg(long, value_name = "FILE", env = "STASIS_PROGRAM")]
+    pub program: Option<PathBuf>,
+    /// Arguments for the debugger
+    #[arg(last = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<OsString>,
 }
 
 /// Options of the commands that only look at checkpoints.

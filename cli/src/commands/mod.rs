@@ -10,6 +10,8 @@ pub mod diff;
 pub mod doctor;
 pub mod drain;
 pub mod explain;
+pub mod gdb;
+pub mod hunt;
 pub mod inspect;
 pub mod launch;
 pub mod list;

@@ -29,12 +29,27 @@ pub const TWO_PHASE_COMMIT: u32 = 1 << 2;
 /// collective operation can be retracted.
 pub const RETRACTABLE: u32 = 1 << 3;
 
+/// Bit of [`LowerInfo::features`]: the rank has reached the call of [`TOOL_BREAK`]. The upper half sets it, calls
+/// [`crate::Service::Notify`], sets [`WAITS_AT_BREAK`], and goes on when the lower half has cleared both.
+pub const AT_BREAK: u32 = 1 << 4;
+
+/// Bit of [`LowerInfo::features`]: the thread is back in the upper half, so that the process can be stopped.
+pub const WAITS_AT_BREAK: u32 = 1 << 5;
+
 /// Bits of [`LowerInfo::features`] that turn tools on. The upper half tests all of them together.
 pub const TOOLS: u32 = 0xff00;
 
 /// Bit of [`LowerInfo::features`]: collective operations are reduced to messages, those that
 /// [`crate::service::ToolOptions`] selects.
 pub const TOOL_REDUCE: u32 = 1 << 8;
+
+/// Bit of [`LowerInfo::features`]: candidates of receives and probes from any source are held back at random. The
+/// option is the seed, a number.
+pub const TOOL_PERTURB: u32 = 1 << 9;
+
+/// Bit of [`LowerInfo::features`], on one rank: it stops before one of its calls. The option is how many calls from now
+/// that is, counted from 1.
+pub const TOOL_BREAK: u32 = 1 << 10;
 
 /// State of the rank in the checkpoint protocol. The agent writes it, and each wrapper reads it.
 #[repr(u32)]
@@ -140,7 +155,7 @@ pub struct LowerInfo {
     /// Size of MPI_COMM_WORLD, valid after MPI is initialised.
     pub size: AtomicU32,
     /// Bit 0: `wrfsbase` is available, as in each thread block. Other bits: [`GROUP_CLOCKS`], [`TWO_PHASE_COMMIT`],
-    /// [`RETRACTABLE`], and those of [`TOOLS`].
+    /// [`RETRACTABLE`], [`AT_BREAK`], [`WAITS_AT_BREAK`], and those of [`TOOLS`].
     pub features: AtomicU32,
     /// Number of restarts of this job.
     pub epoch: AtomicU32,

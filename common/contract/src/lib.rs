@@ -16,8 +16,9 @@ pub mod waits;
 
 pub use gate::{
     gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, NoSurvivor, Phase, UpperEntry,
-    ACTIVITY_RANKS, CLOCKS, CROSS_SLOW_ADDRESS, DRAIN_CLOCK, GROUP_CLOCKS, RETRACTABLE, SLOTS,
-    SLOTS_ADDRESS, TOOLS, TOOL_REDUCE, TWO_PHASE_COMMIT,
+    ACTIVITY_RANKS, AT_BREAK, CLOCKS, CROSS_SLOW_ADDRESS, DRAIN_CLOCK, GROUP_CLOCKS, RETRACTABLE,
+    SLOTS, SLOTS_ADDRESS, TOOLS, TOOL_BREAK, TOOL_PERTURB, TOOL_REDUCE, TWO_PHASE_COMMIT,
+    WAITS_AT_BREAK,
 };
 pub use kernel::{
     ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS, PR_SET_SYSCALL_USER_DISPATCH,
@@ -33,6 +34,9 @@ pub use thread::{
 
 /// Version of the contract. An image records it, and a lower half refuses an image with another version.
 pub const VERSION: u32 = 4;
+
+/// Signal that stops threads; hidden from the application.
+pub const STOP_SIGNAL: i32 = 62;
 
 /// Name of the memory that the upper half makes for a window and ranks on one node share (memfd_create(2)). Each rank's
 /// image holds that rank's own memory of it. Other ranks map it in their lower halves only.

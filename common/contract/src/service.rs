@@ -235,7 +235,7 @@ pub type StagesWrite = unsafe extern "C" fn(u64, *const u8, usize) -> i32;
 /// which is printed.
 pub type StagesRead = unsafe extern "C" fn(u64, *mut u8, usize) -> usize;
 
-/// `(tool, buf, len) -> length`: reads the options of a tool, the same on all ranks, as much as the buffer holds. The
+/// `(tool, buf, len) -> length`: reads the options of a tool, as much as the buffer holds. The
 /// tool is its bit of [`crate::TOOLS`].
 pub type ToolOptions = unsafe extern "C" fn(u32, *mut u8, usize) -> usize;
 /// `() -> whether there is room`: moves the window of [`crate::record::Record`] to the end of the record, with room for

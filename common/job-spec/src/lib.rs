@@ -13,6 +13,7 @@ mod path;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -145,6 +146,40 @@ pub struct Tools {
     /// What is done with the record of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
+    /// Seed with which candidates of receives and probes are held back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perturb: Option<u64>,
+    /// Place at which a rank stops.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_at: Option<Breakpoint>,
+}
+
+/// A place in a rank's run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Breakpoint {
+    /// The rank.
+    pub rank: u32,
+    /// Number of an MPI call, from 1 on.
+    pub call: u64,
+}
+
+impl FromStr for Breakpoint {
+    type Err = String;
+
+    /// Reads `RANK:CALL`.
+    fn from_str(text: &str) -> Result<Breakpoint, String> {
+        let parse = || {
+            let (rank, call) = text.split_once(':')?;
+            Some(Breakpoint {
+                rank: rank.parse().ok()?,
+                call: call.parse().ok().filter(|call| *call > 0)?,
+            })
+        };
+        parse().ok_or_else(|| {
+            "expected RANK:CALL, such as 3:1200; calls are counted from 1".to_owned()
+        })
+    }
 }
 
 impl Tools {
@@ -441,6 +476,7 @@ mod tests {
                 tools: Tools {
                     reduce: Some("all".into()),
                     record: Some(Record::Replay { dir: "/rec".into() }),
+                    ..Tools::default()
                 },
                 ..checkpoints()
             },

@@ -78,7 +78,14 @@ pub fn library() -> Option<Library> {
 
 /// The rank that the launcher gave this process.
 pub fn rank() -> Option<u32> {
-    first_number(&RANK).or_else(|| number(SLURM_SIZE).and_then(|_| number(SLURM_RANK)))
+    rank_in(|name| env::var(name).ok())
+}
+
+/// The rank that a launcher gave a process with these variables.
+pub fn rank_in(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    let number = |name: &str| variable(name)?.parse().ok();
+    let by_mpi = RANK.iter().find_map(|name| number(name));
+    by_mpi.or_else(|| variable(SLURM_SIZE).and_then(|_| number(SLURM_RANK)))
 }
 
 /// The number of ranks that the launcher started.

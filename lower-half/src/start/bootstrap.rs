@@ -16,7 +16,7 @@ use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
-use crate::{console, options, record, stages, tools};
+use crate::{breakpoint, console, options, record, stages, tools};
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -57,7 +57,10 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         aborting: keeper::aborts,
         failing: keeper::fails,
         ending: keeper::ends_job,
-        notify: agent::notify,
+        notify: || {
+            agent::notify();
+            breakpoint::notify();
+        },
         clock_target: agent::clock_target,
         call_ended: kill_at_call::call_ended,
         stages_begin: stages::begin,
@@ -96,7 +99,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
 
 /// MPI is initialised: connects this rank to the coordinator in rank 0.
 pub fn connected(rank: u32, size: u32) {
-    report(agent::tools().and_then(|own| tools::agree(own, rank)));
+    report(agent::tools().and_then(|own| tools::agree(own, rank, size)));
     report(connect(rank, size));
     record::begin(rank, size);
 }

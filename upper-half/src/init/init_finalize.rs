@@ -8,6 +8,7 @@
 use crate::argument::Out;
 use crate::attribute::predefined::TAG_UB_LIMIT;
 use crate::attribute::{callbacks, predefined};
+use crate::breakpoint;
 use crate::comm::free;
 use crate::crossing::call_guard::CallGuard;
 use crate::crossing::mpi_result::check;
@@ -25,6 +26,7 @@ use crate::object::lower_handle::{named, Unparked};
 use crate::object::session::any_session;
 use crate::object::table::Body;
 use crate::object::Comm;
+use crate::perturb;
 use crate::quiesce;
 use crate::quiesce::collective_gate::collective_end;
 use crate::quiesce::progress;
@@ -124,6 +126,8 @@ fn bring_up(required: i32) -> Result<i32, i32> {
     // SAFETY: places of two locals.
     check(unsafe { service::init(required, &raw mut provided, &raw mut tag_ub) })?;
     log::begin();
+    perturb::begin();
+    breakpoint::begin();
     thread_level::level_is(provided);
     adopt_world(tag_ub)?;
     PROVIDED.store(provided, Ordering::Relaxed);
@@ -182,6 +186,7 @@ pub fn finalize() -> i32 {
         return code;
     }
     set_world_model(MpiState::Finalised);
+    breakpoint::end();
     if any_session() {
         return SUCCESS;
     }

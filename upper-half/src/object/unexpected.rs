@@ -145,13 +145,22 @@ impl Queue {
         QUEUED.store(0, Ordering::Relaxed);
     }
 
-    fn position(&self, comm: &'static Comm, source: i32, tag: i32) -> Option<usize> {
+    /// The position of the first message that a receive takes which wants this. Source and tag may be wildcards.
+    pub(crate) fn first(&self, wants: Envelope) -> Option<usize> {
         first_match(
             self.entries.iter().map(|entry| entry.envelope),
-            comm.index(),
+            wants.comm,
+            wants.source,
+            wants.tag,
+        )
+    }
+
+    fn position(&self, comm: &'static Comm, source: i32, tag: i32) -> Option<usize> {
+        self.first(Envelope {
+            comm: comm.index(),
             source,
             tag,
-        )
+        })
     }
 
     /// The first message that a receive with these arguments takes, left where it is.
@@ -168,6 +177,11 @@ impl Queue {
         tag: i32,
     ) -> Option<Box<Entry>> {
         let position = self.position(comm, source, tag)?;
+        self.take_at(position)
+    }
+
+    /// Takes the message at a position.
+    pub(crate) fn take_at(&mut self, position: usize) -> Option<Box<Entry>> {
         let entry = self.entries.remove(position);
         QUEUED.store(self.entries.len(), Ordering::Relaxed);
         entry

@@ -14,8 +14,10 @@ use crate::object::lower_handle::{named, Slot};
 use crate::object::message::MessageBody;
 use crate::object::request::{Args, Kind, State};
 use crate::object::table::Body;
-use crate::object::unexpected::Entry;
+use crate::object::unexpected::{Entry, Queue};
 use crate::object::{unexpected, Comm, Datatype, Message, Request};
+use crate::perturb::open_probes::Attempt;
+use crate::perturb::{self, open_probes, BY_THE_APPLICATION};
 use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::pt2pt::{post, probe};
 use crate::quiesce::{bookmarks, progress, wait_loop};
@@ -96,6 +98,21 @@ fn find(
     }
 }
 
+/// Gives the application a message that was found.
+fn hand_over(
+    found: Result<(&'static Message, Status), i32>,
+    message: &mut &'static Message,
+    status: &mut Status,
+) -> i32 {
+    match found {
+        Ok((found, seen)) => {
+            (*message, *status) = (found, seen);
+            SUCCESS
+        }
+        Err(error) => error,
+    }
+}
+
 /// MPI_Mprobe
 pub fn mprobe(
     source: i32,
@@ -106,6 +123,11 @@ pub fn mprobe(
 ) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
+    if perturb::is_on() {
+        if let Some(entry) = open_probes::wait(source, tag, comm, Queue::take_at) {
+            return hand_over(from_early(entry, comm), message, status);
+        }
+    }
     loop {
         let found = if source == PROC_NULL || unexpected::any() || multiple() || progress::polls() {
             find(source, tag, comm)
@@ -122,14 +144,8 @@ pub fn mprobe(
                 error => Err(error),
             }
         };
-        match found {
-            Ok(Some((found, seen))) => {
-                *status = seen;
-                *message = found;
-                return SUCCESS;
-            }
-            Ok(None) => {}
-            Err(error) => return error,
+        if let Some(found) = found.transpose() {
+            return hand_over(found, message, status);
         }
         // A probe that found nothing leaves nothing in the lower half.
         let mut asked = false;
@@ -152,6 +168,19 @@ pub fn improbe(
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
     flag.set(0);
+    if perturb::is_on() {
+        match open_probes::attempt(source, tag, comm, BY_THE_APPLICATION, Queue::take_at) {
+            Attempt::Finds(entry) => {
+                flag.set(1);
+                return hand_over(from_early(entry, comm), message, status);
+            }
+            Attempt::Misses => {
+                wait_loop::look_around(progress::phase());
+                return SUCCESS;
+            }
+            Attempt::IsUsual => {}
+        }
+    }
     let mut found = find(source, tag, comm);
     let phase = progress::phase();
     if (phase != Phase::Run || progress::polls()) && matches!(found, Ok(None)) {
@@ -163,14 +192,10 @@ pub fn improbe(
             _ => wait_loop::moving(),
         }
     }
-    match found {
-        Ok(Some((found, seen))) => {
-            flag.set(1);
-            (*status, *message) = (seen, found);
-            SUCCESS
-        }
-        Ok(None) => SUCCESS,
-        Err(error) => error,
+    flag.set(i32::from(matches!(found, Ok(Some(_)))));
+    match found.transpose() {
+        Some(found) => hand_over(found, message, status),
+        None => SUCCESS,
     }
 }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod bsend_buffer;
 mod isendrecv;
+pub(crate) mod kept;
 pub(crate) mod local_copy;
 pub(crate) mod matched;
 pub(crate) mod partition_matching;

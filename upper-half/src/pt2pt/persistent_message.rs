@@ -12,13 +12,16 @@ use crate::object::lower_handle::named;
 use crate::object::request::{Args, Kind, Mode, Posting, State};
 use crate::object::unexpected;
 use crate::object::{Comm, Datatype, Request};
+use crate::perturb::open_receives;
 use crate::pt2pt::post;
 use crate::pt2pt::post::peer_for;
 use crate::quiesce::bookmarks;
-use crate::record::{mode, receives};
+use crate::record::receives;
 use crate::request::lifecycle;
 use crate::runtime::lock::multiple;
+use crate::tools::{self, RECORDED};
 use contract::abi::{Status, ERR_REQUEST, PROC_NULL, SUCCESS};
+use contract::TOOL_PERTURB;
 
 /// Makes a persistent request in the lower half, and gives its lower handle.
 fn make_below(kind: Kind, mode: Mode, args: Args) -> Result<usize, i32> {
@@ -95,7 +98,7 @@ pub(crate) fn start(request: &'static Request) -> i32 {
             request.complete(&Status::PROC_NULL, SUCCESS);
             SUCCESS
         }
-        Kind::PersistentReceive if is_recorded(request) && !receives::starting(request) => SUCCESS,
+        Kind::PersistentReceive if tools_hold(request) && !starts_now(request) => SUCCESS,
         Kind::PersistentReceive if unexpected::any() || multiple() => {
             let args = receives::posted_args(request);
             let mut queue = unexpected::queue();
@@ -114,10 +117,17 @@ pub(crate) fn start(request: &'static Request) -> i32 {
     }
 }
 
-/// Whether the record of the run has to do with a persistent receive.
+/// Whether tools have to do with a persistent receive.
 #[inline(always)]
-fn is_recorded(request: &'static Request) -> bool {
-    mode::is_on() || request.body.posting.get() != Posting::None
+fn tools_hold(request: &'static Request) -> bool {
+    tools::is_set(RECORDED | TOOL_PERTURB) || request.body.posting.get() != Posting::None
+}
+
+/// Whether a persistent receive, which tools have to do with, is to be started now.
+#[cold]
+fn starts_now(request: &'static Request) -> bool {
+    receives::starting(request)
+        && !open_receives::keeps(request, receives::posted_args(request), false)
 }
 
 /// Makes the lower half's persistent request again: after a restart, or where the library below has

@@ -12,10 +12,13 @@ use crate::object::lower_handle::named;
 use crate::object::request::{Args, Kind, State};
 use crate::object::unexpected::Entry;
 use crate::object::{unexpected, Comm, Request};
+use crate::perturb::open_receives;
 use crate::record::{bindings, mode, receives};
 use crate::request::lifecycle;
 use crate::runtime::lock::multiple;
+use crate::tools::{self, RECORDED};
 use contract::abi::{Status, PROC_NULL, SUCCESS};
+use contract::TOOL_PERTURB;
 
 /// World rank that a receive from `source` waits for, if it is one.
 #[inline(always)]
@@ -30,20 +33,37 @@ pub(crate) fn peer_for(comm: &'static Comm, source: i32) -> u32 {
 /// Posts a receive of the application, or gives it the early message that it matches.
 #[inline(always)]
 pub(crate) fn post(args: Args) -> Result<&'static Request, i32> {
-    if mode::is_on() {
-        return post_recorded(args);
+    if tools::is_set(RECORDED | TOOL_PERTURB) {
+        return post_with_tools(args, false);
     }
     post_as_is(args)
 }
 
-/// The same, while the run is recorded or replayed.
+/// The same for a call that waits for the receive.
 #[cold]
-fn post_recorded(args: Args) -> Result<&'static Request, i32> {
+pub(crate) fn post_and_wait(args: Args) -> Result<&'static Request, i32> {
+    match tools::is_set(RECORDED | TOOL_PERTURB) {
+        true => post_with_tools(args, true),
+        false => post_as_is(args),
+    }
+}
+
+/// Posts a receive while the run is recorded, replayed or perturbed. `waits` is whether the call also waits for it.
+#[cold]
+fn post_with_tools(args: Args, waits: bool) -> Result<&'static Request, i32> {
     if args.peer == PROC_NULL {
         return post_as_is(args);
     }
     let request = lifecycle::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;
-    match receives::posting(request, args) {
+    // If the call waits, and without wildcards, nothing about the receive is open: the record of the run has no number
+    // for it.
+    let is_numbered = mode::is_on() && (!waits || bindings::is_wild(&args));
+    let posted = match is_numbered {
+        true => receives::posting(request, args),
+        false => Some(args),
+    };
+    match posted {
+        Some(args) if open_receives::keeps(request, args, waits) => Ok(request),
         Some(args) => post_beside_queue(request, args),
         None => {
             request.keep(args);
@@ -52,7 +72,7 @@ fn post_recorded(args: Args) -> Result<&'static Request, i32> {
     }
 }
 
-/// Posts a receive that the record of the run has nothing of.
+/// Posts a receive as if there were no tools.
 #[inline(always)]
 pub(crate) fn post_as_is(args: Args) -> Result<&'static Request, i32> {
     let request = lifecycle::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;

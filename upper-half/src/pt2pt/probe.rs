@@ -7,7 +7,10 @@
 use crate::argument::Out;
 use crate::crossing::stubs::service;
 use crate::object::lower_handle::named;
+use crate::object::unexpected::Queue;
 use crate::object::{unexpected, Comm};
+use crate::perturb::open_probes::Attempt;
+use crate::perturb::{self, open_probes, BY_THE_APPLICATION};
 use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::quiesce::progress::{phase, polls};
 use crate::quiesce::wait_loop;
@@ -58,6 +61,12 @@ pub(crate) fn until_found(
 pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Status>) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
+    if perturb::is_on() {
+        if let Some(found) = open_probes::wait(source, tag, comm, status_at) {
+            *status = found;
+            return SUCCESS;
+        }
+    }
     loop {
         if let Some(found) = early(source, tag, comm) {
             *status = found;
@@ -87,6 +96,11 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
     }
 }
 
+/// What a probe tells of the message at a position.
+fn status_at(queue: &mut Queue, position: usize) -> Option<Status> {
+    queue.entries.get(position).map(|entry| entry.status())
+}
+
 /// Asks the lower half: `(error, status)` if it has a message, or an error.
 fn iprobe_below(source: i32, tag: i32, comm: &'static Comm) -> Option<(i32, Status)> {
     let looking = vain_probes::look(Pattern::new(source, tag, comm))?;
@@ -110,6 +124,20 @@ pub fn iprobe(
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
     flag.set(0);
+    if perturb::is_on() {
+        match open_probes::attempt(source, tag, comm, BY_THE_APPLICATION, status_at) {
+            Attempt::Finds(found) => {
+                flag.set(1);
+                *status = found;
+                return SUCCESS;
+            }
+            Attempt::Misses => {
+                wait_loop::look_around(phase());
+                return SUCCESS;
+            }
+            Attempt::IsUsual => {}
+        }
+    }
     if let Some(found) = early(source, tag, comm) {
         flag.set(1);
         *status = found;

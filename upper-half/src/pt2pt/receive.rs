@@ -12,10 +12,9 @@ use crate::crossing::thread_level::take_turns;
 use crate::object::comm::peer_of;
 use crate::object::request::{Args, Kind, Mode};
 use crate::object::{unexpected, Comm, Datatype, Request};
-use crate::pt2pt::post::{peer_for, post, post_as_is};
+use crate::pt2pt::post::{peer_for, post, post_and_wait};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
-use crate::record::bindings;
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
 use crate::tools;
@@ -71,12 +70,7 @@ pub fn recv(
 
 #[cold]
 fn posted_and_waited_for(args: Args, status: &mut Status) -> i32 {
-    // Without wildcards nothing about it is open, so that the record of the run has no number for it.
-    let posted = match bindings::is_wild(&args) {
-        true => post(args),
-        false => post_as_is(args),
-    };
-    match posted {
+    match post_and_wait(args) {
         Ok(mut request) => wait::one(&mut request, status),
         Err(error) => error,
     }

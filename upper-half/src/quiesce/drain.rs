@@ -29,6 +29,7 @@ use crate::object::lower_handle::{named, Slot};
 use crate::object::request::State;
 use crate::object::unexpected;
 use crate::object::{Request, RequestBody};
+use crate::perturb::delivery;
 use crate::pt2pt::matched;
 use crate::quiesce::internal_handles::byte;
 use crate::quiesce::progress::phase;
@@ -91,6 +92,7 @@ pub fn drain() -> i32 {
     if has_failed() {
         return ERR_OTHER;
     }
+    delivery::release();
     record(Event::DrainBegan, [unexpected::queued(), 0]);
     let error = run().err().unwrap_or(SUCCESS);
     record(Event::DrainEnded, [error as u64, unexpected::queued()]);

@@ -183,23 +183,11 @@ fn one(request: &'static Request) {
     }
 }
 
-/// Schedules under way.
-static SCHEDULES: Lock<u32> = Lock::new(0);
-
-/// A request has got a schedule. From now on no call waits in the library.
-pub(crate) fn schedule_begins() {
-    let mut number = SCHEDULES.lock();
-    *number += 1;
-    tools::set(POLLS, true);
-}
-
 /// The schedule of a request is over, or given up.
 pub(crate) fn end_schedule(request: &'static Request) {
     let ended = request.body.schedule.lock().take();
     if ended.is_some() {
-        let mut number = SCHEDULES.lock();
-        *number -= 1;
-        tools::set(POLLS, *number > 0);
+        tools::ends_here();
     }
 }
 

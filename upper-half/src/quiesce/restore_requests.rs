@@ -5,9 +5,11 @@
 //! Runs on one thread, before any other goes on, with communicators and datatypes made anew.
 #![allow(unsafe_code)]
 
+use crate::breakpoint;
 use crate::crossing::stubs;
 use crate::object::request::{Kind, State};
 use crate::object::Request;
+use crate::perturb;
 use crate::pt2pt::{bsend_buffer, persistent_message};
 use crate::record::receives;
 use crate::request::lifecycle;
@@ -27,6 +29,8 @@ fn run() -> Result<(), i32> {
         request.clear_lower();
     }
     receives::restored();
+    perturb::begin();
+    breakpoint::begin();
     for request in lifecycle::persistent_below() {
         check(persistent_message::make_again(request))?;
     }

@@ -205,31 +205,37 @@ pub(crate) unsafe fn to_ourselves(
 impl Queue {
     /// Pulls every message that can be pulled from `comm`; they count as received.
     pub(crate) fn pull(&mut self, comm: &'static Comm) -> Result<(), i32> {
-        loop {
-            let (mut flag, mut message, mut status) = (0, Slot::empty(), Status::EMPTY);
-            let error = named::MPI_Improbe(
-                ANY_SOURCE,
-                ANY_TAG,
-                comm,
-                &mut flag,
-                &mut message,
-                Some(&mut status),
-            );
-            if error != SUCCESS {
-                return Err(error);
-            }
-            if flag == 0 {
-                return Ok(());
-            }
-            record(Event::Pulled, [status.source as u64, status.count]);
-            let mut entry = Entry::matched(comm, &status, message.into_word());
-            let looked = entry.look();
-            bookmarks::received(peer_of(comm, status.source));
-            bookmarks::count_progress();
-            self.entries.push_back(entry);
-            QUEUED.store(self.entries.len(), Ordering::Relaxed);
-            looked?;
+        while let Some(entry) = self.match_next(comm)? {
+            entry.look()?;
         }
+        Ok(())
+    }
+
+    /// Takes the next message from `comm` in hand, if there is one; it counts as received. Its data stay where they
+    /// are.
+    pub(crate) fn match_next(&mut self, comm: &'static Comm) -> Result<Option<&mut Entry>, i32> {
+        let (mut flag, mut message, mut status) = (0, Slot::empty(), Status::EMPTY);
+        let error = named::MPI_Improbe(
+            ANY_SOURCE,
+            ANY_TAG,
+            comm,
+            &mut flag,
+            &mut message,
+            Some(&mut status),
+        );
+        if error != SUCCESS {
+            return Err(error);
+        }
+        if flag == 0 {
+            return Ok(None);
+        }
+        record(Event::Pulled, [status.source as u64, status.count]);
+        let entry = Entry::matched(comm, &status, message.into_word());
+        bookmarks::received(peer_of(comm, status.source));
+        bookmarks::count_progress();
+        self.entries.push_back(entry);
+        QUEUED.store(self.entries.len(), Ordering::Relaxed);
+        Ok(self.entries.back_mut().map(|entry| &mut **entry))
     }
 
     /// Looks at messages that are still arriving; whether all have arrived.

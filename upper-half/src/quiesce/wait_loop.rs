@@ -10,6 +10,7 @@
 
 use crate::crossing::call_guard::{self, record};
 use crate::crossing::stubs::service;
+use crate::perturb::delivery;
 use crate::pt2pt::partition_matching;
 use crate::quiesce::progress::phase;
 use crate::quiesce::waits::{Report, Waits};
@@ -120,6 +121,7 @@ pub(crate) fn tell(changed: bool, told: &mut u64) {
 pub(crate) fn look_around(phase: Phase) {
     progress::requests();
     partition_matching::match_announced();
+    delivery::look(1);
     match phase {
         Phase::Run => {}
         Phase::Explain => unasked::answer(),

@@ -6,8 +6,7 @@ use crate::record::{digests, log, mode, replay};
 use contract::record::Call;
 
 /// The application calls a function of MPI. `sent` is the data that the call sends, if it is known.
-#[cold]
-pub fn note_call(
+pub(crate) fn note_call(
     function: u32,
     comm: Option<&'static Comm>,
     (peer, tag): (i32, i32),

@@ -4,6 +4,7 @@
 //! on all the same, since it tests only as often as the recorded one did.
 
 use crate::argument::{InOut, Out, Output};
+use crate::breakpoint;
 use crate::object::Request;
 use crate::record::digests::Places;
 use crate::record::mode::{is_on, recording, replaying};
@@ -26,6 +27,9 @@ fn call(function: u32, requests: usize) -> Call {
 
 /// Writes what a test has found, if anything.
 fn note(call: &Call, found: Option<Event>) {
+    if breakpoint::is_on() && found.is_some() {
+        breakpoint::passes();
+    }
     if !recording() {
         return;
     }

@@ -27,10 +27,9 @@ mod received;
 pub(crate) mod receives;
 mod replay;
 
-pub use calls::note_call;
+pub(crate) use calls::note_call;
 pub use completions::{
     cancel, request_get_status, test, testall, testany, testsome, wait, waitall, waitany, waitsome,
 };
-pub use mode::is_on;
 pub use probes::{improbe, iprobe, mprobe, probe};
 pub use received::{mrecv, recv, sendrecv};

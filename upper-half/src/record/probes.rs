@@ -1,6 +1,7 @@
 //! Probes: which message they find, and how often they find none.
 
 use crate::argument::Out;
+use crate::breakpoint;
 use crate::object::{Comm, Message};
 use crate::pt2pt::{matched, probe as base};
 use crate::record::mode::{is_on, recording};
@@ -84,6 +85,9 @@ pub fn mprobe(
 
 /// Writes what a probe has found.
 fn note(call: &Call, flag: i32, status: &Status) {
+    if breakpoint::is_on() && flag != 0 {
+        breakpoint::passes();
+    }
     if !recording() {
         return;
     }

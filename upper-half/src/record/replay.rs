@@ -1,15 +1,15 @@
 //! The replayed run asks for outcomes, and goes on without the record where that ends.
 
 use crate::crossing::report::advise;
-use crate::object::request::{Kind, Posting};
-use crate::object::{unexpected, Request};
-use crate::pt2pt::{persistent_message, post};
+use crate::object::request::Posting;
+use crate::object::Request;
+use crate::pt2pt::kept;
 use crate::quiesce::progress::phase;
 use crate::quiesce::wait_loop;
 use crate::record::log::{self, Told};
 use crate::record::{mode, receives};
 use crate::request::lifecycle;
-use contract::abi::{Status, SUCCESS};
+use contract::abi::SUCCESS;
 use contract::record::{Call, Outcome, RecordMode};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -97,7 +97,7 @@ pub(super) fn go_on_alone() {
     held.sort_unstable_by_key(|(number, _)| *number);
     for (_, request) in held {
         request.body.posting.set(Posting::None);
-        post_late(request);
+        kept::post_kept(request);
     }
 }
 
@@ -105,23 +105,5 @@ fn number_of_held(request: &'static Request) -> Option<(u64, &'static Request)> 
     match request.body.posting.get() {
         Posting::Held(number) => Some((number, request)),
         _ => None,
-    }
-}
-
-/// Posts a receive that was held.
-fn post_late(request: &'static Request) {
-    let args = request.body.args.get();
-    let mut queue = unexpected::queue();
-    if let Some(entry) = queue.take(args.comm, args.peer, args.tag) {
-        drop(queue);
-        return post::give(request, entry);
-    }
-    // The queue stays locked meanwhile.
-    let posted = match request.body.kind.get() {
-        Kind::PersistentReceive => persistent_message::start_late(request),
-        _ => post::post_late(request),
-    };
-    if let Err(error) = posted {
-        request.complete(&Status::EMPTY, error);
     }
 }

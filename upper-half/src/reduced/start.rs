@@ -1,20 +1,22 @@
-//! The three ways to call a reduced operation. Each is told the function and the communicator, and how the schedule is
-//! made if the call is selected.
+//! The three ways to call a reduced operation. Each is told the function and the communicator, and how the tools are
+//! told and the schedule is made if the call is selected.
 
 use crate::object::comm::NOBODY;
 use crate::object::request::persistent_collective::{Planner, Start};
 use crate::object::request::schedule::Schedule;
 use crate::object::request::{Kind, State};
 use crate::object::{Comm, Request};
-use crate::quiesce::progress;
 use crate::request::lifecycle;
 use crate::request::persistent_collective;
+use crate::tools;
 use contract::abi::{Status, SUCCESS};
 use reduction::{Algorithm, Function};
 
-/// How the operations of a call are reduced; `None` if the call is left to the library.
-fn selected(function: Function, comm: &'static Comm) -> Option<Algorithm> {
+/// How the operations of a call are reduced; `None` if the call is left to the library. If it is not, `told` tells the
+/// tools of it: the record of a run has the call, and not what it is reduced to.
+fn selected(function: Function, comm: &'static Comm, told: impl FnOnce()) -> Option<Algorithm> {
     let selection = comm.body.channel()?.selects(function, comm)?;
+    told();
     Some(selection.algorithm)
 }
 
@@ -22,9 +24,10 @@ fn selected(function: Function, comm: &'static Comm) -> Option<Algorithm> {
 pub fn blocking(
     function: Function,
     comm: &'static Comm,
+    told: impl FnOnce(),
     plan: impl FnOnce(Algorithm) -> Result<Schedule, i32>,
 ) -> Option<i32> {
-    let algorithm = selected(function, comm)?;
+    let algorithm = selected(function, comm, told)?;
     let ended = plan(algorithm).and_then(Schedule::run);
     Some(ended.err().unwrap_or(SUCCESS))
 }
@@ -33,9 +36,10 @@ pub fn blocking(
 pub fn nonblocking(
     function: Function,
     comm: &'static Comm,
+    told: impl FnOnce(),
     plan: impl FnOnce(Algorithm) -> Result<Schedule, i32>,
 ) -> Option<Result<&'static Request, i32>> {
-    let algorithm = selected(function, comm)?;
+    let algorithm = selected(function, comm, told)?;
     Some(plan(algorithm).and_then(|schedule| {
         let request = lifecycle::acquire(Kind::Collective, NOBODY, comm)?;
         begin(request, schedule);
@@ -47,9 +51,10 @@ pub fn nonblocking(
 pub fn persistent(
     function: Function,
     comm: &'static Comm,
+    told: impl FnOnce(),
     plan: Planner,
 ) -> Option<Result<&'static Request, i32>> {
-    let algorithm = selected(function, comm)?;
+    let algorithm = selected(function, comm, told)?;
     let start = move |request: &'static Request, comm: &'static Comm| {
         begin(request, plan(comm, algorithm)?);
         Ok(())
@@ -64,7 +69,7 @@ fn begin(request: &'static Request, mut schedule: Schedule) {
         Some(code) => request.complete(&Status::EMPTY, code),
         None => {
             *request.body.schedule.lock() = Some(Box::new(schedule));
-            progress::schedule_begins();
+            tools::begins_here();
             // Only now, or a sweep would look for a schedule that is not there.
             request.body.state.set(State::Upper);
         }

@@ -10,6 +10,7 @@ use crate::argument::{InOut, Out, Output};
 use crate::crossing::stubs;
 use crate::object::request::State;
 use crate::object::Request;
+use crate::perturb::{delivery, BY_THE_APPLICATION};
 use crate::quiesce::progress::{phase, polls, Claim};
 use crate::quiesce::wait_loop;
 use crate::quiesce::wait_loop::WaitState;
@@ -25,6 +26,7 @@ pub(crate) fn look_here(
     look: impl Fn(&ArrayState) -> WaitState,
 ) -> bool {
     let phase = phase();
+    delivery::look(BY_THE_APPLICATION);
     wait_loop::look_around(phase);
     let ready = look(&request_array::look(requests)) == WaitState::Ready;
     if ready {

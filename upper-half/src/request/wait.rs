@@ -14,6 +14,7 @@ use crate::crossing::stubs;
 use crate::crossing::stubs::service;
 use crate::object::request::{Kind, State};
 use crate::object::Request;
+use crate::perturb::delivery;
 use crate::quiesce::progress::Claim;
 use crate::quiesce::wait_loop::WaitState;
 use crate::quiesce::{progress, wait_loop};
@@ -283,6 +284,7 @@ pub fn request_free(handle: &mut &'static Request) -> i32 {
     if request.is_null() {
         return ERR_REQUEST;
     }
+    delivery::release();
     match request.body.state.get() {
         State::Free => return ERR_REQUEST,
         State::Active | State::Upper => lifecycle::orphan(request),
@@ -302,6 +304,7 @@ pub fn request_free(handle: &mut &'static Request) -> i32 {
 pub fn cancel(request: &mut &'static Request) -> i32 {
     let request = *request;
     let body = &request.body;
+    delivery::release();
     match body.state.get() {
         State::Free | State::Inactive => ERR_REQUEST,
         State::Upper | State::Done if body.kind.get() == Kind::Generalized => {

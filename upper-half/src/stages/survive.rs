@@ -13,6 +13,7 @@ use crate::object::session::any_session;
 use crate::object::table::Body;
 use crate::object::unexpected;
 use crate::object::{FileBody, MessageBody, Request, WinBody};
+use crate::perturb::delivery;
 use crate::quiesce::progress::end_schedule;
 use crate::request::lifecycle::{self, DUPLICATIONS};
 use contract::abi::{Status, ERR_TRY_RELOAD};
@@ -72,6 +73,7 @@ fn break_off() {
         body.duplicate.set(None);
         request.complete(&Status::EMPTY, ERR_TRY_RELOAD);
     }
+    delivery::forget();
     DUPLICATIONS.store(0, Ordering::Relaxed);
     unexpected::queue().clear();
 }

@@ -2,5 +2,6 @@
 
 mod messages;
 mod mock_lower;
+mod perturb;
 mod threads;
 mod vain_tests;

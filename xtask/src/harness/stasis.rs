@@ -31,6 +31,11 @@ pub fn bisect(flags: &[&str], job: &Command) -> Command {
     around("bisect", flags, job)
 }
 
+/// `stasis hunt FLAGS -- COMMAND`, in the environment of the command.
+pub fn hunt(flags: &[&str], job: &Command) -> Command {
+    around("hunt", flags, job)
+}
+
 fn around(name: &str, flags: &[&str], job: &Command) -> Command {
     let mut command = command([name]);
     command.args(flags).arg("--").arg(job.get_program());

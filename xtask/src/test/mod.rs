@@ -141,6 +141,8 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(product::explain::cases());
     cases.extend(product::reduction::cases());
     cases.extend(product::record::cases(full)?);
+    cases.extend(product::hunt::cases());
+    cases.extend(product::gdb::cases());
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
     cases.extend(files::undo::cases());

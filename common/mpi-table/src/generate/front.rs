@@ -12,10 +12,10 @@
 
 pub mod convert;
 mod persistent;
-mod record;
 mod reduced;
 mod signature;
 mod special;
+mod tools;
 
 use std::fmt::Write;
 
@@ -172,7 +172,7 @@ fn core(function: &Function) -> Vec<String> {
         lines.push(call);
         return lines;
     }
-    lines.extend(record::note(function));
+    lines.extend(tools::told(function));
     lines.push(format!("let code = {call};"));
     finish(function, body, lines)
 }
@@ -195,7 +195,7 @@ fn crossing(function: &Function) -> Vec<String> {
     }
     lines.extend(positioning(function));
     lines.extend(reduction(function));
-    lines.extend(record::note(function));
+    lines.extend(tools::told(function));
     let clock = clocked(function);
     if let (Class::Collective | Class::FileCollective, Some(comm)) = (function.class, &clock) {
         lines.extend(retractable(function, comm, &mut body, &call));

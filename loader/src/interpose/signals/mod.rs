@@ -20,10 +20,9 @@ pub mod startup;
 use super::cpuid;
 use crate::sys::context::{self, SigInfo};
 use crate::sys::syscall;
+pub use contract::STOP_SIGNAL;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Signal that stops threads; hidden from the application.
-pub const STOP_SIGNAL: i32 = 62;
 /// Number of signals.
 pub const SIGNALS: usize = 64;
 /// Flag of actions that name their restorer.

@@ -1,7 +1,9 @@
 //! Cases about the whole product: packages, the guide, the commands, Slurm.
 
 pub mod explain;
+pub mod gdb;
 pub mod guide;
+pub mod hunt;
 pub mod packages;
 pub mod record;
 pub mod reduction;

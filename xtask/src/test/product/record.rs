@@ -33,7 +33,7 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
             let case = |name: &str, body: fn(&Races) -> Result<()>| {
                 let name = format!("record/{name}:{program}:{mpi}");
                 Case::new(name, move |_, dir| {
-                    Races::new(program, dir, mpi)
+                    Races::new(program, dir, mpi, Some(ODDS))
                         .and_then(|races| body(&races))
                         .into()
                 })
@@ -41,6 +41,7 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
             cases.push(case("start", from_the_start));
             cases.push(case("checkpoint", from_a_checkpoint));
             cases.push(case("killed", goes_on_after_a_kill));
+            cases.push(case("reduced", reduced));
         }
     }
     cases.push(Case::new("record/told", |_, dir| told(dir).into()));
@@ -56,28 +57,35 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
             let Some(&&mpi) = fronts.get(at / 8 % fronts.len().max(1)) else {
                 continue;
             };
-            let name = format!("record/{}:{mpi}", example.name);
-            cases.push(Case::new(name, move |_, dir| {
-                same_output(&example, dir, mpi).into()
-            }));
+            for (area, flags) in [
+                ("record", &[][..]),
+                ("perturb", &["--perturb", "1"]),
+                ("record/reduced", &["--reduce", "all"]),
+            ] {
+                let name = format!("{area}/{}:{mpi}", example.name);
+                let example = example.clone();
+                cases.push(Case::new(name, move |_, dir| {
+                    same_output(&example, dir, mpi, flags).into()
+                }));
+            }
         }
     }
     Ok(cases)
 }
 
 /// A program with races, and the folder of a case.
-struct Races<'a> {
-    example: Example,
-    dir: &'a Path,
-    mpi: Mpi,
+pub(super) struct Races<'a> {
+    pub(super) example: Example,
+    pub(super) dir: &'a Path,
+    pub(super) mpi: Mpi,
     line: Vec<String>,
 }
 
 impl<'a> Races<'a> {
-    fn new(program: &str, dir: &'a Path, mpi: Mpi) -> Result<Self> {
+    pub(super) fn new(program: &str, dir: &'a Path, mpi: Mpi, odds: Option<&str>) -> Result<Self> {
         let example = example("bugs", program)?;
         let mut line = command_line(&example, Some(mpi))?;
-        line.push(ODDS.to_owned());
+        line.extend(odds.map(str::to_owned));
         Ok(Races {
             example,
             dir,
@@ -86,18 +94,18 @@ impl<'a> Races<'a> {
         })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
     /// `stasis launch FLAGS PROGRAM` with a checkpoint directory of this name.
-    fn launch(&self, lower: Mpi, ckpt: &str, flags: &[&str]) -> Command {
+    pub(super) fn launch(&self, lower: Mpi, ckpt: &str, flags: &[&str]) -> Command {
         let mut command = stasis::launch(lower, self.example.ranks, &self.path(ckpt), self.dir);
         command.args(flags).args(&self.line).current_dir(self.dir);
         command
     }
 
-    fn restart(&self, lower: Mpi, flags: &[&str]) -> Command {
+    pub(super) fn restart(&self, lower: Mpi, flags: &[&str]) -> Command {
         let set = self.path("ck").join("ckpt-1");
         let mut command = stasis::restart(lower, self.example.ranks, &set, self.dir);
         command.args(flags).current_dir(self.dir);
@@ -112,7 +120,7 @@ impl<'a> Races<'a> {
     }
 
     /// Runs a job to its end. The result is its output.
-    fn run(&self, command: Command, name: &str) -> Result<String> {
+    pub(super) fn run(&self, command: Command, name: &str) -> Result<String> {
         let ended = job::run(command, self.dir, name, LIMIT)?.expect_success(name)?;
         self.check_quiet(&ended)?;
         Ok(ended.stdout)
@@ -128,7 +136,12 @@ impl<'a> Races<'a> {
 
     /// Starts a recorded job, and waits until all ranks are at their cut, where a checkpoint is taken.
     fn recorded_to_the_cut(&self) -> Result<Job> {
-        let mut launch = self.launch(self.mpi, "ck", &["--record", "rec", "--digests", "all"]);
+        self.to_the_cut(&["--record", "rec", "--digests", "all"])
+    }
+
+    /// The same with other flags.
+    pub(super) fn to_the_cut(&self, flags: &[&str]) -> Result<Job> {
+        let mut launch = self.launch(self.mpi, "ck", flags);
         self.cuts(&mut launch);
         let mut job = Job::start(launch, self.dir, "launch")?;
         let reached = reach_cut_of(self.example.ranks, &mut job, self.dir);
@@ -201,9 +214,25 @@ fn goes_on_after_a_kill(races: &Races) -> Result<()> {
     Ok(())
 }
 
+/// The record of a run whose collective operations are reduced has the operations. So it is replayed with or without
+/// that.
+fn reduced(races: &Races) -> Result<()> {
+    let flags = ["--reduce", "all", "--record", "rec", "--digests", "all"];
+    let recorded = races.run(races.launch(races.mpi, "ck", &flags), "recorded")?;
+    for (name, flags) in [
+        ("reduced", &["--replay", "rec", "--reduce", "tree:all"][..]),
+        ("usual", &["--replay", "rec"]),
+    ] {
+        let replay = races.launch(races.mpi.other(), name, flags);
+        let replayed = races.run(replay, name)?;
+        ensure!(replayed == recorded, "{replayed} instead of {recorded}");
+    }
+    Ok(())
+}
+
 /// A program that does something else is told with rank and call; records are compared, described and kept.
 fn told(dir: &Path) -> Result<()> {
-    let races = Races::new("bugs/race", dir, Mpi::Mpich)?;
+    let races = Races::new("bugs/race", dir, Mpi::Mpich, Some(ODDS))?;
     for rec in ["a", "b"] {
         let launch = races.launch(Mpi::Mpich, &format!("ck-{rec}"), &["--record", rec]);
         races.run(launch, rec)?;
@@ -239,7 +268,7 @@ fn told(dir: &Path) -> Result<()> {
         DIRECTORY,
         &[&["nothing can be replayed"]],
     )?;
-    let other = Races::new("bugs/choices", dir, Mpi::Mpich)?;
+    let other = Races::new("bugs/choices", dir, Mpi::Mpich, Some(ODDS))?;
     let other = other.launch(Mpi::Mpich, "ck-other", &["--replay", "a"]);
     let words: [&[&str]; 3] = [
         &["diverges from the record at call"],
@@ -249,8 +278,8 @@ fn told(dir: &Path) -> Result<()> {
     refused(&job::run(other, dir, "other", LIMIT)?, DIVERGED, &words)
 }
 
-/// A program without races is recorded, and its replay does the same.
-fn same_output(example: &Example, dir: &Path, mpi: Mpi) -> Result<()> {
+/// A program without races is recorded with more flags, and its replay without them does the same.
+fn same_output(example: &Example, dir: &Path, mpi: Mpi, flags: &[&str]) -> Result<()> {
     let run = |flags: &[&str], name: &str| {
         let mut command = stasis::launch(mpi, example.ranks, &dir.join(name), dir);
         command
@@ -258,10 +287,14 @@ fn same_output(example: &Example, dir: &Path, mpi: Mpi) -> Result<()> {
             .args(command_line(example, Some(mpi))?)
             .envs(example.environment.clone())
             .current_dir(dir);
+        if flags.contains(&"--replay") {
+            command.env_remove("STASIS_PERTURB");
+        }
         let ended = job::run(command, dir, name, example.timeout)?;
         ended.expect_success(name)
     };
-    let recorded = run(&["--record", "rec", "--digests", "all"], "recorded")?;
+    let all = [&["--record", "rec", "--digests", "all"], flags].concat();
+    let recorded = run(&all, "recorded")?;
     let replayed = run(&["--replay", "rec"], "replayed")?;
     let (recorded, now) = (recorded.stdout, &replayed.stdout);
     ensure!(recorded == *now, "{now} instead of {recorded}");

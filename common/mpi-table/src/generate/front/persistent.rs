@@ -5,7 +5,7 @@
 //! Arrays of counts and displacements remain the application's, as MPI requires.
 
 use super::convert::Body;
-use super::{call_below, finish, record, reduction, GUARD};
+use super::{call_below, finish, reduction, tools, GUARD};
 use crate::Function;
 
 /// The body of the function that makes a persistent request.
@@ -20,7 +20,7 @@ pub fn body(function: &Function) -> Vec<String> {
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
     lines.extend(reduction(function));
-    lines.extend(record::note(function));
+    lines.extend(tools::told(function));
     lines.append(&mut body.kept);
     lines.push(
         "let start = move |comm_: &'static Comm, request_lower: *mut usize| -> (i32, \

@@ -5,7 +5,7 @@
 //! Its arguments are those of a function of the core, without the request.
 
 use super::convert::{boxed_arrays, Body};
-use super::failure;
+use super::{failure, tools};
 use crate::generate::lower_type::identifier;
 use crate::{Class, Function, Kind, Length, Param};
 
@@ -85,13 +85,15 @@ pub fn body(function: &Function) -> Option<Vec<String>> {
             plan(&planned, &body.args)
         ));
     }
+    let before_call = tools::before_call(function, false).unwrap_or_default();
+    lines.push(format!("let told = || {{ {before_call} }};"));
     let (how, planner) = match function.class {
         Class::Collective => ("blocking", "plan"),
         Class::CollectiveNonblocking => ("nonblocking", "plan"),
         _ => ("persistent", "Box::new(plan)"),
     };
     lines.push(format!(
-        "let made = upper_half::reduced::{how}(upper_half::reduced::Function::{}, comm_, {planner});",
+        "let made = upper_half::reduced::{how}(upper_half::reduced::Function::{}, comm_, told, {planner});",
         variant(&base_name(function))
     ));
     let failed = failure(&planned, "code").replace(

@@ -1,0 +1,109 @@
+//! `stasis gdb`: the GNU debugger at a rank of a job, with the symbols of the program in it.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{anyhow, Context, Result};
+use coordinator::job_file::JobFile;
+
+use crate::args::Gdb;
+use crate::debugger::link_map::{self, Object};
+use crate::debugger::rank_process::RankProcess;
+use crate::ui::exit::{self, Code, WithCode};
+
+/// Runs the command; returns only if the debugger cannot be started.
+pub fn run(options: &Gdb) -> exit::Result<()> {
+    let rank = find(options)?;
+    let program = options
+        .program
+        .clone()
+        .map_or_else(|| program_of(&rank), Ok);
+    let program = program.code(Code::Usage)?;
+    let objects = link_map::objects(rank.pid, &program).code(Code::CannotServe)?;
+    let mut gdb = Command::new(&options.gdb);
+    // What the halves send each other is not for the user. Files are added without questions.
+    for command in [
+        "handle SIGSYS nostop noprint pass",
+        &format!("handle SIG{} nostop noprint pass", contract::STOP_SIGNAL),
+        "set confirm off",
+    ] {
+        gdb.args(["-iex", command]);
+    }
+    gdb.args(["-q", "-p", &rank.pid.to_string()]);
+    for object in &objects {
+        gdb.args(["-ex", &with_symbols(object)]);
+    }
+    if rank.is_stopped() {
+        // Only now, since the debugger has it: it goes on when the user says so, or leaves the debugger.
+        for command in [
+            "handle SIGSTOP nostop noprint nopass",
+            "handle SIGCONT nostop noprint pass",
+            &format!("shell kill -CONT {}", rank.pid),
+        ] {
+            gdb.args(["-ex", command]);
+        }
+    }
+    gdb.args(["-ex", "set confirm on"]).args(&options.arguments);
+    let why = gdb.exec();
+    let why = anyhow!(why).context(format!(
+        "{} cannot be started: install the package gdb, or name it with --gdb",
+        options.gdb.display()
+    ));
+    Err(why).code(Code::CannotServe)
+}
+
+fn with_symbols(object: &Object) -> String {
+    let file = object
+        .file
+        .to_string_lossy()
+        .replace('\\', r"\\")
+        .replace('"', r#"\""#);
+    format!("add-symbol-file \"{file}\" -o {:#x}", object.bias)
+}
+
+/// The rank that the arguments name: a directory and a rank, or a process.
+fn find(options: &Gdb) -> exit::Result<RankProcess> {
+    let number = options.rank;
+    let Some(number) = number else {
+        let pid = options.job.to_str().and_then(|text| text.parse().ok());
+        let found = pid.and_then(RankProcess::with_id);
+        return found
+            .with_context(|| {
+                format!(
+                    "{} is no process of a rank that runs here: give the id of one, or a job's directory and a rank",
+                    options.job.display()
+                )
+            })
+            .code(Code::Usage);
+    };
+    let ranks = RankProcess::of_job(&options.job);
+    let here: Vec<u32> = ranks.iter().filter_map(|process| process.rank).collect();
+    let is_only = ranks.len() == 1 && here.is_empty() && number == 0;
+    let found = ranks
+        .into_iter()
+        .find(|process| process.rank == Some(number) || is_only);
+    found
+        .with_context(|| match here.is_empty() {
+            true => format!("no job runs on this machine with {}", options.job.display()),
+            false => format!(
+                "rank {number} of the job in {} does not run on this machine, but ranks {here:?} do: go to its machine, \
+                 which `stasis status` names",
+                options.job.display()
+            ),
+        })
+        .code(Code::NoJob)
+}
+
+/// The program of a rank. That of a job which was restarted is in its job file.
+fn program_of(rank: &RankProcess) -> Result<PathBuf> {
+    if let Some(program) = &rank.program {
+        return Ok(program.clone());
+    }
+    let job = JobFile::read(&rank.directory)?;
+    let program = job
+        .program
+        .first()
+        .context("the job's file names no program")?;
+    Ok(Path::new(&format!("/proc/{}/cwd", rank.pid)).join(program))
+}

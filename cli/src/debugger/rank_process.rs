@@ -1,0 +1,74 @@
+//! The process of a rank of a job on this machine, found by its command line: the rank may be stopped, and the
+//! coordinator with it, so that nobody can be asked.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// A rank's process.
+#[derive(Debug)]
+pub struct RankProcess {
+    /// Its id.
+    pub pid: i32,
+    /// Its rank, if the launcher's environment tells it.
+    pub rank: Option<u32>,
+    /// The job's checkpoint directory.
+    pub directory: PathBuf,
+    /// The program, unless it was restarted.
+    pub program: Option<PathBuf>,
+}
+
+impl RankProcess {
+    /// The process with this id, if it is a rank of a job.
+    pub fn with_id(pid: i32) -> Option<RankProcess> {
+        let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).ok();
+        let words: Vec<Vec<u8>> = strings(&read("cmdline")?);
+        let spec: Value = serde_json::from_slice(words.get(2)?).ok()?;
+        let directory = spec["spec"]["checkpoints"]["dir"].as_str()?;
+        let behind = words.iter().skip_while(|word| *word != b"--").nth(1);
+        let environment = strings(&read("environ").unwrap_or_default());
+        let variable = |name: &str| {
+            let prefix = format!("{name}=");
+            let value = environment
+                .iter()
+                .find_map(|entry| entry.strip_prefix(prefix.as_bytes()))?;
+            String::from_utf8(value.to_vec()).ok()
+        };
+        Some(RankProcess {
+            pid,
+            rank: launcher::rank_in(variable),
+            directory: directory.into(),
+            program: behind.map(|word| OsString::from_vec(word.clone()).into()),
+        })
+    }
+
+    /// Whether it is stopped, as by SIGSTOP.
+    pub fn is_stopped(&self) -> bool {
+        let state = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        // The name, in parentheses, may have any characters.
+        let behind = state.rsplit_once(") ").map(|(_, behind)| behind);
+        behind.is_some_and(|behind| behind.starts_with('T'))
+    }
+
+    /// The ranks on this machine of the job with a checkpoint directory.
+    pub fn of_job(directory: &Path) -> Vec<RankProcess> {
+        let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter_map(RankProcess::with_id)
+            .filter(|rank| {
+                let its = fs::canonicalize(&rank.directory);
+                its.is_ok_and(|its| its == directory)
+            })
+            .collect()
+    }
+}
+
+/// Strings that each end with a NUL.
+fn strings(bytes: &[u8]) -> Vec<Vec<u8>> {
+    bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+}
