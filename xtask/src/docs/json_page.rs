@@ -42,7 +42,8 @@ const SOURCES: [(&str, &[&str]); 13] = [
     ("record-info", &["cli/src/commands/record_info.rs"]),
 ];
 /// Types that are serialised into the output of a command.
-const TYPES: [(&str, &str, &[&str]); 2] = [
+const TYPES: [(&str, &str, &[&str]); 3] = [
+    ("inspect", "common/job-spec/src/lib.rs", &["ForCpu"]),
     (
         "restart",
         "loader/src/process_state/files/outlook.rs",
