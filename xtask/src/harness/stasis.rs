@@ -96,9 +96,9 @@ pub fn verify(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Finished> {
 /// files of that name in `dir`.
 pub fn json(mut command: Command, dir: &Path, name: &str, limit: Duration) -> Result<Value> {
     command.arg("--json");
-    let stasis = paths::stasis();
     let words = iter::once(command.get_program()).chain(command.get_args());
-    let word = words.skip_while(|word| *word != stasis).nth(1);
+    let is_stasis = |word: &&OsStr| Path::new(word).file_name() == Some(OsStr::new("stasis"));
+    let word = words.skip_while(|word| !is_stasis(word)).nth(1);
     let word = word.unwrap_or_default().to_string_lossy().into_owned();
     let answer = job::run(command, dir, name, limit)?.expect_success(name)?;
     let printed = serde_json::from_str(&answer.stdout)
