@@ -1,5 +1,5 @@
 //#Cut: hold
-//#Modes: continue, restart, migrate
+//#Modes: restart, migrate
 //#Environment: STASIS_FOR_CPU=x86-64-v3
 //#Compare: none
 //#Flags: -pthread
@@ -39,7 +39,8 @@ static void *hold(void *unused)
     return NULL;
 }
 
-/* The state of registers in a frame: a magic number, bytes, components, bytes of these. */
+/* The state of registers in a frame: a magic number, bytes, components, bytes of these. In a job that goes on after the
+ * checkpoint a signal to stop may come too late, and leave a frame with all registers. */
 static void check_frame(void)
 {
     const uint32_t magic = 0x46505853;
