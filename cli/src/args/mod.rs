@@ -333,11 +333,6 @@ impl Checkpoints {
         self.incarnation
     }
 
-    /// Whether `stasis run` has started the job.
-    pub fn is_supervised(&self) -> bool {
-        self.incarnation.is_some()
-    }
-
     /// Their settings for the lower half.
     fn spec(&self, dir: PathBuf, schedule: job_spec::Schedule) -> job_spec::Checkpoints {
         // The program may change its working directory.
@@ -464,9 +459,9 @@ pub struct Run {
     pub line: Vec<OsString>,
 }
 
-/// Decision whether a run of a job has passed.
+/// A job that is run again and again, and the decision whether a run has passed.
 #[derive(Args)]
-pub struct Check {
+pub struct CheckedJob {
     /// Command of the shell that decides whether a run has passed: it gets the run's standard output as its input, and
     /// exits with 0 if all is well [default: the exit code of the run]
     #[arg(long, value_name = "CMD", env = "STASIS_CHECK")]
@@ -474,14 +469,22 @@ pub struct Check {
     /// Time in seconds (or 10m, 2h) after which a run is ended and has failed
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_LIMIT")]
     pub limit: Option<u64>,
+    /// The command that starts the job, with `stasis launch` or `stasis restart` in it
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub line: Vec<OsString>,
 }
 
 /// Options of `hunt`.
 #[derive(Args)]
 pub struct Hunt {
-    /// Whether a run has passed.
+    /// The job.
     #[command(flatten)]
-    pub check: Check,
+    pub job: CheckedJob,
     /// Give up after N runs, with the seeds 1 to N
     #[arg(short = 'n', long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u64).range(1..), env = "STASIS_RUNS")]
     pub runs: u64,
@@ -496,36 +499,20 @@ pub struct Hunt {
         env = "STASIS_RECORD"
     )]
     pub record: PathBuf,
-    /// The command that starts the job, with `stasis launch` or `stasis restart` in it
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
-    pub line: Vec<OsString>,
 }
 
 /// Options of `bisect`.
 #[derive(Args)]
 pub struct Bisect {
-    /// Whether a run has passed.
+    /// The job.
     #[command(flatten)]
-    pub check: Check,
+    pub job: CheckedJob,
     /// Run each selection N times; it passes if all its runs do. For a failure that does not come every time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..), env = "STASIS_RUNS")]
     pub runs: u32,
     /// The collective operations among which to look, as for `launch --reduce`
     #[arg(long, value_name = "WHICH", default_value = "all", value_parser = Selection::parse, env = "STASIS_REDUCE")]
     pub reduce: Selection,
-    /// The command that starts the job, with `stasis launch` or `stasis restart` in it
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
-    pub line: Vec<OsString>,
 }
 
 /// Options of `restart`.
@@ -547,8 +534,8 @@ pub struct Restart {
     /// With --copy-of: a new directory for the checkpoints of the copy
     #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
     pub ckpt_dir: Option<PathBuf>,
-    /// With --copy-of: working directory of the copy. What the first job had open below its own one is opened below
-    /// this one, and is made there first if it is missing
+    /// With --copy-of: working directory of the copy. Files that the first job had open below its own one are opened
+    /// below this one, and are made there first if they are missing
     #[arg(long, value_name = "DIR", env = "STASIS_WORKDIR", requires = "copy_of")]
     pub workdir: Option<PathBuf>,
     /// Restart from this checkpoint of the directory

@@ -40,7 +40,7 @@ fn ask(call: i64, arguments: [usize; 3]) -> std::io::Result<()> {
     }
 }
 
-/// Checks for Syscall User Dispatch or seccomp filters, one of which every upper half needs.
+/// Checks for Syscall User Dispatch or seccomp filters. Every upper half needs one of them.
 pub fn check_trap() -> Result<Trap> {
     // Dispatch is switched off for this thread, which has never switched it on.
     let option = contract::PR_SET_SYSCALL_USER_DISPATCH as usize;

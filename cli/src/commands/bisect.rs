@@ -12,7 +12,7 @@ use crate::ui::exit::{self, Code, WithCode};
 
 /// Runs the command.
 pub fn run(options: &Bisect) -> exit::Result<()> {
-    if command_line::from_the_beginning(&options.line, &[]).is_none() {
+    if command_line::from_the_beginning(&options.job.line, &[]).is_none() {
         let why = "there is neither `stasis launch` nor `stasis restart` in this line, so that nothing could be reduced: \
                    give the whole command, `stasis bisect -- mpirun -n N stasis launch ./app`";
         return Err(anyhow!(why)).code(Code::Usage);
@@ -60,6 +60,6 @@ fn outcome(options: &Bisect, selection: Option<&Selection>) -> Result<Outcome> {
 fn passes(options: &Bisect, selection: Option<&Selection>) -> Result<bool> {
     let reduce = selection.map(|selection| ["--reduce".into(), selection.to_string().into()]);
     let reduce = reduce.as_ref().map_or(&[][..], |words| words);
-    let line = command_line::from_the_beginning(&options.line, reduce).context("no command")?;
-    options.check.passes(&line, &["STASIS_REDUCE"])
+    let line = command_line::from_the_beginning(&options.job.line, reduce).context("no command")?;
+    options.job.passes(&line, &["STASIS_REDUCE"])
 }

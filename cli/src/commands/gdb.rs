@@ -22,7 +22,7 @@ pub fn run(options: &Gdb) -> exit::Result<()> {
     let program = program.code(Code::Usage)?;
     let objects = link_map::objects(rank.pid, &program).code(Code::CannotServe)?;
     let mut gdb = Command::new(&options.gdb);
-    // What the halves send each other is not for the user. Files are added without questions.
+    // The user sees no signals between the halves. Files are added without questions.
     for command in [
         "handle SIGSYS nostop noprint pass",
         &format!("handle SIG{} nostop noprint pass", contract::STOP_SIGNAL),

@@ -45,11 +45,11 @@ pub fn run(options: &Hunt) -> exit::Result<()> {
 /// The line of a run with these options of `stasis launch` or `stasis restart`.
 fn line(options: &Hunt, words: &[OsString]) -> Result<Vec<OsString>> {
     match &options.from {
-        Some(set) => command_line::from_checkpoint(&options.line, words, set).context(
+        Some(set) => command_line::from_checkpoint(&options.job.line, words, set).context(
             "there is no `stasis launch` in this line, whose launcher could restart a checkpoint: give the command \
              that starts the job, `stasis hunt --from DIR/ckpt-N -- mpirun -n N stasis launch ./app`",
         ),
-        None => command_line::from_the_beginning(&options.line, words).context(
+        None => command_line::from_the_beginning(&options.job.line, words).context(
             "there is neither `stasis launch` nor `stasis restart` in this line, so that nothing could be held back: \
              give the whole command, `stasis hunt -- mpirun -n N stasis launch ./app`",
         ),
@@ -76,7 +76,7 @@ fn first_failure(options: &Hunt, record: &Path) -> Result<Option<u64>> {
     let without = [&TOOLS, schedule].concat();
     for seed in 1..=options.runs {
         let line = line(options, &perturbed(seed, record))?;
-        let passed = options.check.passes(&line, &without)?;
+        let passed = options.job.passes(&line, &without)?;
         let recorded = files(record).unwrap_or_default();
         if recorded.is_empty() {
             bail!(

@@ -127,7 +127,7 @@ fn preferred(manifest: &Manifest) -> Preferred<'_> {
 }
 
 /// Continues the job of a set; returns only if it cannot be continued. With `asleep` its ranks wait until they are let
-/// go. `copy_of` names the first job, of which it is a copy in another directory.
+/// go. `copy_of` names the first job, if this one is a copy in another directory.
 fn restart_set(
     directory: &Path,
     set: &Set,

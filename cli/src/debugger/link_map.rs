@@ -30,7 +30,7 @@ const LONGEST_NAME: u64 = 4096;
 pub struct Object {
     /// Its file.
     pub file: PathBuf,
-    /// What is added to the addresses in the file.
+    /// Difference between its addresses in memory and in the file.
     pub bias: u64,
 }
 
@@ -100,9 +100,14 @@ pub fn objects(process: i32, program: &Path) -> Result<Vec<Object>> {
         .filter_map(parse_line)
         .filter(|mapping| mapping.start < ARENA_END as u64 && mapping.prot & 1 != 0)
         .collect();
-    let list = mappings
+    let begins = mappings.iter().filter_map(|mapping| {
+        let headers = memory.headers(mapping.start)?;
+        Some((bias_of(mapping.start, &headers)?, headers))
+    });
+    let begins: Vec<(u64, Vec<u8>)> = begins.collect();
+    let list = begins
         .iter()
-        .find_map(|mapping| link_map_of(&memory, mapping.start));
+        .find_map(|(bias, headers)| link_map_of(&memory, *bias, headers));
     let list = list.with_context(|| {
         format!("no program with a dynamic linker was found in process {process}: it has not begun yet, or has ended")
     })?;
@@ -112,19 +117,13 @@ pub fn objects(process: i32, program: &Path) -> Result<Vec<Object>> {
     while next != 0 && objects.len() < MOST_OBJECTS {
         let read = || Some((memory.word(next)?, memory.text(memory.word(next + 8)?)?));
         let Some((bias, name)) = read() else { break };
-        let begin = mappings
-            .iter()
-            .map(|mapping| mapping.start)
-            .filter(|start| {
-                let headers = memory.headers(*start);
-                headers.is_some_and(|headers| bias_of(*start, &headers) == Some(bias))
-            });
-        if let Some(headers) = begin.min().and_then(|start| memory.headers(start)) {
+        // Mappings are in ascending order, so the first is the beginning.
+        if let Some((_, headers)) = begins.iter().find(|(its, _)| *its == bias) {
             let first = objects.is_empty();
             let named = if first { program } else { Path::new(&name) };
             // The program's MPI library is one of Stasis, which has the name of the usual one.
             let candidates = std::iter::once(named).chain(fronts.iter().map(PathBuf::as_path));
-            let mut candidates = candidates.filter(|file| is_same(file, &headers));
+            let mut candidates = candidates.filter(|file| is_same(file, headers));
             objects.extend(candidates.next().map(|file| Object {
                 file: file.to_owned(),
                 bias,
@@ -135,19 +134,17 @@ pub fn objects(process: i32, program: &Path) -> Result<Vec<Object>> {
     Ok(objects)
 }
 
-/// What is added to the addresses of the object that begins there.
+/// Difference between the addresses of the object that begins there and those in its file.
 fn bias_of(start: u64, headers: &[u8]) -> Option<u64> {
     let mut loaded = segments(headers).filter(|(kind, _)| *kind == PT_LOAD);
     let first = loaded.next()?.1 & !0xfff;
     Some(start.wrapping_sub(first))
 }
 
-/// The first entry of the list of the dynamic linker, if a program begins there. Of all objects only a program has the
+/// The first entry of the list of the dynamic linker, if the object is a program. Of all objects only a program has the
 /// address of the list.
-fn link_map_of(memory: &Memory, start: u64) -> Option<u64> {
-    let headers = memory.headers(start)?;
-    let bias = bias_of(start, &headers)?;
-    let (_, dynamic) = segments(&headers).find(|(kind, _)| *kind == PT_DYNAMIC)?;
+fn link_map_of(memory: &Memory, bias: u64, headers: &[u8]) -> Option<u64> {
+    let (_, dynamic) = segments(headers).find(|(kind, _)| *kind == PT_DYNAMIC)?;
     let mut at = dynamic.wrapping_add(bias);
     loop {
         match (memory.word(at)?, memory.word(at + 8)?) {

@@ -12,12 +12,12 @@ use anyhow::{bail, Context, Result};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::args::Check;
+use crate::args::CheckedJob;
 
 /// Time for a launcher to end its ranks.
 const GRACE: Duration = Duration::from_secs(10);
 
-impl Check {
+impl CheckedJob {
     /// Runs a job by this line, without these variables in its environment; whether it passes.
     pub fn passes(&self, line: &[OsString], without: &[&str]) -> Result<bool> {
         let mut stdout = tempfile::tempfile().context("cannot keep the output of a run")?;
