@@ -8,6 +8,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::OnceLock;
 use syn::visit::{self, Visit};
 
 const PAGE: &str = "docs/json.md";
@@ -57,7 +58,7 @@ type Members = BTreeSet<String>;
 
 /// Fails with a line for each name that only the page or only the sources have.
 pub fn check() -> Result<()> {
-    let page = sections(&read(PAGE)?);
+    let page = page()?;
     let printing = files_with_json()?;
     let known: BTreeSet<String> = SOURCES
         .iter()
@@ -92,8 +93,7 @@ pub fn check() -> Result<()> {
 
 /// Fails if a command has printed a member that the page does not have.
 pub fn check_printed(command: &str, printed: &Value) -> Result<()> {
-    let page = sections(&read(PAGE)?);
-    let known = all_members(&page, command);
+    let known = all_members(page()?, command);
     let mut found = Members::new();
     paths_in(printed, "", &known, &mut found);
     let missing: Vec<&String> = found.difference(&known).collect();
@@ -104,11 +104,21 @@ pub fn check_printed(command: &str, printed: &Value) -> Result<()> {
     Ok(())
 }
 
+/// The sections of the page, which is read once: tests ask for some outputs again and again.
+fn page() -> Result<&'static BTreeMap<String, Section>> {
+    static SECTIONS: OnceLock<BTreeMap<String, Section>> = OnceLock::new();
+    if let Some(sections) = SECTIONS.get() {
+        return Ok(sections);
+    }
+    let text = read(PAGE)?;
+    Ok(SECTIONS.get_or_init(|| sections(&text)))
+}
+
 fn read(file: &str) -> Result<String> {
     fs::read_to_string(paths::root().join(file)).with_context(|| file.to_owned())
 }
 
-/// What the page says of one command.
+/// The part of the page about one command.
 #[derive(Clone, Default)]
 struct Section {
     own: Members,

@@ -68,7 +68,7 @@ fn stopped(job: &mut Job, dir: &Path) -> Result<String> {
     Ok(pid.with_context(|| text.clone())?.to_owned())
 }
 
-/// What the debugger prints for these commands.
+/// Output of the debugger for these commands.
 fn gdb(dir: &Path, rank: &[&str], commands: &[&str]) -> Result<String> {
     let mut gdb = stasis::command(["gdb"]);
     gdb.args(rank)

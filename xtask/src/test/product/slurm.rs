@@ -10,7 +10,7 @@ use crate::test::support::compile::command_line;
 use crate::test::support::held_job::{example, start};
 use crate::test::support::refusal::{refused, DIRECTORY, IMAGE};
 use crate::test::Case;
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -237,7 +237,7 @@ PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
     /// Cuts a node off from the others, or connects it again.
     fn connect(&self, node: usize, connected: bool) -> Result<()> {
         match &self.machines {
-            Machines::Here(_) => Ok(()),
+            Machines::Here(_) => bail!("all nodes are on this machine"),
             Machines::Own(nodes, _) => nodes.connect(node, connected),
         }
     }

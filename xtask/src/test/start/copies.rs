@@ -47,6 +47,28 @@ fn listing(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     Ok(all)
 }
 
+/// A job that was started in `first`, and goes on after a checkpoint.
+fn original(mpi: Mpi, dir: &Path, first: &Path, ckpt: &Path) -> Result<Job> {
+    fs::create_dir(first)?;
+    let study = example("files", "files/study")?;
+    let job = start_by(stasis::launch(mpi, RANKS, ckpt, first), &study, first, mpi)?;
+    let taken = job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
+    job.explain(taken.expect_success("stasis checkpoint"), first)?;
+    Ok(job)
+}
+
+/// The job in a folder has gone on with this parameter.
+fn went_on(folder: &Path, parameter: usize) -> Result<()> {
+    let result = fs::read_to_string(folder.join("result"))?;
+    let right = format!("begun at 7, went on with {parameter}\n");
+    ensure!(
+        result == right,
+        "{} has {result:?}, not {right:?}",
+        folder.display()
+    );
+    Ok(())
+}
+
 /// `mpirun -n RANKS stasis restart --copy-of SET --ckpt-dir OWN`.
 fn copy_of(set: &Path, own: &Path, mpi: Mpi, scratch: &Path) -> Command {
     let mut copy = mpi.mpirun(RANKS, scratch);
@@ -59,12 +81,7 @@ fn copy_of(set: &Path, own: &Path, mpi: Mpi, scratch: &Path) -> Command {
 /// result, under both libraries in turn, and nothing of the first job changes.
 fn ten(mpi: Mpi, dir: &Path) -> Result<()> {
     let (first, ckpt) = (dir.join("first"), dir.join("first/ck"));
-    fs::create_dir(&first)?;
-    let study = example("files", "files/study")?;
-    let launch = stasis::launch(mpi, RANKS, &ckpt, &first);
-    let mut original = start_by(launch, &study, &first, mpi)?;
-    let taken = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
-    original.explain(taken.expect_success("stasis checkpoint"), &first)?;
+    let mut original = original(mpi, dir, &first, &ckpt)?;
     for rank in 0..RANKS {
         fs::remove_file(first.join(format!("ready.{rank}")))?;
     }
@@ -87,12 +104,7 @@ fn ten(mpi: Mpi, dir: &Path) -> Result<()> {
         }
         for (parameter, folder, mut copy) in jobs {
             copy.succeed(Instant::now() + LIMIT, folder)?;
-            let result = fs::read_to_string(folder.join("result"))?;
-            let right = format!("begun at 7, went on with {parameter}\n");
-            ensure!(
-                result == right,
-                "copy {parameter} wrote {result:?}, not {right:?}"
-            );
+            went_on(folder, parameter)?;
         }
     }
     goes_on(mpi, &set, dir)?;
@@ -109,12 +121,7 @@ fn ten(mpi: Mpi, dir: &Path) -> Result<()> {
     fs::write(first.join("parameter"), "100")?;
     fs::write(first.join("go"), "")?;
     original.succeed(Instant::now() + LIMIT, &first)?;
-    let result = fs::read_to_string(first.join("result"))?;
-    ensure!(
-        result == "begun at 7, went on with 100\n",
-        "the first job wrote {result:?}"
-    );
-    Ok(())
+    went_on(&first, 100)
 }
 
 /// A copy takes a checkpoint of its own, is killed, and goes on from it under the other library.
@@ -132,24 +139,14 @@ fn goes_on(mpi: Mpi, set: &Path, dir: &Path) -> Result<()> {
     let restart = stasis::restart(mpi.other(), RANKS, &own, &folder);
     let mut job = Job::start(restart, &folder, "restart")?;
     job.succeed(Instant::now() + LIMIT, &folder)?;
-    let result = fs::read_to_string(folder.join("result"))?;
-    ensure!(
-        result == "begun at 7, went on with 11\n",
-        "it wrote {result:?}"
-    );
-    Ok(())
+    went_on(&folder, 11)
 }
 
-/// What both jobs would write is refused by name, as are other uses of the options.
+/// A file that both jobs would write is refused by name, as are other uses of the options.
 fn refusals(dir: &Path) -> Result<()> {
     let mpi = Mpi::Mpich;
     let (first, ckpt) = (dir.join("first"), dir.join("first/ck"));
-    fs::create_dir(&first)?;
-    let study = example("files", "files/study")?;
-    let launch = stasis::launch(mpi, RANKS, &ckpt, &first);
-    let mut original = start_by(launch, &study, &first, mpi)?;
-    let taken = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
-    original.explain(taken.expect_success("stasis checkpoint"), &first)?;
+    let mut original = original(mpi, dir, &first, &ckpt)?;
     let before = listing(&first)?;
     let copy = |name: &str, more: &[&str], own: &Path| {
         let mut copy = copy_of(&ckpt, own, mpi, dir);

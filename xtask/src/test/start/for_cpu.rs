@@ -1,5 +1,6 @@
 //! Programs that see a lesser processor (`launch --for-cpu`): their checkpoints can be restarted where only the named
-//! features are; those of other programs cannot. What a program sees is in `examples/run/lesser_processor.c`.
+//! features are; those of other programs cannot. `examples/run/lesser_processor.c` tests the features that a program
+//! sees.
 
 use crate::build::setup;
 use crate::harness::job::{self, Job};
