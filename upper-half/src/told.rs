@@ -1,4 +1,4 @@
-//! What the debugging tools are told of the calls of the application.
+//! Calls of the application, as the debugging tools are told of them.
 
 use crate::argument::Buffer;
 use crate::object::{Comm, Datatype};

@@ -45,12 +45,12 @@ pub struct RestartSpec {
     pub set: Option<String>,
     /// Treatment of open files whose content differs from the checkpoint.
     pub changed_files: ChangedFilePolicy,
-    /// The job of which this one is a copy, if it is one.
+    /// The first job, if this one is a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<CopyOf>,
 }
 
-/// The first job, of which another one is a copy. Nothing of it is changed.
+/// The first job of a copy. Nothing of it is changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CopyOf {

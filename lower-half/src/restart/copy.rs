@@ -21,7 +21,7 @@ use crate::mpi::world::{self, World};
 /// Number of files that are named in a message.
 const NAMED: usize = 5;
 
-/// What a rank of a copy has found.
+/// The findings of a rank of a copy.
 #[derive(Serialize, Deserialize)]
 pub struct Copied {
     /// Working directory of the first job's rank.

@@ -48,7 +48,7 @@ struct Part {
     plan: Plan,
     /// What is done with the record of the run.
     record: record::Plan,
-    /// What it shares with the first job, if this one is a copy.
+    /// Files that it shares with the first job, if this one is a copy.
     copied: Option<copy::Copied>,
 }
 

@@ -20,7 +20,7 @@ use contract::abi::{Status, PROC_NULL, SUCCESS};
 use contract::waits::SOME_AMOUNT;
 use contract::{Phase, INTERRUPTED};
 
-/// What a probe finds among the early messages, or of no process.
+/// The status of a probe that finds an early message, or is of no process.
 fn early(source: i32, tag: i32, comm: &'static Comm) -> Option<Status> {
     if source == PROC_NULL {
         return Some(Status::PROC_NULL);
@@ -96,7 +96,7 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
     }
 }
 
-/// What a probe tells of the message at a position.
+/// The status of the message at a position.
 fn status_at(queue: &mut Queue, position: usize) -> Option<Status> {
     queue.entries.get(position).map(|entry| entry.status())
 }

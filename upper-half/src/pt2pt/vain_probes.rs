@@ -7,7 +7,7 @@ use crate::request::vain_tests::{count_in_vain, may_be_left_out, other_crossings
 use crate::runtime::lock::{multiple, Lock};
 use contract::recorder;
 
-/// What a probe asks for.
+/// The messages that a probe asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pattern {
     source: i32,

@@ -2,8 +2,8 @@
 //!
 //! Two bytes that look like the instruction may be part of another one. The file's unwind table names the function that
 //! they are in, and the function's instructions, decoded one after the other from its first, lead to the place or past
-//! it: a compiler puts no data between the instructions of a function. What lies outside of any known function, or
-//! behind an instruction that `length.rs` does not know, stays as it is, and [`left`] tells of it.
+//! it: a compiler puts no data between the instructions of a function. Bytes outside of any known function, or behind
+//! an instruction that `length.rs` does not know, stay as they are, and [`left`] tells of them.
 
 use super::functions::Functions;
 use super::{CPUID, TRAP};

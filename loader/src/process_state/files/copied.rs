@@ -153,7 +153,7 @@ impl Copying<'_> {
         options.read(true).write(true).create(true).truncate(true);
         let file = options.mode(0o600).open(to)?;
         for left in (0..ATTEMPTS).rev() {
-            // What the first job overwrote before it was read is in a journal afterwards.
+            // Content that the first job overwrote before it was read is in a journal afterwards.
             match self.copy(from, &file, size) {
                 Ok(known) if known == self.known(from)? => break,
                 Err(why) if left == 0 => return Err(why),
