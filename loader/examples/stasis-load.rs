@@ -48,6 +48,7 @@ struct Options {
 #[derive(Serialize, Deserialize)]
 struct Header {
     state: loader::ProcessState,
+    registers: loader::SavedRegisters,
     regions: Vec<Region>,
 }
 
@@ -129,7 +130,13 @@ fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
             runs,
         });
     }
-    let header = serde_json::to_vec(&Header { state, regions })?;
+    let registers = loader::SavedRegisters::capture(stopped);
+    let header = Header {
+        state,
+        registers,
+        regions,
+    };
+    let header = serde_json::to_vec(&header)?;
     let mut out = BufWriter::new(File::create(path)?);
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(&header)?;
@@ -344,7 +351,8 @@ fn restore(options: Options) -> Result<()> {
             libc::mprotect(region.start as *mut _, len, region.prot.into());
         }
     }
-    let restored = loader::restore(header.state, files, &|_| None)?;
+    let registers = Some(&header.registers);
+    let restored = loader::restore(header.state, registers, files, &|_| None)?;
     if options.stops > 0 || options.dump.is_some() {
         loader::spawn_lower("agent", move || agent(options, channel().0))?;
     }

@@ -46,7 +46,7 @@ pub use interpose::file_changes;
 pub use interpose::followed_children::{follow_children, Child};
 pub use interpose::hooks::{
     is_redirected_to, set_exec_hook, set_executes_hook, set_exit_hook, set_redirects,
-    set_started_by, set_wrapper, tell_calls,
+    set_started_by, set_wrapper, tell_calls, tell_unmaps,
 };
 pub use interpose::install::show_processor;
 pub use interpose::memory_limits::note_use;
@@ -67,8 +67,8 @@ pub use load::privileges::refuse_privileges;
 pub use process_state::{
     bound_kept, capture, capture_closed, look_ahead, open_files, restore, undo_changes, Checks,
     ClosedFileList, ClosedFilePolicy, Copying, Fate, HeldNumbers, Length, Listed, MappedFile,
-    OpenedFiles, ProcessState, Prospect, Restored, Saved, SharedFiles, ThreadState, TruncateReport,
-    LONGEST_TAIL,
+    OpenedFiles, ProcessState, Prospect, Restored, Saved, SavedRegisters, SharedFiles, ThreadState,
+    TruncateReport, LONGEST_TAIL,
 };
 pub use program::{check_address_space, prepare, Program, WRAPPER};
 pub use sys::cpu::time_stamps_allowed;

@@ -1,10 +1,11 @@
 //! Hooks of the lower half: redirected files, the command for execve, and functions called at certain points.
 //!
-//! All are set before the program starts and only read afterwards.
+//! All but [`tell_unmaps`] are set before the program starts, and all are only read afterwards.
 
 use super::threads::Thread;
 use crate::sys::syscall;
 use std::ffi::{CStr, CString};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,7 @@ static WRAPPER: OnceLock<CString> = OnceLock::new();
 static STARTED_BY: OnceLock<CString> = OnceLock::new();
 static EXIT: OnceLock<fn(i32)> = OnceLock::new();
 static EXECUTES: OnceLock<fn()> = OnceLock::new();
+static UNMAPS: OnceLock<fn(Range<usize>)> = OnceLock::new();
 static TELL_CALLS: AtomicBool = AtomicBool::new(false);
 
 /// Redirects files to the given ones, for opens by the program's dynamic linker. `choose` gives the position of the
@@ -107,6 +109,25 @@ pub fn set_executes_hook(hook: fn()) {
 pub fn executes(thread: &Thread) {
     if let Some(hook) = EXECUTES.get() {
         thread.on_lower(hook);
+    }
+}
+
+/// Sets a function that is called with each range of the application's memory before the application gives it back, or
+/// replaces what is there. It runs with the lower half's FS and all signals blocked, on the thread of the call. Only
+/// the first call has an effect.
+pub fn tell_unmaps(hook: fn(Range<usize>)) {
+    let _ = UNMAPS.set(hook);
+}
+
+/// Whether [`tell_unmaps`] has set a function.
+pub fn are_unmaps_told() -> bool {
+    UNMAPS.get().is_some()
+}
+
+/// Calls the function of [`tell_unmaps`].
+pub fn unmaps(thread: &Thread, range: Range<usize>) {
+    if let Some(hook) = UNMAPS.get() {
+        thread.on_lower(|| hook(range));
     }
 }
 

@@ -6,6 +6,7 @@
 mod capture;
 pub mod files;
 mod pending_signals;
+mod registers;
 mod restore;
 mod settings;
 mod xsave_area;
@@ -23,6 +24,7 @@ pub use files::{
     Copying, Fate, Files, HeldNumbers, Length, Listed, MappedFile, OpenedFiles, Prospect, Saved,
     SharedFiles, TruncateReport, LONGEST_TAIL,
 };
+pub use registers::SavedRegisters;
 pub use restore::{restore, Restored};
 pub use settings::note_start;
 

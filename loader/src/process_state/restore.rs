@@ -6,9 +6,10 @@
 #![allow(unsafe_code)]
 
 use super::pending_signals;
+use super::registers;
 use super::settings::{self, ProcessSettings};
 use super::xsave_area;
-use super::{OpenedFiles, ProcessState, ThreadState};
+use super::{OpenedFiles, ProcessState, SavedRegisters, ThreadState};
 use crate::error::{LoadError, RestoreError};
 use crate::interpose::file_changes::segment;
 use crate::interpose::install::{leave_rust, start_loader, take_name};
@@ -139,6 +140,7 @@ fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreErro
         // The name is optional: the thread runs without it.
         let _ = std::fs::write(format!("/proc/self/task/{task}/comm"), &saved.name);
         stopped.run_on(made, || {
+            registers::expect(saved.frame);
             settings::restore_own(&saved.settings);
             pending_signals::send_to_self(&saved.pending);
         });
@@ -150,8 +152,11 @@ fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreErro
 /// blocked from now on.
 ///
 /// Output files must have been truncated ([`OpenedFiles::truncate`]) in all ranks before a rank goes on.
+///
+/// An image of an older Stasis has no `registers`.
 pub fn restore(
     state: ProcessState,
+    registers: Option<&SavedRegisters>,
     files: OpenedFiles,
     objects: &dyn Fn(&str) -> Option<i32>,
 ) -> Result<Restored, RestoreError> {
@@ -171,6 +176,9 @@ pub fn restore(
     children::remember(&state.children);
     syscalls::restore_membarriers(state.membarriers);
     program_info::set_interpreter(state.interpreter[0], state.interpreter[1]);
+    if let Some(registers) = registers {
+        registers.restore(&state)?;
+    }
     xsave_area::fit().map_err(RestoreError::system(
         "enlarging the dynamic linker's room for registers",
     ))?;
@@ -261,6 +269,7 @@ impl Restored {
             cpu::set_fs(thread.upper_fs());
             before();
             self.settings.limit();
+            registers::expect(self.main.frame);
             settings::restore_own(&self.main.settings);
             syscall::block((*frame).mask & !signals::never_blocked());
             pending_signals::send_to_self(&self.main.pending);

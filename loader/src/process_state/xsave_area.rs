@@ -13,8 +13,8 @@
 #![allow(unsafe_code)]
 
 use crate::load::program_info;
+use crate::sys::fp_state::{Layout, LEGACY_AND_HEADER};
 use crate::sys::proc_maps::{self, Mapping};
-use core::arch::x86_64::{__cpuid, __cpuid_count};
 use std::io;
 
 /// `push %rbx; mov %rsp,%rbx; and $-64,%rsp; sub number(%rip),%rsp`, without the last operand.
@@ -28,11 +28,8 @@ const CODE: i32 = libc::PROT_READ | libc::PROT_EXEC;
 const GENERAL: usize = 8 * 7 + 8;
 /// Alignment of the area.
 const ALIGNMENT: usize = 64;
-/// Bytes of the legacy area and the header.
-const LEGACY: usize = 576;
-/// Leaf of CPUID about XSAVE, and the component of it that glibc never saves: the tiles of AMX.
-const LEAF: u32 = 0xd;
-const TILES: [u32; 2] = [17, 18];
+/// The state components that glibc never saves: the tiles of AMX.
+const TILES: u64 = 1 << 17 | 1 << 18;
 
 /// Enlarges the room, if it is too small for this processor.
 pub fn fit() -> io::Result<()> {
@@ -42,7 +39,7 @@ pub fn fit() -> io::Result<()> {
         // SAFETY: it was found in a readable mapping.
         let room = unsafe { number.read_unaligned() };
         // Another number would be found if ld.so were another one.
-        if (LEGACY..needed).contains(&room) {
+        if (LEGACY_AND_HEADER..needed).contains(&room) {
             write(number, needed, &maps)?;
         }
     }
@@ -52,17 +49,8 @@ pub fn fit() -> io::Result<()> {
 /// Bytes for all registers that this processor has and the kernel lets programs use, in the standard format. The
 /// compacted one is not larger.
 fn needed() -> usize {
-    if __cpuid(0).eax < LEAF {
-        return 0;
-    }
-    let enabled = __cpuid_count(LEAF, 0);
-    let enabled = u64::from(enabled.edx) << 32 | u64::from(enabled.eax);
-    let components = (2..64).filter(|bit| enabled & 1 << bit != 0 && !TILES.contains(bit));
-    let ends = components.map(|component| {
-        let place = __cpuid_count(LEAF, component);
-        (place.ebx + place.eax) as usize
-    });
-    let bytes = ends.max().unwrap_or(0).max(LEGACY);
+    let here = Layout::here();
+    let bytes = here.bytes_of(here.components() & !TILES);
     (bytes + GENERAL).next_multiple_of(ALIGNMENT)
 }
 
@@ -143,7 +131,10 @@ mod tests {
     #[test]
     fn the_room_holds_the_registers_of_this_processor() {
         let bytes = needed();
-        assert!(bytes > LEGACY && bytes.is_multiple_of(ALIGNMENT), "{bytes}");
+        assert!(
+            bytes > LEGACY_AND_HEADER && bytes.is_multiple_of(ALIGNMENT),
+            "{bytes}"
+        );
         assert!(bytes < 8192, "the tiles are not saved: {bytes}");
     }
 }

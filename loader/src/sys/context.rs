@@ -117,25 +117,29 @@ const RED_ZONE: usize = 128;
 /// Length of a `syscall` instruction.
 pub const SYSCALL_LEN: usize = 2;
 
+/// Bytes of the registers of FXSAVE, with which an FP state begins.
+pub const LEGACY: usize = 512;
+/// Offset of the kernel's words about an FP state, and the first of them (`fp_state.rs`).
+pub const WORDS: usize = 464;
+pub const MAGIC1: u32 = 0x4650_5853;
+
 /// Bytes of the FP state at `fpstate`, from the size that the kernel stores inside it.
 ///
 /// # Safety
 /// `fpstate` must be the address of an FP state in a frame or of its copy, or 0.
 unsafe fn fp_bytes(fpstate: usize) -> usize {
-    const MAGIC1: u32 = 0x4650_5853;
-    const SW_RESERVED: usize = 464;
     if fpstate == 0 {
         return 0;
     }
     // SAFETY: every FP state in a 64-bit frame has at least 512 bytes.
     let (magic, size) = unsafe {
-        let sw = (fpstate + SW_RESERVED) as *const u32;
+        let sw = (fpstate + WORDS) as *const u32;
         (sw.read(), sw.add(1).read())
     };
     if magic == MAGIC1 {
         size as usize
     } else {
-        512
+        LEGACY
     }
 }
 

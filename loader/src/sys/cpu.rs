@@ -15,6 +15,8 @@ const ARCH_SET_GS: usize = 0x1001;
 const ARCH_SET_FS: usize = 0x1002;
 const ARCH_GET_FS: usize = 0x1003;
 const ARCH_GET_GS: usize = 0x1004;
+const ARCH_GET_XCOMP_PERM: usize = 0x1022;
+const ARCH_REQ_XCOMP_PERM: usize = 0x1023;
 /// Bit of AT_HWCAP2 that allows `wrfsbase` in user code.
 pub const HWCAP2_FSGSBASE: u64 = 2;
 
@@ -47,6 +49,49 @@ fn arch_prctl_get(code: usize) -> usize {
         )
     };
     value
+}
+
+/// State components of XSAVE that the process may use, with those that it has asked for (the tiles of AMX); 0 if the
+/// kernel does not tell.
+pub fn permitted_components() -> u64 {
+    arch_prctl_get(ARCH_GET_XCOMP_PERM) as u64
+}
+
+/// Asks the kernel for components that the process may not use yet.
+///
+/// # Errors
+/// The kernel refuses one of them.
+pub fn permit_components(components: u64) -> std::io::Result<()> {
+    let missing = components & !permitted_components();
+    for component in (0..64).filter(|component| missing & 1 << component != 0) {
+        let result = syscall::plain(
+            libc::SYS_arch_prctl,
+            [ARCH_REQ_XCOMP_PERM, component, 0, 0, 0, 0],
+        );
+        if syscall::is_err(result) {
+            return Err(std::io::Error::from_raw_os_error(-result as i32));
+        }
+    }
+    Ok(())
+}
+
+/// Component of XSAVE with the content of AMX's tiles.
+pub const TILES: u32 = 18;
+
+/// Uses a tile, for which the kernel enlarges the calling thread's room for registers. `rt_sigreturn` refuses larger
+/// registers than there is room for. The process must be permitted [`TILES`].
+pub fn use_tiles() {
+    /// Palette 1, with one row of eight bytes in the first tile.
+    #[repr(C, align(64))]
+    struct Configuration([u8; 64]);
+    let mut configuration = Configuration([0; 64]);
+    configuration.0[0] = 1;
+    configuration.0[16] = 8;
+    configuration.0[48] = 1;
+    // SAFETY: the kernel serves these instructions to a permitted process; the tiles are afterwards as at its start.
+    unsafe {
+        asm!("ldtilecfg [{}]", "tilezero tmm0", "tilerelease", in(reg) &raw const configuration);
+    }
 }
 
 /// The FS base.

@@ -7,6 +7,7 @@ pub mod context;
 pub mod cpu;
 pub mod descriptor;
 pub mod file_system;
+pub mod fp_state;
 pub mod kill_timer;
 pub mod lower_thread;
 pub mod mutex;

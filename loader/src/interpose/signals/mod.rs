@@ -13,6 +13,7 @@
 pub mod actions;
 pub mod checkpoint_request;
 pub mod delivery;
+pub mod earlier_frames;
 pub mod library_handlers;
 pub mod sender_ids;
 pub mod startup;

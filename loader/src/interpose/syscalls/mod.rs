@@ -27,6 +27,7 @@ mod signals;
 mod site_kinds;
 pub mod sysv;
 pub mod timers;
+mod unmaps;
 pub mod unsupported;
 mod wait4;
 
@@ -192,6 +193,7 @@ pub fn serve(call: &mut Call) -> Outcome {
         if !memory::remaps(nr) {
             return TABLE[nr](call);
         }
+        unmaps::tell(call, nr);
         let unpatched = sites::before_remap(nr, call.args());
         let outcome = TABLE[nr](call);
         drop(unpatched);

@@ -3,11 +3,13 @@
 
 use super::{fail, Call, Handler, Outcome};
 use crate::interpose::signals::actions;
+use crate::interpose::signals::earlier_frames::{self, Room};
 use crate::interpose::signals::{self, never_blocked, Action, SIGNALS};
 use crate::interpose::threads::stop;
 use crate::interpose::threads::Thread;
 use crate::interpose::trap_entry;
 use crate::sys::context::Context;
+use crate::sys::fp_state::{Words, LEGACY_COMPONENTS};
 use crate::sys::syscall::is_err;
 use crate::sys::user_copy;
 use core::sync::atomic::Ordering;
@@ -79,8 +81,18 @@ fn rt_sigprocmask(call: &mut Call) -> Outcome {
 
 /// Return from the application's handler: its own frame lies at the stack pointer.
 fn rt_sigreturn(call: &mut Call) -> Outcome {
-    let frame = call.frame().regs.rsp as *mut Context;
-    go_back(call.thread, frame)
+    let frame = call.frame().regs.rsp;
+    // Natively the kernel finds a wrong address, too.
+    let _ = earlier_frames::adapt(frame, |_| {
+        // The present frame is abandoned, and stays mapped.
+        let area = call.frame().fpstate;
+        let words = Words::of(area).ok().flatten();
+        Room {
+            area,
+            components: words.map_or(LEGACY_COMPONENTS, |words| words.components()),
+        }
+    });
+    go_back(call.thread, frame as *mut Context)
 }
 
 #[allow(unsafe_code)]
