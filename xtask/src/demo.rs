@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 const RANKS: usize = 2;
 const LIMIT: Duration = Duration::from_secs(600);
+/// Advice for a machine on which the job ends too soon.
+const TOO_SHORT: &str = "if the job was too short for this machine, give it more --steps";
 
 /// Options of `cargo xtask demo`.
 #[derive(clap::Args)]
@@ -55,7 +57,11 @@ struct Melt {
 
 /// Runs the demo.
 pub fn run(options: &Options) -> Result<()> {
-    setup::unless(options.no_setup)?;
+    if !options.no_setup {
+        setup::for_demo(
+            "runs LAMMPS three times, twice in two parts: about two minutes on two cores",
+        )?;
+    }
     setup::require("lammps")?;
     let seed = options.seed.unwrap_or_else(fresh_seed);
     let root = paths::target().join("demo");
@@ -140,17 +146,17 @@ fn both_halves(
     let mut job = Job::start(command, dir, "first")?;
     stasis::until_reached(&mut job, &ckpt, "", deadline)?;
 
-    // A random thermo line, and a random moment after it. Seconds alone are not sufficient: on a busy machine this run
-    // may be much faster than the timed one.
+    // The job's own progress decides when it is cut: it may be much faster than the uninterrupted run, or slower.
     let begun = Instant::now();
     let whole = reference.took.as_secs_f64();
-    let lines = reference.thermo.len() as f64;
-    let line = (random.seconds(0.15, 0.6).as_secs_f64() * lines) as usize + 1;
+    let lines = reference.thermo.len();
+    let line = (random.seconds(0.15, 0.6).as_secs_f64() * lines as f64) as usize + 1;
     let log = dir.join("log.lammps");
+    let printed = || number_lines(&job::read_text(&log)).len();
     job.until("LAMMPS came to the line of the cut", deadline, || {
-        number_lines(&job::read_text(&log)).len() >= line
-    })?;
-    std::thread::sleep(random.seconds(0.0, 0.3 * whole / lines));
+        printed() >= line
+    })
+    .context(TOO_SHORT)?;
     let moment = begun.elapsed();
     let command = stasis::checkpoint(&ckpt);
     show(&command);
@@ -160,7 +166,9 @@ fn both_halves(
         println!("  {line}");
     }
     // The job runs on a little. Its output after the checkpoint is discarded.
-    std::thread::sleep(random.seconds(0.1, 1.5));
+    let then = printed();
+    job.until("LAMMPS had gone on", deadline, || printed() > then)
+        .context(TOO_SHORT)?;
     println!(
         "$ kill -9 {}",
         job.pids()
@@ -194,7 +202,7 @@ fn both_halves(
     let same = side_by_side(reference, &number_lines(&until_kill), &ours);
     let (set, bytes) = newest_set(&ckpt)?;
     println!(
-        "\n{first} until {:.1} s, then {second}: checkpoint {:.2} s, {} = {:.1} MiB, restart {:.2} s (until the job answers), the rest {:.1} s of {whole:.1} s\n",
+        "\n{first} until line {line} of {lines} ({:.1} s), then {second}: checkpoint {:.2} s, {} = {:.1} MiB, restart {:.2} s (until the job answers), the rest {:.1} s of {whole:.1} s\n",
         moment.as_secs_f64(),
         answer.took.as_secs_f64(),
         set.file_name().unwrap_or_default().to_string_lossy(),

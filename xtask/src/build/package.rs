@@ -117,7 +117,8 @@ fn pages(share: &Path) -> Result<()> {
     succeed(Command::new("gzip").arg("-9n").args(pages))?;
     for (shell, file) in [
         ("bash", "bash-completion/completions/stasis"),
-        ("zsh", "zsh/site-functions/_stasis"),
+        // Where Debian's zsh looks.
+        ("zsh", "zsh/vendor-completions/_stasis"),
         ("fish", "fish/vendor_completions.d/stasis.fish"),
     ] {
         let file = share.join(file);

