@@ -63,6 +63,8 @@
 //!     set_id: writer.set_id(),
 //!     increment_of: None,
 //!     created: 1,
+//!     pause_micros: None,
+//!     total_micros: None,
 //!     epoch: 0,
 //!     world_size: 1,
 //!     abi: "none".into(),

@@ -11,6 +11,7 @@
 //! | [`net`] | connections, the [`net::tree`] of a large job and its [`net::relay`]s |
 //! | [`server`] | threads and sockets around the coordinator, in rank 0's lower half |
 //! | [`agent`] | the same around a rank's machine |
+//! | [`chronicle`] | what happens to the job, for its history |
 //! | [`schedule`] | checkpoints that are due without a command |
 //! | [`partner`] | copies of images on other machines |
 //! | [`client`] | the connection of the `stasis` command to a job |
@@ -20,6 +21,7 @@
 
 pub mod agent;
 mod child_programs;
+pub mod chronicle;
 pub mod claim;
 pub mod client;
 mod job_directory;

@@ -260,6 +260,8 @@ mod tests {
             stood: None,
             level: Level::Shared,
             stop: false,
+            asked_by: Vec::new(),
+            since_cut: 0,
         }
     }
 

@@ -14,9 +14,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use history::event::{self, Cause, MOST_LISTED};
 use launcher::message;
 
 use crate::child_programs::{child_programs, ChildProgram};
+use crate::chronicle::{self, Chronicle};
 use crate::claim::{check_free, claim};
 use crate::job_directory::JobDirectory;
 use crate::job_file::{self, JobFile};
@@ -28,10 +30,10 @@ use crate::net::listener::{reject, remove_sockets, Listener, NetEvent, Reach};
 use crate::net::routes::LinkId;
 use crate::net::stream::Stream;
 use crate::protocol::coordinator::{
-    Action, ClientId, Config, Coordinator, Event, PartialSet, Time,
+    Action, ClientId, Config, Coordinator, Cost, Event, PartialSet, Time,
 };
 use crate::protocol::messages::{
-    FromRank, Hello, Level, Member, Request, Summary, ToClient, ToParent,
+    FromRank, Hello, Level, Member, Report, Request, Summary, ToClient, ToParent,
 };
 use crate::protocol::rank_set::RankSet;
 use crate::schedule::{Due, Plan, Schedule};
@@ -66,7 +68,7 @@ pub trait Store: Send + 'static {
     ///
     /// # Errors
     /// The reason, for the user. The checkpoint is given up.
-    fn commit(&mut self, images: &[Summary]) -> Result<(), String>;
+    fn commit(&mut self, images: &[Summary], cost: Cost) -> Result<(), String>;
     /// Removes the prepared set.
     fn discard(&mut self);
     /// Does the remaining work after a commit, such as the removal of old sets. Called after the clients
@@ -88,6 +90,8 @@ pub struct Options {
     pub program: Vec<String>,
     /// MPI library of the lower half, for the user.
     pub mpi: String,
+    /// The job's history.
+    pub history: chronicle::Options,
 }
 
 /// Failure to start the server.
@@ -114,7 +118,8 @@ pub struct Server {
 enum ServerEvent {
     Net(NetEvent),
     Disk(Event),
-    Close,
+    /// The job ends, perhaps with this checkpoint.
+    Close(Option<String>),
 }
 
 impl From<NetEvent> for ServerEvent {
@@ -126,9 +131,11 @@ impl From<NetEvent> for ServerEvent {
 enum DiskJob {
     Prepare(u64),
     PrepareInMemory(u64),
-    Commit(u64, Vec<Summary>),
+    Commit(u64, Vec<Summary>, Cost),
     Discard,
-    Tidy,
+    /// The checkpoint is over: it is noted, and older ones are removed.
+    Over(Box<Report>),
+    Note(event::Event),
     Glance,
 }
 
@@ -179,8 +186,10 @@ impl Server {
         let place = JobDirectory::new(job.clone(), options.directory.clone(), listener);
         let back = events.clone();
         let (working, disk) = mpsc::channel();
+        let directory = options.directory.clone();
         let disk_jobs = move || {
-            run_disk_jobs(store, place, &orders, &back);
+            let history = Chronicle::begin(directory, options.history);
+            run_disk_jobs(store, place, history, &orders, &back);
             drop(working);
         };
         spawn("ckpt-disk", disk_jobs).map_err(thread)?;
@@ -207,7 +216,7 @@ impl Server {
     /// Ends the job: stops answering, completes the file operations, and removes the job file. The order
     /// matters: a checkpoint that is still requested would write the file again.
     pub fn close(&self) {
-        self.stop();
+        self.stop(None);
         if self.job.is_in(&self.directory).unwrap_or(false) {
             self.job.remove(&self.directory);
             remove_sockets(&self.directory, None);
@@ -224,11 +233,11 @@ impl Server {
         if self.job.is_in(&self.directory).unwrap_or(false) {
             remove_sockets(&self.directory, None);
         }
-        self.stop();
+        self.stop(Some(set.to_owned()));
     }
 
-    fn stop(&self) {
-        let _ = self.events.send(ServerEvent::Close);
+    fn stop(&self, set: Option<String>) {
+        let _ = self.events.send(ServerEvent::Close(set));
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = disk.recv_timeout(DISK_LIMIT);
     }
@@ -237,6 +246,7 @@ impl Server {
 fn run_disk_jobs(
     mut store: impl Store,
     mut place: JobDirectory,
+    mut history: Chronicle,
     orders: &Receiver<DiskJob>,
     back: &Sender<ServerEvent>,
 ) {
@@ -252,13 +262,26 @@ fn run_disk_jobs(
                 let _ = place.ensure(|| store.make_directory());
                 continue;
             }
-            DiskJob::Commit(epoch, images) => Event::Committed(epoch, store.commit(&images)),
+            DiskJob::Commit(epoch, images, cost) => {
+                let event = Event::Committed(epoch, store.commit(&images, cost));
+                if back.send(ServerEvent::Disk(event)).is_err() {
+                    return;
+                }
+                // The commit of a large job does not wait for it.
+                history.images(&images);
+                continue;
+            }
             DiskJob::Discard => {
                 store.discard();
                 continue;
             }
-            DiskJob::Tidy => {
+            DiskJob::Over(report) => {
+                history.committed(*report);
                 store.tidy();
+                continue;
+            }
+            DiskJob::Note(event) => {
+                history.note(event);
                 continue;
             }
         };
@@ -311,11 +334,8 @@ impl ServerLoop {
                 self.event(match due {
                     Due::Interval => Event::Due,
                     Due::Memory => Event::DueInMemory,
-                    Due::Last { stop } | Due::Again { stop } => Event::Request {
-                        client: None,
-                        stop,
-                        patience: None,
-                    },
+                    Due::Last { stop } => unattended(Cause::BeforeEnd, stop),
+                    Due::Again { stop } => unattended(Cause::Retry, stop),
                 });
             }
             let due = self.schedule.next();
@@ -326,7 +346,10 @@ impl ServerLoop {
             };
             let wake = due.map_or(next, |due| due.min(next));
             match incoming.recv_timeout(wake.saturating_duration_since(Instant::now())) {
-                Ok(ServerEvent::Close) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(ServerEvent::Close(set)) => {
+                    return self.submit(DiskJob::Note(event::Event::End { set }));
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -367,7 +390,7 @@ impl ServerLoop {
                 None => self.lose(gone),
             },
             ServerEvent::Disk(event) => self.event(event),
-            ServerEvent::Close => {}
+            ServerEvent::Close(_) => {}
         }
     }
 
@@ -414,6 +437,14 @@ impl ServerLoop {
     }
 
     fn lost(&mut self, ranks: &RankSet) {
+        let needed = ranks.iter().filter(|rank| self.machine.needs(*rank));
+        let needed: Vec<u32> = needed.collect();
+        if !needed.is_empty() {
+            self.submit(DiskJob::Note(event::Event::RanksLost {
+                count: needed.len(),
+                lost_ranks: needed.into_iter().take(MOST_LISTED).collect(),
+            }));
+        }
         for rank in ranks.iter() {
             self.event(Event::Lost(rank));
         }
@@ -436,6 +467,7 @@ impl ServerLoop {
                 self.event(match request {
                     Request::Checkpoint { stop, patience, .. } => Event::Request {
                         client: Some(client),
+                        cause: Cause::Command,
                         stop,
                         patience,
                     },
@@ -468,7 +500,9 @@ impl ServerLoop {
                 Action::Reply(client, message) => self.reply(client, &message),
                 Action::Prepare(epoch) => self.submit(DiskJob::Prepare(epoch)),
                 Action::PrepareInMemory(epoch) => self.submit(DiskJob::PrepareInMemory(epoch)),
-                Action::Commit(epoch, _, images) => self.submit(DiskJob::Commit(epoch, images)),
+                Action::Commit(epoch, _, images, cost) => {
+                    self.submit(DiskJob::Commit(epoch, images, cost));
+                }
                 Action::Discard(_) => self.submit(DiskJob::Discard),
                 Action::Over(Ok(report)) if report.level == Level::Memory => {
                     tracing::info!(?report, "checkpoint in memory");
@@ -487,7 +521,7 @@ impl ServerLoop {
                 Action::Over(Ok(report)) => {
                     tracing::info!(?report, "checkpoint committed");
                     self.schedule.over(now, Some(&report));
-                    self.submit(DiskJob::Tidy);
+                    self.submit(DiskJob::Over(Box::new(report)));
                 }
                 Action::Again { stop } => {
                     let after = self.schedule.again(now, stop);
@@ -495,6 +529,8 @@ impl ServerLoop {
                 }
                 Action::Over(Err(reason)) => {
                     tracing::warn!(reason, "checkpoint given up");
+                    let why = event::shortened(&reason);
+                    self.submit(DiskJob::Note(event::Event::CheckpointFailed { why }));
                     self.schedule.over(now, None);
                     message::say(format_args!(
                         "a checkpoint was given up, the job of {} ranks runs on: {reason}",
@@ -521,6 +557,16 @@ impl ServerLoop {
     fn submit(&self, job: DiskJob) {
         // The file thread ends only after this one, so the send succeeds.
         let _ = self.disk_jobs.send(job);
+    }
+}
+
+/// A request of the job itself.
+fn unattended(cause: Cause, stop: bool) -> Event {
+    Event::Request {
+        client: None,
+        cause,
+        stop,
+        patience: None,
     }
 }
 

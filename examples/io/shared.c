@@ -1,16 +1,17 @@
 //#Ranks: 3
 //#Cut: hold
-//#Shows: the shared pointer, moved by one rank alone and by all in order, stands where it stood
+//#Shows: the shared pointer, moved by one rank alone and by all in order, stands where it stood, although the file is open a second time
 #include "../stasis_test.h"
 
 int main(int argc, char **argv)
 {
     test_start(&argc, &argv);
-    MPI_File file;
+    MPI_File file, second;
     MPI_Status status;
     MPI_Offset position, size;
     int record[4], got[4], seen[64] = {0};
     MPI_OK(MPI_File_open(MPI_COMM_WORLD, "shared.dat", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    MPI_OK(MPI_File_open(MPI_COMM_WORLD, "shared.dat", MPI_MODE_RDWR, MPI_INFO_NULL, &second));
     MPI_OK(MPI_File_set_view(file, 16, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
 
     /* Rank 0 alone writes two records; the others have never used the pointer themselves. */
@@ -55,6 +56,7 @@ int main(int argc, char **argv)
     MPI_OK(MPI_File_read_ordered(file, got, 4, MPI_INT, &status));
     CHECK_EQ(got[0], 100 + 10 * test_rank);
     test_add(got, sizeof got);
+    MPI_OK(MPI_File_close(&second));
     MPI_OK(MPI_File_close(&file));
     return test_finish("shared");
 }

@@ -97,6 +97,8 @@ mod tests {
                 files: FilePolicy::Undo,
                 undo_limit: 1,
                 log_dir: None,
+                metrics: None,
+                quiet: false,
                 incarnation: None,
                 stages: None,
                 for_cpu: None,

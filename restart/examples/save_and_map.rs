@@ -123,6 +123,8 @@ fn one_set(ck: &Path, compression: Compression) -> PathBuf {
         set_id: info.set_id,
         increment_of: None,
         created: 0,
+        pause_micros: None,
+        total_micros: None,
         epoch: 0,
         world_size: 1,
         abi: info.abi,

@@ -6,11 +6,16 @@ use std::path::Path;
 
 use ckpt_image::{kind, Backing, FileIdentity, FileIdentityCache, Image, Machine, Region};
 
+use loader::SavedRegisters;
+
 use crate::error::{RestartError, Result};
+use crate::sections;
 
 /// All reasons why `image` cannot be restarted here.
 pub(crate) fn incompatibilities(image: &Image) -> Result<Vec<String>> {
     let mut reasons = environment(image)?;
+    let registers: Option<SavedRegisters> = sections::optional(image, kind::REGISTERS)?;
+    reasons.extend(registers.and_then(|registers| registers.incompatibility()));
     let mut files = FileIdentityCache::default();
     for region in image.regions() {
         // A library has several regions, but one reason is enough.

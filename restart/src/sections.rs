@@ -2,7 +2,7 @@
 //! `stasis verify` decodes them in the same way.
 
 use ckpt_image::{kind, Image, SectionKind};
-use loader::{ClosedFileList, ProcessState};
+use loader::{ClosedFileList, ProcessState, SavedRegisters};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,8 @@ pub struct JobState {
 pub struct Sections {
     /// State of the process.
     pub process: ProcessState,
+    /// Registers in the threads' frames; an older Stasis does not write it.
+    pub registers: Option<SavedRegisters>,
     /// Files that the process had written to and closed.
     pub closed: ClosedFileList,
     /// State of the job.
@@ -43,16 +45,11 @@ impl Sections {
     pub fn of(image: &Image) -> Result<Sections> {
         let sections = Sections {
             process: decoded(image, kind::PROCESS)?,
-            closed: match image.section(kind::CLOSED_FILES) {
-                Some(_) => decoded(image, kind::CLOSED_FILES)?,
-                // No file was closed, or an older Stasis wrote the image and did not record closed files.
-                None => ClosedFileList::default(),
-            },
+            registers: optional(image, kind::REGISTERS)?,
+            // No file was closed, or an older Stasis wrote the image and did not record closed files.
+            closed: optional(image, kind::CLOSED_FILES)?.unwrap_or_default(),
             job: decoded(image, kind::JOB)?,
-            record: match image.section(kind::RECORD) {
-                Some(_) => Some(decoded(image, kind::RECORD)?),
-                None => None,
-            },
+            record: optional(image, kind::RECORD)?,
         };
         let regions = image.regions();
         let holds = |address: usize| {
@@ -67,6 +64,12 @@ impl Sections {
             .map_err(|why| unreadable(image, kind::PROCESS.name, why.to_string()))?;
         Ok(sections)
     }
+}
+
+/// Decodes a section that an image may lack.
+pub(crate) fn optional<T: DeserializeOwned>(image: &Image, kind: SectionKind) -> Result<Option<T>> {
+    let section = image.section(kind);
+    section.map(|_| decoded(image, kind)).transpose()
 }
 
 /// Decodes a section. The encoding has no field names, so only versions that [`SectionKind::decodes`] accepts are read.

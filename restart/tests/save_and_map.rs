@@ -616,6 +616,8 @@ fn save_without_commit(
         set_id: info.set_id,
         increment_of: parent.filter(|_| saved.inherits),
         created: 0,
+        pause_micros: None,
+        total_micros: None,
         epoch: 3,
         world_size: 1,
         abi: info.abi.clone(),

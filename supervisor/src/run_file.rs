@@ -134,6 +134,12 @@ impl RunFile {
         }
     }
 
+    /// Reads the file of the `stasis run` that keeps the job, if one can be reached.
+    pub fn of_living(directory: &Path) -> Result<Option<RunFile>, Error> {
+        let file = RunFile::read(directory, RUN_FILE)?;
+        Ok(file.filter(|file| file.connect().is_ok()))
+    }
+
     /// Removes the file of this name: its job is over, or its standby world has an end.
     pub fn remove(directory: &Path, name: &str) {
         let _ = fs::remove_file(directory.join(name));

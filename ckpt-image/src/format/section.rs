@@ -85,9 +85,11 @@ pub mod kind {
     pub const CLOSED_FILES: SectionKind = of(19, "closed files", 1, 1);
     /// The place of the cut in the record of the run: `record::Position`.
     pub const RECORD: SectionKind = of(20, "record", 1, 1);
+    /// The places of registers in the threads' frames: `loader::SavedRegisters`.
+    pub const REGISTERS: SectionKind = of(21, "registers", 1, 1);
 }
 
-const KNOWN: [SectionKind; 11] = [
+const KNOWN: [SectionKind; 12] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -99,6 +101,7 @@ const KNOWN: [SectionKind; 11] = [
     kind::JOB,
     kind::CLOSED_FILES,
     kind::RECORD,
+    kind::REGISTERS,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.

@@ -87,6 +87,13 @@ pub struct Manifest {
     pub increment_of: Option<ParentSet>,
     /// Time of the request for the checkpoint, in seconds since 1970.
     pub created: u64,
+    /// Time in microseconds for which the job stood still. It is displayed. Absent in sets of older versions, and in
+    /// those that were written after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_micros: Option<u64>,
+    /// Time in microseconds from the request until the set was committed. It is displayed. Absent as `pause_micros` is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_micros: Option<u64>,
     /// Number of restarts of the job.
     pub epoch: u64,
     /// Number of ranks of the job.
@@ -304,6 +311,8 @@ mod tests {
             set_id: SetId([1; 16]),
             increment_of: None,
             created: 1_700_000_000,
+            pause_micros: None,
+            total_micros: None,
             epoch: 2,
             world_size: 2,
             abi: "openmpi".into(),

@@ -174,6 +174,8 @@ pub fn manifest(set_id: SetId, images: Vec<ImageSummary>) -> Manifest {
         set_id,
         increment_of: None,
         created: 1_700_000_000,
+        pause_micros: None,
+        total_micros: None,
         epoch: 0,
         world_size: images.len() as u32,
         abi: "openmpi".into(),

@@ -9,14 +9,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ckpt_image::{SealKey, LONGEST_CHAIN};
-use clap::builder::FalseyValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{FalseyValueParser, TypedValueParser};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
 use job_spec::{
     Breakpoint, ChangedFilePolicy, Compression, Digests, FilePolicy, Keep, Pause, Record, Then,
     Tools,
 };
 use reduction::Selection;
 
+mod candidates;
 mod default_dir;
 mod dir_template;
 pub mod schedule;
@@ -54,8 +56,15 @@ pub enum Command {
     /// Run a job again and again with messages held back at random, until a run fails, which is recorded: stasis hunt
     /// --check CMD -- mpirun -n N stasis launch ./app ...
     Hunt(Hunt),
+    /// List my running jobs: those with a rank on this machine, or those in directories
+    Jobs(Jobs),
     /// Show the state of the job that runs with this directory
     Status(Status),
+    /// Write a page about what has happened to the job: its runs, the cost of its checkpoints, and what failures have
+    /// lost
+    Report(Report),
+    /// End the job that runs with this directory at once, without a checkpoint
+    Stop(Job),
     /// Show where all threads of the running job's ranks are, as one tree of their stacks
     Stacks(Job),
     /// Tell in which call each rank of the running job waits, and for which ranks; and whether the job is in a deadlock
@@ -63,9 +72,9 @@ pub enum Command {
     /// Start the debugger gdb at a rank of the running job, with the program's symbols: stasis gdb DIR RANK
     Gdb(Gdb),
     /// List the checkpoints in a directory
-    List(Inspect),
+    List(List),
     /// Read every byte of checkpoints and report whether they are intact
-    Verify(Inspect),
+    Verify(Verify),
     /// Show the contents of a checkpoint and the space that each part takes
     Inspect(Inspect),
     /// Compare two checkpoints of a job, page by page
@@ -86,6 +95,57 @@ pub enum Command {
     Completions(Completions),
     /// Print the manual page of stasis or of one of its commands: stasis man launch | man -l -
     Man(Man),
+    /// Print the versions of Stasis and of its formats, and the lower halves that it finds
+    Version(Version),
+}
+
+impl Command {
+    /// Whether the command prints its result as JSON.
+    pub fn prints_json(&self) -> bool {
+        match self {
+            Command::Checkpoint(options) => options.job.json,
+            Command::Status(options) => options.job.json,
+            Command::Report(options) => options.job.json,
+            Command::Explain(options) => options.job.json,
+            Command::Stacks(job) | Command::Stop(job) => job.json,
+            Command::Jobs(options) => options.json,
+            Command::List(options) => options.of.json,
+            Command::Verify(options) => options.of.json,
+            Command::Inspect(options) => options.json,
+            Command::Restart(options) => options.json && options.dry_run,
+            Command::Diff(options) => options.json,
+            Command::Compare(options) => options.json,
+            Command::RecordInfo(options) => options.json,
+            Command::Compact(options) => options.json,
+            Command::Drain(options) => options.json,
+            Command::Version(options) => options.json,
+            Command::Launch(_)
+            | Command::Run(_)
+            | Command::Bisect(_)
+            | Command::Hunt(_)
+            | Command::Gdb(_)
+            | Command::Doctor(_)
+            | Command::BuildLower(_)
+            | Command::Completions(_)
+            | Command::Man(_) => false,
+        }
+    }
+}
+
+/// Whether a command line that is wrong asks for JSON, as far as can be told: by the flag, or by its variable, of a
+/// command that has them.
+pub fn asks_for_json() -> bool {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let of_command = |stasis: &clap::Command| {
+        let command = stasis.find_subcommand(words.first()?)?;
+        let mut flags = command.get_arguments();
+        let flag = flags.find(|flag| flag.get_long() == Some("json"))?;
+        let variable = std::env::var_os(flag.get_env()?);
+        let yes = |value: OsString| yes_or_no().parse_ref(command, Some(flag), &value);
+        let by_variable = variable.and_then(|value| yes(value).ok());
+        Some(by_variable == Some(true) || words.iter().any(|word| word == "--json"))
+    };
+    of_command(&Arguments::command()).unwrap_or(false)
 }
 
 /// Parser of a flag's variable: `0`, `no`, `off`, `false` and the empty string are no, anything else is yes.
@@ -98,6 +158,28 @@ fn yes_or_no() -> FalseyValueParser {
 enum ClosedFiles {
     Cut,
     Leave,
+}
+
+/// How much a command tells.
+#[derive(Args, Default)]
+pub struct Detail {
+    /// Tell on standard error what is done, step by step
+    #[arg(short, long, env = "STASIS_VERBOSE", value_parser = yes_or_no())]
+    verbose: bool,
+}
+
+impl Detail {
+    /// Tells a step if the user wants to know.
+    pub fn tell(&self, step: impl std::fmt::Display) {
+        if self.verbose {
+            launcher::message::say(step);
+        }
+    }
+
+    /// Whether the user wants to know each step.
+    pub fn is_wanted(&self) -> bool {
+        self.verbose
+    }
 }
 
 /// Key of trusted checkpoints.
@@ -119,6 +201,9 @@ impl KeyFile {
 /// Options of `launch` and `restart`: how the job runs.
 #[derive(Args)]
 pub struct Running {
+    /// How much is told: with --verbose what the job runs over.
+    #[command(flatten)]
+    pub detail: Detail,
     /// Schedule, retention and form of checkpoints.
     #[command(flatten)]
     pub checkpoints: Checkpoints,
@@ -145,7 +230,7 @@ pub struct Running {
     #[arg(long = "break", value_name = "RANK:CALL", env = "STASIS_BREAK")]
     pub stop_at: Option<Breakpoint>,
     /// Name of the lower half to run over [default: that of the launcher's MPI library]
-    #[arg(long, value_name = "NAME", env = "STASIS_MPI")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(candidates::lower_halves), env = "STASIS_MPI")]
     pub mpi: Option<String>,
     /// Action of a restart if the content of an open file differs from the checkpoint (growth alone is no difference)
     #[arg(
@@ -209,6 +294,13 @@ pub struct Checkpoints {
     /// Directory of the ranks' logs and events, which STASIS_LOG asks for [default: `log` in the checkpoint directory]
     #[arg(long, value_name = "DIR", env = "STASIS_LOG_DIR")]
     log_dir: Option<PathBuf>,
+    /// Write metrics of the job to FILE in the format OpenMetrics, for a monitoring system such as Prometheus with its
+    /// node_exporter. The file is replaced after each event
+    #[arg(long, value_name = "FILE", env = "STASIS_METRICS")]
+    metrics: Option<PathBuf>,
+    /// Print no line about a committed checkpoint
+    #[arg(short, long, env = "STASIS_QUIET", value_parser = yes_or_no())]
+    quiet: bool,
     /// Incarnation of the job, which `stasis run` gives
     #[arg(long, value_name = "N", hide = true, env = "STASIS_INCARNATION")]
     incarnation: Option<u32>,
@@ -242,7 +334,7 @@ pub struct Schedule {
     pub time_limit: Option<u64>,
     /// Take a checkpoint when a rank receives this signal: USR1, USR2, TERM, INT, QUIT, HUP, XCPU, or several separated
     /// by commas. The program does not receive it. With all but USR1 and USR2 the job then ends
-    #[arg(long, value_name = "SIGNAL", value_delimiter = ',', value_parser = schedule::signal, env = "STASIS_SIGNAL")]
+    #[arg(long, value_name = "SIGNAL", value_delimiter = ',', value_parser = schedule::signal, add = ArgValueCandidates::new(candidates::signals), env = "STASIS_SIGNAL")]
     pub signal: Vec<Signal>,
     /// Action after a checkpoint that a signal or --before-end has requested
     #[arg(long, value_name = "WHAT", env = "STASIS_THEN")]
@@ -355,6 +447,8 @@ impl Checkpoints {
             files: self.files(),
             undo_limit: self.undo_limit,
             log_dir: self.log_dir.as_ref().map(from_root),
+            metrics: self.metrics.as_ref().map(from_root),
+            quiet: self.quiet,
             incarnation: self.incarnation,
             stages: self.epoch,
             for_cpu: None,
@@ -381,7 +475,7 @@ fn size(text: &str) -> Result<u64, String> {
 pub struct Launch {
     /// Directory for checkpoints, the same for all ranks and used by this job alone [default: ./NAME.ckpt, NAME being
     /// made of the program's name and its first argument that is not an option]
-    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    #[arg(long, value_name = "DIR", add = ArgValueCompleter::new(candidates::directories), env = "STASIS_CKPT_DIR")]
     pub ckpt_dir: Option<PathBuf>,
     /// Options of the run.
     #[command(flatten)]
@@ -406,6 +500,7 @@ pub struct Launch {
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
+        value_hint = ValueHint::AnyPath,
         value_name = "APP"
     )]
     pub app: Vec<OsString>,
@@ -449,11 +544,19 @@ pub struct Run {
     /// others go on in their memory. No checkpoints are taken
     #[arg(long, env = "STASIS_STAGES", value_parser = yes_or_no(), conflicts_with = "standby")]
     pub stages: bool,
+    /// Command of the shell that stores each committed checkpoint elsewhere, such as in an object store: it finds the
+    /// checkpoint in the directory `$STASIS_CHECKPOINT`. The end of the job waits for it
+    #[arg(long, value_name = "CMD", env = "STASIS_DRAIN_WITH")]
+    pub drain_with: Option<OsString>,
+    /// `--drain-with` is the parent's work
+    #[arg(long, hide = true, env = "STASIS_DRAINED_OUTSIDE", value_parser = yes_or_no())]
+    pub drained_outside: bool,
     /// The command that starts the job, with `stasis launch` in it
     #[arg(
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
+        value_hint = ValueHint::AnyPath,
         value_name = "COMMAND"
     )]
     pub line: Vec<OsString>,
@@ -474,6 +577,7 @@ pub struct CheckedJob {
         required = true,
         trailing_var_arg = true,
         allow_hyphen_values = true,
+        value_hint = ValueHint::AnyPath,
         value_name = "COMMAND"
     )]
     pub line: Vec<OsString>,
@@ -489,7 +593,7 @@ pub struct Hunt {
     #[arg(short = 'n', long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u64).range(1..), env = "STASIS_RUNS")]
     pub runs: u64,
     /// Begin each run with this checkpoint instead of the program's start
-    #[arg(long, value_name = "DIR/ckpt-N", env = "STASIS_FROM")]
+    #[arg(long, value_name = "DIR/ckpt-N", add = ArgValueCompleter::new(candidates::checkpoints), env = "STASIS_FROM")]
     pub from: Option<PathBuf>,
     /// Directory for the record of a run; that of the run which fails is left there
     #[arg(
@@ -519,27 +623,28 @@ pub struct Bisect {
 #[derive(Args)]
 pub struct Restart {
     /// The checkpoint directory, for its newest complete checkpoint, or one checkpoint in it
-    #[arg(value_name = "DIR[/ckpt-N]", required_unless_present = "copy_of")]
+    #[arg(value_name = "DIR[/ckpt-N]", required_unless_present = "copy_of", add = ArgValueCompleter::new(candidates::checkpoints))]
     pub directory: Option<PathBuf>,
     /// Start another job from this checkpoint, and change nothing of the first one, which may run. The copy has its
     /// checkpoints in --ckpt-dir
     #[arg(
         long,
         value_name = "DIR[/ckpt-N]",
+        add = ArgValueCompleter::new(candidates::checkpoints),
         env = "STASIS_COPY_OF",
         conflicts_with_all = ["directory", "dry_run"],
         requires = "ckpt_dir"
     )]
     pub copy_of: Option<PathBuf>,
     /// With --copy-of: a new directory for the checkpoints of the copy
-    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    #[arg(long, value_name = "DIR", add = ArgValueCompleter::new(candidates::directories), env = "STASIS_CKPT_DIR")]
     pub ckpt_dir: Option<PathBuf>,
     /// With --copy-of: working directory of the copy. Files that the first job had open below its own one are opened
     /// below this one, and are made there first if they are missing
     #[arg(long, value_name = "DIR", env = "STASIS_WORKDIR", requires = "copy_of")]
     pub workdir: Option<PathBuf>,
     /// Restart from this checkpoint of the directory
-    #[arg(long, value_name = "NAME", env = "STASIS_SET")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(candidates::sets), env = "STASIS_SET")]
     pub set: Option<String>,
     /// Restore nothing: verify the checkpoint and report the changes that a restart would make to the job's files in
     /// their present state. Needs no mpirun
@@ -556,6 +661,9 @@ pub struct Restart {
 /// Options of `checkpoint`.
 #[derive(Args)]
 pub struct Checkpoint {
+    /// How much is told: with --verbose the stages of the checkpoint.
+    #[command(flatten)]
+    pub detail: Detail,
     /// The job.
     #[command(flatten)]
     pub job: Job,
@@ -578,8 +686,38 @@ pub struct Checkpoint {
 #[derive(Args)]
 pub struct Job {
     /// The job's checkpoint directory [default: the only NAME.ckpt here]
-    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    #[arg(value_name = "DIR", add = ArgValueCompleter::new(candidates::directories), env = "STASIS_CKPT_DIR")]
     directory: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `report`.
+#[derive(Args)]
+pub struct Report {
+    /// The job.
+    #[command(flatten)]
+    pub job: Job,
+    /// File of the page [default: report.html in the checkpoint directory]
+    #[arg(short, long, value_name = "FILE", env = "STASIS_OUTPUT")]
+    pub output: Option<PathBuf>,
+}
+
+/// Options of `jobs`.
+#[derive(Args)]
+pub struct Jobs {
+    /// Checkpoint directories, or directories that hold some [default: those of all ranks on this machine]
+    #[arg(value_name = "DIR", add = ArgValueCompleter::new(candidates::directories))]
+    pub directories: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
+}
+
+/// Options of `version`.
+#[derive(Args)]
+pub struct Version {
     /// Print JSON
     #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
@@ -597,6 +735,9 @@ pub struct Status {
     /// Directory of the job's logs and events, if it was started with this option
     #[arg(long, value_name = "DIR", env = "STASIS_LOG_DIR")]
     pub log_dir: Option<PathBuf>,
+    /// Show the state again and again, every second or in this interval (in seconds), until the job ends
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = schedule::fraction, env = "STASIS_WATCH", conflicts_with_all = ["json", "trace"])]
+    pub watch: Option<Duration>,
 }
 
 /// Options of `explain`.
@@ -634,7 +775,7 @@ pub struct Gdb {
 #[derive(Args)]
 pub struct Inspect {
     /// The checkpoint directory, or one checkpoint in it [default: the only NAME.ckpt here]
-    #[arg(value_name = "DIR[/ckpt-N]", env = "STASIS_CKPT_DIR")]
+    #[arg(value_name = "DIR[/ckpt-N]", add = ArgValueCompleter::new(candidates::checkpoints), env = "STASIS_CKPT_DIR")]
     directory: Option<PathBuf>,
     /// Key of trusted checkpoints.
     #[command(flatten)]
@@ -644,14 +785,36 @@ pub struct Inspect {
     pub json: bool,
 }
 
+/// Options of `list`.
+#[derive(Args)]
+pub struct List {
+    /// The checkpoints.
+    #[command(flatten)]
+    pub of: Inspect,
+    /// Also print what took each checkpoint, and where its images are
+    #[arg(short, long, env = "STASIS_LONG", value_parser = yes_or_no())]
+    pub long: bool,
+}
+
+/// Options of `verify`.
+#[derive(Args)]
+pub struct Verify {
+    /// The checkpoints.
+    #[command(flatten)]
+    pub of: Inspect,
+    /// How much is told: with --verbose each image.
+    #[command(flatten)]
+    pub detail: Detail,
+}
+
 /// Options of `diff`.
 #[derive(Args)]
 pub struct Diff {
     /// The older checkpoint
-    #[arg(value_name = "DIR[/ckpt-N]")]
+    #[arg(value_name = "DIR[/ckpt-N]", add = ArgValueCompleter::new(candidates::checkpoints))]
     pub first: PathBuf,
     /// The newer checkpoint
-    #[arg(value_name = "DIR[/ckpt-N]")]
+    #[arg(value_name = "DIR[/ckpt-N]", add = ArgValueCompleter::new(candidates::checkpoints))]
     pub second: PathBuf,
     /// Key of trusted checkpoints.
     #[command(flatten)]
@@ -665,7 +828,7 @@ pub struct Diff {
 #[derive(Args)]
 pub struct Compact {
     /// The checkpoint directory [default: the only NAME.ckpt here]
-    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    #[arg(value_name = "DIR", add = ArgValueCompleter::new(candidates::directories), env = "STASIS_CKPT_DIR")]
     directory: Option<PathBuf>,
     /// Keep the newest N checkpoints, the new one among them, and those that they need; or `all`
     #[arg(long, value_name = "N", default_value = "all", value_parser = keep, env = "STASIS_KEEP")]
@@ -682,8 +845,12 @@ pub struct Compact {
 #[derive(Args)]
 pub struct Drain {
     /// The checkpoint directory [default: the only NAME.ckpt here]
-    #[arg(value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    #[arg(value_name = "DIR", add = ArgValueCompleter::new(candidates::directories), env = "STASIS_CKPT_DIR")]
     directory: Option<PathBuf>,
+    /// Command of the shell that stores the newest checkpoint elsewhere, such as in an object store: it finds the
+    /// checkpoint in the directory `$STASIS_CHECKPOINT`, and those from which that inherits in calls before
+    #[arg(long, value_name = "CMD", env = "STASIS_WITH")]
+    pub with: Option<OsString>,
     /// Key of trusted checkpoints.
     #[command(flatten)]
     pub key: KeyFile,
@@ -704,7 +871,7 @@ pub struct Doctor {
     pub symbols: bool,
     /// Directory for checkpoints: prints its file system and the number of checkpoints that fit [default: that of APP,
     /// or the current directory]
-    #[arg(long, value_name = "DIR", env = "STASIS_CKPT_DIR")]
+    #[arg(long, value_name = "DIR", add = ArgValueCompleter::new(candidates::directories), env = "STASIS_CKPT_DIR")]
     pub ckpt_dir: Option<PathBuf>,
 }
 
@@ -760,6 +927,9 @@ pub struct BuildLower {
     /// Directory of the Stasis sources [default: those of the package, or those that this command was built from]
     #[arg(long, value_name = "DIR", env = "STASIS_SOURCE")]
     pub source: Option<PathBuf>,
+    /// How much is told: with --verbose and on a terminal, what is compiled.
+    #[command(flatten)]
+    pub detail: Detail,
 }
 
 /// Options of `compare`.
@@ -798,6 +968,7 @@ pub struct Completions {
 #[derive(Args)]
 pub struct Man {
     /// The command [default: stasis itself]
+    #[arg(add = ArgValueCandidates::new(commands))]
     pub command: Option<String>,
     /// Write all pages to a directory instead
     #[arg(
@@ -807,6 +978,16 @@ pub struct Man {
         env = "STASIS_DIRECTORY"
     )]
     pub directory: Option<PathBuf>,
+}
+
+/// The commands, for `man`.
+fn commands() -> Vec<CompletionCandidate> {
+    let stasis = Arguments::command();
+    let commands = stasis.get_subcommands();
+    let named = |command: &clap::Command| {
+        CompletionCandidate::new(command.get_name()).help(command.get_about().cloned())
+    };
+    commands.map(named).collect()
 }
 
 /// Splits `DIR/ckpt-N` into the directory and the set. Any other path is a directory.
@@ -838,7 +1019,6 @@ fn holds_sets(path: &std::path::Path) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use clap::CommandFactory;
     use std::num::NonZeroUsize;
 
     #[test]
@@ -932,6 +1112,8 @@ pub(crate) mod tests {
             files: FilePolicy::Undo,
             undo_limit: 16 << 30,
             log_dir: None,
+            metrics: None,
+            quiet: false,
             incarnation: None,
             stages: None,
             for_cpu: None,

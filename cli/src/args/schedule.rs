@@ -90,12 +90,17 @@ impl Signal {
     }
 }
 
+/// Names of the signals that can request checkpoints.
+pub fn signals() -> impl Iterator<Item = &'static str> {
+    SIGNALS.iter().map(|signal| signal.name)
+}
+
 /// Parses [`Schedule::signal`]: `USR1` or `SIGUSR1`.
 pub fn signal(text: &str) -> Result<Signal, String> {
     let name = text.strip_prefix("SIG").unwrap_or(text);
     let found = SIGNALS.iter().find(|signal| signal.name == name);
     found.copied().ok_or_else(|| {
-        let names: Vec<_> = SIGNALS.iter().map(|signal| signal.name).collect();
+        let names: Vec<_> = signals().collect();
         format!("expected one of {}", names.join(", "))
     })
 }

@@ -10,6 +10,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -25,6 +26,9 @@ use linked::search;
 
 /// Directory of the sources when this command was built.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// File in the build's folder that says for which library it is.
+const STAMP: &str = "built-for";
 
 /// Output of `stasis-lower about`.
 #[derive(Deserialize)]
@@ -62,9 +66,14 @@ fn build(options: &BuildLower, layout: &Layout) -> Result<()> {
         needs.mpicc.display()
     );
     let target = target(&needs.source)?.join(format!("lower-{name}"));
+    begin_with_another(&target);
     forget_another(&needs, &target)?;
-    let status = Command::new(&needs.cargo)
-        .args(["build", "--release", "--quiet", "-p", "stasis-lower-half"])
+    let mut cargo = Command::new(&needs.cargo);
+    cargo.args(["build", "--release", "-p", "stasis-lower-half"]);
+    if !options.detail.is_wanted() && !std::io::stderr().is_terminal() {
+        cargo.arg("--quiet");
+    }
+    let status = cargo
         .env("MPICC", &needs.mpicc)
         .envs(prefix(&needs.mpicc))
         .env("CARGO_TARGET_DIR", &target)
@@ -120,10 +129,37 @@ fn target(source: &Path) -> Result<PathBuf> {
     Ok(cache.join("stasis"))
 }
 
+/// Begins with what was built for another library, if nothing was built for this one yet: most crates are the same.
+/// Without a copy they are built.
+fn begin_with_another(target: &Path) {
+    let (Some(folder), false) = (target.parent(), target.exists()) else {
+        return;
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_whole = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.starts_with(b"lower-") && path.join("release").is_dir() && path.join(STAMP).is_file()
+    };
+    let Some(other) = entries.map(|entry| entry.path()).find(is_whole) else {
+        return;
+    };
+    let new = folder.join(format!("new-{}", std::process::id()));
+    let copied = fs::create_dir(&new).and_then(|()| {
+        let mut copy = Command::new("cp");
+        copy.args(["-a", "--reflink=auto", "-t"]).arg(&new);
+        copy.arg(other.join("release")).arg(other.join(STAMP));
+        copy.stderr(Stdio::null()).status()
+    });
+    let whole = copied.is_ok_and(|status| status.success());
+    if !whole || fs::rename(&new, target).is_err() {
+        let _ = fs::remove_dir_all(&new);
+    }
+}
+
 /// Discards the bindings of mpi-sys if the last build was for another compiler or version of the library, because
 /// mpi-sys checks the compiler only once.
 fn forget_another(needs: &Needs, target: &Path) -> Result<()> {
-    let stamp = target.join("built-for");
+    let stamp = target.join(STAMP);
     let now = format!("{}\n{}", needs.mpicc.display(), needs.macros);
     if fs::read_to_string(&stamp).is_ok_and(|before| before == now) {
         return Ok(());
@@ -379,6 +415,7 @@ fn install(content: &[u8], mode: u32, place: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Detail;
 
     #[test]
     fn names_come_from_the_header() {
@@ -399,11 +436,33 @@ mod tests {
             mpicc: "/nowhere/mpicc".into(),
             name: None,
             source: Some("/nowhere/else".into()),
+            detail: Detail::default(),
         };
         let layout = Layout::find().unwrap();
         let error = find(&options, &layout).err().unwrap().to_string();
         assert!(error.contains("/nowhere/mpicc"), "{error}");
         assert!(error.contains("--source"), "{error}");
+    }
+
+    #[test]
+    fn a_build_begins_with_that_for_another_library() {
+        let root = tempfile::tempdir().unwrap();
+        let target = root.path().join("lower-new");
+        begin_with_another(&target);
+        assert!(!target.exists());
+        let other = root.path().join("lower-old");
+        fs::create_dir_all(other.join("release/deps")).unwrap();
+        fs::write(other.join("release/deps/a"), "a").unwrap();
+        begin_with_another(&target);
+        assert!(!target.exists(), "it is not said for which library that is");
+        fs::write(other.join(STAMP), "old").unwrap();
+        begin_with_another(&target);
+        assert_eq!(
+            fs::read_to_string(target.join("release/deps/a")).unwrap(),
+            "a"
+        );
+        assert_eq!(fs::read_to_string(target.join(STAMP)).unwrap(), "old");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
     }
 
     #[test]

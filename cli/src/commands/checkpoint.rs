@@ -1,9 +1,9 @@
 //! `stasis checkpoint`: requests a checkpoint of the running job and, without `--no-wait`, waits until it is committed.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use coordinator::client::{Client, Error};
+use coordinator::client::{Client, Error, News};
 use coordinator::job_file;
 use coordinator::protocol::{Level, Report};
 use serde_json::json;
@@ -11,8 +11,9 @@ use serde_json::json;
 use crate::args::Checkpoint;
 use crate::explain::ask;
 use crate::ui::exit::{self, Code};
+use crate::ui::json::{self, seconds};
 use crate::ui::progress_bar::CheckpointBar;
-use crate::ui::{json, text};
+use crate::ui::text;
 
 /// Longest time for what the ranks wait for.
 const EXPLAIN_LIMIT: Duration = Duration::from_secs(6);
@@ -24,8 +25,22 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
     let client = client.patient(options.patience.map(Duration::from_secs));
     let (ranks, command) = (client.job.ranks, client.job.command());
     let shown = CheckpointBar::new(ranks);
+    let (begun, mut stage) = (Instant::now(), None);
+    let tell = |news: News| {
+        if let News::Progress(progress) = &news {
+            if stage.replace(progress.stage) != Some(progress.stage) {
+                let after = text::duration(begun.elapsed().as_micros() as u64);
+                shown.beside(|| {
+                    options
+                        .detail
+                        .tell(format_args!("after {after}: {}", progress.stage))
+                });
+            }
+        }
+        shown.tell(news);
+    };
     if options.no_wait && !options.wait {
-        let asked = client.request(options.stop, |news| shown.tell(news));
+        let asked = client.request(options.stop, tell);
         drop(shown);
         asked.map_err(failure)?;
         match options.job.json {
@@ -34,17 +49,25 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
         }
         return Ok(());
     }
-    let result = client.checkpoint(options.stop, |news| shown.tell(news));
+    let result = client.checkpoint(options.stop, tell);
     drop(shown);
     if let Err(Error::Late(_) | Error::Impatient(_)) = &result {
         explain(&directory);
     }
     let report = result.map_err(failure)?;
+    // A short checkpoint is over before the job has told of its stages.
+    options.detail.tell(format_args!(
+        "after {}: committed. The slowest ranks took {} for messages, {} for the copy, {} for the images",
+        text::duration(report.total),
+        text::duration(report.slowest.drain),
+        text::duration(report.slowest.copy),
+        text::duration(report.slowest.save)
+    ));
     if options.job.json {
         json::print(to_json(&report));
     } else {
         say!(
-            "{}: {} on disk{}{}, {} of memory in {ranks} ranks ({command}); the job stood still for \
+            "{}: {} on disk{}{}, {} of memory in {} ({command}); the job stood still for \
              {} ({}), all took {}{}",
             report.set,
             text::bytes(report.bytes),
@@ -60,6 +83,7 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
                     " in local directories, with a copy on another node (they are drained in the background)",
             },
             text::bytes(report.memory),
+            text::ranks(ranks),
             text::duration(report.pause),
             how(&report),
             text::duration(report.total),
@@ -80,16 +104,6 @@ fn how(report: &Report) -> String {
     match &report.stood {
         None => "its memory was copied on write".to_owned(),
         Some(why) => format!("while images were written; {why}"),
-    }
-}
-
-/// Place of a checkpoint's images, for JSON.
-pub fn word(level: Level) -> &'static str {
-    match level {
-        Level::Memory => "memory",
-        Level::Shared => "shared",
-        Level::Local => "local",
-        Level::Partner => "partner",
     }
 }
 
@@ -117,7 +131,6 @@ pub fn failure(error: Error) -> exit::Failure {
 
 /// A checkpoint as JSON, with times in seconds.
 pub fn to_json(report: &Report) -> serde_json::Value {
-    let seconds = |micros: u64| micros as f64 / 1e6;
     json!({
         "set": report.set,
         "increment_of": report.increment_of,
@@ -131,7 +144,7 @@ pub fn to_json(report: &Report) -> serde_json::Value {
         "drain_seconds": seconds(report.slowest.drain),
         "copy_seconds": seconds(report.slowest.copy),
         "save_seconds": seconds(report.slowest.save),
-        "level": word(report.level),
+        "level": report.level.word(),
         "stop": report.stop,
     })
 }

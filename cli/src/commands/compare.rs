@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::args::Compare;
 use crate::ui::exit::{self, Code, WithCode};
-use crate::ui::{functions, json};
+use crate::ui::{functions, json, text};
 
 /// Ranks whose difference is printed.
 const RANKS: usize = 8;
@@ -25,7 +25,7 @@ pub fn run(options: &Compare) -> exit::Result<()> {
         return Ok(());
     }
     if found.is_empty() {
-        say!("the runs are equal in all {ranks} ranks");
+        say!("the runs are equal in {}", text::counted(ranks, "rank"));
     }
     for (rank, _, text) in texts.take(RANKS) {
         say!("rank {rank}: {text}");
@@ -42,9 +42,9 @@ fn differences(options: &Compare) -> anyhow::Result<(usize, Vec<(u32, Difference
     let ranks = |files: &[(u32, _)]| files.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
     if ranks(&first) != ranks(&second) {
         bail!(
-            "{} has the records of {} ranks and {} those of {}: they are not of one job",
+            "{} has the records of {} and {} those of {}: they are not of one job",
             options.first.display(),
-            first.len(),
+            text::counted(first.len(), "rank"),
             options.second.display(),
             second.len()
         );

@@ -107,9 +107,9 @@ fn comparable(first: &Set, second: &Set) -> anyhow::Result<()> {
     let ranks = [first, second].map(|set| set.manifest().world_size);
     if ranks[0] != ranks[1] {
         bail!(
-            "{} has {} ranks and {} has {}: they are not of one job",
+            "{} has {} and {} has {}: they are not of one job",
             first.path().display(),
-            ranks[0],
+            text::ranks(ranks[0]),
             second.path().display(),
             ranks[1]
         );

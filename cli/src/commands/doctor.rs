@@ -20,7 +20,11 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         Ok(good) => say!("ok    {what}: {good}"),
         Err(why) => {
             bad += 1;
-            say!("BAD   {what}: {}", message::reasons(why.as_ref()));
+            say!(
+                "{}   {what}: {}",
+                text::bad("BAD"),
+                message::reasons(why.as_ref())
+            );
         }
     };
     let trap = kernel::check_trap();
@@ -152,6 +156,7 @@ fn note(what: &str, text: &str) {
 fn verdict(findings: &Findings) -> String {
     let files = match findings.files {
         1 => "it imports".to_owned(),
+        2 => "it and 1 library import".to_owned(),
         n => format!("it and {} libraries import", n - 1),
     };
     match findings.front {

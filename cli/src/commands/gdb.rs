@@ -9,7 +9,7 @@ use coordinator::job_file::JobFile;
 
 use crate::args::Gdb;
 use crate::debugger::link_map::{self, Object};
-use crate::debugger::rank_process::RankProcess;
+use crate::running::rank_process::RankProcess;
 use crate::ui::exit::{self, Code, WithCode};
 
 /// Runs the command; returns only if the debugger cannot be started.

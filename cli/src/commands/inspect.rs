@@ -106,12 +106,12 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     let version = manifest.stasis_version.as_ref();
     say!("{}: {}", set.name(), manifest.command.join(" "));
     say!(
-        "{} ranks, taken {} by Stasis{} over {}, after {} restarts",
-        manifest.world_size,
-        text::ago(manifest.created),
+        "{}, taken {} by Stasis{} over {}, after {}",
+        text::ranks(manifest.world_size),
+        text::when(manifest.created),
         version.map_or(String::new(), |version| format!(" {version}")),
         text::library(&manifest.library),
-        manifest.epoch
+        text::restarts(manifest.epoch)
     );
     if let Some(parent) = &manifest.increment_of {
         say!("an increment: what has not changed is in {}", parent.set);

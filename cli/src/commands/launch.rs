@@ -47,8 +47,18 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     };
     let lower = layout
         .choose(options.running.mpi.as_deref(), preferred)
-        .code(Code::CannotServe)?
-        .path;
+        .code(Code::CannotServe)?;
+    if launcher::is_first() {
+        let front = findings.front.map_or("no MPI library", |front| front.key());
+        let detail = &options.running.detail;
+        detail.tell(format_args!(
+            "the program is {}, built for {front}",
+            path.display()
+        ));
+        detail.tell(format_args!("the job runs over {lower}"));
+        detail.tell(format_args!("checkpoints go to {}", directory.display()));
+    }
+    let lower = lower.path;
     let shown = options.for_cpu.as_deref().map(for_cpu::read);
     let shown = shown.transpose().code(Code::Usage)?;
     // The lower half uses the key. It is read here so that an unreadable key fails before the start.

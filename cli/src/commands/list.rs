@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
-use ckpt_image::{archives, list_sets, ImageError, SealKey, SetInfo, SetState};
+use ckpt_image::{archives, image_file, list_sets, ImageError, SealKey, SetInfo, SetState};
 use coordinator::protocol::Level;
 use serde_json::json;
 
-use crate::args::{directory_and_set, Inspect};
-use crate::commands::checkpoint;
+use crate::args::{directory_and_set, Inspect, List};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
 
@@ -37,10 +36,10 @@ fn state(set: &SetInfo) -> (&'static str, Option<&str>) {
 }
 
 /// Runs the command.
-pub fn run(options: &Inspect) -> exit::Result<()> {
-    let key = options.key.read().code(Code::Usage)?;
-    let (directory, sets) = find(options, key.as_ref())?;
-    if options.json {
+pub fn run(options: &List) -> exit::Result<()> {
+    let key = options.of.key.read().code(Code::Usage)?;
+    let (directory, sets) = find(&options.of, key.as_ref())?;
+    if options.of.json {
         let rows: Vec<_> = sets.iter().map(to_json).collect();
         json::print(json!({ "checkpoints": rows }));
         return Ok(());
@@ -52,41 +51,80 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
         say!("older ones are in {}", archived.display());
     }
     for set in &sets {
-        let (word, why) = state(set);
-        match &set.manifest {
-            Some(m) => say!(
-                "{:10} {word:10} {:>10}  {} ranks  {}  {}  {}",
-                set.name,
-                text::bytes(set.bytes()),
-                m.world_size,
-                text::ago(m.created),
-                text::library(&m.library),
-                m.command.join(" ")
-            ),
-            None => say!("{:10} {word}", set.name),
-        }
-        if let Some(why) = why {
-            say!("           {why}");
-        }
-        if let Some(parent) = set.parent() {
-            say!("           increment of {parent}");
-        }
-        for entry in &set.undrained {
-            let places = entry
-                .elsewhere()
-                .map(|(host, path)| format!("on {host}, {}", path.display()));
-            let places: Vec<String> = places.collect();
-            let places = places.join("; a copy ");
-            say!("           not drained yet: rank {} {places}", entry.rank);
-        }
-        if let Some(key) = set.sealed {
-            say!("           sealed with key {key}");
-        }
-        if set.attempts > 0 {
-            say!("           {} restarts from it have failed", set.attempts);
+        print(set);
+        if options.long {
+            print_more(set);
         }
     }
     Ok(())
+}
+
+fn print(set: &SetInfo) {
+    let (word, why) = state(set);
+    let word = match set.state {
+        SetState::Unusable(_) => text::bad(&format!("{word:10}")),
+        _ => format!("{word:10}"),
+    };
+    match &set.manifest {
+        Some(m) => say!(
+            "{:10} {word} {:>10}  {}  {}  {}  {}",
+            set.name,
+            text::bytes(set.bytes()),
+            text::ranks(m.world_size),
+            text::when(m.created),
+            text::library(&m.library),
+            m.command.join(" ")
+        ),
+        None => say!("{:10} {word}", set.name),
+    }
+    if let Some(why) = why {
+        say!("           {why}");
+    }
+    if let Some(parent) = set.parent() {
+        say!("           increment of {parent}");
+    }
+    for entry in &set.undrained {
+        let places = entry
+            .elsewhere()
+            .map(|(host, path)| format!("on {host}, {}", path.display()));
+        let places: Vec<String> = places.collect();
+        let places = places.join("; a copy ");
+        say!("           not drained yet: rank {} {places}", entry.rank);
+    }
+    if let Some(key) = set.sealed {
+        say!("           sealed with key {key}");
+    }
+    if set.attempts > 0 {
+        let failed = text::restarts(u64::from(set.attempts));
+        say!("           failed so far: {failed} from it");
+    }
+}
+
+/// The lines of `--long`.
+fn print_more(set: &SetInfo) {
+    let Some(m) = &set.manifest else { return };
+    let by = m.stasis_version.as_deref().unwrap_or("an older version");
+    say!(
+        "           taken by Stasis {by}, after {}; its MPI ABI is that of {}",
+        text::restarts(m.epoch),
+        m.abi
+    );
+    if let (Some(pause), Some(total)) = (m.pause_micros, m.total_micros) {
+        say!(
+            "           the job stood still for {}, all took {}",
+            text::duration(pause),
+            text::duration(total)
+        );
+    }
+    for entry in &m.ranks {
+        say!(
+            "           rank {}: {} of {}, on {}",
+            entry.rank,
+            text::bytes(entry.image.bytes),
+            image_file(entry.rank),
+            entry.host
+        );
+    }
 }
 
 fn to_json(set: &SetInfo) -> serde_json::Value {
@@ -100,11 +138,13 @@ fn to_json(set: &SetInfo) -> serde_json::Value {
         "why": why,
         "bytes": set.bytes(),
         "increment_of": set.parent(),
-        "level": checkpoint::word(level),
+        "level": level.word(),
         "failed_restarts": set.attempts,
         "sealed_with": set.sealed.map(|key| key.to_string()),
         "ranks": manifest.map(|m| m.world_size),
         "created": manifest.map(|m| m.created),
+        "pause_seconds": manifest.and_then(|m| m.pause_micros).map(json::seconds),
+        "total_seconds": manifest.and_then(|m| m.total_micros).map(json::seconds),
         "restarts": manifest.map(|m| m.epoch),
         "abi": manifest.map(|m| &m.abi),
         "library": manifest.map(|m| &m.library),

@@ -98,10 +98,11 @@ fn dry_run(
             false => "a restart would be refused",
         };
         say!(
-            "{} of {} ({ranks} ranks, taken {} under {}) is sound; {verdict}. Nothing was changed\n",
+            "{} of {} ({}, taken {} under {}) is sound; {verdict}. Nothing was changed\n",
             set.name(),
             set.manifest().command.join(" "),
-            text::ago(set.manifest().created),
+            text::ranks(ranks),
+            text::when(set.manifest().created),
             text::library(&set.manifest().library)
         );
         files.say_all();
@@ -148,13 +149,16 @@ fn restart_set(
     if launcher::is_first() && !asleep {
         // The set is not verified yet. The lower half reports the restart.
         message::say(format_args!(
-            "reading {} of {} ({} ranks, taken {} under {})",
+            "reading {} of {} ({}, taken {} under {})",
             set.name(),
             manifest.command.join(" "),
-            manifest.world_size,
-            text::ago(manifest.created),
+            text::ranks(manifest.world_size),
+            text::when(manifest.created),
             text::library(&manifest.library),
         ));
+        let detail = &running.detail;
+        detail.tell(format_args!("the job runs over {lower}"));
+        detail.tell(format_args!("checkpoints go to {}", directory.display()));
     }
     let schedule = exec_lower::schedule(running)?;
     let spec = RestartSpec {
@@ -250,8 +254,9 @@ fn check_size(set: &Set) -> Result<()> {
         Some(size) => Ok(set.check_world_size(size)?),
         None if taken == 1 || launcher::library().is_some() => Ok(()),
         None => bail!(
-            "{} was taken with {taken} ranks: start it with `mpirun -n {taken} stasis restart {}`",
+            "{} was taken with {}: start it with `mpirun -n {taken} stasis restart {}`",
             set.name(),
+            text::ranks(taken),
             set.path().display()
         ),
     }

@@ -1,9 +1,9 @@
 //! `stasis run`: runs a job to its end, starting it again from its newest checkpoint when a part of it has died.
 
 use std::cell::Cell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use ckpt_image::{list_sets, SealKey, SetState};
 use clap::Parser;
 use coordinator::job_file::JobFile;
 use dump::MemoryBudget;
+use history::event::{Entry, Event};
 use job_spec::Schedule;
 use launcher::message;
 use supervisor::command_line;
@@ -25,6 +26,7 @@ use supervisor::standby_world::Kind;
 use crate::args::{Arguments, Launch, Run};
 use crate::commands::stacks;
 use crate::explain::ask;
+use crate::hand_over::{run_beside, HandOver};
 use crate::start::exec_lower::{prepare, schedule};
 use crate::ui::exit::{self, Code, WithCode};
 
@@ -45,6 +47,10 @@ pub fn run(options: &Run) -> exit::Result<()> {
     let checkpoints = &launch.running.checkpoints;
     let key = checkpoints.key.read().code(Code::Usage)?;
     let directory = prepare(&launch.directory()).code(Code::Directory)?;
+    let drain_with = options.drain_with.as_deref();
+    if let Some(command) = drain_with.filter(|_| !options.drained_outside) {
+        return run_and_hand_over(&directory, command, key);
+    }
     let known = KnownSets {
         line: options.line.clone(),
         ended_before: JobFile::read(&directory)
@@ -82,6 +88,16 @@ pub fn run(options: &Run) -> exit::Result<()> {
         Ok(code) => std::process::exit(code),
         Err((why, code)) => Err(why).code(code),
     }
+}
+
+/// Runs the job in a child, and hands its checkpoints over.
+fn run_and_hand_over(directory: &Path, command: &OsStr, key: Option<SealKey>) -> exit::Result<()> {
+    let hand_over = HandOver::new(directory, command, key).code(Code::Directory)?;
+    let own = std::env::current_exe().code(Code::CannotServe)?;
+    let mut job = Command::new(own);
+    job.args(run_beside::arguments());
+    let code = run_beside::run(job, hand_over).code(Code::CannotServe)?;
+    std::process::exit(code)
 }
 
 fn terms_of(options: &Run) -> exit::Result<Terms> {
@@ -141,6 +157,13 @@ struct KnownSets {
 }
 
 impl KnownSets {
+    /// Notes an event in the job's history. The ranks tell the user if that fails.
+    fn note(&self, event: Event) {
+        if let Err(why) = history::file::append(&self.directory, &Entry::now(event)) {
+            tracing::warn!(%why, "event not noted");
+        }
+    }
+
     fn unit(&self) -> &'static str {
         if self.stages {
             "epoch"
@@ -254,6 +277,10 @@ impl Surroundings for KnownSets {
             self.unit(),
             self.most
         ));
+        self.note(Event::Failure {
+            what: failure.to_string(),
+            failures,
+        });
     }
 
     fn room(&self, ranks: usize) -> Result<(), String> {
@@ -344,33 +371,27 @@ impl Surroundings for KnownSets {
     }
 
     fn given_up(&self, failure: Failure, why: GivenUp) {
-        if self.stages {
-            let why = match why {
-                GivenUp::Failures(number) => {
-                    format!("this was failure {number} without a new epoch")
-                }
-                GivenUp::SameRank(rank) => {
-                    format!("rank {rank} failed three times out of the same epoch, which looks like an error of the program")
-                }
-            };
-            message::say(format_args!(
-                "{failure}; the job is not started again, because {why}"
-            ));
-            return;
-        }
         let from = self.from(self.newest());
         let why = match why {
             GivenUp::Failures(number) => {
-                format!("this was failure {number} without a new checkpoint")
+                format!("this was failure {number} without a new {}", self.unit())
             }
             GivenUp::SameRank(rank) => {
+                let from = if self.stages { "the same epoch" } else { &from };
                 format!("rank {rank} failed three times out of {from}, which looks like an error of the program")
             }
         };
+        let next = match self.stages {
+            true => String::new(),
+            false => format!(". To go on from {from}: {}", self.by_hand()),
+        };
         message::say(format_args!(
-            "{failure}; the job is not started again, because {why}. To go on from {from}: {}",
-            self.by_hand()
+            "{failure}; the job is not started again, because {why}{next}"
         ));
+        self.note(Event::GivenUp {
+            what: failure.to_string(),
+            why,
+        });
     }
 }
 

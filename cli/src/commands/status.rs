@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use coordinator::client::Client;
-use coordinator::protocol::{Details, RankState, RankStatus};
-use serde_json::json;
+use coordinator::job_file::JobFile;
+use coordinator::protocol::{self, Details, RankState, RankStatus};
+use serde_json::{json, Value};
+use supervisor::run_file::RunFile;
 
 use crate::args::Status;
 use crate::commands::checkpoint;
 use crate::ui::exit::{self, Code, WithCode};
-use crate::ui::text;
+use crate::ui::live::Live;
+use crate::ui::{json, text};
 
 /// Runs the command.
 pub fn run(options: &Status) -> exit::Result<()> {
@@ -20,95 +23,143 @@ pub fn run(options: &Status) -> exit::Result<()> {
     if options.trace {
         return trace(&directory, options.log_dir.as_deref());
     }
-    let client = checkpoint::connect(&directory)?;
+    if let Some(interval) = options.watch {
+        return watch(&directory, interval);
+    }
+    let (job, status) = ask(&directory)?;
+    match options.job.json {
+        true => json::print(to_json(&job, &status)),
+        false => say!("{}", shown(&job, &status)),
+    }
+    Ok(())
+}
+
+fn ask(directory: &Path) -> exit::Result<(JobFile, protocol::Status)> {
+    let client = checkpoint::connect(directory)?;
     let job = client.job.clone();
     let status = client.status().map_err(checkpoint::failure)?;
-    if options.job.json {
-        let ranks: Vec<_> = status
-            .ranks
-            .iter()
-            .map(|r| {
-                json!({
-                    "rank": r.rank,
-                    "host": r.host,
-                    "pid": r.pid,
-                    "state": r.state,
-                    "doing": r.doing.as_ref().map(|d| &d.what),
-                    "doing_seconds": r.doing.as_ref().map(|d| d.since as f64 / 1e6),
-                })
+    Ok((job, status))
+}
+
+fn to_json(job: &JobFile, status: &protocol::Status) -> Value {
+    let ranks: Vec<_> = status
+        .ranks
+        .iter()
+        .map(|r| {
+            json!({
+                "rank": r.rank,
+                "host": r.host,
+                "pid": r.pid,
+                "state": r.state,
+                "doing": r.doing.as_ref().map(|d| &d.what),
+                "doing_seconds": r.doing.as_ref().map(|d| json::seconds(d.since)),
             })
-            .collect();
-        let all = json!({
-            "job": job.id,
-            "program": job.program,
-            "mpi": job.mpi,
-            "host": job.host,
-            "pid": job.pid,
-            "started": job.started,
-            "size": status.size,
-            "stage": status.stage,
-            "waiting": status.waiting,
-            "committed": status.committed,
-            "last": status.last.as_ref().map(checkpoint::to_json),
-            "in_memory": status.in_memory.as_deref().map(checkpoint::to_json),
-            "failure": status.failure,
-            "next": status.next.as_ref().map(|next| json!({
-                "seconds": next.after as f64 / 1e6,
-                "because": next.why,
-            })),
-            "ranks": ranks,
-        });
-        crate::ui::json::print(all);
-        return Ok(());
-    }
-    say!("job {}: {}", job.id, job.command());
-    say!(
-        "  {} ranks under {}, started {}",
-        status.size,
-        text::library(&job.mpi),
-        text::ago(job.started)
-    );
-    say!(
-        "  now: {}; checkpoints committed: {}",
-        status.stage,
-        status.committed
-    );
+        })
+        .collect();
+    json!({
+        "job": job.id,
+        "program": job.program,
+        "mpi": job.mpi,
+        "host": job.host,
+        "pid": job.pid,
+        "started": job.started,
+        "size": status.size,
+        "stage": status.stage,
+        "waiting": status.waiting,
+        "committed": status.committed,
+        "last": status.last.as_ref().map(checkpoint::to_json),
+        "in_memory": status.in_memory.as_deref().map(checkpoint::to_json),
+        "failure": status.failure,
+        "next": status.next.as_ref().map(|next| json!({
+            "seconds": json::seconds(next.after),
+            "because": next.why,
+        })),
+        "ranks": ranks,
+    })
+}
+
+/// The state for the user, in lines.
+fn shown(job: &JobFile, status: &protocol::Status) -> String {
+    let mut lines = vec![
+        format!("job {}: {}", job.id, job.command()),
+        format!(
+            "  {} under {}, started {}",
+            text::ranks(status.size),
+            text::library(&job.mpi),
+            text::when(job.started)
+        ),
+        format!(
+            "  now: {}; checkpoints committed: {}",
+            status.stage, status.committed
+        ),
+    ];
     if let Some(waiting) = &status.waiting {
-        say!("  it waits: {waiting}");
+        lines.push(format!("  it waits: {waiting}"));
     }
     if let Some(last) = &status.last {
         let (size, pause) = (text::bytes(last.bytes), text::duration(last.pause));
-        say!(
+        lines.push(format!(
             "  last: {} ({size}, the job stood still for {pause})",
             last.set
-        );
+        ));
     }
     if let Some(held) = &status.in_memory {
         let pause = text::duration(held.pause);
-        say!(
+        lines.push(format!(
             "  in memory: {} (the job stood still for {pause})",
             held.set
-        );
+        ));
     }
     if let Some(next) = &status.next {
-        say!("  next: in {} ({})", text::duration(next.after), next.why);
+        let after = text::duration(next.after);
+        lines.push(format!("  next: in {after} ({})", next.why));
     }
     if let Some(reason) = &status.failure {
-        say!("  last one that was given up: {reason}");
+        lines.push(format!("  last one that was given up: {reason}"));
     }
     for rank in &status.ranks {
-        match rank.host.as_str() {
-            "" => say!("  rank {}: has not called MPI_Init", rank.rank),
-            host => say!(
+        lines.push(match rank.host.as_str() {
+            "" => format!("  rank {}: has not called MPI_Init", rank.rank),
+            host => format!(
                 "  rank {}: {}{} (process {} on {host})",
                 rank.rank,
                 rank.state,
                 doing(rank),
                 rank.pid
             ),
-        }
+        });
     }
-    Ok(())
+    lines.join("\n")
+}
+
+/// Shows the state again and again until the job has ended. A job of `stasis run` is waited for while it is started
+/// again.
+fn watch(directory: &Path, interval: Duration) -> exit::Result<()> {
+    let screen = Live::new();
+    let mut seen = false;
+    loop {
+        let text = match ask(directory) {
+            Ok((job, status)) => {
+                seen = true;
+                shown(&job, &status)
+            }
+            Err(why) if is_kept(directory) => {
+                format!("the job is being started again: {}", why.error)
+            }
+            Err(why) if seen => {
+                say!("{}", why.error);
+                return Ok(());
+            }
+            Err(why) => return Err(why),
+        };
+        screen.show(&text);
+        std::thread::sleep(interval);
+    }
+}
+
+/// Whether a `stasis run` keeps the job.
+fn is_kept(directory: &Path) -> bool {
+    matches!(RunFile::of_living(directory), Ok(Some(_)))
 }
 
 /// Events that are shown of each rank.

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use ckpt_image::{SealKey, Set, SetInfo, SetState, LONGEST_CHAIN};
+use ckpt_image::{image_file, SealKey, Set, SetInfo, SetState, LONGEST_CHAIN};
 use progress::{Bytes, TICK};
 use restart::{RestartError, Sections};
 use serde_json::json;
 
-use crate::args::Inspect;
+use crate::args::{Detail, Verify};
 use crate::commands::list::find;
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
@@ -17,22 +17,23 @@ use crate::ui::{json, text};
 const REMOVED: &str = "removed meanwhile, as one that is too old or by hand";
 
 /// Runs the command on every image of every finished set.
-pub fn run(options: &Inspect) -> exit::Result<()> {
-    let key = options.key.read().code(Code::Usage)?;
-    let (directory, sets) = find(options, key.as_ref())?;
+pub fn run(options: &Verify) -> exit::Result<()> {
+    let (of, detail) = (&options.of, &options.detail);
+    let key = of.key.read().code(Code::Usage)?;
+    let (directory, sets) = find(of, key.as_ref())?;
     let finished: Vec<&SetInfo> = sets
         .iter()
         .filter(|set| set.state != SetState::Unfinished)
         .collect();
     let shown = Bytes::new(finished.iter().map(|set| with_parents(set, &sets)).sum());
     let verify = |set: &&SetInfo| {
-        let sound = sound(&directory, &set.name, key.as_ref(), &shown);
+        let sound = sound(&directory, &set.name, key.as_ref(), &shown, detail);
         (set.name.clone(), set.bytes(), sound)
     };
     let results: Vec<(String, u64, Verdict)> =
         shown.during(TICK, |_| (), || finished.iter().map(verify).collect());
     drop(shown);
-    if options.json {
+    if of.json {
         let row = |(name, bytes, verdict): &(String, u64, Verdict)| {
             let (sound, why) = match verdict {
                 Verdict::Sound => (Some(true), None),
@@ -48,7 +49,7 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     for (name, bytes, verdict) in results {
         match verdict {
             Verdict::Bad(why) => bad.push(format!("{name}: {why}")),
-            _ if options.json => {}
+            _ if of.json => {}
             Verdict::Sound => say!("{name}: sound ({})", text::bytes(bytes)),
             Verdict::Removed => say!("{name}: {REMOVED}"),
         }
@@ -73,13 +74,23 @@ fn with_parents(set: &SetInfo, sets: &[SetInfo]) -> u64 {
     chain.take(LONGEST_CHAIN).map(SetInfo::bytes).sum()
 }
 
-fn sound(directory: &Path, name: &str, key: Option<&SealKey>, shown: &Bytes) -> Verdict {
+fn sound(
+    directory: &Path,
+    name: &str,
+    key: Option<&SealKey>,
+    shown: &Bytes,
+    detail: &Detail,
+) -> Verdict {
     let read = || {
         let set = Set::open(directory, name, key)?.counting(shown.counter());
         let ranks = set.manifest().world_size;
         (0..ranks).try_for_each(|rank| {
             shown.at(format!("{name}, rank {rank} of {ranks}"));
-            Sections::of(&set.image(rank, None)?).map(drop)
+            let sections = Sections::of(&set.image(rank, None)?);
+            let path = set.path().join(image_file(rank));
+            let verdict = if sections.is_ok() { "sound" } else { "damaged" };
+            shown.beside(|| detail.tell(format_args!("{}: {verdict}", path.display())));
+            sections.map(drop)
         })
     };
     match read() {
@@ -102,8 +113,7 @@ enum Verdict {
 mod tests {
     use super::*;
     use ckpt_image::{
-        image_file, kind, Compression, FileSystem, Header, ImageWriter, Lineage, Manifest,
-        RankEntry, SetWriter,
+        kind, Compression, FileSystem, Header, ImageWriter, Lineage, Manifest, RankEntry, SetWriter,
     };
 
     /// A set with an image whose `process` section holds these bytes. All its checksums are correct.
@@ -129,6 +139,8 @@ mod tests {
             set_id: writer.set_id(),
             increment_of: None,
             created: 1,
+            pause_micros: None,
+            total_micros: None,
             epoch: 0,
             world_size: 1,
             abi: "mpich".into(),
@@ -157,7 +169,7 @@ mod tests {
         let dir = dir.path().join("ck");
         set_with(&dir, &[0xff; 40]);
         let shown = Bytes::new(0);
-        let Verdict::Bad(why) = sound(&dir, "ckpt-1", None, &shown) else {
+        let Verdict::Bad(why) = sound(&dir, "ckpt-1", None, &shown, &Detail::default()) else {
             panic!("it is sound")
         };
         let why = why.to_string();
@@ -173,7 +185,7 @@ mod tests {
         let dir = dir.path().join("ck");
         set_with(&dir, &[]);
         std::fs::remove_dir_all(dir.join("ckpt-1")).unwrap();
-        let gone = sound(&dir, "ckpt-1", None, &Bytes::new(0));
+        let gone = sound(&dir, "ckpt-1", None, &Bytes::new(0), &Detail::default());
         assert!(matches!(gone, Verdict::Removed));
     }
 }

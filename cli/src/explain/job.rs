@@ -8,6 +8,7 @@ use coordinator::protocol::{
 
 use super::operations;
 use super::wait_graph::{Need, WaitGraph};
+use crate::ui::text::counted;
 
 /// A job.
 pub struct Job {
@@ -230,7 +231,7 @@ impl Job {
         match self.comms.names.get(&id) {
             Some(name) => name.clone(),
             None if members() == 0 => "a communicator".to_owned(),
-            None => format!("a communicator of {} ranks", members()),
+            None => format!("a communicator of {}", counted(members(), "rank")),
         }
     }
 

@@ -6,6 +6,7 @@ use serde_json::{json, Value};
 use super::job::{Call, Job, On, Place, Rank, Source, UnaskedMessage};
 use super::text;
 use super::wait_graph::Verdict;
+use crate::ui::json::seconds;
 
 /// The whole answer.
 pub fn answer(job: &Job, verdict: &Verdict) -> Value {
@@ -55,7 +56,7 @@ fn of_rank(job: &Job, rank: &Rank) -> Value {
     json!({
         "rank": rank.rank,
         "place": place,
-        "seconds": rank.since as f64 / 1e6,
+        "seconds": seconds(rank.since),
         "frames": frames,
         "calls": calls.iter().map(|call| of_call(job, call)).collect::<Vec<_>>(),
     })

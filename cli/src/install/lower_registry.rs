@@ -4,6 +4,7 @@
 //! A lower half is a program `lower-NAME`. The record `lower-NAME.json` beside it describes its library.
 //! `stasis build-lower` makes both.
 
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,19 @@ pub struct Lower {
     pub path: PathBuf,
     /// Record of it.
     pub record: Record,
+}
+
+/// Its library, its name and its file.
+impl Display for Lower {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let library = text::library(&self.record.library);
+        write!(
+            f,
+            "{library} (lower half {}, {})",
+            self.name,
+            self.path.display()
+        )
+    }
 }
 
 impl Lower {

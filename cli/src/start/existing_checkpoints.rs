@@ -129,10 +129,10 @@ impl<'a> Held<'a> {
         let directory = self.directory.display();
         let what = match self.manifests().next() {
             Some(newest) => format!(
-                "the newest one taken {} of `{}`, {} ranks",
-                text::ago(newest.created),
+                "the newest one taken {} of `{}`, {}",
+                text::when(newest.created),
                 launched(newest).join(" "),
-                newest.world_size
+                text::ranks(newest.world_size)
             ),
             None => "none of which can be read".to_owned(),
         };

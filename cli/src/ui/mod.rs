@@ -7,5 +7,6 @@ pub mod output;
 pub mod exit;
 pub mod functions;
 pub mod json;
+pub mod live;
 pub mod progress_bar;
 pub mod text;

@@ -7,7 +7,7 @@ use progress::{bar, TICK};
 
 use crate::ui::text;
 
-const OF_RANKS: &str = "{spinner} {elapsed} [{bar:24}] {pos} of {len} ranks: {wide_msg}";
+const OF_RANKS: &str = "{spinner} {elapsed} [{bar:12}] {pos}/{len} ranks: {wide_msg}";
 
 /// Progress bar of a checkpoint over the job's ranks.
 pub struct CheckpointBar(ProgressBar);
@@ -24,10 +24,15 @@ impl CheckpointBar {
         CheckpointBar(bar)
     }
 
+    /// Prints a line, which stays above the bar.
+    pub fn beside(&self, print: impl FnOnce()) {
+        self.0.suspend(print);
+    }
+
     /// Shows news of the job. Notes are printed on separate lines and stay.
     pub fn tell(&self, news: News) {
         match news {
-            News::Note(note) => self.0.suspend(|| launcher::message::say(note)),
+            News::Note(note) => self.beside(|| launcher::message::say(note)),
             News::Progress(progress) => {
                 self.0.set_length(u64::from(progress.ranks));
                 self.0.set_position(u64::from(progress.done));
@@ -44,13 +49,15 @@ impl Drop for CheckpointBar {
     }
 }
 
+/// The late ranks come first: a narrow terminal cuts the end off.
 fn words(progress: &Progress) -> String {
-    let mut words = progress.stage.to_string();
+    let mut words = match progress.done < progress.ranks {
+        true => format!("not yet {}; ", progress.missing),
+        false => String::new(),
+    };
+    words += &progress.stage.to_string();
     if progress.bytes > 0 {
         words += &format!(", {} on disk", text::bytes(progress.bytes));
-    }
-    if progress.done < progress.ranks {
-        words += &format!("; not yet: {}", progress.missing);
     }
     words
 }
@@ -62,7 +69,7 @@ mod tests {
     use indicatif::InMemoryTerm;
 
     fn terminal() -> (InMemoryTerm, ProgressDrawTarget) {
-        let terminal = InMemoryTerm::new(4, 120);
+        let terminal = InMemoryTerm::new(4, 80);
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
         (terminal, target)
     }
@@ -85,14 +92,14 @@ mod tests {
         ranks.0.force_draw();
         let drawn = terminal.contents();
         assert!(
-            drawn.ends_with("3 of 4 ranks: asking the ranks; not yet: rank 2"),
+            drawn.ends_with("3/4 ranks: not yet rank 2; asking the ranks"),
             "{drawn}"
         );
         ranks.tell(progress(Stage::Saving, 2, "ranks 0 and 1", 3 << 20));
         ranks.0.force_draw();
         let drawn = terminal.contents();
         assert!(
-            drawn.contains("[============>           ] 2 of 4 ranks: writing images, 3.0 MiB on disk; not yet: ranks 0 and 1"),
+            drawn.contains("[======>     ] 2/4 ranks: not yet ranks 0 and 1; writing images"),
             "{drawn}"
         );
         drop(ranks);

@@ -3,31 +3,11 @@
 use std::ffi::OsString;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use history::text;
+pub use history::text::{bytes, duration};
 use launcher::message;
-
-/// Formats bytes, such as `1.4 GiB`.
-pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = n as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{n} B"),
-        _ => format!("{value:.1} {}", UNITS[unit]),
-    }
-}
-
-/// Formats microseconds, such as `350 ms` or `2.4 s`.
-pub fn duration(micros: u64) -> String {
-    match micros {
-        0..1_000 => format!("{micros} us"),
-        1_000..1_000_000 => format!("{} ms", micros / 1000),
-        _ => format!("{:.1} s", micros as f64 / 1e6),
-    }
-}
 
 /// Name and version of an MPI library, without the rest of its version string.
 pub fn library(name: &str) -> &str {
@@ -45,6 +25,43 @@ pub fn ago(then: u64) -> String {
         s @ 3_600..86_400 => format!("{} h ago", s / 3_600),
         s => format!("{} days ago", s / 86_400),
     }
+}
+
+/// Formats a time in seconds since 1970 in the user's time zone, such as `2026-11-26T17:16:19+01:00, 3 min ago`.
+pub fn when(then: u64) -> String {
+    let shown = text::moment(then).map(|moment| format!("{moment}, "));
+    format!("{}{}", shown.unwrap_or_default(), ago(then))
+}
+
+/// Formats a number of things, such as `1 rank` or `2 ranks`.
+pub fn counted(n: usize, one: &str) -> String {
+    match n {
+        1 => format!("1 {one}"),
+        n => format!("{n} {one}s"),
+    }
+}
+
+/// Formats a number of ranks.
+pub fn ranks(n: u32) -> String {
+    counted(n as usize, "rank")
+}
+
+/// Formats a number of restarts, such as `1 restart`.
+pub fn restarts(n: u64) -> String {
+    match n {
+        0 => "no restart".to_owned(),
+        1 => "1 restart".to_owned(),
+        n => format!("{n} restarts"),
+    }
+}
+
+/// Marks a text that says that something is wrong, where standard output is a terminal with colours.
+pub fn bad(text: &str) -> String {
+    let style = match AutoStream::choice(&std::io::stdout()) {
+        ColorChoice::Never => Style::new(),
+        _ => AnsiColor::Red.on_default().bold(),
+    };
+    format!("{style}{text}{style:#}")
 }
 
 /// Prints an error and its rank.
@@ -74,15 +91,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn times_are_of_iso_8601() {
+        let shown = when(1_700_000_000);
+        let (moment, ago) = shown.split_once(", ").unwrap();
+        let moment: jiff::Timestamp = moment.parse().unwrap();
+        assert_eq!(moment.as_second(), 1_700_000_000);
+        assert!(ago.ends_with(" days ago"), "{shown}");
+    }
+
+    #[test]
     fn formats_are_short() {
-        assert_eq!(
-            (bytes(17), bytes(1536), bytes(3 << 40)),
-            ("17 B".into(), "1.5 KiB".into(), "3.0 TiB".into())
-        );
-        assert_eq!(
-            (duration(900), duration(350_000), duration(2_400_000)),
-            ("900 us".into(), "350 ms".into(), "2.4 s".into())
-        );
         assert!(ago(0).ends_with("days ago"));
+        assert_eq!((ranks(1), ranks(2)), ("1 rank".into(), "2 ranks".into()));
     }
 }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,6 +112,16 @@ pub struct Checkpoints {
         skip_serializing_if = "Option::is_none"
     )]
     pub log_dir: Option<PathBuf>,
+    /// Absolute path of the file into which the job's metrics are written.
+    #[serde(
+        with = "path::optional",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub metrics: Option<PathBuf>,
+    /// Whether no line is printed about a committed checkpoint.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
     /// Incarnation of the job that this rank belongs to, if `stasis run` has started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u32>,
@@ -429,6 +439,8 @@ mod tests {
             files: FilePolicy::Undo,
             undo_limit: 5,
             log_dir: None,
+            metrics: None,
+            quiet: false,
             incarnation: None,
             stages: None,
             for_cpu: None,
@@ -445,7 +457,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":8,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":9,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -467,6 +479,8 @@ mod tests {
                 key_file: Some("/k".into()),
                 local_dir: Some("/l".into()),
                 log_dir: Some("/log".into()),
+                metrics: Some("/m".into()),
+                quiet: true,
                 incarnation: Some(2),
                 stages: Some(3),
                 for_cpu: Some(ForCpu {
@@ -490,10 +504,10 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":8,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
+            "{\"version\":9,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
-             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"incarnation\":2,\"stages\":3,\
+             \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"metrics\":\"/m\",\"quiet\":true,\"incarnation\":2,\"stages\":3,\
              \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\",\"copy_of\":{\"dir\":\"/first\",\"workdir\":\"/w\"}}}"
@@ -527,8 +541,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":8,"spec":{}}"#,
-            r#"{"version":8,"spec":{"more":1}}"#,
+            r#"{"version":9,"spec":{}}"#,
+            r#"{"version":9,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }

@@ -12,8 +12,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Interval at which an unchanged bar is drawn again.
 pub const TICK: Duration = Duration::from_millis(200);
 
+/// Leaves room in 80 columns for the description of the present work.
 const OF_BYTES: &str =
-    "{spinner} {elapsed} [{bar:24}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}: {wide_msg}";
+    "{spinner} {elapsed} [{bar:8}] {binary_bytes}/{binary_total_bytes}, {binary_bytes_per_sec}: {wide_msg}";
 
 /// Runs `work`, and calls `show` at intervals meanwhile.
 pub fn meanwhile<T>(every: Duration, show: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
@@ -70,6 +71,11 @@ impl Bytes {
         self.bar.set_message(what);
     }
 
+    /// Prints a line, which stays above the bar.
+    pub fn beside(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
     /// Runs `work`, and shows its counter meanwhile: on the bar or, without one, by calling `otherwise`
     /// with the number at intervals.
     pub fn during<T>(
@@ -99,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_terminal_gets_a_bar() {
-        let terminal = InMemoryTerm::new(4, 120);
+        let terminal = InMemoryTerm::new(4, 80);
         let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal.clone()), 255);
         let bytes = Bytes::draw(0, target);
         bytes.of(4 << 20);
@@ -111,7 +117,7 @@ mod tests {
             || {
                 counter.fetch_add(1 << 20, Ordering::Relaxed);
                 // Wait until it is drawn.
-                while !terminal.contents().contains("1.00 MiB of 4.00 MiB") {
+                while !terminal.contents().contains("1.00 MiB/4.00 MiB") {
                     thread::yield_now();
                 }
                 7
@@ -119,7 +125,8 @@ mod tests {
         );
         assert_eq!(result, 7);
         let drawn = terminal.contents();
-        assert!(drawn.ends_with("ckpt-7, rank 1 of 2"), "{drawn}");
+        assert!(drawn.ends_with(": ckpt-7, rank 1 of 2"), "{drawn}");
+        assert_eq!(drawn.lines().count(), 1, "{drawn}");
         drop(bytes);
         assert_eq!(terminal.contents(), "");
     }

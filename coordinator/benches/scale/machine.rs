@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use history::event::Cause;
 use stasis_coordinator::protocol::coordinator::{Action, Config, Coordinator, Event, PartialSet};
 use stasis_coordinator::protocol::{Activity, FromRank, State, Summary, WaitTarget};
 
@@ -39,6 +40,7 @@ fn one(size: u32) {
         0,
         Event::Request {
             client,
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },

@@ -12,6 +12,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use history::event::Cause;
 use stasis_coordinator::net::aggregate::{frames, per_rank, Aggregate, Orders};
 use stasis_coordinator::net::frame::{self, MAX_FRAME};
 use stasis_coordinator::net::relay::patience;
@@ -353,6 +354,7 @@ impl<'a> Simulation<'a> {
             0,
             Event::Request {
                 client,
+                cause: Cause::Command,
                 stop: false,
                 patience: None,
             },

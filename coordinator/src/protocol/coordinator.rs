@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use history::event::Cause;
+
 use crate::protocol::messages::{
     Details, Doing, FromRank, Level, Outcome, Progress, Report, State, Summary, Times, ToClient,
     ToRank, WantedStacks,
@@ -108,6 +110,15 @@ pub struct Parent {
     pub id: Vec<u8>,
 }
 
+/// Times of a checkpoint at its commit, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cost {
+    /// Time for which the job stood still.
+    pub pause: Time,
+    /// Time since the request.
+    pub total: Time,
+}
+
 /// An event that the machine reacts to.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -132,6 +143,8 @@ pub enum Event {
     Request {
         /// Client that asks; `None` if the job itself does.
         client: Option<ClientId>,
+        /// Origin of the request, for the job's history.
+        cause: Cause,
         /// Whether the job ends after the checkpoint.
         stop: bool,
         /// See [`Config::patience`]; none for that setting.
@@ -168,7 +181,7 @@ pub enum Action {
     /// Prepare a set whose images stay in memory.
     PrepareInMemory(u64),
     /// Commit the set: write its manifest and rename its directory. One in memory is only noted.
-    Commit(u64, PartialSet, Vec<Summary>),
+    Commit(u64, PartialSet, Vec<Summary>, Cost),
     /// Remove the files of an abandoned set.
     Discard(PartialSet),
     /// A checkpoint has ended with this result.
@@ -274,8 +287,8 @@ struct InProgress {
     in_memory: bool,
     /// Clients that wait for the checkpoint.
     clients: BTreeSet<ClientId>,
-    /// Whether it was also requested without a client that waits.
-    unattended: bool,
+    /// Origins of its requests.
+    asked_by: BTreeSet<Cause>,
     /// See [`Config::patience`].
     patience: Time,
     /// Ranks that hold it up.
@@ -289,14 +302,25 @@ struct InProgress {
     stage: StageState,
 }
 
+impl InProgress {
+    /// Cost of the checkpoint until `now`.
+    fn cost(&self, now: Time) -> Cost {
+        let went_on = self.went_on.unwrap_or(now);
+        Cost {
+            pause: went_on.saturating_sub(self.stopped),
+            total: now.saturating_sub(self.begun),
+        }
+    }
+}
+
 /// A checkpoint that is requested and cannot begin yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Queued {
     since: Time,
     stop: bool,
     clients: BTreeSet<ClientId>,
-    /// Whether it was also requested without a client that waits.
-    unattended: bool,
+    /// Origins of its requests.
+    asked_by: BTreeSet<Cause>,
     /// The longest patience of the requests; none if no request says one.
     patience: Option<Time>,
     /// Whether clients have the note that MPI_Init may never be called.
@@ -311,7 +335,7 @@ impl Queued {
             since,
             stop: false,
             clients: BTreeSet::new(),
-            unattended: false,
+            asked_by: BTreeSet::new(),
             patience: None,
             told: false,
             held_back: false,
@@ -389,6 +413,12 @@ impl Coordinator {
         self.absent
     }
 
+    /// Whether the rank is connected, and does not end yet.
+    pub fn needs(&self, rank: u32) -> bool {
+        let slot = self.slots.get(rank as usize);
+        !self.ending && matches!(slot, Some(RankSlot::Here { .. }))
+    }
+
     /// Handles an event at time `now` and returns the actions to carry out, in order.
     pub fn on(&mut self, now: Time, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -400,21 +430,24 @@ impl Coordinator {
             Event::Lost(rank) => self.lost(rank, now, &mut actions),
             // A checkpoint in progress serves for this one too.
             Event::Due if self.current.is_none() && self.cannot_checkpoint().is_none() => {
-                self.request(None, false, None, now, &mut actions)
+                self.request(None, Cause::Interval, false, None, now, &mut actions)
             }
             Event::Due => match &mut self.current {
                 Some(current) if current.in_memory => {
-                    self.request(None, false, None, now, &mut actions);
+                    self.request(None, Cause::Interval, false, None, now, &mut actions);
                 }
-                Some(current) => current.unattended = true,
+                Some(current) => {
+                    current.asked_by.insert(Cause::Interval);
+                }
                 None => {}
             },
             Event::DueInMemory => self.begin_in_memory(now, &mut actions),
             Event::Request {
                 client,
+                cause,
                 stop,
                 patience,
-            } => self.request(client, stop, patience, now, &mut actions),
+            } => self.request(client, cause, stop, patience, now, &mut actions),
             Event::AskStatus { client, details } => self.ask(client, details, now, &mut actions),
             Event::ClientLost(client) => {
                 let current = self.current.as_mut().map(|a| &mut a.clients);
@@ -525,6 +558,7 @@ impl Coordinator {
     fn request(
         &mut self,
         client: Option<ClientId>,
+        cause: Cause,
         stop: bool,
         patience: Option<Time>,
         now: Time,
@@ -545,7 +579,7 @@ impl Coordinator {
             Some(current) if current.went_on.is_none() && !current.in_memory => {
                 current.stop |= stop;
                 current.clients.extend(client);
-                current.unattended |= client.is_none();
+                current.asked_by.insert(cause);
                 current.patience = patience.unwrap_or(0).max(current.patience);
                 current.progress = None;
                 note = Some("a checkpoint is being taken already; joined it".to_string());
@@ -555,7 +589,7 @@ impl Coordinator {
                 let queued = self.queued.get_or_insert_with(|| Queued::begin(now));
                 queued.stop |= stop;
                 queued.clients.extend(client);
-                queued.unattended |= client.is_none();
+                queued.asked_by.insert(cause);
                 queued.patience = patience.max(queued.patience);
                 queued.held_back = false;
                 if let Some(current) = current {
@@ -611,7 +645,7 @@ impl Coordinator {
             stop: queued.stop,
             in_memory,
             clients: queued.clients,
-            unattended: queued.unattended,
+            asked_by: queued.asked_by,
             patience: queued.patience.unwrap_or(self.config.patience),
             stuck: Stuck::default(),
             note: None,
@@ -669,7 +703,9 @@ impl Coordinator {
                 }
                 return;
             }
-            FromRank::Asks { stop } => return self.request(None, *stop, None, now, out),
+            FromRank::Asks { stop } => {
+                return self.request(None, Cause::Rank, *stop, None, now, out)
+            }
             FromRank::Finished => return self.rank_finished(rank, now, out),
         };
         let size = self.config.size as usize;
@@ -759,7 +795,7 @@ impl Coordinator {
                 let summaries = saved.values().cloned().collect();
                 current.stage = StageState::Committing { saved };
                 if let Some(partial) = current.partial.clone() {
-                    out.push(Action::Commit(epoch, partial, summaries));
+                    out.push(Action::Commit(epoch, partial, summaries, current.cost(now)));
                 }
             }
             (FromRank::Refused { reason, .. }, _) => {
@@ -900,6 +936,7 @@ impl Coordinator {
         let Some(current) = self.current.take() else {
             return;
         };
+        let Cost { pause, total } = current.cost(now);
         let (set, parent) = current
             .partial
             .map(|partial| (partial.set, partial.parent))
@@ -917,7 +954,6 @@ impl Coordinator {
             let why = summary.stood.as_ref()?;
             Some(format!("rank {rank}: {why}"))
         };
-        let went_on = current.went_on.unwrap_or(now);
         let inherits = saved.values().any(|summary| summary.inherits);
         let local = saved.values().filter(|summary| summary.local.is_some());
         let report = Report {
@@ -925,9 +961,9 @@ impl Coordinator {
             increment_of: parent.filter(|_| inherits).map(|parent| parent.set),
             bytes: saved.values().map(|s| s.bytes).sum(),
             memory: saved.values().map(|s| s.memory).sum(),
-            total: now.saturating_sub(current.begun),
+            total,
             approach: current.stopped.saturating_sub(current.asked),
-            pause: went_on.saturating_sub(current.stopped),
+            pause,
             slowest: Times {
                 drain: slowest(|t| t.drain),
                 copy: slowest(|t| t.copy),
@@ -939,6 +975,8 @@ impl Coordinator {
                 false => Level::of(local.map(|summary| summary.copy.is_some())),
             },
             stop,
+            asked_by: current.asked_by.into_iter().collect(),
+            since_cut: now.saturating_sub(current.stopped),
         };
         if current.in_memory {
             self.in_memory = Some(report.clone());

@@ -3,6 +3,7 @@
 //! receives [`ToClient`], and a relay exchanges lists of [`ToParent`] and [`ToChild`]. A partner receives
 //! an image ([`crate::partner`]).
 
+use history::event::Cause;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::rank_set::RankSet;
@@ -12,7 +13,7 @@ use crate::protocol::waits::RankWaits;
 pub use crate::protocol::waits::{Counts, WaitTarget};
 
 /// Version of the messages below. Both ends must have the same one.
-pub const PROTOCOL: u32 = 14;
+pub const PROTOCOL: u32 = 15;
 
 /// First frame on a connection: kind of the peer, and its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -494,6 +495,10 @@ pub struct Report {
     pub level: Level,
     /// Whether the job ends with this checkpoint.
     pub stop: bool,
+    /// Origins of its requests.
+    pub asked_by: Vec<Cause>,
+    /// Microseconds from the beginning of the pause, to which a restart goes back, to the commit.
+    pub since_cut: u64,
 }
 
 /// Place of a checkpoint's images at the time of the answer.
@@ -510,6 +515,16 @@ pub enum Level {
 }
 
 impl Level {
+    /// Its name in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Memory => "memory",
+            Level::Shared => "shared",
+            Level::Local => "local",
+            Level::Partner => "partner",
+        }
+    }
+
     /// The level of images outside the checkpoint directory, from whether each has a copy.
     pub fn of(copied: impl IntoIterator<Item = bool>) -> Level {
         let mut copied = copied.into_iter().peekable();

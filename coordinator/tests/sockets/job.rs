@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use history::event::{Event, Start};
 use stasis_coordinator::agent::{Agent, Process};
+use stasis_coordinator::chronicle;
 use stasis_coordinator::client::Client;
 use stasis_coordinator::net::contact::Address;
 use stasis_coordinator::net::relay::Relay;
 use stasis_coordinator::net::tree::{Position, FAN_OUT};
-use stasis_coordinator::protocol::coordinator::{Config, PartialSet};
+use stasis_coordinator::protocol::coordinator::{Config, Cost, PartialSet};
 use stasis_coordinator::protocol::rank::{ClockView, SaveOrder, View};
 use stasis_coordinator::protocol::region_assignment::SharedRange;
 use stasis_coordinator::protocol::{Activity, Outcome, RankWaits, Summary, ThreadStack};
@@ -158,6 +160,15 @@ impl Disk {
     }
 }
 
+/// The settings of a history that tells nothing.
+pub fn history() -> chronicle::Options {
+    chronicle::Options {
+        begin: Event::Launch(Start::default()),
+        metrics: None,
+        quiet: true,
+    }
+}
+
 impl Store for Disk {
     fn make_directory(&mut self) -> Result<(), String> {
         match &self.directory {
@@ -183,7 +194,7 @@ impl Store for Disk {
             ..partial
         })
     }
-    fn commit(&mut self, images: &[Summary]) -> Result<(), String> {
+    fn commit(&mut self, images: &[Summary], _: Cost) -> Result<(), String> {
         let sizes: Vec<u64> = images.iter().map(|i| i.bytes).collect();
         assert_eq!(sizes, (10..10 + images.len() as u64).collect::<Vec<_>>());
         self.commits.fetch_add(1, Ordering::SeqCst);
@@ -229,6 +240,7 @@ impl Job {
             plan,
             program: vec!["./app".into()],
             mpi: "none".into(),
+            history: history(),
         };
         let server = Server::start(options, disk).unwrap();
         let fake = |rank| {

@@ -18,7 +18,7 @@ use stasis_coordinator::protocol::{Outcome, RankState, Stage};
 use stasis_coordinator::schedule::{Last, Plan};
 use stasis_coordinator::server::{Options, Server};
 
-use crate::job::{client, until, Disk, Fake, Job};
+use crate::job::{client, history, until, Disk, Fake, Job};
 
 /// The text of a note.
 fn note(news: News) -> Option<String> {
@@ -305,6 +305,7 @@ fn foreign_clients_are_rejected() {
                 plan: Plan::default(),
                 program: vec![],
                 mpi: String::new(),
+                history: history(),
             },
             Disk::default(),
         ),
@@ -383,6 +384,7 @@ fn a_removed_or_renamed_directory_is_created_again_unless_another_job_has_it() {
         plan: Plan::default(),
         program: vec!["./other".into()],
         mpi: String::new(),
+        history: history(),
     };
     let other = Server::start(options, Disk::default()).unwrap();
     let refused = client(&renamed).checkpoint(false, |_| {}).unwrap_err();
@@ -407,6 +409,7 @@ fn one_of_two_simultaneous_jobs_gets_the_directory() {
                 plan: Plan::default(),
                 program: vec![],
                 mpi: String::new(),
+                history: history(),
             };
             std::thread::spawn(move || Server::start(options, Disk::default()))
         };

@@ -40,6 +40,10 @@ fn states(job: &Job) -> Vec<(RankState, Option<String>)> {
 fn checkpoints_are_committed_and_all_ranks_go_on() {
     let job = nine("tree-commit");
     assert_eq!(job.relays.keys().copied().collect::<Vec<_>>(), [1, 3, 5, 7]);
+    // A rank is not asked before the coordinator has heard of it.
+    until("all ranks to run", || {
+        states(&job).iter().all(|s| s.0 == RankState::Running)
+    });
     let details = Details {
         events: 2,
         stacks: WantedStacks::All,

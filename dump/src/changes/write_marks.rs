@@ -207,17 +207,20 @@ impl AnonymousMapping {
     /// Moves what is in it to the place of `other`, which is as long.
     fn move_to(&self, other: &AnonymousMapping) -> io::Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        // UCX puts a function of its own in the place of mremap, to see its calls. It loses the new address.
         // SAFETY: both are mapped, nothing refers to them, and both stay so.
-        match unsafe {
-            libc::mremap(
-                self.page(0).cast(),
+        let moved = unsafe {
+            libc::syscall(
+                libc::SYS_mremap,
+                self.page(0),
                 self.len,
                 other.len,
                 flags,
                 other.page(0),
             )
-        } {
-            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+        };
+        match moved {
+            -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
     }

@@ -27,7 +27,7 @@ use coordinator::protocol::{
 };
 use job_spec::{Checkpoints, FilePolicy, Pause};
 use launcher::message;
-use loader::{MappedFile, Stopped};
+use loader::{MappedFile, SavedRegisters, Stopped};
 use undo::Cut;
 
 use super::debug::{fault_injection, kill_at_call};
@@ -237,6 +237,8 @@ impl LocalProcess {
                     failed = drain();
                 }
             }
+            // The kernel copies pages that a network adapter uses when the process is copied.
+            mpi::registration_caches::forget();
         });
         if length > 0 {
             bail!(
@@ -258,7 +260,11 @@ impl LocalProcess {
             .context("the application's threads are not stopped (a defect in Stasis)")?;
         let state = loader::capture(stopped, &|dev, ino| mapped(plan, dev, ino))?;
         let state = kind::PROCESS.encode(&state);
-        let mut sections = vec![state.context("cannot encode the state of the process")?];
+        let registers = kind::REGISTERS.encode(&SavedRegisters::capture(stopped));
+        let mut sections = vec![
+            state.context("cannot encode the state of the process")?,
+            registers.context("cannot encode the places of the registers")?,
+        ];
         let closed = loader::capture_closed(stopped, &|dev, ino| mapped(plan, dev, ino));
         if !closed.is_empty() {
             let closed = kind::CLOSED_FILES.encode(&closed);

@@ -27,6 +27,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use contract::{gate, RETRACTABLE};
 use coordinator::agent::Agent;
+use coordinator::chronicle;
 use coordinator::net::contact::{Address, Contact};
 use coordinator::net::relay::Relay;
 use coordinator::partner::partner_of;
@@ -98,6 +99,11 @@ pub fn serve(size: u32) -> Result<Contact> {
             plan: schedule::plan(&setup.checkpoints.schedule, SystemTime::now()),
             program: setup.command.clone(),
             mpi: setup.library.clone(),
+            history: chronicle::Options {
+                begin: setup.begin(size),
+                metrics: setup.checkpoints.metrics.clone(),
+                quiet: setup.checkpoints.quiet,
+            },
         };
         set_store::forget_older(&setup.checkpoints.dir);
         let sets = SetStore::new(setup, size);

@@ -8,7 +8,7 @@ use ckpt_image::{
     create_checkpoint_dir, next_number, oldest_number, prune, set_name, ImageSummary, Manifest,
     ParentSet, PartnerCopy, RankEntry, Set, SetId, SetWriter,
 };
-use coordinator::protocol::coordinator::{Parent, PartialSet};
+use coordinator::protocol::coordinator::{Cost, Parent, PartialSet};
 use coordinator::protocol::Summary;
 use coordinator::server::Store;
 use job_spec::Keep;
@@ -153,7 +153,7 @@ impl Store for SetStore {
         })
     }
 
-    fn commit(&mut self, images: &[Summary]) -> Result<(), String> {
+    fn commit(&mut self, images: &[Summary], cost: Cost) -> Result<(), String> {
         if let Some((id, number)) = self.holding.take() {
             return self.commit_in_memory(id, number);
         }
@@ -187,6 +187,8 @@ impl Store for SetStore {
         let manifest = Manifest {
             increment_of: parent,
             created,
+            pause_micros: Some(cost.pause),
+            total_micros: Some(cost.total),
             world_size: self.size,
             thread_level: setup::thread_level(),
             ..self

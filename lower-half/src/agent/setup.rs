@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use ckpt_image::{FileSystem, Lineage, Manifest, RankEntry, SealKey, Section, SetId};
 use contract::{gate, MpiState};
+use coordinator::net::addresses;
+use history::event::{Event, Start};
 use job_spec::{Checkpoints, Tools};
 
 use crate::mpi::world;
@@ -28,6 +30,8 @@ pub struct Setup {
     pub command: Vec<String>,
     /// The run that this process belongs to.
     pub lineage: Lineage,
+    /// Name of the set from which the job goes on; none at its beginning.
+    pub from: Option<String>,
     /// Name and version of the MPI library, for messages and the manifest.
     pub library: String,
     /// Returns the sections of the image other than the loader's. Called while all threads stand still.
@@ -50,6 +54,8 @@ impl Setup {
             set_id,
             increment_of: None,
             created: now.map_or(0, |since| since.as_secs()),
+            pause_micros: None,
+            total_micros: None,
             epoch: u64::from(gate().lower.epoch.load(Ordering::Relaxed)),
             world_size: ranks.len() as u32,
             abi,
@@ -62,6 +68,27 @@ impl Setup {
             incarnation: self.checkpoints.incarnation,
             for_cpu: self.checkpoints.for_cpu.clone(),
             ranks,
+        }
+    }
+
+    /// The event with which this run of `size` ranks begins, for the job's history.
+    pub fn begin(&self, size: u32) -> Event {
+        let start = Start {
+            run: self.lineage.run.to_string(),
+            ranks: size,
+            program: self.command.clone(),
+            mpi: self.library.clone(),
+            host: addresses::host(),
+            pid: std::process::id(),
+            incarnation: self.checkpoints.incarnation,
+            stasis_version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        match &self.from {
+            Some(from) => Event::Restart {
+                start,
+                from: from.clone(),
+            },
+            None => Event::Launch(start),
         }
     }
 

@@ -16,6 +16,7 @@ mod peer_memory;
 mod polling_services;
 mod predefined;
 mod progress_turn;
+pub mod registration_caches;
 mod service;
 mod thread_turns;
 mod upper_call;

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::backoff;
 use super::convert::value_map::{self, NATIVE_SUCCESS};
 use super::convert::{error, native};
-use super::{hooks, progress_turn};
+use super::{hooks, progress_turn, registration_caches};
 
 /// The job, as MPI describes it after initialisation.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +112,7 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
         });
         check(code, "MPI_Init_thread")?;
         progress_turn::start();
+        registration_caches::watch();
         let world = mpi_sys::RSMPI_COMM_WORLD;
         error::return_errors_of_comm(world);
         error::return_errors_of_comm(mpi_sys::RSMPI_COMM_SELF);

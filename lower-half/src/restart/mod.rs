@@ -25,7 +25,7 @@ use contract::{abi, gate, MpiState};
 use coordinator::claim;
 use job_spec::{Checkpoints, ExitCode, FilePolicy, RestartSpec};
 use launcher::message;
-use loader::{Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState};
+use loader::{Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState, SavedRegisters};
 use progress::Bytes;
 use undo::{Cut, Plan};
 
@@ -41,6 +41,7 @@ use truncate_files::RestartedRank;
 struct Part {
     opened: Opened,
     process: ProcessState,
+    registers: Option<SavedRegisters>,
     closed: ClosedFileList,
     files: OpenedFiles,
     job: JobState,
@@ -111,6 +112,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     let Part {
         mut opened,
         process,
+        registers,
         closed,
         mut files,
         job,
@@ -165,7 +167,9 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     let begun = Instant::now();
     truncate_files::truncate(&files, &process, &closed, grown, &restarted, others)?;
     tracing::info!(took = ?begun.elapsed(), "files truncated");
-    let restored = loader::restore(process, files, &|object| shared.descriptor(object))?;
+    let restored = loader::restore(process, registers.as_ref(), files, &|object| {
+        shared.descriptor(object)
+    })?;
     tracing::info!("descriptors, timers and handlers restored");
     drop(shared);
     let set = opened.set().clone();
@@ -177,7 +181,8 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     fill_gate(world.as_ref());
     launch::redirect(&own);
     job_state::set_command(job.command);
-    bootstrap::start(&checkpoints, set.manifest().continued()?)?;
+    let lineage = set.manifest().continued()?;
+    bootstrap::start(&checkpoints, lineage, Some(set.name().to_owned()))?;
     if world.is_some() {
         record.keep();
         bootstrap::connected(rank, size);
@@ -274,6 +279,7 @@ fn verified(
     };
     let Sections {
         mut process,
+        registers,
         mut closed,
         job,
         record,
@@ -306,6 +312,7 @@ fn verified(
     Ok(Part {
         opened,
         process,
+        registers,
         closed,
         files,
         job,

@@ -37,6 +37,7 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
     let Part {
         mut opened,
         process,
+        registers,
         files,
         job,
         ..
@@ -45,14 +46,17 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
     let shared = restore_shared::restore(&opened, None)?;
     opened.map(&shared)?;
     loader::set_shm_ids(shared.segments().to_vec());
-    let restored = loader::restore(process, files, &|object| shared.descriptor(object))?;
+    let restored = loader::restore(process, registers.as_ref(), files, &|object| {
+        shared.descriptor(object)
+    })?;
     drop(shared);
     agent::set_restored_abi(opened.header().abi.clone());
     fill_gate(None);
     mpi::break_off(gate());
     launch::redirect(&own);
     job_state::set_command(job.command);
-    bootstrap::start(checkpoints, set.manifest().continued()?)?;
+    let lineage = set.manifest().continued()?;
+    bootstrap::start(checkpoints, lineage, Some(set.name().to_owned()))?;
     tracing::info!(
         epoch = gate().lower.epoch.load(Ordering::Relaxed),
         "survivor goes on"

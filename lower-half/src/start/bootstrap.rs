@@ -24,8 +24,9 @@ const ADDRESS_BYTES: usize = 4096;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// Sets the agent up, and the coordinator in rank 0. A job of one process can be checkpointed from now on, even if it
-/// never calls MPI_Init. The ranks of a larger job connect in [`connected`].
-pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
+/// never calls MPI_Init. The ranks of a larger job connect in [`connected`]. The job goes on `from` a set, unless it
+/// begins.
+pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) -> Result<()> {
     agent::setup(Setup {
         checkpoints: checkpoints.clone(),
         disk: fault_injection::disk()?,
@@ -34,6 +35,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage) -> Result<()> {
         key: options::key(checkpoints)?,
         command: job_state::command().to_vec(),
         lineage,
+        from,
         library: world::library(),
         sections: || {
             let sections = [

@@ -41,7 +41,7 @@ pub fn launch(options: Launch) -> Result<Infallible> {
         None => Lineage::begin(words).context("the run cannot be given an id")?,
     };
     loader::set_exec_hook(exec_prefix(&own, &options.spec.checkpoints, &lineage)?);
-    bootstrap::start(&options.spec.checkpoints, lineage)?;
+    bootstrap::start(&options.spec.checkpoints, lineage, None)?;
     program_wrapper::start()?;
     program.run()
 }

@@ -3,12 +3,14 @@
 //! sees the variables, and its own values come back to it.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use launcher::preload;
+
+use crate::mpi::registration_caches::{is_told_by, OPEN_MPI};
 
 /// A variable for the MPI library. A user's own value takes precedence, unless it does harm.
 struct Setting {
@@ -16,21 +18,35 @@ struct Setting {
     value: &'static str,
     /// Whether a user's value is kept.
     keeps: fn(&str) -> bool,
+    /// Functions by which the loader reaches what the variable switches off: with one of them, it stays.
+    reached_by: &'static [&'static CStr],
 }
 
 const fn wish(name: &'static str, value: &'static str) -> Setting {
     let keeps = |_: &str| true;
-    Setting { name, value, keeps }
+    let reached_by = &[];
+    Setting {
+        name,
+        value,
+        keeps,
+        reached_by,
+    }
 }
 
 /// A cache of registered memory learns from hooks in its own C library of `munmap` and its like. The upper half does
-/// not call that C library. So the cache would send and receive in pages that are no longer there.
+/// not call that C library. So a cache that is not told would send and receive in pages that are no longer there.
 const fn without_hooks(
     name: &'static str,
     value: &'static str,
     keeps: fn(&str) -> bool,
+    reached_by: &'static [&'static CStr],
 ) -> Setting {
-    Setting { name, value, keeps }
+    Setting {
+        name,
+        value,
+        keeps,
+        reached_by,
+    }
 }
 
 fn is_no(value: &str) -> bool {
@@ -42,14 +58,21 @@ fn is_told_by_kernel(monitor: &str) -> bool {
     ["disabled", "kdreg2", "userfaultfd"].contains(&monitor)
 }
 
+/// Under Open MPI the events of UCX come from Open MPI's own hooks. UCX's hooks are off elsewhere: they put a function
+/// in the place of mremap that loses an argument, and with them MPI_Win_flush of MPICH hangs after a restart.
 const SETTINGS: [Setting; 8] = [
-    without_hooks("UCX_MEM_EVENTS", "n", is_no),
-    without_hooks("FI_MR_CACHE_MONITOR", "disabled", is_told_by_kernel),
-    without_hooks("OMPI_MCA_mpi_leave_pinned", "0", is_no),
-    without_hooks("OMPI_MCA_mpi_leave_pinned_pipeline", "0", is_no),
+    without_hooks("UCX_MEM_EVENTS", "n", is_no, &[OPEN_MPI]),
+    without_hooks("FI_MR_CACHE_MONITOR", "disabled", is_told_by_kernel, &[]),
+    without_hooks("OMPI_MCA_mpi_leave_pinned", "0", is_no, &[OPEN_MPI]),
+    without_hooks(
+        "OMPI_MCA_mpi_leave_pinned_pipeline",
+        "0",
+        is_no,
+        &[OPEN_MPI],
+    ),
     // MVAPICH2 and MVAPICH 3.
-    without_hooks("MV2_USE_LAZY_MEM_UNREGISTER", "0", is_no),
-    without_hooks("MVP_USE_LAZY_MEM_UNREGISTER", "0", is_no),
+    without_hooks("MV2_USE_LAZY_MEM_UNREGISTER", "0", is_no, &[]),
+    without_hooks("MVP_USE_LAZY_MEM_UNREGISTER", "0", is_no, &[]),
     // UCX must not handle a crash of the application before the application's own handler.
     wish("UCX_ERROR_SIGNALS", ""),
     // Open MPI's sharedfp/sm protects a file's shared pointer with a named semaphore. Its name is the last part of the
@@ -73,9 +96,19 @@ struct Changes {
 }
 
 impl Changes {
-    fn of(environment: impl Fn(&str) -> Option<OsString>) -> Changes {
+    /// `has` tells whether the program has a function.
+    fn of(
+        environment: impl Fn(&str) -> Option<OsString>,
+        has: impl Fn(&'static CStr) -> bool,
+    ) -> Changes {
         let mut changes = Changes::default();
-        for Setting { name, value, keeps } in SETTINGS {
+        for setting in SETTINGS {
+            let Setting {
+                name, value, keeps, ..
+            } = setting;
+            if setting.reached_by.iter().any(|function| has(function)) {
+                continue;
+            }
             match environment(name) {
                 Some(users) if keeps(&users.to_string_lossy()) => continue,
                 Some(users) => {
@@ -105,7 +138,7 @@ pub fn ensure() -> Result<()> {
     if std::env::var_os(ADDED).is_some() {
         return Ok(());
     }
-    let changes = Changes::of(|name| std::env::var_os(name));
+    let changes = Changes::of(|name| std::env::var_os(name), is_told_by);
     if launcher::is_first() {
         changes.say();
     }
@@ -148,16 +181,29 @@ fn name_for_application(name: &OsStr) -> OsString {
 mod tests {
     use super::*;
 
-    fn changes(environment: &[(&str, &str)]) -> Changes {
-        Changes::of(|name| {
+    fn changes(environment: &[(&str, &str)], functions: &[&CStr]) -> Changes {
+        let value = |name: &str| {
             let set = environment.iter().find(|(set, _)| *set == name);
             set.map(|(_, value)| value.into())
-        })
+        };
+        Changes::of(value, |function| functions.contains(&function))
+    }
+
+    #[test]
+    fn caches_that_are_told_stay() {
+        let changes = changes(&[("UCX_MEM_EVENTS", "y")], &[OPEN_MPI]);
+        assert!(changes.replaced.is_empty());
+        assert!(!changes.added.contains_key("UCX_MEM_EVENTS"));
+        assert!(!changes.added.contains_key("OMPI_MCA_mpi_leave_pinned"));
+        assert_eq!(changes.added["FI_MR_CACHE_MONITOR"], "disabled");
     }
 
     #[test]
     fn hooks_in_the_other_c_library_are_not_used() {
-        let changes = changes(&[("FI_MR_CACHE_MONITOR", "memhooks"), ("UCX_MEM_EVENTS", "y")]);
+        let changes = changes(
+            &[("FI_MR_CACHE_MONITOR", "memhooks"), ("UCX_MEM_EVENTS", "y")],
+            &[],
+        );
         assert_eq!(changes.added["FI_MR_CACHE_MONITOR"], "disabled");
         assert_eq!(changes.added["UCX_MEM_EVENTS"], "n");
         assert_eq!(changes.replaced["FI_MR_CACHE_MONITOR"], "memhooks");
@@ -166,11 +212,14 @@ mod tests {
 
     #[test]
     fn harmless_values_of_the_user_stay() {
-        let changes = changes(&[
-            ("FI_MR_CACHE_MONITOR", "kdreg2"),
-            ("OMPI_MCA_sharedfp", "lockedfile"),
-            ("UCX_MEM_EVENTS", "no"),
-        ]);
+        let changes = changes(
+            &[
+                ("FI_MR_CACHE_MONITOR", "kdreg2"),
+                ("OMPI_MCA_sharedfp", "lockedfile"),
+                ("UCX_MEM_EVENTS", "no"),
+            ],
+            &[],
+        );
         assert!(changes.replaced.is_empty());
         assert_eq!(changes.added.len(), SETTINGS.len() - 3);
     }

@@ -126,13 +126,21 @@ fn put_back(body: &FileBody, why: &str) -> String {
 
 /// Opens all files again. All ranks call this, after the datatypes and communicators were created again.
 pub(crate) fn reopen(unparked: &Unparked) -> Result<(), Failure> {
+    let mut pointers = Vec::new();
     for file in by_id() {
-        reopen_one(file, unparked)?;
+        pointers.push((file, reopen_one(file, unparked)?));
+    }
+    // Opening a file and giving it a view set its shared pointer to the beginning. In some libraries all handles of one
+    // file have one shared pointer (Open MPI keeps it in a lock file with the file's name), so the pointers come last.
+    for (file, shared) in pointers.into_iter().filter(|(_, shared)| *shared != NONE) {
+        check(named::MPI_File_seek_shared(file, shared, SEEK_SET))
+            .map_err(|code| (code, put_back(&file.body, "")))?;
     }
     Ok(())
 }
 
-fn reopen_one(file: &'static File, unparked: &Unparked) -> Result<(), Failure> {
+/// Opens a file again, and returns its shared pointer at the cut, [`NONE`] if no process has used it.
+fn reopen_one(file: &'static File, unparked: &Unparked) -> Result<i64, Failure> {
     let body = &file.body;
     let failed = |code| (code, put_back(body, ""));
     let hints = crossing_entries(&body.hints.lock());
@@ -158,17 +166,16 @@ fn reopen_one(file: &'static File, unparked: &Unparked) -> Result<(), Failure> {
     if now > size && body.is_writable() {
         check(named::MPI_File_set_size(&made, size)).map_err(failed)?;
     }
-    place(body, &made, noted.position, shared, &hints).map_err(failed)?;
+    place(body, &made, noted.position, &hints).map_err(failed)?;
     file.take(made);
-    Ok(())
+    Ok(shared)
 }
 
-/// View, atomicity and pointers.
+/// View, atomicity and the process's own pointer.
 fn place(
     body: &FileBody,
     made: &Fresh<'_, FileBody>,
     position: i64,
-    shared: i64,
     hints: &CrossingInfo,
 ) -> Result<(), i32> {
     let view = body.view.lock().clone();
@@ -185,9 +192,6 @@ fn place(
     }
     if position != NONE {
         check(named::MPI_File_seek(made, position, SEEK_SET))?;
-    }
-    if shared != NONE {
-        check(named::MPI_File_seek_shared(made, shared, SEEK_SET))?;
     }
     Ok(())
 }

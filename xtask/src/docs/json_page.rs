@@ -17,13 +17,25 @@ const COMMANDS: &str = "cli/src";
 /// The member that every output has, and the file that adds it.
 const VERSION: &str = "schema_version";
 const OF_ALL: &str = "cli/src/ui/json.rs";
+/// Name of the section before those of the commands: what each prints if it fails.
+pub const FAILURE: &str = "failure";
+/// Section about the lines of a job's history.
+pub const HISTORY: &str = "events.jsonl";
 /// Words on the page behind which it names a command whose members belong to another output as well.
 const INCLUDED: &str = "the members of `stasis ";
 
 /// Files that print the output of a command.
-const SOURCES: [(&str, &[&str]); 13] = [
+const SOURCES: [(&str, &[&str]); 18] = [
     ("checkpoint", &["cli/src/commands/checkpoint.rs"]),
     ("status", &["cli/src/commands/status.rs"]),
+    (
+        "report",
+        &["cli/src/commands/report.rs", "cli/src/report/story.rs"],
+    ),
+    // The history of a job is no output. Its types are below.
+    (HISTORY, &[]),
+    ("jobs", &["cli/src/commands/jobs.rs"]),
+    ("stop", &["cli/src/commands/stop.rs"]),
     ("stacks", &["cli/src/commands/stacks.rs"]),
     ("explain", &["cli/src/explain/json.rs"]),
     ("list", &["cli/src/commands/list.rs"]),
@@ -41,10 +53,23 @@ const SOURCES: [(&str, &[&str]); 13] = [
     ("drain", &["cli/src/commands/drain.rs"]),
     ("compare", &["cli/src/commands/compare.rs"]),
     ("record-info", &["cli/src/commands/record_info.rs"]),
+    ("version", &["cli/src/commands/version.rs"]),
 ];
 /// Types that are serialised into the output of a command.
-const TYPES: [(&str, &str, &[&str]); 3] = [
+const TYPES: [(&str, &str, &[&str]); 4] = [
     ("inspect", "common/job-spec/src/lib.rs", &["ForCpu"]),
+    (
+        HISTORY,
+        "common/history/src/event.rs",
+        &[
+            "Entry",
+            "Event",
+            "Start",
+            "Checkpoint",
+            "Slowest",
+            "RankTime",
+        ],
+    ),
     (
         "restart",
         "loader/src/process_state/files/outlook.rs",
@@ -105,7 +130,7 @@ pub fn check_printed(command: &str, printed: &Value) -> Result<()> {
 }
 
 /// The sections of the page, which is read once: tests ask for some outputs again and again.
-fn page() -> Result<&'static BTreeMap<String, Section>> {
+pub fn page() -> Result<&'static BTreeMap<String, Section>> {
     static SECTIONS: OnceLock<BTreeMap<String, Section>> = OnceLock::new();
     if let Some(sections) = SECTIONS.get() {
         return Ok(sections);
@@ -120,17 +145,26 @@ fn read(file: &str) -> Result<String> {
 
 /// The part of the page about one command.
 #[derive(Clone, Default)]
-struct Section {
+pub struct Section {
     own: Members,
+    /// The types of these, as on the page.
+    pub types: BTreeMap<String, String>,
     /// Members, or the empty path, below which the output of another command is.
-    included: Vec<(String, String)>,
+    pub included: Vec<(String, String)>,
 }
 
 fn sections(page: &str) -> BTreeMap<String, Section> {
     let mut sections = BTreeMap::new();
-    for part in page.split("\n## stasis ").skip(1) {
+    for (index, part) in page.split("\n## ").enumerate() {
         let (head, text) = part.split_once('\n').unwrap_or((part, ""));
-        let command = head.split(' ').next().unwrap_or(head);
+        let command = match index {
+            0 => FAILURE,
+            _ => head
+                .trim_start_matches("stasis ")
+                .split([' ', ','])
+                .next()
+                .unwrap_or(head),
+        };
         let mut section = Section::default();
         for line in text.lines() {
             let row = line
@@ -153,11 +187,27 @@ fn sections(page: &str) -> BTreeMap<String, Section> {
                 let places = places.into_iter().map(|place| (place, other.to_owned()));
                 section.included.extend(places);
             }
+            let types = row.and_then(|(_, rest)| rest.split(" |").next());
+            for (path, its) in told
+                .iter()
+                .zip(types_of(types.unwrap_or_default(), told.len()))
+            {
+                section.types.insert(path.clone(), its);
+            }
             section.own.extend(told);
         }
         sections.insert(command.to_owned(), section);
     }
     sections
+}
+
+/// The types of a row with this number of names: one for all, or one for each.
+fn types_of(cell: &str, names: usize) -> Vec<String> {
+    let each: Vec<String> = cell.split(", ").map(str::to_owned).collect();
+    match names > 1 && each.len() == names {
+        true => each,
+        false => vec![cell.to_owned(); names],
+    }
 }
 
 /// The members of a command's output, those from other commands and all objects and arrays on the way among them.

@@ -1,6 +1,6 @@
 //! The product's commands as the harness uses them.
 
-use crate::docs::json_page;
+use crate::docs;
 use crate::harness::job::{self, Finished, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
@@ -85,6 +85,12 @@ pub fn checkpoint(ckpt: &Path) -> Command {
     command
 }
 
+/// Takes a checkpoint. The command's output goes to files of that name in `dir`.
+pub fn take_checkpoint(ckpt: &Path, dir: &Path, name: &str, limit: Duration) -> Result<()> {
+    let taken = job::run(checkpoint(ckpt), dir, name, limit)?;
+    taken.expect_success("stasis checkpoint").map(drop)
+}
+
 /// `stasis verify DIR`.
 pub fn verify(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Finished> {
     let mut command = command(["verify"]);
@@ -103,7 +109,7 @@ pub fn json(mut command: Command, dir: &Path, name: &str, limit: Duration) -> Re
     let answer = job::run(command, dir, name, limit)?.expect_success(name)?;
     let printed = serde_json::from_str(&answer.stdout)
         .with_context(|| format!("reading what {name} printed"))?;
-    json_page::check_printed(&word, &printed)?;
+    docs::check_printed(&word, &printed)?;
     Ok(printed)
 }
 
@@ -112,6 +118,22 @@ pub fn status(ckpt: &Path, dir: &Path, limit: Duration) -> Result<Value> {
     let mut command = command(["status"]);
     command.arg(ckpt);
     json(command, dir, "status", limit)
+}
+
+/// The entry of the job in `ckpt`, if `stasis jobs --json` lists it for these directories, or without any for this
+/// machine.
+pub fn listed(
+    directories: &[&Path],
+    ckpt: &Path,
+    dir: &Path,
+    limit: Duration,
+) -> Result<Option<Value>> {
+    let mut command = command(["jobs"]);
+    command.args(directories);
+    let told = json(command, dir, "jobs", limit)?;
+    let jobs = told["jobs"].as_array().context("no list of jobs")?;
+    let ours = |job: &&Value| job["directory"].as_str() == ckpt.to_str();
+    Ok(jobs.iter().find(ours).cloned())
 }
 
 /// Waits until a checkpoint in memory has begun and is complete.
@@ -160,6 +182,22 @@ pub fn of_incarnation(pids: Vec<i32>, number: u64) -> Vec<i32> {
         words.iter().any(|words| line.contains(words))
     };
     pids.into_iter().filter(is_its).collect()
+}
+
+/// Waits until the history has this number of events of this name. An event is noted after the command that has caused
+/// it was answered.
+pub fn until_noted(
+    job: &mut Job,
+    ckpt: &Path,
+    event: &str,
+    times: usize,
+    deadline: Instant,
+) -> Result<()> {
+    let words = format!("\"event\":\"{event}\"");
+    job.until("the event is noted", deadline, || {
+        let history = job::read_text(&ckpt.join("events.jsonl"));
+        history.matches(&words).count() >= times
+    })
 }
 
 /// Content of the job file in a checkpoint directory; empty without one.

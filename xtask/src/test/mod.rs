@@ -152,8 +152,13 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::privileges::cases());
     cases.extend(checkpoint::schedule::cases());
     cases.extend(checkpoint::status::cases());
+    cases.extend(checkpoint::stop::cases());
+    cases.extend(product::completions::cases());
+    cases.extend(product::demo::cases());
     cases.extend(checkpoint::stuck::cases());
     cases.extend(checkpoint::events::cases());
+    cases.extend(checkpoint::history::cases());
+    cases.extend(storage::hand_over::cases());
     cases.extend(storage::increments::cases());
     cases.extend(storage::local_dir::cases());
     cases.extend(checkpoint::failing_system_calls::cases(full));
@@ -164,6 +169,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::syscall_filter::cases());
     cases.extend(start::lower_halves::cases());
     cases.extend(start::memory_hooks::cases());
+    cases.extend(start::registration_caches::cases(full));
     cases.extend(programs::migration::cases());
     cases.extend(product::packages::cases());
     cases.extend(product::guide::cases());
@@ -175,6 +181,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
         cases.extend(programs::matrix::cases()?);
         cases.extend(start::containers::cases());
         cases.extend(product::slurm::cases());
+        cases.extend(product::workflows::cases());
         cases.extend(product::guide::packaged());
     }
     Ok(cases)

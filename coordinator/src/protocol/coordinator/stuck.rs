@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use history::event::Cause;
+
 use super::{
     Action, Coordinator, InProgress, Queued, RankSlot, StageState, Time, EVENTS_HINT, LATE_PRINTED,
 };
@@ -199,7 +201,9 @@ impl Coordinator {
             return;
         };
         let (stop, begun) = (current.stop, current.begun);
-        let again = stop || current.unattended || current.clients.is_empty() && !current.in_memory;
+        let mut causes = current.asked_by.iter();
+        let unattended = causes.any(|cause| *cause != Cause::Command);
+        let again = stop || unattended || current.clients.is_empty() && !current.in_memory;
         // The job is to end with it: the commands go on waiting.
         let waiting = match stop {
             true => std::mem::take(&mut current.clients),

@@ -11,6 +11,7 @@ fn on_its_way(client: Option<ClientId>, stop: bool, patience: Option<Time>) -> C
         0,
         Event::Request {
             client,
+            cause: Cause::Command,
             stop,
             patience,
         },
@@ -144,6 +145,7 @@ fn a_stuck_rank_is_named_with_its_call_and_stack() {
     assert_eq!(c.status(BTreeMap::new()).failure, Some(why));
     let asks = Event::Request {
         client: Some(6),
+        cause: Cause::Command,
         stop: false,
         patience: None,
     };
@@ -193,6 +195,7 @@ fn what_no_command_waits_for_is_tried_again() {
     assert_eq!(c.stage(), crate::protocol::state::Stage::Idle);
     let again = Event::Request {
         client: None,
+        cause: Cause::Rank,
         stop: true,
         patience: None,
     };

@@ -39,6 +39,7 @@ fn to_saving(c: &mut Coordinator, size: u32) -> Vec<Action> {
         0,
         Event::Request {
             client: Some(1),
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },
@@ -90,6 +91,7 @@ fn a_request_before_mpi_init_waits_for_all_ranks() {
         0,
         Event::Request {
             client: Some(1),
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },
@@ -104,6 +106,7 @@ fn a_long_wait_for_mpi_init_is_noted_once() {
     let mut c = Coordinator::new(Config::new(2));
     let request = |client| Event::Request {
         client,
+        cause: Cause::Command,
         stop: false,
         patience: None,
     };
@@ -129,6 +132,7 @@ fn requests_are_joined_and_any_of_them_can_stop_the_job() {
         0,
         Event::Request {
             client: Some(2),
+            cause: Cause::Command,
             stop: true,
             patience: None,
         },
@@ -142,7 +146,7 @@ fn requests_are_joined_and_any_of_them_can_stop_the_job() {
         },
     };
     assert!(
-        matches!(&c.on(0, Event::Message(0, saved))[..], [Action::Commit(1, _, s)] if s.len() == 1)
+        matches!(&c.on(0, Event::Message(0, saved))[..], [Action::Commit(1, _, s, _)] if s.len() == 1)
     );
     let a = c.on(5000, Event::Committed(1, Ok(())));
     let Action::Reply(1, ToClient::Committed(report)) = &a[0] else {
@@ -164,6 +168,7 @@ fn requests_are_joined_and_any_of_them_can_stop_the_job() {
         0,
         Event::Request {
             client: Some(3),
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },
@@ -178,6 +183,7 @@ fn a_directory_that_cannot_be_made_does_not_disturb_the_ranks() {
         0,
         Event::Request {
             client: Some(1),
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },
@@ -213,6 +219,7 @@ fn a_refusal_resumes_all_ranks_and_discards() {
             0,
             Event::Request {
                 client: Some(2),
+                cause: Cause::Command,
                 stop: false,
                 patience: None,
             }
@@ -232,6 +239,7 @@ fn a_death_while_saving_abandons_and_while_committing_does_not() {
         0,
         Event::Request {
             client: Some(2),
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },
@@ -264,6 +272,7 @@ fn limits_name_the_ranks_that_were_waited_for() {
         0,
         Event::Request {
             client: Some(1),
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },
@@ -291,6 +300,7 @@ fn a_long_wait_is_noted_once_with_its_ranks() {
         0,
         Event::Request {
             client: Some(7),
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },
@@ -368,6 +378,7 @@ fn a_rank_that_ended_is_named() {
         0,
         Event::Request {
             client: Some(1),
+            cause: Cause::Command,
             stop: false,
             patience: None,
         },
@@ -438,6 +449,7 @@ fn a_job_that_ends_is_not_resumed() {
         3500,
         Event::Request {
             client,
+            cause: Cause::Command,
             stop,
             patience: None,
         },
@@ -470,6 +482,7 @@ fn a_checkpoint_in_memory_serves_for_no_other() {
     let (client, stop) = (Some(2), false);
     let request = Event::Request {
         client,
+        cause: Cause::Command,
         stop,
         patience: None,
     };
@@ -500,6 +513,7 @@ fn a_request_after_the_cut_is_a_separate_checkpoint() {
         4000,
         Event::Request {
             client,
+            cause: Cause::Command,
             stop,
             patience: None,
         },
@@ -525,6 +539,7 @@ fn a_request_after_the_cut_is_a_separate_checkpoint() {
         4000,
         Event::Request {
             client,
+            cause: Cause::Command,
             stop,
             patience: None,
         },
@@ -616,6 +631,7 @@ fn late_ranks_are_named_to_themselves() {
         0,
         Event::Request {
             client: None,
+            cause: Cause::Rank,
             stop,
             patience: None,
         },

@@ -15,6 +15,7 @@ mod wrapper;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use history::event::Cause;
 use process::{Job, Process};
 use program::Program;
 use shared::Shared;
@@ -293,6 +294,7 @@ impl World {
                     let client = Some(1);
                     self.event(Event::Request {
                         client,
+                        cause: Cause::Command,
                         stop: false,
                         patience: None,
                     });

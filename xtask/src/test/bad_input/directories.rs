@@ -54,8 +54,8 @@ pub fn cases() -> Vec<Case> {
             in_full_directory(dir, checkpoint_into_full)
         }),
         Case::new("bad-input/directory-without-inodes", |_, dir| {
-            // Inodes for the directory, the job file, the set and one image.
-            in_small_directory(dir, "size=64m,nr_inodes=4", |dir, ckpt| {
+            // Inodes for the directory, the job file, the history, the set and one image.
+            in_small_directory(dir, "size=64m,nr_inodes=5", |dir, ckpt| {
                 checkpoint_fails(dir, ckpt, &["no inodes are left"])
             })
         }),

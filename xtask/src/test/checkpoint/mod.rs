@@ -3,8 +3,10 @@
 
 pub mod events;
 pub mod failing_system_calls;
+pub mod history;
 pub mod limits;
 pub mod pause;
 pub mod schedule;
 pub mod status;
+pub mod stop;
 pub mod stuck;

@@ -211,8 +211,10 @@ fn ends(dir: &Path) -> Result<()> {
     let left = fs::read_dir(&ckpt)?
         .flatten()
         .map(|entry| entry.file_name());
-    // The journal of later file changes is kept as long as the checkpoint.
-    let left: Vec<_> = left.filter(|name| name != "undo").collect();
+    // The journal of later file changes is kept as long as the checkpoint, and the history for ever.
+    let left: Vec<_> = left
+        .filter(|name| name != "undo" && name != "events.jsonl")
+        .collect();
     ensure!(left == ["ckpt-1"], "left: {left:?}");
     finish(
         Job::start(restart(Mpi::Mpich, &ckpt, dir, &[]), dir, "restart")?,

@@ -1,10 +1,11 @@
 //! `stasis status` of a running job, and of a job with a pending checkpoint.
 
+use crate::docs::{self, json_page};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
 use crate::test::support::held_job::{begin, example, reach_cut, start};
-use crate::test::support::refusal::{refused, CHECKPOINT};
+use crate::test::support::refusal::{refused, CHECKPOINT, NO_JOB};
 use crate::test::support::NOBODY;
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
@@ -45,6 +46,8 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(name, move |_, dir| {
             directory_renamed(dir, mpi).into()
         }));
+        let name = format!("status/jobs:{mpi}");
+        cases.push(Case::new(name, move |_, dir| jobs(dir, mpi).into()));
         let name = format!("status/idle-connections:{mpi}");
         cases.push(Case::new(name, move |_, dir| {
             idle_connections(dir, mpi).into()
@@ -66,6 +69,40 @@ fn doing(status: &Value, rank: usize) -> Result<(&str, f64)> {
     let rank = &status["ranks"][rank];
     let doing = rank["doing"].as_str().zip(rank["doing_seconds"].as_f64());
     doing.with_context(|| format!("status says of a rank: {rank}"))
+}
+
+/// A running job is listed for this machine and for the directory that holds its own; a killed one only there, with the
+/// reason.
+fn jobs(dir: &Path, mpi: Mpi) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut job = start(&example("p2p", "p2p/blocked_in.recv")?, dir, &ckpt, mpi)?;
+    for directories in [&[][..], &[dir], &[ckpt.as_path()]] {
+        let found = stasis::listed(directories, &ckpt, dir, LIMIT)?;
+        let found = found.with_context(|| format!("{directories:?} do not have the job"))?;
+        ensure!(
+            found["size"] == 2 && found["stage"] == "idle" && found["why"].is_null(),
+            "it is listed as {found}"
+        );
+    }
+    job.kill()?;
+    ensure!(
+        stasis::listed(&[], &ckpt, dir, LIMIT)?.is_none(),
+        "the killed job is listed"
+    );
+    let found =
+        stasis::listed(&[dir], &ckpt, dir, LIMIT)?.context("the directory is not listed")?;
+    let why = found["why"].as_str().unwrap_or_default();
+    ensure!(why.contains("was probably killed"), "it says {found}");
+    let mut asked = stasis::command(["status", "--json"]);
+    asked.arg(&ckpt);
+    let failed = job::run(asked, dir, "failed", LIMIT)?;
+    let told: Value = serde_json::from_str(&failed.stdout)?;
+    docs::check_printed(json_page::FAILURE, &told)?;
+    ensure!(
+        told["error"] == why && told["exit_code"] == NO_JOB,
+        "the failure is {told}"
+    );
+    refused(&failed, NO_JOB, &[])
 }
 
 /// Rank 0 is blocked in a call, and rank 1 makes none.

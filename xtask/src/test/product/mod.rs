@@ -1,5 +1,7 @@
-//! Cases about the whole product: packages, the guide, the commands, Slurm.
+//! Cases about the whole product: packages, the guide, the commands, Slurm, workflow systems.
 
+pub mod completions;
+pub mod demo;
 pub mod explain;
 pub mod gdb;
 pub mod guide;
@@ -10,3 +12,4 @@ pub mod reduction;
 pub mod slurm;
 pub mod stacks;
 pub mod tools;
+pub mod workflows;

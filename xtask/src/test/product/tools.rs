@@ -1,12 +1,13 @@
 //! The commands that inspect checkpoints, with checkpoints of a real job.
 
+use crate::docs::{self, json_page};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
 use crate::test::support::held_job::start_by;
 use crate::test::support::held_job::{begin, example, start};
-use crate::test::support::refusal::refused;
+use crate::test::support::refusal::{refused, USAGE};
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
@@ -25,6 +26,7 @@ pub fn cases() -> Vec<Case> {
         Case::new("tools/list-inspect-diff", |_, dir| look(dir).into()),
         Case::new("tools/compress", |_, dir| compress(dir).into()),
         Case::new("tools/bars", |_, dir| bars(dir).into()),
+        Case::new("tools/verbose", |_, dir| verbose(dir).into()),
         Case::new("tools/reader-goes-away", |_, dir| unread(dir).into()),
         Case::new("tools/resume", |_, dir| resume(dir).into()),
         Case::new("tools/verify-of-a-living-job", |_, dir| {
@@ -106,7 +108,7 @@ fn bars(dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
     let mut job = start(&example("p2p", "p2p/ring_loop")?, dir, &ckpt, Mpi::Mpich)?;
     for (verb, shown) in [
-        ("checkpoint", "of 2 ranks"),
+        ("checkpoint", "/2 ranks"),
         ("verify", "ckpt-1, rank 1 of 2"),
     ] {
         draws(verb, &ckpt, shown, dir)?;
@@ -133,6 +135,52 @@ fn bars(dir: &Path) -> Result<()> {
     job.kill()?;
     fs::write(alone.join("go"), "")?;
     draws("restart", &ckpt, "ckpt-1, rank 0 of 1", dir)
+}
+
+/// Commands report their steps with `--verbose`, and only then.
+fn verbose(dir: &Path) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let mut launch = stasis::launch(Mpi::Mpich, 2, &ckpt, dir);
+    launch.arg("--verbose");
+    let mut job = start_by(launch, &example("p2p", "p2p/ring_loop")?, dir, Mpi::Mpich)?;
+    let said = job::read_text(&job.stderr);
+    let told = said.matches("the job runs over MPICH").count();
+    ensure!(
+        told == 1 && said.contains("built for mpich"),
+        "launch says {said}"
+    );
+    for (verb, words) in [
+        ("checkpoint", ": committed. The slowest ranks took "),
+        ("verify", "ckpt-1/rank-1.img: sound"),
+    ] {
+        let flags = [&[][..], &["-v"]];
+        for flags in flags {
+            let mut command = stasis::command([verb]);
+            command.args(flags).arg(&ckpt);
+            let said = job::run(command, dir, verb, LIMIT)?
+                .expect_success(verb)?
+                .stderr;
+            ensure!(
+                said.contains(words) != flags.is_empty(),
+                "{verb} {flags:?} says {said}"
+            );
+        }
+    }
+    let wrong = job::run(
+        stasis::command(["list", "--json", "--no-such"]),
+        dir,
+        "wrong",
+        LIMIT,
+    )?;
+    let told: Value = serde_json::from_str(&wrong.stdout)?;
+    let why = told["error"].as_str().unwrap_or_default();
+    ensure!(
+        why.contains("--no-such") && told["exit_code"] == USAGE,
+        "a wrong command line prints {told:#}"
+    );
+    docs::check_printed(json_page::FAILURE, &told)?;
+    refused(&wrong, USAGE, &[&["--no-such"]])?;
+    job.kill()
 }
 
 /// Checks that this command draws a bar with these words on a terminal.

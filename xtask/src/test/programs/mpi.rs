@@ -22,8 +22,21 @@ use std::time::{Duration, Instant};
 
 /// Folders of examples for other tests, the benchmark and the demo.
 const ELSEWHERE: &[&str] = &[
-    "bench", "bugs", "cp2k", "form", "freefem", "lammps", "loader", "mpqc", "nwchem", "qe",
-    "schedule", "slurm", "tools", "torture",
+    "bench",
+    "bugs",
+    "cp2k",
+    "form",
+    "freefem",
+    "lammps",
+    "loader",
+    "mpqc",
+    "nwchem",
+    "qe",
+    "schedule",
+    "schedulers",
+    "slurm",
+    "tools",
+    "torture",
 ];
 
 /// Time for a checkpoint outside of MPI, after which the program continues without it.

@@ -37,7 +37,7 @@ pub fn cases(full: bool) -> Vec<Case> {
         Case::new("style/system-calls", |_, _| {
             docs::check_system_calls().into()
         }),
-        Case::new("style/json-page", |_, _| docs::json_page::check().into()),
+        Case::new("style/json-page", |_, _| docs::check_json().into()),
         Case::new("style/vector-registers", |_, _| {
             vector_registers::check().into()
         }),

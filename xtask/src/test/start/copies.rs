@@ -51,9 +51,11 @@ fn listing(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
 fn original(mpi: Mpi, dir: &Path, first: &Path, ckpt: &Path) -> Result<Job> {
     fs::create_dir(first)?;
     let study = example("files", "files/study")?;
-    let job = start_by(stasis::launch(mpi, RANKS, ckpt, first), &study, first, mpi)?;
-    let taken = job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
-    job.explain(taken.expect_success("stasis checkpoint"), first)?;
+    let mut job = start_by(stasis::launch(mpi, RANKS, ckpt, first), &study, first, mpi)?;
+    let taken = stasis::take_checkpoint(ckpt, dir, "checkpoint", LIMIT);
+    job.explain(taken, first)?;
+    // From here on the first job's directory does not change by itself.
+    stasis::until_noted(&mut job, ckpt, "checkpoint", 1, Instant::now() + LIMIT)?;
     Ok(job)
 }
 

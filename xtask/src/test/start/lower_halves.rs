@@ -5,7 +5,7 @@ use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use crate::test::support::refusal::{refused, CANNOT_SERVE};
 use crate::test::{copy_program, Case};
-use anyhow::Result;
+use anyhow::{ensure, Context, Result};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -40,6 +40,16 @@ pub fn cases() -> Vec<Case> {
                 CANNOT_SERVE,
                 &[&["/nowhere/mpicc"], &["--mpicc"]],
             )
+        }),
+        case("version", |dir| {
+            let told = stasis::json(stasis::command(["version"]), dir, "version", LIMIT)?;
+            ensure!(told["version"] == env!("CARGO_PKG_VERSION"), "{told}");
+            let lowers = told["lower_halves"].as_array().context("no list")?;
+            for mpi in Mpi::ALL {
+                let ours = lowers.iter().find(|lower| lower["name"] == mpi.name());
+                ensure!(ours.is_some_and(|lower| lower["usable"] == true), "{told}");
+            }
+            Ok(())
         }),
         case("build-without-header", |dir| {
             let finished = run(dir, stasis::command(["build-lower", "--mpicc", "gcc"]))?;

@@ -10,6 +10,7 @@ pub mod memory_checkpoints;
 pub mod memory_hooks;
 pub mod privileges;
 pub mod recovery;
+pub mod registration_caches;
 pub mod second_launch;
 pub mod stages;
 pub mod standby;

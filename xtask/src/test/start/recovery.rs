@@ -42,6 +42,7 @@ pub fn cases() -> Vec<Case> {
         add("exits-wanted", exits_wanted);
         add("sigterm", sigterm);
         add("second-sigterm", second_sigterm);
+        add("stopped", stopped);
         add("holds-checkpoints", holds_checkpoints);
         add("hang.rank-1", |case| hang(case, 1));
         add("hang.rank-0", |case| hang(case, 0));
@@ -337,6 +338,26 @@ fn second_sigterm(case: &RunCase) -> Result<()> {
     let printed = result(&job::read_text(&job.stdout));
     ensure!(printed.is_none(), "the program went on: {printed:?}");
     Ok(())
+}
+
+/// `stasis stop` ends `stasis run`, too, which does not take the deaths of the ranks for failures.
+fn stopped(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    let mut stop = stasis::command(["stop"]);
+    stop.arg(&case.ckpt);
+    let told = stasis::json(stop, case.dir, "stop", LIMIT);
+    let told = job.explain(told, case.dir)?;
+    ensure!(
+        told["supervised"] == true && told["newest"] == "ckpt-1",
+        "stop says {told:#}"
+    );
+    // It ends with its launcher's code, and Hydra's is 0 if the interrupt reaches it before the ranks have died.
+    ensure!(job.poll()?.is_some(), "`stasis run` lives after stop");
+    ensure!(!said(&job).contains(GOES_ON), "it was started again");
+    ensure!(!case.ckpt.join("ckpt-2").exists(), "a checkpoint was taken");
+    let restart = stasis::restart(case.mpi, case.ranks, &case.ckpt, case.dir);
+    case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
 }
 
 /// Rank 0 refuses to start, in a directory with checkpoints of an earlier job. The launcher then kills the other rank,

@@ -335,22 +335,30 @@ fn kill_last(job: &Job, rank: usize) {
 }
 
 /// Another rank dies while the ranks go on after the first death: its memory is lost, and the result is the same.
+/// The second death comes at a random time of the first half: the way back takes some tenths of a second, and after it
+/// the rest of the job could be over before that time has passed.
 fn reload(case: &Stages) -> Result<()> {
     const TIMES: u64 = 3;
+    const EPOCHS: &str = "400";
+    const HALF: &str = "app.200.0";
     let program = case.program("stages_matrix.c")?;
-    let native = case.natively(&program, &["40"])?;
+    let native = case.natively(&program, &[EPOCHS])?;
     let wanted = line_of(&native.stdout, "OK ").context("the native run prints no result")?;
     let mut random = Random::new(case.seed, "stages/reload");
     for time in 0..TIMES {
         let name = format!("staged-{time}");
         let folder = case.folder(&name)?;
-        let mut job = Job::start(case.staged(&program, &folder, &["40"]), case.dir, &name)?;
+        let mut job = Job::start(case.staged(&program, &folder, &[EPOCHS]), case.dir, &name)?;
         let deadline = Instant::now() + LIMIT;
         let third = folder.join("app.3.0");
         job.until("the third epoch has come", deadline, || third.exists())?;
         kill_last(&job, 1);
         job.until_said("the job goes on from epoch", deadline)?;
-        std::thread::sleep(random.seconds(0.0, 0.6));
+        let half = folder.join(HALF);
+        let kill_at = Instant::now() + random.seconds(0.0, 0.6);
+        job.until("it is time for the second death", deadline, || {
+            half.exists() || Instant::now() >= kill_at
+        })?;
         kill_last(&job, 2);
         job.succeed(deadline, case.dir)?;
         let printed = job::read_text(&job.stdout);

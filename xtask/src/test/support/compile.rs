@@ -123,8 +123,8 @@ fn rename_needed(file: &Path, vendor: &str) -> Result<()> {
     })
 }
 
-/// One change at a time: patchelf 0.14 confuses the names of several.
-fn patchelf(file: &Path, arguments: &[&str]) -> Result<()> {
+/// Changes a program or a library. One change at a time: patchelf 0.14 confuses the names of several.
+pub fn patchelf(file: &Path, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new("patchelf");
     command.args(arguments).arg(file);
     let folder = file.parent().context("a file lies in a folder")?;

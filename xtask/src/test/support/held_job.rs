@@ -75,7 +75,6 @@ pub fn reach_cut_of(ranks: usize, job: &mut Job, dir: &Path) -> Result<()> {
 }
 
 pub fn take_checkpoint(job: &mut Job, dir: &Path, ckpt: &Path) -> Result<()> {
-    job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?
-        .expect_success("stasis checkpoint")?;
+    stasis::take_checkpoint(ckpt, dir, "checkpoint", LIMIT)?;
     job.kill()
 }

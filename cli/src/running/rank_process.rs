@@ -4,8 +4,10 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::geteuid;
 use serde_json::Value;
 
 /// A rank's process.
@@ -56,16 +58,31 @@ impl RankProcess {
     /// The ranks on this machine of the job with a checkpoint directory.
     pub fn of_job(directory: &Path) -> Vec<RankProcess> {
         let directory = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        processes
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        let is_its = |rank: &RankProcess| {
+            let its = fs::canonicalize(&rank.directory);
+            its.is_ok_and(|its| its == directory)
+        };
+        ids()
             .filter_map(RankProcess::with_id)
-            .filter(|rank| {
-                let its = fs::canonicalize(&rank.directory);
-                its.is_ok_and(|its| its == directory)
-            })
+            .filter(is_its)
             .collect()
     }
+
+    /// The ranks of this user's jobs on this machine.
+    pub fn of_this_user() -> impl Iterator<Item = RankProcess> {
+        let user = geteuid().as_raw();
+        let is_own = move |pid: &i32| {
+            let its = fs::metadata(format!("/proc/{pid}"));
+            its.is_ok_and(|its| its.uid() == user)
+        };
+        ids().filter(is_own).filter_map(RankProcess::with_id)
+    }
+}
+
+/// The ids of all processes.
+fn ids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Strings that each end with a NUL.

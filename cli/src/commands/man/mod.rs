@@ -1,15 +1,19 @@
 //! `stasis man`: manual pages, generated from the table of flags (`args/mod.rs`).
 
+mod examples;
+
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory};
+use clap_mangen::roff::{bold, roman, Roff};
 
 use crate::args::{Arguments, Man};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::output;
+use examples::{FILES, PAGES};
 
 /// Runs the command.
 pub fn run(options: &Man) -> exit::Result<()> {
@@ -51,7 +55,54 @@ fn write_all(stasis: &Command, directory: &Path) -> Result<()> {
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    sections(command).to_writer(&mut page)?;
     Ok(page)
+}
+
+/// The sections behind those that the table of flags gives.
+fn sections(command: &Command) -> Roff {
+    let mut page = Roff::new();
+    let known = PAGES.iter().find(|page| page.command == command.get_name());
+    let examples = known.map_or(OVERVIEW, |known| known.examples);
+    list(&mut page, "EXAMPLES", examples);
+    if known.is_none() || names_a_directory(command) {
+        list(&mut page, "FILES", FILES);
+    }
+    let others: Vec<&str> = match known {
+        Some(known) => known.see_also.to_vec(),
+        None => PAGES.iter().map(|page| page.command).collect(),
+    };
+    let others = others.iter().map(|name| format!("stasis-{name}(1)"));
+    let first = known.map(|_| "stasis(1)".to_owned());
+    let others: Vec<String> = first.into_iter().chain(others).collect();
+    page.control("SH", ["SEE ALSO"]);
+    page.text([roman(others.join(", "))]);
+    page
+}
+
+/// The job of the main page.
+const OVERVIEW: &[(&str, &str)] = &[
+    (
+        "mpirun -n 4 stasis launch --ckpt-dir ck ./app",
+        "runs a program so that it can be checkpointed",
+    ),
+    ("stasis checkpoint --stop ck", "freezes it"),
+    ("mpirun -n 4 stasis restart ck", "brings it back"),
+];
+
+fn list(page: &mut Roff, title: &str, rows: &[(&str, &str)]) {
+    page.control("SH", [title]);
+    for (head, text) in rows {
+        page.control("TP", []);
+        page.text([bold(*head)]);
+        page.text([roman(*text)]);
+    }
+}
+
+/// Whether the command works with a checkpoint directory.
+fn names_a_directory(command: &Command) -> bool {
+    let variable = |arg: &clap::Arg| arg.get_env().is_some_and(|name| name == "STASIS_CKPT_DIR");
+    command.get_arguments().any(variable)
 }
 
 #[cfg(test)]
@@ -70,6 +121,11 @@ mod tests {
                 let flag = format!("\\-\\-{}", flag.replace('-', "\\-"));
                 assert!(page.contains(&flag), "{file} lacks {flag}");
             }
+            let sections = [".SH EXAMPLES", ".SH \"SEE ALSO\""];
+            assert!(
+                sections.iter().all(|section| page.contains(section)),
+                "{file}: {page}"
+            );
         }
     }
 }

@@ -1,0 +1,15 @@
+//! The report on what has happened to a job, from its history: the runs, what its checkpoints have cost, and what
+//! failures have lost or would have lost.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`story`] | the runs of the job, with figures |
+//! | [`chart`] | pictures (SVG) |
+//! | [`mod@page`] | the page (HTML) |
+
+mod chart;
+mod page;
+mod story;
+
+pub use page::page;
+pub use story::Story;

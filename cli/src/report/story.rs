@@ -1,0 +1,321 @@
+//! The runs of a job and their figures.
+
+use history::event::{Checkpoint, Entry, Event, Start};
+use serde_json::{json, Value};
+
+use crate::ui::text;
+
+/// Times are in seconds since 1970, durations in seconds.
+pub type Seconds = f64;
+
+/// How a run has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It may run. Or it was killed, and nobody has noted that.
+    Open,
+    /// In an orderly way.
+    Ended,
+    /// With a checkpoint, as requested.
+    Stopped(String),
+    /// By a failure.
+    Failed(String),
+}
+
+/// A committed checkpoint.
+pub struct Taken {
+    /// Time of the commit.
+    pub time: Seconds,
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+}
+
+/// A line about a failure or a warning.
+pub struct Remark {
+    /// Its time.
+    pub time: Seconds,
+    /// The text.
+    pub text: String,
+}
+
+/// A run of the job: from a launch or a restart to its end.
+pub struct Run {
+    /// The ranks that were started.
+    pub start: Start,
+    /// The checkpoint from which it goes on.
+    pub from: Option<String>,
+    /// Time of its beginning.
+    pub begin: Seconds,
+    /// Time of its last event.
+    pub end: Seconds,
+    /// How it has ended.
+    pub outcome: Outcome,
+    /// Its checkpoints.
+    pub taken: Vec<Taken>,
+    /// Work of the run before that was lost by this restart: from the checkpoint's cut to the last event.
+    pub lost: Option<Seconds>,
+}
+
+impl Run {
+    fn new(time: Seconds, start: &Start, from: Option<String>) -> Run {
+        Run {
+            start: start.clone(),
+            from,
+            begin: time,
+            end: time,
+            outcome: Outcome::Open,
+            taken: Vec::new(),
+            lost: None,
+        }
+    }
+
+    /// Its time.
+    pub fn duration(&self) -> Seconds {
+        (self.end - self.begin).max(0.0)
+    }
+
+    /// Begin and end of the stretches between moments to which a restart goes back: the beginning, and each cut. The
+    /// last one reaches to the end. A failure loses at most a whole stretch, and half of it on average.
+    pub fn stretches(&self) -> Vec<(Seconds, Seconds)> {
+        let cuts = self.taken.iter().map(|taken| taken.checkpoint.cut);
+        let mut at = vec![self.begin];
+        at.extend(cuts.chain([self.end]));
+        at.windows(2).map(|pair| (pair[0], pair[1])).collect()
+    }
+}
+
+/// The runs of a job, its failures and its warnings.
+#[derive(Default)]
+pub struct Story {
+    /// Its runs, the first one first.
+    pub runs: Vec<Run>,
+    /// Failures and warnings.
+    pub remarks: Vec<Remark>,
+    /// Events that are missing because the file had reached its limit.
+    pub shortened: bool,
+}
+
+impl Story {
+    /// The story that the events tell. Events before the first known beginning of a run belong to no run.
+    pub fn of(entries: &[Entry]) -> Story {
+        let mut story = Story::default();
+        for entry in entries {
+            story.event(entry);
+        }
+        story
+    }
+
+    fn event(&mut self, entry: &Entry) {
+        let time = entry.time;
+        match &entry.event {
+            Event::Launch(start) => self.runs.push(Run::new(time, start, None)),
+            Event::Restart { start, from } => {
+                let mut run = Run::new(time, start, Some(from.clone()));
+                run.lost = self.lost(from);
+                self.runs.push(run);
+            }
+            Event::Shortened { .. } => self.shortened = true,
+            Event::Unknown => {}
+            other => self.in_run(time, other),
+        }
+    }
+
+    fn in_run(&mut self, time: Seconds, event: &Event) {
+        let mut remark = |text: String| self.remarks.push(Remark { time, text });
+        match event {
+            Event::CheckpointFailed { why } => remark(format!("A checkpoint was given up: {why}")),
+            Event::RanksLost { lost_ranks, count } => {
+                let named: Vec<String> = lost_ranks.iter().map(u32::to_string).collect();
+                let more = if *count > lost_ranks.len() {
+                    ", …"
+                } else {
+                    ""
+                };
+                remark(format!(
+                    "Connections to {} broke: {}{more}",
+                    text::counted(*count, "rank"),
+                    named.join(", ")
+                ));
+            }
+            Event::Failure { what, failures } => remark(format!(
+                "{what}; the job was started again (failure {failures} without a new checkpoint)"
+            )),
+            Event::GivenUp { what, why } => remark(format!(
+                "{what}; the job was not started again, because {why}"
+            )),
+            Event::Checkpoint(taken) => taken
+                .warnings
+                .iter()
+                .for_each(|text| remark(format!("{}: {text}", taken.set))),
+            _ => {}
+        }
+        let Some(run) = self.runs.last_mut() else {
+            return;
+        };
+        run.end = run.end.max(time);
+        match event {
+            Event::Checkpoint(checkpoint) => run.taken.push(Taken {
+                time,
+                checkpoint: (**checkpoint).clone(),
+            }),
+            Event::End { set: None } => run.outcome = Outcome::Ended,
+            Event::End { set: Some(set) } => run.outcome = Outcome::Stopped(set.clone()),
+            Event::Failure { what, .. } | Event::GivenUp { what, .. } => {
+                run.outcome = Outcome::Failed(what.clone());
+            }
+            Event::RanksLost { count, .. } => {
+                let lost = text::counted(*count, "rank");
+                run.outcome = Outcome::Failed(format!("{lost} lost"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Work that a restart from this set loses: that of the last run after the set's cut, and of all runs in between.
+    fn lost(&self, set: &str) -> Option<Seconds> {
+        let mut lost = 0.0;
+        for run in self.runs.iter().rev() {
+            let mut its = run.taken.iter();
+            if let Some(taken) = its.rfind(|taken| taken.checkpoint.set == set) {
+                return Some(lost + (run.end - taken.checkpoint.cut).max(0.0));
+            }
+            lost += run.duration();
+        }
+        None
+    }
+
+    /// All checkpoints.
+    pub fn taken(&self) -> impl Iterator<Item = &Taken> {
+        self.runs.iter().flat_map(|run| &run.taken)
+    }
+
+    /// Figures of the whole story.
+    pub fn figures(&self) -> Figures {
+        let stretches: Vec<_> = self.runs.iter().flat_map(Run::stretches).collect();
+        let gaps = || stretches.iter().map(|(begin, end)| (end - begin).max(0.0));
+        let all: Seconds = gaps().sum();
+        let squares: Seconds = gaps().map(|gap| gap * gap).sum();
+        Figures {
+            runs: self.runs.len(),
+            restarts: self.runs.iter().filter(|run| run.from.is_some()).count(),
+            running: self.runs.iter().map(Run::duration).sum(),
+            checkpoints: self.taken().count(),
+            bytes: self.taken().map(|taken| taken.checkpoint.bytes).sum(),
+            pause: self
+                .taken()
+                .map(|taken| taken.checkpoint.pause_seconds)
+                .sum(),
+            lost: self.runs.iter().filter_map(|run| run.lost).sum(),
+            most_at_risk: gaps().fold(0.0, Seconds::max),
+            mean_at_risk: if all > 0.0 { squares / all / 2.0 } else { 0.0 },
+        }
+    }
+}
+
+/// Figures of a job.
+#[derive(Debug, PartialEq)]
+pub struct Figures {
+    /// Number of launches and restarts.
+    pub runs: usize,
+    /// Number of restarts.
+    pub restarts: usize,
+    /// Time of all runs.
+    pub running: Seconds,
+    /// Number of checkpoints.
+    pub checkpoints: usize,
+    /// Length of all images.
+    pub bytes: u64,
+    /// Time for which the job stood still.
+    pub pause: Seconds,
+    /// Work that restarts have lost.
+    pub lost: Seconds,
+    /// The most work that a failure could have lost.
+    pub most_at_risk: Seconds,
+    /// Work that a failure at a random moment would have lost on average.
+    pub mean_at_risk: Seconds,
+}
+
+impl Figures {
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "runs": self.runs,
+            "restarts": self.restarts,
+            "running_seconds": self.running,
+            "checkpoints": self.checkpoints,
+            "bytes": self.bytes,
+            "pause_seconds": self.pause,
+            "lost_seconds": self.lost,
+            "most_at_risk_seconds": self.most_at_risk,
+            "mean_at_risk_seconds": self.mean_at_risk,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkpoint(set: &str, cut: Seconds) -> Event {
+        Event::Checkpoint(Box::new(Checkpoint {
+            set: set.into(),
+            cut,
+            bytes: 100,
+            pause_seconds: 0.5,
+            ..Checkpoint::default()
+        }))
+    }
+
+    /// A run of 100 s with cuts at 40 and 60, a failure at 100; a restart at 110 from the first cut, its end at 150.
+    fn story() -> Story {
+        let start = Start::default();
+        let failure = Event::Failure {
+            what: "rank 1 was killed".into(),
+            failures: 1,
+        };
+        let restart = Event::Restart {
+            start: start.clone(),
+            from: "ckpt-1".into(),
+        };
+        let events = [
+            (0.0, Event::Launch(start)),
+            (41.0, checkpoint("ckpt-1", 40.0)),
+            (61.0, checkpoint("ckpt-2", 60.0)),
+            (100.0, failure),
+            (110.0, restart),
+            (150.0, Event::End { set: None }),
+        ];
+        let entries: Vec<Entry> = events.map(|(time, event)| Entry::at(time, event)).into();
+        Story::of(&entries)
+    }
+
+    #[test]
+    fn runs_end_with_their_last_event_and_restarts_lose_what_came_after_the_cut() {
+        let story = story();
+        let [first, second] = &story.runs[..] else {
+            panic!("{} runs", story.runs.len());
+        };
+        assert_eq!(first.outcome, Outcome::Failed("rank 1 was killed".into()));
+        assert_eq!((first.duration(), second.duration()), (100.0, 40.0));
+        assert_eq!(second.outcome, Outcome::Ended);
+        assert_eq!(second.lost, Some(60.0));
+        assert_eq!(story.remarks.len(), 1);
+    }
+
+    /// Gaps of 40, 20, 40 and 40 s: a random moment falls into a gap of length g with probability g / 140.
+    #[test]
+    fn figures_are_those_of_the_whole_job() {
+        let figures = story().figures();
+        let wanted = Figures {
+            runs: 2,
+            restarts: 1,
+            running: 140.0,
+            checkpoints: 2,
+            bytes: 200,
+            pause: 1.0,
+            lost: 60.0,
+            most_at_risk: 40.0,
+            mean_at_risk: (3.0 * 1600.0 + 400.0) / 140.0 / 2.0,
+        };
+        assert_eq!(figures, wanted);
+    }
+}

@@ -1,0 +1,149 @@
+//! The history of the job, as the coordinator sees it. The file thread appends events to `events.jsonl` and replaces
+//! the file of metrics. It tells the user once if that fails: the job runs on without a history.
+//!
+//! Checkpoints in memory are not in the history. They come in quick succession, and the file is in the directory that
+//! they spare.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use history::event::{self, Checkpoint, Entry, Event, RankTime, Slowest, MOST_LISTED};
+use history::metrics::Metrics;
+use history::{file, text};
+use launcher::message;
+
+use crate::protocol::messages::{Level, Report, Summary, Times};
+
+/// Most ranks that are named as the slowest ones of a phase.
+const MOST_SLOW: usize = 3;
+
+/// Settings of the history.
+pub struct Options {
+    /// The event with which this run begins.
+    pub begin: Event,
+    /// File of the metrics.
+    pub metrics: Option<PathBuf>,
+    /// Whether no line is printed about a checkpoint.
+    pub quiet: bool,
+}
+
+/// The history.
+pub struct Chronicle {
+    directory: PathBuf,
+    metrics: Option<(PathBuf, Metrics)>,
+    quiet: bool,
+    /// Slowest ranks and notes of the newest images.
+    images: (Slowest, Vec<String>),
+    /// Whether the user knows that something cannot be written.
+    said: bool,
+}
+
+impl Chronicle {
+    /// The history in this directory, with the event with which the run begins.
+    pub fn begin(directory: PathBuf, options: Options) -> Chronicle {
+        let mut metrics = options.metrics.map(|file| (file, Metrics::default()));
+        if let Some((_, metrics)) = &mut metrics {
+            let before = file::read(&directory).unwrap_or_default();
+            before.entries.iter().for_each(|entry| metrics.count(entry));
+        }
+        let mut chronicle = Chronicle {
+            directory,
+            metrics,
+            quiet: options.quiet,
+            images: Default::default(),
+            said: false,
+        };
+        chronicle.note(options.begin);
+        chronicle
+    }
+
+    /// Notes an event that happens now.
+    pub fn note(&mut self, event: Event) {
+        let entry = Entry::now(event);
+        let appended = file::append(&self.directory, &entry).err();
+        let mut failed = appended.map(|why| (self.directory.join(file::NAME), why));
+        if let Some((file, metrics)) = &mut self.metrics {
+            metrics.count(&entry);
+            let written = metrics.write(file).err();
+            failed = failed.or(written.map(|why| (file.clone(), why)));
+        }
+        if let Some((path, why)) = failed {
+            tracing::warn!(path = %path.display(), %why, "event not noted");
+            // A directory that is gone is made again, or the user is told.
+            let gone = why.kind() == ErrorKind::NotFound;
+            if !gone && !std::mem::replace(&mut self.said, true) {
+                message::say(format_args!(
+                    "cannot write {}: {why}; the job runs on, and events are missing there",
+                    path.display()
+                ));
+            }
+        }
+    }
+
+    /// Keeps the slowest ranks and the notes of images until the checkpoint is noted.
+    pub fn images(&mut self, images: &[Summary]) {
+        let slowest = Slowest {
+            drain: slowest(images, |times| times.drain),
+            copy: slowest(images, |times| times.copy),
+            save: slowest(images, |times| times.save),
+        };
+        let of_rank = |(rank, summary): (usize, &Summary)| {
+            let notes = summary.notes.iter();
+            let notes = notes.map(move |note| event::shortened(&format!("rank {rank}: {note}")));
+            notes.collect::<Vec<_>>()
+        };
+        let notes = images.iter().enumerate().flat_map(of_rank);
+        self.images = (slowest, notes.take(MOST_LISTED).collect());
+    }
+
+    /// Notes a committed checkpoint, and prints a line about it.
+    pub fn committed(&mut self, report: Report) {
+        if report.level == Level::Memory {
+            return;
+        }
+        if !self.quiet {
+            let moment = text::moment(event::now() as u64).unwrap_or_default();
+            let stood = text::duration(report.pause);
+            let done = format!(
+                "{moment} {} committed: {} in {}, the job stood still for {stood}",
+                report.set,
+                text::bytes(report.bytes),
+                text::duration(report.total)
+            );
+            message::say(done);
+        }
+        let (slowest, warnings) = std::mem::take(&mut self.images);
+        self.note(Event::Checkpoint(Box::new(Checkpoint {
+            set: report.set,
+            increment_of: report.increment_of,
+            level: report.level.word().to_owned(),
+            asked_by: report.asked_by,
+            stop: report.stop,
+            bytes: report.bytes,
+            memory_bytes: report.memory,
+            cut: event::rounded(event::now() - seconds(report.since_cut)),
+            total_seconds: seconds(report.total),
+            approach_seconds: seconds(report.approach),
+            pause_seconds: seconds(report.pause),
+            pause_because: report.stood.as_deref().map(event::shortened),
+            slowest,
+            warnings,
+        })));
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// The ranks that took longest.
+fn slowest(images: &[Summary], time: fn(&Times) -> u64) -> Vec<RankTime> {
+    let times = (0..).zip(images).map(|(rank, summary)| RankTime {
+        rank,
+        seconds: seconds(time(&summary.times)),
+    });
+    let mut times: Vec<RankTime> = times.collect();
+    times.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    times.truncate(MOST_SLOW);
+    times
+}

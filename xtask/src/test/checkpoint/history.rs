@@ -1,0 +1,287 @@
+//! The history of a job (`events.jsonl`) and what is made of it: the report, metrics, lines in the log, the live view.
+
+use crate::docs::{self, json_page};
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::{signal, stasis};
+use crate::test::support::directives::Example;
+use crate::test::support::held_job::{begin, bring_back, example, reach_cut, start_by, RANKS};
+use crate::test::support::refusal::{refused, DIRECTORY};
+use crate::test::Case;
+use anyhow::{ensure, Context, Result};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The cases.
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for mpi in Mpi::ALL {
+        let mut add = |name: &str, body: fn(&Path, Mpi) -> Result<()>| {
+            let name = format!("history/{name}:{mpi}");
+            cases.push(Case::new(name, move |_, dir| body(dir, mpi).into()));
+        };
+        add("report", report);
+        add("metrics", metrics);
+        add("log", log);
+        add("unwritable", unwritable);
+        add("watch", watch);
+    }
+    cases
+}
+
+/// A program that waits at its cut for the file `go`, and then ends.
+fn program() -> Result<Example> {
+    example("probes", "probes/peers.p10_pending_irecv")
+}
+
+/// Starts a job that waits at its cut.
+fn start(mut launch: Command, flags: &[&str], dir: &Path, mpi: Mpi) -> Result<Job> {
+    launch.args(flags);
+    start_by(launch, &program()?, dir, mpi)
+}
+
+fn take(ckpt: &Path, dir: &Path) -> Result<()> {
+    stasis::take_checkpoint(ckpt, dir, "checkpoint", LIMIT)
+}
+
+/// The events so far, without those about lost connections, which depend on who dies first.
+fn events(ckpt: &Path) -> Result<Vec<Value>> {
+    let lines = fs::read_to_string(ckpt.join("events.jsonl"))?;
+    let mut events = Vec::new();
+    for line in lines.lines() {
+        let event: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        docs::check_printed(json_page::HISTORY, &event)?;
+        events.push(event);
+    }
+    events.retain(|event| event["event"] != "ranks_lost");
+    Ok(events)
+}
+
+fn names(events: &[Value]) -> Vec<&str> {
+    let names = events.iter().filter_map(|event| event["event"].as_str());
+    names.collect()
+}
+
+/// A job of `stasis run` takes a checkpoint, loses a rank, goes on, takes another one and ends. Its page shows all that
+/// in a browser, and the figures agree with the events.
+fn report(dir: &Path, mpi: Mpi) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    let mut job = begin(stasis::run(&[], &launch), &program()?, dir, mpi)?;
+    reach_cut(&mut job, dir)?;
+    take(&ckpt, dir)?;
+    stasis::until_noted(&mut job, &ckpt, "checkpoint", 1, Instant::now() + LIMIT)?;
+    let before = stasis::job_file(&ckpt);
+    let killed = job.processes_of(1).last().copied();
+    signal::kill_now(killed.context("rank 1 does not run")?);
+    stasis::until_reached(&mut job, &ckpt, &before, Instant::now() + LIMIT)?;
+    take(&ckpt, dir)?;
+    fs::write(dir.join("go"), "")?;
+    job.succeed(Instant::now() + LIMIT, dir)?;
+
+    let events = events(&ckpt)?;
+    let wanted = [
+        "launch",
+        "checkpoint",
+        "failure",
+        "restart",
+        "checkpoint",
+        "end",
+    ];
+    ensure!(names(&events) == wanted, "the events are {events:#?}");
+    let [launch, first, failure, restart, ..] = &events[..] else {
+        unreachable!();
+    };
+    ensure!(
+        launch["ranks"] == RANKS && launch["run"] != restart["run"],
+        "{launch} {restart}"
+    );
+    ensure!(
+        first["asked_by"][0] == "command" && first["set"] == restart["from"],
+        "{first} {restart}"
+    );
+    let cut = first["cut"].as_f64().zip(failure["time"].as_f64());
+    let (cut, failed) = cut.context("no times")?;
+
+    let listed = stasis::json(of("list", &ckpt), dir, "list", LIMIT)?;
+    let of_manifest = &listed["checkpoints"][1];
+    ensure!(
+        of_manifest["pause_seconds"] == first["pause_seconds"]
+            && of_manifest["total_seconds"].as_f64() > Some(0.0),
+        "the manifest has {of_manifest}, the history {first}"
+    );
+
+    let told = stasis::json(of("report", &ckpt), dir, "report", LIMIT)?;
+    let figures = &told["figures"];
+    let lost = figures["lost_seconds"]
+        .as_f64()
+        .context("nothing is lost")?;
+    ensure!(
+        (lost - (failed - cut)).abs() < 0.002 && figures["restarts"] == 1,
+        "lost from {cut} to {failed}, and the report says {told:#}"
+    );
+    looks(&ckpt.join("report.html"), dir)
+}
+
+fn of(word: &str, ckpt: &Path) -> Command {
+    let mut command = stasis::command([word]);
+    command.arg(ckpt);
+    command
+}
+
+/// Opens the page in a browser: it needs nothing else, and has visible marks of runs, checkpoints, failures and risk.
+fn looks(page: &Path, dir: &Path) -> Result<()> {
+    let text = fs::read_to_string(page)?;
+    for other in ["src=", "href=", "url(", "@import", "<script"] {
+        ensure!(!text.contains(other), "the page refers to others: {other}");
+    }
+    let shot = dir.join("page.png");
+    let mut browser = Command::new("chromium");
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu"]);
+    browser.args(["--hide-scrollbars", "--window-size=1200,2000"]);
+    browser.arg(format!("--user-data-dir={}", dir.join("browser").display()));
+    browser.arg(format!("--screenshot={}", shot.display()));
+    browser.arg(format!("file://{}", page.display()));
+    job::run(browser, dir, "browser", LIMIT)?.expect_success("chromium")?;
+    let mut picture =
+        png::Decoder::new(std::io::BufReader::new(fs::File::open(&shot)?)).read_info()?;
+    let size = picture
+        .output_buffer_size()
+        .context("the picture is too large")?;
+    let mut pixels = vec![0; size];
+    let frame = picture.next_frame(&mut pixels)?;
+    let channels = frame.color_type.samples();
+    // The colours of page.css for runs, cuts, failures and work at risk.
+    for (what, colour) in [
+        ("run", [0x9e, 0xca, 0xe1]),
+        ("checkpoint", [0x08, 0x51, 0x9c]),
+        ("failure", [0xc6, 0x28, 0x28]),
+        ("work at risk", [0xfd, 0xd0, 0xa2]),
+    ] {
+        let seen = pixels.chunks(channels).filter(|pixel| pixel[..3] == colour);
+        ensure!(seen.count() > 10, "the page shows no {what}");
+    }
+    Ok(())
+}
+
+/// Counters of the metrics go on after a restart under the other library. The file is whole at any time.
+fn metrics(dir: &Path, mpi: Mpi) -> Result<()> {
+    let (ckpt, file) = (dir.join("ck"), dir.join("job.prom"));
+    let path = file.display().to_string();
+    let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    let mut job = start(launch, &["--metrics", &path], dir, mpi)?;
+    take(&ckpt, dir)?;
+    let value = |name: &str| {
+        let text = job::read_text(&file);
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{name}{{")));
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        value.filter(|_| text.ends_with("# EOF\n"))
+    };
+    let taken = "stasis_checkpoints_total";
+    job.until("it is counted", Instant::now() + LIMIT, || {
+        value(taken) == Some(1.0)
+    })?;
+    ensure!(
+        value("stasis_up") == Some(1.0) && value("stasis_ranks") == Some(RANKS as f64),
+        "the metrics are\n{}",
+        job::read_text(&file)
+    );
+    let other = mpi.other();
+    let mut restart = stasis::restart(other, RANKS, &ckpt, dir);
+    restart.args(["--metrics", &path]);
+    bring_back(&mut job, restart, &ckpt, dir)?;
+    take(&ckpt, dir)?;
+    job.until("it is counted", Instant::now() + LIMIT, || {
+        value(taken) == Some(2.0)
+    })?;
+    ensure!(
+        value("stasis_restarts_total") == Some(1.0)
+            && value("stasis_checkpoint_last_size_bytes") > Some(0.0)
+            && value("stasis_checkpoints_pause_seconds_total") > Some(0.0),
+        "the metrics are\n{}",
+        job::read_text(&file)
+    );
+    job.kill()
+}
+
+/// A committed checkpoint has a line with its time in the log, and none with --quiet.
+fn log(dir: &Path, mpi: Mpi) -> Result<()> {
+    for (name, flags) in [("told", &[][..]), ("quiet", &["-q"])] {
+        let dir = dir.join(name);
+        fs::create_dir(&dir)?;
+        let ckpt = dir.join("ck");
+        let launch = stasis::launch(mpi, RANKS, &ckpt, &dir);
+        let mut job = start(launch, flags, &dir, mpi)?;
+        take(&ckpt, &dir)?;
+        // The launcher may pass the line on later, and has passed on all lines when it has ended.
+        fs::write(dir.join("go"), "")?;
+        job.succeed(Instant::now() + LIMIT, &dir)?;
+        let said = job::read_text(&job.stderr);
+        let lines: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains(" committed: "))
+            .collect();
+        let is_timed = |line: &str| {
+            let words: Vec<&str> = line.split(' ').collect();
+            words[0] == "stasis:"
+                && words[1].len() == 25
+                && words[1].contains('T')
+                && words[2] == "ckpt-1"
+        };
+        match lines[..] {
+            [line] => ensure!(flags.is_empty() && is_timed(line), "{flags:?}: {line}"),
+            _ => ensure!(lines.is_empty() && !flags.is_empty(), "{flags:?}: {said}"),
+        }
+    }
+    Ok(())
+}
+
+/// A history that cannot be written is told once, and harms no checkpoint. Without one there is no report.
+fn unwritable(dir: &Path, mpi: Mpi) -> Result<()> {
+    let ckpt = dir.join("ck");
+    fs::create_dir_all(ckpt.join("events.jsonl"))?;
+    let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    let mut job = start(launch, &[], dir, mpi)?;
+    take(&ckpt, dir)?;
+    take(&ckpt, dir)?;
+    job.kill()?;
+    let said = job::read_text(&job.stderr);
+    let words = "events.jsonl: Is a directory (os error 21); the job runs on";
+    ensure!(said.matches(words).count() == 1, "the job says {said}");
+    fs::remove_dir(ckpt.join("events.jsonl"))?;
+    let none = job::run(of("report", &ckpt), dir, "report", LIMIT)?;
+    refused(&none, DIRECTORY, &[&["has no history"]])
+}
+
+/// The live view shows the state again and again, and ends when the job was killed.
+fn watch(dir: &Path, mpi: Mpi) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    let mut job = start(launch, &[], dir, mpi)?;
+    let mut command = stasis::command(["status", "--watch=0.1"]);
+    command.arg(&ckpt);
+    let mut view = Job::start(command, dir, "watch")?;
+    let deadline = Instant::now() + LIMIT;
+    let shows = |view: &Job, words: &str| job::read_text(&view.stdout).matches(words).count();
+    view.until_seen("the state is shown twice", deadline, |view| {
+        shows(view, "checkpoints committed: 0") > 1
+    })?;
+    take(&ckpt, dir)?;
+    view.until_seen("the checkpoint is shown", deadline, |view| {
+        shows(view, "last: ckpt-1") > 0
+    })?;
+    job.kill()?;
+    view.succeed(deadline, dir)?;
+    ensure!(
+        shows(&view, "does not answer any more") == 1,
+        "it does not say why it ends"
+    );
+    Ok(())
+}
