@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 enum { MB = 1 << 20 };
+#define LOW 0x200000000
 static __thread int local = 7;
 static const char text[] = "read only";
 
@@ -25,7 +26,7 @@ static int deep(int level, char *above)
 int main(int argc, char **argv)
 {
     test_start(&argc, &argv);
-    char *small[100], *grown = malloc(1000), *shared, *moved, *readonly, *hole;
+    char *small[100], *grown = malloc(1000), *shared, *moved, *readonly, *hole, *asked;
     for (int i = 0; i < 100; i++) {
         small[i] = malloc(37 * i + 1);
         test_fill(small[i], 37 * i + 1, (uint32_t)i);
@@ -46,6 +47,10 @@ int main(int argc, char **argv)
     CHECK_EQ(mprotect(readonly, MB, PROT_READ), 0);
     hole = mmap(NULL, 3 * MB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK_EQ(munmap(hole + MB, MB), 0);
+    /* The driver of a GPU takes addresses for which it only asks. */
+    asked = mmap((void *)LOW, MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(asked == (char *)LOW, "mmap gives %p", (void *)asked);
+    test_fill(asked, MB, 55);
     local = 11 + test_rank;
 
     deep(20, grown);
@@ -58,6 +63,7 @@ int main(int argc, char **argv)
     grown = realloc(grown, 40 * MB);
     test_verify(grown, 24 * MB, 51);
     test_verify(shared, MB, 52);
+    test_verify(asked, MB, 55);
     test_verify(moved, MB, 53);
     test_verify(readonly, MB, 54);
     CHECK_EQ(mprotect(readonly, MB, PROT_READ | PROT_WRITE), 0);

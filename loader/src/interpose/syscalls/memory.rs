@@ -7,7 +7,7 @@ use crate::interpose::file_changes::{app_changes, watched_fds};
 use crate::load::va_allocator::{self, page_up, BRK_END, BRK_START, PAGE};
 use crate::sys::spin_lock::Spin;
 use crate::sys::syscall::{err, is_err};
-use contract::ARENA_END;
+use contract::{ARENA_END, ARENA_START};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
@@ -84,8 +84,8 @@ fn mmap(call: &mut Call) -> Outcome {
 
 fn map(call: &mut Call) -> Outcome {
     let mut args = call.args();
-    let [address, len, _, flags, fd, at] = args;
-    let (flags, fd) = (flags as i32, fd as i32);
+    let [address, len, prot, flags, fd, at] = args;
+    let (prot, flags, fd) = (prot as i32, flags as i32, fd as i32);
     let Some(len) = page_up(len).filter(|&len| len != 0 && len < ARENA_END) else {
         return call.pass();
     };
@@ -112,7 +112,9 @@ fn map(call: &mut Call) -> Outcome {
     if flags & libc::MAP_32BIT != 0 {
         return low_mmap(call, args, len);
     }
-    if address != 0 && address % PAGE == 0 && va_allocator::claim(address, len) {
+    // CUDA's driver needs certain addresses below the arena, which only its hints tell.
+    let below = || address.saturating_add(len) <= ARENA_START && prot & libc::PROT_EXEC == 0;
+    if address != 0 && address % PAGE == 0 && (below() || va_allocator::claim(address, len)) {
         let result = call.kernel(libc::SYS_mmap, args);
         if !is_err(result) {
             return Outcome::Value(result);
