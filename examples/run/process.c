@@ -50,6 +50,10 @@ int main(int argc, char **argv)
 
     CHECK(getcwd(after, sizeof after) != NULL && strcmp(before, after) == 0, "in %s, was in %s", after, before);
     CHECK_EQ(getpid(), pid);
+    snprintf(line, sizeof line, "/proc/%d/stat", (int)pid);
+    FILE *self = fopen(line, "r");
+    CHECK(self != NULL && fgets(after, sizeof after, self) && strstr(after, "(process"), "%s is not this process", line);
+    fclose(self);
     CHECK_EQ(strcmp(getenv("STASIS_EXAMPLE"), "kept"), 0);
     CHECK_EQ(fegetround(), FE_UPWARD);
     fesetround(FE_TONEAREST);

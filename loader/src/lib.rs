@@ -75,3 +75,4 @@ pub use sys::cpu::time_stamps_allowed;
 pub use sys::kill_timer::KillTimer;
 pub use sys::lower_thread::{bound_arenas, holding_signals, spawn_lower};
 pub use sys::proc_maps::{read as read_maps, Mapping};
+pub use sys::syscall::{futex_wait, futex_wake};

@@ -1,5 +1,5 @@
-//! Redirected paths: the program's MPI library, `/proc/self/exe`, and the path by which the program requests a
-//! checkpoint.
+//! Redirected paths: the program's MPI library, `/proc/self/exe`, the process's own directory below `/proc`, and the
+//! path by which the program requests a checkpoint.
 //!
 //! The dynamic linker identifies a library by its device and inode, also when it opens it again under another name,
 //! perhaps after a restart. So it gets numbers for redirected libraries that do not depend on the place and version of
@@ -17,8 +17,9 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
-    // The MPI library's name leads to the front, `/proc/self/exe` to the application, `/proc/stasis/checkpoint` to the
-    // coordinator. The undo journal first records what the call truncates or creates.
+    // The MPI library's name leads to the front, `/proc/self/exe` to the application, the process's number before a
+    // restart to `/proc/self`, `/proc/stasis/checkpoint` to the coordinator. The undo journal first records what the
+    // call truncates or creates.
     (libc::SYS_open, open),
     (libc::SYS_openat, openat),
     // A front has the same device and inode in every version of Stasis, for the dynamic linker.
@@ -29,21 +30,45 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_readlinkat, readlinkat),
 ];
 
+/// The process that a path below `/proc` names, and the rest of the path.
+fn process_named(path: &CStr) -> Option<(u32, &[u8])> {
+    let rest = path.to_bytes().strip_prefix(b"/proc/")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = rest.split_at(digits);
+    let number = number.iter().fold(0u32, |n, d| {
+        n.wrapping_mul(10).wrapping_add(u32::from(d & 15))
+    });
+    let whole = (1..10).contains(&digits) && matches!(rest.first(), None | Some(b'/'));
+    whole.then_some((number, rest))
+}
+
 /// Whether the path names this process's program: `/proc/self/exe` and its equivalents.
 pub fn is_own_exe(path: &CStr) -> bool {
-    let Some(rest) = path.to_bytes().strip_prefix(b"/proc/") else {
-        return false;
-    };
-    let Some(who) = rest.strip_suffix(b"/exe") else {
-        return false;
-    };
-    who == b"self" || who == b"thread-self" || {
-        let digits = !who.is_empty() && who.len() < 10 && who.iter().all(u8::is_ascii_digit);
-        let number = who.iter().fold(0u32, |n, d| {
-            n.wrapping_mul(10).wrapping_add(u32::from(d & 15))
-        });
-        digits && number == threads::virtual_pid()
+    match process_named(path) {
+        Some((number, rest)) => rest == b"/exe" && number == threads::virtual_pid(),
+        None => [&b"/proc/self/exe"[..], b"/proc/thread-self/exe"].contains(&path.to_bytes()),
     }
+}
+
+/// Room for a path below `/proc/self`.
+type OwnPath = [u8; 64];
+
+/// The path below `/proc/self` for one that names this process by its number, which is another one since a restart.
+fn of_own_number(path: &CStr, room: &mut OwnPath) -> bool {
+    const SELF: &[u8] = b"/proc/self";
+    let own = threads::virtual_pid();
+    let Some((_, rest)) = process_named(path).filter(|(number, _)| *number == own) else {
+        return false;
+    };
+    let length = SELF.len() + rest.len();
+    if own == threads::real_pid() || length >= room.len() {
+        return false;
+    }
+    let bytes = SELF.iter().chain(rest).chain(&[0]);
+    room.iter_mut()
+        .zip(bytes)
+        .for_each(|(to, byte)| *to = *byte);
+    true
 }
 
 fn replacement(path: &CStr) -> Option<&'static CStr> {
@@ -89,12 +114,15 @@ fn open_by_name(call: &mut Call, position: usize, linker: bool) -> Outcome {
     let (nr, mut args) = (call.nr(), call.args());
     let path = user_copy::path(args[position]);
     // Names are compared by the C library.
+    let mut own = [0; size_of::<OwnPath>()];
     let (library, other) = vectors::kept(|| {
         let library = path.filter(|_| linker).and_then(hooks::redirect);
         (library, library.or_else(|| path.and_then(replacement)))
     });
     if let Some(path) = other {
         args[position] = path.as_ptr() as usize;
+    } else if path.is_some_and(|path| vectors::kept(|| of_own_number(path, &mut own))) {
+        args[position] = own.as_ptr() as usize;
     }
     let (outcome, opening) = Opening::run(call, nr, args, position);
     let opened = matches!(outcome, Outcome::Value(fd) if fd >= 0);

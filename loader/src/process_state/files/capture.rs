@@ -2,6 +2,7 @@
 
 use super::foreign_holders;
 use super::kinds::eventfd_signalfd::{self, EventFd};
+use super::kinds::local_listener::LocalListener;
 use super::kinds::mapped::{self, MappedFile};
 use super::kinds::pipe::Pipe;
 use super::kinds::socketpair::{self, SocketPair};
@@ -112,7 +113,10 @@ impl Found<'_> {
             libc::S_IFDIR => reopen_by_path::capture_directory(look).map(Kind::ByPath),
             libc::S_IFCHR => reopen_by_path::capture_device(look).map(Kind::ByPath),
             libc::S_IFIFO => self.pipe_end(look),
-            libc::S_IFSOCK => self.pair_end(look),
+            libc::S_IFSOCK => match LocalListener::capture(look)? {
+                Some(listener) => Ok(Kind::Listener(listener)),
+                None => self.pair_end(look),
+            },
             _ => self.anonymous(look),
         }
     }

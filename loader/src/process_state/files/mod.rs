@@ -40,8 +40,8 @@ pub use truncate::{
 };
 
 use kinds::{
-    deleted_file, epoll, eventfd_signalfd, file_lock, mapped, pipe, regular, reopen_by_path,
-    socketpair, timerfd,
+    deleted_file, epoll, eventfd_signalfd, file_lock, local_listener, mapped, pipe, regular,
+    reopen_by_path, socketpair, timerfd,
 };
 
 /// Checks of files before a restart changes anything.
@@ -109,6 +109,8 @@ enum Kind {
     Epoll(Vec<epoll::Watch>),
     /// Inotify instance without watches.
     Inotify,
+    /// Local socket that listens.
+    Listener(local_listener::LocalListener),
 }
 
 /// Object that exists only while a process has it open.

@@ -238,6 +238,7 @@ fn nameless(kind: &Kind) -> (&'static str, Saved) {
         Kind::SignalFd(_) => ("a signalfd", Saved::InImage),
         Kind::Epoll(_) => ("an epoll set", Saved::InImage),
         Kind::Inotify => ("an inotify instance", Saved::InImage),
+        Kind::Listener(_) => ("a local socket that listens", Saved::InImage),
     }
 }
 

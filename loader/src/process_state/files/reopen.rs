@@ -139,6 +139,7 @@ fn open_one(
         Kind::SignalFd(mask) => eventfd_signalfd::make_signals(*mask)?,
         Kind::Epoll(_) => epoll::make()?,
         Kind::Inotify => eventfd_signalfd::make_inotify()?,
+        Kind::Listener(listener) => listener.open(fd, warnings)?,
     };
     if !matches!(file.kind, Kind::Regular(_) | Kind::ByPath(_)) {
         set_flags(&opened, flags).map_err(failed())?;

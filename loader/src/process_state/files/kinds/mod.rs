@@ -5,6 +5,7 @@ pub mod deleted_file;
 pub mod epoll;
 pub mod eventfd_signalfd;
 pub mod file_lock;
+pub mod local_listener;
 pub mod mapped;
 pub mod pipe;
 pub mod regular;

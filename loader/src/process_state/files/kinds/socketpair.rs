@@ -1,5 +1,5 @@
 //! Socket pairs with both ends in this process, and the bytes in them. (Event loops wake themselves up through one.)
-//! All other sockets have another process at the other end.
+//! All other connected sockets have another process at the other end.
 //!
 //! # Safety
 //! System calls on descriptors made here or found open, with locals for memory. A `TcpStream` around a socket only
@@ -54,7 +54,8 @@ pub fn other_end(look: &Look) -> Result<u64, CaptureError> {
     }
 }
 
-fn option(fd: i32, name: i32) -> io::Result<i32> {
+/// An option of a socket that is a number.
+pub fn option(fd: i32, name: i32) -> io::Result<i32> {
     let (mut value, mut size) = (0, size_of::<i32>() as u32);
     // SAFETY: the kernel writes at most an int and its size to these locals.
     checked(unsafe {
