@@ -18,6 +18,7 @@
 //! | `record` | the record of the run, and its replay |
 //! | `restore_objects` | objects are created again after a restart |
 //! | `tools` | the debugging tools that are on |
+//! | `gpu` | what the program has on GPUs is put into its memory, and back |
 //! | [`told`] | what they are told of the application's calls |
 //! | `perturb` | messages that are held back |
 //! | `breakpoint` | the rank stops at a call |
@@ -31,6 +32,7 @@ mod comm;
 pub mod crossing;
 mod datatype;
 mod error;
+mod gpu;
 mod info;
 mod init;
 mod io;

@@ -2,6 +2,7 @@
 //! would change.
 
 pub mod file_preview;
+pub mod gpu;
 pub mod kernel;
 pub mod program;
 pub mod storage_check;

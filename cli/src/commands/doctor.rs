@@ -4,6 +4,7 @@ use anyhow::{anyhow, Result};
 use launcher::message;
 
 use crate::args::Doctor;
+use crate::check::gpu;
 use crate::check::kernel::{self, Trap};
 use crate::check::program::{self, Findings};
 use crate::check::storage_check::Storage;
@@ -46,6 +47,9 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         "membarrier",
         kernel::check_membarrier().map(|()| "offered".into()),
     );
+    if let Some(found) = gpu::check() {
+        tell("GPUs", found);
+    }
     print_drawbacks();
     let directory = options.directory();
     let place = Storage::examine(&directory);

@@ -200,6 +200,53 @@ pub struct Gate {
     pub record: AtomicUsize,
     /// Address of the upper half's [`crate::waits::WaitReports`]. 0 in upper halves that do not have them.
     pub waits: AtomicUsize,
+    /// What the agent wants of the program's GPUs, and what has become of it.
+    pub gpu: Gpu,
+}
+
+/// Request to the thread of the upper half that freezes the program's GPUs, and its answer.
+#[repr(C)]
+pub struct Gpu {
+    /// A [`GpuState`]. Both sides wait for a change by the kernel's futex.
+    pub state: AtomicU32,
+    /// Longest time in milliseconds that work of the program on a GPU is waited for. The agent writes it before it
+    /// asks.
+    pub patience: AtomicU32,
+    /// The [`GpuCall`] that has failed, while the state is [`GpuState::Failed`].
+    pub call: AtomicU32,
+    /// What that call has returned.
+    pub error: AtomicU32,
+}
+
+/// State of the program's GPUs.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuState {
+    /// No thread serves requests.
+    Unserved = 0,
+    /// The program uses its GPUs, or has none.
+    Running = 1,
+    /// The agent asks for a freeze: what the GPUs hold is to be copied to the program's memory, and their devices
+    /// closed.
+    Freeze = 2,
+    /// They are frozen. A call of the program waits.
+    Frozen = 3,
+    /// The agent asks to undo a freeze.
+    Thaw = 4,
+    /// They cannot be frozen, and run on. The agent answers with [`GpuState::Running`].
+    Failed = 5,
+}
+
+/// A call of CUDA's driver.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuCall {
+    /// None: the driver does not have these calls.
+    None = 0,
+    /// cuCheckpointProcessLock.
+    Lock = 1,
+    /// cuCheckpointProcessCheckpoint.
+    Checkpoint = 2,
 }
 
 /// Reason why a rank cannot keep its memory over another rank's death.
@@ -247,6 +294,8 @@ const _: () = {
     assert!(offset_of!(Gate, stages) == 8592);
     assert!(offset_of!(Gate, record) == 8600);
     assert!(offset_of!(Gate, waits) == 8608);
+    assert!(offset_of!(Gate, gpu) == 8616);
+    assert!(size_of::<Gpu>() == 16);
     assert!(size_of::<Clock>() == 32);
 };
 

@@ -15,10 +15,10 @@ mod thread;
 pub mod waits;
 
 pub use gate::{
-    gate, Activity, ActivityKind, Clock, Gate, LowerInfo, MpiState, NoSurvivor, Phase, UpperEntry,
-    ACTIVITY_RANKS, AT_BREAK, CLOCKS, CROSS_SLOW_ADDRESS, DRAIN_CLOCK, GROUP_CLOCKS, RETRACTABLE,
-    SLOTS, SLOTS_ADDRESS, TOOLS, TOOL_BREAK, TOOL_PERTURB, TOOL_REDUCE, TWO_PHASE_COMMIT,
-    WAITS_AT_BREAK,
+    gate, Activity, ActivityKind, Clock, Gate, Gpu, GpuCall, GpuState, LowerInfo, MpiState,
+    NoSurvivor, Phase, UpperEntry, ACTIVITY_RANKS, AT_BREAK, CLOCKS, CROSS_SLOW_ADDRESS,
+    DRAIN_CLOCK, GROUP_CLOCKS, RETRACTABLE, SLOTS, SLOTS_ADDRESS, TOOLS, TOOL_BREAK, TOOL_PERTURB,
+    TOOL_REDUCE, TWO_PHASE_COMMIT, WAITS_AT_BREAK,
 };
 pub use kernel::{
     ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS, PR_SET_SYSCALL_USER_DISPATCH,

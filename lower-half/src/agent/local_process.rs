@@ -35,7 +35,7 @@ use super::instances::{AGENT, RELAY, SERVER};
 use super::setup::{self, Setup};
 use super::stuck_threads::StuckThreads;
 use super::waits::{self, Explaining};
-use super::{current_call, local_storage, mpi_abi, partner_copies, thread_stacks};
+use super::{current_call, gpu, local_storage, mpi_abi, partner_copies, thread_stacks};
 use crate::console;
 use crate::mpi::{self, world};
 use crate::record;
@@ -576,6 +576,8 @@ impl Process for LocalProcess {
     fn stop(&self) -> Result<Vec<SharedRange>, String> {
         enter(Phase::Stop);
         recorder::note(Event::StopBegan, [0, 0]);
+        let patience = Duration::from_secs(self.setup.checkpoints.patience.into());
+        gpu::freeze(patience).map_err(|e| message::reasons(e.as_ref()))?;
         let begun = Instant::now();
         let stopped = loader::stop_all().map_err(|e| e.to_string());
         recorder::note(Event::Stopped, [u64::from(stopped.is_ok()), 0]);
@@ -662,6 +664,7 @@ impl Process for LocalProcess {
         if let Some(stopped) = self.stopped().take() {
             stopped.resume();
         }
+        gpu::thaw();
     }
 
     fn exit(&self, set: &str) {

@@ -8,6 +8,7 @@
 
 mod current_call;
 pub mod debug;
+pub mod gpu;
 mod instances;
 mod local_process;
 mod local_storage;

@@ -208,6 +208,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         .context("cannot start a thread")?;
     }
     let is_copy = options.copy_of.is_some();
+    agent::gpu::thaw();
     restored.go(move || {
         if job.mpi_state == MpiState::Initialised as u32 {
             mpi::share_files(is_copy);

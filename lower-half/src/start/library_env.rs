@@ -20,16 +20,18 @@ struct Setting {
     keeps: fn(&str) -> bool,
     /// Functions by which the loader reaches what the variable switches off: with one of them, it stays.
     reached_by: &'static [&'static CStr],
+    /// What the MPI library would do with a user's value that is not kept.
+    harm: &'static str,
 }
 
 const fn wish(name: &'static str, value: &'static str) -> Setting {
     let keeps = |_: &str| true;
-    let reached_by = &[];
     Setting {
         name,
         value,
         keeps,
-        reached_by,
+        reached_by: &[],
+        harm: "",
     }
 }
 
@@ -46,6 +48,7 @@ const fn without_hooks(
         value,
         keeps,
         reached_by,
+        harm: "send and receive in memory that the program has given back",
     }
 }
 
@@ -60,7 +63,7 @@ fn is_told_by_kernel(monitor: &str) -> bool {
 
 /// Under Open MPI the events of UCX come from Open MPI's own hooks. UCX's hooks are off elsewhere: they put a function
 /// in the place of mremap that loses an argument, and with them MPI_Win_flush of MPICH hangs after a restart.
-const SETTINGS: [Setting; 8] = [
+const SETTINGS: [Setting; 9] = [
     without_hooks("UCX_MEM_EVENTS", "n", is_no, &[OPEN_MPI]),
     without_hooks("FI_MR_CACHE_MONITOR", "disabled", is_told_by_kernel, &[]),
     without_hooks("OMPI_MCA_mpi_leave_pinned", "0", is_no, &[OPEN_MPI]),
@@ -73,6 +76,15 @@ const SETTINGS: [Setting; 8] = [
     // MVAPICH2 and MVAPICH 3.
     without_hooks("MV2_USE_LAZY_MEM_UNREGISTER", "0", is_no, &[]),
     without_hooks("MVP_USE_LAZY_MEM_UNREGISTER", "0", is_no, &[]),
+    // hwloc looks for GPUs through their drivers, and CUDA's reserves addresses in each process where the program's own
+    // driver needs them.
+    Setting {
+        name: "HWLOC_COMPONENTS",
+        value: "-cuda,-opencl,-rsmi,-levelzero",
+        keeps: |users| users.contains("-cuda") && users.contains("-opencl"),
+        reached_by: &[],
+        harm: "take addresses that the driver of the program's GPUs needs",
+    },
     // UCX must not handle a crash of the application before the application's own handler.
     wish("UCX_ERROR_SIGNALS", ""),
     // Open MPI's sharedfp/sm protects a file's shared pointer with a named semaphore. Its name is the last part of the
@@ -93,6 +105,8 @@ struct Changes {
     added: BTreeMap<&'static str, &'static str>,
     /// Users' values that are replaced.
     replaced: BTreeMap<&'static str, OsString>,
+    /// What the MPI library would do with each of these.
+    harm: BTreeMap<&'static str, &'static str>,
 }
 
 impl Changes {
@@ -104,7 +118,11 @@ impl Changes {
         let mut changes = Changes::default();
         for setting in SETTINGS {
             let Setting {
-                name, value, keeps, ..
+                name,
+                value,
+                keeps,
+                harm,
+                ..
             } = setting;
             if setting.reached_by.iter().any(|function| has(function)) {
                 continue;
@@ -113,6 +131,7 @@ impl Changes {
                 Some(users) if keeps(&users.to_string_lossy()) => continue,
                 Some(users) => {
                     changes.replaced.insert(name, users);
+                    changes.harm.insert(name, harm);
                 }
                 None => {}
             }
@@ -123,10 +142,10 @@ impl Changes {
 
     fn say(&self) {
         for (name, users) in &self.replaced {
-            let value = self.added[name];
+            let (value, harm) = (self.added[name], self.harm[name]);
             launcher::message::say(format_args!(
-                "{name}={} is ignored, and {name}={value} used: with it the MPI library would send and receive in \
-                 memory that the program has given back; unset it for jobs under Stasis",
+                "{name}={} is ignored, and {name}={value} used: with it the MPI library would {harm}; unset it for \
+                 jobs under Stasis",
                 users.display()
             ));
         }
@@ -208,6 +227,17 @@ mod tests {
         assert_eq!(changes.added["UCX_MEM_EVENTS"], "n");
         assert_eq!(changes.replaced["FI_MR_CACHE_MONITOR"], "memhooks");
         assert_eq!(changes.replaced.len(), 2);
+    }
+
+    #[test]
+    fn hwloc_looks_for_no_gpu() {
+        let users = "-linuxio,-cuda,-opencl";
+        assert!(changes(&[("HWLOC_COMPONENTS", users)], &[])
+            .replaced
+            .is_empty());
+        let changes = changes(&[("HWLOC_COMPONENTS", "x86")], &[]);
+        assert!(changes.added["HWLOC_COMPONENTS"].contains("-cuda"));
+        assert!(changes.harm["HWLOC_COMPONENTS"].contains("GPUs"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::crossing::stubs::service;
 use crate::crossing::{call_guard, thread_level};
 use crate::datatype::substitute;
 use crate::error::class;
+use crate::gpu;
 use crate::init::predefined::learn_predefined;
 use crate::io::retained_files;
 use crate::object::comm::comm_id::{INTERNAL_WORLD, WORLD};
@@ -136,6 +137,7 @@ fn bring_up(required: i32) -> Result<i32, i32> {
     gate().set_mpi(MpiState::Initialised);
     call_guard::record(Event::Mpi, [MpiState::Initialised as u64, 0]);
     reload::in_init();
+    gpu::start();
     Ok(provided)
 }
 

@@ -7,6 +7,7 @@
 
 use core::arch::asm;
 use core::ffi::CStr;
+use core::sync::atomic::AtomicU32;
 
 const SYS_WRITE: usize = 1;
 const SYS_OPEN: usize = 2;
@@ -18,6 +19,7 @@ const SYS_GETPID: usize = 39;
 const SYS_FTRUNCATE: usize = 77;
 const SYS_UNLINK: usize = 87;
 const SYS_ARCH_PRCTL: usize = 158;
+const SYS_FUTEX: usize = 202;
 const SYS_EXIT_GROUP: usize = 231;
 const SYS_PRLIMIT64: usize = 302;
 const SYS_MEMFD_CREATE: usize = 319;
@@ -33,6 +35,8 @@ const O_CREAT_EXCL: usize = 0x40 | 0x80;
 const OWNER_ONLY: usize = 0o600;
 const ARCH_SET_GS: usize = 0x1001;
 const MFD_CLOEXEC: usize = 1;
+const FUTEX_WAIT_PRIVATE: usize = 128;
+const FUTEX_WAKE_PRIVATE: usize = 129;
 const RLIMIT_FSIZE: usize = 1;
 
 /// A raw system call.
@@ -265,6 +269,20 @@ pub fn is_mapped(address: usize) -> bool {
 pub unsafe fn set_gs(block: usize) -> bool {
     // SAFETY: passed on to the caller.
     unsafe { syscall(SYS_ARCH_PRCTL, [ARCH_SET_GS, block, 0, 0, 0, 0]) == 0 }
+}
+
+/// Waits while `word` has this value, or shorter.
+pub fn futex_wait(word: &AtomicU32, value: u32) {
+    let (address, value) = (core::ptr::from_ref(word) as usize, value as usize);
+    // SAFETY: the kernel reads the word, which lives.
+    unsafe { syscall(SYS_FUTEX, [address, FUTEX_WAIT_PRIVATE, value, 0, 0, 0]) };
+}
+
+/// Wakes all that wait for a change of `word`.
+pub fn futex_wake(word: &AtomicU32) {
+    let (address, all) = (core::ptr::from_ref(word) as usize, i32::MAX as usize);
+    // SAFETY: the kernel uses the address alone.
+    unsafe { syscall(SYS_FUTEX, [address, FUTEX_WAKE_PRIVATE, all, 0, 0, 0]) };
 }
 
 /// Writes to standard error.

@@ -127,13 +127,19 @@ fn is_crowd(example: &Example) -> bool {
     example.ranks >= 16
 }
 
+/// Whether this machine can run the examples of a folder.
+fn can_run(folder: &str) -> bool {
+    folder != "gpu" || Path::new("/dev/nvidiactl").exists()
+}
+
 /// The other folders of examples, by name.
 pub fn folders() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(paths::examples())? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if entry.file_type()?.is_dir() && !ELSEWHERE.contains(&name.as_str()) {
+        let runs = !ELSEWHERE.contains(&name.as_str()) && can_run(&name);
+        if entry.file_type()?.is_dir() && runs {
             found.push(name);
         }
     }

@@ -51,7 +51,10 @@ pub fn set_environment(command: &mut Command, example: &Example, front: Mpi) -> 
     if let Some(source) = &example.preload {
         let library = paths::compiled().join(front.name()).join(&example.name);
         let library = library.with_extension("so");
-        let flags = ["-shared", "-fPIC"].map(str::to_owned);
+        // The name by which a program finds the library that it stands for.
+        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+        let soname = format!("-Wl,-soname,lib{stem}.so.1");
+        let flags = ["-shared", "-fPIC", &soname].map(str::to_owned);
         once(&library, || compile(source, &flags, Some(front), &library))?;
         command.env("LD_PRELOAD", library);
     }
