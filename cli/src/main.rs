@@ -44,6 +44,7 @@ fn main() {
         Command::Jobs(options) => commands::jobs::run(&options),
         Command::Stop(options) => commands::stop::run(&options),
         Command::Status(options) => commands::status::run(&options),
+        Command::Profile(options) => commands::profile::run(&options),
         Command::Report(options) => commands::report::run(&options),
         Command::Stacks(options) => commands::stacks::run(&options),
         Command::Gdb(options) => commands::gdb::run(&options),

@@ -69,6 +69,8 @@ pub trait Process: Send + Sync + 'static {
     fn exit(&self, set: &str);
     /// The program's activity, for the user, and a number that changes with every activity in MPI.
     fn doing(&self) -> (String, u64);
+    /// Writes the file of the rank's profile, if it has one.
+    fn write_profile(&self);
     /// The last events of the flight recorder, at most `most`, oldest first, a line each.
     fn events(&self, most: usize) -> Vec<String>;
     /// The stack of a thread that cannot be stopped: its call in the kernel, and a line for each frame. Empty if there
@@ -349,6 +351,9 @@ impl AgentLoop {
                         WantedStacks::None => {}
                         WantedStacks::Stuck => doing.stack = self.process.stack(),
                         WantedStacks::All => doing.threads = self.process.stacks(),
+                    }
+                    if details.profile {
+                        self.process.write_profile();
                     }
                     if details.waits {
                         doing.waits = Some(Box::new(self.process.waits()));

@@ -12,6 +12,7 @@ mod console;
 mod exit_code;
 mod mpi;
 mod options;
+mod profile;
 mod record;
 mod recorder;
 mod reserve;

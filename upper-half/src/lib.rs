@@ -22,6 +22,7 @@
 //! | [`told`] | what they are told of the application's calls |
 //! | `perturb` | messages that are held back |
 //! | `breakpoint` | the rank stops at a call |
+//! | [`profile`] | calls are counted, with their bytes and their time |
 //! | [`reduced`] | collective operations that are reduced to messages |
 //! | [`stages`] | MPI Stages: a rank goes on in its memory after another one's death |
 
@@ -40,6 +41,7 @@ mod mpi_t;
 pub mod object;
 mod op;
 mod perturb;
+pub mod profile;
 pub mod pt2pt;
 pub mod quiesce;
 mod record;

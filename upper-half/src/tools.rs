@@ -7,7 +7,7 @@
 
 use crate::crossing::stubs::service;
 use crate::runtime::lock::Lock;
-use contract::{gate, TOOLS};
+use contract::{gate, TOOLS, TOOL_PROFILE};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Bits of tools ([`contract::TOOLS`]), and [`POLLS`] and [`RECORDED`].
@@ -23,6 +23,12 @@ pub(crate) const RECORDED: u32 = 2;
 #[inline(always)]
 pub fn any() -> bool {
     WORD.load(Ordering::Relaxed) != 0
+}
+
+/// Whether a tool is on that may change what a call does.
+#[inline(always)]
+pub(crate) fn any_that_changes() -> bool {
+    is_set(!TOOL_PROFILE)
 }
 
 /// Whether this bit of the word is set.

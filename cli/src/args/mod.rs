@@ -60,6 +60,8 @@ pub enum Command {
     Jobs(Jobs),
     /// Show the state of the job that runs with this directory
     Status(Status),
+    /// Show the MPI calls of a job that was started with `launch --profile`: their number, data and time
+    Profile(Profile),
     /// Write a page about what has happened to the job: its runs, the cost of its checkpoints, and what failures have
     /// lost
     Report(Report),
@@ -105,6 +107,7 @@ impl Command {
         match self {
             Command::Checkpoint(options) => options.job.json,
             Command::Status(options) => options.job.json,
+            Command::Profile(options) => options.job.json,
             Command::Report(options) => options.job.json,
             Command::Explain(options) => options.job.json,
             Command::Stacks(job) | Command::Stop(job) => job.json,
@@ -403,6 +406,7 @@ impl Running {
                 record: self.recording.spec(),
                 perturb: self.perturb,
                 stop_at: self.stop_at,
+                profile: false,
             },
             ..self.checkpoints.spec(dir, schedule)
         }
@@ -492,6 +496,10 @@ pub struct Launch {
     /// features of one machine of a pool (the line `flags` of its /proc/cpuinfo)
     #[arg(long, value_name = "LEVEL|FILE", env = "STASIS_FOR_CPU")]
     pub for_cpu: Option<PathBuf>,
+    /// Count the program's MPI calls, with their data and their time; rank 0 prints the sum at the end, and `stasis
+    /// profile` shows it later. A restarted job goes on counting
+    #[arg(long, env = "STASIS_PROFILE", value_parser = yes_or_no())]
+    pub profile: bool,
     /// Only initialise MPI, and wait until `stasis run`, which gives this, lets the rank go
     #[arg(long, hide = true, env = "STASIS_ASLEEP", value_parser = yes_or_no())]
     pub asleep: bool,
@@ -693,6 +701,17 @@ pub struct Job {
     pub json: bool,
 }
 
+/// Options of `profile`.
+#[derive(Args)]
+pub struct Profile {
+    /// The job.
+    #[command(flatten)]
+    pub job: Job,
+    /// Write all of it into FILE, a page for a browser, which needs no other file
+    #[arg(long, value_name = "FILE", env = "STASIS_HTML")]
+    pub html: Option<PathBuf>,
+}
+
 /// Options of `report`.
 #[derive(Args)]
 pub struct Report {
@@ -735,6 +754,9 @@ pub struct Status {
     /// Directory of the job's logs and events, if it was started with this option
     #[arg(long, value_name = "DIR", env = "STASIS_LOG_DIR")]
     pub log_dir: Option<PathBuf>,
+    /// Also show the MPI calls so far, of a job that was started with `launch --profile`
+    #[arg(long, env = "STASIS_PROFILE", value_parser = yes_or_no())]
+    pub profile: bool,
     /// Show the state again and again, every second or in this interval (in seconds), until the job ends
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = schedule::fraction, env = "STASIS_WATCH", conflicts_with_all = ["json", "trace"])]
     pub watch: Option<Duration>,

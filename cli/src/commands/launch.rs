@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use coordinator::claim;
-use job_spec::{Checkpoints, LaunchSpec};
+use job_spec::{Checkpoints, LaunchSpec, Tools};
 
 use crate::args::Launch;
 use crate::check::{kernel, program};
@@ -76,10 +76,15 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     }
 
     let schedule = schedule(&options.running)?;
+    let checkpoints = options.running.spec(directory, schedule);
     let spec = LaunchSpec::<()> {
         checkpoints: Checkpoints {
             for_cpu: shown,
-            ..options.running.spec(directory, schedule)
+            tools: Tools {
+                profile: options.profile,
+                ..checkpoints.tools
+            },
+            ..checkpoints
         },
         lineage: None,
     };

@@ -17,6 +17,7 @@ pub mod jobs;
 pub mod launch;
 pub mod list;
 pub mod man;
+pub mod profile;
 pub mod record_info;
 pub mod report;
 pub mod restart;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use ::profile::Job;
 use anyhow::Context;
 use coordinator::client::Client;
 use coordinator::job_file::JobFile;
@@ -12,7 +13,7 @@ use serde_json::{json, Value};
 use supervisor::run_file::RunFile;
 
 use crate::args::Status;
-use crate::commands::checkpoint;
+use crate::commands::{checkpoint, profile};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::live::Live;
 use crate::ui::{json, text};
@@ -24,24 +25,45 @@ pub fn run(options: &Status) -> exit::Result<()> {
         return trace(&directory, options.log_dir.as_deref());
     }
     if let Some(interval) = options.watch {
-        return watch(&directory, interval);
+        return watch(&directory, interval, options.profile);
     }
-    let (job, status) = ask(&directory)?;
+    let (job, status) = ask(&directory, options.profile)?;
     match options.job.json {
-        true => json::print(to_json(&job, &status)),
-        false => say!("{}", shown(&job, &status)),
+        true => {
+            let profile = options.profile.then(|| profile::read(&directory));
+            let profile = profile.transpose()?.flatten();
+            json::print(to_json(&job, &status, profile.as_ref()));
+        }
+        false => {
+            say!("{}", shown(&job, &status));
+            if options.profile {
+                say!("{}", shown_profile(&directory)?);
+            }
+        }
     }
     Ok(())
 }
 
-fn ask(directory: &Path) -> exit::Result<(JobFile, protocol::Status)> {
+/// Asks the job. With `profile` its ranks write the files of their profiles, before they answer.
+fn ask(directory: &Path, profile: bool) -> exit::Result<(JobFile, protocol::Status)> {
     let client = checkpoint::connect(directory)?;
     let job = client.job.clone();
-    let status = client.status().map_err(checkpoint::failure)?;
+    let details = Details {
+        profile,
+        ..Details::default()
+    };
+    let status = client.details(details).map_err(checkpoint::failure)?;
     Ok((job, status))
 }
 
-fn to_json(job: &JobFile, status: &protocol::Status) -> Value {
+fn shown_profile(directory: &Path) -> exit::Result<String> {
+    Ok(match profile::read(directory)? {
+        Some(job) => ::profile::text::of(&job),
+        None => profile::none(directory).to_string(),
+    })
+}
+
+fn to_json(job: &JobFile, status: &protocol::Status, profile: Option<&Job>) -> Value {
     let ranks: Vec<_> = status
         .ranks
         .iter()
@@ -75,6 +97,7 @@ fn to_json(job: &JobFile, status: &protocol::Status) -> Value {
             "because": next.why,
         })),
         "ranks": ranks,
+        "profile": profile,
     })
 }
 
@@ -134,14 +157,18 @@ fn shown(job: &JobFile, status: &protocol::Status) -> String {
 
 /// Shows the state again and again until the job has ended. A job of `stasis run` is waited for while it is started
 /// again.
-fn watch(directory: &Path, interval: Duration) -> exit::Result<()> {
+fn watch(directory: &Path, interval: Duration, profile: bool) -> exit::Result<()> {
     let screen = Live::new();
     let mut seen = false;
     loop {
-        let text = match ask(directory) {
+        let text = match ask(directory, profile) {
             Ok((job, status)) => {
                 seen = true;
-                shown(&job, &status)
+                let state = shown(&job, &status);
+                match profile {
+                    true => format!("{state}\n{}", shown_profile(directory)?),
+                    false => state,
+                }
             }
             Err(why) if is_kept(directory) => {
                 format!("the job is being started again: {}", why.error)

@@ -180,7 +180,7 @@ fn scale(most: &str) -> Markup {
     }
 }
 
-fn picture(name: &str, height: f64, content: Markup) -> Markup {
+pub fn picture(name: &str, height: f64, content: Markup) -> Markup {
     html! {
         figure {
             figcaption { (name) }

@@ -17,6 +17,33 @@ const STYLE: &str = include_str!("page.css");
 pub fn page(directory: &str, story: &Story) -> String {
     let figures = story.figures();
     let program = story.runs.last().map(|run| run.start.program.join(" "));
+    let content = html! {
+        h1 { (program.unwrap_or_default()) }
+        p { "Checkpoint directory " code { (directory) } }
+        @if story.shortened {
+            p { "The history was longer than its file may be: the oldest events are missing." }
+        }
+        (self::figures(&figures))
+        (chart::runs(story))
+        (chart::at_risk(story, figures.most_at_risk))
+        @if story.taken().next().is_some() {
+            (chart::pauses(story))
+            (chart::sizes(story))
+        }
+        h2 { "Runs" }
+        (runs(story))
+        h2 { "Checkpoints" }
+        (checkpoints(story))
+        @if !story.remarks.is_empty() {
+            h2 { "Failures and warnings" }
+            (remarks(story))
+        }
+    };
+    document(directory, &content)
+}
+
+/// A page with this content, which needs no other file.
+pub fn document(directory: &str, content: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -26,28 +53,7 @@ pub fn page(directory: &str, story: &Story) -> String {
                 title { "Stasis: " (directory) }
                 style { (PreEscaped(STYLE)) }
             }
-            body {
-                h1 { (program.unwrap_or_default()) }
-                p { "Checkpoint directory " code { (directory) } }
-                @if story.shortened {
-                    p { "The history was longer than its file may be: the oldest events are missing." }
-                }
-                (self::figures(&figures))
-                (chart::runs(story))
-                (chart::at_risk(story, figures.most_at_risk))
-                @if story.taken().next().is_some() {
-                    (chart::pauses(story))
-                    (chart::sizes(story))
-                }
-                h2 { "Runs" }
-                (runs(story))
-                h2 { "Checkpoints" }
-                (checkpoints(story))
-                @if !story.remarks.is_empty() {
-                    h2 { "Failures and warnings" }
-                    (remarks(story))
-                }
-            }
+            body { (content) }
         }
     };
     page.into_string()
@@ -77,6 +83,11 @@ fn figures(figures: &Figures) -> Markup {
             ),
         ),
     ];
+    listed(&all)
+}
+
+/// Figures with their names.
+pub fn listed(all: &[(&str, String)]) -> Markup {
     html! {
         dl {
             @for (name, value) in all {
@@ -186,7 +197,7 @@ fn remarks(story: &Story) -> Markup {
     table(&["time", ""], &rows)
 }
 
-fn table(heads: &[&str], rows: &[Markup]) -> Markup {
+pub fn table(heads: &[&str], rows: &[Markup]) -> Markup {
     html! {
         div.table { table {
             thead { tr { @for head in heads { th { (head) } } } }

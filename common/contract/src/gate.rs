@@ -51,6 +51,10 @@ pub const TOOL_PERTURB: u32 = 1 << 9;
 /// that is, counted from 1.
 pub const TOOL_BREAK: u32 = 1 << 10;
 
+/// Bit of [`LowerInfo::features`]: calls are counted ([`crate::profile`]). It has no option. A restarted job goes on
+/// counting without it.
+pub const TOOL_PROFILE: u32 = 1 << 11;
+
 /// State of the rank in the checkpoint protocol. The agent writes it, and each wrapper reads it.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +206,9 @@ pub struct Gate {
     pub waits: AtomicUsize,
     /// What the agent wants of the program's GPUs, and what has become of it.
     pub gpu: Gpu,
+    /// Address of the upper half's [`crate::profile::Profile`]. 0 if calls are not counted, and in upper halves that
+    /// do not have it.
+    pub profile: AtomicUsize,
 }
 
 /// Request to the thread of the upper half that freezes the program's GPUs, and its answer.
@@ -296,6 +303,7 @@ const _: () = {
     assert!(offset_of!(Gate, waits) == 8608);
     assert!(offset_of!(Gate, gpu) == 8616);
     assert!(size_of::<Gpu>() == 16);
+    assert!(offset_of!(Gate, profile) == 8632);
     assert!(size_of::<Clock>() == 32);
 };
 

@@ -8,6 +8,7 @@ pub mod abi;
 mod gate;
 mod kernel;
 mod layout;
+pub mod profile;
 pub mod record;
 pub mod recorder;
 pub mod service;
@@ -18,7 +19,7 @@ pub use gate::{
     gate, Activity, ActivityKind, Clock, Gate, Gpu, GpuCall, GpuState, LowerInfo, MpiState,
     NoSurvivor, Phase, UpperEntry, ACTIVITY_RANKS, AT_BREAK, CLOCKS, CROSS_SLOW_ADDRESS,
     DRAIN_CLOCK, GROUP_CLOCKS, RETRACTABLE, SLOTS, SLOTS_ADDRESS, TOOLS, TOOL_BREAK, TOOL_PERTURB,
-    TOOL_REDUCE, TWO_PHASE_COMMIT, WAITS_AT_BREAK,
+    TOOL_PROFILE, TOOL_REDUCE, TWO_PHASE_COMMIT, WAITS_AT_BREAK,
 };
 pub use kernel::{
     ARCH_GET_FS, ARCH_GET_GS, ARCH_SET_FS, ARCH_SET_GS, PR_SET_SYSCALL_USER_DISPATCH,
@@ -29,7 +30,8 @@ pub use layout::{
 };
 pub use service::{HandleKind, Service, FIRST_MPI_SLOT, INTERRUPTED};
 pub use thread::{
-    SharedThreadBlock, ThreadBlock, NO_CALL_YET, SIDE_STACK_DEPTH, STOP_WANTED, TELL_CALLS,
+    SharedThreadBlock, ThreadBlock, COUNTED, COUNT_CALLS, NO_CALL_YET, SIDE_STACK_DEPTH,
+    STOP_WANTED, TELL_CALLS,
 };
 
 /// Version of the contract. An image records it, and a lower half refuses an image with another version.

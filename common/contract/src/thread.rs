@@ -13,6 +13,13 @@ pub const STOP_WANTED: u32 = 1;
 /// Bit of [`ThreadBlock::on_leaving`]: the service `CallEnded` is called. Only tests set it.
 pub const TELL_CALLS: u32 = 2;
 
+/// Bit of [`ThreadBlock::on_leaving`]: the thread's call is noted as over ([`crate::profile`]).
+pub const COUNT_CALLS: u32 = 4;
+
+/// Bit of [`ThreadBlock::in_wrapper`]: the thread has called MPI functions, and its calls are counted
+/// ([`crate::profile`]). [`NO_CALL_YET`] stays set, so that each call is seen.
+pub const COUNTED: u32 = 1 << 30;
+
 /// Bit of [`ThreadBlock::in_wrapper`]: the thread has called no MPI function yet, except those that any thread may call
 /// at any time. It is the sign bit, so that the instruction that counts a wrapper also tests it.
 pub const NO_CALL_YET: u32 = 1 << 31;
@@ -30,9 +37,9 @@ pub struct ThreadBlock<Word = usize, Half = u32> {
     pub upper_fs: Word,
     /// Address of the next free entry of `side`. It is the address of `side` when no crossing is in progress.
     pub side_top: Word,
-    /// Number of wrappers of MPI functions that the thread is in, and [`NO_CALL_YET`].
+    /// Number of wrappers of MPI functions that the thread is in, [`NO_CALL_YET`] and [`COUNTED`].
     pub in_wrapper: Half,
-    /// Actions at the end of the outermost wrapper: [`STOP_WANTED`], [`TELL_CALLS`]. Usually 0.
+    /// Actions at the end of the outermost wrapper: [`STOP_WANTED`], [`TELL_CALLS`], [`COUNT_CALLS`]. Usually 0.
     pub on_leaving: Half,
     /// Whether `wrfsbase` is available: not 0 if it is.
     pub fsgsbase: Half,

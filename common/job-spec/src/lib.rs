@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,6 +162,9 @@ pub struct Tools {
     /// Place at which a rank stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_at: Option<Breakpoint>,
+    /// Whether MPI calls are counted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profile: bool,
 }
 
 /// A place in a rank's run.

@@ -13,7 +13,7 @@ use crate::protocol::waits::RankWaits;
 pub use crate::protocol::waits::{Counts, WaitTarget};
 
 /// Version of the messages below. Both ends must have the same one.
-pub const PROTOCOL: u32 = 15;
+pub const PROTOCOL: u32 = 16;
 
 /// First frame on a connection: kind of the peer, and its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +264,8 @@ pub struct Details {
     pub stacks: WantedStacks,
     /// Whether the rank tells what it waits for.
     pub waits: bool,
+    /// Whether the rank writes the file of its profile.
+    pub profile: bool,
 }
 
 impl Details {
@@ -274,6 +276,7 @@ impl Details {
             events: self.events.max(other.events),
             stacks: self.stacks.max(other.stacks),
             waits: self.waits || other.waits,
+            profile: self.profile || other.profile,
         }
     }
 }

@@ -40,6 +40,7 @@ pub struct Fake {
 }
 
 impl Process for Fake {
+    fn write_profile(&self) {}
     fn approach(&self) {}
     fn look(&self) -> View {
         let seq = self.seq.load(Ordering::SeqCst);

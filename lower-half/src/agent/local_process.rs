@@ -38,6 +38,7 @@ use super::waits::{self, Explaining};
 use super::{current_call, gpu, local_storage, mpi_abi, partner_copies, thread_stacks};
 use crate::console;
 use crate::mpi::{self, world};
+use crate::profile;
 use crate::record;
 use crate::recorder;
 use crate::reserve::Ballast;
@@ -651,6 +652,9 @@ impl Process for LocalProcess {
             }
         }
         self.ballast.hold();
+        if committed {
+            profile::write();
+        }
         if let (Outcome::Committed { .. }, Some(storage)) = (outcome, local_storage::of_this_rank())
         {
             storage.drain();
@@ -678,6 +682,7 @@ impl Process for LocalProcess {
             ));
         }
         keeper::exits(0);
+        profile::write();
         let watch = std::thread::Builder::new().spawn(|| {
             std::thread::sleep(2 * END_LIMIT);
             end();
@@ -701,6 +706,10 @@ impl Process for LocalProcess {
         }
         world::leave(0);
         end()
+    }
+
+    fn write_profile(&self) {
+        profile::write();
     }
 
     fn doing(&self) -> (String, u64) {

@@ -120,6 +120,11 @@ pub fn known() -> Result<&'static Setup> {
         .context("the checkpoint agent is not set up (a defect in Stasis)")
 }
 
+/// Whether the job begins, and does not go on from a set.
+pub fn begins() -> bool {
+    known().is_ok_and(|setup| setup.from.is_none())
+}
+
 /// The checkpoint directory.
 pub fn directory() -> Result<&'static Path> {
     Ok(&known()?.checkpoints.dir)

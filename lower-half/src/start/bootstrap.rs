@@ -16,7 +16,7 @@ use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
-use crate::{breakpoint, console, options, record, stages, tools};
+use crate::{breakpoint, console, options, profile, record, stages, tools};
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -55,7 +55,10 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
     agent::take_signals()?;
     mpi::set_hooks(Hooks {
         connected,
-        finalizing: record::finish,
+        finalizing: || {
+            record::finish();
+            profile::finish();
+        },
         aborting: keeper::aborts,
         failing: keeper::fails,
         ending: keeper::ends_job,
@@ -78,6 +81,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
     loader::set_exit_hook(|status| {
         kill_at_call::tell();
         keeper::exits(status);
+        profile::write();
         agent::finished();
         world::leave(status);
     });
@@ -101,6 +105,9 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
 
 /// MPI is initialised: connects this rank to the coordinator in rank 0.
 pub fn connected(rank: u32, size: u32) {
+    if agent::begins() {
+        report(profile::forget_older(rank));
+    }
     report(agent::tools().and_then(|own| tools::agree(own, rank, size)));
     report(connect(rank, size));
     record::begin(rank, size);

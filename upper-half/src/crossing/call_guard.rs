@@ -11,6 +11,8 @@
 use crate::crossing::stubs::service;
 #[cfg(not(test))]
 use crate::crossing::thread_level;
+#[cfg(not(test))]
+use crate::profile;
 use contract::recorder::Event;
 #[cfg(not(test))]
 use core::arch::asm;
@@ -23,35 +25,98 @@ impl CallGuard {
     /// Enters a wrapper; wrappers nest.
     #[inline(always)]
     pub fn enter() -> CallGuard {
+        CallGuard::enter_of(0)
+    }
+
+    /// Enters the wrapper of the function with this slot.
+    #[inline(always)]
+    #[cfg_attr(test, allow(unused_variables))]
+    pub fn enter_of(function: u32) -> CallGuard {
         #[cfg(not(test))]
         // SAFETY: see the module's head. The sign is that of NO_CALL_YET.
         unsafe {
-            asm!("inc dword ptr gs:[32]", "js {}", label { first_call() }, options(nostack));
+            asm!("inc dword ptr gs:[32]", "js {}", label { seen_call(function) }, options(nostack));
         }
         CallGuard(())
     }
 
-    /// The same for a function that any thread may call at any time, whatever the thread level.
+    /// Enters the wrapper of a function that any thread may call at any time, whatever the thread level.
     #[inline(always)]
-    pub fn enter_any() -> CallGuard {
+    #[cfg_attr(test, allow(unused_variables))]
+    pub fn enter_any(function: u32) -> CallGuard {
         #[cfg(not(test))]
-        // SAFETY: see the module's head.
+        // SAFETY: see the module's head. The sign is that of NO_CALL_YET.
         unsafe {
-            asm!("inc dword ptr gs:[32]", options(nostack));
+            asm!(
+                "inc dword ptr gs:[32]",
+                "js {}",
+                label { seen_any_call(function) },
+                options(nostack)
+            );
         }
         CallGuard(())
     }
 }
 
-/// A thread calls MPI for the first time.
+/// A thread calls MPI for the first time, or its calls are counted.
 #[cfg(not(test))]
 #[cold]
-fn first_call() {
+fn seen_call(function: u32) {
+    let counts = profile::may_count();
+    if word() & contract::COUNTED == 0 {
+        match counts {
+            true => set_counted(),
+            false => clear_counted(),
+        }
+        thread_level::another();
+        if counts {
+            profile::another_thread();
+        }
+    } else if !counts {
+        clear_counted();
+    }
+    if counts {
+        profile::begins(function, depth() == 1);
+    }
+}
+
+/// The same for a function that does not make the thread one that calls MPI.
+#[cfg(not(test))]
+#[cold]
+fn seen_any_call(function: u32) {
+    if word() & contract::COUNTED != 0 && profile::may_count() {
+        profile::begins(function, depth() == 1);
+    }
+}
+
+/// From now on each call of this thread is seen, and its end.
+#[cfg(not(test))]
+fn set_counted() {
     // SAFETY: see the module's head.
     unsafe {
-        asm!("and dword ptr gs:[32], {:e}", in(reg) !contract::NO_CALL_YET, options(nostack));
+        asm!(
+            "or dword ptr gs:[32], {counted}",
+            "lock or dword ptr gs:[36], {calls}",
+            counted = const contract::COUNTED,
+            calls = const contract::COUNT_CALLS,
+            options(nostack)
+        );
     }
-    thread_level::another();
+}
+
+/// From now on calls of this thread are not seen.
+#[cfg(not(test))]
+fn clear_counted() {
+    // SAFETY: see the module's head.
+    unsafe {
+        asm!(
+            "and dword ptr gs:[32], {seen:e}",
+            "lock and dword ptr gs:[36], {calls:e}",
+            seen = in(reg) !(contract::NO_CALL_YET | contract::COUNTED),
+            calls = in(reg) !contract::COUNT_CALLS,
+            options(nostack)
+        );
+    }
 }
 
 impl Drop for CallGuard {
@@ -80,6 +145,9 @@ impl Drop for CallGuard {
 #[cfg(not(test))]
 #[cold]
 fn leave(what: u32) {
+    if what & contract::COUNT_CALLS != 0 {
+        profile::ends();
+    }
     if what & contract::TELL_CALLS != 0 {
         // A stop waits until the crossing is over, as in a wrapper.
         let word = word();
@@ -96,10 +164,10 @@ fn leave(what: u32) {
 #[cfg(not(test))]
 #[inline(always)]
 fn depth() -> u32 {
-    word() & !contract::NO_CALL_YET
+    word() & !(contract::NO_CALL_YET | contract::COUNTED)
 }
 
-/// How many wrappers the thread is in, and whether it has made no call yet.
+/// How many wrappers the thread is in, whether it has made no call yet, and whether its calls are counted.
 #[cfg(not(test))]
 #[inline(always)]
 fn word() -> u32 {
@@ -209,12 +277,16 @@ pub fn outside<R>(callback: impl FnOnce() -> R) -> R {
     #[cfg(not(test))]
     {
         let word = word();
-        set_word(word & contract::NO_CALL_YET);
+        let paused = (word & contract::COUNTED != 0).then(profile::pause);
+        set_word(word & (contract::NO_CALL_YET | contract::COUNTED));
         if stop_wanted() {
             stop();
         }
         let result = callback();
         set_word(word);
+        if let Some(paused) = paused {
+            profile::go_on(paused);
+        }
         result
     }
 }

@@ -28,6 +28,7 @@ use crate::object::session::any_session;
 use crate::object::table::Body;
 use crate::object::Comm;
 use crate::perturb;
+use crate::profile;
 use crate::quiesce;
 use crate::quiesce::collective_gate::collective_end;
 use crate::quiesce::progress;
@@ -129,6 +130,7 @@ fn bring_up(required: i32) -> Result<i32, i32> {
     log::begin();
     perturb::begin();
     breakpoint::begin();
+    profile::begin();
     thread_level::level_is(provided);
     adopt_world(tag_ub)?;
     PROVIDED.store(provided, Ordering::Relaxed);
@@ -203,7 +205,7 @@ pub fn at_exit() {
     }
     let done = !world_model_is(MpiState::Initialised) && !any_session();
     if done && OWNER.load(Ordering::Relaxed) == syscall::process_id() {
-        let _guard = CallGuard::enter_any();
+        let _guard = CallGuard::enter_any(0);
         // There is nobody to tell of an error.
         let _ = take_down();
     }
@@ -223,6 +225,7 @@ fn take_down() -> i32 {
     }
     free::last_sweeps();
     substitute::free();
+    profile::settle();
     let code = service::finalize();
     gate().set_mpi(MpiState::Finalised);
     call_guard::record(Event::Mpi, [MpiState::Finalised as u64, 0]);

@@ -42,7 +42,7 @@ pub fn recv(
     let args = Args::new(buf, count, datatype, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if unexpected::any() || multiple() || tools::any() {
+    if unexpected::any() || multiple() || tools::any_that_changes() {
         return posted_and_waited_for(args, status);
     }
     let mut lower_handle = 0;
@@ -141,7 +141,7 @@ pub fn sendrecv(
 pub(crate) fn exchange(sent: Args, received: Args, status: Option<&mut Status>) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    let here = unexpected::any() || multiple() || tools::any();
+    let here = unexpected::any() || multiple() || tools::any_that_changes();
     let waits = take_turns() || send::may_wait(Mode::Standard, sent.count, sent.datatype);
     if here || waits || received.peer == PROC_NULL {
         return one_by_one(sent, received, status);

@@ -6,9 +6,12 @@
 
 use crate::object::request::Kind;
 use crate::object::Request;
+use crate::profile;
 use crate::pt2pt::{partitioned, persistent_message};
 use crate::request::{error_origin, persistent_collective};
+use crate::tools;
 use contract::abi::{ERR_COUNT, ERR_REQUEST, SUCCESS};
+use contract::TOOL_PROFILE;
 
 /// MPI_Start
 pub fn start(request: &mut &'static Request) -> i32 {
@@ -37,6 +40,11 @@ fn start_one(request: &'static Request) -> i32 {
     match request.body.kind.get() {
         Kind::PersistentCollective => persistent_collective::start(request),
         Kind::Partitioned => partitioned::start(request),
-        _ => persistent_message::start(request),
+        _ => {
+            if tools::is_set(TOOL_PROFILE) {
+                profile::starts(request);
+            }
+            persistent_message::start(request)
+        }
     }
 }

@@ -18,6 +18,17 @@ extern "C" {
 
 /// MPI_Wtime.
 pub fn wtime() -> f64 {
+    let time = now();
+    time.seconds as f64 + time.nanoseconds as f64 * 1e-9
+}
+
+/// The same clock in nanoseconds.
+pub(crate) fn nanoseconds() -> u64 {
+    let time = now();
+    (time.seconds * 1_000_000_000 + time.nanoseconds).cast_unsigned()
+}
+
+fn now() -> Timespec {
     const CLOCK_MONOTONIC: i32 = 1;
     let mut time = Timespec {
         seconds: 0,
@@ -25,7 +36,7 @@ pub fn wtime() -> f64 {
     };
     // SAFETY: see the module's head; this clock always exists.
     unsafe { clock_gettime(CLOCK_MONOTONIC, &raw mut time) };
-    time.seconds as f64 + time.nanoseconds as f64 * 1e-9
+    time
 }
 
 /// MPI_Wtick.

@@ -25,9 +25,10 @@ pub const HISTORY: &str = "events.jsonl";
 const INCLUDED: &str = "the members of `stasis ";
 
 /// Files that print the output of a command.
-const SOURCES: [(&str, &[&str]); 18] = [
+const SOURCES: [(&str, &[&str]); 19] = [
     ("checkpoint", &["cli/src/commands/checkpoint.rs"]),
     ("status", &["cli/src/commands/status.rs"]),
+    ("profile", &["cli/src/commands/profile.rs"]),
     (
         "report",
         &["cli/src/commands/report.rs", "cli/src/report/story.rs"],
@@ -56,8 +57,18 @@ const SOURCES: [(&str, &[&str]); 18] = [
     ("version", &["cli/src/commands/version.rs"]),
 ];
 /// Types that are serialised into the output of a command.
-const TYPES: [(&str, &str, &[&str]); 4] = [
+const TYPES: [(&str, &str, &[&str]); 6] = [
     ("inspect", "common/job-spec/src/lib.rs", &["ForCpu"]),
+    (
+        "profile",
+        "common/profile/src/sum.rs",
+        &["Job", "Sums", "FunctionSum"],
+    ),
+    (
+        "profile",
+        "common/profile/src/file.rs",
+        &["Rank", "Function", "SizeClass", "Communicator", "Datatype"],
+    ),
     (
         HISTORY,
         "common/history/src/event.rs",

@@ -44,6 +44,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-lower-half", 120, 0),
     ("stasis-mpi-table", 0, 0),
     ("stasis-proc-maps", 0, 0),
+    ("stasis-profile", 0, 0),
     ("stasis-processor", 0, 0),
     ("stasis-progress", 0, 0),
     ("stasis-record", 2, 0),

@@ -97,6 +97,17 @@ pub const PAGES: &[Page] = &[
         see_also: &["explain", "jobs", "stacks"],
     },
     Page {
+        command: "profile",
+        examples: &[
+            ("stasis profile ck", "shows the MPI calls of a job that was started with `launch --profile`"),
+            (
+                "stasis profile --html profile.html ck",
+                "writes all of it as a page, for a browser",
+            ),
+        ],
+        see_also: &["launch", "report", "status"],
+    },
+    Page {
         command: "report",
         examples: &[
             ("stasis report ck", "writes ck/report.html, for a browser"),

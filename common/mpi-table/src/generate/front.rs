@@ -12,6 +12,7 @@
 
 pub mod convert;
 mod persistent;
+mod profiled;
 mod reduced;
 mod signature;
 mod special;
@@ -140,10 +141,8 @@ fn body(function: &Function) -> Vec<String> {
     }
 }
 
-const GUARD: &str = "let _guard = CallGuard::enter();";
-
 /// The statement that takes the guard of a function.
-fn guard(function: &Function) -> &'static str {
+fn guard(function: &Function) -> String {
     /// Functions that any thread may call at any time, with any thread level (MPI 5.0, §11.4 and §11.6.2).
     const FOR_ANY_THREAD: [&str; 6] = [
         "MPI_Initialized",
@@ -153,10 +152,11 @@ fn guard(function: &Function) -> &'static str {
         "MPI_Get_version",
         "MPI_Get_library_version",
     ];
-    match FOR_ANY_THREAD.contains(&function.name.as_str()) {
-        true => "let _guard = CallGuard::enter_any();",
-        false => GUARD,
-    }
+    let enter = match FOR_ANY_THREAD.contains(&function.name.as_str()) {
+        true => "enter_any",
+        false => "enter_of",
+    };
+    format!("let _guard = CallGuard::{enter}({});", function.slot)
 }
 
 /// The body of a function that the core implements.
@@ -164,7 +164,7 @@ fn core(function: &Function) -> Vec<String> {
     let mut body = Body::for_core(function);
     special::outputs(function, &mut body);
     let call = format!("{}({})", special::core_path(function), body.args.join(", "));
-    let mut lines = vec![guard(function).to_owned()];
+    let mut lines = vec![guard(function)];
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
     lines.append(&mut body.arrays);
@@ -185,7 +185,7 @@ fn crossing(function: &Function) -> Vec<String> {
         None => &function.name,
     };
     let call = call_below(crosses_as, &body);
-    let mut lines = vec![GUARD.to_owned()];
+    let mut lines = vec![guard(function)];
     lines.extend(reduced::test(function));
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);
@@ -350,7 +350,7 @@ fn advice(function: &Function) -> &'static str {
 }
 
 fn refusal(function: &Function) -> Vec<String> {
-    let mut lines = vec![GUARD.to_owned()];
+    let mut lines = vec![guard(function)];
     if let Some(param) = error_object(function) {
         let (name, decode) = (&param.0, convert::decoder(param.1));
         lines.push(format!("let {name}_ = abi::{decode}({name});"));

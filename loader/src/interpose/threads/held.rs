@@ -12,7 +12,6 @@ use crate::interpose::signals::STOP_SIGNAL;
 use crate::interpose::threads::{self, Thread, RUNNING};
 use crate::sys::context::{restorer, Context};
 use crate::sys::{syscall, user_copy};
-use contract::NO_CALL_YET;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::mem::offset_of;
 use std::sync::Mutex;
@@ -129,7 +128,7 @@ pub fn sample(real_tid: u32) -> Option<StackStart> {
         words.map(|word| word.load(Ordering::Relaxed)).collect()
     };
     let tid = thread.tid();
-    let calls_mpi = thread.in_wrapper() & NO_CALL_YET == 0;
+    let calls_mpi = thread.calls_mpi();
     if !TAKEN.load(Ordering::Acquire) {
         return Some(StackStart {
             tid,

@@ -20,7 +20,7 @@ use crate::load::gate;
 use crate::sys::spin_lock::Spin;
 use crate::sys::zeros::{self, InChild, Zeros};
 use crate::sys::{context, cpu, syscall, vectors};
-use contract::{SharedThreadBlock, NO_CALL_YET, STOP_WANTED};
+use contract::{SharedThreadBlock, COUNTED, COUNT_CALLS, NO_CALL_YET, STOP_WANTED};
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -170,7 +170,13 @@ impl Thread {
 
     /// Whether the thread runs a wrapper.
     pub fn wraps(&self) -> bool {
-        self.in_wrapper() & !NO_CALL_YET != 0
+        self.in_wrapper() & !(NO_CALL_YET | COUNTED) != 0
+    }
+
+    /// Whether the thread has called MPI.
+    pub fn calls_mpi(&self) -> bool {
+        let word = self.in_wrapper();
+        word & NO_CALL_YET == 0 || word & COUNTED != 0
     }
 
     /// Nesting depth of wrappers, as it is saved.
@@ -181,6 +187,11 @@ impl Thread {
     /// Sets the saved nesting depth, at a restart.
     pub fn set_in_wrapper(&self, depth: u32) {
         self.block.in_wrapper.store(depth, Ordering::Relaxed);
+        if depth & COUNTED != 0 {
+            self.block
+                .on_leaving
+                .fetch_or(COUNT_CALLS, Ordering::Relaxed);
+        }
     }
 
     /// Whether the thread is to stop at the next opportunity.

@@ -4,6 +4,7 @@ use crate::docs::{self, json_page};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{signal, stasis};
+use crate::test::support::browser;
 use crate::test::support::directives::Example;
 use crate::test::support::held_job::{begin, bring_back, example, reach_cut, start_by, RANKS};
 use crate::test::support::refusal::{refused, DIRECTORY};
@@ -125,48 +126,20 @@ fn report(dir: &Path, mpi: Mpi) -> Result<()> {
         (lost - (failed - cut)).abs() < 0.002 && figures["restarts"] == 1,
         "lost from {cut} to {failed}, and the report says {told:#}"
     );
-    looks(&ckpt.join("report.html"), dir)
+    // The colours of page.css.
+    let marks = [
+        ("run", [0x9e, 0xca, 0xe1]),
+        ("checkpoint", [0x08, 0x51, 0x9c]),
+        ("failure", [0xc6, 0x28, 0x28]),
+        ("work at risk", [0xfd, 0xd0, 0xa2]),
+    ];
+    browser::shows(&ckpt.join("report.html"), dir, &marks)
 }
 
 fn of(word: &str, ckpt: &Path) -> Command {
     let mut command = stasis::command([word]);
     command.arg(ckpt);
     command
-}
-
-/// Opens the page in a browser: it needs nothing else, and has visible marks of runs, checkpoints, failures and risk.
-fn looks(page: &Path, dir: &Path) -> Result<()> {
-    let text = fs::read_to_string(page)?;
-    for other in ["src=", "href=", "url(", "@import", "<script"] {
-        ensure!(!text.contains(other), "the page refers to others: {other}");
-    }
-    let shot = dir.join("page.png");
-    let mut browser = Command::new("chromium");
-    browser.args(["--headless", "--no-sandbox", "--disable-gpu"]);
-    browser.args(["--hide-scrollbars", "--window-size=1200,2000"]);
-    browser.arg(format!("--user-data-dir={}", dir.join("browser").display()));
-    browser.arg(format!("--screenshot={}", shot.display()));
-    browser.arg(format!("file://{}", page.display()));
-    job::run(browser, dir, "browser", LIMIT)?.expect_success("chromium")?;
-    let mut picture =
-        png::Decoder::new(std::io::BufReader::new(fs::File::open(&shot)?)).read_info()?;
-    let size = picture
-        .output_buffer_size()
-        .context("the picture is too large")?;
-    let mut pixels = vec![0; size];
-    let frame = picture.next_frame(&mut pixels)?;
-    let channels = frame.color_type.samples();
-    // The colours of page.css for runs, cuts, failures and work at risk.
-    for (what, colour) in [
-        ("run", [0x9e, 0xca, 0xe1]),
-        ("checkpoint", [0x08, 0x51, 0x9c]),
-        ("failure", [0xc6, 0x28, 0x28]),
-        ("work at risk", [0xfd, 0xd0, 0xa2]),
-    ] {
-        let seen = pixels.chunks(channels).filter(|pixel| pixel[..3] == colour);
-        ensure!(seen.count() > 10, "the page shows no {what}");
-    }
-    Ok(())
 }
 
 /// Counters of the metrics go on after a restart under the other library. The file is whole at any time.

@@ -1,5 +1,6 @@
 //! Shared parts of cases: examples and their directives, jobs at their cut, small file systems.
 
+pub mod browser;
 pub mod clean_root;
 pub mod compare;
 pub mod compile;

@@ -5,7 +5,7 @@
 //! Arrays of counts and displacements remain the application's, as MPI requires.
 
 use super::convert::Body;
-use super::{call_below, finish, reduction, tools, GUARD};
+use super::{call_below, finish, guard, reduction, tools};
 use crate::Function;
 
 /// The body of the function that makes a persistent request.
@@ -15,7 +15,7 @@ pub fn body(function: &Function) -> Vec<String> {
     if function.is_large() && function.folded().is_none() {
         started.push_str("_c");
     }
-    let mut lines = vec![GUARD.to_owned()];
+    let mut lines = vec![guard(function)];
     lines.extend(super::reduced::test(function));
     lines.append(&mut body.objects);
     lines.append(&mut body.decode);

@@ -5,7 +5,7 @@
 //! Its arguments are those of a function of the core, without the request.
 
 use super::convert::{boxed_arrays, Body};
-use super::{failure, tools};
+use super::{failure, profiled, tools};
 use crate::generate::lower_type::identifier;
 use crate::{Class, Function, Kind, Length, Param};
 
@@ -86,7 +86,8 @@ pub fn body(function: &Function) -> Option<Vec<String>> {
         ));
     }
     let before_call = tools::before_call(function, false).unwrap_or_default();
-    lines.push(format!("let told = || {{ {before_call} }};"));
+    let notes = profiled::notes(function, false).unwrap_or_default();
+    lines.push(format!("let told = || {{ {notes} {before_call} }};"));
     let (how, planner) = match function.class {
         Class::Collective => ("blocking", "plan"),
         Class::CollectiveNonblocking => ("nonblocking", "plan"),
@@ -123,7 +124,7 @@ fn plan(function: &Function, arguments: &[String]) -> String {
 }
 
 /// Name of the blocking function behind `MPI_`: of MPI_Iscan_c and MPI_Scan_init it is Scan.
-fn base_name(function: &Function) -> String {
+pub fn base_name(function: &Function) -> String {
     let name = function.name.trim_start_matches("MPI_");
     let name = name.trim_end_matches("_c").trim_end_matches("_init");
     if function.class != Class::CollectiveNonblocking {

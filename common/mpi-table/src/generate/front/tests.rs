@@ -30,7 +30,7 @@ fn core_call_with_outputs() {
         &[
             "fn PMPI_Irecv(buf: *mut c_void",
             "request: *mut abi::Request) -> i32 {",
-            "CallGuard::enter()",
+            "CallGuard::enter_of(32)",
             "let comm_ = abi::comm(comm);",
             "upper_half::irecv(pass(App(abi::buffer(buf as _))), count as _, datatype_, \
              abi::rank_in(source) as _, abi::tag_in(tag) as _, comm_, pass(Local(&raw mut request_)))",
@@ -227,4 +227,40 @@ fn the_whole_table_has_rules() {
         let at = text.find("compile_error!").unwrap_or(0);
         &text[at..(at + 200).min(text.len())]
     });
+}
+
+#[test]
+fn a_profile_is_told_only_where_tools_are() {
+    let text = generate(
+        "[send core]\nMPI_Send(sendbuf buf, int/count count, datatype datatype, rank dest, tag tag, \
+         comm comm)\nMPI_Send_init(sendbuf buf, int count, datatype datatype, rank dest, tag tag, \
+         comm comm, out request request)\n[collective direct]\n\
+         MPI_Gatherv(sendbuf sendbuf, int sendcount, datatype sendtype, recvbuf recvbuf, \
+         int recvcounts[size(comm)], int displs[size(comm)], datatype recvtype, rank root, comm comm)\n\
+         MPI_Barrier(comm comm)\n[local core]\nMPI_Comm_size(comm comm, out int size)\n",
+    );
+    let notes = text.lines().filter(|line| line.contains("profile::notes"));
+    assert!(notes
+        .clone()
+        .all(|line| line.contains("if upper_half::tools::any()") || line.contains("let told = ")));
+    holds_in_order(
+        &text,
+        &[
+            "fn PMPI_Send(",
+            "CallGuard::enter_of(32)",
+            "profile::notes(32, Some(comm_), Some((i64::from(count), Some(datatype_))));",
+            "fn PMPI_Send_c(",
+            "profile::notes(33, Some(comm_), Some((i64::from(count_fold.count()), Some(datatype_))));",
+            "fn PMPI_Send_init(",
+            "profile::notes(34, Some(comm_), None);",
+            "fn PMPI_Gatherv(",
+            "if upper_half::profile::has_data(abi::rank_in(root), false) {",
+            "if upper_half::profile::in_place(abi::buffer(sendbuf as _) as _) \
+             { (i64::from(*recvcounts.add(common::entries(comm_.body.rank))), Some(recvtype_)) } \
+             else { (i64::from(sendcount), Some(sendtype_)) }",
+            "fn PMPI_Barrier(",
+            "profile::notes(36, Some(comm_), None);",
+            "fn PMPI_Comm_size(",
+        ],
+    );
 }

@@ -1,6 +1,6 @@
 //! The statement that tells the debugging tools of a call.
 
-use super::input;
+use super::{input, profiled};
 use crate::generate::lower_type::identifier;
 use crate::{Class, Function, Kind, Param};
 
@@ -11,7 +11,8 @@ pub fn told(function: &Function) -> Option<String> {
         true => before_call(function, true),
         false => may_wait(function).then(|| "upper_half::told::before_other_call();".to_owned()),
     };
-    statement.map(|statement| format!("if upper_half::tools::any() {{ {statement} }}"))
+    let notes = profiled::notes(function, true).unwrap_or_default();
+    statement.map(|statement| format!("if upper_half::tools::any() {{ {notes} {statement} }}"))
 }
 
 /// The call in the statement, for a function whose calls are recorded. `folds` is whether large counts are folded into
@@ -69,16 +70,16 @@ fn may_wait(function: &Function) -> bool {
 }
 
 /// The first buffer of a function.
-struct Data {
+pub struct Data {
     buffer: String,
     /// Expression of its count, and the same as an `i64`.
     count: String,
-    wide: String,
-    datatype: String,
+    pub wide: String,
+    pub datatype: String,
 }
 
 /// The first buffer with a count and a datatype that are single.
-fn data(function: &Function, folds: bool) -> Option<Data> {
+pub fn data(function: &Function, folds: bool) -> Option<Data> {
     let folded = function.folded().filter(|_| folds).unwrap_or_default();
     let mut params = function.params.iter().peekable();
     while let Some(buffer) = params.next() {
