@@ -1,6 +1,6 @@
-//! The profile of this rank's calls (`--profile`). The upper half counts them (`contract::profile`); the rank's file in
-//! the checkpoint directory is written when a checkpoint is committed, when `stasis status` asks, and at the end. Rank 0
-//! prints the sum at the end.
+//! The profile of this rank's calls (`--profile`). The upper half counts them (`contract::profile`). The rank's file in
+//! the checkpoint directory is written when a checkpoint is committed, when `stasis status` asks, and at the end. Then
+//! rank 0 prints the sum.
 //!
 //! # Safety
 //! The address in the gate is that of the upper half's counters, which live as long as the process and are atomics.

@@ -101,6 +101,14 @@ fn bars(name: &str, shown: &[(String, f64, String)]) -> Markup {
     )
 }
 
+/// The time of one call, which is mostly short.
+fn of_one(seconds: f64) -> String {
+    match seconds < 1e-3 {
+        true => format!("{:.2} us", seconds * 1e6),
+        false => span(seconds),
+    }
+}
+
 fn functions(functions: &[FunctionSum]) -> Markup {
     let row = |sum: &FunctionSum| {
         let all = &sum.all;
@@ -113,7 +121,7 @@ fn functions(functions: &[FunctionSum]) -> Markup {
             td { (all.calls) }
             td { (bytes(all.bytes)) }
             td { (span(all.seconds)) }
-            td { (format!("{:.2} us", average * 1e6)) }
+            td { (of_one(average)) }
             td { (span(sum.least_seconds)) }
             td { (span(sum.most_seconds)) }
             td { "rank " (sum.slowest_rank) }

@@ -11,7 +11,7 @@ use crate::file::{Communicator, Datatype, Function, Rank, SizeClass};
 /// The calls of all ranks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Job {
-    /// The ranks, of which there is one at least, in ascending order.
+    /// The ranks, in ascending order. There is one at least.
     pub ranks: Vec<Rank>,
     /// The sums.
     #[serde(flatten)]

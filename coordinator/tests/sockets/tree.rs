@@ -48,6 +48,7 @@ fn checkpoints_are_committed_and_all_ranks_go_on() {
         events: 2,
         stacks: WantedStacks::All,
         waits: true,
+        profile: true,
     };
     let status = client(&job.directory).details(details).unwrap();
     let told = status.ranks.into_iter().filter_map(|rank| rank.doing);

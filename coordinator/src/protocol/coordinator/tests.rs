@@ -662,7 +662,7 @@ fn a_query_for_more_details_replaces_the_one_in_progress() {
     let details = |events, stacks| Details {
         events,
         stacks,
-        waits: false,
+        ..Details::default()
     };
     let asks = |client, details| Event::AskStatus { client, details };
     let tells = |rank, question| {

@@ -1,5 +1,5 @@
-//! `--profile`: the calls of a program and their bytes are known, and are counted exactly: plainly, with a checkpoint in
-//! the middle, and over a restart, under each library and the other one.
+//! `--profile`: the calls of a program and their bytes are known, and are counted exactly: plainly, with a checkpoint
+//! in the middle, and over a restart, under each library and the other one.
 
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
@@ -80,7 +80,7 @@ fn table(rows: &Value, name: &str) -> Result<BTreeMap<String, (u64, u64)>> {
     rows.map(|each| row(each).context("no numbers")).collect()
 }
 
-/// The calls of a rank of `profile/counted` in so many rounds, and at its beginning and end.
+/// The calls of a rank of `profile/counted` at its beginning, in this number of rounds, and at its end.
 fn expected(rank: u64, rounds: u64, ended: bool) -> BTreeMap<String, (u64, u64)> {
     let of_rank = |numbers: [u64; 2]| numbers[rank as usize];
     let each = [

@@ -109,17 +109,17 @@ fn side_data(function: &Function, side: &str, name: &str, folds: bool) -> Option
     let types = format!("{side}types");
     Some(match (exchanges, function.param(&types)) {
         (_, Some(_)) => {
-            let (counts, length) = (identifier(counts), length(counts));
+            let (count, length) = (entry(counts, "at"), length(counts));
             format!(
-                "((0..{length}).map(|at| i64::from(*{counts}.add(at)).saturating_mul(\
+                "((0..{length}).map(|at| ({count}).saturating_mul(\
                  abi::datatype(*{types}.add(at)).body.size())).sum::<i64>(), None)"
             )
         }
         (true, None) => format!("({}, {datatype})", total(counts)),
         // Of a gather or scatter in place, the own block.
         (false, None) => format!(
-            "(i64::from(*{}.add(common::entries(comm_.body.rank))), {datatype})",
-            identifier(counts)
+            "({}, {datatype})",
+            entry(counts, "common::entries(comm_.body.rank)")
         ),
     })
 }
@@ -130,11 +130,16 @@ fn length(counts: &Param) -> String {
 
 /// The sum of an array of counts.
 fn total(counts: &Param) -> String {
-    let name = identifier(counts);
     format!(
-        "(0..{}).map(|at| i64::from(*{name}.add(at))).sum::<i64>()",
-        length(counts)
+        "(0..{}).map(|at| {}).sum::<i64>()",
+        length(counts),
+        entry(counts, "at")
     )
+}
+
+/// An entry of an array of counts, as an `i64`.
+fn entry(counts: &Param, at: &str) -> String {
+    wide(counts, &format!("*{}.add({at})", identifier(counts)))
 }
 
 /// A count, as an `i64`.
@@ -143,6 +148,14 @@ fn single(function: &Function, count: &Param, folds: bool) -> String {
     let folded = function.folded().filter(|_| folds).unwrap_or_default();
     match folded.iter().any(|(other, _)| *other == count) {
         true => format!("i64::from({name}_fold.count())"),
-        false => format!("i64::from({name})"),
+        false => wide(count, &name),
+    }
+}
+
+/// The value of a parameter, as an `i64`.
+fn wide(param: &Param, value: &str) -> String {
+    match param.kind {
+        Kind::Count => value.to_owned(),
+        _ => format!("i64::from({value})"),
     }
 }
