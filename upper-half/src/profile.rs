@@ -1,9 +1,9 @@
 //! `--profile`: the application's calls are counted, with their bytes and their time.
 //!
-//! The guard of a call sees each call of a thread whose sign bit stays set ([`contract::COUNTED`]). So calls cost nothing
-//! more where nothing is counted. A call inside another one is part of that: Fortran functions call C functions. In a
-//! callback the application's calls are its own again, and the time is not the outer call's. The bytes come from
-//! the statements that tell all tools of a call.
+//! The guard of a call sees each call of a thread whose sign bit stays set ([`contract::COUNTED`]). So calls cost
+//! nothing more where nothing is counted. A call inside another one is part of that: Fortran functions call C
+//! functions. In a callback the application's calls are its own again, and the time is not the outer call's. The bytes
+//! come from the statements that tell all tools of a call.
 //!
 //! The counters, and what a thread is in, lie in memory that images have. The clock is the application's, which stands
 //! still between a cut and the restart.

@@ -64,16 +64,13 @@ impl CallGuard {
 fn seen_call(function: u32) {
     let counts = profile::may_count();
     if word() & contract::COUNTED == 0 {
-        match counts {
-            true => set_counted(),
-            false => clear_counted(),
-        }
+        see_calls(counts);
         thread_level::another();
         if counts {
             profile::another_thread();
         }
     } else if !counts {
-        clear_counted();
+        see_calls(false);
     }
     if counts {
         profile::begins(function, depth() == 1);
@@ -89,33 +86,27 @@ fn seen_any_call(function: u32) {
     }
 }
 
-/// From now on each call of this thread is seen, and its end.
+/// Whether each call of this thread, and its end, is seen from now on.
 #[cfg(not(test))]
-fn set_counted() {
+fn see_calls(seen: bool) {
     // SAFETY: see the module's head.
     unsafe {
-        asm!(
-            "or dword ptr gs:[32], {counted}",
-            "lock or dword ptr gs:[36], {calls}",
-            counted = const contract::COUNTED,
-            calls = const contract::COUNT_CALLS,
-            options(nostack)
-        );
-    }
-}
-
-/// From now on calls of this thread are not seen.
-#[cfg(not(test))]
-fn clear_counted() {
-    // SAFETY: see the module's head.
-    unsafe {
-        asm!(
-            "and dword ptr gs:[32], {seen:e}",
-            "lock and dword ptr gs:[36], {calls:e}",
-            seen = in(reg) !(contract::NO_CALL_YET | contract::COUNTED),
-            calls = in(reg) !contract::COUNT_CALLS,
-            options(nostack)
-        );
+        match seen {
+            true => asm!(
+                "or dword ptr gs:[32], {counted}",
+                "lock or dword ptr gs:[36], {calls}",
+                counted = const contract::COUNTED,
+                calls = const contract::COUNT_CALLS,
+                options(nostack)
+            ),
+            false => asm!(
+                "and dword ptr gs:[32], {seen:e}",
+                "lock and dword ptr gs:[36], {calls:e}",
+                seen = in(reg) !(contract::NO_CALL_YET | contract::COUNTED),
+                calls = in(reg) !contract::COUNT_CALLS,
+                options(nostack)
+            ),
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! objects.
 
 pub mod convert;
+mod data;
 mod persistent;
 mod profiled;
 mod reduced;

@@ -5,7 +5,8 @@
 //! message, of a scatter the part that it gets. Of arguments that a process need not pass, none is read.
 
 use super::convert::entries;
-use super::{input, reduced, tools};
+use super::data::{self, base_name};
+use super::input;
 use crate::generate::lower_type::identifier;
 use crate::{Class, Function, Kind, Param};
 
@@ -13,7 +14,7 @@ use crate::{Class, Function, Kind, Param};
 /// datatypes.
 pub fn notes(function: &Function, folds: bool) -> Option<String> {
     let comm = input(function, Kind::Comm);
-    let data = data(function, folds);
+    let data = given(function, folds);
     if comm.is_none() && data.is_none() {
         return None;
     }
@@ -26,12 +27,12 @@ pub fn notes(function: &Function, folds: bool) -> Option<String> {
 }
 
 /// Expression of the data: the number of elements, and the datatype.
-fn data(function: &Function, folds: bool) -> Option<String> {
+fn given(function: &Function, folds: bool) -> Option<String> {
     match function.class {
         Class::Collective | Class::CollectiveNonblocking => collective(function, folds),
         // What makes a persistent request moves nothing. Each start does.
         _ if function.ordinary_name().ends_with("_init") => None,
-        _ => tools::data(function, folds)
+        _ => data::data(function, folds)
             .map(|data| format!("({}, Some({}_))", data.wide, data.datatype))
             .or_else(|| one_element(function)),
     }
@@ -45,7 +46,7 @@ fn one_element(function: &Function) -> Option<String> {
 }
 
 fn collective(function: &Function, folds: bool) -> Option<String> {
-    let name = reduced::base_name(function);
+    let name = base_name(function);
     let gives = |side: &str| side_data(function, side, &name, folds);
     let all = match name.as_str() {
         "Barrier" => return None,

@@ -5,6 +5,7 @@
 //! Its arguments are those of a function of the core, without the request.
 
 use super::convert::{boxed_arrays, Body};
+use super::data::base_name;
 use super::{failure, profiled, tools};
 use crate::generate::lower_type::identifier;
 use crate::{Class, Function, Kind, Length, Param};
@@ -121,18 +122,6 @@ fn plan(function: &Function, arguments: &[String]) -> String {
         base_name(function).to_ascii_lowercase(),
         arguments.join(", ")
     )
-}
-
-/// Name of the blocking function behind `MPI_`: of MPI_Iscan_c and MPI_Scan_init it is Scan.
-pub fn base_name(function: &Function) -> String {
-    let name = function.name.trim_start_matches("MPI_");
-    let name = name.trim_end_matches("_c").trim_end_matches("_init");
-    if function.class != Class::CollectiveNonblocking {
-        return name.to_owned();
-    }
-    let name = name.trim_start_matches('I');
-    let (first, rest) = name.split_at(1);
-    first.to_ascii_uppercase() + rest
 }
 
 /// Name of the variant of `upper_half::reduced::Function`: Reduce_scatter is ReduceScatter.

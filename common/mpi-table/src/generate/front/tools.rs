@@ -1,8 +1,9 @@
 //! The statement that tells the debugging tools of a call.
 
+use super::data::{data, Data};
 use super::{input, profiled};
 use crate::generate::lower_type::identifier;
-use crate::{Class, Function, Kind, Param};
+use crate::{Class, Function, Kind};
 
 /// The statement, for a function whose calls are recorded or may wait in the library. It follows the conversion of the
 /// arguments.
@@ -67,53 +68,6 @@ fn may_wait(function: &Function) -> bool {
         | Class::Process => true,
         _ => ["MPI_Buffer_detach", "MPI_Session_finalize"].contains(&function.ordinary_name()),
     }
-}
-
-/// The first buffer of a function.
-pub struct Data {
-    buffer: String,
-    /// Expression of its count, and the same as an `i64`.
-    count: String,
-    pub wide: String,
-    pub datatype: String,
-}
-
-/// The first buffer with a count and a datatype that are single.
-pub fn data(function: &Function, folds: bool) -> Option<Data> {
-    let folded = function.folded().filter(|_| folds).unwrap_or_default();
-    let mut params = function.params.iter().peekable();
-    while let Some(buffer) = params.next() {
-        if !matches!(buffer.kind, Kind::SendBuffer | Kind::RecvBuffer) {
-            continue;
-        }
-        let count = params.peek()?;
-        let is_count = matches!(count.kind, Kind::Int | Kind::Count) && count.array.is_none();
-        let datatype = function.params.iter().find(|param| is_datatype(param))?;
-        if !is_count {
-            return None;
-        }
-        let name = identifier(count);
-        let is_folded = folded.iter().any(|(other, _)| other == count);
-        let count_is = match is_folded {
-            true => format!("{name}_fold.count()"),
-            false => name,
-        };
-        let wide = match (is_folded, count.kind) {
-            (false, Kind::Count) => count_is.clone(),
-            _ => format!("i64::from({count_is})"),
-        };
-        return Some(Data {
-            buffer: identifier(buffer),
-            count: count_is,
-            wide,
-            datatype: identifier(datatype),
-        });
-    }
-    None
-}
-
-fn is_datatype(param: &Param) -> bool {
-    param.kind == Kind::Datatype && param.array.is_none()
 }
 
 /// The number of requests.
