@@ -460,7 +460,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":9,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":10,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -493,6 +493,7 @@ mod tests {
                 tools: Tools {
                     reduce: Some("all".into()),
                     record: Some(Record::Replay { dir: "/rec".into() }),
+                    profile: true,
                     ..Tools::default()
                 },
                 ..checkpoints()
@@ -507,11 +508,11 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":9,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
+            "{\"version\":10,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
              \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"metrics\":\"/m\",\"quiet\":true,\"incarnation\":2,\"stages\":3,\
-             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}}}},\
+             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}},\"profile\":true}},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\",\"copy_of\":{\"dir\":\"/first\",\"workdir\":\"/w\"}}}"
         );
@@ -544,8 +545,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":9,"spec":{}}"#,
-            r#"{"version":9,"spec":{"more":1}}"#,
+            r#"{"version":10,"spec":{}}"#,
+            r#"{"version":10,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }
