@@ -149,7 +149,7 @@ fn one(way: Way, mpi: Mpi, dir: &Path, program: &Path) -> Result<Figures> {
     let ckpt = dir.join("ck");
     let mut command = match way {
         Way::Stasis => under_stasis(mpi, dir, &ckpt),
-        _ => mpirun(mpi, dir),
+        _ => mpirun(mpi, super::RANKS, dir),
     };
     let (ready, go) = (dir.join("ready"), dir.join("go"));
     command.env("STASIS_TEST_READY", &ready);

@@ -18,6 +18,7 @@
 //! | `system_calls.rs` | system calls of programs, and short programs that make many |
 //! | `recovery.rs` | the time from a rank's death to the next calls of all ranks |
 //! | `migration.rs` | latencies of a job that migrates between networks and libraries |
+//! | `papers/` | the tables and figures of the papers, with ours beside theirs |
 
 mod applications;
 mod calls;
@@ -28,6 +29,7 @@ mod images;
 mod imb;
 mod migration;
 mod other_checkpointers;
+pub mod papers;
 mod recovery;
 mod system_calls;
 
@@ -82,6 +84,8 @@ enum Other {
     Recovery(recovery::Options),
     /// A ring of eight ranks that migrates between networks and MPI libraries, drawn into docs/
     Migration(migration::Options),
+    /// The tables and figures of the papers that Stasis implements, written to docs/papers.md
+    Papers(papers::Options),
 }
 
 /// Runs all measurements in order.
@@ -94,6 +98,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(Other::SystemCalls(options)) => return system_calls::run(options),
         Some(Other::Recovery(options)) => return recovery::run(options),
         Some(Other::Migration(options)) => return migration::run(options),
+        Some(Other::Papers(options)) => return papers::run(options),
         None => {}
     }
     let dir = prepare(options.no_setup)?;
@@ -136,15 +141,15 @@ fn machine() -> String {
 }
 
 /// A launcher as called by a user, with the library's default binding.
-fn mpirun(mpi: Mpi, dir: &Path) -> Command {
+fn mpirun(mpi: Mpi, ranks: usize, dir: &Path) -> Command {
     let mut command = Command::new(mpi.launcher());
     mpi.set_environment(&mut command);
-    command.args(["-n", &RANKS.to_string()]).current_dir(dir);
+    command.args(["-n", &ranks.to_string()]).current_dir(dir);
     command
 }
 
 fn under_stasis(mpi: Mpi, dir: &Path, ckpt: &Path) -> Command {
-    let mut command = mpirun(mpi, dir);
+    let mut command = mpirun(mpi, RANKS, dir);
     command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
     command.arg(ckpt);
     command
@@ -184,7 +189,7 @@ impl Way {
     ) -> Result<Finished> {
         let name = format!("{name}-{}", self.name());
         let mut command = match self {
-            Way::Native | Way::Crossings => mpirun(mpi, dir),
+            Way::Native | Way::Crossings => mpirun(mpi, RANKS, dir),
             Way::Stasis | Way::TwoPhase => under_stasis(mpi, dir, &dir.join(format!("{name}-ck"))),
         };
         if self == Way::TwoPhase {
@@ -306,7 +311,7 @@ fn checkpoints(options: &Options, dir: &Path) -> Result<()> {
         let before = stasis::job_file(&ckpt);
         job.kill()?;
         let start = Instant::now();
-        let mut command = mpirun(mpi, dir);
+        let mut command = mpirun(mpi, RANKS, dir);
         command.arg(paths::stasis()).arg("restart").arg(&ckpt);
         let mut again = Job::start(command, dir, &format!("restart-{mpi}"))?;
         stasis::until_reached(&mut again, &ckpt, &before, deadline)?;

@@ -57,13 +57,12 @@ pub fn run(options: &Options) -> Result<()> {
     println!("Milliseconds, medians of {} each.\n", options.rounds);
     println!("| library | MiB a rank | | {} | all |", PHASES.join(" | "));
     println!("|---|---|---|{}---|", "---|".repeat(PHASES.len()));
-    let include = paths::root().join("upper-half/include");
-    let include = format!("-I{}", include.display());
     for mpi in Mpi::ALL {
         let program = compile(mpi, "bench/beats.c", "beats", &[])?;
         for mib in &options.mib {
             let subject = Subject {
                 mpi,
+                ranks: RANKS,
                 program: &program,
                 mib: *mib,
                 dir: &dir,
@@ -76,7 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
             };
             whole("by hand", subject.by_hand(options.rounds)?);
             whole("native", subject.native(options.rounds)?);
-            let program = compile(mpi, "bench/reloads.c", "reloads", &[&include])?;
+            let program = compile_reloads(mpi)?;
             let reloads = Subject {
                 program: &program,
                 ..subject
@@ -87,6 +86,37 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Milliseconds of one recovery of a job with this memory a rank: by an image, which is read after the death (`cold`)
+/// or is mapped before it (`hot`), or from files of its own (`stages`, `reinit`, `cpr`).
+pub fn once(mpi: Mpi, ranks: usize, mib: usize, how: &str, dir: &Path) -> Result<f64> {
+    let image = Way::ALL.into_iter().find(|way| way.name() == how);
+    let program = match image {
+        Some(_) => compile(mpi, "bench/beats.c", "beats", &[])?,
+        None => compile_reloads(mpi)?,
+    };
+    let subject = Subject {
+        mpi,
+        ranks,
+        program: &program,
+        mib,
+        dir,
+    };
+    match image {
+        Some(way) => {
+            let phases = subject.recoveries(way, 1)?;
+            Ok(phases.iter().flatten().sum::<f64>() * 1e3)
+        }
+        None if how == "cpr" => subject.starts_anew(1),
+        None => subject.reloads(how, 1),
+    }
+}
+
+fn compile_reloads(mpi: Mpi) -> Result<PathBuf> {
+    let include = paths::root().join("upper-half/include");
+    let include = format!("-I{}", include.display());
+    compile(mpi, "bench/reloads.c", "reloads", &[&include])
 }
 
 /// How a job under `stasis run` is started again.
@@ -141,6 +171,7 @@ fn print(subject: &Subject<'_>, way: Way, all: &[Times]) {
 #[derive(Clone, Copy)]
 struct Subject<'a> {
     mpi: Mpi,
+    ranks: usize,
     program: &'a Path,
     mib: usize,
     dir: &'a Path,
@@ -160,7 +191,7 @@ impl Subject<'_> {
         if ckpt.exists() {
             fs::remove_dir_all(&ckpt)?;
         }
-        let mut launch = stasis::launch(self.mpi, RANKS, &ckpt, self.dir);
+        let mut launch = stasis::launch(self.mpi, self.ranks, &ckpt, self.dir);
         self.append_to(&mut launch);
         Ok(launch)
     }
@@ -203,12 +234,12 @@ impl Subject<'_> {
         let all = (0..rounds).map(|round| {
             if way == Way::Memory {
                 stasis::until_held(job, &self.ckpt(), self.dir, deadline())?;
-                return self.kill_one(job, round % RANKS);
+                return self.kill_one(job, round % self.ranks);
             }
             job.until_seen("the job was ready for a failure", deadline(), |job| {
                 job::read_text(&job.stderr).matches(ready).count() > round
             })?;
-            self.kill_one(job, round % RANKS)
+            self.kill_one(job, round % self.ranks)
         });
         all.collect()
     }
@@ -221,7 +252,7 @@ impl Subject<'_> {
         let killed = self.kill_later(job, pid as i32)?;
         let back = self.first_beats(job, killed.from, killed.beat)?.time;
         let said = job::read_text(&job.stderr);
-        let logs = (0..RANKS).map(|rank| {
+        let logs = (0..self.ranks).map(|rank| {
             let log = self.ckpt().join(format!("log/rank-{rank}.log"));
             job::read_text(&log)
         });
@@ -256,7 +287,7 @@ impl Subject<'_> {
         for _ in 0..rounds {
             let killed = now()?;
             job.kill()?;
-            let restart = stasis::restart(self.mpi, RANKS, &self.ckpt(), self.dir);
+            let restart = stasis::restart(self.mpi, self.ranks, &self.ckpt(), self.dir);
             job = Job::start(restart, self.dir, "run")?;
             let back = self.first_beats(&mut job, 0, u64::MAX);
             all.push((job.explain(back, self.dir)?.time - killed) * 1e3);
@@ -281,7 +312,7 @@ impl Subject<'_> {
         self.first_beats(job, 0, u64::MAX)?;
         let all = (0..rounds).map(|round| {
             // The process that stands in for the rank has a lower number.
-            let its = job.processes_of(round % RANKS).pop();
+            let its = job.processes_of(round % self.ranks).pop();
             let killed = self.kill_later(job, its.context("there is no such rank")?)?;
             let back = self.first_beats(job, killed.from, killed.beat)?;
             Ok((back.time - killed.time) * 1e3)
@@ -294,7 +325,7 @@ impl Subject<'_> {
     fn starts_anew(&self, rounds: usize) -> Result<f64> {
         let folder = self.folder()?;
         let start = || {
-            let mut native = self.mpi.mpirun(RANKS, self.dir);
+            let mut native = self.mpi.mpirun(self.ranks, self.dir);
             self.append_to(&mut native);
             native.arg(&folder).arg("cpr");
             Job::start(native, self.dir, "anew")
@@ -304,7 +335,7 @@ impl Subject<'_> {
         let mut all = Vec::new();
         for round in 0..rounds {
             let mut all_ranks = job.named(&["reloads"]).into_iter();
-            let its = all_ranks.find(|pid| job::is_rank(*pid, round % RANKS));
+            let its = all_ranks.find(|pid| job::is_rank(*pid, round % self.ranks));
             let its = its.context("there is no such rank")?;
             let killed = self.kill_later(&mut job, its)?;
             job.wait(deadline())?.context("mpirun does not end")?;
@@ -340,7 +371,7 @@ impl Subject<'_> {
     fn native(&self, rounds: usize) -> Result<f64> {
         let mut all = Vec::new();
         for _ in 0..rounds {
-            let mut native = self.mpi.mpirun(RANKS, self.dir);
+            let mut native = self.mpi.mpirun(self.ranks, self.dir);
             self.append_to(&mut native);
             let started = now()?;
             let mut job = Job::start(native, self.dir, "native")?;
@@ -353,7 +384,7 @@ impl Subject<'_> {
 
     /// Waits until each rank has printed a beat below `limit` in its output from a byte on. Returns the last of these.
     fn first_beats(&self, job: &mut Job, from: u64, limit: u64) -> Result<Beat> {
-        let mut found = vec![None; RANKS];
+        let mut found = vec![None; self.ranks];
         job.until_seen("all ranks made a call", deadline(), |job| {
             let text = text_from(&job.stdout, from).unwrap_or_default();
             for beat in text.lines().filter_map(Beat::parse) {

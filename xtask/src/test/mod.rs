@@ -156,6 +156,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(checkpoint::stop::cases());
     cases.extend(product::completions::cases());
     cases.extend(product::demo::cases());
+    cases.extend(product::papers::cases());
     cases.extend(checkpoint::stuck::cases());
     cases.extend(checkpoint::events::cases());
     cases.extend(checkpoint::history::cases());

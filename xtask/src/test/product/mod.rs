@@ -7,6 +7,7 @@ pub mod gdb;
 pub mod guide;
 pub mod hunt;
 pub mod packages;
+pub mod papers;
 pub mod profile;
 pub mod record;
 pub mod reduction;

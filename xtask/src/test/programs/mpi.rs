@@ -31,6 +31,7 @@ const ELSEWHERE: &[&str] = &[
     "loader",
     "mpqc",
     "nwchem",
+    "papers",
     "qe",
     "schedule",
     "schedulers",

@@ -1,0 +1,114 @@
+//! Paper 003: Cooperman, Li and Zhao, collective operations by messages, and messages in a recorded order.
+
+use super::measure::{Lab, Program, Rounds, Way, NATIVE, STASIS};
+use super::p000::espresso;
+use super::page::{Item, Outcome, Paper, Row};
+use super::rows_or_why;
+use anyhow::Result;
+
+pub const PAPER: Paper = Paper {
+    number: "003",
+    title: "Debugging MPI Implementations via Reduction-to-Primitives",
+    setting: "Measured on Cori (Haswell, Aries), with 64 and 128 ranks on 4 nodes.",
+    items: &[
+        Item {
+            name: "Figure 4",
+            what: "The run time of a loop of MPI_Reduce and one of MPI_Alltoall with each collective operation made of \
+                   messages (`--reduce all`), and with the order of messages recorded, too (`--record`).",
+            theirs: "Compared with MANA without the tools, in seconds: Reduce 94, 138, 1294; Alltoall 43, 93, 593.",
+            differs: "2 ranks instead of 128, so that an operation is few messages; 2 KiB for each rank; the loops \
+                      have 200,000 operations, since 100 take no time here. The tools are compared with Stasis \
+                      without them, as the paper compares with MANA",
+            columns: ("Stasis, s", "with the tools, s"),
+            measure: loops,
+        },
+        Item {
+            name: "Figure 5",
+            what: "The run time of applications with the tools.",
+            theirs: "VASP5 takes 2,191 s without the tools, and CP2K 181 s.",
+            differs: "Quantum ESPRESSO instead of VASP, and also instead of CP2K, with Bcast alone made of messages",
+            columns: ("Stasis, s", "with the tools, s"),
+            measure: applications,
+        },
+    ],
+};
+
+const REDUCED: Way = Way::with_flags("reduced", &["--reduce", "all"]);
+const RECORDED: Way = Way::with_flags("recorded", &["--record", "DIR/record"]);
+const BOTH: Way = Way::with_flags(
+    "reduced and recorded",
+    &["--reduce", "all", "--record", "DIR/record"],
+);
+const BCAST: Way = Way::with_flags(
+    "bcast and recorded",
+    &["--reduce", "Bcast", "--record", "DIR/record"],
+);
+
+/// Rows of the tools, behind one of Stasis without them.
+fn rows(
+    label: &str,
+    paper: &'static str,
+    rounds: &Rounds,
+    ways: &[(&str, &'static str, Way)],
+) -> Result<Vec<Row>> {
+    let rows = ways.iter().map(|(name, paper, way)| {
+        let label = format!("{label}, {name}");
+        Row::ratio(label, paper, rounds, "seconds", (STASIS, *way))
+    });
+    let native = Row::ratio(
+        format!("{label}, Stasis, compared with native"),
+        paper,
+        rounds,
+        "seconds",
+        (NATIVE, STASIS),
+    );
+    std::iter::once(native).chain(rows).collect()
+}
+
+fn loops(lab: &Lab) -> Result<Vec<Row>> {
+    let mut all = Vec::new();
+    for ranks in lab.scales() {
+        let times = if *ranks > 2 {
+            "2000"
+        } else {
+            lab.sized("200000", "100")
+        };
+        for (operation, reduced, both) in
+            [("reduce", "1.47", "13.77"), ("alltoall", "2.16", "13.79")]
+        {
+            let program = Program::own(lab.mpi(), *ranks, "loops", &[operation, times])?;
+            let rounds = lab.compare(&program, &[NATIVE, STASIS, REDUCED, BOTH])?;
+            let label = format!("{operation}, {ranks} ranks");
+            let ways = [
+                ("by messages", reduced, REDUCED),
+                ("by messages, recorded", both, BOTH),
+            ];
+            all.extend(rows(&label, "1.5 and more (MANA)", &rounds, &ways)?);
+        }
+    }
+    Ok(all)
+}
+
+fn applications(lab: &Lab) -> Result<Vec<Row>> {
+    let label = "Quantum ESPRESSO";
+    let tools = [
+        ("recorded", "3.1 (VASP5)", RECORDED),
+        ("by messages", "4.6 (VASP5)", REDUCED),
+        ("by messages, recorded", "> 6.6 (VASP5)", BOTH),
+        ("Bcast by messages, recorded", "4.1 (CP2K)", BCAST),
+    ];
+    let tools = lab.sized(&tools[..], &tools[2..3]);
+    let mut ways = vec![NATIVE, STASIS];
+    ways.extend(tools.iter().map(|(_, _, way)| *way));
+    let measured = lab
+        .compare(&espresso(2), &ways)
+        .and_then(|rounds| rows(label, "1.2 (MANA)", &rounds, tools));
+    let mut all = rows_or_why(label, measured);
+    let bugs = "the tools find planted bugs: `bisect/`, `record/` and `hunt/` in `cargo xtask test --list`";
+    all.push(Row::new(
+        "a wrong library or a race",
+        "",
+        Outcome::Seen(bugs.into()),
+    ));
+    Ok(all)
+}

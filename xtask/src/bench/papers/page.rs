@@ -1,0 +1,386 @@
+//! The page with the papers' tables and figures beside ours, and a picture of each.
+
+use super::super::median;
+use super::measure::{Lab, Missing, Rounds, Way};
+use crate::harness::mpi::cores;
+use anyhow::{Context, Result};
+use plotters::prelude::*;
+use std::fmt::Write;
+use std::path::Path;
+
+/// The greatest ratio of a picture. Longer bars end there.
+const MOST_RATIO: f64 = 6.0;
+
+/// Longest line of a paragraph.
+const COLUMNS: usize = 120;
+
+/// One paper.
+pub struct Paper {
+    /// Its number, as an argument of the command.
+    pub number: &'static str,
+    pub title: &'static str,
+    /// Where its figures were measured.
+    pub setting: &'static str,
+    pub items: &'static [Item],
+}
+
+/// A table or a figure of a paper.
+pub struct Item {
+    /// Its name in the paper.
+    pub name: &'static str,
+    /// What it measures.
+    pub what: &'static str,
+    /// The paper's result, in words.
+    pub theirs: &'static str,
+    /// How ours differs.
+    pub differs: &'static str,
+    /// Our columns: what the ratios are formed with, and ours.
+    pub columns: (&'static str, &'static str),
+    pub measure: fn(&Lab) -> Result<Vec<Row>>,
+}
+
+/// One line of a table.
+pub struct Row {
+    pub label: String,
+    /// The paper's figure. It begins with the ratio, if ours is one.
+    pub paper: &'static str,
+    pub outcome: Outcome,
+}
+
+/// What there is to say of a row.
+pub enum Outcome {
+    /// Figures of all rounds; the first ones, if there are any, are what ours are compared with.
+    Measured {
+        base: Vec<f64>,
+        ours: Vec<f64>,
+        ranks: usize,
+    },
+    /// A result that is no number.
+    Seen(String),
+    /// Something that does not exist yet, or not here.
+    Without(String),
+    /// A measurement that has failed.
+    Failed(String),
+}
+
+impl Row {
+    pub fn new(label: impl Into<String>, paper: &'static str, outcome: Outcome) -> Row {
+        Row {
+            label: label.into(),
+            paper,
+            outcome,
+        }
+    }
+
+    /// A row of a figure in two ways.
+    pub fn ratio(
+        label: impl Into<String>,
+        paper: &'static str,
+        rounds: &Rounds,
+        figure: &str,
+        (base, ours): (Way, Way),
+    ) -> Result<Row> {
+        let measured = Outcome::Measured {
+            base: rounds.of(base.name, figure)?,
+            ours: rounds.of(ours.name, figure)?,
+            ranks: rounds.ranks,
+        };
+        Ok(Row::new(label, paper, measured))
+    }
+
+    /// A row of a figure that is compared with nothing.
+    pub fn alone(
+        label: impl Into<String>,
+        paper: &'static str,
+        rounds: &Rounds,
+        figure: &str,
+        way: Way,
+    ) -> Result<Row> {
+        let measured = Outcome::Measured {
+            base: vec![],
+            ours: rounds.of(way.name, figure)?,
+            ranks: rounds.ranks,
+        };
+        Ok(Row::new(label, paper, measured))
+    }
+
+    pub fn pending(label: impl Into<String>, paper: &'static str, why: &str) -> Row {
+        Row::new(label, paper, Outcome::Without(format!("*pending*: {why}")))
+    }
+
+    pub fn without(label: impl Into<String>, paper: &'static str, why: &str) -> Row {
+        Row::new(
+            label,
+            paper,
+            Outcome::Without(format!("*not measured*: {why}")),
+        )
+    }
+
+    /// The message of a measurement that has failed.
+    pub fn failure(&self) -> Option<String> {
+        match &self.outcome {
+            Outcome::Failed(why) => Some(format!("{}: {why}", self.label)),
+            _ => None,
+        }
+    }
+
+    fn line(&self) -> String {
+        let (label, paper) = (&self.label, self.paper);
+        match &self.outcome {
+            Outcome::Measured { base, ours, ranks } => {
+                let marked = if *ranks > cores() {
+                    ", *oversubscribed*"
+                } else {
+                    ""
+                };
+                let (base, ratio) = match base.is_empty() {
+                    true => (String::new(), String::new()),
+                    false => (spread(base), spread(&ratios(base, ours))),
+                };
+                let rounds = ours.len();
+                let ours = spread(ours);
+                format!("| {label} | {paper} | {base} | {ours} | {ratio} | {ranks}{marked} | {rounds} |")
+            }
+            Outcome::Seen(text) | Outcome::Without(text) => {
+                format!("| {label} | {paper} | | {text} | | | |")
+            }
+            Outcome::Failed(why) => {
+                let why = why.lines().next().unwrap_or_default();
+                format!("| {label} | {paper} | | **failed**: {why} | | | |")
+            }
+        }
+    }
+}
+
+/// The rows that a measurement has, or the one that says why it has none.
+pub fn rows_or_why(label: &str, rows: Result<Vec<Row>>) -> Vec<Row> {
+    rows.unwrap_or_else(|error| {
+        let outcome = match error.downcast_ref::<Missing>() {
+            Some(Missing(why)) => Outcome::Without(format!("*not measured*: {why}")),
+            None => Outcome::Failed(format!("{error:#}")),
+        };
+        vec![Row::new(label, "", outcome)]
+    })
+}
+
+/// An item with its rows.
+pub struct Filled {
+    pub item: &'static Item,
+    pub rows: Vec<Row>,
+}
+
+impl Filled {
+    /// The file of its picture: a table has none.
+    fn picture(&self, paper: &Paper) -> Option<String> {
+        let bars = self.rows.iter().filter_map(Bar::of).count();
+        let name = self.item.name.to_lowercase().replace([' ', '.'], "-");
+        (bars > 1 && self.item.name.starts_with("Figure"))
+            .then(|| format!("{}-{name}.svg", paper.number))
+    }
+}
+
+/// The section of a paper. Draws its pictures into the folder.
+pub fn section(paper: &Paper, filled: &[Filled], machine: &str, pictures: &Path) -> Result<String> {
+    let title = format!("## Paper {}: {}", paper.number, paper.title);
+    let mut page = format!("{title}\n\n{}\n", wrapped(paper.setting));
+    for filled in filled {
+        let item = filled.item;
+        let (base, ours) = item.columns;
+        write!(
+            page,
+            "\n### {}, {}\n\n{}\n\n",
+            paper.number,
+            item.name,
+            wrapped(item.what)
+        )?;
+        write!(
+            page,
+            "{}\n\n",
+            wrapped(&format!("*The paper*: {}", item.theirs))
+        )?;
+        if let Some(file) = filled.picture(paper) {
+            draw(filled, &pictures.join(&file)).with_context(|| file.clone())?;
+            writeln!(
+                page,
+                "![{} of paper {}](papers/{file})\n",
+                item.name, paper.number
+            )?;
+        }
+        let ratio = match base.is_empty() {
+            true => String::new(),
+            false => format!("{} / {}", without_unit(ours), without_unit(base)),
+        };
+        writeln!(
+            page,
+            "| | the paper's | {base} | {ours} | {ratio} | ranks | rounds |"
+        )?;
+        page += "|---|---|---|---|---|---|---|\n";
+        for row in &filled.rows {
+            writeln!(page, "{}", row.line())?;
+        }
+        let about = format!(
+            "*Machine*: {machine}. *Differs from the paper in*: {}.",
+            item.differs
+        );
+        write!(page, "\n{}\n", wrapped(&about))?;
+    }
+    Ok(page)
+}
+
+/// A paragraph in lines.
+pub fn wrapped(paragraph: &str) -> String {
+    let (mut text, mut length) = (String::new(), 0);
+    for word in paragraph.split_whitespace() {
+        let more = word.chars().count() + 1;
+        if length > 0 {
+            let breaks = length + more > COLUMNS;
+            text.push(if breaks { '\n' } else { ' ' });
+            length = if breaks { 0 } else { length };
+        }
+        text += word;
+        length += more;
+    }
+    text
+}
+
+/// The title of a column without the unit behind a comma.
+fn without_unit(title: &str) -> &str {
+    title.split(',').next().unwrap_or(title)
+}
+
+fn ratios(base: &[f64], ours: &[f64]) -> Vec<f64> {
+    base.iter()
+        .zip(ours)
+        .map(|(base, ours)| ours / base)
+        .collect()
+}
+
+/// Lowest, median and highest.
+fn range(values: &[f64]) -> (f64, f64, f64) {
+    let pick = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick).unwrap_or(f64::NAN);
+    (pick(f64::min), median(values.to_vec()), pick(f64::max))
+}
+
+fn spread(values: &[f64]) -> String {
+    let (lowest, middle, highest) = range(values);
+    format!(
+        "{} ({} to {})",
+        number(middle),
+        number(lowest),
+        number(highest)
+    )
+}
+
+/// Three digits or more.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        value if value >= 100.0 || value == 0.0 => 0,
+        value if value >= 10.0 => 1,
+        value if value >= 1.0 => 2,
+        value if value >= 0.1 => 3,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A line of a picture: the ratio, or the figure of a row that has none.
+struct Bar<'a> {
+    label: &'a str,
+    range: (f64, f64, f64),
+    /// The paper's ratio.
+    paper: Option<f64>,
+    is_ratio: bool,
+}
+
+impl Bar<'_> {
+    fn of(row: &Row) -> Option<Bar<'_>> {
+        let Outcome::Measured { base, ours, .. } = &row.outcome else {
+            return None;
+        };
+        let is_ratio = !base.is_empty();
+        let values = match is_ratio {
+            true => ratios(base, ours),
+            false => ours.clone(),
+        };
+        let word = row.paper.split(' ').next().unwrap_or_default();
+        Some(Bar {
+            label: &row.label,
+            range: range(&values),
+            paper: word.parse().ok().filter(|_| is_ratio),
+            is_ratio,
+        })
+    }
+}
+
+/// Medians as bars, spreads as lines, and the paper's ratios as points.
+fn draw(filled: &Filled, file: &Path) -> Result<()> {
+    let bars: Vec<Bar<'_>> = filled.rows.iter().filter_map(Bar::of).collect();
+    let (base, ours) = filled.item.columns;
+    let is_ratio = bars.iter().any(|bar| bar.is_ratio);
+    let axis = match is_ratio {
+        true => format!(
+            "{} / {}: median, lowest and highest; circles: the paper's",
+            without_unit(ours),
+            without_unit(base)
+        ),
+        false => format!("{ours}: median, lowest and highest"),
+    };
+    let highest = bars
+        .iter()
+        .map(|bar| bar.range.2)
+        .chain(bars.iter().filter_map(|bar| bar.paper));
+    let highest = highest
+        .filter(|value| value.is_finite())
+        .fold(0.0, f64::max)
+        * 1.05;
+    let most = match is_ratio {
+        true => highest.clamp(1.2, MOST_RATIO),
+        false => highest.max(f64::MIN_POSITIVE),
+    };
+    let rows = bars.len() as f64;
+    let area = SVGBackend::new(file, (1000, 80 + 18 * bars.len() as u32)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .margin(10)
+        .x_label_area_size(44)
+        .y_label_area_size(330)
+        .build_cartesian_2d(0.0..most, rows..0.0)?;
+    let (blue, red) = (RGBColor(90, 120, 160), RGBColor(190, 60, 40));
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .y_labels(0)
+        .light_line_style(WHITE)
+        .x_desc(axis)
+        .label_style(("sans-serif", 13))
+        .draw()?;
+    for (at, bar) in bars.iter().enumerate() {
+        let (top, middle) = (at as f64, at as f64 + 0.5);
+        let (lowest, median, highest) = bar.range;
+        let [lowest, median, highest] = [lowest, median, highest].map(|value| value.min(most));
+        chart.draw_series([Rectangle::new(
+            [(0.0, top + 0.15), (median, top + 0.85)],
+            blue.mix(0.6).filled(),
+        )])?;
+        chart.draw_series(LineSeries::new(
+            [(lowest, middle), (highest, middle)],
+            BLACK,
+        ))?;
+        let circles = bar
+            .paper
+            .filter(|paper| *paper <= most)
+            .map(|paper| Circle::new((paper, middle), 4, red.stroke_width(2)));
+        chart.draw_series(circles)?;
+        let place = (
+            12,
+            chart.plotting_area().map_coordinate(&(0.0, middle)).1 - 6,
+        );
+        area.draw(&Text::new(bar.label.to_owned(), place, ("sans-serif", 13)))?;
+    }
+    if is_ratio {
+        chart.draw_series(LineSeries::new([(1.0, 0.0), (1.0, rows)], BLACK.mix(0.5)))?;
+    }
+    area.present()?;
+    Ok(())
+}
