@@ -1,6 +1,6 @@
 //! Debian's GROMACS with a box of water, whose input is made here.
 
-use super::measure::{not_here, Figures, Lab, Program};
+use super::measure::{not_here, Figures, Lab, Program, Progress};
 use crate::harness::job::{self, read_text};
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
@@ -35,7 +35,7 @@ pub fn program(lab: &Lab, ranks: usize) -> Result<Program> {
         environment: &[],
         package: Some(PACKAGE),
         is_slow: true,
-        progress: Some((steps, STEPS)),
+        progress: Some(Progress { steps, all: STEPS }),
         read: |_, dir| time(&read_text(&dir.join("md.log"))),
     })
 }

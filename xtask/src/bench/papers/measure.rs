@@ -1,8 +1,8 @@
 //! Runs of a program in several ways, in turn within each round, and what they print.
 
-use super::super::{compile, mpirun, newest_set};
+use super::super::{compile, mpirun};
 use crate::build::setup;
-use crate::harness::job::{self, Finished, Job};
+use crate::harness::job::{self, Job};
 use crate::harness::mpi::{cores, Mpi};
 use crate::harness::{paths, stasis};
 use anyhow::{anyhow, ensure, Context, Result};
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Rounds of jobs with more ranks than processors, whose times tell little.
 const OVERSUBSCRIBED_ROUNDS: usize = 2;
 
-/// What a run printed, by name; and `wall`, the seconds that it took.
+/// What a run printed, by name; and what is known of its checkpoints.
 pub type Figures = BTreeMap<String, f64>;
 
 /// A way to run a program.
@@ -85,11 +85,20 @@ pub struct Program {
     pub package: Option<&'static str>,
     /// Left out of a quick run.
     pub is_slow: bool,
-    /// Steps in what it has said on its standard error, and all its steps. A program without asks for checkpoints
-    /// itself, for whose number and for a file at which it ends it has two more arguments.
-    pub progress: Option<(fn(&str) -> usize, usize)>,
+    /// A program without asks for checkpoints itself, for whose number and for a file at which it ends it has two more
+    /// arguments.
+    pub progress: Option<Progress>,
     /// Figures from what it printed, and from the folder in which it ran.
     pub read: fn(&str, &Path) -> Result<Figures>,
+}
+
+/// How far a program is.
+#[derive(Clone, Copy)]
+pub struct Progress {
+    /// Steps in what it has said on its standard error.
+    pub steps: fn(&str) -> usize,
+    /// Steps of the whole run.
+    pub all: usize,
 }
 
 impl Program {
@@ -277,24 +286,29 @@ impl Lab {
             );
         }
         command.args(&program.words);
-        let figures = match way.checkpoints {
-            0 => {
-                let run = job::run(command, &dir, "run", LIMIT)?.expect_success(&program.name)?;
-                read(program, &run, &dir)?
-            }
-            n => {
-                let (run, events) = with_checkpoints(program, command, &dir, &ckpt, n)?;
-                let mut figures = read(program, &run, &dir)?;
-                figures.extend(phases(&events)?);
-                figures.insert("set".into(), newest_set(&ckpt)?.1 as f64);
-                figures
-            }
-        };
+        let figures = figures_of(program, way, command, &dir, &ckpt);
         if ckpt.exists() {
             fs::remove_dir_all(&ckpt)?;
         }
-        Ok(figures)
+        figures
     }
+}
+
+fn figures_of(
+    program: &Program,
+    way: Way,
+    command: Command,
+    dir: &Path,
+    ckpt: &Path,
+) -> Result<Figures> {
+    if way.checkpoints == 0 {
+        let run = job::run(command, dir, "run", LIMIT)?.expect_success(&program.name)?;
+        return (program.read)(&run.stdout, dir);
+    }
+    let (printed, events) = with_checkpoints(program, command, dir, ckpt, way.checkpoints)?;
+    let mut figures = (program.read)(&printed, dir)?;
+    figures.extend(phases(&events)?);
+    Ok(figures)
 }
 
 fn in_turn(
@@ -347,20 +361,14 @@ fn launcher(program: &Program, dir: &Path) -> Command {
     }
 }
 
-fn read(program: &Program, run: &Finished, dir: &Path) -> Result<Figures> {
-    let mut figures = (program.read)(&run.stdout, dir)?;
-    figures.insert("wall".into(), run.took.as_secs_f64());
-    Ok(figures)
-}
-
-/// Runs a job with checkpoints in equal distances. Returns their events, too.
+/// Runs a job with checkpoints in equal distances. Returns what it has printed, and their events.
 fn with_checkpoints(
     program: &Program,
     mut command: Command,
     dir: &Path,
     ckpt: &Path,
     checkpoints: usize,
-) -> Result<(Finished, Vec<serde_json::Value>)> {
+) -> Result<(String, Vec<serde_json::Value>)> {
     let (begun, end) = (Instant::now(), dir.join("end"));
     if program.progress.is_none() {
         command.arg(checkpoints.to_string()).arg(&end);
@@ -368,7 +376,7 @@ fn with_checkpoints(
     let mut job = Job::start(command, dir, "run")?;
     let taken = match program.progress {
         None => stasis::until_noted(&mut job, ckpt, "checkpoint", checkpoints, begun + LIMIT),
-        Some((steps, all)) => (1..=checkpoints).try_for_each(|n| {
+        Some(Progress { steps, all }) => (1..=checkpoints).try_for_each(|n| {
             job.until_seen("its next checkpoint", begun + LIMIT, |job| {
                 steps(&job::read_text(&job.stderr)) >= n * all / (checkpoints + 1)
             })?;
@@ -378,23 +386,16 @@ fn with_checkpoints(
     job.explain(taken, dir)?;
     fs::write(end, "")?;
     job.succeed(begun + LIMIT, dir)?;
-    let status = job.poll()?.context("the job has ended")?;
-    let run = Finished {
-        status,
-        stdout: job::read_text(&job.stdout),
-        stderr: job::read_text(&job.stderr),
-        took: begun.elapsed(),
-    };
     let history = job::read_text(&ckpt.join("events.jsonl"));
     let events = history
         .lines()
         .map(serde_json::from_str::<serde_json::Value>);
     let events: Vec<_> = events.collect::<Result<_, _>>()?;
     let events = events.into_iter().filter(|e| e["event"] == "checkpoint");
-    Ok((run, events.collect()))
+    Ok((job::read_text(&job.stdout), events.collect()))
 }
 
-/// Means of the phases of checkpoints.
+/// Means of the phases of checkpoints, and the bytes of the largest set: the later ones may be increments.
 fn phases(events: &[serde_json::Value]) -> Result<Figures> {
     let mean = |of: &dyn Fn(&serde_json::Value) -> Option<f64>| {
         let all: Option<Vec<f64>> = events.iter().map(of).collect();
@@ -410,5 +411,7 @@ fn phases(events: &[serde_json::Value]) -> Result<Figures> {
         let of = |event: &serde_json::Value| event["slowest"][name][0]["seconds"].as_f64();
         figures.insert(name.into(), mean(&of)?);
     }
+    let bytes = events.iter().filter_map(|event| event["bytes"].as_f64());
+    figures.insert("bytes".into(), bytes.fold(0.0, f64::max));
     Ok(figures)
 }
