@@ -13,7 +13,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(120);
 const PACKAGE: &str = "gromacs";
 /// Steps in `run.mdp`.
-const STEPS: usize = 250;
+const STEPS: usize = 150;
 /// Four of the boxes that GROMACS has in a row, in nm: 14,000 molecules, which take the paper's 30 MB a rank.
 const EDGE: &str = "7.44824";
 

@@ -147,16 +147,31 @@ fn kept(before: &str, paper: &Paper) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{kept, p000, p002};
+    use super::{kept, p000, p002, PAPERS};
+    use crate::harness::paths;
+    use std::fs;
 
     #[test]
     fn keeps_the_sections_of_other_papers() {
-        let page = format!(
-            "# Head\n\n## Paper 000: {}\n\nFigures.\n\n## Paper 001: x\n\nmore\n",
-            p000::PAPER.title
-        );
-        let of_first = format!("## Paper 000: {}\n\nFigures.\n", p000::PAPER.title);
-        assert_eq!(kept(&page, &p000::PAPER), of_first);
+        let title = p000::PAPER.title;
+        let page =
+            format!("# Head\n\n## Paper 000: {title}\n\nFigures.\n\n## Paper 001: x\n\nmore\n");
+        let first = format!("## Paper 000: {title}\n\nFigures.\n");
+        assert_eq!(kept(&page, &p000::PAPER), first);
         assert!(kept(&page, &p002::PAPER).ends_with("Not measured yet.\n"));
+    }
+
+    #[test]
+    fn the_page_has_all_papers_and_its_pictures() {
+        let docs = paths::root().join("docs");
+        let page = fs::read_to_string(docs.join("papers.md")).unwrap();
+        for paper in PAPERS {
+            let title = format!("\n## Paper {}: {}\n", paper.number, paper.title);
+            assert!(page.contains(&title), "{title}");
+        }
+        for link in page.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap();
+            assert!(docs.join(target).exists(), "{target}");
+        }
     }
 }
