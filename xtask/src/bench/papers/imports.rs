@@ -40,11 +40,12 @@ const FEATURES: [(&str, &str); 10] = [
     ),
     (
         "point-to-point",
-        "Send Isend Recv Irecv Ssend Issend Rsend Irsend Bsend Ibsend Probe Iprobe Mprobe Mrecv",
+        "Send Isend Recv Irecv Ssend Issend Rsend Irsend Bsend Ibsend Probe Iprobe Mprobe Mrecv Wait Test",
     ),
 ];
 
-fn feature(function: &str) -> Option<&'static str> {
+/// The feature that a function belongs to.
+pub fn feature(function: &str) -> Option<&'static str> {
     let name = function.strip_prefix("MPI_")?;
     let mut features = FEATURES.iter();
     let has = |names: &str| {

@@ -32,6 +32,8 @@ pub struct Way {
     checkpoints: usize,
     /// Whether images are written to the disk, or to memory.
     to_disk: bool,
+    /// Figures from what `stasis profile` has of the run.
+    profile: Option<fn(&serde_json::Value) -> Result<Figures>>,
 }
 
 /// Without Stasis.
@@ -41,6 +43,7 @@ pub const NATIVE: Way = Way {
     environment: &[],
     checkpoints: 0,
     to_disk: false,
+    profile: None,
 };
 /// Under Stasis.
 pub const STASIS: Way = Way::with_flags("Stasis", &[]);
@@ -59,6 +62,15 @@ impl Way {
             environment: &[],
             checkpoints: 0,
             to_disk: false,
+            profile: None,
+        }
+    }
+
+    /// With all calls of the program counted.
+    pub const fn profiled(read: fn(&serde_json::Value) -> Result<Figures>) -> Way {
+        Way {
+            profile: Some(read),
+            ..Way::with_flags("profiled", &["--profile"])
         }
     }
 
@@ -159,6 +171,13 @@ pub struct Rounds {
 type ByWay = BTreeMap<&'static str, Vec<Figures>>;
 
 impl Rounds {
+    /// The names of its figures.
+    pub fn names(&self, way: &str) -> Vec<&str> {
+        let first = self.all.get(way).and_then(|rounds| rounds.first());
+        let names = first.into_iter().flat_map(Figures::keys);
+        names.map(String::as_str).collect()
+    }
+
     /// A figure in each round.
     pub fn of(&self, way: &str, figure: &str) -> Result<Vec<f64>> {
         let rounds = self.all.get(way).with_context(|| format!("no run {way}"))?;
@@ -303,7 +322,14 @@ fn figures_of(
 ) -> Result<Figures> {
     if way.checkpoints == 0 {
         let run = job::run(command, dir, "run", LIMIT)?.expect_success(&program.name)?;
-        return (program.read)(&run.stdout, dir);
+        let mut figures = (program.read)(&run.stdout, dir)?;
+        if let Some(read) = way.profile {
+            let mut profile = stasis::command(["profile"]);
+            profile.arg(ckpt);
+            let profile = stasis::json(profile, dir, "profile", LIMIT)?;
+            figures.extend(read(&profile)?);
+        }
+        return Ok(figures);
     }
     let (printed, events) = with_checkpoints(program, command, dir, ckpt, way.checkpoints)?;
     let mut figures = (program.read)(&printed, dir)?;

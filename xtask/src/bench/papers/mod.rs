@@ -9,6 +9,8 @@
 //! | `measure.rs` | runs of a program in several ways |
 //! | `gromacs.rs` | Debian's GROMACS and its input |
 //! | `imports.rs` | the functions of MPI that Debian's programs import |
+//! | `programs.rs` | Debian's LAMMPS and Quantum ESPRESSO |
+//! | `profiles.rs` | the calls that programs make in a run |
 //! | `page.rs` | the page and its pictures |
 //! | `p000.rs` to `p004.rs` | the items of one paper each |
 
@@ -21,6 +23,8 @@ mod p002;
 mod p003;
 mod p004;
 mod page;
+mod profiles;
+mod programs;
 
 use super::{machine, prepare};
 use crate::harness::paths;

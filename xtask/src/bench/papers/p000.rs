@@ -1,9 +1,10 @@
 //! Paper 000: Xu and Cooperman, collective clocks against two-phase commit.
 
-use super::measure::{pattern, Figures, Lab, Program, NATIVE, STASIS, TWO_PHASE};
+use super::measure::{pattern, Lab, Program, NATIVE, STASIS, TWO_PHASE};
 use super::page::{Item, Outcome, Paper, Row};
-use crate::harness::paths;
-use anyhow::{Context, Result};
+use super::profiles;
+use super::programs::{espresso, lammps};
+use anyhow::Result;
 
 pub const PAPER: Paper = Paper {
     number: "000",
@@ -45,7 +46,7 @@ pub const PAPER: Paper = Paper {
             name: "Table 1",
             what: "Calls a second of the same applications, in a rank.",
             theirs: "512 ranks on 4 nodes; the paper does not say of which ranks the calls are counted.",
-            differs: "rank 0's calls, natively; a step takes as long as the machine lets it",
+            differs: "rank 0's calls; a step takes as long as the machine lets it; those of Debian's programs are counted by `stasis profile`, with their waits",
             columns: ("", "calls a second"),
             measure: rates,
         },
@@ -130,71 +131,6 @@ fn overlap(lab: &Lab) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Debian's LAMMPS with the Lennard-Jones liquid of its benchmarks.
-pub fn lammps(lab: &Lab) -> Program {
-    Program {
-        name: "lammps".into(),
-        mpi: crate::harness::mpi::Mpi::OpenMpi,
-        ranks: 2,
-        words: crate::demo::lammps_arguments(lab.sized(300, 5)),
-        environment: &[],
-        package: Some("lammps"),
-        is_slow: false,
-        progress: None,
-        read: |printed, _| {
-            let line = printed
-                .lines()
-                .find_map(|line| line.strip_prefix("Loop time of "));
-            let time = line.and_then(|rest| rest.split(' ').next());
-            seconds(time.context("LAMMPS printed no 'Loop time of'")?)
-        },
-    }
-}
-
-/// Debian's Quantum ESPRESSO with silicon.
-pub fn espresso(ranks: usize) -> Program {
-    let input = paths::examples().join("qe/si.in");
-    Program {
-        name: format!("quantum-espresso-{ranks}"),
-        mpi: crate::harness::mpi::Mpi::OpenMpi,
-        ranks,
-        words: ["pw.x", "-in", &input.to_string_lossy()]
-            .map(str::to_owned)
-            .into(),
-        environment: &[],
-        package: Some("quantum-espresso"),
-        is_slow: true,
-        progress: None,
-        read: |printed, _| espresso_time(printed),
-    }
-}
-
-/// The wall time in a line such as `PWSCF : 0.62s CPU 0.69s WALL`.
-fn espresso_time(printed: &str) -> Result<Figures> {
-    let mut lines = printed.lines().map(str::trim);
-    let line = lines.find(|line| line.starts_with("PWSCF  ") && line.ends_with("WALL"));
-    let time = line.context("pw.x printed no time")?;
-    let time = time.trim_end_matches("WALL").trim_end();
-    let time = time
-        .rsplit(' ')
-        .next()
-        .and_then(|time| time.strip_suffix('s'));
-    let time = time.context("pw.x told no seconds")?;
-    // Minutes, if there are any, are in front.
-    let (minutes, rest) = time.split_once('m').unwrap_or(("0", time));
-    let minutes: f64 = minutes.parse()?;
-    let mut figures = seconds(rest)?;
-    figures
-        .values_mut()
-        .for_each(|time| *time += 60.0 * minutes);
-    Ok(figures)
-}
-
-fn seconds(text: &str) -> Result<Figures> {
-    let seconds = text.parse().with_context(|| format!("no time: {text}"))?;
-    Ok(Figures::from([("seconds".to_owned(), seconds)]))
-}
-
 fn applications(lab: &Lab) -> Result<Vec<Row>> {
     let programs = [
         (
@@ -257,21 +193,19 @@ fn rates(lab: &Lab) -> Result<Vec<Row>> {
             )?);
         }
     }
-    for (label, paper) in [
-        ("VASP, collective", "2489.2"),
-        ("VASP, point-to-point", "2568.9"),
-    ]
-    .into_iter()
-    .chain([
-        ("LAMMPS, collective", "6.3"),
-        ("LAMMPS, point-to-point", "1707.5"),
-    ]) {
-        rows.push(Row::pending(
-            label,
-            paper,
-            "it needs `stasis profile`, which counts a program's calls",
-        ));
-    }
+    let vasp = profiles::rates(
+        lab,
+        "VASP: Quantum ESPRESSO",
+        &espresso(2),
+        ["2489.2", "2568.9"],
+    );
+    rows.extend(vasp);
+    rows.extend(profiles::rates(
+        lab,
+        "LAMMPS",
+        &lammps(lab),
+        ["6.3", "1707.5"],
+    ));
     Ok(rows)
 }
 
@@ -298,24 +232,4 @@ fn growth(lab: &Lab) -> Result<Vec<Row>> {
         ),
     ));
     Ok(rows)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::espresso_time;
-
-    #[test]
-    fn reads_the_time_of_quantum_espresso() {
-        let time =
-            |line: &str| espresso_time(&format!("PWSCF v.6.7\n{line}\n")).unwrap()["seconds"];
-        assert_eq!(
-            time("     PWSCF        :      0.62s CPU      0.69s WALL"),
-            0.69
-        );
-        assert_eq!(
-            time("     PWSCF        :   1m 0.50s CPU   1m12.25s WALL"),
-            72.25
-        );
-        assert!(espresso_time("PWSCF v.6.7").is_err());
-    }
 }

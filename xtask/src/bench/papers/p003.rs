@@ -1,8 +1,8 @@
 //! Paper 003: Cooperman, Li and Zhao, collective operations by messages, and messages in a recorded order.
 
 use super::measure::{Lab, Program, Rounds, Way, NATIVE, STASIS};
-use super::p000::espresso;
 use super::page::{Item, Outcome, Paper, Row};
+use super::programs::espresso;
 use super::rows_or_why;
 use anyhow::Result;
 

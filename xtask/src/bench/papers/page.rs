@@ -104,10 +104,7 @@ impl Row {
         Ok(Row::new(label, paper, measured))
     }
 
-    pub fn pending(label: impl Into<String>, paper: &'static str, why: &str) -> Row {
-        Row::new(label, paper, Outcome::Without(format!("*pending*: {why}")))
-    }
-
+    /// A row that says why it has no figure.
     pub fn without(label: impl Into<String>, paper: &'static str, why: &str) -> Row {
         Row::new(
             label,

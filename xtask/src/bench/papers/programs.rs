@@ -1,0 +1,91 @@
+//! Debian's LAMMPS and Quantum ESPRESSO.
+
+use super::measure::{Figures, Lab, Program};
+use crate::harness::mpi::Mpi;
+use crate::harness::paths;
+use anyhow::{Context, Result};
+
+/// Debian's LAMMPS with the Lennard-Jones liquid of its benchmarks.
+pub fn lammps(lab: &Lab) -> Program {
+    Program {
+        name: "lammps".into(),
+        mpi: Mpi::OpenMpi,
+        ranks: 2,
+        words: crate::demo::lammps_arguments(lab.sized(300, 5)),
+        environment: &[],
+        package: Some("lammps"),
+        is_slow: false,
+        progress: None,
+        read: |printed, _| {
+            let line = printed
+                .lines()
+                .find_map(|line| line.strip_prefix("Loop time of "));
+            let time = line.and_then(|rest| rest.split(' ').next());
+            seconds(time.context("LAMMPS printed no 'Loop time of'")?)
+        },
+    }
+}
+
+/// Debian's Quantum ESPRESSO with silicon.
+pub fn espresso(ranks: usize) -> Program {
+    let input = paths::examples().join("qe/si.in");
+    Program {
+        name: format!("quantum-espresso-{ranks}"),
+        mpi: Mpi::OpenMpi,
+        ranks,
+        words: ["pw.x", "-in", &input.to_string_lossy()]
+            .map(str::to_owned)
+            .into(),
+        environment: &[],
+        package: Some("quantum-espresso"),
+        is_slow: true,
+        progress: None,
+        read: |printed, _| espresso_time(printed),
+    }
+}
+
+/// The wall time in a line such as `PWSCF : 0.62s CPU 0.69s WALL`.
+fn espresso_time(printed: &str) -> Result<Figures> {
+    let mut lines = printed.lines().map(str::trim);
+    let line = lines.find(|line| line.starts_with("PWSCF  ") && line.ends_with("WALL"));
+    let time = line.context("pw.x printed no time")?;
+    let time = time.trim_end_matches("WALL").trim_end();
+    let time = time
+        .rsplit(' ')
+        .next()
+        .and_then(|time| time.strip_suffix('s'));
+    let time = time.context("pw.x told no seconds")?;
+    // Minutes, if there are any, are in front.
+    let (minutes, rest) = time.split_once('m').unwrap_or(("0", time));
+    let minutes: f64 = minutes.parse()?;
+    let mut figures = seconds(rest)?;
+    figures
+        .values_mut()
+        .for_each(|time| *time += 60.0 * minutes);
+    Ok(figures)
+}
+
+fn seconds(text: &str) -> Result<Figures> {
+    let seconds = text.parse().with_context(|| format!("no time: {text}"))?;
+    Ok(Figures::from([("seconds".to_owned(), seconds)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::espresso_time;
+
+    #[test]
+    fn reads_the_time_of_quantum_espresso() {
+        let time =
+            |line: &str| espresso_time(&format!("PWSCF v.6.7\n{line}\n")).unwrap()["seconds"];
+        assert_eq!(
+            time("     PWSCF        :      0.62s CPU      0.69s WALL"),
+            0.69
+        );
+        assert_eq!(
+            time("     PWSCF        :   1m 0.50s CPU   1m12.25s WALL"),
+            72.25
+        );
+        assert!(espresso_time("PWSCF v.6.7").is_err());
+    }
+}
