@@ -90,7 +90,7 @@ const FULL_PACKAGES: &[Package] = &[
     ),
     ("python3-petsc4py", "tests of files that MPI overwrites"),
     ("hpcc", "benchmark of programs with many MPI calls"),
-    ("gromacs", "benchmark of the papers (45 MB)"),
+    ("gromacs", "benchmark of the papers (66 MB)"),
     ("mpqc", "tests of threads below MPI_THREAD_MULTIPLE"),
     ("slurmctld", "tests of job scripts"),
     ("slurmd", "tests of job scripts"),
