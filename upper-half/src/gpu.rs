@@ -207,6 +207,7 @@ pub fn start() {
 /// Serves the agent's requests for as long as the process lives.
 extern "C" fn serve(_: *mut c_void) -> *mut c_void {
     let gpu = &gate().gpu;
+    syscall::name_thread(c"stasis-gpu");
     loop {
         let asked = gpu.state.load(Ordering::Acquire);
         let answer = if asked == GpuState::Freeze as u32 {

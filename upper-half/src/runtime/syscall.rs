@@ -18,6 +18,7 @@ const SYS_MINCORE: usize = 27;
 const SYS_GETPID: usize = 39;
 const SYS_FTRUNCATE: usize = 77;
 const SYS_UNLINK: usize = 87;
+const SYS_PRCTL: usize = 157;
 const SYS_ARCH_PRCTL: usize = 158;
 const SYS_FUTEX: usize = 202;
 const SYS_EXIT_GROUP: usize = 231;
@@ -35,6 +36,7 @@ const O_CREAT_EXCL: usize = 0x40 | 0x80;
 const OWNER_ONLY: usize = 0o600;
 const ARCH_SET_GS: usize = 0x1001;
 const MFD_CLOEXEC: usize = 1;
+const PR_SET_NAME: usize = 15;
 const FUTEX_WAIT_PRIVATE: usize = 128;
 const FUTEX_WAKE_PRIVATE: usize = 129;
 const RLIMIT_FSIZE: usize = 1;
@@ -269,6 +271,12 @@ pub fn is_mapped(address: usize) -> bool {
 pub unsafe fn set_gs(block: usize) -> bool {
     // SAFETY: passed on to the caller.
     unsafe { syscall(SYS_ARCH_PRCTL, [ARCH_SET_GS, block, 0, 0, 0, 0]) == 0 }
+}
+
+/// Names the calling thread, for the user.
+pub fn name_thread(name: &CStr) {
+    // SAFETY: a name with its NUL.
+    unsafe { syscall(SYS_PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
 /// Waits while `word` has this value, or shorter.
