@@ -212,7 +212,10 @@ fn rates(lab: &Lab) -> Result<Vec<Row>> {
 fn growth(lab: &Lab) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for ranks in lab.sized(&[1, 2, 4, 8][..], &[2]) {
-        let label = format!("{ranks} ranks");
+        let label = match ranks {
+            1 => "1 rank".to_owned(),
+            _ => format!("{ranks} ranks"),
+        };
         let of_size = lab.compare(&espresso(*ranks), &WAYS).and_then(|rounds| {
             let row = |way: &str, ways| {
                 Row::ratio(format!("{label}, {way}"), "", &rounds, "seconds", ways)
