@@ -20,7 +20,7 @@ struct Setting {
     keeps: fn(&str) -> bool,
     /// Functions by which the loader reaches what the variable switches off: with one of them, it stays.
     reached_by: &'static [&'static CStr],
-    /// What the MPI library would do with a user's value that is not kept.
+    /// The damage that the MPI library would do with a user's value that is not kept.
     harm: &'static str,
 }
 
@@ -105,8 +105,6 @@ struct Changes {
     added: BTreeMap<&'static str, &'static str>,
     /// Users' values that are replaced.
     replaced: BTreeMap<&'static str, OsString>,
-    /// What the MPI library would do with each of these.
-    harm: BTreeMap<&'static str, &'static str>,
 }
 
 impl Changes {
@@ -118,11 +116,7 @@ impl Changes {
         let mut changes = Changes::default();
         for setting in SETTINGS {
             let Setting {
-                name,
-                value,
-                keeps,
-                harm,
-                ..
+                name, value, keeps, ..
             } = setting;
             if setting.reached_by.iter().any(|function| has(function)) {
                 continue;
@@ -131,7 +125,6 @@ impl Changes {
                 Some(users) if keeps(&users.to_string_lossy()) => continue,
                 Some(users) => {
                     changes.replaced.insert(name, users);
-                    changes.harm.insert(name, harm);
                 }
                 None => {}
             }
@@ -141,8 +134,13 @@ impl Changes {
     }
 
     fn say(&self) {
-        for (name, users) in &self.replaced {
-            let (value, harm) = (self.added[name], self.harm[name]);
+        for Setting {
+            name, value, harm, ..
+        } in SETTINGS
+        {
+            let Some(users) = self.replaced.get(name) else {
+                continue;
+            };
             launcher::message::say(format_args!(
                 "{name}={} is ignored, and {name}={value} used: with it the MPI library would {harm}; unset it for \
                  jobs under Stasis",
@@ -237,7 +235,9 @@ mod tests {
             .is_empty());
         let changes = changes(&[("HWLOC_COMPONENTS", "x86")], &[]);
         assert!(changes.added["HWLOC_COMPONENTS"].contains("-cuda"));
-        assert!(changes.harm["HWLOC_COMPONENTS"].contains("GPUs"));
+        assert!(changes.replaced.contains_key("HWLOC_COMPONENTS"));
+        let harm = SETTINGS.iter().find(|s| s.name == "HWLOC_COMPONENTS");
+        assert!(harm.is_some_and(|setting| setting.harm.contains("GPUs")));
     }
 
     #[test]
