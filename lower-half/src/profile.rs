@@ -67,13 +67,16 @@ pub fn forget_older(rank: u32) -> Result<()> {
 pub fn write() {
     if gate().mpi_is(MpiState::Initialised) {
         if let Some(counters) = counters() {
-            tell_failure(agent::directory().and_then(|dir| write_to(dir, &rank(counters))));
+            write_file(&rank(counters));
         }
     }
 }
 
-fn write_to(directory: &Path, rank: &Rank) -> Result<()> {
-    outside(|| rank.write(directory))?.context("the profile cannot be written")
+fn write_file(rank: &Rank) {
+    let write = |directory: &Path| {
+        outside(|| rank.write(directory))?.context("the profile cannot be written")
+    };
+    tell_failure(agent::directory().and_then(write));
 }
 
 /// MPI is about to be finalised: writes the file, and prints the sum in rank 0.
@@ -81,8 +84,8 @@ pub fn finish() {
     let Some(counters) = counters() else {
         return;
     };
-    write();
     let own = rank(counters);
+    write_file(&own);
     match world::gather_values(&own, own.size) {
         Ok(ranks) if own.rank == 0 => {
             if let Some(job) = Job::of(ranks) {
