@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{build, crossing, expect, loader, sites, stasis_load, system, threads};
+use common::{build, crossing, expect, loader, path_in, sites, stasis_load, system, threads};
 use skip::skip;
 use std::path::Path;
 use std::process::Command;
@@ -184,14 +184,7 @@ fn as_an_ordinary_user() {
 #[test]
 fn the_dynamic_linker_gets_the_redirected_library() {
     let directory = tempfile::tempdir().expect("temporary directory");
-    let path = |name: &str| {
-        directory
-            .path()
-            .join(name)
-            .to_str()
-            .expect("UTF-8")
-            .to_owned()
-    };
+    let path = |name: &str| path_in(&directory, name);
     let compile = |name: &str, text: &str, more: &[&str]| {
         let source = path(&format!("{name}.c"));
         std::fs::write(&source, text).expect("write");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{build, describe, expect, stasis_load};
+use common::{build, describe, expect, path_in, stasis_load};
 use serde_json::Value;
 use std::path::Path;
 
@@ -130,14 +130,7 @@ fn frames_of_another_processor() {
     }
     let program = build("registers.c", "gcc", &["-pthread"]);
     let directory = tempfile::tempdir().expect("temporary directory");
-    let path = |name: &str| {
-        directory
-            .path()
-            .join(name)
-            .to_str()
-            .expect("UTF-8")
-            .to_owned()
-    };
+    let path = |name: &str| path_in(&directory, name);
     let (dump, when) = (path("dump"), path("in-handler"));
     let program = program.to_str().expect("UTF-8");
     let run = ["run", "--dump", &dump, "--when", &when, program, &when];

@@ -5,6 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
+/// A name in a directory, as an argument.
+pub fn path_in(directory: &tempfile::TempDir, name: &str) -> String {
+    let path = directory.path().join(name);
+    path.to_str().expect("UTF-8").to_owned()
+}
+
 static BUILDING: Mutex<()> = Mutex::new(());
 
 /// The example binary, which `cargo test` builds beside the tests.
