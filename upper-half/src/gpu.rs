@@ -138,10 +138,10 @@ fn go_on(function: OfProcess, name: &str) {
             bytes: [0; 512],
             length: 0,
         };
-        // What does not fit is left out.
+        // A longer text is cut off.
         let _ = write!(
             text,
-            "what this rank had on its GPUs cannot be put back: {name} of CUDA's driver returned {error}. The newest \
+            "the state of this rank's GPUs cannot be restored: {name} of CUDA's driver returned {error}. The newest \
              checkpoint is whole: `stasis restart` continues it where a GPU of the same kind is free and the driver \
              is the same"
         );

@@ -7,7 +7,7 @@ const VERSION: &str = "/proc/driver/nvidia/version";
 /// The first driver that can copy what a process has on its GPUs to its memory.
 const FIRST: u32 = 570;
 
-/// What becomes of a program's GPUs at a checkpoint; none where there is no such driver.
+/// Whether the driver can save what a program has on its GPUs; none where there is no such driver.
 pub fn check() -> Option<Result<String>> {
     let text = std::fs::read_to_string(VERSION).ok()?;
     Some(judge(&text))

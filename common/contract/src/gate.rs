@@ -204,7 +204,7 @@ pub struct Gate {
     pub record: AtomicUsize,
     /// Address of the upper half's [`crate::waits::WaitReports`]. 0 in upper halves that do not have them.
     pub waits: AtomicUsize,
-    /// What the agent wants of the program's GPUs, and what has become of it.
+    /// The request to freeze or thaw the program's GPUs, and its answer.
     pub gpu: Gpu,
     /// Address of the upper half's [`crate::profile::Profile`]. 0 if calls are not counted, and in upper halves that
     /// do not have it.
@@ -221,7 +221,7 @@ pub struct Gpu {
     pub patience: AtomicU32,
     /// The [`GpuCall`] that has failed, while the state is [`GpuState::Failed`].
     pub call: AtomicU32,
-    /// What that call has returned.
+    /// The error that this call has returned.
     pub error: AtomicU32,
 }
 

@@ -1,5 +1,5 @@
-//! What the program's calls of MPI were (`stasis launch --profile`): counters in memory of the upper half, which the
-//! lower half reads at any time. An image has them, so a restarted job goes on counting.
+//! Counters of the program's calls of MPI (`stasis launch --profile`), in memory of the upper half. The lower half
+//! reads them at any time. An image has them, so a restarted job goes on counting.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};

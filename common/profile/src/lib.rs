@@ -1,5 +1,5 @@
-//! The profile of a job's MPI calls (`stasis launch --profile`): a file for each rank in the checkpoint directory, and
-//! what is made of them.
+//! The profile of a job's MPI calls (`stasis launch --profile`): a file for each rank in the checkpoint directory,
+//! their sums, and these as text.
 //!
 //! | module | content |
 //! |---|---|

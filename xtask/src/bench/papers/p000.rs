@@ -45,7 +45,7 @@ pub const PAPER: Paper = Paper {
         Item {
             name: "Table 1",
             what: "Calls a second of the same applications, in a rank.",
-            theirs: "512 ranks on 4 nodes; the paper does not say of which ranks the calls are counted.",
+            theirs: "512 ranks on 4 nodes; the paper does not say whose calls are counted.",
             differs: "rank 0's calls; a step takes as long as the machine lets it; those of Debian's programs are counted by `stasis profile`, with their waits",
             columns: ("", "calls a second"),
             measure: rates,

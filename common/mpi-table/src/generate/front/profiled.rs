@@ -30,7 +30,7 @@ pub fn notes(function: &Function, folds: bool) -> Option<String> {
 fn given(function: &Function, folds: bool) -> Option<String> {
     match function.class {
         Class::Collective | Class::CollectiveNonblocking => collective(function, folds),
-        // What makes a persistent request moves nothing. Each start does.
+        // A function that makes a persistent request moves nothing. Each start does.
         _ if function.ordinary_name().ends_with("_init") => None,
         _ => data::data(function, folds)
             .map(|data| format!("({}, Some({}_))", data.wide, data.datatype))
