@@ -34,9 +34,15 @@ pub struct Abi {
     pub status_in: unsafe fn(*const u8) -> Status,
     /// A keyval as the application knows it (dynamic ones are the same everywhere).
     pub keyval_out: fn(i32) -> i32,
+    /// Runs an error handler that the front itself has made or named: `(error handler, kind of the object, object,
+    /// error code, function that failed)`, with handles and code as the application knows them.
+    pub run_error_handler: unsafe fn(usize, HandleKind, usize, i32, &str),
     /// Values of the tools interface.
     pub tool: Tool,
 }
+
+/// For an ABI in which all error handlers are the core's own: there is none to run.
+pub const NO_ERROR_HANDLERS: unsafe fn(usize, HandleKind, usize, i32, &str) = |_, _, _, _, _| {};
 
 /// Values of the tools interface as the application knows them.
 pub struct Tool {
@@ -98,6 +104,7 @@ static NEUTRAL: Abi = Abi {
     status_out: copy_status_out,
     status_in: copy_status_in,
     keyval_out: |keyval| keyval,
+    run_error_handler: NO_ERROR_HANDLERS,
     tool: Tool {
         out: |_, value| value,
         class_in: |class| class,

@@ -5,14 +5,10 @@ use crate::error::raise;
 use crate::object::errhandler::{Current, ErrhandlerBody, Function, Handler, HandlerUse};
 use crate::object::{Comm, Errhandler, File, Session, Win};
 use contract::abi::*;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 fn create(function: Function, used_for: HandlerUse, out: &mut &'static Errhandler) -> i32 {
-    let body = ErrhandlerBody {
-        handler: Handler::User(function),
-        fortran: AtomicBool::new(false),
-        used_for,
-    };
+    let body = ErrhandlerBody::new(Handler::User(function), used_for);
     Out::from(out).give(Errhandler::make(0, body))
 }
 
@@ -49,6 +45,14 @@ pub fn session_create_errhandler(function: Function, out: &mut &'static Errhandl
 /// MPI_Errhandler_create, the deprecated form.
 pub fn errhandler_create(function: Function, out: &mut &'static Errhandler) -> i32 {
     create(function, HandlerUse::Comm, out)
+}
+
+/// An error handler that [`crate::Abi::run_error_handler`] runs.
+///
+/// # Errors
+/// MPI_ERR_NO_MEM: there are too many.
+pub fn front_errhandler_create(used_for: HandlerUse) -> Result<&'static Errhandler, i32> {
+    Errhandler::make(0, ErrhandlerBody::new(Handler::ByFront(0), used_for))
 }
 
 /// Makes the handler's function be called as Fortran's.

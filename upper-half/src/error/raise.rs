@@ -53,6 +53,13 @@ fn run<B: Body>(
     match handler {
         Handler::Return => {}
         Handler::Fatal | Handler::Abort | Handler::Null => die(code, function, &on()),
+        Handler::ByFront(error_handler) => {
+            let (handle, out) = (object.handle(), (abi().error_out)(code));
+            call_guard::outside(|| {
+                // SAFETY: the front made the handler for the kind of object that it is called for.
+                unsafe { (abi().run_error_handler)(error_handler, B::KIND, handle, out, function) }
+            });
+        }
         Handler::User(registered) | Handler::Fortran(registered) => {
             let mut handle = match handler {
                 Handler::Fortran(_) => (abi().fortran_of)(B::KIND, object.index()) as usize,

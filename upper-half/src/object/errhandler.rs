@@ -1,7 +1,6 @@
 //! The body of an error handler, and the handler that an object has. Error handlers exist in the upper half alone.
 
-use crate::object::table::Body;
-use crate::object::table::Object;
+use crate::object::table::{room_up_to, Body, FrontRoom, Object, FIRST_DYNAMIC};
 
 use crate::object_table;
 use crate::runtime::lock::Lock;
@@ -24,6 +23,8 @@ pub enum Handler {
     User(Function),
     /// Calls a function of the application as Fortran's: the object is named by an integer.
     Fortran(Function),
+    /// Calls what the front finds by the error handler's own handle ([`Current::handler`] fills it in).
+    ByFront(usize),
 }
 
 /// Address of an error handler's function. Only the fronts make one, of what the application registers: that it is a
@@ -41,11 +42,16 @@ impl Function {
 
 /// For which kind of object a handler was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HandlerUse {
+pub enum HandlerUse {
+    /// For all: a predefined one.
     Any,
+    /// Communicators.
     Comm,
+    /// Windows.
     Win,
+    /// Files.
     File,
+    /// Sessions.
     Session,
 }
 
@@ -53,18 +59,42 @@ pub(crate) enum HandlerUse {
 pub type Errhandler = Object<ErrhandlerBody>;
 
 /// Body of an error handler.
+#[repr(C)]
 pub struct ErrhandlerBody {
-    pub(crate) handler: Handler,
+    /// The C++ bindings of Open MPI 4 write a function at byte 0x78.
+    front: FrontRoom<{ room_up_to(0x80) }>,
+    handler: Handler,
     /// Whether the application's function is Fortran's.
     pub(crate) fortran: AtomicBool,
     pub(crate) used_for: HandlerUse,
 }
 
+impl ErrhandlerBody {
+    /// A handler that does this for objects of that kind.
+    pub(crate) fn new(handler: Handler, used_for: HandlerUse) -> Self {
+        ErrhandlerBody {
+            front: FrontRoom::new(),
+            handler,
+            fortran: AtomicBool::new(false),
+            used_for,
+        }
+    }
+}
+
+/// MPI::ERRORS_THROW_EXCEPTIONS of the C++ bindings, which has no value in the standard ABI.
+pub const ERRORS_THROW_EXCEPTIONS: usize = FIRST_DYNAMIC as usize - 1;
+
 impl Body for ErrhandlerBody {
     const KIND: HandleKind = HandleKind::Errhandler;
     const CAPACITY: u32 = 1 << 16;
     const NULL: usize = errhandler::ERRHANDLER_NULL;
-    const PREDEFINED: &'static [(&'static str, usize)] = errhandler::ALL;
+    const PREDEFINED: &'static [(&'static str, usize)] = &[
+        ("MPI_ERRHANDLER_NULL", errhandler::ERRHANDLER_NULL),
+        ("MPI_ERRORS_ARE_FATAL", errhandler::ERRORS_ARE_FATAL),
+        ("MPI_ERRORS_ABORT", errhandler::ERRORS_ABORT),
+        ("MPI_ERRORS_RETURN", errhandler::ERRORS_RETURN),
+        ("MPI::ERRORS_THROW_EXCEPTIONS", ERRORS_THROW_EXCEPTIONS),
+    ];
     object_table!(ErrhandlerBody);
 
     fn predefined(index: u32) -> Self {
@@ -72,13 +102,10 @@ impl Body for ErrhandlerBody {
             errhandler::ERRORS_ARE_FATAL => Handler::Fatal,
             errhandler::ERRORS_ABORT => Handler::Abort,
             errhandler::ERRORS_RETURN => Handler::Return,
+            ERRORS_THROW_EXCEPTIONS => Handler::ByFront(0),
             _ => Handler::Null,
         };
-        ErrhandlerBody {
-            handler,
-            fortran: AtomicBool::new(false),
-            used_for: HandlerUse::Any,
-        }
+        ErrhandlerBody::new(handler, HandlerUse::Any)
     }
 }
 
@@ -100,11 +127,12 @@ impl Current {
 
     /// What is to be done on an error.
     pub fn handler(&self) -> Handler {
-        let body = &self.0.lock().body;
-        match body.handler {
-            Handler::User(function) if body.fortran.load(Ordering::Relaxed) => {
+        let object = self.0.lock();
+        match object.body.handler {
+            Handler::User(function) if object.body.fortran.load(Ordering::Relaxed) => {
                 Handler::Fortran(function)
             }
+            Handler::ByFront(_) => Handler::ByFront(object.handle()),
             handler => handler,
         }
     }

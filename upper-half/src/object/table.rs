@@ -15,6 +15,7 @@ use crate::crossing::report::fatal;
 use crate::runtime::lock::{multiple, Lock};
 use crate::runtime::syscall;
 use contract::HandleKind;
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Indices below are the standard ABI's values of predefined objects.
@@ -41,6 +42,29 @@ pub trait Body: Sized + 'static {
     fn retire(_object: &'static Object<Self>) {}
 }
 
+/// Bytes of an [`Object`] before its body.
+const HEAD: usize = 32;
+
+/// Room at the start of a body for what the libraries of an ABI themselves read or write at fixed offsets of a handle.
+/// The core leaves it alone; the fronts use it by a handle's address.
+#[repr(C, align(8))]
+pub struct FrontRoom<const BYTES: usize>(UnsafeCell<[u8; BYTES]>);
+
+impl<const BYTES: usize> FrontRoom<BYTES> {
+    /// Room of zeros.
+    pub(crate) const fn new() -> Self {
+        FrontRoom(UnsafeCell::new([0; BYTES]))
+    }
+}
+
+// SAFETY: nothing here reads or writes the bytes.
+unsafe impl<const BYTES: usize> Sync for FrontRoom<BYTES> {}
+
+/// Size of the room in which an object has a word or half a word that ends before byte `end` of the object.
+pub(crate) const fn room_up_to(end: usize) -> usize {
+    (end - HEAD).next_multiple_of(8)
+}
+
 /// One MPI object. The application's handle leads here.
 #[repr(C)]
 pub struct Object<B: 'static> {
@@ -55,6 +79,8 @@ pub struct Object<B: 'static> {
     /// What the kind adds.
     pub body: B,
 }
+
+const _: () = assert!(core::mem::offset_of!(Object<FrontRoom<8>>, body) == HEAD);
 
 // SAFETY: bodies are made for shared use: fields that change are atomics or under a `Lock`.
 unsafe impl<B> Sync for Object<B> {}

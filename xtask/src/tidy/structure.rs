@@ -33,7 +33,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-dump", 23, 0),
     ("stasis-front-common", 9, 0),
     ("stasis-front-mpich", 5, 0),
-    ("stasis-front-openmpi", 12, 0),
+    ("stasis-front-openmpi", 20, 0),
     ("stasis-front-standard", 6, 0),
     ("stasis-front-testing", 0, 0),
     ("stasis-history", 0, 0),

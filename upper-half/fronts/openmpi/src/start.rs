@@ -15,7 +15,7 @@ use upper_half::object::{
 use upper_half::Abi;
 
 use crate::symbols::HANDLES;
-use crate::{abi, fortran};
+use crate::{abi, cxx, fortran};
 
 static ABI: Abi = Abi {
     name: "Open MPI",
@@ -30,6 +30,7 @@ static ABI: Abi = Abi {
     status_out: abi::write_status,
     status_in: abi::read_status,
     keyval_out: abi::keyval_out,
+    run_error_handler: cxx::run_error_handler,
     tool: Tool {
         out: |group, value| TOOL.out(group, value),
         class_in: |class| TOOL.class_in(class),

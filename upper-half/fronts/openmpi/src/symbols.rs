@@ -14,6 +14,7 @@ use contract::abi::{comm, datatype, errhandler, file, group, info, message, op, 
 use contract::HandleKind;
 use core::cell::UnsafeCell;
 use stasis_front_common::data_symbols;
+use upper_half::object::errhandler::ERRORS_THROW_EXCEPTIONS;
 
 /// Memory of a handle's data symbol, in words.
 #[repr(C, align(32))]
@@ -91,8 +92,7 @@ handles! {
         ompi_mpi_errhandler_null = errhandler::ERRHANDLER_NULL,
         ompi_mpi_errors_are_fatal = errhandler::ERRORS_ARE_FATAL,
         ompi_mpi_errors_return = errhandler::ERRORS_RETURN,
-        // Exceptions of the C++ bindings are not supported. MPI_ERRORS_ARE_FATAL makes the error visible.
-        ompi_mpi_errors_throw_exceptions = errhandler::ERRORS_ARE_FATAL,
+        ompi_mpi_errors_throw_exceptions = ERRORS_THROW_EXCEPTIONS,
     }
     Op, 2048: {
         ompi_mpi_op_null = op::OP_NULL,

@@ -1,7 +1,7 @@
 //! The library's constructor: it starts the core with this ABI.
 #![allow(unsafe_code)]
 
-use upper_half::app_abi::Tool;
+use upper_half::app_abi::{Tool, NO_ERROR_HANDLERS};
 use upper_half::Abi;
 
 use crate::abi;
@@ -19,6 +19,7 @@ static ABI: Abi = Abi {
     status_out: abi::write_status,
     status_in: abi::read_status,
     keyval_out: abi::keyval_out,
+    run_error_handler: NO_ERROR_HANDLERS,
     tool: Tool {
         out: |_, value| value,
         class_in: |class| class,

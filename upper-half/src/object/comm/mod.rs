@@ -16,8 +16,7 @@ use crate::object::errhandler::{Current, Handler};
 use crate::object::group::{own_world_rank, rank_in};
 use crate::object::info_hints::OF_COMMUNICATORS;
 use crate::object::lower_handle::named;
-use crate::object::table::Body;
-use crate::object::table::Object;
+use crate::object::table::{room_up_to, Body, FrontRoom, Object};
 use crate::object::unexpected;
 use crate::object_table;
 use crate::runtime::lock::Lock;
@@ -32,7 +31,10 @@ use std::sync::{Arc, OnceLock};
 pub type Comm = Object<CommBody>;
 
 /// Body of a communicator: all that is needed to answer queries, and to make it again.
+#[repr(C)]
 pub struct CommBody {
+    /// The C++ bindings of Open MPI 4 read what kind of communicator it is at byte 0xe8.
+    front: FrontRoom<{ room_up_to(0xec) }>,
     /// Id on which all members agree.
     pub id: u64,
     /// Rank of this process (in the local group of an inter-communicator).
@@ -102,6 +104,7 @@ impl CommBody {
             rank_in(&members, own_world_rank())
         };
         CommBody {
+            front: FrontRoom::new(),
             id,
             rank: own.unwrap_or(PROC_NULL),
             size: members.len() as i32,
