@@ -224,9 +224,18 @@ impl Lab {
         }
     }
 
-    /// Numbers of ranks: those of a figure that shows how something grows.
+    /// Ranks of a program that ran with `theirs` in the paper: as many as there are processors, and 2 at least.
+    pub fn ranks(&self, theirs: usize) -> usize {
+        self.sized(theirs.min(cores()).max(2), 2)
+    }
+
+    /// Numbers of ranks of a figure that shows how something grows.
     pub fn scales(&self) -> &'static [usize] {
-        self.sized(&[2, 8], &[2])
+        match self.ranks(16) {
+            _ if self.quick => &[2],
+            16 => &[2, 8, 16],
+            _ => &[2, 8],
+        }
     }
 
     /// Runs the program in all ways, in turn within each round. What was run once is not run again.

@@ -4,6 +4,7 @@ use super::measure::{pattern, Lab, Program, NATIVE, STASIS, TWO_PHASE};
 use super::page::{Item, Outcome, Paper, Row};
 use super::profiles;
 use super::programs::{espresso, lammps};
+use crate::harness::mpi::cores;
 use anyhow::Result;
 
 pub const PAPER: Paper = Paper {
@@ -77,10 +78,9 @@ const OPERATIONS: [&str; 8] = [
 const SIZES: [(&str, &str); 3] = [("4", "4 B"), ("1024", "1 KiB"), ("1048576", "1 MiB")];
 
 fn collectives(lab: &Lab, ranks: usize) -> Result<Program> {
-    let calls = if ranks > 2 {
-        "100"
-    } else {
-        lab.sized("2000", "20")
+    let calls = match ranks > cores() {
+        true => "100",
+        false => lab.sized("2000", "20"),
     };
     Program::own(lab.mpi(), ranks, "collectives", &[calls])
 }
@@ -117,7 +117,7 @@ fn operations(lab: &Lab) -> Result<Vec<Row>> {
 }
 
 fn overlap(lab: &Lab) -> Result<Vec<Row>> {
-    let rounds = lab.compare(&collectives(lab, 2)?, &WAYS)?;
+    let rounds = lab.compare(&collectives(lab, lab.ranks(16))?, &WAYS)?;
     let mut rows = Vec::new();
     for operation in &OPERATIONS[4..] {
         for (bytes, size) in SIZES {
@@ -135,19 +135,19 @@ fn applications(lab: &Lab) -> Result<Vec<Row>> {
     let programs = [
         (
             "VASP: Quantum ESPRESSO",
-            Ok(espresso(2)),
+            Ok(espresso(lab.ranks(512))),
             ["1.052", "1.106"],
         ),
         (
             "SW4",
-            pattern(lab, "sw4", 2),
+            pattern(lab, "sw4", lab.ranks(512)),
             ["slightly faster than natively", "close to it"],
         ),
-        ("CoMD", pattern(lab, "comd", 2), ["low", "low"]),
+        ("CoMD", pattern(lab, "comd", lab.ranks(512)), ["low", "low"]),
         ("LAMMPS", Ok(lammps(lab)), ["low", "low"]),
         (
             "Poisson solver",
-            pattern(lab, "poisson", 2),
+            pattern(lab, "poisson", lab.ranks(512)),
             ["close to it", NO_BARRIERS],
         ),
     ];
@@ -179,7 +179,7 @@ fn rates(lab: &Lab) -> Result<Vec<Row>> {
         ("CoMD", "comd", "7.8", "414.2"),
         ("Poisson solver", "poisson", "21.3", "none"),
     ] {
-        let rounds = lab.compare(&pattern(lab, name, 2)?, &WAYS)?;
+        let rounds = lab.compare(&pattern(lab, name, lab.ranks(512))?, &WAYS)?;
         for (kind, figure, paper) in [
             ("collective", "collective", collective),
             ("point-to-point", "p2p", p2p),
@@ -196,7 +196,7 @@ fn rates(lab: &Lab) -> Result<Vec<Row>> {
     let vasp = profiles::rates(
         lab,
         "VASP: Quantum ESPRESSO",
-        &espresso(2),
+        &espresso(lab.ranks(512)),
         ["2489.2", "2568.9"],
     );
     rows.extend(vasp);
@@ -211,7 +211,8 @@ fn rates(lab: &Lab) -> Result<Vec<Row>> {
 
 fn growth(lab: &Lab) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for ranks in lab.sized(&[1, 2, 4, 8][..], &[2]) {
+    let more = lab.scales().iter().filter(|ranks| **ranks > 8);
+    for ranks in lab.sized(&[1, 2, 4, 8][..], &[2]).iter().chain(more) {
         let label = match ranks {
             1 => "1 rank".to_owned(),
             _ => format!("{ranks} ranks"),

@@ -10,7 +10,7 @@ pub fn lammps(lab: &Lab) -> Program {
     Program {
         name: "lammps".into(),
         mpi: Mpi::OpenMpi,
-        ranks: 2,
+        ranks: lab.ranks(512),
         words: crate::demo::lammps_arguments(lab.sized(300, 5)),
         environment: &[],
         package: Some("lammps"),
