@@ -56,8 +56,7 @@ fn run<B: Body>(
         Handler::ByFront(error_handler) => {
             let (handle, out) = (object.handle(), (abi().error_out)(code));
             call_guard::outside(|| {
-                // SAFETY: the front made the handler for the kind of object that it is called for.
-                unsafe { (abi().run_error_handler)(error_handler, B::KIND, handle, out, function) }
+                (abi().run_error_handler)(error_handler, B::KIND, handle, out, function)
             });
         }
         Handler::User(registered) | Handler::Fortran(registered) => {

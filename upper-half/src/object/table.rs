@@ -15,7 +15,6 @@ use crate::crossing::report::fatal;
 use crate::runtime::lock::{multiple, Lock};
 use crate::runtime::syscall;
 use contract::HandleKind;
-use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// Indices below are the standard ABI's values of predefined objects.
@@ -47,22 +46,19 @@ const HEAD: usize = 32;
 
 /// Room at the start of a body for what the libraries of an ABI themselves read or write at fixed offsets of a handle.
 /// The core leaves it alone; the fronts use it by a handle's address.
-#[repr(C, align(8))]
-pub struct FrontRoom<const BYTES: usize>(UnsafeCell<[u8; BYTES]>);
+#[repr(transparent)]
+pub struct FrontRoom<const WORDS: usize>([AtomicUsize; WORDS]);
 
-impl<const BYTES: usize> FrontRoom<BYTES> {
+impl<const WORDS: usize> FrontRoom<WORDS> {
     /// Room of zeros.
     pub(crate) const fn new() -> Self {
-        FrontRoom(UnsafeCell::new([0; BYTES]))
+        FrontRoom([const { AtomicUsize::new(0) }; WORDS])
     }
 }
 
-// SAFETY: nothing here reads or writes the bytes.
-unsafe impl<const BYTES: usize> Sync for FrontRoom<BYTES> {}
-
-/// Size of the room in which an object has a word or half a word that ends before byte `end` of the object.
+/// Words of the room in which an object has a value that ends before byte `end` of the object.
 pub(crate) const fn room_up_to(end: usize) -> usize {
-    (end - HEAD).next_multiple_of(8)
+    (end - HEAD).div_ceil(8)
 }
 
 /// One MPI object. The application's handle leads here.
@@ -80,7 +76,7 @@ pub struct Object<B: 'static> {
     pub body: B,
 }
 
-const _: () = assert!(core::mem::offset_of!(Object<FrontRoom<8>>, body) == HEAD);
+const _: () = assert!(core::mem::offset_of!(Object<FrontRoom<1>>, body) == HEAD);
 
 // SAFETY: bodies are made for shared use: fields that change are atomics or under a `Lock`.
 unsafe impl<B> Sync for Object<B> {}

@@ -86,17 +86,8 @@ extern "C" fn ompi_errhandler_create(
 type Dispatch = unsafe extern "C" fn(*mut usize, *mut c_int, *const c_char, usize);
 
 /// Runs an error handler of [`ompi_errhandler_create`], or `MPI::ERRORS_THROW_EXCEPTIONS`, for which the bindings have
-/// written functions with C's arguments.
-///
-/// # Safety
-/// `handler` is the handle of such an error handler, which is for objects of the kind of `object`.
-pub unsafe fn run_error_handler(
-    handler: usize,
-    kind: HandleKind,
-    object: usize,
-    code: i32,
-    failed: &str,
-) {
+/// written functions with C's arguments. The core calls it, with the handles of objects.
+pub fn run_error_handler(handler: usize, kind: HandleKind, object: usize, code: i32, failed: &str) {
     // SAFETY: an error handler, and offsets of this file.
     let (dispatch, function) = unsafe {
         let at = |offset| word(handler, offset).load(Ordering::Relaxed);
