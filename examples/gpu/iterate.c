@@ -1,9 +1,11 @@
 //#Ranks: 2
 //#Cut: hold
 //#Shows: memory, a kernel and a stream on a GPU across the cut; MPI with buffers of the host
-//#Variant: device
-//#Variant: managed
 #include "cuda_driver.h"
+
+#ifndef MANAGED
+#define MANAGED 0
+#endif
 
 enum { COUNT = 1 << 20, STEPS = 40, BLOCK = 256 };
 
@@ -33,7 +35,7 @@ int main(int argc, char **argv)
     uint32_t add = 1;
     test_start(&argc, &argv);
     cuda_start();
-    if (test_is(argc, argv, "managed"))
+    if (MANAGED)
         CUDA_OK(cuMemAllocManaged(&data, COUNT * sizeof *pinned, CUDA_ATTACH_GLOBAL));
     else
         CUDA_OK(cuMemAlloc_v2(&data, COUNT * sizeof *pinned));
