@@ -55,8 +55,8 @@ extern "C" fn ompi_op_set_cxx_callback(op: abi::Op, function: usize) {
     upper_half::op_passes(abi::op(op), function);
 }
 
-/// `Create_errhandler` of a communicator (1), a window (2) or a file (3). The bindings write the dispatching function to
-/// what this returns.
+/// `Create_errhandler` of a communicator (1), a window (2) or a file (3). The bindings write the dispatching function
+/// to what this returns.
 #[no_mangle]
 extern "C" fn ompi_errhandler_create(
     kind: c_int,
