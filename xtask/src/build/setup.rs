@@ -229,7 +229,7 @@ pub fn for_demo(runs: &str) -> Result<()> {
     match built && paths::stasis().exists() {
         true => println!("- builds what has changed since the last time"),
         false => println!(
-            "- builds Stasis and its lower halves for Open MPI and MPICH: 5 to 10 min on two cores, 20 MB of crates \
+            "- builds Stasis and its lower halves for Open MPI and MPICH: 5 to 20 min on two cores, 20 MB of crates \
              to download, 3 GB in {} (free: {free} GB)",
             target.display()
         ),
