@@ -42,6 +42,9 @@ pub struct Program {
 /// Ensures that the lower half lies above the upper half's address space. With an unlimited stack and much
 /// randomisation it may not: then this executes the same program again under a smaller limit, and restores the limit
 /// after that. Call it before anything else.
+///
+/// # Errors
+/// [`LoadError::LowerHalfTooLow`] if the lower half is too low even so, [`LoadError::System`] if a call fails.
 pub fn check_address_space() -> Result<(), LoadError> {
     const SMALL: u64 = 8 << 20;
     startup::forget_rust();
@@ -89,6 +92,9 @@ fn c_string(text: &OsStr) -> Result<CString, LoadError> {
 /// Finds the program, checks it and maps it, its dynamic linker, the gate and the stack.
 ///
 /// `args` are those after `argv[0]`, which is `program` itself; `env` is the whole environment.
+///
+/// # Errors
+/// [`LoadError`] if the program cannot be found, read, served or mapped. Nothing of it has run then.
 pub fn prepare(
     program: &OsStr,
     args: &[OsString],

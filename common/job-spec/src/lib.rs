@@ -6,6 +6,7 @@
 //! the same argument when its program executes another one.
 //!
 //! To add a setting: a field here and an increase of [`VERSION`]; then the flag in `cli/src/args/mod.rs`.
+#![warn(clippy::missing_errors_doc)]
 
 mod exit_code;
 mod path;
@@ -404,6 +405,9 @@ pub enum Error {
 }
 
 /// The argument for a spec.
+///
+/// # Errors
+/// If the spec has a map whose keys are no strings.
 pub fn to_argument<T: Serialize>(spec: &T) -> serde_json::Result<String> {
     serde_json::to_string(&Argument {
         version: VERSION,
@@ -412,6 +416,9 @@ pub fn to_argument<T: Serialize>(spec: &T) -> serde_json::Result<String> {
 }
 
 /// The spec in an argument.
+///
+/// # Errors
+/// [`Error::OtherVersion`] if another version of Stasis made the argument, [`Error::Unreadable`] if it is damaged.
 pub fn from_argument<T: DeserializeOwned>(argument: &OsStr) -> Result<T, Error> {
     let bytes = argument.as_encoded_bytes();
     let version = serde_json::from_slice::<Argument<IgnoredAny>>(bytes);

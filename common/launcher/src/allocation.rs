@@ -40,6 +40,9 @@ impl fmt::Display for Unknown {
 impl std::error::Error for Unknown {}
 
 /// Remaining time of the allocation; none if it has no end.
+///
+/// # Errors
+/// [`Unknown`] outside of an allocation of Slurm, or if Slurm does not tell when it ends.
 pub fn time_left() -> Result<Option<Duration>, Unknown> {
     let end = env::var(END).ok().and_then(|text| text.parse().ok());
     if let Some(end) = end {

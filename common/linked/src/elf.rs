@@ -47,6 +47,9 @@ pub struct Elf {
 }
 
 /// Reads an ELF file; of the symbols, only those that `interesting` selects.
+///
+/// # Errors
+/// If the file cannot be opened or read.
 pub fn read(path: &Path, interesting: impl Fn(&str) -> bool) -> io::Result<Kind> {
     let file = File::open(path)?;
     let facts = file.metadata()?;

@@ -44,6 +44,9 @@ pub enum Step<T> {
 
 /// The program that is executed for the file at `path`: `read` is called with the file, then with its interpreter if
 /// it is a script, and so on. None if the kernel would refuse that number of scripts.
+///
+/// # Errors
+/// The first error of `read`.
 pub fn follow<T, E>(
     path: &Path,
     mut read: impl FnMut(&Path) -> Result<Step<T>, E>,

@@ -21,6 +21,9 @@ pub fn in_path(name: &OsStr, list: &OsStr, here: &Path) -> Option<PathBuf> {
 }
 
 /// The program that `name` refers to: a path, or a name in PATH.
+///
+/// # Errors
+/// If there is no such file, or it cannot be executed. The message is for the user.
 pub fn program(name: &OsStr) -> Result<PathBuf> {
     let path = Path::new(name);
     if name.as_encoded_bytes().contains(&b'/') {

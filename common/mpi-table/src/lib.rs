@@ -3,6 +3,7 @@
 //! The table is `mpi.table`; its head says how to add a function. [`functions`] returns it, and [`generate`] has the
 //! generators. The two halves of a rank compare [`hash`], so that they work together only if their tables are the same.
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 pub mod generate;
 mod parse;
@@ -20,6 +21,13 @@ pub const TEXT: &str = include_str!("../mpi.table");
 ///
 /// # Panics
 /// If the table has a mistake. The tests of this crate find it before.
+///
+/// # Examples
+/// ```
+/// let send = stasis_mpi_table::functions().iter().find(|function| function.name == "MPI_Send").unwrap();
+/// let parameters: Vec<&str> = send.params.iter().map(|param| param.name.as_str()).collect();
+/// assert_eq!(parameters, ["buf", "count", "datatype", "dest", "tag", "comm"]);
+/// ```
 pub fn functions() -> &'static [Function] {
     static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
     FUNCTIONS.get_or_init(|| {

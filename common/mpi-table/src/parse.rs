@@ -48,6 +48,9 @@ pub enum Mistake {
 }
 
 /// Parses `text`. The functions get successive slots from `first_slot` on.
+///
+/// # Errors
+/// The first [`Mistake`], with its line.
 pub fn parse(text: &str, first_slot: usize) -> Result<Vec<Function>, ParseError> {
     let mut functions: Vec<Function> = Vec::new();
     let mut names = HashSet::new();

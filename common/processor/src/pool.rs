@@ -18,6 +18,16 @@ impl std::error::Error for BadList {}
 
 /// Features that all machines of a list have, sorted. Each line is one machine: names of features, of levels of the
 /// psABI, or the line `flags` of /proc/cpuinfo, whose other lines have no effect. `#` begins a comment.
+///
+/// # Errors
+/// If a name is unknown, or the list has no machine.
+///
+/// # Examples
+/// ```
+/// let common = stasis_processor::features_of("x86-64-v3\nsse4_2 avx # an older machine\n")?;
+/// assert!(common.contains(&"sse4_2") && !common.contains(&"avx2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn features_of(list: &str) -> Result<Vec<&'static str>, BadList> {
     let mut common: Option<Vec<&'static str>> = None;
     for line in list.lines() {

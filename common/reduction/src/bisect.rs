@@ -29,6 +29,9 @@ pub enum Found {
 }
 
 /// Finds the smallest part of `all` for which `run` passes. `run` gets nothing, or a selection.
+///
+/// # Errors
+/// The first error of `run`.
 pub fn smallest<E>(
     all: &Selection,
     mut run: impl FnMut(Option<&Selection>) -> Result<Outcome, E>,

@@ -4,6 +4,7 @@
 //! bisect` makes smaller ones ([`bisect`]).
 
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc)]
 
 pub mod bisect;
 mod function;

@@ -128,6 +128,20 @@ fn range(text: &str) -> Result<RangeInclusive<u64>, Unknown> {
 
 impl Selection {
     /// Reads a selection.
+    ///
+    /// # Errors
+    /// [`Unknown`] if a name is no collective function, or a range of calls is none.
+    ///
+    /// # Examples
+    /// ```
+    /// use stasis_reduction::{Function, Selection};
+    ///
+    /// let first_two = Selection::parse("Bcast:1-2")?;
+    /// let bcast = Function::named("Bcast").unwrap();
+    /// assert!(first_two.selects(bcast, |_| false, 2));
+    /// assert!(!first_two.selects(bcast, |_| false, 3));
+    /// # Ok::<(), stasis_reduction::Unknown>(())
+    /// ```
     pub fn parse(text: &str) -> Result<Selection, Unknown> {
         let (algorithm, text) = match text.strip_prefix(TREE) {
             Some(text) => (Algorithm::Tree, text),

@@ -11,6 +11,7 @@
 //!
 //! To read a file that is on a dead file system may take forever: call [`Tracer::trace`] on a thread that may be left
 //! behind.
+#![warn(clippy::missing_errors_doc)]
 
 mod elf;
 pub mod kernel;
@@ -102,6 +103,9 @@ pub struct Tracer {
 
 impl Tracer {
     /// Reads the mappings of this process.
+    ///
+    /// # Errors
+    /// If `/proc/self/maps` cannot be read.
     pub fn new() -> std::io::Result<Tracer> {
         let objects = elf::objects(&std::fs::read("/proc/self/maps")?);
         let mut unwinder = UnwinderX86_64::new();

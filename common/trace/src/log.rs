@@ -37,6 +37,9 @@ pub enum Error {
 }
 
 /// Filter of the log; none if the variable is absent or empty.
+///
+/// # Errors
+/// [`Error::Filter`] if the variable is no filter.
 pub fn wanted() -> Result<Option<Targets>, Error> {
     match std::env::var(VARIABLE) {
         Ok(text) if !text.is_empty() => parse(&text).map(Some),
@@ -50,6 +53,9 @@ fn parse(text: &str) -> Result<Targets, Error> {
 }
 
 /// Writes the log to the standard error of this command, if the variable asks for one.
+///
+/// # Errors
+/// [`Error::Filter`] if the variable is no filter.
 pub fn to_stderr() -> Result<(), Error> {
     if let Some(filter) = wanted()? {
         write_to(io::stderr, filter);
@@ -73,6 +79,9 @@ pub type LogThread = Box<dyn FnOnce() + Send>;
 /// Appends the log to `rank-RANK.log` in `directory`, as the filter from [`wanted`] says. The directory is made for its
 /// owner alone, like a checkpoint directory. `start` starts the thread that writes the file. Nothing else may close or
 /// replace a descriptor in that thread's table.
+///
+/// # Errors
+/// [`Error::File`] if the directory or the file cannot be made, or the thread cannot be started.
 pub fn to_file(
     directory: &Path,
     rank: u32,

@@ -23,6 +23,9 @@ pub fn file_name(rank: u32) -> String {
 }
 
 /// The files of recorders in the directory of a log, by rank. There is at least one.
+///
+/// # Errors
+/// If the directory cannot be read, or has no such file.
 pub fn files(directory: &Path) -> io::Result<Vec<(u32, PathBuf)>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -48,6 +51,9 @@ pub struct Mapped(memmap2::MmapRaw);
 
 impl Mapped {
     /// Maps the file of a recorder.
+    ///
+    /// # Errors
+    /// If the file cannot be mapped, or is no recorder of this version.
     pub fn open(path: &Path) -> io::Result<Mapped> {
         let map = memmap2::MmapOptions::new().map_raw_read_only(&File::open(path)?)?;
         let mapped = Mapped(map);

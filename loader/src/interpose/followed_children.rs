@@ -73,6 +73,9 @@ pub struct Child {
 
 /// Starts a thread of the lower half that decides for each child of this process whether it becomes an upper half. Call
 /// it once, before the program runs.
+///
+/// # Errors
+/// If the memory that children share with it cannot be mapped, or the thread cannot be started.
 pub fn follow_children(
     mut decide: impl FnMut(&Child) -> bool + Send + 'static,
 ) -> std::io::Result<()> {

@@ -13,6 +13,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
 /// Refuses to run with more privileges than the caller has.
+///
+/// # Errors
+/// [`LoadError::Privileged`] if the kernel has given this process more.
 pub fn refuse_privileges() -> Result<(), LoadError> {
     match c_library::getauxval(libc::AT_SECURE) {
         0 => Ok(()),

@@ -96,6 +96,9 @@ pub fn capture_closed(
 
 /// Captures the process state outside memory. `mapped` gives the files, by device and inode, that are mapped shared and
 /// therefore saved with the memory.
+///
+/// # Errors
+/// [`CaptureError`] for the first thing that no image can hold.
 pub fn capture(
     stopped: &Stopped,
     mapped: &(dyn Fn(u64, u64) -> Option<files::MappedFile> + Sync),

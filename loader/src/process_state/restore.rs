@@ -51,6 +51,9 @@ pub struct Restored {
 
 impl ProcessState {
     /// Checks the state for consistency with memory that contains the addresses for which `has` is true.
+    ///
+    /// # Errors
+    /// [`RestoreError::Version`] if another contract saved it, another [`RestoreError`] for what is inconsistent.
     pub fn check(&self, has: &dyn Fn(usize) -> bool) -> Result<(), RestoreError> {
         let ours = contract::VERSION;
         if self.contract_version != ours || self.fixed != FIXED {
@@ -154,6 +157,9 @@ fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreErro
 /// Output files must have been truncated ([`OpenedFiles::truncate`]) in all ranks before a rank goes on.
 ///
 /// An image of an older Stasis has no `registers`.
+///
+/// # Errors
+/// [`RestoreError`] for the first part that the kernel refuses. The process cannot go on then.
 pub fn restore(
     state: ProcessState,
     registers: Option<&SavedRegisters>,

@@ -31,6 +31,9 @@ pub struct KillTimer {
 
 impl KillTimer {
     /// Creates the timer, not armed.
+    ///
+    /// # Errors
+    /// If the kernel has no timer left for this user.
     pub fn new() -> io::Result<KillTimer> {
         let mut last = 0;
         for clock in CLOCKS {
@@ -54,6 +57,9 @@ impl KillTimer {
     }
 
     /// Lets the kernel kill the process at this time instead of an earlier one. If the time is over, it does so now.
+    ///
+    /// # Errors
+    /// If the kernel refuses the time.
     pub fn arm(&self, at: Duration) -> io::Result<()> {
         // A time of 0 would disarm the timer.
         let at = i64::try_from(at.as_nanos()).unwrap_or(i64::MAX).max(1);

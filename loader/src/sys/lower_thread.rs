@@ -26,6 +26,9 @@ pub fn room_for_threads() -> std::io::Result<()> {
 /// Starts a thread of the lower half; create every lower thread this way. All signals are blocked in it, because they
 /// are meant for the application. When this returns the thread runs and has its memory from the C library: the program
 /// may use up its memory right after this.
+///
+/// # Errors
+/// If there is no memory for the thread, or the kernel gives none.
 pub fn spawn_lower(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     room_for_threads()?;
     let thread = std::thread::Builder::new().name(name.to_owned());

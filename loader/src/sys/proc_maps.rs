@@ -14,6 +14,9 @@ pub struct Mapping {
 }
 
 /// All mappings of this process, by address. The fixed `[vsyscall]` page is left out.
+///
+/// # Errors
+/// If `/proc/self/maps` cannot be read.
 pub fn read() -> std::io::Result<Vec<Mapping>> {
     let text = std::fs::read("/proc/self/maps")?;
     Ok(text

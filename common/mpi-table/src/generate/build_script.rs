@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 /// Gives the front the name `soname` and its linker options, writes the C functions to `functions.rs` in Cargo's output
 /// folder, and returns that folder. Only for build scripts: the options go to Cargo by standard output.
+///
+/// # Errors
+/// If `OUT_DIR` is not set, or the file cannot be written.
 pub fn build_front(soname: &str) -> io::Result<PathBuf> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,{soname}");

@@ -36,6 +36,9 @@ struct Order {
 static ORDERS: OnceLock<Sender<Order>> = OnceLock::new();
 
 /// Creates the table. Call it once, before the application has any thread.
+///
+/// # Errors
+/// If the kernel gives no thread, or the thread no table of its own.
 pub fn start_own_fd_table() -> io::Result<()> {
     let (orders, hear) = channel::<Order>();
     let (tell, told) = channel();
@@ -104,6 +107,9 @@ fn order(name: &str, body: Box<dyn FnOnce() + Send>, failed: Sender<io::Error>) 
 
 /// Starts a thread of the lower half without the application's open files. It runs when this returns: see
 /// [`crate::sys::lower_thread::spawn_lower`].
+///
+/// # Errors
+/// If the kernel gives no thread, or the one that makes threads has ended.
 pub fn spawn_on_own_fd_table(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let (failed, told) = channel();
     let runs = failed.clone();
@@ -118,8 +124,10 @@ pub fn spawn_on_own_fd_table(name: &str, body: impl FnOnce() + Send + 'static) -
     }
 }
 
-/// Runs `work` on a thread without the application's open files, and waits for it. Fails if no such thread can be
-/// created.
+/// Runs `work` on a thread without the application's open files, and waits for it.
+///
+/// # Errors
+/// If no such thread can be created.
 pub fn on_own_fd_table<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let (failed, told) = channel();
     let (ended, ends) = channel::<()>();

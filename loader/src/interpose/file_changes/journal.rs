@@ -60,6 +60,9 @@ pub(super) struct Request {
 pub(super) static NOTING: Mutex<Option<Noting>> = Mutex::new(None);
 
 /// Starts the journal, which records from the next cut on. `say` prints messages for the user.
+///
+/// # Errors
+/// If a thread cannot be started.
 pub fn keep_journal(journal: Journal, say: impl Fn(&str) + Send + 'static) -> io::Result<()> {
     let (reader, requests) = channel::<Request>();
     let read = move || {

@@ -163,11 +163,17 @@ pub fn after_fork(thread: &Thread) {
 pub struct Stopped(());
 
 /// Stops all threads, within [`DEFAULT_PATIENCE`].
+///
+/// # Errors
+/// As [`stop_all_within`].
 pub fn stop_all() -> Result<Stopped, StopError> {
     stop_all_within(DEFAULT_PATIENCE)
 }
 
-/// Stops all threads; on failure, all are resumed. Call it on a thread of the lower half.
+/// Stops all threads. Call it on a thread of the lower half.
+///
+/// # Errors
+/// [`StopError`] if a thread did not stop in time, or nothing can be stopped now. All threads run on then.
 pub fn stop_all_within(patience: Duration) -> Result<Stopped, StopError> {
     // At a restart all threads are parked from their start until their state is restored. Other ranks affect the
     // duration, so it has no limit.

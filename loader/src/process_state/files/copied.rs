@@ -49,6 +49,9 @@ pub struct SharedFiles {
 
 impl ProcessState {
     /// Moves the working directory and the files to those of a copy.
+    ///
+    /// # Errors
+    /// [`RestoreError`] if the copy would write a file of the first job, or a file cannot be made.
     pub fn copied(
         &mut self,
         closed: &mut ClosedFileList,

@@ -36,6 +36,9 @@ pub struct HeldNumbers(());
 impl HeldNumbers {
     /// Reserves all numbers that programs use, for a process that must initialise MPI before it can read its image.
     /// Descriptors that the launcher left there are moved, as by [`open_files`].
+    ///
+    /// # Errors
+    /// [`RestoreError`] if the kernel gives no descriptor.
     pub fn take() -> Result<HeldNumbers, RestoreError> {
         reserve(FIRST..HIGH)?;
         Ok(HeldNumbers(()))
@@ -65,6 +68,9 @@ impl Drop for HeldNumbers {
 /// Reserves the numbers of the saved descriptors and opens all files, without changing a file. Call it first in a
 /// process that will restore: before MPI is initialised, or with the numbers that were held meanwhile. A descriptor of
 /// the launcher at a saved number is moved, and the variable that names it is updated.
+///
+/// # Errors
+/// [`RestoreError`] if a number is taken, or a file is gone, is another one, or cannot be opened.
 pub fn open_files(
     state: &ProcessState,
     checks: &Checks<'_>,
@@ -195,6 +201,9 @@ fn tell_where(fd: i32, moved: i32) {
 
 impl OpenedFiles {
     /// Opens the files whose names led to other files until the undo was done. Returns warnings for the user.
+    ///
+    /// # Errors
+    /// [`RestoreError`] if a file is not the one of the checkpoint, or cannot be opened or locked.
     pub fn open_undone(
         &mut self,
         state: &ProcessState,
@@ -228,6 +237,9 @@ impl OpenedFiles {
     /// Truncates output files, open ones and those that were `closed` at the checkpoint, to their lengths then. The
     /// removed tails are kept in the directory `kept`, whose list names the restart `who`. Other ranks may share the
     /// files; `lengths` are their observations.
+    ///
+    /// # Errors
+    /// [`RestoreError`] if a file cannot be truncated, or its tail not be kept.
     pub fn truncate(
         &self,
         state: &ProcessState,

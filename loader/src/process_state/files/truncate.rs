@@ -342,6 +342,9 @@ fn lock(directory: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Removes the oldest tails of earlier restarts if they exceed the bound.
+///
+/// # Errors
+/// If the directory cannot be read or locked, or a file cannot be removed.
 pub fn bound_kept(kept: &Path) -> io::Result<()> {
     bound(kept, KEPT_OF_ALL)
 }
