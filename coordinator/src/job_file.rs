@@ -100,9 +100,9 @@ pub enum Error {
     },
     /// Another job uses the directory.
     #[error(
-        "{} is used by a job that runs already ({program}, process {pid} on {host}); give another \
-         --ckpt-dir",
-        directory.display()
+        "{} is used by a job that runs already ({program}, process {pid} on {host}); end that job \
+         with `stasis stop {}`, or give another --ckpt-dir",
+        directory.display(), directory.display()
     )]
     Taken {
         /// Checkpoint directory.
