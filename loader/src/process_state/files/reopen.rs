@@ -239,7 +239,7 @@ impl OpenedFiles {
     /// files; `lengths` are their observations.
     ///
     /// # Errors
-    /// [`RestoreError`] if a file cannot be truncated, or its tail not be kept.
+    /// [`RestoreError`] if a file that was open cannot be truncated. What goes wrong with others is in the report.
     pub fn truncate(
         &self,
         state: &ProcessState,
