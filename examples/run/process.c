@@ -20,6 +20,8 @@ int main(int argc, char **argv)
     char name[64], line[64], before[4096], after[4096];
     sigset_t mask, now;
     struct sigaction action = {.sa_handler = on_usr1};
+    struct stat facts;
+    struct statx more;
     test_start(&argc, &argv);
     snprintf(name, sizeof name, "out.%d", test_rank);
     FILE *out = fopen(name, "w+");
@@ -54,6 +56,19 @@ int main(int argc, char **argv)
     FILE *self = fopen(line, "r");
     CHECK(self != NULL && fgets(after, sizeof after, self) && strstr(after, "(process"), "%s is not this process", line);
     fclose(self);
+    /* The ids that the program knows name its process and its threads in all calls on paths. */
+    snprintf(line, sizeof line, "/proc/%d/task/%d/stat", (int)pid, (int)gettid());
+    CHECK_EQ(access(line, R_OK), 0);
+    CHECK((self = fopen(line, "r")) != NULL && fgets(after, sizeof after, self), "no %s", line);
+    CHECK(strstr(after, "(process"), "%s is not this thread", line);
+    fclose(self);
+    snprintf(line, sizeof line, "/proc/self/task/%d", (int)gettid());
+    CHECK(stat(line, &facts) == 0 && S_ISDIR(facts.st_mode), "no %s", line);
+    snprintf(line, sizeof line, "/proc/%d/cwd", (int)pid);
+    ssize_t length = readlink(line, after, sizeof after - 1);
+    CHECK(length == (ssize_t)strlen(before) && !memcmp(after, before, (size_t)length), "%s is another directory", line);
+    CHECK(statx(AT_FDCWD, line, 0, STATX_INO, &more) == 0 && stat(".", &facts) == 0, "no %s", line);
+    CHECK(more.stx_ino == facts.st_ino, "%s is another directory", line);
     CHECK_EQ(strcmp(getenv("STASIS_EXAMPLE"), "kept"), 0);
     CHECK_EQ(fegetround(), FE_UPWARD);
     fesetround(FE_TONEAREST);

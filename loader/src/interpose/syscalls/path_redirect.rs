@@ -15,6 +15,7 @@ use crate::sys::{user_copy, vectors};
 use core::ffi::CStr;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::io::Write;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
     // The MPI library's name leads to the front, `/proc/self/exe` to the application, the process's number before a
@@ -25,21 +26,32 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     // A front has the same device and inode in every version of Stasis, for the dynamic linker.
     (libc::SYS_fstat, fstat),
     (libc::SYS_newfstatat, newfstatat),
-    // `/proc/self/exe` is the application, not the lower half.
+    // `/proc/self/exe` is the application, not the lower half; the numbers of before a restart lead to this process.
     (libc::SYS_readlink, readlink),
     (libc::SYS_readlinkat, readlinkat),
+    // A path below `/proc` that names this process or a thread of it by a number of before a restart leads to it.
+    (libc::SYS_stat, first_path),
+    (libc::SYS_lstat, first_path),
+    (libc::SYS_access, first_path),
+    (libc::SYS_faccessat, second_path),
+    (libc::SYS_faccessat2, second_path),
+    (libc::SYS_statx, statx),
 ];
 
-/// The process that a path below `/proc` names, and the rest of the path.
-fn process_named(path: &CStr) -> Option<(u32, &[u8])> {
-    let rest = path.to_bytes().strip_prefix(b"/proc/")?;
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (number, rest) = rest.split_at(digits);
+/// The number at the start of a path below `/proc`, and the rest of the path.
+fn leading_number(path: &[u8]) -> Option<(u32, &[u8])> {
+    let digits = path.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, rest) = path.split_at(digits);
     let number = number.iter().fold(0u32, |n, d| {
         n.wrapping_mul(10).wrapping_add(u32::from(d & 15))
     });
     let whole = (1..10).contains(&digits) && matches!(rest.first(), None | Some(b'/'));
     whole.then_some((number, rest))
+}
+
+/// The process that a path below `/proc` names, and the rest of the path.
+fn process_named(path: &CStr) -> Option<(u32, &[u8])> {
+    leading_number(path.to_bytes().strip_prefix(b"/proc/")?)
 }
 
 /// Whether the path names this process's program: `/proc/self/exe` and its equivalents.
@@ -51,24 +63,75 @@ pub fn is_own_exe(path: &CStr) -> bool {
 }
 
 /// Room for a path below `/proc/self`.
-type OwnPath = [u8; 64];
+type OwnPath = [u8; 96];
 
-/// The path below `/proc/self` for one that names this process by its number, which is another one since a restart.
+/// The path below `/proc/self` for one that names this process or a thread of it by a number of before the restart.
 fn of_own_number(path: &CStr, room: &mut OwnPath) -> bool {
+    // Nothing allocates here, or fails when there is room.
+    own_path(path, room).is_some()
+}
+
+fn own_path(path: &CStr, mut room: &mut [u8]) -> Option<()> {
     const SELF: &[u8] = b"/proc/self";
-    let own = threads::virtual_pid();
-    let Some((_, rest)) = process_named(path).filter(|(number, _)| *number == own) else {
-        return false;
+    let named = process_named(path);
+    let (thread, rest) = match named {
+        Some((number, rest)) if number == threads::virtual_pid() => (None, rest),
+        Some((number, rest)) => (Some(number), rest),
+        None => (None, path.to_bytes().strip_prefix(SELF)?),
     };
-    let length = SELF.len() + rest.len();
-    if own == threads::real_pid() || length >= room.len() {
-        return false;
+    let (thread, rest) = match (thread, rest.strip_prefix(b"/task/")) {
+        (None, Some(below)) => {
+            leading_number(below).map_or((None, rest), |(tid, rest)| (Some(tid), rest))
+        }
+        _ => (thread, rest),
+    };
+    named.map(|_| 0).or(thread)?;
+    room.write_all(SELF).ok()?;
+    if let Some(thread) = thread {
+        let real = threads::find(thread)?.real_tid.load(Ordering::Relaxed);
+        write!(room, "/task/{real}").ok()?;
     }
-    let bytes = SELF.iter().chain(rest).chain(&[0]);
-    room.iter_mut()
-        .zip(bytes)
-        .for_each(|(to, byte)| *to = *byte);
-    true
+    room.write_all(rest).ok()?;
+    room.write_all(&[0]).ok()
+}
+
+/// Whether the numbers of this process and its threads are others than the kernel's.
+fn was_restarted() -> bool {
+    threads::virtual_pid() != threads::real_pid()
+}
+
+/// Serves a call on a file whose path is the argument at this position, and which opens none. The kernel sees the path
+/// first, as in [`open_at`].
+fn by_path(call: &mut Call, position: usize) -> Outcome {
+    let (nr, mut args) = (call.nr(), call.args());
+    let outcome = call.pass();
+    let is_seen = matches!(outcome, Outcome::Value(result) if result != err(libc::EFAULT));
+    if !is_seen || !was_restarted() || !is_in_proc(call, args[position]) {
+        return outcome;
+    }
+    let mut own = [0; size_of::<OwnPath>()];
+    let path = user_copy::path(args[position]);
+    if !path.is_some_and(|path| vectors::kept(|| of_own_number(path, &mut own))) {
+        return outcome;
+    }
+    args[position] = own.as_ptr() as usize;
+    call.pass_with(nr, args)
+}
+
+fn first_path(call: &mut Call) -> Outcome {
+    by_path(call, 0)
+}
+
+fn second_path(call: &mut Call) -> Outcome {
+    by_path(call, 1)
+}
+
+/// The path may be a null pointer where the call is on the descriptor itself.
+fn statx(call: &mut Call) -> Outcome {
+    match call.int(2) & libc::AT_EMPTY_PATH {
+        0 => by_path(call, 1),
+        _ => call.pass(),
+    }
 }
 
 fn replacement(path: &CStr) -> Option<&'static CStr> {
@@ -121,7 +184,9 @@ fn open_by_name(call: &mut Call, position: usize, linker: bool) -> Outcome {
     });
     if let Some(path) = other {
         args[position] = path.as_ptr() as usize;
-    } else if path.is_some_and(|path| vectors::kept(|| of_own_number(path, &mut own))) {
+    } else if was_restarted()
+        && path.is_some_and(|path| vectors::kept(|| of_own_number(path, &mut own)))
+    {
         args[position] = own.as_ptr() as usize;
     }
     let (outcome, opening) = Opening::run(call, nr, args, position);
@@ -154,7 +219,7 @@ fn fstat(call: &mut Call) -> Outcome {
 fn newfstatat(call: &mut Call) -> Outcome {
     let [fd, _, facts, flags, ..] = call.args();
     match flags as i32 & libc::AT_EMPTY_PATH {
-        0 => call.pass(),
+        0 => by_path(call, 1),
         _ => stat_of(call, fd, facts),
     }
 }
@@ -209,7 +274,7 @@ fn number_of(file: &CStr) -> u64 {
 
 fn read_link(call: &mut Call, position: usize) -> Outcome {
     let args = call.args();
-    let outcome = call.pass();
+    let outcome = by_path(call, position);
     if !matches!(outcome, Outcome::Value(result) if result != err(libc::EFAULT))
         || !is_in_proc(call, args[position])
     {
