@@ -3,6 +3,9 @@
 //! user-defined operations, and C tables of the library's handles and constants, which only a C
 //! compiler knows for sure.
 //!
+//! With the feature `standard` no library is needed: the tables have the values of the standard ABI, and the functions
+//! are found at run time (`common/mpi-abi`).
+//!
 //! To add a kind of library: its header is recognised in [`flavour`], and what is its own goes into a
 //! `src/mpi/convert/native_*.rs`. Another library of a known kind needs nothing but `stasis build-lower`.
 
@@ -56,23 +59,23 @@ const OF_PROGRESS: [&str; 2] = ["ucp_worker_progress", "fi_fabric"];
 fn main() -> anyhow::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=MPICC");
-    println!("cargo::rustc-check-cfg=cfg(native_mpi, values(\"openmpi\", \"mpich\"))");
-    let mpicc = std::env::var("MPICC").unwrap_or_else(|_| "mpicc".to_owned());
+    println!(
+        "cargo::rustc-check-cfg=cfg(native_mpi, values(\"openmpi\", \"mpich\", \"standard\"))"
+    );
     let out = PathBuf::from(std::env::var("OUT_DIR").context("OUT_DIR is not set")?);
+    let library = match std::env::var_os("CARGO_FEATURE_STANDARD") {
+        Some(_) => Library::Standard,
+        None => Library::of_compiler(&out)?,
+    };
+    println!("cargo::rustc-cfg=native_mpi=\"{}\"", library.flavour());
 
-    run_with_the_library(&mpicc, &out)?;
-    let macros = preprocess(&mpicc, &out, &["-dM"])?;
-    let flavour = flavour(&mpicc, &macros)?;
-    println!("cargo::rustc-cfg=native_mpi=\"{flavour}\"");
-
-    let declared = declared_functions(&preprocess(&mpicc, &out, &[])?);
-    let adapter = mpi_table::generate::adapter(|name| declared.contains(name));
+    let adapter = mpi_table::generate::adapter(|name| library.declares(name));
     write(&out.join("adapter.rs"), &adapter)?;
     write(&out.join("trampolines.rs"), &trampolines())?;
 
     let exported = out.join("exported.list");
     let mut names = [&OF_SIGNALS[..], &OF_FILES].concat();
-    if flavour == "mpich" {
+    if library.flavour() != "openmpi" {
         names.extend(OF_PROGRESS);
     }
     let names = names.join("; ");
@@ -83,13 +86,71 @@ fn main() -> anyhow::Result<()> {
     );
 
     let tables = out.join("tables.c");
-    write(&tables, &c_tables())?;
-    cc::Build::new()
-        .compiler(&mpicc)
-        .file(&tables)
-        .try_compile("stasis_tables")?;
+    write(&tables, &c_tables(&library))?;
+    let mut build = cc::Build::new();
+    if let Library::OfCompiler { mpicc, .. } = &library {
+        build.compiler(mpicc);
+    }
+    build.file(&tables).try_compile("stasis_tables")?;
     Ok(())
 }
+
+/// The MPI library that the lower half is built for.
+enum Library {
+    /// The one that this compiler compiles for.
+    OfCompiler {
+        mpicc: String,
+        flavour: &'static str,
+        /// Functions in its header.
+        declared: HashSet<String>,
+    },
+    /// Any of the standard ABI.
+    Standard,
+}
+
+impl Library {
+    fn of_compiler(out: &Path) -> anyhow::Result<Library> {
+        let mpicc = std::env::var("MPICC").unwrap_or_else(|_| "mpicc".to_owned());
+        run_with_the_library(&mpicc, out)?;
+        let macros = preprocess(&mpicc, out, &["-dM"])?;
+        let declared = declared_functions(&preprocess(&mpicc, out, &[])?);
+        let flavour = flavour(&mpicc, &macros)?;
+        Ok(Library::OfCompiler {
+            mpicc,
+            flavour,
+            declared,
+        })
+    }
+
+    fn flavour(&self) -> &'static str {
+        match self {
+            Library::OfCompiler { flavour, .. } => flavour,
+            Library::Standard => "standard",
+        }
+    }
+
+    fn declares(&self, name: &str) -> bool {
+        match self {
+            Library::OfCompiler { declared, .. } => declared.contains(name),
+            Library::Standard => {
+                let mut functions = mpi_table::functions().iter();
+                functions.any(|function| function.name == name && function.is_of_standard_abi())
+            }
+        }
+    }
+
+    /// A constant in C, whose value in the standard ABI is `standard`.
+    fn constant(&self, name: &str, standard: &str) -> String {
+        match (self, name) {
+            (Library::OfCompiler { .. }, _) => name.to_owned(),
+            (Library::Standard, "MPI_DISTRIBUTE_DFLT_DARG") => DFLT_DARG.to_string(),
+            (Library::Standard, _) => standard.to_owned(),
+        }
+    }
+}
+
+/// The only constant for which Stasis has not the standard's value (`contract::abi`).
+const DFLT_DARG: i32 = 19;
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -170,7 +231,7 @@ fn run_with_the_library(mpicc: &str, out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which of the two native ABIs the header describes.
+/// Which of the two native ABIs of libraries the header describes.
 fn flavour(mpicc: &str, macros: &str) -> anyhow::Result<&'static str> {
     let defines = |name| {
         macros
@@ -354,15 +415,16 @@ const HANDLES: &[(HandleKind, &[(&str, usize)])] = &[
 ];
 
 /// C source with the tables that `values.rs` and `predefined.rs` read.
-fn c_tables() -> String {
-    let mut text = "/* Generated by build.rs; do not edit. */\n#include <mpi.h>\n\
-                    #include <stdint.h>\n\n"
-        .to_owned();
-    write_c_tables(&mut text).expect("writing to a string cannot fail");
+fn c_tables(library: &Library) -> String {
+    let mut text = "/* Generated by build.rs; do not edit. */\n#include <stdint.h>\n".to_owned();
+    write_c_tables(&mut text, library).expect("writing to a string cannot fail");
     text
 }
 
-fn write_c_tables(text: &mut String) -> std::fmt::Result {
+fn write_c_tables(text: &mut String, library: &Library) -> std::fmt::Result {
+    if let Library::OfCompiler { .. } = library {
+        writeln!(text, "#include <mpi.h>\n")?;
+    }
     writeln!(
         text,
         "const struct {{ int group, standard, native; }} stasis_values[] = {{"
@@ -370,8 +432,9 @@ fn write_c_tables(text: &mut String) -> std::fmt::Result {
     for (number, (title, optional, values)) in GROUPS.iter().enumerate() {
         writeln!(text, "/* {title} */")?;
         for (name, standard) in *values {
-            let line = format!("{{{number}, {standard}, (int)({name})}},");
-            write_line(text, name, *optional, &line)?;
+            let native = library.constant(name, &standard.to_string());
+            let line = format!("{{{number}, {standard}, (int)({native})}},");
+            write_line(text, library, name, *optional, &line)?;
         }
     }
     writeln!(text, "{{-1, 0, 0}}}};\n")?;
@@ -383,24 +446,35 @@ fn write_c_tables(text: &mut String) -> std::fmt::Result {
     for (kind, handles) in HANDLES {
         for (name, standard) in *handles {
             let kind = *kind as u32;
-            let line = format!("{{{kind}, {standard:#x}, (uintptr_t)({name})}},");
-            write_line(text, name, true, &line)?;
+            let native = library.constant(name, &standard.to_string());
+            let line = format!("{{{kind}, {standard:#x}, (uintptr_t)({native})}},");
+            write_line(text, library, name, true, &line)?;
         }
     }
     writeln!(text, "{{UINT32_MAX, 0, 0}}}};\n")?;
-    writeln!(
-        text,
-        "int *stasis_unweighted(void) {{ return MPI_UNWEIGHTED; }}"
-    )?;
-    writeln!(
-        text,
-        "int *stasis_weights_empty(void) {{ return MPI_WEIGHTS_EMPTY; }}"
-    )
+    for (function, name, standard) in [
+        ("stasis_unweighted", "MPI_UNWEIGHTED", abi::UNWEIGHTED),
+        (
+            "stasis_weights_empty",
+            "MPI_WEIGHTS_EMPTY",
+            abi::WEIGHTS_EMPTY,
+        ),
+    ] {
+        let native = library.constant(name, &standard.to_string());
+        writeln!(text, "int *{function}(void) {{ return (int *){native}; }}")?;
+    }
+    Ok(())
 }
 
-fn write_line(text: &mut String, name: &str, optional: bool, line: &str) -> std::fmt::Result {
-    match optional {
-        true => writeln!(text, "#ifdef {name}\n{line}\n#endif"),
-        false => writeln!(text, "{line}"),
+fn write_line(
+    text: &mut String,
+    library: &Library,
+    name: &str,
+    optional: bool,
+    line: &str,
+) -> std::fmt::Result {
+    match (optional, library) {
+        (true, Library::OfCompiler { .. }) => writeln!(text, "#ifdef {name}\n{line}\n#endif"),
+        _ => writeln!(text, "{line}"),
     }
 }

@@ -6,6 +6,10 @@
 
 #![cfg_attr(not(test), no_main)]
 
+// Both have the functions and types of MPI, under the same names.
+#[cfg(native_mpi = "standard")]
+extern crate mpi_abi as mpi_sys;
+
 mod agent;
 mod breakpoint;
 mod console;
@@ -46,7 +50,7 @@ fn begin() -> i32 {
             let Err(error) = self::restart::standby::standby(options);
             (exit_code::of_restart(&error), Err(error))
         }
-        Ok(Command::Refuse(code)) => start::abort_job::abort_job(code),
+        Ok(Command::Refuse(code, library)) => start::abort_job::abort_job(code, library.as_deref()),
         Ok(Command::About) => {
             about();
             return 0;
@@ -66,6 +70,7 @@ fn begin() -> i32 {
 /// Starts the program, or goes on in its memory after another rank's death. Returns only after a failure.
 fn launch(options: Launch) -> Result<Infallible> {
     library_env::ensure()?;
+    mpi::load(options.spec.checkpoints.mpi_library.as_deref())?;
     stages::start(&options.spec.checkpoints)?;
     match stages::survived() {
         Some(memory) => self::restart::survivor::go_on(&options.spec.checkpoints, memory),
@@ -76,9 +81,10 @@ fn launch(options: Launch) -> Result<Infallible> {
 /// Prints the library that this build is for. `stasis build-lower` runs this, which also checks that the lower half
 /// starts.
 fn about() {
+    let library = mpi::ANY_LIBRARY.map_or_else(mpi::world::library, str::to_owned);
     let about = serde_json::json!({
-        "library": mpi::world::library(),
-        "kind": mpi::KIND.key(),
+        "library": library,
+        "kind": mpi::KIND,
         "spec_version": job_spec::VERSION,
     });
     println!("{about}");

@@ -1,7 +1,8 @@
 //! The lower half's command line, which `stasis` writes: `launch SPEC -- PROGRAM ARGUMENTS`, `restart SPEC`, `standby
-//! SPEC`, `refuse CODE` or `about`; and values derived from its settings ([`job_spec`]).
+//! SPEC`, `refuse CODE [LIBRARY]` or `about`; and values derived from its settings ([`job_spec`]).
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use anyhow::{bail, Context, Result};
 use ckpt_image::{Lineage, SealKey};
@@ -17,8 +18,8 @@ pub enum Command {
     Restart(RestartSpec),
     /// Initialise MPI for a restart, and wait until `stasis run` lets the rank go.
     Standby(RestartSpec),
-    /// End the job with an exit code.
-    Refuse(i32),
+    /// End the job with an exit code, by this MPI library of the standard ABI.
+    Refuse(i32, Option<PathBuf>),
     /// Print the MPI library that this lower half is for.
     About,
 }
@@ -59,7 +60,7 @@ pub fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Command> {
         Some("refuse") => {
             let code = argument.to_str().and_then(|code| code.parse().ok());
             let code = code.with_context(|| format!("{} is no exit code", argument.display()))?;
-            Ok(Command::Refuse(code))
+            Ok(Command::Refuse(code, words.next().map(PathBuf::from)))
         }
         _ => bail!("unknown command {}", verb.display()),
     }
@@ -103,6 +104,7 @@ mod tests {
                 stages: None,
                 for_cpu: None,
                 tools: Tools::default(),
+                mpi_library: None,
             },
             lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
         };
@@ -128,7 +130,10 @@ mod tests {
 
     #[test]
     fn a_job_is_ended_with_a_code() {
-        assert!(matches!(parsed(&["refuse", "5"]), Ok(Command::Refuse(5))));
+        assert!(matches!(
+            parsed(&["refuse", "5"]),
+            Ok(Command::Refuse(5, None))
+        ));
         assert!(parsed(&["refuse", "x"]).is_err() && parsed(&["refuse"]).is_err());
     }
 }

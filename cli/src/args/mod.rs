@@ -457,6 +457,7 @@ impl Checkpoints {
             stages: self.epoch,
             for_cpu: None,
             tools: Tools::default(),
+            mpi_library: None,
         }
     }
 }
@@ -1140,6 +1141,7 @@ pub(crate) mod tests {
             stages: None,
             for_cpu: None,
             tools: Tools::default(),
+            mpi_library: None,
         };
         assert_eq!(spec(&[]).unwrap(), usual);
         assert_eq!(

@@ -58,6 +58,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         detail.tell(format_args!("the job runs over {lower}"));
         detail.tell(format_args!("checkpoints go to {}", directory.display()));
     }
+    let mpi_library = lower.mpi_library;
     let lower = lower.path;
     let shown = options.for_cpu.as_deref().map(for_cpu::read);
     let shown = shown.transpose().code(Code::Usage)?;
@@ -80,6 +81,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     let spec = LaunchSpec::<()> {
         checkpoints: Checkpoints {
             for_cpu: shown,
+            mpi_library,
             tools: Tools {
                 profile: options.profile,
                 ..checkpoints.tools

@@ -162,7 +162,10 @@ fn restart_set(
     }
     let schedule = exec_lower::schedule(running)?;
     let spec = RestartSpec {
-        checkpoints: running.spec(directory, schedule),
+        checkpoints: job_spec::Checkpoints {
+            mpi_library: lower.mpi_library,
+            ..running.spec(directory, schedule)
+        },
         set: Some(set.name().to_owned()),
         changed_files: running.changed_files,
         copy_of,

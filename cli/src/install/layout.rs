@@ -62,7 +62,7 @@ impl Layout {
         let lowers = self.lowers();
         let lower = lower_registry::choose(&lowers, wanted, &Start::here(), preferred)?;
         lower.check_version()?;
-        Ok(lower.clone())
+        Ok(lower)
     }
 
     /// The folder for a new lower half, created if need be: that of the installation if it is writable, otherwise the

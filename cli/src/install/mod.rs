@@ -2,3 +2,4 @@
 
 pub mod layout;
 pub mod lower_registry;
+pub mod standard_library;

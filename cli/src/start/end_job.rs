@@ -57,6 +57,7 @@ pub fn on_error<T, E: Into<anyhow::Error>>(
     if let Ok(lower) = lower {
         let mut command = Command::new(lower.path);
         command.arg("refuse").arg((code.number()).to_string());
+        command.args(lower.mpi_library);
         preload::stash(&mut command);
         // exec does not return on success.
         let _ = command.exec();

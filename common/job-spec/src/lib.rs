@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +135,13 @@ pub struct Checkpoints {
     /// The debugging tools that are on.
     #[serde(default, skip_serializing_if = "Tools::are_off")]
     pub tools: Tools,
+    /// The MPI library that a lower half for the standard ABI loads.
+    #[serde(
+        with = "path::optional",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub mpi_library: Option<PathBuf>,
 }
 
 /// The lesser processor that a program sees.
@@ -455,6 +462,7 @@ mod tests {
             stages: None,
             for_cpu: None,
             tools: Tools::default(),
+            mpi_library: None,
         }
     }
 

@@ -290,6 +290,20 @@ const OF_MPI_4: &[&str] = &[
     "MPI_Info_get_string",
 ];
 
+/// Functions that MPI 3.0 has removed.
+const REMOVED: &[&str] = &[
+    "MPI_Address",
+    "MPI_Errhandler_create",
+    "MPI_Errhandler_get",
+    "MPI_Errhandler_set",
+    "MPI_Type_extent",
+    "MPI_Type_hindexed",
+    "MPI_Type_hvector",
+    "MPI_Type_lb",
+    "MPI_Type_struct",
+    "MPI_Type_ub",
+];
+
 impl Function {
     /// The name in snake case without `MPI_`, under which upper-half implements the function. No function's name is a
     /// keyword of Rust in this form.
@@ -353,6 +367,15 @@ impl Function {
             || HEADINGS_OF_MPI_4.contains(&self.heading.as_str())
             || self.name.starts_with("MPI_Session_")
             || OF_MPI_4.contains(&self.name.as_str())
+    }
+
+    /// Whether the MPI 5.0 standard ABI has the function: not those that MPI 3.0 has removed, nor those for handles of
+    /// Fortran, in whose place it has functions with other names.
+    pub fn is_of_standard_abi(&self) -> bool {
+        let is_fortrans = ["_c2f", "_f2c", "_c2f08", "_f082c"]
+            .iter()
+            .any(|end| self.name.ends_with(end));
+        !is_fortrans && !REMOVED.contains(&self.name.as_str())
     }
 
     /// Whether the function is a large-count form of MPI 4. No other function's name ends in `_c`.

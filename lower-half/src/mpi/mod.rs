@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 
 pub use adapter::{is_of_files, name_of, OLDER_TABLE_HASHES, TABLE_HASH};
 pub use broken_off::break_off;
-pub use convert::native::KIND;
+pub use convert::native::{load, ANY_LIBRARY, KIND};
 pub use hooks::{set_hooks, Hooks};
 pub use live_datatypes::free_all as free_datatypes;
 pub use opened_files::share_files;

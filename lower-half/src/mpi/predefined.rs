@@ -6,6 +6,8 @@
 
 use contract::{abi, HandleKind};
 
+use super::convert::native;
+
 /// What [`lower`] answers for objects that the library does not have.
 pub const NONE: usize = usize::MAX;
 
@@ -53,9 +55,10 @@ pub fn lower(kind: u32, standard: usize) -> usize {
     // A type that the library was built without may be its null type.
     let is_datatype = kind == HandleKind::Datatype as u32;
     let null = abi::datatype::DATATYPE_NULL;
-    match is_datatype && standard != null && Some(found) == find(kind, null) {
-        true => NONE,
-        false => found,
+    let is_there = || Some(found) != find(kind, null) && native::has_datatype(found);
+    match !is_datatype || standard == null || is_there() {
+        true => found,
+        false => NONE,
     }
 }
 

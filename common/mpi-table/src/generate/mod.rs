@@ -3,6 +3,7 @@
 
 mod adapter;
 mod build_script;
+mod by_name;
 mod coverage;
 mod fortran;
 mod front;
@@ -11,6 +12,7 @@ mod stubs;
 
 pub use adapter::adapter;
 pub use build_script::build_front;
+pub use by_name::by_name;
 pub use coverage::coverage;
 pub use fortran::fortran;
 pub use front::front;

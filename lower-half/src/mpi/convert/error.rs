@@ -12,6 +12,7 @@ use std::cell::Cell;
 use contract::abi;
 
 use super::handle::{lower, Handle};
+use super::native;
 use super::value_map::{self, NATIVE_SUCCESS};
 
 thread_local! {
@@ -100,7 +101,7 @@ pub fn return_errors_of_comm(comm: mpi_sys::MPI_Comm) {
     // the same.
     unsafe {
         if lower(comm) != mpi_sys::RSMPI_COMM_NULL.lower() {
-            mpi_sys::MPI_Comm_set_errhandler(comm, mpi_sys::RSMPI_ERRORS_RETURN);
+            mpi_sys::MPI_Comm_set_errhandler(comm, native::returning_from_comm());
         }
     }
 }
@@ -108,5 +109,5 @@ pub fn return_errors_of_comm(comm: mpi_sys::MPI_Comm) {
 /// Makes the library return errors of a new window.
 pub fn return_errors_of_win(win: mpi_sys::MPI_Win) {
     // SAFETY: a live window and the library's own constant.
-    unsafe { mpi_sys::MPI_Win_set_errhandler(win, mpi_sys::RSMPI_ERRORS_RETURN) };
+    unsafe { mpi_sys::MPI_Win_set_errhandler(win, native::returning_from_win()) };
 }

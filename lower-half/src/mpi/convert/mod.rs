@@ -1,6 +1,6 @@
 //! Conversion between the standard ABI and the ABI of the MPI library.
 //!
-//! The differences between libraries are in `native_openmpi.rs` or `native_mpich.rs` (`build.rs` picks one), and in
+//! The differences between libraries are in `native_*.rs` (`build.rs` picks one), and in
 //! tables that the library's C compiler makes.
 
 pub mod array;
@@ -12,4 +12,5 @@ pub mod value_map;
 
 #[cfg_attr(native_mpi = "openmpi", path = "native_openmpi.rs")]
 #[cfg_attr(native_mpi = "mpich", path = "native_mpich.rs")]
+#[cfg_attr(native_mpi = "standard", path = "native_standard.rs")]
 pub mod native;
