@@ -232,8 +232,9 @@ pub struct Running {
     /// beginning of the record with --replay. `stasis gdb` then looks at it
     #[arg(long = "break", value_name = "RANK:CALL", env = "STASIS_BREAK")]
     pub stop_at: Option<Breakpoint>,
-    /// Name of the lower half to run over [default: that of the launcher's MPI library]
-    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(candidates::lower_halves), env = "STASIS_MPI")]
+    /// Name of the lower half to run over, or path of an MPI library's libmpi_abi.so.1 [default: that of the launcher's
+    /// MPI library]
+    #[arg(long, value_name = "NAME|PATH", add = ArgValueCandidates::new(candidates::lower_halves), env = "STASIS_MPI")]
     pub mpi: Option<String>,
     /// Action of a restart if the content of an open file differs from the checkpoint (growth alone is no difference)
     #[arg(

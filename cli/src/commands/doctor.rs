@@ -1,5 +1,7 @@
 //! `stasis doctor`: checks the machine, the checkpoint directory and a program, without running the program.
 
+use std::process::Command;
+
 use anyhow::{anyhow, Result};
 use launcher::message;
 
@@ -9,6 +11,8 @@ use crate::check::kernel::{self, Trap};
 use crate::check::program::{self, Findings};
 use crate::check::storage_check::Storage;
 use crate::install::layout::Layout;
+use crate::install::lower_registry::{Lower, GET_ONE};
+use crate::install::standard_library;
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::text;
 use linked::mpi::Abi;
@@ -82,18 +86,33 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         tell(&format!("front for {}", abi.key()), found);
     }
     let lowers = layout.lowers();
+    let mut usable = 0;
     for lower in &lowers {
-        let of = format!(
-            "{}, for the launchers in {}",
-            text::library(&lower.record.library),
-            lower.record.launchers.display()
-        );
-        let right = lower.check_version().map(|()| of);
-        tell(&format!("lower half {}", lower.name), right);
+        let what = format!("lower half {}", lower.name);
+        if let Err(why) = lower.check_version() {
+            tell(&what, Err(why));
+        } else if let Some(of) = library_here(lower) {
+            usable += 1;
+            tell(&what, Ok(of));
+        } else {
+            note(
+                &what,
+                &format!(
+                    "serves {}, and there is none here",
+                    text::library(&lower.record.library)
+                ),
+            );
+        }
     }
     if lowers.is_empty() {
         let none = anyhow!("there is none; `stasis build-lower --mpicc PATH` builds one");
         tell("lower halves", Err(none));
+    } else if usable == 0 {
+        let none = anyhow!(
+            "there is none that a lower half serves: {GET_ONE} gets one, without root and without a compiler (in a \
+             virtual environment where pip asks for one); if one is installed, put its mpiexec into PATH"
+        );
+        tell("MPI libraries", Err(none));
     }
     if let Some(app) = &options.app {
         let name = app.to_string_lossy();
@@ -108,6 +127,26 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         0 => Ok(()),
         n => Err(anyhow!("{n} of these must be mended first")).code(Code::CannotServe),
     }
+}
+
+/// What a lower half serves, if that is installed here.
+fn library_here(lower: &Lower) -> Option<String> {
+    if lower.is_standard() {
+        let library = standard_library::here()?;
+        return Some(format!(
+            "{}, for the launchers beside it",
+            library.display()
+        ));
+    }
+    // Linked with its library, it starts only where that is.
+    let about = Command::new(&lower.path).arg("about").output().ok()?;
+    about.status.success().then(|| {
+        format!(
+            "{}, for the launchers in {}",
+            text::library(&lower.record.library),
+            lower.record.launchers.display()
+        )
+    })
 }
 
 /// Prints missing features that cost time or convenience, but prevent nothing.

@@ -169,10 +169,10 @@ impl Preferred<'_> {
             self.library.is_some_and(same)
         };
         let of_kind = |lower: &&Lower| self.abi.is_some_and(|abi| abi.key() == lower.record.kind);
-        let mut all = built.iter().copied();
-        let found = all
-            .find(named)
-            .or_else(|| built.iter().copied().find(of_kind));
+        // The record of the lower half for the standard ABI does not name the library that it loads.
+        let unnamed = |lower: &&Lower| self.library.is_some() && lower.is_standard();
+        let found = |is_it: &dyn Fn(&&'b Lower) -> bool| built.iter().copied().find(is_it);
+        let found = found(&named).or_else(|| found(&unnamed).or_else(|| found(&of_kind)));
         found.or(built.first().copied())
     }
 }
@@ -456,5 +456,13 @@ mod tests {
         let of_abi = |start: &Start| of(None, start, Some(Abi::Standard)).unwrap();
         assert_eq!(of_abi(&with(alone())), served());
         assert_eq!(of_abi(&alone()).0, "mpich");
+        for (library, expected) in [("openmpi", "openmpi"), ("MPICH 5.0.2", STANDARD)] {
+            let before = Preferred {
+                library: Some(library),
+                abi: Some(Abi::Openmpi),
+            };
+            let found = choose(&all, None, &with(alone()), before).unwrap();
+            assert_eq!(found.name, expected);
+        }
     }
 }

@@ -157,3 +157,58 @@ fn is_newer_in_mpich(name: &str) -> bool {
     ];
     NAMES.contains(&name) || name.starts_with("MPI_T_event_") || name.starts_with("MPI_T_source_")
 }
+
+/// The header of MPICH 5, from PyPI (`xtask/src/build/pypi.rs`).
+const STANDARD: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../target/pypi/mpich-abi/include/mpi_abi.h"
+);
+
+#[test]
+fn agrees_with_the_standard_abi() {
+    let Ok(text) = std::fs::read_to_string(STANDARD) else {
+        skip!("{STANDARD} is not installed");
+    };
+    let header = prototypes(&text);
+    for function in stasis_mpi_table::functions() {
+        let there = header.get(&function.name).copied();
+        let ours = function
+            .is_of_standard_abi()
+            .then_some(function.params.len());
+        assert_eq!(there, ours, "{}", function.name);
+    }
+}
+
+/// The values that the lower half for this ABI passes on unchanged.
+#[test]
+fn handles_are_those_of_the_standard_abi() {
+    use contract::abi;
+    let Ok(text) = std::fs::read_to_string(STANDARD) else {
+        skip!("{STANDARD} is not installed");
+    };
+    let value = |name: &str| {
+        let mut lines = text.lines().map(str::split_whitespace);
+        let word = lines.find_map(|mut words| {
+            let is_it = words.next() == Some("#define") && words.next() == Some(name);
+            is_it.then(|| words.collect::<String>())
+        })?;
+        let (_, number) = word.trim_end_matches(')').rsplit_once("0x")?;
+        usize::from_str_radix(number, 16).ok()
+    };
+    for all in [
+        abi::comm::ALL,
+        abi::group::ALL,
+        abi::datatype::ALL,
+        abi::op::ALL,
+        abi::errhandler::ALL,
+        abi::info::ALL,
+        abi::request::ALL,
+        abi::message::ALL,
+        abi::win::ALL,
+        abi::file::ALL,
+    ] {
+        for (name, ours) in all {
+            assert_eq!(value(name), Some(*ours), "{name}");
+        }
+    }
+}

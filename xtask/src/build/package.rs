@@ -7,8 +7,8 @@
 //! | `tree/` | the content of both |
 //!
 //! A package holds the layout that `setup.rs` makes, without debug information, and with lower halves for Debian's
-//! MPI libraries alone: those from PyPI are installed in this repository. It also holds the sources, from which
-//! `stasis build-lower` builds lower halves for other libraries.
+//! MPI libraries and for the standard ABI alone: other libraries from PyPI are installed in this repository. It also
+//! holds the sources, from which `stasis build-lower` builds lower halves for other libraries.
 
 use crate::build::setup::{self, succeed};
 use crate::harness::mpi::Mpi;
@@ -93,7 +93,7 @@ pub fn tree() -> Result<PathBuf> {
 fn programs(tree: &Path) -> Result<()> {
     let (bin, lib) = (tree.join("bin"), tree.join("lib/stasis"));
     let from = paths::product().join("lib/stasis");
-    let lowers = Mpi::ALL.map(|mpi| format!("lower-{mpi}"));
+    let lowers = [Mpi::OpenMpi, Mpi::Mpich, Mpi::Standard].map(|mpi| format!("lower-{mpi}"));
     let fronts = ["openmpi", "mpich", "standard"].map(|abi| format!("front-{abi}.so"));
     let mut programs = vec![copy(&paths::stasis(), &bin)?];
     for name in lowers.iter().chain(&fronts) {

@@ -177,6 +177,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(product::guide::cases());
     cases.extend(programs::mpi::cases(full)?);
     cases.extend(programs::mpi::reduced(full)?);
+    cases.extend(programs::standard_abi::cases(full)?);
     cases.extend(torture::cases()?);
     cases.extend(programs::wrapper::cases());
     if full {

@@ -42,6 +42,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-linked", 1, 0),
     ("stasis-loader", 124, 0),
     ("stasis-lower-half", 121, 0),
+    ("stasis-mpi-abi", 5, 0),
     ("stasis-mpi-table", 0, 0),
     ("stasis-proc-maps", 0, 0),
     ("stasis-profile", 0, 0),

@@ -6,5 +6,6 @@ pub mod crash;
 pub mod matrix;
 pub mod migration;
 pub mod mpi;
+pub mod standard_abi;
 pub mod without_mpi;
 pub mod wrapper;

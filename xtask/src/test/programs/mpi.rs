@@ -150,12 +150,14 @@ pub fn folders() -> Result<Vec<String>> {
 
 /// One combination.
 #[derive(Clone, Copy)]
-struct Plan {
-    mode: Mode,
-    front: Mpi,
-    lower: Mpi,
+pub struct Plan {
+    pub mode: Mode,
+    /// ABI of the program.
+    pub front: Mpi,
+    /// Library of the start.
+    pub lower: Mpi,
     /// Library of a restart under another library.
-    other: Mpi,
+    pub other: Mpi,
 }
 
 impl Plan {
@@ -173,7 +175,8 @@ impl Plan {
         }
     }
 
-    fn name(&self, example: &Example) -> String {
+    /// Name of its case.
+    pub fn name(&self, example: &Example) -> String {
         let to = self
             .restarts()
             .first()
@@ -270,7 +273,8 @@ pub fn migrate(
     run(example, &plan, session, dir)
 }
 
-fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<()> {
+/// An example run according to a plan.
+pub fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Result<()> {
     let native = match (plan.mode, &example.compare) {
         (Mode::Hang, _) | (_, Compare::Nothing) => None,
         _ => Some(reference(example, plan.front)?),

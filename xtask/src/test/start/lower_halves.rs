@@ -1,5 +1,6 @@
-//! The choice of a lower half for a job, the messages without one, and its build.
+//! The choice of a lower half for a job, the messages without one or without an MPI library, and its build.
 
+use crate::build::pypi;
 use crate::harness::job::{self, Finished};
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
@@ -7,7 +8,8 @@ use crate::test::support::refusal::{refused, CANNOT_SERVE};
 use crate::test::{copy_program, Case};
 use anyhow::{ensure, Context, Result};
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -45,12 +47,14 @@ pub fn cases() -> Vec<Case> {
             let told = stasis::json(stasis::command(["version"]), dir, "version", LIMIT)?;
             ensure!(told["version"] == env!("CARGO_PKG_VERSION"), "{told}");
             let lowers = told["lower_halves"].as_array().context("no list")?;
-            for mpi in Mpi::ALL {
+            for mpi in [Mpi::OpenMpi, Mpi::Mpich, Mpi::Standard] {
                 let ours = lowers.iter().find(|lower| lower["name"] == mpi.name());
                 ensure!(ours.is_some_and(|lower| lower["usable"] == true), "{told}");
             }
             Ok(())
         }),
+        case("path-of-a-library", path_of_a_library),
+        case("doctor-without-mpi", doctor_without_mpi),
         case("build-without-header", |dir| {
             let finished = run(dir, stasis::command(["build-lower", "--mpicc", "gcc"]))?;
             refused(
@@ -60,6 +64,68 @@ pub fn cases() -> Vec<Case> {
             )
         }),
     ]
+}
+
+/// `--mpi` takes the path of a library of the standard ABI. What is none is refused by name.
+fn path_of_a_library(dir: &Path) -> Result<()> {
+    let launch = |path: &str| {
+        let words = ["launch", "--ckpt-dir", "ck", "--mpi", path, "true"];
+        run(dir, stasis::command(words))
+    };
+    let path = library()?;
+    launch(&path.to_string_lossy())?.expect_success("with a path")?;
+    let nowhere = "/nowhere/libmpi_abi.so.1";
+    refused(&launch(nowhere)?, CANNOT_SERVE, &[&[nowhere]])?;
+    let other = dir.join("libm.so.6");
+    fs::copy("/lib/x86_64-linux-gnu/libm.so.6", &other)?;
+    refused(
+        &launch(&other.to_string_lossy())?,
+        CANNOT_SERVE,
+        &[&["libm.so.6"], &["MPI_Init_thread"], &["libmpi_abi.so.1"]],
+    )
+}
+
+/// The library of the standard ABI from PyPI.
+fn library() -> Result<PathBuf> {
+    let bin = pypi::bin(Mpi::Standard).context("it has a folder")?;
+    let root = bin.parent().context("bin is in a folder")?;
+    Ok(root.join("lib/libmpi_abi.so.1"))
+}
+
+/// An installation on a machine where no lower half finds a library: `stasis doctor` names the command that gets one.
+/// When that has been carried out, all is well.
+fn doctor_without_mpi(dir: &Path) -> Result<()> {
+    let (bin, lib) = (dir.join("bin"), dir.join("lib/stasis"));
+    fs::create_dir(&bin)?;
+    fs::create_dir_all(&lib)?;
+    let own = bin.join("stasis");
+    copy_program(&paths::stasis(), &own)?;
+    let installed = paths::product().join("lib/stasis");
+    for file in [
+        "front-openmpi.so",
+        "front-mpich.so",
+        "front-standard.so",
+        "lower-standard",
+        "lower-standard.json",
+    ] {
+        symlink(installed.join(file), lib.join(file))?;
+    }
+    let doctor = |path: &Path| {
+        let mut doctor = Command::new(&own);
+        doctor.args(["doctor", "--ckpt-dir", "ck"]);
+        doctor.env("PATH", path).env("HOME", dir);
+        doctor
+            .env_remove("LD_LIBRARY_PATH")
+            .env_remove("XDG_DATA_HOME");
+        run(dir, doctor)
+    };
+    let without = doctor(&dir.join("empty"))?;
+    refused(&without, CANNOT_SERVE, &[&["python3 -m pip install mpich"]])?;
+    let with = pypi::bin(Mpi::Standard).context("it has a folder")?;
+    let said = doctor(&with)?.expect_success("doctor with a library")?;
+    let found = format!("lower half standard: {}", library()?.display());
+    ensure!(said.stdout.contains(&found), "{}", said.stdout);
+    Ok(())
 }
 
 fn case(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) -> Case {

@@ -1,0 +1,94 @@
+//! Jobs over libraries for which no lower half was built, so that the one for the standard ABI serves them: MPICH 5 and
+//! Intel MPI as PyPI has them. No compiler of theirs is used: programs are of the ABIs of Debian's libraries.
+//!
+//! A case is called like those of `mpi.rs`, with `standard/` before it. With `full`, all examples of some folders are
+//! restarted over both libraries.
+
+use crate::build::pypi;
+use crate::harness::mpi::Mpi;
+use crate::harness::paths;
+use crate::test::programs::mpi::{run, Plan};
+use crate::test::support::directives::{collect, Example, Mode};
+use crate::test::{Case, Outcome};
+use anyhow::{Context, Result};
+use std::sync::Arc;
+
+/// Folders of the examples.
+const FOLDERS: [&str; 6] = ["p2p", "coll", "comm", "window", "io", "fortran"];
+
+/// Example, mode, ABI of the program, library of the start and library of a restart.
+type Row = (&'static str, Mode, Mpi, Mpi, Mpi);
+
+/// Those of every run: plain, a checkpoint from which the job goes on, restarts, and migrations in both directions.
+const ROWS: [Row; 9] = {
+    use Mode::{Continue, Migrate, Plain, Restart};
+    use Mpi::{Mpich, OpenMpi, Standard};
+    [
+        ("p2p/completions.waitsome", Plain, OpenMpi, Standard, Mpich),
+        ("p2p/ring.eager", Continue, Mpich, Standard, Mpich),
+        ("p2p/ring.rendezvous", Restart, OpenMpi, Standard, Mpich),
+        ("coll/user_ops", Restart, Mpich, Standard, Mpich),
+        ("comm/datatypes", Restart, OpenMpi, Standard, Mpich),
+        ("window/locks", Restart, Mpich, Standard, Mpich),
+        ("io/views", Migrate, OpenMpi, Standard, Mpich),
+        ("comm/subcomms", Migrate, Mpich, Standard, OpenMpi),
+        ("p2p/ring.rendezvous", Migrate, OpenMpi, OpenMpi, Standard),
+    ]
+};
+
+/// All cases of this file.
+pub fn cases(full: bool) -> Result<Vec<Case>> {
+    let examples = collect(&paths::examples(), &FOLDERS)?;
+    let mut cases = Vec::new();
+    for (name, mode, front, lower, other) in ROWS {
+        let example = examples.iter().find(|example| example.name == name);
+        let example = example.with_context(|| format!("no example {name}"))?;
+        let plan = Plan {
+            mode,
+            front,
+            lower,
+            other,
+        };
+        cases.push(case(example, plan));
+    }
+    if !full {
+        return Ok(cases);
+    }
+    let usual = |example: &&Example| {
+        let of_debian = example.fronts.iter().all(|front| Mpi::ALL.contains(front));
+        of_debian && !example.own && example.ranks < 16 && example.modes.contains(&Mode::Migrate)
+    };
+    for (place, example) in examples.iter().filter(usual).enumerate() {
+        let front = example.fronts[place % example.fronts.len()];
+        for (lower, mode) in [
+            (Mpi::Standard, Mode::Restart),
+            (Mpi::StandardIntel, Mode::Migrate),
+        ] {
+            let other = Mpi::ALL[place / 2 % 2];
+            let plan = Plan {
+                mode,
+                front,
+                lower,
+                other,
+            };
+            let case = case(example, plan);
+            if cases.iter().all(|known: &Case| known.name != case.name) {
+                cases.push(case);
+            }
+        }
+    }
+    Ok(cases)
+}
+
+fn case(example: &Example, plan: Plan) -> Case {
+    let mut example = example.clone();
+    example.name = format!("standard/{}", example.name);
+    let example = Arc::new(example);
+    Case::new(plan.name(&example), move |session, dir| {
+        let libraries = [plan.lower, plan.other];
+        if let Some(why) = pypi::missing(&libraries, None) {
+            return Outcome::Skipped(why);
+        }
+        run(&example, &plan, session, dir).into()
+    })
+}
