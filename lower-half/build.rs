@@ -149,6 +149,8 @@ impl Library {
     }
 }
 
+const DISTRIBUTION_ARGUMENTS: &str = "distribution arguments";
+
 /// The only constant for which Stasis has not the standard's value (`contract::abi`).
 const DFLT_DARG: i32 = 19;
 
@@ -321,7 +323,7 @@ const GROUPS: &[Group] = &[
         named! { DISTRIBUTE_NONE DISTRIBUTE_BLOCK DISTRIBUTE_CYCLIC },
     ),
     (
-        "distribution arguments",
+        DISTRIBUTION_ARGUMENTS,
         false,
         named! { DISTRIBUTE_DFLT_DARG },
     ),
@@ -436,6 +438,12 @@ fn write_c_tables(text: &mut String, library: &Library) -> std::fmt::Result {
             let line = format!("{{{number}, {standard}, (int)({native})}},");
             write_line(text, library, name, *optional, &line)?;
         }
+    }
+    if let Library::Standard = library {
+        // A block size that this ABI cannot express: the library must refuse it, and not take it for the default.
+        let is_it = |(title, ..): &Group| *title == DISTRIBUTION_ARGUMENTS;
+        let number = GROUPS.iter().position(is_it).unwrap_or_default();
+        writeln!(text, "{{{number}, {DFLT_DARG}, -1}},")?;
     }
     writeln!(text, "{{-1, 0, 0}}}};\n")?;
     writeln!(
