@@ -32,8 +32,8 @@ pub fn load(library: Option<&Path>) -> anyhow::Result<()> {
     )?)
 }
 
-/// An error handler that does nothing, so that the function returns its error. Intel MPI 2021.19 takes
-/// MPI_ERRORS_RETURN in this ABI, but ends the job at an error.
+/// An error handler that does nothing, so that the function returns its error: for Intel MPI 2021.19, which takes
+/// MPI_ERRORS_RETURN in this ABI, but ends the job at an error. (With such a handler MPICH 5.0 returns MPI_SUCCESS.)
 extern "C" fn return_error() {}
 
 const RETURN_ERROR: *const c_void = return_error as *const c_void;
@@ -60,13 +60,13 @@ pub fn returning_from_win() -> MPI_Errhandler {
     })
 }
 
-/// The handler that a function has made; the standard's, if it could not.
+/// The handler that a function makes, for Intel MPI; the standard's for others.
 fn made(make: impl FnOnce(*mut MPI_Errhandler) -> i32) -> MPI_Errhandler {
     let mut handler = mpi_sys::RSMPI_ERRORS_RETURN;
-    match make(&raw mut handler) {
-        NATIVE_SUCCESS => handler,
-        _ => mpi_sys::RSMPI_ERRORS_RETURN,
+    if world::library().starts_with("Intel") && make(&raw mut handler) == NATIVE_SUCCESS {
+        return handler;
     }
+    mpi_sys::RSMPI_ERRORS_RETURN
 }
 
 /// Whether the library has a datatype. The standard has a handle for each, even for those of a language that the

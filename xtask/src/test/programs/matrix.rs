@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use std::sync::Arc;
 
 /// Messages in flight, collectives under way, requests of all kinds, large counts.
-const EXAMPLES: [&str; 6] = [
+pub const EXAMPLES: [&str; 6] = [
     "p2p/ring.rendezvous",
     "coll/in_place.nonblocking",
     "p2p/completions.waitsome",

@@ -2,11 +2,12 @@
 //! Intel MPI as PyPI has them. No compiler of theirs is used: programs are of the ABIs of Debian's libraries.
 //!
 //! A case is called like those of `mpi.rs`, with `standard/` before it. With `full`, all examples of some folders are
-//! restarted over both libraries.
+//! restarted over MPICH, and those of the matrix migrate from Intel MPI.
 
 use crate::build::pypi;
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
+use crate::test::programs::matrix::EXAMPLES;
 use crate::test::programs::mpi::{run, Plan};
 use crate::test::support::directives::{collect, Example, Mode};
 use crate::test::{Case, Outcome};
@@ -68,10 +69,9 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
     };
     for (place, example) in examples.iter().filter(usual).enumerate() {
         let front = example.fronts[place % example.fronts.len()];
-        for (lower, mode) in [
-            (Mpi::Standard, Mode::Restart),
-            (Mpi::StandardIntel, Mode::Migrate),
-        ] {
+        let intel = EXAMPLES.contains(&example.name.as_str());
+        let intel = intel.then_some((Mpi::StandardIntel, Mode::Migrate));
+        for (lower, mode) in [(Mpi::Standard, Mode::Restart)].into_iter().chain(intel) {
             let other = Mpi::ALL[place / 2 % 2];
             let plan = Plan {
                 mode,
