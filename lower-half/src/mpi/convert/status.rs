@@ -78,6 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(not(native_mpi = "standard"))] // a library would have to be loaded
     fn statuses_survive_both_ways() {
         let status = Status {
             source: 3,
