@@ -186,12 +186,17 @@ fn handles_are_those_of_the_standard_abi() {
     let Ok(text) = std::fs::read_to_string(STANDARD) else {
         skip!("{STANDARD} is not installed");
     };
-    let value = |name: &str| {
+    let defined = |name: &str| {
         let mut lines = text.lines().map(str::split_whitespace);
-        let word = lines.find_map(|mut words| {
+        lines.find_map(|mut words| {
             let is_it = words.next() == Some("#define") && words.next() == Some(name);
-            is_it.then(|| words.collect::<String>())
-        })?;
+            is_it.then(|| words.next().unwrap_or_default().to_owned())
+        })
+    };
+    let value = |name: &str| {
+        let word = defined(name)?;
+        // Some have two names.
+        let word = defined(&word).unwrap_or(word);
         let (_, number) = word.trim_end_matches(')').rsplit_once("0x")?;
         usize::from_str_radix(number, 16).ok()
     };
