@@ -128,6 +128,7 @@ fn unpacked(dir: &Path) -> Result<()> {
     for words in [
         "lower half openmpi:",
         "lower half mpich:",
+        "lower half standard:",
         "front for standard: is there",
     ] {
         ensure!(
