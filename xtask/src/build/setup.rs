@@ -172,7 +172,10 @@ pub fn run_with(options: &Options) -> Result<()> {
             _ => {}
         },
     }
-    pypi::install_for_standard_abi(options.full)?;
+    if let Err(error) = pypi::install_for_standard_abi(options.full) {
+        // A machine may have no way to PyPI, and all else can be tested there.
+        println!("no MPI library from PyPI, so the cases `standard/` will be skipped: {error:#}");
+    }
     if options.full {
         pypi::install()?;
     }
