@@ -475,7 +475,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":10,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":11,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -511,6 +511,7 @@ mod tests {
                     profile: true,
                     ..Tools::default()
                 },
+                mpi_library: Some("/abi".into()),
                 ..checkpoints()
             },
             set: Some("ckpt-3".into()),
@@ -523,11 +524,11 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":10,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
+            "{\"version\":11,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
              \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"metrics\":\"/m\",\"quiet\":true,\"incarnation\":2,\"stages\":3,\
-             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}},\"profile\":true}},\
+             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}},\"profile\":true},\"mpi_library\":\"/abi\"},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\",\"copy_of\":{\"dir\":\"/first\",\"workdir\":\"/w\"}}}"
         );
@@ -560,8 +561,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":10,"spec":{}}"#,
-            r#"{"version":10,"spec":{"more":1}}"#,
+            r#"{"version":11,"spec":{}}"#,
+            r#"{"version":11,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }
