@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::claim::claim;
+use crate::claim::{check_free, claim};
 use crate::job_file::JobFile;
 use crate::net::listener::ListenerHandle;
 
@@ -100,15 +100,20 @@ impl JobDirectory {
     ) -> Result<(), String> {
         let directory = &self.directory;
         make()?;
-        if !self.job.is_in(directory).map_err(|e| e.to_string())? {
-            claim(&self.job, directory).map_err(|why| why.to_string())?;
+        let there = self.job.is_in(directory).map_err(|e| e.to_string())?;
+        if !there {
+            check_free(directory).map_err(|why| why.to_string())?;
         }
+        // A command that reads the file connects at once, so the socket is there before it.
         if let Some(socket) = &self.job.address.socket {
             if !same || !socket.exists() {
                 let _ = fs::remove_file(socket);
                 let listening = self.listener.listen_again(socket);
                 listening.map_err(|why| format!("cannot listen at {}: {why}", socket.display()))?;
             }
+        }
+        if !there {
+            claim(&self.job, directory).map_err(|why| why.to_string())?;
         }
         let shown = directory.display();
         if same {
