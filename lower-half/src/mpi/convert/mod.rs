@@ -7,6 +7,8 @@ pub mod array;
 pub mod error;
 pub mod handle;
 pub mod large_count;
+#[cfg(not(native_mpi = "standard"))]
+mod linked;
 pub mod status;
 pub mod value_map;
 

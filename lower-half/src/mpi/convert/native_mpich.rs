@@ -1,47 +1,19 @@
 //! Handles and statuses of MPICH and the libraries that share its ABI (Intel MPI, MVAPICH, Cray). Handles are 32-bit
 //! integers.
-//!
-//! # Safety
-//! Constants of the library are read.
-#![allow(unsafe_code)]
-
-use std::path::Path;
 
 use contract::abi::Status;
 use mpi_sys::MPI_Status;
 
 use super::handle::Handle;
+pub use super::linked::{has_datatype, load, returning_from_comm, returning_from_win, ANY_LIBRARY};
 use super::value_map;
 
 /// The kind of library that this is for, in its record.
 pub const KIND: &str = "mpich";
-/// No other library than the one that this is linked with can be used.
-pub const ANY_LIBRARY: Option<&str> = None;
 /// Address of MPI_IN_PLACE.
 pub const IN_PLACE: usize = usize::MAX;
 /// Address of MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE.
 pub const STATUS_IGNORE: usize = 1;
-
-/// Nothing is to be loaded: this is linked with its library.
-pub fn load(_library: Option<&Path>) -> anyhow::Result<()> {
-    Ok(())
-}
-
-/// The error handler with which the functions of a communicator return their errors.
-pub fn returning_from_comm() -> mpi_sys::MPI_Errhandler {
-    // SAFETY: a constant of the library.
-    unsafe { mpi_sys::RSMPI_ERRORS_RETURN }
-}
-
-/// The same for a window.
-pub fn returning_from_win() -> mpi_sys::MPI_Errhandler {
-    returning_from_comm()
-}
-
-/// Whether the library has a datatype, for which it has a handle.
-pub fn has_datatype(_lower: usize) -> bool {
-    true
-}
 
 macro_rules! handles {
     ($($name:ident)*) => {
