@@ -129,7 +129,7 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
     }
 }
 
-/// What a lower half serves, if that is installed here.
+/// The library that a lower half serves, if it is installed here.
 fn library_here(lower: &Lower) -> Option<String> {
     if lower.is_standard() {
         let library = standard_library::here()?;

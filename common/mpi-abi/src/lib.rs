@@ -83,7 +83,7 @@ constants! {
     RSMPI_BOR: MPI_Op = MPI_Op(abi::op::BOR);
 }
 
-/// What stands for a function that the library lacks.
+/// The stand-in for a function that the library lacks.
 extern "C" fn missing() -> c_int {
     abi::ERR_UNSUPPORTED_OPERATION
 }

@@ -85,7 +85,9 @@ fn own_path(path: &CStr, mut room: &mut [u8]) -> Option<()> {
         }
         _ => (thread, rest),
     };
-    named.map(|_| 0).or(thread)?;
+    if named.is_none() && thread.is_none() {
+        return None;
+    }
     room.write_all(SELF).ok()?;
     if let Some(thread) = thread {
         let real = threads::find(thread)?.real_tid.load(Ordering::Relaxed);

@@ -106,8 +106,8 @@ pub fn run_error_handler(handler: usize, kind: HandleKind, object: usize, code: 
     }
 }
 
-/// An error of the bindings themselves: a keyval could not be created. They read the error handler and its kind where
-/// this library has none, so both are found anew.
+/// An error of the bindings themselves: a keyval could not be created. The error handler and its kind are void, because
+/// the bindings read them at offsets that hold nothing here. The object says which handler to call.
 #[no_mangle]
 extern "C" fn ompi_errhandler_invoke(
     _handler: usize,
@@ -173,7 +173,7 @@ fn write_flags(handle: abi::Comm) {
     place.store(flags, Ordering::Relaxed);
 }
 
-/// What C sees as the value: a pointer, or the address of Fortran's integer.
+/// The value as C sees it: a pointer, or the address of Fortran's integer.
 fn seen(form: Form, value: &usize) -> usize {
     match form {
         Form::Pointer => *value,
