@@ -57,8 +57,8 @@ enum State {
     Executes,
     /// The same, after its lease: so it cannot run, but it is waited for.
     Awaited,
-    /// Its connection was reset.
-    Broken,
+    /// Its connection was reset; how the rank will be lost.
+    Broken(Departure),
     Dead,
 }
 
@@ -81,10 +81,19 @@ pub struct Leases {
 }
 
 impl Holder {
+    /// How it is lost whose connection ends now. One that was stopped is killed at the end of its lease, which is sooner
+    /// than it is dead for certain.
+    fn departure(&self, now: Moment, until_dead: Duration) -> Departure {
+        match now.saturating_sub(self.answered) < until_dead / 2 {
+            true => Departure::Lost,
+            false => Departure::Silent,
+        }
+    }
+
     /// The time at which its state changes if nothing is heard.
     fn end(&self, until_dead: Duration) -> Option<Moment> {
         match self.state {
-            State::Open | State::Broken | State::Executes => Some(self.answered + until_dead),
+            State::Open | State::Broken(_) | State::Executes => Some(self.answered + until_dead),
             State::Awaited => Some(self.answered + until_dead * TO_EXECUTE),
             State::Dead => None,
         }
@@ -156,24 +165,20 @@ impl Leases {
             return None;
         }
         holder.state = State::Dead;
-        // One that was stopped is killed at the end of its lease, which is sooner than it is dead for certain.
-        Some(match now - holder.answered < self.until_dead / 2 {
-            true => Departure::Lost,
-            false => Departure::Silent,
-        })
+        Some(holder.departure(now, self.until_dead))
     }
 
     /// The connection was reset or broken off.
-    pub fn broken(&mut self, id: Id) {
+    pub fn broken(&mut self, id: Id, now: Moment) {
         if let Some(holder) = self.holders.get_mut(&id) {
             if holder.state == State::Open {
-                holder.state = State::Broken;
+                holder.state = State::Broken(holder.departure(now, self.until_dead));
             }
         }
     }
 
-    /// The ranks that are lost because their leases are over now.
-    pub fn expired(&mut self, now: Moment) -> Vec<Id> {
+    /// The ranks that are lost because their leases are over now, and how.
+    pub fn expired(&mut self, now: Moment) -> Vec<(Id, Departure)> {
         let until_dead = self.until_dead;
         let holders = self.holders.iter_mut();
         let over = holders.filter(|(_, holder)| {
@@ -181,11 +186,16 @@ impl Leases {
             end.is_some_and(|end| end <= now)
         });
         let lost = over.filter_map(|(id, holder)| {
-            holder.state = match holder.state {
+            let before = holder.state;
+            holder.state = match before {
                 State::Executes => State::Awaited,
                 _ => State::Dead,
             };
-            (holder.state == State::Dead).then_some(*id)
+            match before {
+                State::Executes => None,
+                State::Broken(how) => Some((*id, how)),
+                _ => Some((*id, Departure::Silent)),
+            }
         });
         lost.collect()
     }
@@ -210,5 +220,30 @@ impl Leases {
                 .holders
                 .values()
                 .all(|holder| matches!(holder.state, State::Dead | State::Awaited))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNTIL_DEAD: Duration = Duration::from_secs(4);
+
+    /// How a rank is lost whose connection is reset at `reset`, after an answer at 0.
+    fn reset_at(reset: Moment) -> Departure {
+        let mut leases = Leases::new(UNTIL_DEAD);
+        assert!(leases.welcome(7, Duration::ZERO));
+        leases.broken(7, reset);
+        assert_eq!(leases.expired(Duration::from_secs(3)), []);
+        let lost = leases.expired(UNTIL_DEAD);
+        assert_eq!(lost.len(), 1);
+        lost[0].1
+    }
+
+    #[test]
+    fn a_machine_that_resets_a_connection_is_not_silent() {
+        assert_eq!(reset_at(Duration::from_secs(1)), Departure::Lost);
+        // It has not answered for a time before.
+        assert_eq!(reset_at(Duration::from_secs(2)), Departure::Silent);
     }
 }

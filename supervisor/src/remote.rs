@@ -250,8 +250,8 @@ impl State {
         for id in ready {
             self.read(*id);
         }
-        for id in self.leases.expired(self.started.elapsed()) {
-            self.lose(id, Departure::Silent);
+        for (id, how) in self.leases.expired(self.started.elapsed()) {
+            self.lose(id, how);
         }
         // Those without a first message are none of the job's.
         self.connections.retain(|_, known| {
@@ -366,7 +366,7 @@ impl State {
                 }
                 Found::Open | Found::Broken => {
                     self.drop_stream(id);
-                    self.leases.broken(id);
+                    self.leases.broken(id, self.started.elapsed());
                 }
             }
         }

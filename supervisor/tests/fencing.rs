@@ -188,7 +188,7 @@ impl World {
                 None
             }
             Up::Reset => {
-                self.leases.broken(id);
+                self.leases.broken(id, now);
                 None
             }
         };
@@ -232,8 +232,8 @@ impl World {
                 self.die(at);
             }
         }
-        for id in self.leases.expired(self.moment()) {
-            self.left(id as usize % 10, Departure::Silent);
+        for (id, how) in self.leases.expired(self.moment()) {
+            self.left(id as usize % 10, how);
         }
     }
 

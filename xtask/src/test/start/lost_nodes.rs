@@ -173,7 +173,7 @@ fn said(job: &Job, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// The node itself still runs: the job goes on with it.
+/// The node itself still runs: the job goes on with it. Hydra's launcher may end before the rank's connection does.
 fn killed(case: &NodesCase) -> Result<()> {
     let mut job = case.start()?;
     case.recovered(&mut job, || {
@@ -181,7 +181,12 @@ fn killed(case: &NodesCase) -> Result<()> {
         all.into_iter().for_each(signal::kill_now);
         Ok(())
     })?;
-    said(&job, &format!("{ITS_RANK} has died"))?;
+    let died = said(&job, &format!("{ITS_RANK} has died"));
+    died.or_else(|why| said(&job, "the launcher ended with exit code").map_err(|_| why))?;
+    ensure!(
+        !job::read_text(&job.stderr).contains("without node2"),
+        "a node that answers is left out"
+    );
     case.finish(job)
 }
 
