@@ -4,7 +4,7 @@
 //! So an interrupted or a repeated restart has the same result.
 
 use crate::plan::{
-    inode, is_ours, may_be, stash, Item, Key, Move, Plan, Scope, Share, Stage, Was, OURS,
+    inode, is_ours, may_be, stash, Item, Key, Move, Plan, Scope, Share, Stage, Temporary, Was, OURS,
 };
 use crate::record::{self, Identity, Record};
 use crate::segment::{note_renewed, Progress};
@@ -51,7 +51,9 @@ impl Plan {
             unnoted: Vec::new(),
             left: self.left.clone(),
         };
-        work.tidy();
+        work.left.retain(|(scope, _)| share.has(scope));
+        // Of a file whose other names are unknown, such a name may be the only one by which it is found.
+        work.tidy(|_| false);
         let places = self.stages.iter().flat_map(|stage| {
             let names = stage.names.keys().map(|(scope, _)| scope);
             names.chain(stage.begun_by.as_ref().map(|m| &m.directory.0))
@@ -65,6 +67,7 @@ impl Plan {
                 work.fail(&self.checkpoints, &why);
             }
         }
+        work.tidy(|_| true);
         work.contents();
         work.done
     }
@@ -83,7 +86,7 @@ struct Work<'a> {
     /// Records of these identities that are not written yet.
     unnoted: Vec<Record>,
     /// Temporary names of files that wait for their own.
-    left: Vec<PathBuf>,
+    left: Vec<Temporary>,
 }
 
 /// Opens a file for examination only: if another file has the name, the open neither blocks nor follows a link.
@@ -117,7 +120,7 @@ impl<'a> Work<'a> {
             if moving.is_none() {
                 self.directories(stage, scope);
                 self.files(stage, scope);
-                self.tidy();
+                self.tidy(|there| there == scope);
                 self.remove(stage, scope);
                 self.note_renewed(scope)?;
             }
@@ -139,17 +142,18 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Removes temporary names of this or of an interrupted undo, except the only name of a file.
-    fn tidy(&mut self) {
+    /// Removes temporary names of this or of an interrupted undo, except those of a file of the cut that has no other
+    /// name, or that is in a scope that is not `named`: one whose files may still wait for their names.
+    fn tidy(&mut self, named: impl Fn(&Scope) -> bool) {
         let left = std::mem::take(&mut self.left);
-        let waits = |path: &PathBuf| {
-            let facts = fs::symlink_metadata(path);
-            let only = facts.is_ok_and(|facts| facts.nlink() == 1 && self.is_old(&facts));
-            if !only {
+        let waits = |(scope, path): &Temporary| {
+            let waits = fs::symlink_metadata(path)
+                .is_ok_and(|facts| self.is_old(&facts) && (facts.nlink() == 1 || !named(scope)));
+            if !waits {
                 // A file that cannot be removed stays visible in the directory.
                 let _ = fs::remove_file(path);
             }
-            only
+            waits
         };
         self.left = left.into_iter().filter(waits).collect();
     }
@@ -174,7 +178,7 @@ impl<'a> Work<'a> {
         match fs::rename(&m.to, &m.from) {
             Ok(()) => {
                 self.done.restored += 1;
-                for left in &mut self.left {
+                for (_, left) in &mut self.left {
                     if let Ok(rest) = left.strip_prefix(&m.to) {
                         *left = m.from.join(rest);
                     }
@@ -223,7 +227,7 @@ impl<'a> Work<'a> {
             if fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir()) {
                 continue;
             }
-            self.vacate(path);
+            self.vacate(path, scope);
             match DirBuilder::new().mode(mode & 0o7777).create(path) {
                 Ok(()) => self.done.restored += 1,
                 Err(why) => self.trouble(path, &"cannot be made again", &why),
@@ -255,7 +259,7 @@ impl<'a> Work<'a> {
             }
         }
         for (beside, path, was) in ready {
-            self.vacate(path);
+            self.vacate(path, scope);
             match fs::rename(&beside, path) {
                 Ok(()) => {
                     self.done.restored += 1;
@@ -388,7 +392,7 @@ impl<'a> Work<'a> {
     }
 
     /// Removes a file from a name that another file had at the cut, or none.
-    fn vacate(&mut self, path: &Path) -> bool {
+    fn vacate(&mut self, path: &Path, scope: &Scope) -> bool {
         let Ok(facts) = fs::symlink_metadata(path) else {
             return false;
         };
@@ -403,7 +407,7 @@ impl<'a> Work<'a> {
                 true => fs::remove_file(path).is_ok(),
                 false => stash.is_some_and(|stash| {
                     let waits = fs::rename(path, &stash).is_ok();
-                    self.left.push(stash);
+                    self.left.push((scope.clone(), stash));
                     waits
                 }),
             };
@@ -427,7 +431,7 @@ impl<'a> Work<'a> {
     fn remove(&mut self, stage: &'a Stage, scope: &'a Scope) {
         for (path, was) in Work::names(stage, scope).rev() {
             if *was == Was::Absent && exists(path) {
-                match self.vacate(path) {
+                match self.vacate(path, scope) {
                     true => self.done.removed += 1,
                     false => self
                         .keeper

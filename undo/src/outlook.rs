@@ -8,7 +8,9 @@
 #![allow(unsafe_code)]
 
 use crate::apply::{has_mode, Done, BACK};
-use crate::plan::{is_ours, may_be, stash, Item, Key, Move, Plan, Scope, Stage, View, Was};
+use crate::plan::{
+    is_ours, may_be, stash, Item, Key, Move, Plan, Scope, Stage, Temporary, View, Was,
+};
 use crate::segment::Progress;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -267,10 +269,13 @@ impl Plan {
             anew: BTreeSet::new(),
             found: Outlook::default(),
         };
-        work.tidy();
+        let is_here = |scope: &Scope| scope.as_ref().is_none_or(|there| there == host);
+        work.left.retain(|(scope, _)| is_here(scope));
+        work.tidy(|_| false);
         for scope in [None, Some(host.to_owned())] {
             work.stages(&scope);
         }
+        work.tidy(|_| true);
         work.contents();
         let mut found = work.found;
         let named = self.stages.iter().flat_map(|stage| stage.names.keys());
@@ -343,7 +348,7 @@ struct Work<'a> {
     host: &'a str,
     longest: u64,
     /// Temporary names, as in `apply.rs`.
-    left: Vec<PathBuf>,
+    left: Vec<Temporary>,
     /// Files that would be created again: a file that has their inode now is another one.
     anew: BTreeSet<Key>,
     found: Outlook,
@@ -351,13 +356,14 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// As in `apply.rs`.
-    fn tidy(&mut self) {
-        for path in std::mem::take(&mut self.left) {
+    fn tidy(&mut self, named: impl Fn(&Scope) -> bool) {
+        for (scope, path) in std::mem::take(&mut self.left) {
             let Some(node) = self.found.names.look(&path) else {
                 continue;
             };
-            match self.found.names.links(&node) <= 1 && self.is_old(&node) {
-                true => self.left.push(path),
+            let only = self.found.names.links(&node) <= 1;
+            match self.is_old(&node) && (only || !named(&scope)) {
+                true => self.left.push((scope, path)),
                 false => self.found.names.remove(&path, &node),
             }
         }
@@ -402,7 +408,7 @@ impl<'a> Work<'a> {
             if moving.is_none() {
                 self.directories(stage, scope);
                 self.files(stage, scope);
-                self.tidy();
+                self.tidy(|there| there == scope);
                 self.remove(stage, scope);
             }
             let moved = stage.begun_by.as_ref();
@@ -437,7 +443,7 @@ impl<'a> Work<'a> {
             None => {
                 let from = self.found.names.on_disk(&m.to);
                 self.found.names.rename(&m.to, &m.from);
-                for left in &mut self.left {
+                for (_, left) in &mut self.left {
                     if let Ok(rest) = left.strip_prefix(&m.to) {
                         *left = m.from.join(rest);
                     }
@@ -487,7 +493,7 @@ impl<'a> Work<'a> {
             if !matches!(was, Was::Directory(_)) || self.found.names.is_directory(path) {
                 continue;
             }
-            self.vacate(path);
+            self.vacate(path, scope);
             let taken = || Some(io::ErrorKind::AlreadyExists.into());
             let there = self.found.names.look(path).is_some();
             match there.then(taken).flatten().or(self.in_the_way(path)) {
@@ -504,7 +510,10 @@ impl<'a> Work<'a> {
         let mut ready: Vec<(Node, &Path)> = Vec::new();
         for (path, was) in Work::names(stage, scope) {
             let made = match was {
-                Was::File(key) => self.bring(path, key),
+                Was::File(key) => {
+                    let is_it = |(node, _): &(Node, _)| node.anew.as_ref() == Some(key);
+                    self.bring(path, key, ready.iter().any(is_it))
+                }
                 Was::Link(target) => match self.found.names.look(path).map(|node| node.kind) {
                     Some(Kind::Link(now)) if now == *target => Ok(None),
                     _ => Ok(Some(Node::made(Kind::Link(target.clone())))),
@@ -525,7 +534,7 @@ impl<'a> Work<'a> {
             }
         }
         for (node, path) in ready {
-            self.vacate(path);
+            self.vacate(path, scope);
             if self.found.names.is_directory(path) {
                 self.found.names.count(&node, -1);
                 let why = io::ErrorKind::IsADirectory.into();
@@ -556,12 +565,16 @@ impl<'a> Work<'a> {
             .whereabouts_by(&now, item, path, (host, left), (&is_it, &on_disk))
     }
 
-    fn bring(&mut self, path: &Path, key: &Key) -> io::Result<Option<Node>> {
+    /// As in `apply.rs`. The file may be one that is to be created `anew` for an earlier name.
+    fn bring(&mut self, path: &Path, key: &Key, anew: bool) -> io::Result<Option<Node>> {
         let Some(item) = self.plan.files.get(key) else {
             return Ok(None);
         };
         let now = self.whereabouts(key, item, path);
         let now = now.or_else(|| {
+            if anew {
+                return None;
+            }
             let mut names = item.may_be_back(path);
             let back = names.find(|name| self.is_back(name, item))?;
             let node = self.found.names.look(back)?;
@@ -598,7 +611,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    fn vacate(&mut self, path: &Path) -> bool {
+    fn vacate(&mut self, path: &Path, scope: &Scope) -> bool {
         let Some(node) = self.found.names.look(path) else {
             return false;
         };
@@ -617,7 +630,7 @@ impl<'a> Work<'a> {
                 Some(stash) if self.found.names.links(&node) <= 1 => {
                     self.found.names.over.insert(path.to_owned(), None);
                     self.found.names.put(&stash, node);
-                    self.left.push(stash);
+                    self.left.push((scope.clone(), stash));
                 }
                 _ => self.found.names.remove(path, &node),
             }
@@ -641,7 +654,7 @@ impl<'a> Work<'a> {
                 Kind::File => length(&now),
                 _ => 0,
             };
-            match self.vacate(path) {
+            match self.vacate(path, scope) {
                 true => self.note(&now, Deed::Removed { bytes }),
                 false => self.leave(&now, "was made since the checkpoint and cannot be removed"),
             }

@@ -28,7 +28,7 @@ pub struct Plan {
     /// Files that the job has created.
     pub(crate) born: BTreeSet<Key>,
     /// Temporary names left by an interrupted undo.
-    pub(crate) left: Vec<PathBuf>,
+    pub(crate) left: Vec<Temporary>,
     /// Journals that could not be read, with the reasons.
     pub damaged: Vec<String>,
 }
@@ -38,6 +38,9 @@ type NameOf<'a> = &'a dyn Fn(&Path) -> PathBuf;
 
 /// Maximum number of names examined to find the new name of a file: about one second of work.
 const MOST_ENTRIES: usize = 100_000;
+
+/// A temporary name that an undo has given to a file, and its scope.
+pub(crate) type Temporary = (Scope, PathBuf);
 
 /// Prefix of the temporary names that an undo gives to files.
 pub(crate) const OURS: &str = ".stasis-undo-";
@@ -235,21 +238,22 @@ impl Plan {
     }
 
     /// Existing temporary names of an undo, in directories in which the job has changed something.
-    fn left(&self) -> Vec<PathBuf> {
+    fn left(&self) -> Vec<Temporary> {
         let names = self.stages.iter().flat_map(|stage| stage.names.keys());
-        let names = names.map(|(_, path)| path);
-        let items = self.files.values();
-        let files =
-            items.flat_map(|item| item.names.iter().chain([&item.name]).chain(&item.others));
-        let places: BTreeSet<&Path> = names
+        let names = names.map(|(scope, path)| (scope, path));
+        let files = self.files.iter().flat_map(|((scope, _), item)| {
+            let paths = item.names.iter().chain([&item.name]).chain(&item.others);
+            paths.map(move |path| (scope, path))
+        });
+        let places: BTreeSet<(&Scope, &Path)> = names
             .chain(files)
-            .filter_map(|path| path.parent())
+            .filter_map(|(scope, path)| Some((scope, path.parent()?)))
             .collect();
-        let entries = places
-            .into_iter()
-            .filter_map(|place| fs::read_dir(place).ok());
-        let names = entries.flatten().flatten().map(|entry| entry.path());
-        names.filter(|path| is_ours(path)).collect()
+        let names = places.into_iter().flat_map(|(scope, place)| {
+            let entries = fs::read_dir(place).into_iter().flatten().flatten();
+            entries.map(move |entry| (scope.clone(), entry.path()))
+        });
+        names.filter(|(_, path)| is_ours(path)).collect()
     }
 
     /// Whether directories were renamed: until that is undone, a name leads to another file.
@@ -520,7 +524,7 @@ impl Plan {
         item: &Item,
         path: &Path,
         host: &str,
-        left: &[PathBuf],
+        left: &[Temporary],
     ) -> Option<PathBuf> {
         let is_it = |path: &Path| {
             let facts = fs::symlink_metadata(path);
@@ -535,7 +539,7 @@ impl Plan {
         (scope, identity): &Key,
         item: &Item,
         path: &Path,
-        (host, left): (&str, &[PathBuf]),
+        (host, left): (&str, &[Temporary]),
         (is_it, name_of): (&dyn Fn(&Path) -> bool, NameOf<'_>),
     ) -> Option<PathBuf> {
         let names = self.stages.iter().flat_map(|stage| stage.names.keys());
@@ -558,7 +562,8 @@ impl Plan {
         let names: Vec<&PathBuf> = names.collect();
         let named = names.iter().map(|name| (*name).clone());
         let kept = item.kept.iter().cloned();
-        let left = left.iter().cloned();
+        let left = left.iter().filter(|(there, _)| there == scope);
+        let left = left.map(|(_, path)| path.clone());
         let mut all = own().into_iter().chain(named).chain(left).chain(kept);
         let found = all.find(|path| is_it(path));
         let places = names.iter().filter_map(|name| name.parent());

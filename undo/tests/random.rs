@@ -427,3 +427,39 @@ proptest! {
         is_undone(&before, &epochs, links, kill);
     }
 }
+
+/// Steps of rank 0, each a kind and the numbers of its two names, without content.
+fn steps<const N: usize>(steps: [(u8, u8, u8); N]) -> Vec<Step> {
+    let step = |(what, from, to)| Step {
+        rank: 0,
+        what,
+        from,
+        to,
+        at: 0,
+        len: 0,
+    };
+    steps.map(step).into()
+}
+
+/// The undo is interrupted when `f2` has a temporary name beside it, the only known one but that of which it replaces.
+#[test]
+fn a_temporary_name_may_be_the_only_known_one() {
+    let before = steps([(9, 0, 1), (9, 0, 3), (0, 19, 0)]);
+    let epochs = [
+        (steps([(8, 19, 8), (0, 7, 0)]), None),
+        (steps([(6, 8, 7), (0, 8, 0)]), Some(0)),
+    ];
+    is_undone(&before, &epochs, false, 1);
+}
+
+/// A file is recorded as gone, since a rename onto its last name was tried and failed. So it is created again for its
+/// first name, and its last name leads to the new file, too.
+#[test]
+fn the_prediction_knows_a_file_that_is_created_for_an_earlier_name() {
+    let before = steps([(9, 0, 1), (9, 0, 2), (0, 14, 0)]);
+    let epochs = [
+        (steps([(11, 2, 3), (8, 15, 8), (11, 1, 1)]), None),
+        (steps([(5, 15, 0), (6, 0, 8)]), None),
+    ];
+    is_undone(&before, &epochs, false, 2);
+}
