@@ -81,8 +81,8 @@ pub struct Leases {
 }
 
 impl Holder {
-    /// How it is lost whose connection ends now. One that was stopped is killed at the end of its lease, which is sooner
-    /// than it is dead for certain.
+    /// How it is lost whose connection ends now. One that was stopped is killed at the end of its lease, which is
+    /// sooner than it is dead for certain.
     fn departure(&self, now: Moment, until_dead: Duration) -> Departure {
         match now.saturating_sub(self.answered) < until_dead / 2 {
             true => Departure::Lost,
@@ -168,11 +168,15 @@ impl Leases {
         Some(holder.departure(now, self.until_dead))
     }
 
-    /// The connection was reset or broken off.
+    /// The connection was reset or broken off. The kernel of the rank does that, too, where a program is executed before
+    /// the last answer is read.
     pub fn broken(&mut self, id: Id, now: Moment) {
         if let Some(holder) = self.holders.get_mut(&id) {
             if holder.state == State::Open {
-                holder.state = State::Broken(holder.departure(now, self.until_dead));
+                holder.state = match holder.executes {
+                    true => State::Executes,
+                    false => State::Broken(holder.departure(now, self.until_dead)),
+                };
             }
         }
     }
@@ -238,6 +242,18 @@ mod tests {
         let lost = leases.expired(UNTIL_DEAD);
         assert_eq!(lost.len(), 1);
         lost[0].1
+    }
+
+    #[test]
+    fn a_connection_that_an_execution_resets_is_no_loss() {
+        let mut leases = Leases::new(UNTIL_DEAD);
+        let first = Duration::from_secs(1);
+        assert!(leases.welcome(7, Duration::ZERO));
+        leases.executes(7);
+        leases.broken(7, first);
+        assert!(leases.welcome(8, first));
+        leases.has_executed(7);
+        assert_eq!(leases.expired(UNTIL_DEAD), []);
     }
 
     #[test]

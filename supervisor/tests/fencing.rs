@@ -278,8 +278,12 @@ impl World {
                 next.push(self.after(|world| {
                     world.executions -= 1;
                     let rank = &mut world.ranks[at];
-                    rank.up
-                        .extend([(rank.id, Up::Executes), (rank.id, Up::Fin)]);
+                    // The kernel resets a connection with something unread.
+                    let end = match rank.down.is_empty() {
+                        true => Up::Fin,
+                        false => Up::Reset,
+                    };
+                    rank.up.extend([(rank.id, Up::Executes), (rank.id, end)]);
                     rank.id += 10;
                     (rank.life, rank.asked) = (Life::Connects, Some((LEASE, true)));
                     rank.up.push_back((rank.id, Up::Hello));
