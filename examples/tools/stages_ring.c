@@ -3,8 +3,8 @@
  * sends it on. In `next` its state has the ring that it waits for.
  *
  * stages_ring DIR RINGS [KILLED RING]: with the last two, rank KILLED kills itself once in that ring: rank 0 after
- * it has begun the ring, as in figure 6.1 of the thesis, and another one after its checkpoint. With RING = RINGS it does so
- * before MPI_Finalize. A rank says how often it has entered its main loop: 2 for a survivor of one fault, since its
+ * it has begun the ring, as in figure 6.1 of the thesis, and another one after its checkpoint. With RING = RINGS it
+ * stands still before MPI_Finalize, to be killed. A rank says how often it has entered its main loop: 2 for a survivor of one fault, since its
  * memory goes on, and 1 for the rank that was started anew. */
 #include <mpi.h>
 #include "stasis_mpix.h"
@@ -121,7 +121,8 @@ int main(int argc, char **argv)
     if (rank == 0)
         printf("OK %d\n", result);
     if (argc > 4 && atoi(argv[3]) == rank && atoi(argv[4]) == atoi(argv[2]))
-        die_once(dir);
+        for (;;)
+            pause();
     MPI_Finalize();
     return 0;
 }

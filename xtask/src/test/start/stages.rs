@@ -8,6 +8,7 @@ use crate::test::support::helper_programs::compile;
 use crate::test::support::refusal::{refused, USAGE};
 use crate::test::Case;
 use anyhow::{bail, ensure, Context, Result};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -286,18 +287,36 @@ fn first_epoch(case: &Stages) -> Result<()> {
     Ok(())
 }
 
-/// A rank that dies in MPI_Finalize ends the job, with the reason.
+/// A rank that dies while the others are in MPI_Finalize ends the job, with the reason.
 fn finalize(case: &Stages) -> Result<()> {
     let program = case.program("stages_ring.c")?;
-    let finished = case.run(&program, "staged", &["5", "1", "5"])?;
-    ensure!(!finished.status.success(), "it ends with success");
+    let folder = case.folder("staged")?;
+    let staged = case.staged(&program, &folder, &["5", "1", "5"]);
+    let mut job = Job::start(staged, case.dir, "staged")?;
+    let deadline = Instant::now() + LIMIT;
+    let others = job.until("the others are in MPI_Finalize", deadline, || {
+        in_finalize(case).is_ok_and(|ranks| ranks == [0, 2])
+    });
+    job.explain(others, case.dir)?;
+    kill_last(&job, 1);
+    let ended = job.wait(deadline)?;
+    let said = job::read_text(&job.stderr);
     let words = "while a rank was in MPI_Finalize or through";
-    ensure!(
-        finished.stderr.contains(words),
-        "it does not say: {words}\n{}",
-        finished.stderr
-    );
+    ensure!(said.contains(words), "it does not say: {words}\n{said}");
+    let failed = ended.is_some_and(|status| !status.success());
+    ensure!(failed, "it ends with {ended:?}");
     Ok(())
+}
+
+/// The ranks that are in MPI_Finalize.
+fn in_finalize(case: &Stages) -> Result<Vec<usize>> {
+    let mut command = stasis::command(["explain"]);
+    command.arg(case.ckpt());
+    let answer = stasis::json(command, case.dir, "explain", LIMIT)?;
+    let ranks = answer["ranks"].as_array().context("no ranks")?;
+    let is_there = |rank: &Value| rank["calls"][0]["function"] == "MPI_Finalize";
+    let there = ranks.iter().enumerate().filter(|(_, rank)| is_there(rank));
+    Ok(there.map(|(number, _)| number).collect())
 }
 
 fn calls(case: &Stages) -> Result<()> {
