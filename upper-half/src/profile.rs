@@ -38,11 +38,27 @@ struct Current {
     comm: Cell<usize>,
     /// When it began, or was gone on with.
     start: Cell<u64>,
+    /// What it says of the persistent request that it makes.
+    repeated: Cell<Option<Repeated>>,
+}
+
+/// What each start of a persistent request counts.
+#[derive(Clone, Copy)]
+pub(crate) struct Repeated {
+    /// As [`Current::comm`].
+    comm: usize,
+    /// Bytes, and the counters of their datatype; none for a barrier.
+    data: Option<(u64, Option<&'static Counts>)>,
 }
 
 thread_local! {
     static CURRENT: Current = const {
-        Current { function: Cell::new(0), comm: Cell::new(0), start: Cell::new(0) }
+        Current {
+            function: Cell::new(0),
+            comm: Cell::new(0),
+            start: Cell::new(0),
+            repeated: Cell::new(None),
+        }
     };
 }
 
@@ -173,26 +189,69 @@ pub fn notes(
     if !tools::is_set(TOOL_PROFILE) {
         return;
     }
-    let bytes = data.map(|(count, datatype)| {
-        let size = datatype.map_or(1, |datatype| datatype.body.size());
-        count.max(0).saturating_mul(size.max(0)).cast_unsigned()
-    });
+    let data = data.map(bytes_of);
     if let Some(comm) = comm.filter(|comm| comm.body.id != 0) {
         let (at, counts) = entry(comm);
         CURRENT.with(|current| current.comm.set(at + 1));
-        add_call(&counts.all, bytes.unwrap_or(0));
+        add_call(&counts.all, data.map_or(0, |(bytes, _)| bytes));
     }
-    if let Some((bytes, (_, datatype))) = bytes.zip(data) {
+    if let Some((bytes, datatype)) = data {
         moved(function, bytes, datatype);
     }
 }
 
-fn moved(function: u32, bytes: u64, datatype: Option<&'static Datatype>) {
+/// The bytes of so many elements of a datatype, or of so many bytes, and the counters of the datatype.
+fn bytes_of((count, datatype): (i64, Option<&'static Datatype>)) -> (u64, Option<&'static Counts>) {
+    let size = datatype.map_or(1, |datatype| datatype.body.size());
+    let bytes = count.max(0).saturating_mul(size.max(0)).cast_unsigned();
+    (bytes, datatype.and_then(of_datatype))
+}
+
+fn moved(function: u32, bytes: u64, datatype: Option<&'static Counts>) {
     let counts = &PROFILE.functions[function as usize];
     add(&counts.all.bytes, bytes);
     add(&counts.sizes[size_class(bytes)], 1);
-    if let Some(counts) = datatype.and_then(of_datatype) {
+    if let Some(counts) = datatype {
         add_call(counts, bytes);
+    }
+}
+
+/// The current call, of which [`notes`] has told, makes the request of a persistent collective: each start names these
+/// data, as in [`notes`].
+#[cold]
+#[inline(never)]
+pub fn repeats(data: Option<(i64, Option<&'static Datatype>)>) {
+    let repeated = repeated(data);
+    CURRENT.with(|current| current.repeated.set(repeated));
+}
+
+/// The same of a partitioned request.
+pub(crate) fn repeated(data: Option<(i64, Option<&'static Datatype>)>) -> Option<Repeated> {
+    tools::is_set(TOOL_PROFILE).then(|| Repeated {
+        comm: CURRENT.with(|current| current.comm.get()),
+        data: data.map(bytes_of),
+    })
+}
+
+/// What the current call has said by [`repeats`].
+pub(crate) fn take_repeated() -> Option<Repeated> {
+    CURRENT.with(|current| current.repeated.take())
+}
+
+/// A request of a persistent collective or a partitioned one is started by the current call.
+pub(crate) fn starts_again(repeated: Option<Repeated>) {
+    let counted = tools::is_set(TOOL_PROFILE);
+    let Some(Repeated { comm, data }) = repeated.filter(|_| counted) else {
+        return;
+    };
+    let counts = comm.checked_sub(1).and_then(|at| PROFILE.comms.get(at));
+    if let Some(counts) = counts {
+        CURRENT.with(|current| current.comm.set(comm));
+        add_call(&counts.all, data.map_or(0, |(bytes, _)| bytes));
+    }
+    if let Some((bytes, datatype)) = data {
+        let function = CURRENT.with(|current| current.function.get());
+        moved(function, bytes, datatype);
     }
 }
 

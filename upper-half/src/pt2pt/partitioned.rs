@@ -25,6 +25,7 @@ use crate::object::request::partitioned::{
 };
 use crate::object::request::{Args, Kind, Mode, State};
 use crate::object::{Comm, Datatype, Info, Request};
+use crate::profile;
 use crate::pt2pt::partition_matching::{byte, open, start_whole, BYTES};
 use crate::pt2pt::send;
 use crate::quiesce::waits::Waits;
@@ -102,6 +103,7 @@ fn make(
         peer,
         source: rank,
         tag,
+        repeated: profile::repeated(Some((all, Some(datatype)))),
     })));
     request.body.state.set(State::Inactive);
     let mut args = Args {
@@ -142,6 +144,7 @@ pub(crate) fn start(request: &'static Request) -> i32 {
     let Some(held) = request.partitioned() else {
         return ERR_REQUEST;
     };
+    profile::starts_again(held.repeated);
     // The thread that finds the announcement of a receive starts the receive.
     let _matching = MATCHING.lock();
     held.missing.store(held.partitions, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use crate::object::lower_handle::named;
 use crate::object::request::persistent_collective::{PersistentCollective, Start, Starter};
 use crate::object::request::{Kind, State};
 use crate::object::{Comm, Request};
+use crate::profile;
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
 use crate::request::lifecycle;
 use contract::abi::SUCCESS;
@@ -24,6 +25,7 @@ pub fn collective_init(comm: &'static Comm, start: Starter) -> Result<&'static R
 
 /// Makes the request of one that is started by `start`.
 pub(crate) fn make(comm: &'static Comm, start: Start) -> Result<&'static Request, i32> {
+    let repeated = profile::take_repeated();
     let own = construct(
         comm,
         "persistent",
@@ -31,9 +33,13 @@ pub(crate) fn make(comm: &'static Comm, start: Start) -> Result<&'static Request
         |made| named::MPI_Comm_dup(comm, made),
         |_| Ok(comm.body.topology.clone()),
     )?;
-    let repeated = Box::new(PersistentCollective { comm: own, start });
+    let held = Box::new(PersistentCollective {
+        comm: own,
+        start,
+        repeated,
+    });
     let request = lifecycle::acquire(Kind::PersistentCollective, NOBODY, comm)?;
-    request.body.persistent_collective.set(Some(repeated));
+    request.body.persistent_collective.set(Some(held));
     request.body.state.set(State::Inactive);
     Ok(request)
 }
@@ -41,14 +47,15 @@ pub(crate) fn make(comm: &'static Comm, start: Start) -> Result<&'static Request
 /// MPI_Start.
 pub(crate) fn start(request: &'static Request) -> i32 {
     let body = &request.body;
-    let Some(repeated) = body.persistent_collective.take() else {
+    let Some(held) = body.persistent_collective.take() else {
         return contract::abi::ERR_REQUEST;
     };
-    let error = match &repeated.start {
-        Start::Below(start) => start_below(request, repeated.comm, start),
-        Start::Reduced(start) => code_of(start(request, repeated.comm)),
+    profile::starts_again(held.repeated);
+    let error = match &held.start {
+        Start::Below(start) => start_below(request, held.comm, start),
+        Start::Reduced(start) => code_of(start(request, held.comm)),
     };
-    body.persistent_collective.set(Some(repeated));
+    body.persistent_collective.set(Some(held));
     error
 }
 

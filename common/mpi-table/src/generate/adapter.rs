@@ -58,13 +58,16 @@ fn write_function(text: &mut String, function: &Function, body: &str) -> std::fm
 }
 
 fn write_names(text: &mut String) -> std::fmt::Result {
-    writeln!(text, "/// The function of a slot.")?;
+    writeln!(
+        text,
+        "/// The function of a slot, also one that does not cross."
+    )?;
     writeln!(
         text,
         "pub fn name_of(slot: usize) -> Option<&'static str> {{"
     )?;
     writeln!(text, "    Some(match slot {{")?;
-    for function in crossing() {
+    for function in crate::functions() {
         writeln!(text, "        {} => \"{}\",", function.slot, function.name)?;
     }
     writeln!(text, "        _ => return None,\n    }})\n}}\n")?;

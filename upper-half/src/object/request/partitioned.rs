@@ -3,6 +3,7 @@
 use crate::object::request::Request;
 
 use super::operation::{Args, State};
+use crate::profile::Repeated;
 use crate::runtime::lock::Lock;
 use core::cell::Cell;
 use core::sync::atomic::AtomicI32;
@@ -23,6 +24,8 @@ pub(crate) struct Partitioned {
     /// What a status says.
     pub(crate) source: i32,
     pub(crate) tag: i32,
+    /// What a profile counts at each start.
+    pub(crate) repeated: Option<Repeated>,
 }
 
 impl Partitioned {

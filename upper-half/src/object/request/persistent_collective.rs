@@ -5,6 +5,7 @@ use super::operation::Scratch;
 use super::schedule::Schedule;
 use super::Request;
 use crate::object::comm::Comm;
+use crate::profile::Repeated;
 use reduction::Algorithm;
 
 /// Starts the operation over a communicator, writes its lower handle, and gives what it uses until it is
@@ -26,4 +27,6 @@ pub(crate) enum Start {
 pub(crate) struct PersistentCollective {
     pub(crate) comm: &'static Comm,
     pub(crate) start: Start,
+    /// What a profile counts at each start.
+    pub(crate) repeated: Option<Repeated>,
 }

@@ -38,6 +38,8 @@ pub fn cases() -> Vec<Case> {
         add("fortran", fortran);
         add("off", off);
     }
+    let name = format!("profile/counts/repeated:{}", Mpi::Mpich);
+    cases.push(Case::new(name, |_, dir| repeated(dir).into()));
     cases
 }
 
@@ -245,6 +247,45 @@ fn over_a_restart(dir: &Path, mpi: Mpi, lower: Mpi) -> Result<()> {
     let profile = profile(dir)?;
     check(&profile, ALL, true)?;
     check_sums(&profile)
+}
+
+/// Each start of a persistent collective or a partitioned message counts with its bytes, over a restart, too. Debian's
+/// Open MPI has neither.
+fn repeated(dir: &Path) -> Result<()> {
+    let (mpi, ckpt) = (Mpi::Mpich, dir.join("ck"));
+    let program = example("profile", "profile/repeated")?;
+    let mut job = launch(dir, mpi, &program, &["--profile"])?;
+    reach_cut(&mut job, dir)?;
+    stasis::take_checkpoint(&ckpt, dir, "checkpoint", LIMIT)?;
+    let restart = stasis::restart(mpi.other(), RANKS, &ckpt, dir);
+    bring_back(&mut job, restart, &ckpt, dir)?;
+    end(&mut job, dir)?;
+    let profile = profile(dir)?;
+    for (rank, side) in ["MPI_Psend_init", "MPI_Precv_init"].into_iter().enumerate() {
+        let counts = table(&profile["ranks"][rank]["functions"], "function")?;
+        let wanted = [
+            ("MPI_Bcast_c", (1, 2 * 4)),
+            ("MPI_Bcast_init", (1, 0)),
+            ("MPI_Barrier_init", (1, 0)),
+            (side, (1, 0)),
+            ("MPI_Startall", (ALL, ALL * 3 * 4)),
+            ("MPI_Start", (ALL, ALL * 4 * 4)),
+        ];
+        for (name, numbers) in wanted {
+            let is = counts.get(name);
+            ensure!(is == Some(&numbers), "{name} of rank {rank}: {is:?}");
+        }
+    }
+    let datatypes = table(&profile["datatypes"], "datatype")?;
+    let ints = datatypes.get("MPI_INT");
+    let moved = 2 * (ALL * (3 * 4 + 4 * 4) + 2 * 4);
+    ensure!(ints == Some(&(4 * ALL + 2, moved)), "MPI_INT: {ints:?}");
+    let comms = profile["communicators"].as_array();
+    let world = comms.and_then(|comms| comms.iter().find(|comm| comm["name"] == "MPI_COMM_WORLD"));
+    let world = world.context("the communicator's name is unknown")?;
+    // The sum of the results, at the end, is of 8 bytes.
+    ensure!(world["bytes"] == moved + 2 * 8, "{world}");
+    Ok(())
 }
 
 /// A Fortran program's calls count once, though they call C functions.

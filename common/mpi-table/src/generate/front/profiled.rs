@@ -14,23 +14,36 @@ use crate::{Class, Function, Kind, Param};
 /// datatypes.
 pub fn notes(function: &Function, folds: bool) -> Option<String> {
     let comm = input(function, Kind::Comm);
+    if function.class == Class::CollectivePersistent {
+        let data = optional(collective(function, folds));
+        let comm = optional(comm.map(|comm| format!("{comm}_")));
+        return Some(format!(
+            "upper_half::profile::notes({}, {comm}, None); upper_half::profile::repeats({data});",
+            function.slot
+        ));
+    }
     let data = given(function, folds);
     if comm.is_none() && data.is_none() {
         return None;
     }
-    let comm = comm.map_or("None".to_owned(), |comm| format!("Some({comm}_)"));
-    let data = data.map_or("None".to_owned(), |data| format!("Some({data})"));
+    let comm = optional(comm.map(|comm| format!("{comm}_")));
+    let data = optional(data);
     Some(format!(
         "upper_half::profile::notes({}, {comm}, {data});",
         function.slot
     ))
 }
 
+/// Expression of a value that may be absent.
+fn optional(value: Option<String>) -> String {
+    value.map_or("None".to_owned(), |value| format!("Some({value})"))
+}
+
 /// Expression of the data: the number of elements, and the datatype.
 fn given(function: &Function, folds: bool) -> Option<String> {
     match function.class {
         Class::Collective | Class::CollectiveNonblocking => collective(function, folds),
-        // A function that makes a persistent request moves nothing. Each start does.
+        // A function that makes a persistent message moves nothing. Each start does.
         _ if function.ordinary_name().ends_with("_init") => None,
         _ => data::data(function, folds)
             .map(|data| format!("({}, Some({}_))", data.wide, data.datatype))

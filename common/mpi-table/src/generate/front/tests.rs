@@ -237,7 +237,9 @@ fn a_profile_is_told_only_where_tools_are() {
          comm comm, out request request)\n[collective direct]\n\
          MPI_Gatherv(sendbuf sendbuf, int sendcount, datatype sendtype, recvbuf recvbuf, \
          int recvcounts[size(comm)], int displs[size(comm)], datatype recvtype, rank root, comm comm)\n\
-         MPI_Barrier(comm comm)\n[local core]\nMPI_Comm_size(comm comm, out int size)\n",
+         MPI_Barrier(comm comm)\n[collective-nonblocking direct]\n\
+         MPI_Ibcast(recvbuf buffer, int count, datatype datatype, rank root, comm comm, \
+         out request request)\n[local core]\nMPI_Comm_size(comm comm, out int size)\n",
     );
     let notes = text.lines().filter(|line| line.contains("profile::notes"));
     assert!(notes
@@ -260,6 +262,9 @@ fn a_profile_is_told_only_where_tools_are() {
              else { (i64::from(sendcount), Some(sendtype_)) }",
             "fn PMPI_Barrier(",
             "profile::notes(36, Some(comm_), None);",
+            "fn PMPI_Bcast_init(",
+            "profile::notes(38, Some(comm_), None); upper_half::profile::repeats(Some(\
+             if upper_half::profile::has_data(abi::rank_in(root), true)",
             "fn PMPI_Comm_size(",
         ],
     );
