@@ -217,3 +217,52 @@ fn handles_are_those_of_the_standard_abi() {
         }
     }
 }
+
+/// The integers of `contract::abi`, by their text: they go to a library of this ABI unchanged, too.
+#[test]
+fn integers_are_those_of_the_standard_abi() {
+    let Ok(header) = std::fs::read_to_string(STANDARD) else {
+        skip!("{STANDARD} is not installed");
+    };
+    let header = without_comments_of_lines(&header);
+    let number = |text: &str| {
+        let text = text
+            .trim()
+            .trim_end_matches([',', ';'])
+            .trim_matches(['(', ')']);
+        text.parse::<i64>().ok()
+    };
+    let of_enum = |line: &str| {
+        let (name, value) = line.split_once('=')?;
+        Some((name.trim().to_owned(), number(value)?))
+    };
+    let of_macro = |line: &str| {
+        let (name, value) = line.strip_prefix("#define")?.trim().split_once(' ')?;
+        Some((name.to_owned(), number(value)?))
+    };
+    let theirs: BTreeMap<String, i64> = header
+        .lines()
+        .filter_map(|line| of_macro(line).or_else(|| of_enum(line)))
+        .collect();
+    let ours = include_str!("../../contract/src/abi.rs").lines();
+    let mut compared = 0;
+    for line in ours.filter_map(|line| line.trim().strip_prefix("pub const ")) {
+        let value = line.split_once(": i32 = ");
+        let Some((name, Some(value))) = value.map(|(name, value)| (name, number(value))) else {
+            continue;
+        };
+        if let Some(wanted) = theirs.get(&format!("MPI_{name}")) {
+            assert_eq!(value, *wanted, "{name}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 150, "only {compared} are in both");
+}
+
+/// The lines without what follows `/*` in them.
+fn without_comments_of_lines(text: &str) -> String {
+    let lines = text
+        .lines()
+        .map(|line| line.split("/*").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
