@@ -100,6 +100,12 @@ impl<T: Copy> InOut<'_, T> {
     pub fn as_ptr(&mut self) -> *mut T {
         self.0
     }
+
+    /// The same place, for a function that is called in between.
+    #[inline(always)]
+    pub fn again(&mut self) -> InOut<'_, T> {
+        InOut(self.0, PhantomData)
+    }
 }
 
 impl<'a, T> From<&'a mut T> for InOut<'a, T> {

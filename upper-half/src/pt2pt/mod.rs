@@ -16,8 +16,10 @@ pub(crate) mod post;
 pub(crate) mod probe;
 pub(crate) mod receive;
 pub(crate) mod send;
+mod send_below;
 mod sendrecv_replace;
 mod status;
+mod taken_sends;
 pub(crate) mod vain_probes;
 
 pub use bsend_buffer::{buffer_attach, buffer_attach_c, buffer_detach, buffer_detach_c};

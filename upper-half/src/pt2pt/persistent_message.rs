@@ -13,8 +13,8 @@ use crate::object::request::{Args, Kind, Mode, Posting, State};
 use crate::object::unexpected;
 use crate::object::{Comm, Datatype, Request};
 use crate::perturb::open_receives;
-use crate::pt2pt::post;
 use crate::pt2pt::post::peer_for;
+use crate::pt2pt::{post, taken_sends};
 use crate::quiesce::bookmarks;
 use crate::record::receives;
 use crate::request::lifecycle;
@@ -86,6 +86,9 @@ pub fn recv_init(
 pub(crate) fn start(request: &'static Request) -> i32 {
     let body = &request.body;
     match body.kind.get() {
+        Kind::PersistentSend if taken_sends::are_taken(body.mode.get()) && is_taken(request) => {
+            SUCCESS
+        }
         Kind::PersistentSend => {
             bookmarks::sent(body.peer.get());
             let error = start_below(request);
@@ -115,6 +118,16 @@ pub(crate) fn start(request: &'static Request) -> i32 {
         Kind::PersistentReceive => start_below(request),
         _ => ERR_REQUEST,
     }
+}
+
+/// Whether a persistent send, which would be taken, is complete now.
+#[cold]
+fn is_taken(request: &'static Request) -> bool {
+    let taken = taken_sends::take(request.body.args.get()) == Some(Ok(()));
+    if taken {
+        request.complete(&Status::EMPTY, SUCCESS);
+    }
+    taken
 }
 
 /// Whether tools have to do with a persistent receive.

@@ -9,7 +9,7 @@
 use crate::crossing::mpi_result::check;
 use crate::object::comm::{peer_of, NOBODY};
 use crate::object::lower_handle::named;
-use crate::object::request::{Args, Kind, State};
+use crate::object::request::{Args, Kind, Posting, State};
 use crate::object::unexpected::Entry;
 use crate::object::{unexpected, Comm, Request};
 use crate::perturb::open_receives;
@@ -55,10 +55,12 @@ fn post_with_tools(args: Args, waits: bool) -> Result<&'static Request, i32> {
         return post_as_is(args);
     }
     let request = lifecycle::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;
-    // If the call waits, and without wildcards, nothing about the receive is open: the record of the run has no number
-    // for it.
-    let is_numbered = mode::is_on() && (!waits || bindings::is_wild(&args));
-    let posted = match is_numbered {
+    let posted = match mode::is_on() {
+        // Nothing about it is open. A restart, too, must not take it for one with a number.
+        true if waits && !bindings::is_wild(&args) => {
+            request.body.posting.set(Posting::Unnumbered);
+            Some(args)
+        }
         true => receives::posting(request, args),
         false => Some(args),
     };

@@ -15,6 +15,7 @@ use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::quiesce::progress::{phase, polls};
 use crate::quiesce::wait_loop;
 use crate::quiesce::wait_loop::WaitState;
+use crate::record::mode;
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, PROC_NULL, SUCCESS};
 use contract::waits::SOME_AMOUNT;
@@ -57,7 +58,7 @@ pub(crate) fn until_found(
     );
 }
 
-/// MPI_Probe
+/// MPI_Probe. Returns `INTERRUPTED` where [`mode::has_another_record`].
 pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Status>) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
@@ -74,11 +75,13 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
         }
         if multiple() || polls() {
             let mut found = None;
+            let restarts = mode::restarts();
             until_found(source, tag, comm, || {
                 found = iprobe_below(source, tag, comm);
                 found.is_some()
             });
             match found {
+                _ if mode::has_another_record(restarts) => return INTERRUPTED,
                 Some((error, seen)) => {
                     *status = seen;
                     return error;
@@ -92,7 +95,11 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
             return error;
         }
         // A probe leaves nothing in the lower half.
+        let restarts = mode::restarts();
         until_found(source, tag, comm, || false);
+        if mode::has_another_record(restarts) {
+            return INTERRUPTED;
+        }
     }
 }
 

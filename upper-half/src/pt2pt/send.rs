@@ -4,22 +4,16 @@
 //! Ready mode goes down as standard mode, which MPI allows: after a restart a receive that was posted before the cut is
 //! posted again on its rank, but maybe not before the sender goes on.
 //!
-//! # Safety
-//! The front promises that a buffer is valid, see [`Buffer`].
-#![allow(unsafe_code)]
-
 use crate::argument::{Buffer, Out};
 use crate::crossing::thread_level;
 use crate::object::comm::peer_of;
-use crate::object::lower_handle::named;
 use crate::object::request::{Args, Kind, Mode};
 use crate::object::{Comm, Datatype, Request};
-use crate::pt2pt::persistent_message;
-use crate::quiesce::bookmarks;
+use crate::pt2pt::{persistent_message, send_below as below, taken_sends};
 use crate::quiesce::progress::polls;
 use crate::quiesce::waits::Report;
-use crate::request::{lifecycle, wait};
-use contract::abi::{Status, SUCCESS};
+use crate::request::wait;
+use contract::abi::Status;
 
 /// Sends a message in a blocking call.
 #[inline(always)]
@@ -32,13 +26,13 @@ pub(crate) fn blocking(mode: Mode, message: Args) -> i32 {
         datatype,
         comm,
     } = message;
-    if thread_level::take_turns() || polls() {
+    if thread_level::take_turns() || polls() || taken_sends::are_taken(mode) {
         return by_request(mode, buffer, count, datatype, dest, tag, comm);
     }
     if may_wait(mode, count, datatype) {
         return told(mode, buffer, count, datatype, dest, tag, comm);
     }
-    below(mode, message)
+    below::send(mode, message)
 }
 
 /// Whether a send may wait for its receiver. Libraries take messages of some KiB in any case, and the elements of
@@ -64,34 +58,7 @@ fn told(
     let message = Args::new(buffer, count, datatype, dest, tag, comm);
     let mut report = Report::new();
     report.tell_send(comm, peer_of(comm, dest), tag, message.bytes());
-    below(mode, message)
-}
-
-#[inline(always)]
-fn below(mode: Mode, message: Args) -> i32 {
-    let Args {
-        buffer,
-        count,
-        peer: dest,
-        tag,
-        datatype,
-        comm,
-    } = message;
-    let buffer = buffer.as_ptr();
-    let peer = peer_of(comm, dest);
-    bookmarks::sent(peer);
-    // SAFETY: the buffer may be read until the call returns, see `Buffer`.
-    let error = unsafe {
-        match mode {
-            Mode::Standard => named::MPI_Send(buffer, count, datatype, dest, tag, comm),
-            Mode::Synchronous => named::MPI_Ssend(buffer, count, datatype, dest, tag, comm),
-            Mode::Buffered => named::MPI_Bsend(buffer, count, datatype, dest, tag, comm),
-        }
-    };
-    if error != SUCCESS {
-        bookmarks::unsent(peer);
-    }
-    error
+    below::send(mode, message)
 }
 
 /// Sends a message where threads take turns, since a blocking call would keep all other threads out of the library, or
@@ -119,36 +86,12 @@ fn by_request(
 /// Starts a send.
 #[inline(always)]
 pub(crate) fn starting(mode: Mode, message: Args) -> Result<&'static Request, i32> {
-    let Args {
-        buffer,
-        count,
-        peer: dest,
-        tag,
-        datatype,
-        comm,
-    } = message;
-    let buffer = buffer.as_ptr();
-    let peer = peer_of(comm, dest);
-    let new = lifecycle::acquire(Kind::Send, peer, comm)?;
-    new.has_tag(tag);
-    bookmarks::sent(peer);
-    let mut lower_handle = Request::null_lower();
-    let place = &raw mut lower_handle;
-    // SAFETY: the buffer may be read until the operation ends, see `Buffer`. The lower handle is a local.
-    let error = unsafe {
-        match mode {
-            Mode::Standard => named::MPI_Isend(buffer, count, datatype, dest, tag, comm, place),
-            Mode::Synchronous => named::MPI_Issend(buffer, count, datatype, dest, tag, comm, place),
-            Mode::Buffered => named::MPI_Ibsend(buffer, count, datatype, dest, tag, comm, place),
+    if taken_sends::are_taken(mode) {
+        if let Some(taken) = taken_sends::taken(message) {
+            return taken;
         }
-    };
-    if error != SUCCESS {
-        bookmarks::unsent(peer);
-        new.abandon();
-        return Err(error);
     }
-    new.started(lower_handle);
-    Ok(new)
+    below::start(mode, message)
 }
 
 /// Makes a persistent send.

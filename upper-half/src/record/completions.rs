@@ -14,6 +14,7 @@ use crate::request::{test as tests, wait as waits};
 use crate::stages::state::error_of_several;
 use contract::abi::{Status, SUCCESS, UNDEFINED};
 use contract::record::{Call, Outcome};
+use contract::INTERRUPTED;
 use record::Event;
 
 /// A call for some requests, by their number.
@@ -111,13 +112,17 @@ fn complete_all(places: &Places, statuses: &[Status]) {
 pub fn waitany(
     count: i32,
     requests: &mut [&'static Request],
-    index: InOut<'_, i32>,
-    status: Option<&mut Status>,
+    mut index: InOut<'_, i32>,
+    mut status: Option<&mut Status>,
 ) -> i32 {
-    match is_on() {
-        false => waits::waitany(count, requests, index, status),
-        true => any_waited(count, requests, index, status),
+    if !is_on() {
+        let place = index.again();
+        let error = waits::waitany(count, requests, place, status.as_deref_mut());
+        if error != INTERRUPTED {
+            return error;
+        }
     }
+    any_waited(count, requests, index, status)
 }
 
 #[cold]
@@ -131,18 +136,18 @@ fn any_waited(
     let status = status.unwrap_or(&mut own);
     let places = Places::of(requests);
     let mut found = UNDEFINED;
-    let chosen = told(Outcome::Index);
-    let error = match chosen.and_then(|number| chosen_of(requests, number)) {
-        Some((number, request)) => {
+    let error = loop {
+        let chosen = told(Outcome::Index);
+        if let Some((number, request)) = chosen.and_then(|number| chosen_of(requests, number)) {
             found = number;
-            waits::one(request, status)
+            break waits::one(request, status);
         }
-        None => {
-            let error = waits::waitany(count, requests, (&mut found).into(), Some(status));
+        let error = waits::waitany(count, requests, (&mut found).into(), Some(status));
+        if error != INTERRUPTED {
             if recording() {
                 log::write(index_event(found));
             }
-            error
+            break error;
         }
     };
     index.set(found);
@@ -171,29 +176,33 @@ pub fn waitsome(
     requests: &mut [&'static Request],
     mut outcount: InOut<'_, i32>,
     mut indices: Output<'_, i32>,
-    statuses: Option<&mut [Status]>,
+    mut statuses: Option<&mut [Status]>,
 ) -> i32 {
     if !is_on() {
-        return waits::waitsome(incount, requests, outcount, indices, statuses);
+        let (place, again) = (outcount.again(), indices.again());
+        let error = waits::waitsome(incount, requests, place, again, statuses.as_deref_mut());
+        if error != INTERRUPTED {
+            return error;
+        }
     }
     let mut own = vec![Status::EMPTY; requests.len()];
     let statuses = statuses.unwrap_or(&mut own);
     let places = Places::of(requests);
     let mut found = UNDEFINED;
-    let error = match told(Outcome::Some).filter(|number| *number >= 0) {
-        Some(number) => {
+    let error = loop {
+        if let Some(number) = told(Outcome::Some).filter(|number| *number >= 0) {
             found = number;
-            some_chosen(number, requests, &mut indices, statuses)
+            break some_chosen(number, requests, &mut indices, statuses);
         }
-        None => {
-            let again = indices.again();
-            let place = (&mut found).into();
-            let error = waits::waitsome(incount, requests, place, again, Some(&mut *statuses));
+        let again = indices.again();
+        let place = (&mut found).into();
+        let error = waits::waitsome(incount, requests, place, again, Some(&mut *statuses));
+        if error != INTERRUPTED {
             if recording() {
                 log::write(some_event(found));
                 note_indices(found, &indices);
             }
-            error
+            break error;
         }
     };
     outcount.set(found);

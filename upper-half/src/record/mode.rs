@@ -7,6 +7,25 @@ use core::sync::atomic::{AtomicU32, Ordering};
 /// A [`RecordMode`].
 static MODE: AtomicU32 = AtomicU32::new(RecordMode::Off as u32);
 
+/// How often the job was restarted. Images hold it.
+static RESTARTS: AtomicU32 = AtomicU32::new(0);
+
+/// How often the job was restarted.
+pub(crate) fn restarts() -> u32 {
+    RESTARTS.load(Ordering::Relaxed)
+}
+
+/// The job was restarted.
+pub(super) fn restarted() {
+    RESTARTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether the outcome of a call in which the job was restarted, after `restarts` others, is that of another record than
+/// when it began. The call returns [`INTERRUPTED`](contract::INTERRUPTED) then, and is made again.
+pub(crate) fn has_another_record(restarts: u32) -> bool {
+    is_on() && restarts != self::restarts()
+}
+
 /// Whether the run is recorded or replayed.
 #[inline(always)]
 pub fn is_on() -> bool {

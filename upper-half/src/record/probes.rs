@@ -9,6 +9,7 @@ use crate::record::replay::{self, attempt};
 use crate::record::{function, log};
 use contract::abi::{Status, ANY_SOURCE, ANY_TAG, SUCCESS};
 use contract::record::{Call, Outcome};
+use contract::INTERRUPTED;
 use record::Event;
 
 fn is_wild(source: i32, tag: i32) -> bool {
@@ -32,38 +33,59 @@ fn found(status: &Status) -> Event {
     }
 }
 
-/// Source and tag of the message that a blocking probe is to find: those asked for, unless the record says more.
-fn sought(source: i32, tag: i32) -> (i32, i32) {
-    if !is_wild(source, tag) || recording() {
-        return (source, tag);
+/// Source and tag of the message that a blocking probe is to find, if the record says.
+fn sought(source: i32, tag: i32) -> Option<[i32; 2]> {
+    match is_wild(source, tag) && !recording() {
+        true => replay::told(Outcome::Found),
+        false => None,
     }
-    replay::told(Outcome::Found).map_or((source, tag), |[source, tag]| (source, tag))
 }
 
-/// Makes a blocking probe, which is given the source and the tag of its message.
+/// Makes a blocking probe, which is given the source and the tag of its message. After a restart in the middle it asks
+/// the record, unless it has been told already.
 fn probed(
     source: i32,
     tag: i32,
     status: Option<&mut Status>,
-    probe: impl FnOnce(i32, i32, Option<&mut Status>) -> i32,
+    mut probe: impl FnMut(i32, i32, &mut Status) -> i32,
 ) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    let (exact_source, exact_tag) = sought(source, tag);
-    let error = probe(exact_source, exact_tag, Some(status));
+    let mut told = None;
+    let error = loop {
+        told = told.or_else(|| sought(source, tag));
+        let [source, tag] = told.unwrap_or([source, tag]);
+        let error = probe(source, tag, status);
+        if error != INTERRUPTED {
+            break error;
+        }
+    };
     if recording() && is_wild(source, tag) && error == SUCCESS {
         log::write(found(status));
     }
     error
 }
 
+/// Makes a blocking probe whose outcome is known, also if the job is restarted meanwhile.
+fn probed_as_told(mut probe: impl FnMut() -> i32) -> i32 {
+    loop {
+        let error = probe();
+        if error != INTERRUPTED {
+            break error;
+        }
+    }
+}
+
 /// MPI_Probe
-pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Status>) -> i32 {
+pub fn probe(source: i32, tag: i32, comm: &'static Comm, mut status: Option<&mut Status>) -> i32 {
     if !is_on() {
-        return base::probe(source, tag, comm, status);
+        let error = base::probe(source, tag, comm, status.as_deref_mut());
+        if error != INTERRUPTED {
+            return error;
+        }
     }
     probed(source, tag, status, |source, tag, status| {
-        base::probe(source, tag, comm, status)
+        base::probe(source, tag, comm, Some(status))
     })
 }
 
@@ -73,13 +95,16 @@ pub fn mprobe(
     tag: i32,
     comm: &'static Comm,
     message: &mut &'static Message,
-    status: Option<&mut Status>,
+    mut status: Option<&mut Status>,
 ) -> i32 {
     if !is_on() {
-        return matched::mprobe(source, tag, comm, message, status);
+        let error = matched::mprobe(source, tag, comm, message, status.as_deref_mut());
+        if error != INTERRUPTED {
+            return error;
+        }
     }
     probed(source, tag, status, |source, tag, status| {
-        matched::mprobe(source, tag, comm, message, status)
+        matched::mprobe(source, tag, comm, message, Some(status))
     })
 }
 
@@ -114,7 +139,7 @@ pub fn iprobe(
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
     let (error, here) = attempt(&call, Outcome::Found, |wait, flag| match wait {
-        Some([source, tag]) => base::probe(source, tag, comm, Some(status)),
+        Some([source, tag]) => probed_as_told(|| base::probe(source, tag, comm, Some(status))),
         None => base::iprobe(source, tag, comm, flag.into(), Some(status)),
     });
     note(&call, here, status);
@@ -138,7 +163,9 @@ pub fn improbe(
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
     let (error, here) = attempt(&call, Outcome::Found, |wait, flag| match wait {
-        Some([source, tag]) => matched::mprobe(source, tag, comm, message, Some(status)),
+        Some([source, tag]) => {
+            probed_as_told(|| matched::mprobe(source, tag, comm, message, Some(status)))
+        }
         None => matched::improbe(source, tag, comm, flag.into(), message, Some(status)),
     });
     note(&call, here, status);

@@ -11,7 +11,7 @@ use crate::object::request::{Args, Kind, Posting, State};
 use crate::object::Request;
 use crate::record::bindings::is_wild;
 use crate::record::log::{self, Got};
-use crate::record::mode::{is_on, replaying};
+use crate::record::mode::{self, is_on, replaying};
 use crate::request::lifecycle;
 use contract::abi::{Status, SUCCESS};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -147,6 +147,7 @@ pub(super) fn cancel(request: &'static Request) -> Option<i32> {
 
 /// After a restart, before receives are posted again: brings those under way in line with the record that there is now.
 pub(crate) fn restored() {
+    mode::restarted();
     log::begin();
     let mut receives: Vec<_> = lifecycle::pending()
         .filter(|request| is_open(request))
@@ -169,7 +170,7 @@ fn restore(request: &'static Request) {
     let number = match body.posting.get() {
         Posting::Number(number) | Posting::Held(number) => number,
         Posting::None if is_on() => next(),
-        Posting::None | Posting::Bound(..) => return,
+        Posting::None | Posting::Unnumbered | Posting::Bound(..) => return,
     };
     body.posting.set(Posting::Number(number));
     body.state.set(State::Active);

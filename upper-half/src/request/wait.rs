@@ -18,6 +18,7 @@ use crate::perturb::delivery;
 use crate::quiesce::progress::Claim;
 use crate::quiesce::wait_loop::WaitState;
 use crate::quiesce::{progress, wait_loop};
+use crate::record::mode;
 use crate::request::request_array::{Answer, ArrayState, Room};
 use crate::request::{error_origin, grequest_callbacks, lifecycle, request_array};
 use contract::abi::{Status, ERR_ARG, ERR_COUNT, ERR_REQUEST, SUCCESS, UNDEFINED};
@@ -135,7 +136,7 @@ fn all(
     }
 }
 
-/// MPI_Waitany
+/// MPI_Waitany. Returns `INTERRUPTED` where [`mode::has_another_record`].
 pub fn waitany(
     count: i32,
     requests: &mut [&'static Request],
@@ -176,7 +177,11 @@ pub fn waitany(
             }
             WaitState::PollHere => drop(claim),
         }
+        let restarts = mode::restarts();
         go_on_later_with_one(requests);
+        if mode::has_another_record(restarts) {
+            return INTERRUPTED;
+        }
     })
 }
 
@@ -199,7 +204,7 @@ pub(crate) fn take_done(
     }
 }
 
-/// MPI_Waitsome
+/// MPI_Waitsome. Returns `INTERRUPTED` where [`mode::has_another_record`].
 pub fn waitsome(
     incount: i32,
     requests: &mut [&'static Request],
@@ -253,7 +258,11 @@ pub fn waitsome(
                 }
                 WaitState::PollHere => drop(claim),
             }
+            let restarts = mode::restarts();
             go_on_later_with_one(requests);
+            if mode::has_another_record(restarts) {
+                return INTERRUPTED;
+            }
         }
     })
 }

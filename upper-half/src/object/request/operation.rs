@@ -109,8 +109,10 @@ impl StateCell {
 /// What the record of the run has of a receive, by its number (`upper-half/src/record/receives.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posting {
-    /// Nothing.
+    /// Nothing: the run is not recorded.
     None,
+    /// Nothing: its call waits for it, and it has no wildcards.
+    Unnumbered,
     /// It is posted as the application asks.
     Number(u64),
     /// A persistent one is posted for the message of this source with this tag.
