@@ -9,6 +9,7 @@
 mod ckpt_stream;
 mod program;
 mod recover;
+mod replay;
 
 use crate::build::setup;
 use crate::harness::paths;
@@ -19,6 +20,7 @@ use anyhow::{ensure, Result};
 use ckpt_stream::{CkptStream, Tally};
 use program::{Program, Programs};
 use recover::RecoveredRun;
+use replay::RecordedRun;
 use std::fmt::Display;
 use std::fs;
 use std::ops::AddAssign;
@@ -61,6 +63,12 @@ pub struct Options {
     /// With --recover, begin no run after this number of kills
     #[arg(long, default_value_t = 1000)]
     kills: u64,
+    /// Record random programs and replay each, every second one from a checkpoint
+    #[arg(long, conflicts_with = "recover")]
+    record: bool,
+    /// With --record, begin no run after this number of replays
+    #[arg(long, default_value_t = 1000)]
+    replays: u64,
     /// Name the programs, run nothing
     #[arg(long)]
     list: bool,
@@ -79,30 +87,38 @@ pub fn run(options: &Options) -> Result<()> {
     setup::unless(options.no_setup)?;
     let first = options.seed.unwrap_or_else(fresh_seed);
     println!("seed {first}");
-    match options.recover {
-        true => runs(
+    let any = |random: &mut Random| programs.draw(random);
+    match (options.recover, options.record) {
+        (true, _) => runs(
             options,
-            &programs,
             first,
+            any,
             |total: &recover::Tally| total.kills() >= options.kills,
             |program, random, native, dir| kill_again(program, random, KILLS_PER_RUN, native, dir),
         ),
-        false => runs(
+        (_, true) => runs(
             options,
-            &programs,
             first,
+            |random| programs.draw_to_record(random),
+            |total: &replay::Tally| total.replays >= options.replays,
+            record_and_replay,
+        ),
+        _ => runs(
+            options,
+            first,
+            any,
             |total: &Tally| total.cuts >= options.cuts,
             |program, random, native, dir| torture(program, random, CUTS_PER_RUN, native, dir),
         ),
     }
 }
 
-/// Runs random programs until `suffice` says that there are enough, or a limit of the options is met. `N` counts what a
-/// run has done.
+/// Runs programs that are drawn until `suffice` says that there are enough, or a limit of the options is met. `N` counts
+/// what a run has done.
 fn runs<N: Default + Display + for<'a> AddAssign<&'a N>>(
     options: &Options,
-    programs: &Programs,
     first: u64,
+    draw: impl Fn(&mut Random) -> Result<Program>,
     suffice: impl Fn(&N) -> bool,
     one: impl Fn(&Program, Random, &Path, &Path) -> (N, Result<()>),
 ) -> Result<()> {
@@ -116,7 +132,7 @@ fn runs<N: Default + Display + for<'a> AddAssign<&'a N>>(
         }
         let seed = first + run;
         let mut random = Random::new(seed, "torture");
-        let program = programs.draw(&mut random)?;
+        let program = draw(&mut random)?;
         let name = format!("{seed} {}", program.name());
         let native = match native(&program) {
             Ok(native) => native,
@@ -156,6 +172,17 @@ fn runs<N: Default + Display + for<'a> AddAssign<&'a N>>(
     Ok(())
 }
 
+fn record_and_replay(
+    program: &Program,
+    random: Random,
+    native: &Path,
+    dir: &Path,
+) -> (replay::Tally, Result<()>) {
+    let mut run = RecordedRun::new(program, random, dir);
+    let result = run.run(native);
+    (run.tally, result)
+}
+
 fn kill_again(
     program: &Program,
     random: Random,
@@ -181,6 +208,18 @@ pub fn cases() -> Result<Vec<Case>> {
                     Ok(native) => kill_again(&program, random, KILLS_PER_CASE, &native, dir)
                         .1
                         .into(),
+                    Err(error) => Outcome::Skipped(format!("it fails natively: {error:#}")),
+                }
+            },
+        ));
+    }
+    for program in programs.to_record()? {
+        cases.push(Case::new(
+            format!("torture/record.{}", program.label()),
+            move |session, dir| {
+                let random = Random::new(session.seed, &program.name());
+                match native(&program) {
+                    Ok(native) => record_and_replay(&program, random, &native, dir).1.into(),
                     Err(error) => Outcome::Skipped(format!("it fails natively: {error:#}")),
                 }
             },

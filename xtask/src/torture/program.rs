@@ -14,6 +14,8 @@ const GENERATOR: &str = "torture/random";
 const GENERATED_OF_FOUR: u64 = 3;
 /// Global steps of a generated program, which take several seconds.
 const STEPS: u64 = 1000;
+/// The same of a program that is recorded, which take about a second.
+const RECORDED_STEPS: u64 = 250;
 
 /// A program, and the MPI library of its build.
 pub struct Program {
@@ -91,7 +93,7 @@ impl Programs {
             let threads = random.below(8).saturating_sub(5);
             let seed = random.below(1_000_000);
             let front = Mpi::ALL[random.below(2) as usize];
-            return Ok(generated(generator, seed, ranks, threads, front));
+            return Ok(generated(generator, seed, (ranks, threads, STEPS), front));
         }
         let example = &self.examples[random.below(self.examples.len() as u64) as usize];
         let fronts = &example.fronts;
@@ -100,6 +102,30 @@ impl Programs {
             example: example.clone(),
             front,
         })
+    }
+
+    /// A random program whose record is complete: the order of threads is not recorded.
+    pub fn draw_to_record(&self, random: &mut Random) -> Result<Program> {
+        let ranks = 2 + random.below(3) as usize;
+        let seed = random.below(1_000_000);
+        let front = Mpi::ALL[random.below(2) as usize];
+        let generator = self.generator()?;
+        Ok(generated(
+            generator,
+            seed,
+            (ranks, 0, RECORDED_STEPS),
+            front,
+        ))
+    }
+
+    /// Programs of `cargo xtask test` that are recorded.
+    pub fn to_record(&self) -> Result<Vec<Program>> {
+        let generator = self.generator()?;
+        let program = |seed, front| generated(generator, seed, (2, 0, RECORDED_STEPS), front);
+        Ok(vec![
+            program(31_415, Mpi::OpenMpi),
+            program(27_182, Mpi::Mpich),
+        ])
     }
 
     fn generator(&self) -> Result<&Example> {
@@ -111,8 +137,8 @@ impl Programs {
     pub fn to_recover(&self) -> Result<Vec<Program>> {
         let generator = self.generator()?;
         Ok(vec![
-            generated(generator, 4_242, 2, 0, Mpi::OpenMpi),
-            generated(generator, 777, 2, 0, Mpi::Mpich),
+            generated(generator, 4_242, (2, 0, STEPS), Mpi::OpenMpi),
+            generated(generator, 777, (2, 0, STEPS), Mpi::Mpich),
         ])
     }
 
@@ -128,9 +154,9 @@ impl Programs {
         };
         let generator = self.generator()?;
         Ok(vec![
-            generated(generator, 110_228, 2, 0, Mpi::Mpich),
-            generated(generator, 66_006, 2, 0, Mpi::OpenMpi),
-            generated(generator, 840_887, 3, 0, Mpi::Mpich),
+            generated(generator, 110_228, (2, 0, STEPS), Mpi::Mpich),
+            generated(generator, 66_006, (2, 0, STEPS), Mpi::OpenMpi),
+            generated(generator, 840_887, (3, 0, STEPS), Mpi::Mpich),
             looping("p2p/ring_loop", Mpi::Mpich)?,
             looping("coll/nonblocking_loop", Mpi::OpenMpi)?,
             looping("files/overwritten", Mpi::Mpich)?,
@@ -139,9 +165,14 @@ impl Programs {
 }
 
 /// The generator with its arguments.
-fn generated(generator: &Example, seed: u64, ranks: usize, threads: u64, front: Mpi) -> Program {
+fn generated(
+    generator: &Example,
+    seed: u64,
+    (ranks, threads, steps): (usize, u64, u64),
+    front: Mpi,
+) -> Program {
     let mut example = generator.clone();
-    let argument = format!("{seed}-{STEPS}-{threads}");
+    let argument = format!("{seed}-{steps}-{threads}");
     example.name = format!("{GENERATOR}.{argument}");
     example.variant = Some(argument);
     example.ranks = ranks;

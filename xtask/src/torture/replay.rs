@@ -1,0 +1,188 @@
+//! `cargo xtask torture --record`: a random program is recorded with digests of all that it receives, and replayed over
+//! a library that is drawn: from its start or, in half of the runs, from a checkpoint that was taken at a random moment
+//! of the recorded run. A replay reports every outcome and every digest that differs.
+
+use super::program::Program;
+use crate::harness::job::{self, Job};
+use crate::harness::mpi::Mpi;
+use crate::harness::random::Random;
+use crate::harness::{paths, stasis};
+use crate::test::programs::mpi::without_reports;
+use crate::test::support::compile::{command_line, set_environment};
+use anyhow::{ensure, Context, Result};
+use std::fmt;
+use std::fs;
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Time for a step of the job.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time from the beginning of the program to its checkpoint, in seconds.
+const PAUSE: f64 = 0.8;
+
+/// Numbers of what was done.
+#[derive(Default)]
+pub struct Tally {
+    /// Runs that were recorded and replayed.
+    pub replays: u64,
+    /// Those of them that were replayed from a checkpoint.
+    pub from_checkpoints: u64,
+    /// Those of them that were replayed over another library than the recorded one's.
+    pub over_other: u64,
+}
+
+impl AddAssign<&Tally> for Tally {
+    fn add_assign(&mut self, other: &Tally) {
+        self.replays += other.replays;
+        self.from_checkpoints += other.from_checkpoints;
+        self.over_other += other.over_other;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} replays, {} of them from a checkpoint, {} over the other library",
+            self.replays, self.from_checkpoints, self.over_other
+        )
+    }
+}
+
+/// One run.
+pub struct RecordedRun<'a> {
+    pub tally: Tally,
+    program: &'a Program,
+    random: Random,
+    dir: &'a Path,
+    ckpt: PathBuf,
+}
+
+impl<'a> RecordedRun<'a> {
+    pub fn new(program: &'a Program, random: Random, dir: &'a Path) -> Self {
+        RecordedRun {
+            tally: Tally::default(),
+            program,
+            random,
+            dir,
+            ckpt: paths::for_images(dir),
+        }
+    }
+
+    /// Records and replays the program, and compares both runs with the folder of the native one.
+    pub fn run(&mut self, native: &Path) -> Result<()> {
+        let _ = fs::remove_dir_all(&self.ckpt);
+        let result = self.drive(native);
+        let _ = fs::remove_dir_all(&self.ckpt);
+        result.with_context(|| format!("in {}", self.dir.display()))
+    }
+
+    fn drive(&mut self, native: &Path) -> Result<()> {
+        let ranks = self.program.example.ranks;
+        let recorded = Mpi::ALL[self.random.below(2) as usize];
+        let replayed = Mpi::ALL[self.random.below(2) as usize];
+        let record = self.dir.join("record");
+        fs::create_dir(self.dir.join("work"))?;
+
+        let mut launch = self.launch(recorded, &self.ckpt)?;
+        launch.arg("--record").arg(&record);
+        launch.args(["--digests", "all"]);
+        if self.random.below(2) == 0 {
+            launch.arg("--sends");
+        }
+        let mut job = Job::start(self.program_of(launch)?, self.dir, "recorded")?;
+        let cut = match self.random.below(2) {
+            0 => self.cut(&mut job),
+            _ => Ok(false),
+        };
+        let cut = job.explain(cut, self.dir)?;
+        self.ends_as(native, &mut job, false)?;
+
+        let replay = match cut {
+            true => {
+                let mut restart = stasis::restart(replayed, ranks, &self.ckpt, self.dir);
+                restart.arg("--replay").arg(&record);
+                restart.current_dir(self.dir.join("work"));
+                restart
+            }
+            false => {
+                let mut launch = self.launch(replayed, &self.ckpt.join("again"))?;
+                launch.arg("--replay").arg(&record);
+                self.program_of(launch)?
+            }
+        };
+        let mut job = Job::start(replay, self.dir, "replayed")?;
+        self.ends_as(native, &mut job, cut)?;
+        self.tally.replays += 1;
+        self.tally.from_checkpoints += u64::from(cut);
+        self.tally.over_other += u64::from(recorded != replayed);
+        Ok(())
+    }
+
+    fn launch(&self, lower: Mpi, ckpt: &Path) -> Result<Command> {
+        let example = &self.program.example;
+        let mut launch = stasis::launch(lower, example.ranks, ckpt, self.dir);
+        launch.current_dir(self.dir.join("work"));
+        set_environment(&mut launch, example, self.program.front)?;
+        launch.env("STASIS_TEST_READY", self.dir.join("ready"));
+        Ok(launch)
+    }
+
+    fn program_of(&self, mut launch: Command) -> Result<Command> {
+        launch.args(command_line(
+            &self.program.example,
+            Some(self.program.front),
+        )?);
+        Ok(launch)
+    }
+
+    /// Takes a checkpoint at a random moment. Returns false if the program was faster.
+    fn cut(&mut self, job: &mut Job) -> Result<bool> {
+        let ranks = self.program.example.ranks;
+        let deadline = Instant::now() + PATIENCE;
+        let begun = job.until("all ranks had begun", deadline, || {
+            (0..ranks).all(|rank| self.dir.join(format!("ready.{rank}")).exists())
+        });
+        if job.poll()?.is_some_and(|status| status.success()) {
+            return Ok(false);
+        }
+        begun?;
+        std::thread::sleep(self.random.seconds(0.0, PAUSE));
+        let taken = job::run(
+            stasis::checkpoint(&self.ckpt),
+            self.dir,
+            "checkpoint",
+            PATIENCE,
+        )?;
+        if taken.status.success() {
+            return Ok(true);
+        }
+        // It ends if it was faster than the request.
+        let ended = job.wait(Instant::now() + PATIENCE)?;
+        let faster = ended.is_some_and(|status| status.success());
+        let said = job::tail(&taken.stderr, 5);
+        ensure!(faster, "the checkpoint fails: {said}");
+        Ok(false)
+    }
+
+    /// The job ends with the native result, and no rank has left its record. Standard output is compared, from some place
+    /// on if the job began with a checkpoint.
+    fn ends_as(&self, native: &Path, job: &mut Job, from_a_checkpoint: bool) -> Result<()> {
+        job.succeed(Instant::now() + PATIENCE, self.dir)?;
+        let said = job::read_text(&job.stderr);
+        let left = ["record ends", "diverge", "differ"];
+        let left = left.iter().find(|words| said.contains(**words));
+        ensure!(left.is_none(), "{}", job::tail(&said, 10));
+        let wanted = job::read_text(&native.join("run.out"));
+        let text = job::read_text(&job.stdout);
+        let printed = without_reports(&text);
+        let same = match from_a_checkpoint {
+            true => !printed.is_empty() && wanted.ends_with(&*printed),
+            false => *printed == wanted,
+        };
+        ensure!(same, "printed {printed}\nnatively {wanted}");
+        Ok(())
+    }
+}
