@@ -168,8 +168,8 @@ impl Leases {
         Some(holder.departure(now, self.until_dead))
     }
 
-    /// The connection was reset or broken off. The kernel of the rank does that, too, where a program is executed before
-    /// the last answer is read.
+    /// The connection was reset or broken off. The kernel of the rank does that, too, where a program is executed
+    /// before the last answer is read.
     pub fn broken(&mut self, id: Id, now: Moment) {
         if let Some(holder) = self.holders.get_mut(&id) {
             if holder.state == State::Open {

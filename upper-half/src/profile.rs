@@ -200,7 +200,7 @@ pub fn notes(
     }
 }
 
-/// The bytes of so many elements of a datatype, or of so many bytes, and the counters of the datatype.
+/// The bytes of a number of elements of a datatype, or a number of bytes, and the counters of the datatype.
 fn bytes_of((count, datatype): (i64, Option<&'static Datatype>)) -> (u64, Option<&'static Counts>) {
     let size = datatype.map_or(1, |datatype| datatype.body.size());
     let bytes = count.max(0).saturating_mul(size.max(0)).cast_unsigned();

@@ -20,8 +20,8 @@ pub(super) fn restarted() {
     RESTARTS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether the outcome of a call in which the job was restarted, after `restarts` others, is that of another record than
-/// when it began. The call returns [`INTERRUPTED`](contract::INTERRUPTED) then, and is made again.
+/// Whether the outcome of a call in which the job was restarted, after `restarts` others, may be that of another record
+/// now. The call returns [`INTERRUPTED`](contract::INTERRUPTED) then, and is made again.
 pub(crate) fn has_another_record(restarts: u32) -> bool {
     is_on() && restarts != self::restarts()
 }

@@ -113,8 +113,8 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Runs programs that are drawn until `suffice` says that there are enough, or a limit of the options is met. `N` counts
-/// what a run has done.
+/// Runs programs that are drawn until `suffice` says that there are enough, or a limit of the options is met. `N`
+/// counts what a run has done.
 fn runs<N: Default + Display + for<'a> AddAssign<&'a N>>(
     options: &Options,
     first: u64,

@@ -167,8 +167,8 @@ impl<'a> RecordedRun<'a> {
         Ok(false)
     }
 
-    /// The job ends with the native result, and no rank has left its record. Standard output is compared, from some place
-    /// on if the job began with a checkpoint.
+    /// The job ends with the native result, and no rank has left its record. Standard output is compared, from some
+    /// place on if the job began with a checkpoint.
     fn ends_as(&self, native: &Path, job: &mut Job, from_a_checkpoint: bool) -> Result<()> {
         job.succeed(Instant::now() + PATIENCE, self.dir)?;
         let said = job::read_text(&job.stderr);
