@@ -5,9 +5,9 @@
 //! address is zero while memory is copied, so that an upper half which wakes up under another lower half never writes
 //! through an old one. Nothing is recorded while the address is zero.
 //!
-//! A writer takes a ticket, clears the slot's ticket, writes the slot and stores its ticket last. An event is being
-//! written while its slot has another ticket, or while the ticket changes. Readers drop such a slot. A writer that is
-//! held up while others fill the whole ring may spoil one slot until it ends.
+//! A writer takes a ticket, marks the slot as busy, writes the slot and stores its ticket last. An event is being
+//! written while its slot has another ticket, or while the ticket changes. Readers drop such a slot. While a writer is
+//! held up until others have filled the whole ring, those of them that come to its slot leave their events out.
 //!
 //! To add an event: a variant of [`Event`] at the end, a line in [`EVENTS`], and a call of [`record`].
 
@@ -80,7 +80,7 @@ pub const EVENTS: &[(Event, &str, [&str; 2])] = &[
 /// One event, as it lies in the ring.
 #[repr(C)]
 pub struct Slot {
-    /// The event's number, counted from 1; 0 while it is written.
+    /// The event's number, counted from 1; [`BUSY`] while it is written.
     pub ticket: AtomicU64,
     /// Time stamp counter of the processor.
     pub time: AtomicU64,
@@ -89,6 +89,9 @@ pub struct Slot {
     /// Its arguments.
     pub arguments: [AtomicU64; 2],
 }
+
+/// Ticket of a slot that is being written.
+const BUSY: u64 = u64::MAX;
 
 /// The ring. Zeroed memory is an empty one.
 #[repr(C)]
@@ -131,11 +134,14 @@ pub struct Read {
 }
 
 impl Recorder {
-    /// Adds an event.
+    /// Adds an event, unless another writer has been held up in its slot.
     pub fn add(&self, time: u64, thread: u32, event: Event, arguments: [u64; 2]) {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let slot = &self.slots[ticket as usize % SLOTS];
-        slot.ticket.store(0, Ordering::Relaxed);
+        // What the writer before has written is older.
+        if slot.ticket.swap(BUSY, Ordering::Acquire) == BUSY {
+            return;
+        }
         // No part of the event may be seen with the ticket of the one before.
         fence(Ordering::Release);
         slot.time.store(time, Ordering::Relaxed);
@@ -257,11 +263,16 @@ mod tests {
         let recorder = empty();
         recorder.add(1, 0, Event::Phase, [1, 0]);
         recorder.add(2, 0, Event::Phase, [2, 0]);
-        recorder.slots[0].ticket.store(0, Ordering::Relaxed);
-        assert_eq!(
-            recorder.last(10).map(|read| read.time).collect::<Vec<_>>(),
-            [2]
-        );
+        recorder.slots[0].ticket.store(BUSY, Ordering::Relaxed);
+        let times = || recorder.last(SLOTS).map(|read| read.time);
+        assert_eq!(times().collect::<Vec<_>>(), [2]);
+        // A round later its writer has not come to an end.
+        let last = SLOTS as u64 + 2;
+        for number in 3..=last {
+            recorder.add(number, 0, Event::Phase, [number, 0]);
+        }
+        let without = last - 1;
+        assert!(times().eq((3..=last).filter(|number| *number != without)));
     }
 
     #[test]
