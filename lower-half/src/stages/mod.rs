@@ -58,6 +58,11 @@ pub fn stand_in() -> Option<Pid> {
     JOB.get().map(|job| job.stand_in)
 }
 
+/// `stasis run` knows this rank, and that process.
+pub fn is_known() {
+    stand_in::is_known();
+}
+
 /// The directory of this rank's memory, if it has survived the last incarnation.
 pub fn survived() -> Option<PathBuf> {
     let job = JOB.get()?;

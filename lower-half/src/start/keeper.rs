@@ -69,6 +69,7 @@ fn connect_by(
     loader::set_executes_hook(|| tell(&FromRank::Executes));
     if let Some(process) = stages::stand_in() {
         tell(&FromRank::StandIn(process.as_raw().cast_unsigned()));
+        stages::is_known();
     }
     let watch = move || {
         link.listen(treat);

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// Time for a step of the job.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest time from the beginning of the program to its checkpoint, in seconds.
-const PAUSE: f64 = 0.8;
+const PAUSE: f64 = 0.3;
 
 /// Numbers of what was done.
 #[derive(Default)]

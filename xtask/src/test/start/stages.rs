@@ -58,6 +58,7 @@ pub fn cases() -> Vec<Case> {
         add("library", library);
         add("random", random_kills);
         add("first-epoch", first_epoch);
+        add("early", early);
         add("finalize", finalize);
         add("calls", calls);
         add("reload", reload);
@@ -379,6 +380,35 @@ fn reload(case: &Stages) -> Result<()> {
             half.exists() || Instant::now() >= kill_at
         })?;
         kill_last(&job, 2);
+        job.succeed(deadline, case.dir)?;
+        let printed = job::read_text(&job.stdout);
+        ensure!(
+            line_of(&printed, "OK ") == Some(wanted),
+            "printed {printed}, natively {wanted}"
+        );
+    }
+    Ok(())
+}
+
+/// A rank is killed as soon as it is there, maybe before it has connected to `stasis run`.
+fn early(case: &Stages) -> Result<()> {
+    const TIMES: usize = 4;
+    const LAST: usize = RANKS - 1;
+    let program = case.program("stages_ring.c")?;
+    let native = case.natively(&program, &["5"])?;
+    let wanted = line_of(&native.stdout, "OK ").context("the native run prints no result")?;
+    for time in 0..TIMES {
+        let name = format!("staged-{time}");
+        let folder = case.folder(&name)?;
+        let mut job = Job::start(case.staged(&program, &folder, &["5"]), case.dir, &name)?;
+        let deadline = Instant::now() + LIMIT;
+        job.until_seen("the last rank is there", deadline, |job| {
+            let processes = job.processes_of(LAST);
+            if let [_, rank] = processes[..] {
+                signal::kill_now(rank);
+            }
+            processes.len() > 1
+        })?;
         job.succeed(deadline, case.dir)?;
         let printed = job::read_text(&job.stdout);
         ensure!(
