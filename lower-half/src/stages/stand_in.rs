@@ -1,7 +1,7 @@
 //! The process that stands in for a rank with the launcher. A launcher that sees a rank die kills the others, and with
 //! them the memory in which they are to go on. So the launcher's child is not the rank but its parent, which outlives
-//! it. `stasis run` kills that process when the launcher may know. Of a rank that dies before it has connected to `stasis
-//! run`, the launcher alone can know: then that process dies, too.
+//! it. `stasis run` kills that process when the launcher may know. Of a rank that dies before it has connected to
+//! `stasis run`, the launcher alone can know: then that process dies, too.
 //!
 //! # Safety
 //! `fork` is called while the process has one thread. The handler of a signal only calls kill(2), with the number of
