@@ -4,8 +4,8 @@
  *
  * stages_ring DIR RINGS [KILLED RING]: with the last two, rank KILLED kills itself once in that ring: rank 0 after
  * it has begun the ring, as in figure 6.1 of the thesis, and another one after its checkpoint. With RING = RINGS it
- * stands still before MPI_Finalize, to be killed. A rank says how often it has entered its main loop: 2 for a survivor of one fault, since its
- * memory goes on, and 1 for the rank that was started anew. */
+ * stands still before MPI_Finalize, to be killed. A rank says how often it has entered its main loop: 2 for a survivor
+ * of one fault, since its memory goes on, and 1 for the rank that was started anew. */
 #include <mpi.h>
 #include "stasis_mpix.h"
 #include "die_once.h"

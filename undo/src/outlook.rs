@@ -269,11 +269,11 @@ impl Plan {
             anew: BTreeSet::new(),
             found: Outlook::default(),
         };
-        let is_here = |scope: &Scope| scope.as_ref().is_none_or(|there| there == host);
-        work.left.retain(|(scope, _)| is_here(scope));
+        let scopes = [None, Some(host.to_owned())];
+        work.left.retain(|(scope, _)| scopes.contains(scope));
         work.tidy(|_| false);
-        for scope in [None, Some(host.to_owned())] {
-            work.stages(&scope);
+        for scope in &scopes {
+            work.stages(scope);
         }
         work.tidy(|_| true);
         work.contents();
@@ -565,7 +565,7 @@ impl<'a> Work<'a> {
             .whereabouts_by(&now, item, path, (host, left), (&is_it, &on_disk))
     }
 
-    /// As in `apply.rs`. The file may be one that is to be created `anew` for an earlier name.
+    /// As in `apply.rs`. `anew` is whether an earlier name of the stage has the file created again.
     fn bring(&mut self, path: &Path, key: &Key, anew: bool) -> io::Result<Option<Node>> {
         let Some(item) = self.plan.files.get(key) else {
             return Ok(None);

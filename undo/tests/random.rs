@@ -441,7 +441,8 @@ fn steps<const N: usize>(steps: [(u8, u8, u8); N]) -> Vec<Step> {
     steps.map(step).into()
 }
 
-/// The undo is interrupted when `f2` has a temporary name beside it, the only known one but that of which it replaces.
+/// The undo is interrupted while the file of `f2` has a temporary name. Its other recorded name leads to another file
+/// again by then, so the temporary name alone leads to it.
 #[test]
 fn a_temporary_name_may_be_the_only_known_one() {
     let before = steps([(9, 0, 1), (9, 0, 3), (0, 19, 0)]);

@@ -38,11 +38,11 @@ struct Current {
     comm: Cell<usize>,
     /// When it began, or was gone on with.
     start: Cell<u64>,
-    /// What it says of the persistent request that it makes.
+    /// Data of the persistent request that it makes, from [`repeats`] to [`take_repeated`].
     repeated: Cell<Option<Repeated>>,
 }
 
-/// What each start of a persistent request counts.
+/// Profile data of one start of a persistent request.
 #[derive(Clone, Copy)]
 pub(crate) struct Repeated {
     /// As [`Current::comm`].
@@ -216,8 +216,8 @@ fn moved(function: u32, bytes: u64, datatype: Option<&'static Counts>) {
     }
 }
 
-/// The current call, of which [`notes`] has told, makes the request of a persistent collective: each start names these
-/// data, as in [`notes`].
+/// Keeps the data of a persistent collective for [`take_repeated`], in the form of [`notes`]. The current call makes
+/// the request, and has called [`notes`] before.
 #[cold]
 #[inline(never)]
 pub fn repeats(data: Option<(i64, Option<&'static Datatype>)>) {
@@ -225,7 +225,7 @@ pub fn repeats(data: Option<(i64, Option<&'static Datatype>)>) {
     CURRENT.with(|current| current.repeated.set(repeated));
 }
 
-/// The same of a partitioned request.
+/// Profile data of one start of a request that the current call makes; `None` without a profile.
 pub(crate) fn repeated(data: Option<(i64, Option<&'static Datatype>)>) -> Option<Repeated> {
     tools::is_set(TOOL_PROFILE).then(|| Repeated {
         comm: CURRENT.with(|current| current.comm.get()),
@@ -233,7 +233,7 @@ pub(crate) fn repeated(data: Option<(i64, Option<&'static Datatype>)>) -> Option
     })
 }
 
-/// What the current call has said by [`repeats`].
+/// Takes the data that [`repeats`] has kept.
 pub(crate) fn take_repeated() -> Option<Repeated> {
     CURRENT.with(|current| current.repeated.take())
 }

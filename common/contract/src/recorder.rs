@@ -138,7 +138,7 @@ impl Recorder {
     pub fn add(&self, time: u64, thread: u32, event: Event, arguments: [u64; 2]) {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let slot = &self.slots[ticket as usize % SLOTS];
-        // What the writer before has written is older.
+        // Acquire: the stores below come after those of the slot's last writer.
         if slot.ticket.swap(BUSY, Ordering::Acquire) == BUSY {
             return;
         }

@@ -9,7 +9,13 @@ use skip::skip;
 /// Number of parameters of each prototype `MPI_Name(...)` in a header.
 fn prototypes(header: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
-    for statement in without_comments(header).split(';') {
+    let header = without_comments(header);
+    // A preprocessor line would become part of the statement that follows it.
+    let lines: Vec<&str> = header
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    for statement in lines.join("\n").split(';') {
         let Some((head, rest)) = statement.split_once('(') else {
             continue;
         };
@@ -33,11 +39,7 @@ fn without_comments(text: &str) -> String {
         rest = after.split_once("*/").map_or("", |(_, after)| after);
     }
     kept.push_str(rest);
-    // A preprocessor line would become part of the statement that follows it.
-    kept.lines()
-        .filter(|line| !line.starts_with('#'))
-        .collect::<Vec<_>>()
-        .join("\n")
+    kept
 }
 
 /// Number of parameters in the text after an opening parenthesis.
@@ -224,7 +226,7 @@ fn integers_are_those_of_the_standard_abi() {
     let Ok(header) = std::fs::read_to_string(STANDARD) else {
         skip!("{STANDARD} is not installed");
     };
-    let header = without_comments_of_lines(&header);
+    let header = without_comments(&header);
     let number = |text: &str| {
         let text = text
             .trim()
@@ -257,12 +259,4 @@ fn integers_are_those_of_the_standard_abi() {
         }
     }
     assert!(compared > 150, "only {compared} are in both");
-}
-
-/// The lines without what follows `/*` in them.
-fn without_comments_of_lines(text: &str) -> String {
-    let lines = text
-        .lines()
-        .map(|line| line.split("/*").next().unwrap_or_default());
-    lines.collect::<Vec<_>>().join("\n")
 }

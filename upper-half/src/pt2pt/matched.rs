@@ -21,7 +21,6 @@ use crate::perturb::{self, open_probes, BY_THE_APPLICATION};
 use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::pt2pt::{post, probe};
 use crate::quiesce::{bookmarks, progress, wait_loop};
-use crate::record::mode;
 use crate::request::{error_origin, lifecycle, wait};
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, ERR_REQUEST, PROC_NULL, SUCCESS};
@@ -114,7 +113,7 @@ fn hand_over(
     }
 }
 
-/// MPI_Mprobe. Returns `INTERRUPTED` where [`mode::has_another_record`].
+/// MPI_Mprobe. Returns `INTERRUPTED` where [`has_another_record`](crate::record::mode::has_another_record).
 pub fn mprobe(
     source: i32,
     tag: i32,
@@ -150,12 +149,11 @@ pub fn mprobe(
         }
         // A probe that found nothing leaves nothing in the lower half.
         let mut asked = false;
-        let restarts = mode::restarts();
-        probe::until_found(source, tag, comm, || {
+        let interrupted = probe::until_found(source, tag, comm, || {
             // Where the library is not asked to wait this loop does the asking, once in each round.
             (multiple() || progress::polls()) && core::mem::replace(&mut asked, true)
         });
-        if mode::has_another_record(restarts) {
+        if interrupted {
             return INTERRUPTED;
         }
     }

@@ -58,13 +58,7 @@ impl Matching {
     }
 
     fn announce(&mut self, to: u32, announcement: Announcement) -> Result<(), i32> {
-        self.told.retain(|(request, _)| {
-            let is_over = request.body.state.get() == State::Done;
-            if is_over {
-                request.recycle();
-            }
-            !is_over
-        });
+        lifecycle::recycle_done(&mut self.told);
         let mut told = Box::new(announcement);
         let bytes = (&raw mut *told).cast::<c_void>();
         // SAFETY: the box has that many bytes, and stays in the list until the send is over.

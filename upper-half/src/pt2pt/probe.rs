@@ -34,7 +34,8 @@ fn early(source: i32, tag: i32, comm: &'static Comm) -> Option<Status> {
 }
 
 /// Waits in the upper half until an early message matches, or until the lower half may be asked
-/// again. `look_below` is asked too, and says whether it found something.
+/// again. `look_below` is asked too, and says whether it found something. Returns whether the run has another record
+/// now.
 ///
 /// With several threads in MPI any of them may pull what another probes for, so that the lower half
 /// is never left alone with a probe there.
@@ -43,7 +44,8 @@ pub(crate) fn until_found(
     tag: i32,
     comm: &'static Comm,
     mut look_below: impl FnMut() -> bool,
-) {
+) -> bool {
+    let restarts = mode::restarts();
     wait_loop::until(
         || {
             if early(source, tag, comm).is_some() || look_below() {
@@ -56,6 +58,7 @@ pub(crate) fn until_found(
         },
         |waits| waits.message(comm, source, tag, SOME_AMOUNT),
     );
+    mode::has_another_record(restarts)
 }
 
 /// MPI_Probe. Returns `INTERRUPTED` where [`mode::has_another_record`].
@@ -75,13 +78,12 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
         }
         if multiple() || polls() {
             let mut found = None;
-            let restarts = mode::restarts();
-            until_found(source, tag, comm, || {
+            let interrupted = until_found(source, tag, comm, || {
                 found = iprobe_below(source, tag, comm);
                 found.is_some()
             });
             match found {
-                _ if mode::has_another_record(restarts) => return INTERRUPTED,
+                _ if interrupted => return INTERRUPTED,
                 Some((error, seen)) => {
                     *status = seen;
                     return error;
@@ -95,9 +97,7 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
             return error;
         }
         // A probe leaves nothing in the lower half.
-        let restarts = mode::restarts();
-        until_found(source, tag, comm, || false);
-        if mode::has_another_record(restarts) {
+        if until_found(source, tag, comm, || false) {
             return INTERRUPTED;
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! Ready mode goes down as standard mode, which MPI allows: after a restart a receive that was posted before the cut is
 //! posted again on its rank, but maybe not before the sender goes on.
-//!
+
 use crate::argument::{Buffer, Out};
 use crate::crossing::thread_level;
 use crate::object::comm::peer_of;

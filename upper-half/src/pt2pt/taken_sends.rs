@@ -4,7 +4,7 @@
 
 use crate::object::comm::peer_of;
 use crate::object::request::pair::SendCopy;
-use crate::object::request::{Args, Kind, Mode, State};
+use crate::object::request::{Args, Kind, Mode};
 use crate::object::Request;
 use crate::pt2pt::send_below;
 use crate::record::mode::replaying;
@@ -35,13 +35,7 @@ pub(crate) fn take(message: Args) -> Option<Result<(), i32>> {
     let sent = copy.message(message.peer, message.tag, message.comm);
     let started = send_below::start(Mode::Standard, sent);
     let mut all = UNDER_WAY.lock();
-    all.retain(|(request, _)| {
-        let is_over = request.body.state.get() == State::Done;
-        if is_over {
-            request.recycle();
-        }
-        !is_over
-    });
+    lifecycle::recycle_done(&mut all);
     Some(started.map(|request| all.push((request, copy))))
 }
 

@@ -283,6 +283,17 @@ impl Request {
     }
 }
 
+/// Gives back those of our own requests that are done, and drops what they have used.
+pub(crate) fn recycle_done<T>(requests: &mut Vec<(&'static Request, T)>) {
+    requests.retain(|(request, _)| {
+        let is_over = request.body.state.get() == State::Done;
+        if is_over {
+            request.recycle();
+        }
+        !is_over
+    });
+}
+
 /// Whom the application freed while it was active: its operation goes on, and its entry is given
 /// back when that ends.
 pub(crate) fn orphan(request: &'static Request) {

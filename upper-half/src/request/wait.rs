@@ -71,9 +71,10 @@ pub(crate) fn go_on_later(requests: &[&'static Request]) {
     );
 }
 
-/// The same for a call that ends when one of the requests is done.
+/// The same for a call that ends when one of the requests is done. Returns whether the run has another record now.
 #[cold]
-fn go_on_later_with_one(requests: &[&'static Request]) {
+fn go_on_later_with_one(requests: &[&'static Request]) -> bool {
+    let restarts = mode::restarts();
     wait_loop::until(
         || request_array::look(requests).any(),
         |waits| {
@@ -81,6 +82,7 @@ fn go_on_later_with_one(requests: &[&'static Request]) {
             request_array::waits_for(requests, waits);
         },
     );
+    mode::has_another_record(restarts)
 }
 
 /// MPI_Waitall
@@ -177,9 +179,7 @@ pub fn waitany(
             }
             WaitState::PollHere => drop(claim),
         }
-        let restarts = mode::restarts();
-        go_on_later_with_one(requests);
-        if mode::has_another_record(restarts) {
+        if go_on_later_with_one(requests) {
             return INTERRUPTED;
         }
     })
@@ -258,9 +258,7 @@ pub fn waitsome(
                 }
                 WaitState::PollHere => drop(claim),
             }
-            let restarts = mode::restarts();
-            go_on_later_with_one(requests);
-            if mode::has_another_record(restarts) {
+            if go_on_later_with_one(requests) {
                 return INTERRUPTED;
             }
         }

@@ -198,48 +198,38 @@ fn kill_again(
 /// The short form.
 pub fn cases() -> Result<Vec<Case>> {
     let programs = Programs::collect(&[])?;
-    let mut cases = Vec::new();
-    for program in programs.to_recover()? {
-        cases.push(Case::new(
-            format!("torture/recover.{}", program.label()),
-            move |session, dir| {
-                let random = Random::new(session.seed, &program.name());
-                match native(&program) {
-                    Ok(native) => kill_again(&program, random, KILLS_PER_CASE, &native, dir)
-                        .1
-                        .into(),
-                    Err(error) => Outcome::Skipped(format!("it fails natively: {error:#}")),
-                }
-            },
-        ));
-    }
-    for program in programs.to_record()? {
-        cases.push(Case::new(
-            format!("torture/record.{}", program.label()),
-            move |session, dir| {
-                let random = Random::new(session.seed, &program.name());
-                match native(&program) {
-                    Ok(native) => record_and_replay(&program, random, &native, dir).1.into(),
-                    Err(error) => Outcome::Skipped(format!("it fails natively: {error:#}")),
-                }
-            },
-        ));
-    }
-    for program in programs.for_the_short_form()? {
-        cases.push(Case::new(
-            format!("torture/{}", program.label()),
-            move |session, dir| {
-                let random = Random::new(session.seed, &program.name());
-                match native(&program) {
-                    Ok(native) => torture(&program, random, CUTS_PER_CASE, &native, dir)
-                        .1
-                        .into(),
-                    Err(error) => Outcome::Skipped(format!("it fails natively: {error:#}")),
-                }
-            },
-        ));
-    }
-    Ok(cases)
+    let recovered = programs.to_recover()?.into_iter().map(|program| {
+        case("recover.", program, |program, random, native, dir| {
+            kill_again(program, random, KILLS_PER_CASE, native, dir).1
+        })
+    });
+    let recorded = programs.to_record()?.into_iter().map(|program| {
+        case("record.", program, |program, random, native, dir| {
+            record_and_replay(program, random, native, dir).1
+        })
+    });
+    let cut = programs.for_the_short_form()?.into_iter().map(|program| {
+        case("", program, |program, random, native, dir| {
+            torture(program, random, CUTS_PER_CASE, native, dir).1
+        })
+    });
+    Ok(recovered.chain(recorded).chain(cut).collect())
+}
+
+/// A case with one run of a program, whose name begins with this after `torture/`.
+fn case(
+    area: &str,
+    program: Program,
+    run: fn(&Program, Random, &Path, &Path) -> Result<()>,
+) -> Case {
+    let name = format!("torture/{area}{}", program.label());
+    Case::new(name, move |session, dir| {
+        let random = Random::new(session.seed, &program.name());
+        match native(&program) {
+            Ok(native) => run(&program, random, &native, dir).into(),
+            Err(error) => Outcome::Skipped(format!("it fails natively: {error:#}")),
+        }
+    })
 }
 
 /// The folder of the native run. It must succeed natively under every library, because the job will run under each.

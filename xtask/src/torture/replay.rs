@@ -9,6 +9,7 @@ use crate::harness::random::Random;
 use crate::harness::{paths, stasis};
 use crate::test::programs::mpi::without_reports;
 use crate::test::support::compile::{command_line, set_environment};
+use crate::test::support::held_job::reach_cut_of;
 use anyhow::{ensure, Context, Result};
 use std::fmt;
 use std::fs;
@@ -140,31 +141,21 @@ impl<'a> RecordedRun<'a> {
 
     /// Takes a checkpoint at a random moment. Returns false if the program was faster.
     fn cut(&mut self, job: &mut Job) -> Result<bool> {
-        let ranks = self.program.example.ranks;
-        let deadline = Instant::now() + PATIENCE;
-        let begun = job.until("all ranks had begun", deadline, || {
-            (0..ranks).all(|rank| self.dir.join(format!("ready.{rank}")).exists())
-        });
+        let begun = reach_cut_of(self.program.example.ranks, job, self.dir);
         if job.poll()?.is_some_and(|status| status.success()) {
             return Ok(false);
         }
         begun?;
         std::thread::sleep(self.random.seconds(0.0, PAUSE));
-        let taken = job::run(
-            stasis::checkpoint(&self.ckpt),
-            self.dir,
-            "checkpoint",
-            PATIENCE,
-        )?;
-        if taken.status.success() {
+        let taken = stasis::take_checkpoint(&self.ckpt, self.dir, "checkpoint", PATIENCE);
+        let Err(why) = taken else {
             return Ok(true);
-        }
+        };
         // It ends if it was faster than the request.
-        let ended = job.wait(Instant::now() + PATIENCE)?;
-        let faster = ended.is_some_and(|status| status.success());
-        let said = job::tail(&taken.stderr, 5);
-        ensure!(faster, "the checkpoint fails: {said}");
-        Ok(false)
+        match job.wait(Instant::now() + PATIENCE)? {
+            Some(status) if status.success() => Ok(false),
+            _ => Err(why),
+        }
     }
 
     /// The job ends with the native result, and no rank has left its record. Standard output is compared, from some

@@ -24,7 +24,7 @@ pub(crate) struct Partitioned {
     /// What a status says.
     pub(crate) source: i32,
     pub(crate) tag: i32,
-    /// What a profile counts at each start.
+    /// Profile data of one start; `None` without a profile.
     pub(crate) repeated: Option<Repeated>,
 }
 

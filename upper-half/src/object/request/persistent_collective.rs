@@ -27,6 +27,6 @@ pub(crate) enum Start {
 pub(crate) struct PersistentCollective {
     pub(crate) comm: &'static Comm,
     pub(crate) start: Start,
-    /// What a profile counts at each start.
+    /// Profile data of one start; `None` without a profile.
     pub(crate) repeated: Option<Repeated>,
 }

@@ -380,13 +380,19 @@ fn reload(case: &Stages) -> Result<()> {
             half.exists() || Instant::now() >= kill_at
         })?;
         kill_last(&job, 2);
-        job.succeed(deadline, case.dir)?;
-        let printed = job::read_text(&job.stdout);
-        ensure!(
-            line_of(&printed, "OK ") == Some(wanted),
-            "printed {printed}, natively {wanted}"
-        );
+        ends_with(&mut job, wanted, deadline, case.dir)?;
     }
+    Ok(())
+}
+
+/// The job ends, and prints this result.
+fn ends_with(job: &mut Job, wanted: &str, deadline: Instant, dir: &Path) -> Result<()> {
+    job.succeed(deadline, dir)?;
+    let printed = job::read_text(&job.stdout);
+    ensure!(
+        line_of(&printed, "OK ") == Some(wanted),
+        "printed {printed}, natively {wanted}"
+    );
     Ok(())
 }
 
@@ -409,12 +415,7 @@ fn early(case: &Stages) -> Result<()> {
             }
             processes.len() > 1
         })?;
-        job.succeed(deadline, case.dir)?;
-        let printed = job::read_text(&job.stdout);
-        ensure!(
-            line_of(&printed, "OK ") == Some(wanted),
-            "printed {printed}, natively {wanted}"
-        );
+        ends_with(&mut job, wanted, deadline, case.dir)?;
     }
     Ok(())
 }

@@ -14,23 +14,22 @@ use crate::{Class, Function, Kind, Param};
 /// datatypes.
 pub fn notes(function: &Function, folds: bool) -> Option<String> {
     let comm = input(function, Kind::Comm);
-    if function.class == Class::CollectivePersistent {
-        let data = optional(collective(function, folds));
-        let comm = optional(comm.map(|comm| format!("{comm}_")));
-        return Some(format!(
-            "upper_half::profile::notes({}, {comm}, None); upper_half::profile::repeats({data});",
-            function.slot
-        ));
-    }
     let data = given(function, folds);
     if comm.is_none() && data.is_none() {
         return None;
     }
-    let comm = optional(comm.map(|comm| format!("{comm}_")));
-    let data = optional(data);
+    let repeats = match function.class {
+        Class::CollectivePersistent => format!(
+            " upper_half::profile::repeats({});",
+            optional(collective(function, folds))
+        ),
+        _ => String::new(),
+    };
     Some(format!(
-        "upper_half::profile::notes({}, {comm}, {data});",
-        function.slot
+        "upper_half::profile::notes({}, {}, {});{repeats}",
+        function.slot,
+        optional(comm.map(|comm| format!("{comm}_"))),
+        optional(data)
     ))
 }
 
@@ -43,7 +42,7 @@ fn optional(value: Option<String>) -> String {
 fn given(function: &Function, folds: bool) -> Option<String> {
     match function.class {
         Class::Collective | Class::CollectiveNonblocking => collective(function, folds),
-        // A function that makes a persistent message moves nothing. Each start does.
+        // A function that makes a persistent request moves nothing. Each start does.
         _ if function.ordinary_name().ends_with("_init") => None,
         _ => data::data(function, folds)
             .map(|data| format!("({}, Some({}_))", data.wide, data.datatype))
