@@ -103,3 +103,49 @@ fn switches() -> i64 {
     let usage = getrusage(UsageWho::RUSAGE_THREAD);
     usage.map_or(0, |usage| usage.involuntary_context_switches())
 }
+
+/// Polls of the library's own by which it waits. Open MPI yields by itself.
+#[cfg(not(native_mpi = "openmpi"))]
+pub mod library {
+    use core::cell::Cell;
+    use core::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
+
+    use super::{IMPATIENT, MOST};
+
+    thread_local! {
+        /// Polls that found nothing, each of which followed the one before it at once.
+        static VAIN: Cell<u32> = const { Cell::new(0) };
+        /// The end of the last poll.
+        static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+
+    /// The library has polled its network once.
+    ///
+    /// A blocking call of MPICH polls until it is complete, and does not yield. On a machine with more ranks than
+    /// processors it keeps the processor that the awaited rank needs for the rest of its time slice, which is
+    /// milliseconds for each message. So the poll yields there, as that of Open MPI does (`mpi_yield_when_idle`). A
+    /// message through shared memory is not seen here; it costs a yield too many.
+    #[inline(always)]
+    pub fn has_polled(found: bool) {
+        if MOST.load(Ordering::Relaxed) == IMPATIENT {
+            yield_if_it_waits(found);
+        }
+    }
+
+    /// A program that computes between two polls does not wait, and keeps its processor.
+    fn yield_if_it_waits(found: bool) {
+        /// More than a wait of the library needs between two polls.
+        const AT_ONCE: Duration = Duration::from_micros(2);
+        let now = Instant::now();
+        let follows = LAST.get().is_some_and(|last| now - last < AT_ONCE);
+        let vain = if found || !follows { 0 } else { VAIN.get() + 1 };
+        VAIN.set(vain.min(IMPATIENT));
+        if vain < IMPATIENT {
+            LAST.set(Some(now));
+        } else {
+            std::thread::yield_now();
+            LAST.set(Some(Instant::now()));
+        }
+    }
+}

@@ -95,11 +95,13 @@ mod ucx {
     use core::ffi::{c_uint, c_void};
     use core::sync::atomic::{AtomicUsize, Ordering};
 
+    use crate::mpi::backoff::library;
+
     type Progress = unsafe extern "C" fn(*mut c_void) -> c_uint;
 
     static REAL: AtomicUsize = AtomicUsize::new(0);
 
-    /// UCX's function of this name, with a turn before it.
+    /// UCX's function of this name, with a turn before it, and with a yield after it where processors are scarce.
     ///
     /// # Safety
     /// That of UCX's function.
@@ -111,7 +113,9 @@ mod ucx {
         };
         super::turn();
         // SAFETY: the function that the caller has meant.
-        unsafe { core::mem::transmute::<usize, Progress>(real)(worker) }
+        let events = unsafe { core::mem::transmute::<usize, Progress>(real)(worker) };
+        library::has_polled(events > 0);
+        events
     }
 
     #[cold]

@@ -12,6 +12,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
 
+use crate::mpi::backoff::library;
+
 /// An object of libfabric: a fabric, a domain or a completion queue.
 #[repr(C)]
 pub struct Object {
@@ -92,7 +94,10 @@ unsafe extern "C" fn cq_open(
 unsafe extern "C" fn read(queue: *mut Object, entries: *mut c_void, count: usize) -> isize {
     super::turn();
     // SAFETY: the caller means the function that this replaces.
-    unsafe { core::mem::transmute::<usize, Read>(replaced(queue))(queue, entries, count) }
+    let found =
+        unsafe { core::mem::transmute::<usize, Read>(replaced(queue))(queue, entries, count) };
+    library::has_polled(found > 0);
+    found
 }
 
 /// Gives an object a copy of its table with another function.
