@@ -268,8 +268,10 @@ pub fn build(shown: bool) -> Result<()> {
     )?;
     install(&release.join("stasis"), "bin/stasis")?;
     for mpi in Mpi::ALL {
+        lend_crates(mpi)?;
         build_lower_shown(&mpi.compiler("c"), mpi.name(), shown)?;
     }
+    lend_crates(Mpi::Standard)?;
     build_standard_lower(shown)?;
     for abi in ["openmpi", "mpich", "standard"] {
         let front = release.join(format!("libstasis_front_{abi}.so"));
@@ -325,6 +327,39 @@ fn build_standard_lower(shown: bool) -> Result<()> {
 /// Target directory of `stasis build-lower` for one library. Builds must not overwrite each other.
 fn lower_target(mpi: Mpi) -> PathBuf {
     paths::target().join(format!("lower-{mpi}"))
+}
+
+/// Gives a lower half what cargo has built for the first of them, where it has nothing of its own yet. They share all
+/// crates but the bindings of their library, and a target directory cannot be shared: cargo would build the bindings
+/// again for each library in turn.
+pub fn lend_crates(to: Mpi) -> Result<()> {
+    let from = lower_target(Mpi::ALL[0]).join("release");
+    let to = lower_target(to).join("release");
+    if from == to || !from.exists() {
+        return Ok(());
+    }
+    let of_a_library = |name: &str| {
+        let name = name.trim_start_matches("lib").replace('-', "_");
+        name.starts_with("mpi_sys") || name.starts_with("stasis_lower")
+    };
+    for folder in ["build", "deps", ".fingerprint"] {
+        let (from, to) = (from.join(folder), to.join(folder));
+        fs::create_dir_all(&to)?;
+        let mut missing = Vec::new();
+        for entry in fs::read_dir(&from)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if !of_a_library(&name.to_string_lossy()) && !to.join(&name).exists() {
+                missing.push(entry.path());
+            }
+        }
+        if !missing.is_empty() {
+            // With its times, by which cargo knows that it is not older than its sources.
+            let mut copy = Command::new("cp");
+            succeed(copy.arg("-a").args(missing).arg(&to))?;
+        }
+    }
+    Ok(())
 }
 
 /// A cargo command on the workspace. `lower` selects the MPI library of the lower half.
