@@ -50,7 +50,13 @@ impl Backoff {
 
     #[cold]
     fn give_way(&mut self) {
-        self.turns = give_way(self.turns);
+        const TURNS_BETWEEN: u32 = 32;
+        self.turns = match give_way() {
+            Shared::ByRanks => self.turns - 1,
+            Shared::ByAWait => IMPATIENT - 1,
+            Shared::ByWork => 0,
+            Shared::No => self.turns.saturating_sub(TURNS_BETWEEN),
+        };
         self.yields = self.yields.saturating_add(1);
         if self.yields == YIELDS_OF_A_BLOCK {
             loader::record(Event::Blocked, [u64::from(self.yields), 0]);
@@ -66,35 +72,45 @@ impl Backoff {
     }
 }
 
-/// Yields the processor, and adapts [`PATIENCE`] to the result. Returns the number of polls to continue counting from.
+/// What a yield has shown of the processor.
+enum Shared {
+    /// The machine has more ranks than processors.
+    ByRanks,
+    /// Another thread took the processor, and soon returned it.
+    ByAWait,
+    /// Another thread keeps it for long.
+    ByWork,
+    No,
+}
+
+/// Yields the processor, and adapts [`PATIENCE`] to the result.
 ///
 /// A thread that takes the processor and soon returns it is waiting too: then this wait yields early, at every poll, as
 /// it always does if there are more ranks than cores. A thread that keeps the processor for long may be a rank that has
 /// not adapted yet, or a program that computes. So a wait yields early at first, and later each time that this does not
 /// help.
 #[cold]
-fn give_way(turns: u32) -> u32 {
-    const TURNS_BETWEEN: u32 = 32;
+fn give_way() -> Shared {
     /// Less than any scheduler's time slice, and more than a rank needs for a message.
     const LONG: Duration = Duration::from_millis(1);
     let most = MOST.load(Ordering::Relaxed);
     if most == IMPATIENT {
         std::thread::yield_now();
-        return turns - 1;
+        return Shared::ByRanks;
     }
     let patience = PATIENCE.load(Ordering::Relaxed);
     let longer = patience.saturating_mul(2).min(most);
     let (before, since) = (switches(), Instant::now());
     std::thread::yield_now();
-    let (patience, turns) = if switches() == before {
-        (longer, turns.saturating_sub(TURNS_BETWEEN))
+    let (patience, shared) = if switches() == before {
+        (longer, Shared::No)
     } else if since.elapsed() < LONG || patience == most {
-        (IMPATIENT, IMPATIENT - 1)
+        (IMPATIENT, Shared::ByAWait)
     } else {
-        (longer, 0)
+        (longer, Shared::ByWork)
     };
     PATIENCE.store(patience, Ordering::Relaxed);
-    turns
+    shared
 }
 
 /// Number of times that another thread took this thread's core. A yield does not count if no other thread wants the
@@ -104,48 +120,61 @@ fn switches() -> i64 {
     usage.map_or(0, |usage| usage.involuntary_context_switches())
 }
 
-/// Polls of the library's own by which it waits. Open MPI yields by itself.
-#[cfg(not(native_mpi = "openmpi"))]
+/// Polls of the library's own, by which it waits in a blocking call.
 pub mod library {
     use core::cell::Cell;
     use core::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
-    use super::{IMPATIENT, MOST};
+    use super::{give_way, Shared, IMPATIENT, MOST, PATIENCE};
 
     thread_local! {
-        /// Polls that found nothing, each of which followed the one before it at once.
+        /// Polls, one after the other, that found nothing.
         static VAIN: Cell<u32> = const { Cell::new(0) };
-        /// The end of the last poll.
+        /// The end of the last poll, where there are more ranks than processors.
         static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
     }
 
-    /// The library has polled its network once.
+    /// The library has polled its network, this number of times since it last said so.
     ///
-    /// A blocking call of MPICH polls until it is complete, and does not yield. On a machine with more ranks than
-    /// processors it keeps the processor that the awaited rank needs for the rest of its time slice, which is
-    /// milliseconds for each message. So the poll yields there, as that of Open MPI does (`mpi_yield_when_idle`). A
-    /// message through shared memory is not seen here; it costs a yield too many.
+    /// A blocking call of MPICH polls until it is complete, and does not yield, and one of Open MPI yields where
+    /// mpirun knows of more ranks than processors (`mpi_yield_when_idle`). Otherwise a rank keeps the processor that
+    /// the awaited rank needs for the rest of its time slice, which is milliseconds for each message. So it yields
+    /// here. What the library finds in shared memory is not seen, and costs a yield now and then.
     #[inline(always)]
-    pub fn has_polled(found: bool) {
-        if MOST.load(Ordering::Relaxed) == IMPATIENT {
-            yield_if_it_waits(found);
+    pub fn has_polled(times: u32, found: bool) {
+        let vain = if found { 0 } else { VAIN.get() + times };
+        VAIN.set(vain);
+        if vain >= PATIENCE.load(Ordering::Relaxed) {
+            wait(times);
+        } else if MOST.load(Ordering::Relaxed) == IMPATIENT {
+            note_a_pause();
         }
     }
 
-    /// A program that computes between two polls does not wait, and keeps its processor.
-    fn yield_if_it_waits(found: bool) {
-        /// More than a wait of the library needs between two polls.
-        const AT_ONCE: Duration = Duration::from_micros(2);
-        let now = Instant::now();
-        let follows = LAST.get().is_some_and(|last| now - last < AT_ONCE);
-        let vain = if found || !follows { 0 } else { VAIN.get() + 1 };
-        VAIN.set(vain.min(IMPATIENT));
-        if vain < IMPATIENT {
-            LAST.set(Some(now));
-        } else {
-            std::thread::yield_now();
-            LAST.set(Some(Instant::now()));
+    #[cold]
+    fn wait(times: u32) {
+        if MOST.load(Ordering::Relaxed) == IMPATIENT && note_a_pause() {
+            return;
         }
+        VAIN.set(match give_way() {
+            Shared::ByRanks | Shared::ByAWait => IMPATIENT - times,
+            Shared::ByWork | Shared::No => 0,
+        });
+        LAST.set(Some(Instant::now()));
+    }
+
+    /// Begins to count anew after a pause, since a program that computes between its polls does not wait, and is to
+    /// keep its processor. Returns whether there was one.
+    fn note_a_pause() -> bool {
+        /// More than a library that waits needs between two polls.
+        const AT_ONCE: Duration = Duration::from_micros(4);
+        let now = Instant::now();
+        let last = LAST.replace(Some(now));
+        let paused = last.is_none_or(|last| now - last > AT_ONCE);
+        if paused {
+            VAIN.set(0);
+        }
+        paused
     }
 }

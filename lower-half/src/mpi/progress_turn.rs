@@ -1,5 +1,6 @@
 //! Turns for a thread that waits in the MPI library: the library calls a function of this file while it makes progress,
-//! and the function calls the upper half's [`contract::Gate::turn`] while a checkpoint is pending.
+//! and the function calls the upper half's [`contract::Gate::turn`] while a checkpoint is pending. It also yields the
+//! processor if it is shared (`backoff.rs`).
 //!
 //! No MPI library documents such a function. Open MPI has one for its own components. MPICH over UCX calls
 //! `ucp_worker_progress` of another library, and finds the one of this program first. MPICH over libfabric makes its
@@ -66,12 +67,17 @@ fn give() {
 /// when MPI is initialised.
 #[cfg(native_mpi = "openmpi")]
 pub fn start() {
+    use super::backoff::library;
     use core::ffi::c_int;
+
+    /// Turns of the progress engine from one callback to the next.
+    const TURNS: u32 = 8;
     type Callback = extern "C" fn() -> c_int;
     type Register = unsafe extern "C" fn(Callback) -> c_int;
 
     extern "C" fn progress() -> c_int {
         turn();
+        library::has_polled(TURNS, false);
         0
     }
     // SAFETY: a name; the function, if there is one, has this type in all versions of Open MPI.
@@ -101,7 +107,7 @@ mod ucx {
 
     static REAL: AtomicUsize = AtomicUsize::new(0);
 
-    /// UCX's function of this name, with a turn before it, and with a yield after it where processors are scarce.
+    /// UCX's function of this name, with a turn before it, and maybe a yield of the processor after it.
     ///
     /// # Safety
     /// That of UCX's function.
@@ -114,7 +120,7 @@ mod ucx {
         super::turn();
         // SAFETY: the function that the caller has meant.
         let events = unsafe { core::mem::transmute::<usize, Progress>(real)(worker) };
-        library::has_polled(events > 0);
+        library::has_polled(1, events > 0);
         events
     }
 

@@ -77,6 +77,8 @@ impl From<Result<()>> for Outcome {
 pub struct Session {
     /// Seed of the run.
     pub seed: u64,
+    /// Whether all combinations are run.
+    pub full: bool,
 }
 
 type Body = Box<dyn FnOnce(&Session, &Path) -> Outcome + Send>;
@@ -224,6 +226,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let context = Session {
         seed: options.seed.unwrap_or_else(random::fresh_seed),
+        full: options.full,
     };
     println!("{} cases, seed {}", cases.len(), context.seed);
     // The ranks of two cases share the processors. Open MPI itself yields them only if one job has too many ranks.

@@ -96,7 +96,7 @@ unsafe extern "C" fn read(queue: *mut Object, entries: *mut c_void, count: usize
     // SAFETY: the caller means the function that this replaces.
     let found =
         unsafe { core::mem::transmute::<usize, Read>(replaced(queue))(queue, entries, count) };
-    library::has_polled(found > 0);
+    library::has_polled(1, found > 0);
     found
 }
 
