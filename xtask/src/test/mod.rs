@@ -252,8 +252,9 @@ pub fn run(options: &Options) -> Result<()> {
     for (name, why) in &tally.failures {
         println!("\n---- {name}\n{why}");
     }
+    println!("\n{}", tally.times());
     println!(
-        "\n{:.0} s, seed {}",
+        "{:.0} s, seed {}",
         start.elapsed().as_secs_f64(),
         context.seed
     );
@@ -274,10 +275,13 @@ struct Tally {
     failed: usize,
     skipped: Vec<Skipped>,
     failures: Vec<(String, String)>,
+    /// Seconds of each case.
+    took: Vec<(f64, String)>,
 }
 
 impl Tally {
     fn count(&mut self, name: &str, outcome: &Outcome, took: f64) {
+        self.took.push((took, name.to_owned()));
         match outcome {
             Outcome::Passed => {
                 self.passed += 1;
@@ -304,6 +308,16 @@ impl Tally {
     fn skip(&mut self, name: &str, why: &str) {
         println!("skip  {name}: {why}");
         self.skipped.push((name.to_owned(), why.to_owned()));
+    }
+
+    /// Seconds of all cases together, and the longest of them: where to begin if the tests take too long.
+    fn times(&mut self) -> String {
+        self.took.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let sum: f64 = self.took.iter().map(|(took, _)| took).sum();
+        let longest = self.took.iter().take(8);
+        let longest = longest.map(|(took, name)| format!("{name} {took:.0} s"));
+        let longest: Vec<String> = longest.collect();
+        format!("{sum:.0} s of cases; longest: {}", longest.join(", "))
     }
 
     /// Counts skipped cases that `skips` does not list as failed.
