@@ -142,6 +142,12 @@ impl Keeper {
         self.ranks.iter().any(|rank| rank.rank.is_some())
     }
 
+    /// Whether a rank lives that has not said that it ends.
+    pub fn has_running(&self) -> bool {
+        let mut ranks = self.ranks.iter();
+        ranks.any(|rank| rank.rank.is_some() && !rank.dead && !rank.told)
+    }
+
     /// Whether all ranks are dead that have connected.
     pub fn all_dead(&self) -> bool {
         self.ranks.iter().all(|rank| rank.dead)

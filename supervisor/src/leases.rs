@@ -212,6 +212,12 @@ impl Leases {
             .min()
     }
 
+    /// Whether the rank of a connection is known to be dead, or has another connection.
+    pub fn is_dead(&self, id: Id) -> bool {
+        let holder = self.holders.get(&id);
+        holder.is_none_or(|holder| holder.state == State::Dead)
+    }
+
     /// The incarnation is to end.
     pub fn end(&mut self) {
         self.ending = true;

@@ -85,6 +85,8 @@ pub enum Failure {
     Rank(Option<u32>, Departure),
     /// The launcher.
     Launcher(LauncherEnd),
+    /// The launcher has ended with this code, and ranks go on that have not said that they end.
+    LeftBehind(i32),
     /// No rank makes progress.
     Hang,
 }
@@ -95,6 +97,12 @@ impl fmt::Display for Failure {
             Failure::Rank(Some(rank), how) => write!(f, "rank {rank} {how}"),
             Failure::Rank(None, how) => write!(f, "a rank {how}"),
             Failure::Hang => write!(f, "no rank makes progress"),
+            Failure::LeftBehind(code) => {
+                write!(
+                    f,
+                    "the launcher ended with exit code {code} before its ranks"
+                )
+            }
             Failure::Launcher(LauncherEnd::Exited(code)) => {
                 write!(f, "the launcher ended with exit code {code}")
             }
@@ -140,6 +148,9 @@ pub enum Order {
     Stop,
     /// Send SIGTERM to the launcher.
     Terminate,
+    /// Wait until the ranks have said that they end, with the launcher gone. Then [`Recovery::launcher_ended`] is called
+    /// again or, if they do not say so for some time, [`Recovery::left_behind`].
+    Await,
     /// The job is over.
     Finish(Option<GivenUp>),
 }
@@ -225,8 +236,9 @@ impl Recovery {
         }
     }
 
-    /// The launcher has ended.
-    pub fn launcher_ended(&mut self, end: LauncherEnd, ends: bool) -> Option<Order> {
+    /// The launcher has ended. `run` tells whether a rank is not known to be dead and has not said that it ends. A
+    /// launcher that has lost one of its daemons may end so, with exit code 0 (PRRTE).
+    pub fn launcher_ended(&mut self, end: LauncherEnd, ends: bool, run: bool) -> Option<Order> {
         if self.state != State::Running {
             return None;
         }
@@ -241,8 +253,19 @@ impl Recovery {
         if failed {
             return self.fail(Failure::Launcher(end));
         }
+        if run {
+            return Some(Order::Await);
+        }
         self.state = State::Over;
         Some(Order::Finish(None))
+    }
+
+    /// After [`Order::Await`] ranks have not said that they end.
+    pub fn left_behind(&mut self, end: LauncherEnd) -> Option<Order> {
+        match self.state == State::Running && !self.wanted {
+            true => self.fail(Failure::LeftBehind(end.code())),
+            false => None,
+        }
     }
 
     /// Every process of the incarnation is dead, and `newest` is the newest committed checkpoint.
@@ -264,7 +287,7 @@ impl Recovery {
             }
             (Failure::Rank(Some(rank), _), _) => Some((rank, 1)),
             (Failure::Rank(None, _), suspect) => suspect,
-            (Failure::Launcher(_) | Failure::Hang, _) => None,
+            (Failure::Launcher(_) | Failure::LeftBehind(_) | Failure::Hang, _) => None,
         };
         let given_up = match self.suspect {
             Some((rank, SAME_RANK..)) => Some(GivenUp::SameRank(rank)),
@@ -330,6 +353,8 @@ mod tests {
         ranks: Vec<bool>,
         launcher: bool,
         killing: bool,
+        /// Whether the launcher has ended before its ranks.
+        left: bool,
         newest: Option<u64>,
         incarnation: u32,
         finished: Option<Option<GivenUp>>,
@@ -347,6 +372,7 @@ mod tests {
                 ranks: vec![true; RANKS],
                 launcher: true,
                 killing: false,
+                left: false,
                 newest: None,
                 incarnation: 1,
                 finished: None,
@@ -373,8 +399,10 @@ mod tests {
                     assert!(self.finished.is_none(), "two ends: {self:?}");
                     self.finished = Some(given_up);
                 }
+                Some(Order::Await) => self.left = true,
                 Some(Order::Stop | Order::Terminate) | None => {}
             }
+            self.left &= !self.killing && self.finished.is_none();
         }
 
         fn after(&self, step: impl FnOnce(&mut World) -> Option<Order>) -> World {
@@ -414,15 +442,28 @@ mod tests {
                     true => next.push(leaves(Departure::Lost, 0)),
                     false => next.push(leaves(Departure::Exits(0), 0)),
                 }
+                if self.left {
+                    next.push(leaves(Departure::Exits(0), 0));
+                }
+            }
+            let all = self.ranks.iter().all(|lives| !lives);
+            if self.left {
+                next.push(self.after(|world| {
+                    match all {
+                        true => world
+                            .machine
+                            .launcher_ended(LauncherEnd::Exited(0), false, false),
+                        false => world.machine.left_behind(LauncherEnd::Exited(0)),
+                    }
+                }));
             }
             if self.launcher {
                 let ends = |end| {
                     self.after(|world| {
                         world.launcher = false;
-                        world.machine.launcher_ended(end, false)
+                        world.machine.launcher_ended(end, false, !all)
                     })
                 };
-                let all = self.ranks.iter().all(|lives| !lives);
                 if all || self.killing {
                     next.push(ends(LauncherEnd::Exited(i32::from(self.faults < 4))));
                 }
@@ -430,6 +471,9 @@ mod tests {
                     let mut killed = ends(LauncherEnd::Killed(9));
                     killed.faults -= 1;
                     next.push(killed);
+                    let mut left = ends(LauncherEnd::Exited(0));
+                    left.faults -= 1;
+                    next.push(left);
                 }
             }
             if self.faults == 4 {
@@ -487,7 +531,7 @@ mod tests {
         assert_eq!(job.rank_left(Some(1), Departure::Exits(3), false), None);
         // The launcher kills the other rank for it.
         assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
-        let end = job.launcher_ended(LauncherEnd::Exited(3), false);
+        let end = job.launcher_ended(LauncherEnd::Exited(3), false, true);
         assert_eq!(end, Some(Order::Finish(None)));
 
         let mut job = machine(RecoverOn::Exits);
@@ -510,10 +554,34 @@ mod tests {
 
         let mut job = machine(RecoverOn::Signals);
         job.rank_left(Some(0), Departure::Fails, false);
-        let order = job.launcher_ended(LauncherEnd::Exited(5), false);
+        let order = job.launcher_ended(LauncherEnd::Exited(5), false, false);
         assert_eq!(order, Some(Order::Kill));
         let failed = Failure::Rank(Some(0), Departure::Fails);
         assert_eq!(job.failure(), Some(failed));
+    }
+
+    #[test]
+    fn a_launcher_that_ends_before_its_ranks_is_a_failure() {
+        let end = LauncherEnd::Exited(0);
+        let awaiting = || {
+            let mut job = machine(RecoverOn::Signals);
+            assert_eq!(job.rank_left(Some(0), Departure::Exits(0), false), None);
+            assert_eq!(job.launcher_ended(end, false, true), Some(Order::Await));
+            job
+        };
+        let mut job = awaiting();
+        assert_eq!(job.left_behind(end), Some(Order::Kill));
+        assert_eq!(job.failure(), Some(Failure::LeftBehind(0)));
+
+        // The last words of a rank on another machine may come later than the launcher's end.
+        let mut job = awaiting();
+        assert_eq!(job.rank_left(Some(1), Departure::Exits(0), false), None);
+        let finished = job.launcher_ended(end, false, false);
+        assert_eq!(finished, Some(Order::Finish(None)));
+
+        let mut job = awaiting();
+        let order = job.rank_left(Some(1), Departure::Lost, false);
+        assert_eq!(order, Some(Order::Kill));
     }
 
     #[test]
@@ -521,7 +589,7 @@ mod tests {
         let mut job = machine(RecoverOn::All);
         assert_eq!(job.rank_left(Some(0), Departure::Lost, true), None);
         assert_eq!(job.rank_left(Some(1), Departure::Lost, true), None);
-        let end = job.launcher_ended(LauncherEnd::Exited(7), true);
+        let end = job.launcher_ended(LauncherEnd::Exited(7), true, false);
         assert_eq!(end, Some(Order::Finish(None)));
     }
 
@@ -558,7 +626,7 @@ mod tests {
         assert_eq!(job.terminate(), Some(Order::Stop));
         assert_eq!(job.terminate(), Some(Order::Terminate));
         assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
-        let end = job.launcher_ended(LauncherEnd::Killed(15), false);
+        let end = job.launcher_ended(LauncherEnd::Killed(15), false, false);
         assert_eq!(end, Some(Order::Finish(None)));
     }
 }

@@ -147,6 +147,16 @@ impl Remote {
         connections.any(|known| known.holder.is_some())
     }
 
+    /// Whether a rank is not known to be dead and has not said that it ends.
+    pub fn has_running(&self) -> bool {
+        let state = self.state();
+        let mut connections = state.connections.iter();
+        connections.any(|(id, known)| {
+            let holder = known.holder.as_ref();
+            holder.is_some_and(|holder| !holder.told) && !state.leases.is_dead(*id)
+        })
+    }
+
     /// Whether the incarnation ends, and none of its ranks can live.
     pub fn is_over(&self) -> bool {
         self.state().leases.is_over()

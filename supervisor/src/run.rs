@@ -195,6 +195,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         input: None,
         stop: None,
         end: None,
+        awaiting: None,
         killing: None,
         surviving: None,
         aborted: None,
@@ -243,6 +244,8 @@ struct Running<'a, S> {
     stop: Option<Pid>,
     /// End of the last launcher.
     end: Option<LauncherEnd>,
+    /// Since when its ranks are waited for, which have not said that they end.
+    awaiting: Option<Instant>,
     /// Since when the incarnation is being killed, and the signals that the launcher has had.
     killing: Option<(Instant, usize)>,
     /// Since when the living ranks write their memory (MPI Stages).
@@ -467,14 +470,7 @@ impl<S: Surroundings> Running<'_, S> {
                 (self.launcher, self.end) = (None, Some(end));
                 // Its ranks may have said before why they end.
                 self.treat_ranks()?;
-                let ends = self.surroundings.has_ended();
-                let order = self.machine.launcher_ended(end, ends);
-                let started = self.keeper.has_ranks() || self.remote.has_ranks();
-                let again = self.incarnation > self.first && !started && end.code() != 0;
-                if again && order == Some(Order::Finish(None)) {
-                    self.surroundings.not_started(end);
-                }
-                self.obey(order)?;
+                self.treat_end(end)?;
             } else if self.stop == Some(pid) {
                 self.stop = None;
                 if end != LauncherEnd::Exited(0) {
@@ -483,6 +479,15 @@ impl<S: Surroundings> Running<'_, S> {
                 }
             } else {
                 self.standby.ended(pid);
+            }
+        }
+        if let (Some(since), Some(end)) = (self.awaiting, self.end) {
+            match since.elapsed() >= self.job.terms.lease && self.has_running() {
+                true => {
+                    let order = self.machine.left_behind(end);
+                    self.obey(order)?;
+                }
+                false => self.treat_end(end)?,
             }
         }
         self.kill_on();
@@ -495,6 +500,23 @@ impl<S: Surroundings> Running<'_, S> {
             self.surroundings.no_standby(&why);
         }
         Ok(())
+    }
+
+    /// Whether a rank is not known to be dead and has not said that it ends.
+    fn has_running(&self) -> bool {
+        self.keeper.has_running() || self.remote.has_running()
+    }
+
+    /// The launcher has ended.
+    fn treat_end(&mut self, end: LauncherEnd) -> Result<(), Error> {
+        let ends = self.surroundings.has_ended();
+        let order = self.machine.launcher_ended(end, ends, self.has_running());
+        let started = self.keeper.has_ranks() || self.remote.has_ranks();
+        let again = self.incarnation > self.first && !started && end.code() != 0;
+        if again && order == Some(Order::Finish(None)) {
+            self.surroundings.not_started(end);
+        }
+        self.obey(order)
     }
 
     /// Every process of the incarnation is dead.
@@ -680,6 +702,9 @@ impl<S: Surroundings> Running<'_, S> {
     }
 
     fn obey(&mut self, order: Option<Order>) -> Result<(), Error> {
+        if matches!(order, Some(Order::Kill | Order::Finish(_))) {
+            self.awaiting = None;
+        }
         match order {
             // The latter has been obeyed when the incarnation was found dead.
             None | Some(Order::Start { .. }) => {}
@@ -710,6 +735,9 @@ impl<S: Surroundings> Running<'_, S> {
                 if let Some(launcher) = self.launcher {
                     processes::send(launcher, Signal::SIGTERM);
                 }
+            }
+            Some(Order::Await) => {
+                self.awaiting.get_or_insert_with(Instant::now);
             }
             Some(Order::Finish(_)) => {
                 self.finished = true;
@@ -773,11 +801,16 @@ impl<S: Surroundings> Running<'_, S> {
         let held = !self.memory.is_empty() && self.killing.is_none();
         let look =
             held.then(|| LOOK.saturating_sub(self.looked.elapsed()) + Duration::from_millis(1));
+        let lease = self.job.terms.lease;
+        let awaiting = self
+            .awaiting
+            .map(|since| lease.saturating_sub(since.elapsed()) + Duration::from_millis(1));
         let others = self
             .standby
             .patience()
             .into_iter()
             .chain(survivors)
+            .chain(awaiting)
             .chain(look);
         let due = due.into_iter().chain(others).min();
         due.map_or(PollTimeout::NONE, |due| {

@@ -227,7 +227,7 @@ impl World {
                 self.after(|world| {
                     world.job.launcher = false;
                     world.faults -= fault;
-                    world.recovery.launcher_ended(end, false)
+                    world.recovery.launcher_ended(end, false, false)
                 })
             };
             if self.job.killed || self.job.ranks == [false; RANKS] {

@@ -178,7 +178,7 @@ impl Job {
 
     /// The processes of its launcher. `stasis run` is none.
     pub fn launchers(&self) -> Vec<i32> {
-        self.named(&["mpirun", "mpiexec", "orterun"])
+        self.named(&["mpirun", "mpiexec", "orterun", "prterun"])
     }
 
     /// Its processes whose names begin like one of these.

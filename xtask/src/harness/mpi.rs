@@ -42,6 +42,14 @@ impl Mpi {
     /// The libraries of Debian.
     pub const ALL: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
 
+    /// Debian's libraries; with `full`, every library with a lower half of its own.
+    pub fn of(full: bool) -> &'static [Mpi] {
+        match full {
+            true => &Mpi::EVERY,
+            false => &Mpi::ALL,
+        }
+    }
+
     /// The name in case names, directives and file names; also the alternatives' suffix in Debian.
     pub fn name(self) -> &'static str {
         match self {

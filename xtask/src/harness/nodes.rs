@@ -201,7 +201,9 @@ impl Nodes {
     fn hosts(&self, mpi: Mpi, placement: &Placement, name: &str) -> Result<PathBuf> {
         let hosts = self.dir.join(format!("{name}.hosts"));
         let line = |node: usize| match mpi {
-            Mpi::OpenMpi => format!("{} slots={}\n", Nodes::address(node), placement.ranks),
+            mpi if mpi.is_open_mpi() => {
+                format!("{} slots={}\n", Nodes::address(node), placement.ranks)
+            }
             _ => format!("{}:{}\n", Nodes::address(node), placement.ranks),
         };
         fs::write(&hosts, (1..=placement.nodes).map(line).collect::<String>())?;
@@ -211,6 +213,7 @@ impl Nodes {
     fn mpirun_of(&self, mpi: Mpi, placement: &Placement, ranks: usize) -> Command {
         let mut command = mpi.mpirun(ranks, &self.dir);
         command.env("OMPI_MCA_plm_rsh_agent", self.agent());
+        command.env("PRTE_MCA_plm_ssh_agent", self.agent());
         command.env("HYDRA_LAUNCHER", "rsh");
         command.env("HYDRA_LAUNCHER_EXEC", self.agent());
         command.envs(placement.transport.iter().copied());

@@ -11,7 +11,8 @@ mod start;
 mod storage;
 pub mod support;
 
-use crate::build::setup;
+use crate::build::{pypi, setup};
+use crate::harness::mpi::Mpi;
 use crate::harness::{parallel, paths, random, signal};
 use crate::torture;
 use anyhow::{bail, ensure, Context, Result};
@@ -101,14 +102,36 @@ impl Case {
         }
     }
 
+    /// A case over an MPI library, whose name is appended. It is skipped with a reason if that library is one of PyPI's
+    /// that is not installed.
+    pub fn over(
+        mpi: Mpi,
+        name: &str,
+        body: impl FnOnce(&Session, &Path) -> Result<()> + Send + 'static,
+    ) -> Case {
+        Case::new(
+            format!("{name}:{mpi}"),
+            move |session, dir| match pypi::missing(&[mpi], None) {
+                Some(why) => Outcome::Skipped(why),
+                None => body(session, dir).into(),
+            },
+        )
+    }
+
     /// A case that only root can run, and that is skipped with a reason for other users.
     pub fn as_root(
         name: impl Into<String>,
         why: &'static str,
         body: impl FnOnce(&Path) -> Result<()> + Send + 'static,
     ) -> Case {
-        Case::new(name, move |_, dir| match signal::is_root() {
-            true => body(dir).into(),
+        Case::new(name, move |_, dir| body(dir).into()).for_root(why)
+    }
+
+    /// The case, which is skipped with this reason for other users than root.
+    pub fn for_root(self, why: &'static str) -> Case {
+        let body = self.body;
+        Case::new(self.name, move |session, dir| match signal::is_root() {
+            true => body(session, dir),
             false => Outcome::Skipped(why.into()),
         })
     }
@@ -131,11 +154,11 @@ fn copy_program(from: &Path, to: &Path) -> Result<()> {
 fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = source::style::cases(full);
     cases.extend(start::second_launch::cases());
-    cases.extend(start::recovery::cases());
-    cases.extend(start::memory_checkpoints::cases());
-    cases.extend(start::standby::cases());
-    cases.extend(start::lost_nodes::cases());
-    cases.extend(start::stages::cases());
+    cases.extend(start::recovery::cases(full));
+    cases.extend(start::memory_checkpoints::cases(full));
+    cases.extend(start::standby::cases(full));
+    cases.extend(start::lost_nodes::cases(full));
+    cases.extend(start::stages::cases(full));
     cases.extend(bad_input::cases());
     cases.extend(storage::write_faults::cases(full));
     cases.extend(product::tools::cases());

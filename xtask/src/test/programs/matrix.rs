@@ -1,13 +1,14 @@
 //! Every ABI of applications over every MPI library, restarted under every other one: a few examples with `--full`.
 //!
-//! A case is called `matrix/EXAMPLE:FRONT@LOWER>RESTART`. The front `mpich-5` stands for the standard ABI, for which
+//! A case is called `matrix/EXAMPLE:FRONT@LOWER>RESTART`; those whose ranks are killed under `stasis run`, over a library
+//! of PyPI's, `matrix/EXAMPLE:recover:FRONT@LOWER` (or `recover-memory`). The front `mpich-5` stands for the standard ABI, for which
 //! PyPI's MPICH has the compiler. To add a library: `harness/mpi.rs` and `build/pypi.rs`.
 
 use crate::build::pypi;
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
-use crate::test::programs::mpi::migrate;
-use crate::test::support::directives::{collect, Example};
+use crate::test::programs::mpi::{is_recovered, migrate, run, Plan};
+use crate::test::support::directives::{collect, Example, Mode};
 use crate::test::{Case, Outcome};
 use anyhow::{Context, Result};
 use std::sync::Arc;
@@ -42,6 +43,12 @@ pub fn cases() -> Result<Vec<Case>> {
             for (lower, next) in pairs() {
                 cases.push(case(&example, front, lower, next));
             }
+            let from_pypi = Mpi::EVERY.into_iter();
+            let from_pypi = from_pypi.filter(|mpi| pypi::bin(*mpi).is_some());
+            for lower in from_pypi.filter(|_| is_recovered(&example)) {
+                let modes = [Mode::Recover, Mode::RecoverMemory];
+                cases.extend(modes.map(|mode| recovered(&example, mode, front, lower)));
+            }
         }
     }
     Ok(cases)
@@ -61,5 +68,22 @@ fn case(example: &Arc<Example>, front: Mpi, lower: Mpi, next: Mpi) -> Case {
             return Outcome::Skipped(why);
         }
         migrate(&example, front, lower, next, session, dir).into()
+    })
+}
+
+fn recovered(example: &Arc<Example>, mode: Mode, front: Mpi, lower: Mpi) -> Case {
+    let example = example.clone();
+    let plan = Plan {
+        mode,
+        front,
+        lower,
+        other: lower,
+    };
+    let name = format!("matrix/{}", plan.name(&example));
+    Case::new(name, move |session, dir| {
+        if let Some(why) = pypi::missing(&[front, lower], None) {
+            return Outcome::Skipped(why);
+        }
+        run(&example, &plan, session, dir).into()
     })
 }

@@ -209,7 +209,7 @@ pub fn without_reports(text: &str) -> String {
 
 /// Whether the example runs in the modes `recover` and `recover-memory`: all that it prints before its cut is printed
 /// once.
-fn is_recovered(example: &Example) -> bool {
+pub fn is_recovered(example: &Example) -> bool {
     example.modes.contains(&Mode::Restart)
         && example.cut == Cut::Hold
         && example.command.is_none()

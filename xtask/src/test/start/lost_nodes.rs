@@ -23,22 +23,24 @@ const RANKS: usize = 3;
 /// The node that is lost, and what its rank is called.
 const LOST: usize = 2;
 const ITS_RANK: &str = "rank 2 on node2";
+/// Names of the daemons that launchers have on a node.
+const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_pro"];
 
 /// All cases of this file.
-pub fn cases() -> Vec<Case> {
+pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for mpi in Mpi::ALL {
+    for &mpi in Mpi::of(full) {
         let mut add = |name: &str, body: fn(&NodesCase) -> Result<()>| {
-            let name = format!("recover/node-{name}:{mpi}");
-            cases.push(Case::as_root(
-                name,
-                "needs root to make nodes",
-                move |dir| NodesCase::new(dir, mpi).and_then(|case| body(&case)),
-            ));
+            let name = format!("recover/node-{name}");
+            let case = Case::over(mpi, &name, move |_, dir| {
+                NodesCase::new(dir, mpi).and_then(|case| body(&case))
+            });
+            cases.push(case.for_root("needs root to make nodes"));
         };
         add("killed", killed);
         add("cut-off", cut_off);
         add("stopped", stopped);
+        add("daemon", daemon);
         add("controller", controller);
     }
     cases
@@ -187,6 +189,28 @@ fn killed(case: &NodesCase) -> Result<()> {
         !job::read_text(&job.stderr).contains("without node2"),
         "a node that answers is left out"
     );
+    case.finish(job)
+}
+
+/// The launcher's daemon of the node is killed, and none of the ranks there. Hydra notices that when a rank needs the
+/// daemon.
+fn daemon(case: &NodesCase) -> Result<()> {
+    let mut job = case.start()?;
+    let there = case.nodes.pids(LOST)?;
+    let mut daemons = job.named(&DAEMONS);
+    daemons.retain(|pid| there.contains(pid));
+    ensure!(
+        !daemons.is_empty(),
+        "the node has no daemon of the launcher"
+    );
+    let kill = || daemons.into_iter().for_each(signal::kill_now);
+    match case.mpi.is_open_mpi() {
+        true => case.recovered(&mut job, || {
+            kill();
+            Ok(())
+        })?,
+        false => kill(),
+    }
     case.finish(job)
 }
 

@@ -19,13 +19,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 const WRITTEN: &str = "was in memory, and is written now";
 
 /// All cases of this file.
-pub fn cases() -> Vec<Case> {
+pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for mpi in Mpi::ALL {
+    for &mpi in Mpi::of(full) {
         let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
-            let name = format!("recover/memory-{name}:{mpi}");
-            cases.push(Case::new(name, move |_, dir| {
-                RunCase::new(dir, mpi).and_then(|case| body(&case)).into()
+            let name = format!("recover/memory-{name}");
+            cases.push(Case::over(mpi, &name, move |_, dir| {
+                RunCase::new(dir, mpi).and_then(|case| body(&case))
             }));
         };
         add("ranks", ranks);

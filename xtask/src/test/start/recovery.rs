@@ -23,13 +23,13 @@ pub(super) const GOES_ON: &str = "the job goes on from";
 const GIVEN_UP: &str = "is not started again";
 
 /// All cases of this file.
-pub fn cases() -> Vec<Case> {
+pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for mpi in Mpi::ALL {
+    for &mpi in Mpi::of(full) {
         let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
-            let name = format!("recover/{name}:{mpi}");
-            cases.push(Case::new(name, move |_, dir| {
-                RunCase::new(dir, mpi).and_then(|case| body(&case)).into()
+            let name = format!("recover/{name}");
+            cases.push(Case::over(mpi, &name, move |_, dir| {
+                RunCase::new(dir, mpi).and_then(|case| body(&case))
             }));
         };
         add("all-ranks", all_ranks);
@@ -52,11 +52,10 @@ pub fn cases() -> Vec<Case> {
         add("older-incarnation", older_incarnation);
         add("not-started", not_started);
         add("not-started-again", not_started_again);
+        if !mpi.is_open_mpi() {
+            add("proxy", proxy);
+        }
     }
-    cases.push(Case::new("recover/proxy:mpich", |_, dir| {
-        let case = RunCase::new(dir, Mpi::Mpich);
-        case.and_then(|case| proxy(&case)).into()
-    }));
     cases
 }
 

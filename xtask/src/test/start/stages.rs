@@ -39,14 +39,14 @@ const CALLS: [&str; 17] = [
 ];
 
 /// All cases of this file.
-pub fn cases() -> Vec<Case> {
+pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for mpi in Mpi::ALL {
+    for &mpi in Mpi::of(full) {
         let mut add = |name: &str, body: fn(&Stages) -> Result<()>| {
-            let name = format!("stages/{name}:{mpi}");
-            cases.push(Case::new(name.clone(), move |session, dir| {
+            let name = format!("stages/{name}");
+            cases.push(Case::over(mpi, &name, move |session, dir| {
                 let seed = session.seed;
-                body(&Stages { dir, mpi, seed }).into()
+                body(&Stages { dir, mpi, seed })
             }));
         };
         add("native", native);

@@ -26,13 +26,13 @@ const RUN: &str = "run.json";
 const STANDBY: &str = "standby.json";
 
 /// All cases of this file.
-pub fn cases() -> Vec<Case> {
+pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for mpi in Mpi::ALL {
+    for &mpi in Mpi::of(full) {
         let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
-            let name = format!("recover/standby.{name}:{mpi}");
-            cases.push(Case::new(name, move |_, dir| {
-                RunCase::new(dir, mpi).and_then(|case| body(&case)).into()
+            let name = format!("recover/standby.{name}");
+            cases.push(Case::over(mpi, &name, move |_, dir| {
+                RunCase::new(dir, mpi).and_then(|case| body(&case))
             }));
         };
         add("ranks", |case| ranks(case, "warm"));

@@ -27,6 +27,10 @@ fn compile_of(
     let binary = dir.join(source.trim_end_matches(".c"));
     let mut command = Command::new(compiler);
     command.args(flags).arg("-o").arg(&binary);
+    // Intel MPI's compilers find their library there.
+    if let Some(root) = Path::new(compiler).parent().and_then(Path::parent) {
+        command.env("I_MPI_ROOT", root);
+    }
     command.arg(paths::examples().join(folder).join(source));
     job::run(command, dir, "compile", LIMIT)?.expect_success(compiler)?;
     Ok(binary)
