@@ -29,7 +29,9 @@ const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_p
 /// All cases of this file.
 pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for &mpi in Mpi::of(full) {
+    // Intel MPI's launcher does not start its daemons on these nodes.
+    let libraries = Mpi::of(full).iter().filter(|mpi| **mpi != Mpi::Intel);
+    for &mpi in libraries {
         let mut add = |name: &str, body: fn(&NodesCase) -> Result<()>| {
             let name = format!("recover/node-{name}");
             let case = Case::over(mpi, &name, move |_, dir| {

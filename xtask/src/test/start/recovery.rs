@@ -6,7 +6,7 @@ use crate::harness::{signal, stasis};
 use crate::test::support::held_job::reach_cut_of;
 use crate::test::support::helper_programs::compile;
 use crate::test::support::refusal::{refused, DIRECTORY, USAGE};
-use crate::test::Case;
+use crate::test::{Case, Session};
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::Signal;
 use std::fs;
@@ -56,6 +56,9 @@ pub fn cases(full: bool) -> Vec<Case> {
             add("proxy", proxy);
         }
     }
+    // Over a library from PyPI in every run.
+    let standard = |_: &Session, dir: &Path| all_ranks(&RunCase::new(dir, Mpi::Standard)?);
+    cases.push(Case::over(Mpi::Standard, "recover/all-ranks", standard));
     cases
 }
 
@@ -63,6 +66,8 @@ pub fn cases(full: bool) -> Vec<Case> {
 pub(super) struct RunCase<'a> {
     pub(super) dir: &'a Path,
     pub(super) mpi: Mpi,
+    /// The library with whose compiler the program was built.
+    front: Mpi,
     ranks: usize,
     program: PathBuf,
     pub(super) ckpt: PathBuf,
@@ -70,11 +75,17 @@ pub(super) struct RunCase<'a> {
 
 impl RunCase<'_> {
     pub(super) fn new(dir: &Path, mpi: Mpi) -> Result<RunCase<'_>> {
+        // Over those without a lower half of their own run programs of Debian's MPICH.
+        let front = match Mpi::STANDARD.contains(&mpi) {
+            true => Mpi::Mpich,
+            false => mpi,
+        };
         Ok(RunCase {
             dir,
             mpi,
+            front,
             ranks: RANKS,
-            program: compile(dir, &mpi.compiler("c"), "ends.c", &[])?,
+            program: compile(dir, &front.compiler("c"), "ends.c", &[])?,
             ckpt: dir.join("ck"),
         })
     }
@@ -164,7 +175,7 @@ impl RunCase<'_> {
     }
 
     fn native(&self, way: &str) -> Result<job::Finished> {
-        let mut native = self.mpi.mpirun(self.ranks, self.dir);
+        let mut native = self.front.mpirun(self.ranks, self.dir);
         native.arg(&self.program).arg(way);
         job::run(native, self.dir, "native", LIMIT)
     }
@@ -329,6 +340,10 @@ fn second_sigterm(case: &RunCase) -> Result<()> {
     let asked = job.until_seen("it asked for a checkpoint", deadline(), asks);
     job.explain(asked, case.dir)?;
     signal::send(job.pids()[0], Signal::SIGTERM);
+    if case.mpi == Mpi::Intel {
+        // It passes SIGTERM on to its ranks and waits for them.
+        send_to_rank(&job, 1, Signal::SIGCONT);
+    }
     let ended = job.wait(deadline())?.context("the job does not end");
     // Its exit status is the launcher's, and Hydra's own is 0 if it has not heard of its ranks' deaths by then. Open
     // MPI sends SIGCONT before SIGTERM, so that the checkpoint may be taken in the last moment.
