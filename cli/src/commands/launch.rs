@@ -17,6 +17,7 @@ use crate::ui::exit::{self, Code, WithCode};
 /// Runs the command; returns only if the program cannot be started.
 pub fn run(options: &Launch) -> exit::Result<()> {
     kernel::check_trap().code(Code::CannotServe)?;
+    launcher::check_size().code(Code::Usage)?;
     word_order::check(&options.app).code(Code::Usage)?;
     let directory = options.directory();
     if options.resume && options.anew {

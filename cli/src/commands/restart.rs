@@ -27,6 +27,7 @@ use linked::mpi::Abi;
 /// Runs the command; returns only if the job cannot be continued.
 pub fn run(options: &Restart) -> exit::Result<()> {
     kernel::check_trap().code(Code::CannotServe)?;
+    launcher::check_size().code(Code::Usage)?;
     let source = options.copy_of.as_ref().or(options.directory.as_ref());
     let (directory, named) = directory_and_set(source.map_or(Path::new("."), PathBuf::as_path));
     let named = options.set.clone().or(named);

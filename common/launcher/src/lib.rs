@@ -16,6 +16,7 @@ pub mod message;
 pub mod preload;
 
 use std::env;
+use std::fmt;
 
 /// A kind of MPI library, recognised by its launchers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,8 @@ const OPEN_MPI: [&str; 3] = [
 /// Variables that Hydra and other launchers with PMI set.
 const PMI: [&str; 3] = ["PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"];
 
-const RANK: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
+const PMIX_RANK: &str = "PMIX_RANK";
+const RANK: [&str; 3] = ["OMPI_COMM_WORLD_RANK", PMIX_RANK, "PMI_RANK"];
 const SIZE: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 const RANKS_HERE: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
 
@@ -92,6 +94,34 @@ pub fn rank_in(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
 /// The number of ranks that the launcher started.
 pub fn size() -> Option<u32> {
     first_number(&SIZE).or_else(|| number(SLURM_SIZE))
+}
+
+/// The launcher has told this process its rank and not the number of ranks. PRRTE does so without the settings for Open
+/// MPI that mpiexec gives it.
+#[derive(Debug)]
+pub struct NoSize;
+
+impl fmt::Display for NoSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the launcher has told this process its rank ({PMIX_RANK}) and not the number of ranks: start the job with \
+             mpiexec, or with `prterun --personality ompi`"
+        )
+    }
+}
+
+impl std::error::Error for NoSize {}
+
+/// Checks that the number of ranks is known where the rank is.
+///
+/// # Errors
+/// [`NoSize`] if it is not.
+pub fn check_size() -> Result<(), NoSize> {
+    match env::var_os(PMIX_RANK).is_some() && size().is_none() {
+        true => Err(NoSize),
+        false => Ok(()),
+    }
 }
 
 /// The number of ranks on this machine.

@@ -38,6 +38,7 @@ pub fn cases() -> Vec<Case> {
             refused(&finished, USAGE, &[&["no option --frob"], &["--help"]])
         }),
         case("launcher-behind-stasis", launcher_behind),
+        case("no-number-of-ranks", no_size),
         case("drain-of-nothing", |dir| {
             let (ckpt, ring) = (copy_of_set(dir)?, dir.join("empty"));
             fs::create_dir(&ring)?;
@@ -90,6 +91,21 @@ fn never_initialised(dir: &Path) -> Result<()> {
     ];
     refused(&finished, CHECKPOINT, words)?;
     job.kill()
+}
+
+/// `prterun` alone tells its ranks no number of ranks: a coordinator for one rank would be of no use.
+fn no_size(dir: &Path) -> Result<()> {
+    for arguments in [
+        &["launch", "--ckpt-dir", "ck", "/bin/true"][..],
+        &["restart", "ck"],
+    ] {
+        let mut command = stasis::command(arguments);
+        command.env("PMIX_RANK", "1").current_dir(dir);
+        let finished = job::run(command, dir, "alone", LIMIT)?;
+        refused(&finished, USAGE, &[&["PMIX_RANK"], &["--personality ompi"]])?;
+    }
+    ensure!(!dir.join("ck").exists(), "a checkpoint directory was made");
+    Ok(())
 }
 
 /// The launcher of ranks comes after stasis, as with other checkpointers: the message gives the right order.
