@@ -148,8 +148,8 @@ pub enum Order {
     Stop,
     /// Send SIGTERM to the launcher.
     Terminate,
-    /// Wait until the ranks have said that they end, with the launcher gone. Then [`Recovery::launcher_ended`] is called
-    /// again or, if they do not say so for some time, [`Recovery::left_behind`].
+    /// Wait until the ranks have said that they end, with the launcher gone. Then [`Recovery::launcher_ended`] is
+    /// called again or, if they do not say so for some time, [`Recovery::left_behind`].
     Await,
     /// The job is over.
     Finish(Option<GivenUp>),

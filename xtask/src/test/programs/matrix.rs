@@ -1,8 +1,8 @@
 //! Every ABI of applications over every MPI library, restarted under every other one: a few examples with `--full`.
 //!
-//! A case is called `matrix/EXAMPLE:FRONT@LOWER>RESTART`; those whose ranks are killed under `stasis run`, over a library
-//! of PyPI's, `matrix/EXAMPLE:recover:FRONT@LOWER` (or `recover-memory`). The front `mpich-5` stands for the standard ABI, for which
-//! PyPI's MPICH has the compiler. To add a library: `harness/mpi.rs` and `build/pypi.rs`.
+//! A case is called `matrix/EXAMPLE:FRONT@LOWER>RESTART`. The front `mpich-5` stands for the standard ABI, for which
+//! PyPI's MPICH has the compiler. Those whose ranks are killed under `stasis run`, over a library of PyPI's, are called
+//! `matrix/EXAMPLE:recover:FRONT@LOWER` (or `recover-memory`). To add a library: `harness/mpi.rs` and `build/pypi.rs`.
 
 use crate::build::pypi;
 use crate::harness::mpi::Mpi;
