@@ -43,9 +43,9 @@ pub fn cases() -> Result<Vec<Case>> {
             for (lower, next) in pairs() {
                 cases.push(case(&example, front, lower, next));
             }
-            let from_pypi = Mpi::EVERY.into_iter();
-            let from_pypi = from_pypi.filter(|mpi| pypi::bin(*mpi).is_some());
-            for lower in from_pypi.filter(|_| is_recovered(&example)) {
+            // A rank of Intel MPI's that is killed in its first moments is not noticed (docs/not-supported.md).
+            let lowers = [Mpi::OpenMpi5, Mpi::Mpich5].into_iter();
+            for lower in lowers.filter(|_| is_recovered(&example)) {
                 let modes = [Mode::Recover, Mode::RecoverMemory];
                 cases.extend(modes.map(|mode| recovered(&example, mode, front, lower)));
             }
