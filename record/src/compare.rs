@@ -33,17 +33,22 @@ pub enum What {
 impl Difference {
     /// A few words about it. `name` gives the name of a function.
     pub fn text(&self, name: impl Fn(u32) -> String) -> String {
+        self.text_of(name, ["the first", "the second"])
+    }
+
+    /// The same with words for the two runs.
+    pub fn text_of(&self, name: impl Fn(u32) -> String, runs: [&str; 2]) -> String {
+        let [one, other] = runs;
         let side = |doing: &Option<Doing>| match doing {
             Some(doing) => doing.text(&name),
             None => "the end".to_owned(),
         };
         let what = match &self.what {
             What::Doing(first, second) => {
-                format!("{} in the first, {} in the second", side(first), side(second))
+                format!("{} in {one}, {} in {other}", side(first), side(second))
             }
             What::Bound(number, first, second) => format!(
-                "receive {number} got the message of rank {} with tag {} in the first, of rank {} with tag {} in the \
-                 second",
+                "receive {number} got the message of rank {} with tag {} in {one}, of rank {} with tag {} in {other}",
                 first.0, first.1, second.0, second.1
             ),
         };

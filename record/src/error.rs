@@ -47,6 +47,30 @@ pub enum Error {
     /// A record lies where a new one is to be made.
     #[error("{} is a record already: give another directory, or remove it", .0.display())]
     Exists(PathBuf),
+    /// The record has no contents of the rank.
+    #[error(
+        "{} has no contents of rank {rank}: a run is recorded with them by --record REC --contents, in each rank", directory.display()
+    )]
+    NotRecorded {
+        /// The rank.
+        rank: u32,
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The file has no contents of a run.
+    #[error("{} has no contents of a run: it is no such file, or was cut off in its header", .0.display())]
+    NoContents(PathBuf),
+    /// An event is damaged.
+    #[error("{} is damaged at byte {at}: the rank can be run up to there", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the event.
+        at: u64,
+    },
+    /// The header has no room for the program's words.
+    #[error("{}: the program's command line is too long for the record", .0.display())]
+    LongCommand(PathBuf),
     /// The record is not of the run that the checkpoint was taken of.
     #[error(
         "{} is not the record of the run that this checkpoint was taken of: give its record, or start \

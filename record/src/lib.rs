@@ -41,6 +41,7 @@
 #![warn(clippy::missing_errors_doc)]
 
 mod compare;
+pub mod contents;
 mod divergence;
 mod error;
 mod event;

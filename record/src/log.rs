@@ -57,9 +57,13 @@ impl Log {
     /// # Errors
     /// [`Error::Io`], and those of [`Header::decode`].
     pub fn open(path: &Path) -> Result<Log> {
-        let file = File::open(path).map_err(Error::io(path))?;
+        Log::of_file(&File::open(path).map_err(Error::io(path))?, path)
+    }
+
+    /// The same of a file that is open.
+    pub(crate) fn of_file(file: &File, path: &Path) -> Result<Log> {
         // SAFETY: see the head.
-        let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
+        let map = unsafe { Mmap::map(file) }.map_err(Error::io(path))?;
         let (header, end) = Header::decode(&map, path)?;
         let most = map.len() - HEADER_BYTES;
         let events = usize::try_from(end).map_or(most, |end| end.min(most));

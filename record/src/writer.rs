@@ -18,6 +18,7 @@ use nix::fcntl::posix_fallocate;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::header::{Header, END_AT, HEADER_BYTES};
+use crate::log::Log;
 
 /// Bytes by which the file grows and of the window.
 const STEP: u64 = 1 << 20;
@@ -144,6 +145,14 @@ impl Writer {
         Ok(())
     }
 
+    /// The record as it is so far.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn log(&self) -> Result<Log> {
+        Log::of_file(&self.file, &self.path)
+    }
+
     /// Takes back the space that is not used. Nothing can be written afterwards.
     ///
     /// # Errors
@@ -171,7 +180,7 @@ fn window(file: &File, end: u64) -> io::Result<Window> {
 mod tests {
     use super::*;
     use crate::header::tests::HEADER;
-    use crate::log::{Events, Log};
+    use crate::log::Events;
 
     fn events(path: &Path) -> Vec<Event> {
         let log = Log::open(path).unwrap();
