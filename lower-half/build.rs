@@ -71,6 +71,7 @@ fn main() -> anyhow::Result<()> {
 
     let adapter = mpi_table::generate::adapter(|name| library.declares(name));
     write(&out.join("adapter.rs"), &adapter)?;
+    write(&out.join("contents.rs"), &mpi_table::generate::contents())?;
     write(&out.join("trampolines.rs"), &trampolines())?;
 
     let exported = out.join("exported.list");

@@ -48,6 +48,7 @@ fn main() {
         Command::Report(options) => commands::report::run(&options),
         Command::Stacks(options) => commands::stacks::run(&options),
         Command::Gdb(options) => commands::gdb::run(&options),
+        Command::Solo(options) => commands::solo::run(&options),
         Command::Explain(options) => commands::explain::run(&options),
         Command::List(options) => commands::list::run(&options),
         Command::Verify(options) => commands::verify::run(&options),

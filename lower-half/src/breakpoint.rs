@@ -71,15 +71,17 @@ fn stop(at: Breakpoint) {
         thread::yield_now();
     }
     let process = Pid::this();
-    let directory = agent::directory().map(|directory| directory.display().to_string());
+    // A rank that runs alone has no checkpoint directory.
+    let whose = match agent::directory() {
+        Ok(directory) => format!("{} {}", directory.display(), at.rank),
+        Err(_) => process.to_string(),
+    };
     console::say(
         at.rank,
         format_args!(
-            "stopped before its call {}, as process {process}. Look at it with `stasis gdb {} {}`, and let it go on with \
-             `kill -CONT {process}`",
+            "stopped before its call {}, as process {process}. Look at it with `stasis gdb {whose}`, and let it go on \
+             with `kill -CONT {process}`",
             at.call,
-            directory.unwrap_or_default(),
-            at.rank
         ),
     );
     // It stops in here.

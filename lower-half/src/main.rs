@@ -21,6 +21,7 @@ mod record;
 mod recorder;
 mod reserve;
 mod restart;
+mod solo;
 mod stages;
 mod start;
 mod tools;

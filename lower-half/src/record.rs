@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ::record::{
-    file_name, table, Answer, Bound, Divergence, Event, Header, Log, Position, Replay, Writer,
+    file_name, table, Answer, Bound, Difference, Divergence, Event, Header, Log, Position, Replay,
+    Summary, Writer,
 };
 use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, Section, SetId};
@@ -62,6 +63,8 @@ pub enum Plan {
     GoOn(Header, PathBuf, u64),
     /// A record is replayed.
     Replay(Box<Replay>),
+    /// A rank of a recorded run runs alone: the same is recorded again, to be compared.
+    Again(Box<Log>),
 }
 
 /// The content of a new record.
@@ -94,7 +97,12 @@ impl Plan {
                 dir,
                 digests,
                 sends,
+                ..
             } => return Ok(Plan::New(Settings::new(dir, [0; 16], *digests, *sends))),
+            Record::Solo { dir, .. } => {
+                let log = Log::of_rank(dir, rank, size, mpi::TABLE_HASH)?;
+                return Ok(Plan::Again(Box::new(log)));
+            }
             Record::Replay { dir } => dir,
         };
         let log = Log::of_rank(dir, rank, size, mpi::TABLE_HASH)?;
@@ -116,11 +124,12 @@ impl Plan {
         size: u32,
     ) -> Result<Plan> {
         let (directory, replay) = match &tools.record {
-            None => return Ok(Plan::Off),
+            None | Some(Record::Solo { .. }) => return Ok(Plan::Off),
             Some(Record::Write {
                 dir,
                 digests,
                 sends,
+                ..
             }) => {
                 if !dir.join(file_name(rank)).exists() {
                     return Ok(Plan::New(Settings::new(dir, set.0, *digests, *sends)));
@@ -175,11 +184,40 @@ impl Plan {
                 let writer = outside(|| Writer::create(&path, &header))??;
                 State::Writing(header, writer)
             }
+            Plan::Again(log) => {
+                let header = log.header;
+                let writer = outside(|| nameless(&header))?.context("nothing can be compared")?;
+                RECORDED.get_or_init(|| *log);
+                State::Writing(header, writer)
+            }
             Plan::GoOn(header, path, offset) => {
                 let writer = outside(|| Writer::go_on(&path, offset))??;
                 State::Writing(header, writer)
             }
         })
+    }
+}
+
+/// The record of the run of which this rank runs alone.
+static RECORDED: OnceLock<Log> = OnceLock::new();
+
+/// A new record, whose file has no name.
+fn nameless(header: &Header) -> Result<Writer> {
+    let path = std::env::temp_dir().join(format!("stasis-solo-{}", std::process::id()));
+    let writer = Writer::create(&path, header)?;
+    std::fs::remove_file(&path)?;
+    Ok(writer)
+}
+
+/// For a rank that runs alone: number of its last call, and its first difference from the recorded run, if it has any.
+pub fn compared() -> (u64, Option<Difference>) {
+    let state = state();
+    let (State::Writing(_, writer), Some(recorded)) = (&*state, RECORDED.get()) else {
+        return (0, None);
+    };
+    match outside(|| writer.log()) {
+        Ok(Ok(log)) => (Summary::of(&log).calls, ::record::compare(recorded, &log)),
+        _ => (0, None),
     }
 }
 
@@ -199,6 +237,16 @@ pub fn begin(rank: u32, size: u32) {
     });
     if let Err(why) = try_begin(plan, rank, size) {
         console::tell(&why.context("this run is not recorded"));
+    }
+}
+
+/// The same for a rank that runs alone, without an agent.
+pub fn begin_again(record: &Record, rank: u32, size: u32) {
+    let begun = outside(|| Plan::of_launch(record, rank, size))
+        .and_then(|plan| try_begin(plan?, rank, size));
+    if let Err(why) = begun {
+        console::tell(&why);
+        world::leave_at_once(ExitCode::Image.number());
     }
 }
 
@@ -345,7 +393,7 @@ fn ask<T>(ended: T, ask: impl FnOnce(&mut Replay) -> Result<T, Divergence>) -> T
 }
 
 /// The name of the function with this slot.
-fn name(function: u32) -> String {
+pub fn name(function: u32) -> String {
     let name = mpi::name_of(function as usize);
     name.map_or_else(|| format!("function {function}"), str::to_owned)
 }

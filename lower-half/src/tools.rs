@@ -42,9 +42,14 @@ pub fn agree(own: &Tools, rank: u32, size: u32) -> Result<()> {
     }
 }
 
+/// The tools that all ranks have agreed on.
+pub fn agreed() -> Tools {
+    TOOLS.get().cloned().unwrap_or_default()
+}
+
 /// See `contract::service::ToolOptions`.
 pub fn options(tool: u32) -> String {
-    let tools = TOOLS.get().cloned().unwrap_or_default();
+    let tools = agreed();
     match tool {
         TOOL_REDUCE => tools.reduce.unwrap_or_default(),
         TOOL_PERTURB => tools.perturb.unwrap_or_default().to_string(),

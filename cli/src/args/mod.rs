@@ -85,6 +85,8 @@ pub enum Command {
     Compare(Compare),
     /// Show what is in the record of a run: calls, wildcards, races, sizes
     RecordInfo(RecordInfo),
+    /// Run one rank of a recorded run alone, without mpirun and the other ranks: stasis solo REC --rank N [-- gdb]
+    Solo(Solo),
     /// Turn the newest checkpoint, an increment, into a full one that needs no other; no job may be running
     Compact(Compact),
     /// Copy this node's local images to the checkpoint directory, after a job died and before its nodes are released
@@ -130,6 +132,7 @@ impl Command {
             | Command::Doctor(_)
             | Command::BuildLower(_)
             | Command::Completions(_)
+            | Command::Solo(_)
             | Command::Man(_) => false,
         }
     }
@@ -378,6 +381,10 @@ pub struct Recording {
     /// For --digests: the same for sent messages
     #[arg(long, env = "STASIS_SENDS", value_parser = yes_or_no())]
     sends: bool,
+    /// For --record: record all that calls return, too, with the data of messages, so that `stasis solo` can run one
+    /// rank alone
+    #[arg(long, env = "STASIS_CONTENTS", value_parser = yes_or_no())]
+    contents: bool,
 }
 
 impl Recording {
@@ -389,6 +396,7 @@ impl Recording {
                 dir: from_root(dir),
                 digests: self.digests,
                 sends: self.sends,
+                contents: self.contents,
             }),
             (None, Some(dir)) => Some(Record::Replay {
                 dir: from_root(dir),
@@ -970,6 +978,24 @@ pub struct Compare {
     pub json: bool,
 }
 
+/// Options of `solo`.
+#[derive(Args)]
+pub struct Solo {
+    /// Directory of the record, which was made with --contents
+    #[arg(value_name = "REC", value_hint = ValueHint::DirPath)]
+    pub record: PathBuf,
+    /// The rank
+    #[arg(long, value_name = "N", env = "STASIS_RANK")]
+    pub rank: u32,
+    /// Stop the rank before its MPI call with this number, as `launch --break` does [default: none; 1 with gdb]
+    #[arg(long, value_name = "CALL", env = "STASIS_STOP_AT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub stop_at: Option<u64>,
+    /// Command that runs the rank: `gdb` with its arguments looks at it from its first MPI call on; any other one gets
+    /// the rank's command line behind its own arguments
+    #[arg(last = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
 /// Options of `record-info`.
 #[derive(Args)]
 pub struct RecordInfo {
@@ -1167,8 +1193,16 @@ pub(crate) mod tests {
             dir: "/r".into(),
             digests: Digests::Small,
             sends: true,
+            contents: true,
         };
-        let flags = ["--record", "/r", "--digests", "small", "--sends"];
+        let flags = [
+            "--record",
+            "/r",
+            "--digests",
+            "small",
+            "--sends",
+            "--contents",
+        ];
         assert_eq!(record(&flags), Some(Some(write)));
         assert_eq!(record(&["--record", "/r", "--replay", "/r"]), None);
     }

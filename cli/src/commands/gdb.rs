@@ -1,5 +1,7 @@
 //! `stasis gdb`: the GNU debugger at a rank of a job, with the symbols of the program in it.
 
+use std::convert::Infallible;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,8 +22,27 @@ pub fn run(options: &Gdb) -> exit::Result<()> {
         .clone()
         .map_or_else(|| program_of(&rank), Ok);
     let program = program.code(Code::Usage)?;
-    let objects = link_map::objects(rank.pid, &program).code(Code::CannotServe)?;
-    let mut gdb = Command::new(&options.gdb);
+    let ended = attach(
+        &options.gdb,
+        rank.pid,
+        &program,
+        rank.is_stopped(),
+        &options.arguments,
+    );
+    let Err(why) = ended;
+    Err(why).code(Code::CannotServe)
+}
+
+/// Becomes the debugger of a process whose program is this file. One that is stopped goes on when the user says so.
+pub fn attach(
+    debugger: &Path,
+    process: i32,
+    program: &Path,
+    is_stopped: bool,
+    arguments: &[OsString],
+) -> Result<Infallible> {
+    let objects = link_map::objects(process, program)?;
+    let mut gdb = Command::new(debugger);
     // The user sees no signals between the halves. Files are added without questions.
     for command in [
         "handle SIGSYS nostop noprint pass",
@@ -30,27 +51,26 @@ pub fn run(options: &Gdb) -> exit::Result<()> {
     ] {
         gdb.args(["-iex", command]);
     }
-    gdb.args(["-q", "-p", &rank.pid.to_string()]);
+    gdb.args(["-q", "-p", &process.to_string()]);
     for object in &objects {
         gdb.args(["-ex", &with_symbols(object)]);
     }
-    if rank.is_stopped() {
+    if is_stopped {
         // Only now, since the debugger has it: it goes on when the user says so, or leaves the debugger.
         for command in [
             "handle SIGSTOP nostop noprint nopass",
             "handle SIGCONT nostop noprint pass",
-            &format!("shell kill -CONT {}", rank.pid),
+            &format!("shell kill -CONT {process}"),
         ] {
             gdb.args(["-ex", command]);
         }
     }
-    gdb.args(["-ex", "set confirm on"]).args(&options.arguments);
+    gdb.args(["-ex", "set confirm on"]).args(arguments);
     let why = gdb.exec();
-    let why = anyhow!(why).context(format!(
-        "{} cannot be started: install the package gdb, or name it with --gdb",
-        options.gdb.display()
-    ));
-    Err(why).code(Code::CannotServe)
+    Err(anyhow!(why).context(format!(
+        "{} cannot be started: install the package gdb, or name it with its path",
+        debugger.display()
+    )))
 }
 
 fn with_symbols(object: &Object) -> String {

@@ -22,6 +22,7 @@ pub mod record_info;
 pub mod report;
 pub mod restart;
 pub mod run;
+pub mod solo;
 pub mod stacks;
 pub mod status;
 pub mod stop;

@@ -4,14 +4,14 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use job_spec::Record;
-use record::{files, Error};
+use record::{contents, files, Error};
 
 use crate::args::Running;
 
 /// Makes the directory of a new record, or checks that there is one to replay.
 pub fn prepare(running: &Running) -> Result<()> {
     match running.recording.spec() {
-        None => Ok(()),
+        None | Some(Record::Solo { .. }) => Ok(()),
         Some(Record::Replay { dir }) => files(&dir).map(drop).context("nothing can be replayed"),
         Some(Record::Write { dir, .. }) => fs::create_dir_all(&dir)
             .with_context(|| format!("the directory {} of the record", dir.display())),
@@ -24,13 +24,18 @@ pub fn make_free(running: &Running, resume: bool) -> Result<()> {
     let Some(Record::Write { dir, .. }) = running.recording.spec() else {
         return Ok(());
     };
-    for (_, path) in files(&dir).unwrap_or_default() {
+    for (rank, path) in files(&dir).unwrap_or_default() {
         if !resume {
             return Err(Error::Exists(dir).into());
         }
-        let aside = path.with_extension("record.old");
-        fs::rename(&path, &aside)
-            .with_context(|| format!("{} cannot be set aside", path.display()))?;
+        let contents = contents::path(&dir, rank);
+        for (path, extension) in [(path, "record.old"), (contents, "contents.old")] {
+            if path.exists() {
+                let aside = path.with_extension(extension);
+                fs::rename(&path, &aside)
+                    .with_context(|| format!("{} cannot be set aside", path.display()))?;
+            }
+        }
     }
     Ok(())
 }

@@ -36,6 +36,10 @@ pub const AT_BREAK: u32 = 1 << 4;
 /// Bit of [`LowerInfo::features`]: the thread is back in the upper half, so that the process can be stopped.
 pub const WAITS_AT_BREAK: u32 = 1 << 5;
 
+/// Bit of [`LowerInfo::features`]: the program has freed the request of a receive under way, whose data come unseen.
+/// The upper half sets it if [`TOOL_CONTENTS`] is set.
+pub const FREED_RECEIVE: u32 = 1 << 6;
+
 /// Bits of [`LowerInfo::features`] that turn tools on. The upper half tests all of them together.
 pub const TOOLS: u32 = 0xff00;
 
@@ -54,6 +58,10 @@ pub const TOOL_BREAK: u32 = 1 << 10;
 /// Bit of [`LowerInfo::features`]: calls are counted ([`crate::profile`]). It has no option. A restarted job goes on
 /// counting without it.
 pub const TOOL_PROFILE: u32 = 1 << 11;
+
+/// Bit of [`LowerInfo::features`]: what crossings return is recorded, or comes from such a record. The upper half makes
+/// the same crossings in both runs, whatever the time. It has no option.
+pub const TOOL_CONTENTS: u32 = 1 << 12;
 
 /// State of the rank in the checkpoint protocol. The agent writes it, and each wrapper reads it.
 #[repr(u32)]
@@ -159,7 +167,7 @@ pub struct LowerInfo {
     /// Size of MPI_COMM_WORLD, valid after MPI is initialised.
     pub size: AtomicU32,
     /// Bit 0: `wrfsbase` is available, as in each thread block. Other bits: [`GROUP_CLOCKS`], [`TWO_PHASE_COMMIT`],
-    /// [`RETRACTABLE`], [`AT_BREAK`], [`WAITS_AT_BREAK`], and those of [`TOOLS`].
+    /// [`RETRACTABLE`], [`AT_BREAK`], [`WAITS_AT_BREAK`], [`FREED_RECEIVE`], and those of [`TOOLS`].
     pub features: AtomicU32,
     /// Number of restarts of this job.
     pub epoch: AtomicU32,

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,6 +223,17 @@ pub enum Record {
         digests: Digests,
         /// Whether those of sent messages are.
         sends: bool,
+        /// Whether all that calls return is recorded, so that a rank can be run alone.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        contents: bool,
+    },
+    /// One rank of a recorded run is run alone.
+    Solo {
+        /// Absolute path of the record's directory.
+        #[serde(with = "path")]
+        dir: PathBuf,
+        /// The rank.
+        rank: u32,
     },
     /// The run is replayed.
     Replay {
@@ -475,7 +486,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":11,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":12,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -524,7 +535,7 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":11,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
+            "{\"version\":12,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
              \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"metrics\":\"/m\",\"quiet\":true,\"incarnation\":2,\"stages\":3,\
@@ -561,8 +572,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":11,"spec":{}}"#,
-            r#"{"version":11,"spec":{"more":1}}"#,
+            r#"{"version":12,"spec":{}}"#,
+            r#"{"version":12,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }

@@ -471,6 +471,9 @@ impl LocalProcess {
 
 /// Publishes the phase to the upper half.
 pub(super) fn enter(phase: Phase) {
+    if phase != Phase::Run {
+        mpi::contents::disturb();
+    }
     gate().phase.store(phase as u32, Ordering::SeqCst);
     mpi::set_pending(phase != Phase::Run);
     recorder::note(Event::Phase, [phase as u64, 0]);

@@ -49,7 +49,7 @@ pub use mpi_abi::set_restored as set_restored_abi;
 use partner_copies::{PartnerCopies, PartnerRank};
 use set_store::SetStore;
 use setup::known;
-pub use setup::{begins, directory, tools, Setup};
+pub use setup::{begins, directory, stages, tools, Setup};
 pub use survivor::survive;
 
 /// Message for a failure of [`loader::start_own_fd_table`].

@@ -130,6 +130,11 @@ pub fn directory() -> Result<&'static Path> {
     Ok(&known()?.checkpoints.dir)
 }
 
+/// Whether the job is one of MPI Stages.
+pub fn stages() -> Result<bool> {
+    Ok(known()?.checkpoints.stages.is_some())
+}
+
 /// The debugging tools that this rank was started with.
 pub fn tools() -> Result<&'static Tools> {
     Ok(&known()?.checkpoints.tools)

@@ -63,6 +63,9 @@ impl Drop for Explaining {
 
 /// Changes the phase, if it is still the expected one.
 fn change(from: Phase, to: Phase) -> bool {
+    if to != Phase::Run {
+        mpi::contents::disturb();
+    }
     let phase = &gate().phase;
     let changed =
         phase.compare_exchange(from as u32, to as u32, Ordering::SeqCst, Ordering::SeqCst);

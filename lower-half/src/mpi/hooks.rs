@@ -4,6 +4,16 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use contract::record::{Binding, Call, Outcome, ENDED};
 
+/// The end of a run of one rank alone.
+pub enum Ending {
+    /// The record ends, for this reason.
+    Record(String),
+    /// The run makes another crossing than the recorded one: that one, and this one.
+    Other(String, String),
+    /// The record is damaged.
+    Damaged(String),
+}
+
 /// Functions of the agent that services call. Until hooks are set, nothing happens.
 #[derive(Clone, Copy)]
 pub struct Hooks {
@@ -41,6 +51,35 @@ pub struct Hooks {
     pub replay_binding: fn(u64) -> (Binding, [i32; 2]),
     /// Compares digests, as for `contract::service::ReplayDigest`.
     pub replay_digest: fn(u64, u32),
+    /// Results of crossings are recorded no more, for this reason.
+    pub contents_end: fn(&str),
+    /// A rank that runs alone cannot go on.
+    pub solo_ended: fn(Ending) -> !,
+}
+
+impl Hooks {
+    /// None.
+    pub const NONE: Hooks = Hooks {
+        connected: |_, _| {},
+        finalizing: || {},
+        aborting: |_| {},
+        failing: || {},
+        ending: |_| {},
+        notify: || {},
+        clock_target: |_| 0,
+        call_ended: || {},
+        stages_begin: || None,
+        stages_write: |_, _| Ok(()),
+        stages_read: |_| Ok(Vec::new()),
+        tool_options: |_| String::new(),
+        record_room: || false,
+        replay_call: |_| false,
+        replay_outcome: |_, _| (ENDED, [0; 2]),
+        replay_binding: |_| (Binding::Unbound, [0; 2]),
+        replay_digest: |_, _| {},
+        contents_end: |_| {},
+        solo_ended: |_| std::process::abort(),
+    };
 }
 
 /// While the functions of MPI fail, since another rank has died (`broken_off.rs`): ends that, before MPI is
@@ -78,26 +117,7 @@ pub fn set_hooks(hooks: Hooks) {
 
 /// The hooks in force.
 pub(super) fn hooks() -> &'static Hooks {
-    const NONE: Hooks = Hooks {
-        connected: |_, _| {},
-        finalizing: || {},
-        aborting: |_| {},
-        failing: || {},
-        ending: |_| {},
-        notify: || {},
-        clock_target: |_| 0,
-        call_ended: || {},
-        stages_begin: || None,
-        stages_write: |_, _| Ok(()),
-        stages_read: |_| Ok(Vec::new()),
-        tool_options: |_| String::new(),
-        record_room: || false,
-        replay_call: |_| false,
-        replay_outcome: |_, _| (ENDED, [0; 2]),
-        replay_binding: |_| (Binding::Unbound, [0; 2]),
-        replay_digest: |_, _| {},
-    };
-    HOOKS.get().unwrap_or(&NONE)
+    HOOKS.get().unwrap_or(&Hooks::NONE)
 }
 
 /// The program is about to end the job with this code.

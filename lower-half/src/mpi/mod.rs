@@ -7,6 +7,7 @@
 mod adapter;
 mod backoff;
 mod broken_off;
+pub mod contents;
 mod convert;
 mod handwritten;
 mod hooks;
@@ -28,7 +29,7 @@ use std::sync::atomic::Ordering;
 pub use adapter::{is_of_files, name_of, OLDER_TABLE_HASHES, TABLE_HASH};
 pub use broken_off::break_off;
 pub use convert::native::{load, ANY_LIBRARY, KIND};
-pub use hooks::{set_hooks, Hooks};
+pub use hooks::{set_hooks, Ending, Hooks};
 pub use live_datatypes::free_all as free_datatypes;
 pub use opened_files::share_files;
 pub use progress_turn::{is_served as serves_turns, set_pending};

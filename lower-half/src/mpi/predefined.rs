@@ -22,20 +22,30 @@ extern "C" {
     static stasis_handles: [Entry; 0];
 }
 
+/// The entries of the table.
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    let begin = (&raw const stasis_handles).cast::<Entry>();
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        // SAFETY: the iteration ends at the table's last entry.
+        let entry = unsafe { &*begin.wrapping_add(at) };
+        at += 1;
+        (entry.kind != u32::MAX).then_some(entry)
+    })
+    .fuse()
+}
+
 fn find(kind: u32, standard: usize) -> Option<usize> {
-    let mut next = (&raw const stasis_handles).cast::<Entry>();
-    loop {
-        // SAFETY: the loop ends at the table's last entry.
-        let entry = unsafe { &*next };
-        if entry.kind == u32::MAX {
-            return None;
-        }
-        if (entry.kind, entry.standard) == (kind, standard as u64) {
-            return Some(widen(kind, entry.native));
-        }
-        // This is not the last entry, so there is another.
-        next = next.wrapping_add(1);
-    }
+    let mut entries = entries().filter(|entry| entry.kind == kind);
+    let entry = entries.find(|entry| entry.standard == standard as u64)?;
+    Some(widen(kind, entry.native))
+}
+
+/// The standard value of the library's handle of a predefined object.
+pub fn standard(kind: u32, lower: usize) -> Option<usize> {
+    let mut entries = entries().filter(|entry| entry.kind == kind);
+    let entry = entries.find(|entry| widen(kind, entry.native) == lower)?;
+    usize::try_from(entry.standard).ok()
 }
 
 /// Zero-extends a 32-bit handle that C has sign-extended.

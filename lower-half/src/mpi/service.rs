@@ -82,7 +82,8 @@ unsafe extern "C" fn init(required: i32, provided: *mut i32, tag_ub: *mut i32) -
     abi::SUCCESS
 }
 
-unsafe extern "C" fn finalize() -> i32 {
+/// [`contract::service::Finalize`]
+pub(super) unsafe extern "C" fn finalize() -> i32 {
     (hooks().finalizing)();
     world::finalize()
 }
@@ -118,7 +119,8 @@ unsafe extern "C" fn message(text: *const u8, length: usize) {
     say(unsafe { std::slice::from_raw_parts(text, length) });
 }
 
-unsafe extern "C" fn error_string(buf: *mut u8, len: usize) -> usize {
+/// [`contract::service::ErrorString`]
+pub(super) unsafe extern "C" fn error_string(buf: *mut u8, len: usize) -> usize {
     let text = error::last_text();
     let length = text.len().min(len);
     // SAFETY: `length` bytes of a buffer of `len`.

@@ -9,7 +9,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use contract::service::OpCallback;
 use mpi_sys::{MPI_Datatype, MPI_Op};
@@ -22,6 +22,48 @@ use super::upper_call::call_upper;
 type Trampoline = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut MPI_Datatype);
 
 static TRAMPOLINES: &[Trampoline] = &include!(concat!(env!("OUT_DIR"), "/trampolines.rs"));
+
+/// An application of an operation.
+pub struct Applied {
+    /// The upper half's data of the operation.
+    pub data: usize,
+    /// The vectors.
+    pub invec: *mut c_void,
+    /// The second, which gets the result.
+    pub inoutvec: *mut c_void,
+    /// Their length.
+    pub length: c_int,
+    /// Lower handle of their datatype.
+    pub datatype: usize,
+}
+
+/// Function that is told of each application.
+static OBSERVER: OnceLock<fn(&Applied)> = OnceLock::new();
+
+/// Tells a function of each application from now on.
+pub fn observe(observer: fn(&Applied)) {
+    OBSERVER.get_or_init(|| observer);
+}
+
+/// Applies an operation that lives. `None` if there is none.
+pub fn apply(applied: &Applied) -> Option<()> {
+    let mut live = ENTRIES.iter();
+    let its = live.find(|entry| entry.data.load(Ordering::Acquire) == applied.data)?;
+    let callback = its.callback.load(Ordering::Acquire);
+    (callback != 0).then(|| call(callback, applied))
+}
+
+fn call(callback: usize, applied: &Applied) {
+    let arguments = [
+        applied.data,
+        applied.invec as usize,
+        applied.inoutvec as usize,
+        applied.length as usize,
+        applied.datatype,
+    ];
+    // SAFETY: see the head of this file; the arguments are those of `OpCallback`.
+    unsafe { call_upper(callback, arguments) };
+}
 
 /// Callback and data of a trampoline.
 struct Entry {
@@ -57,17 +99,19 @@ unsafe extern "C" fn trampoline<const NUMBER: usize>(
     let entry = &ENTRIES[NUMBER];
     let callback = entry.callback.load(Ordering::Acquire);
     let data = entry.data.load(Ordering::Acquire);
-    // SAFETY: see the head of this file; the arguments are those of `OpCallback`.
-    unsafe {
-        let arguments = [
-            data,
-            invec as usize,
-            inoutvec as usize,
-            *len as usize,
-            lower(*datatype),
-        ];
-        call_upper(callback, arguments);
+    // SAFETY: see the head of this file.
+    let (length, datatype) = unsafe { (*len, lower(*datatype)) };
+    let applied = Applied {
+        data,
+        invec,
+        inoutvec,
+        length,
+        datatype,
+    };
+    if let Some(observer) = OBSERVER.get() {
+        observer(&applied);
     }
+    call(callback, &applied);
 }
 
 /// Creates an operation that calls `callback(data, ...)`. Returns its lower handle, or [`NONE`].

@@ -7,6 +7,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{bail, Context};
@@ -46,6 +47,14 @@ static RANK: AtomicU32 = AtomicU32::new(u32::MAX);
 /// This process's rank, once MPI is initialised.
 pub fn rank() -> Option<u32> {
     Some(RANK.load(Ordering::Relaxed)).filter(|rank| *rank != u32::MAX)
+}
+
+/// The job of a rank that runs alone, in the place of the one that the library sees.
+static STANDS_FOR: OnceLock<World> = OnceLock::new();
+
+/// This process is to be a rank of a job that does not run.
+pub fn stand_for(world: World) {
+    STANDS_FOR.get_or_init(|| world);
 }
 
 /// The thread level that the library provides, as a standard value.
@@ -119,6 +128,10 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
         check(mpi_sys::MPI_Comm_rank(world, &mut rank), "MPI_Comm_rank")?;
         check(mpi_sys::MPI_Comm_size(world, &mut size), "MPI_Comm_size")?;
     }
+    if let Some(world) = STANDS_FOR.get() {
+        RANK.store(world.rank, Ordering::Relaxed);
+        return Ok(*world);
+    }
     let rank = u32::try_from(rank).context("MPI gave this process a negative rank")?;
     RANK.store(rank, Ordering::Relaxed);
     let size = u32::try_from(size).context("MPI gave the job a negative size")?;
@@ -134,7 +147,7 @@ pub fn initialise(required: i32) -> anyhow::Result<World> {
 }
 
 /// The largest tag; the value that the standard guarantees if the library has no attribute.
-fn tag_ub() -> i32 {
+pub fn tag_ub() -> i32 {
     const GUARANTEED: i32 = 32767;
     let mut value: *mut c_int = null_mut();
     let mut flag = 0;
@@ -310,6 +323,12 @@ pub fn leave(status: i32) {
     if FINALIZED.load(Ordering::Relaxed) {
         std::process::exit(status);
     }
+}
+
+/// Ends the process, and nothing but the process.
+pub fn leave_at_once(status: i32) -> ! {
+    // SAFETY: takes a number.
+    unsafe { libc::_exit(status) }
 }
 
 /// Waits at most a second until standard error has been read, if that is a pipe. MPICH's launcher ends a job on

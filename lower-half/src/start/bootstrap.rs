@@ -16,7 +16,7 @@ use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
-use crate::{breakpoint, console, options, profile, record, stages, tools};
+use crate::{breakpoint, console, options, profile, record, solo, stages, tools};
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -77,6 +77,8 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
         replay_outcome: record::outcome,
         replay_binding: record::binding,
         replay_digest: record::digest,
+        contents_end: solo::tell_end,
+        solo_ended: solo::ended,
     });
     loader::set_exit_hook(|status| {
         kill_at_call::tell();
@@ -111,6 +113,7 @@ pub fn connected(rank: u32, size: u32) {
     report(agent::tools().and_then(|own| tools::agree(own, rank, size)));
     report(connect(rank, size));
     record::begin(rank, size);
+    report(solo::record(rank, size));
 }
 
 fn connect(rank: u32, size: u32) -> Result<()> {

@@ -13,17 +13,20 @@ use linked::mpi::{self as mpi_names, Abi};
 use super::{bootstrap, job_state, keeper, library_env, program_wrapper};
 use crate::agent::debug::kill_at_call;
 use crate::options::Launch;
-use crate::{agent, mpi, recorder};
+use crate::{agent, mpi, recorder, solo};
 
 /// Runs the program, in a process with the variables of [`library_env`]; returns only if it cannot be started.
 pub fn launch(options: Launch) -> Result<Infallible> {
     kill_at_call::arm()?;
     loader::check_address_space()?;
     loader::start_own_fd_table().context(agent::NO_TABLE)?;
+    let is_solo = solo::open(&options.spec.checkpoints.tools)?;
     keeper::connect(&options.spec.checkpoints)?;
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let env = library_env::of_application();
-    recorder::start(&options.spec.checkpoints);
+    if !is_solo {
+        recorder::start(&options.spec.checkpoints);
+    }
     show_processor(&options.spec.checkpoints);
     let program = loader::prepare(&options.program, &options.args, &env)?;
     recorder::attach();
@@ -32,6 +35,7 @@ pub fn launch(options: Launch) -> Result<Infallible> {
     }
     mpi::fill(contract::gate());
     redirect(&own);
+    solo::know_program(&options, &own);
     let words = std::iter::once(&options.program).chain(&options.args);
     let words = words.map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = words.collect();
@@ -41,7 +45,10 @@ pub fn launch(options: Launch) -> Result<Infallible> {
         None => Lineage::begin(words).context("the run cannot be given an id")?,
     };
     loader::set_exec_hook(exec_prefix(&own, &options.spec.checkpoints, &lineage)?);
-    bootstrap::start(&options.spec.checkpoints, lineage, None)?;
+    match is_solo {
+        true => solo::start(),
+        false => bootstrap::start(&options.spec.checkpoints, lineage, None)?,
+    }
     program_wrapper::start()?;
     program.run()
 }

@@ -1,8 +1,9 @@
 //! Reading.
 //!
 //! # Safety
-//! The file is mapped read-only. The rank that writes it may live: it changes only what lies behind the events that were
-//! counted when the file was opened, and the number of repetitions of the last event, which any value is valid for.
+//! The file is mapped read-only. The rank that writes it may live: it changes only what lies behind the events that
+//! were counted when the file was opened, and the number of repetitions of the last event, which any value is valid
+//! for.
 #![allow(unsafe_code)]
 
 use std::fs::File;

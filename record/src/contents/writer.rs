@@ -1,5 +1,6 @@
 //! Writing. The file is mapped, so that what is written outlives a process that is killed, and an event takes no system
-//! call. Space is allocated before it is mapped: a store to a page that the disk has no room for would kill the process.
+//! call. Space is allocated before it is mapped: a store to a page that the disk has no room for would kill the
+//! process.
 //!
 //! # Safety
 //! Nobody else changes the file.

@@ -8,8 +8,9 @@
 use crate::crossing::stubs::service;
 use crate::record::mode;
 use crate::runtime::lock::Lock;
-use contract::gate;
+use crate::tools;
 use contract::record::{Binding, Call, CallTable, Outcome, Record, RecordMode, ENDED, MISS};
+use contract::{gate, TOOL_CONTENTS};
 use core::sync::atomic::{AtomicU64, Ordering};
 use record::{table, Encoded, Event};
 
@@ -34,6 +35,7 @@ pub(crate) fn begin() {
     MISSES.lock().end = 0;
     let told = shared().map(|record| record.mode.load(Ordering::Relaxed));
     mode::set(told.unwrap_or(RecordMode::Off as u32));
+    tools::set(TOOL_CONTENTS, tools::wanted() & TOOL_CONTENTS != 0);
 }
 
 /// Most bytes of a message whose digest is taken, plus one.

@@ -4,9 +4,10 @@
 use crate::crossing::switch::crossings;
 use crate::object::request::State;
 use crate::object::Request;
-use crate::quiesce::progress::{phase, polls};
+use crate::quiesce::progress::phase;
 use crate::runtime::lock::multiple;
-use contract::{recorder, Phase};
+use crate::tools::{self, POLLS};
+use contract::{recorder, Phase, TOOL_CONTENTS};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Number of tests and probes in vain, modulo its size. They are not other crossings to each other: a program may test
@@ -26,10 +27,10 @@ pub(crate) fn count_in_vain() {
     IN_VAIN.store(in_vain, Ordering::Relaxed);
 }
 
-/// Whether a test or a probe may be left out at all.
+/// Whether a test or a probe may be left out at all: not where the library's polls or the record of a run depend on it.
 #[inline(always)]
 pub(crate) fn may_be_left_out() -> bool {
-    !multiple() && phase() == Phase::Run && !polls()
+    !multiple() && phase() == Phase::Run && !tools::is_set(POLLS | TOOL_CONTENTS)
 }
 
 /// A test that is made in the lower half.

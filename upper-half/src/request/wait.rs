@@ -21,8 +21,10 @@ use crate::quiesce::{progress, wait_loop};
 use crate::record::mode;
 use crate::request::request_array::{Answer, ArrayState, Room};
 use crate::request::{error_origin, grequest_callbacks, lifecycle, request_array};
+use crate::tools;
 use contract::abi::{Status, ERR_ARG, ERR_COUNT, ERR_REQUEST, SUCCESS, UNDEFINED};
-use contract::INTERRUPTED;
+use contract::{gate, FREED_RECEIVE, INTERRUPTED, TOOL_CONTENTS};
+use core::sync::atomic::Ordering;
 
 /// MPI_Wait
 #[inline]
@@ -294,7 +296,14 @@ pub fn request_free(handle: &mut &'static Request) -> i32 {
     delivery::release();
     match request.body.state.get() {
         State::Free => return ERR_REQUEST,
-        State::Active | State::Upper => lifecycle::orphan(request),
+        State::Active | State::Upper => {
+            let sends = [Kind::Send, Kind::PersistentSend, Kind::Generalized];
+            if tools::is_set(TOOL_CONTENTS) && !sends.contains(&request.body.kind.get()) {
+                let features = &gate().lower.features;
+                features.fetch_or(FREED_RECEIVE, Ordering::Relaxed);
+            }
+            lifecycle::orphan(request);
+        }
         State::Inactive | State::Done => {
             lifecycle::release_below(request);
             request.recycle();

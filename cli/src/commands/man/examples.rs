@@ -187,7 +187,21 @@ pub const PAGES: &[Page] = &[
     Page {
         command: "record-info",
         examples: &[("stasis record-info rec", "tells what is in the record of a run")],
-        see_also: &["compare", "hunt"],
+        see_also: &["compare", "hunt", "solo"],
+    },
+    Page {
+        command: "solo",
+        examples: &[
+            (
+                "stasis solo rec --rank 317",
+                "runs rank 317 of a run that was recorded with --contents, alone",
+            ),
+            (
+                "stasis solo rec --rank 317 --stop-at 1200 -- gdb",
+                "looks at it with gdb, from its 1200th MPI call on",
+            ),
+        ],
+        see_also: &["gdb", "record-info"],
     },
     Page {
         command: "compact",

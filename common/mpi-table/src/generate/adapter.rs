@@ -34,6 +34,7 @@ pub fn adapter(available: impl Fn(&str) -> bool) -> String {
         written.expect("writing to a string cannot fail");
     }
     write_names(&mut text).expect("writing to a string cannot fail");
+    write_slots(&mut text).expect("writing to a string cannot fail");
     write_fill(&mut text).expect("writing to a string cannot fail");
     text
 }
@@ -47,7 +48,7 @@ fn crossing() -> impl Iterator<Item = &'static Function> {
 fn write_function(text: &mut String, function: &Function, body: &str) -> std::fmt::Result {
     writeln!(
         text,
-        "unsafe extern \"C\" fn {}{} {{",
+        "pub(super) unsafe extern \"C\" fn {}{} {{",
         function.name,
         lower_signature(function)
     )?;
@@ -83,6 +84,20 @@ fn write_names(text: &mut String) -> std::fmt::Result {
     writeln!(text, "    matches!(slot, {})\n}}\n", slots.join(" | "))
 }
 
+/// The slots of the functions that cross, by their names.
+fn write_slots(text: &mut String) -> std::fmt::Result {
+    writeln!(text, "#[allow(dead_code, non_upper_case_globals)]")?;
+    writeln!(text, "pub(super) mod slot {{")?;
+    for function in crossing() {
+        writeln!(
+            text,
+            "    pub const {}: usize = {};",
+            function.name, function.slot
+        )?;
+    }
+    writeln!(text, "}}\n")
+}
+
 fn write_fill(text: &mut String) -> std::fmt::Result {
     writeln!(text, "/// Hash of the table from which this was generated.")?;
     writeln!(text, "pub const TABLE_HASH: u64 = {:#x};\n", crate::hash())?;
@@ -98,10 +113,9 @@ fn write_fill(text: &mut String) -> std::fmt::Result {
     )?;
     writeln!(text, "fn fill_slots(slots: &[AtomicUsize]) {{")?;
     for function in crossing() {
-        let path = if HAND_WRITTEN.contains(&function.name.as_str()) {
-            "handwritten::"
-        } else {
-            ""
+        let path = match is_hand_written(function) {
+            true => "handwritten::",
+            false => "",
         };
         writeln!(
             text,
@@ -114,7 +128,7 @@ fn write_fill(text: &mut String) -> std::fmt::Result {
 
 /// The body of an adapter function, or none for a hand-written one.
 fn body(function: &Function, available: &impl Fn(&str) -> bool) -> Option<String> {
-    if HAND_WRITTEN.contains(&function.name.as_str()) {
+    if is_hand_written(function) {
         return None;
     }
     let native = native(function, available);
@@ -554,8 +568,13 @@ fn mutable(param: &Param) -> String {
     }
 }
 
+/// Whether lower-half's `handwritten.rs` has the function.
+pub fn is_hand_written(function: &Function) -> bool {
+    HAND_WRITTEN.contains(&function.name.as_str())
+}
+
 /// Capacity of an array in entries, which is known before the call.
-fn capacity(function: &Function, length: &Length) -> String {
+pub fn capacity(function: &Function, length: &Length) -> String {
     match length {
         // A count that the call returns is at most the number of requests that it gets.
         Length::Param(name) if is_out(function, name) => {

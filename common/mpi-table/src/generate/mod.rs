@@ -4,6 +4,7 @@
 mod adapter;
 mod build_script;
 mod by_name;
+mod contents;
 mod coverage;
 mod fortran;
 mod front;
@@ -13,6 +14,7 @@ mod stubs;
 pub use adapter::adapter;
 pub use build_script::build_front;
 pub use by_name::by_name;
+pub use contents::contents;
 pub use coverage::coverage;
 pub use fortran::fortran;
 pub use front::front;

@@ -27,6 +27,18 @@ pub fn length(count: impl TryInto<usize>) -> usize {
     count.try_into().unwrap_or(0)
 }
 
+/// Entries of an array of the caller's: none if it is null.
+///
+/// # Safety
+/// `start` must be null or valid for reads of `n` entries.
+pub unsafe fn entries<'a, T>(start: *const T, n: usize) -> &'a [T] {
+    match start.is_null() {
+        true => &[],
+        // SAFETY: this function's contract.
+        false => unsafe { core::slice::from_raw_parts(start, n) },
+    }
+}
+
 /// Room for the copy of one array: on the stack, or on the heap if that is too short. It is made
 /// where it stays and filled there, since moving it would cost more than filling it.
 pub struct Room<T> {

@@ -12,6 +12,7 @@ pub mod profile;
 pub mod record;
 pub mod reduction;
 pub mod slurm;
+pub mod solo;
 pub mod stacks;
 pub mod tools;
 pub mod workflows;

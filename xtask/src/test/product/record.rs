@@ -94,6 +94,11 @@ impl<'a> Races<'a> {
         })
     }
 
+    /// The program and its arguments.
+    pub(super) fn line(&self) -> &[String] {
+        &self.line
+    }
+
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
