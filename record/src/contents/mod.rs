@@ -2,7 +2,7 @@
 //! `header` has what a run of the rank needs to begin, `writer` and `reader` the file. The lower half defines what an
 //! event holds.
 //!
-//! The file is a header of [`HEADER_BYTES`] and events. An event begins at a multiple of [`ALIGNMENT`]: its length, how
+//! The file is a header of [`HEADER_BYTES`] and events. An event begins at a multiple of 8: its length, how
 //! often it was repeated, a CRC-32, its slot, all little-endian numbers of four bytes, and its bytes.
 
 mod header;

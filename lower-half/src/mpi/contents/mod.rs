@@ -2,8 +2,8 @@
 //! runs alone (`stasis solo`). docs/internals/record.md describes the whole.
 //!
 //! The slots of the gate get the functions of this folder in the place of the library's. Most of them are generated
-//! from the table (`mpi_table::generate::contents`), in [`calls`]; those that complete requests, and the services, are
-//! in [`completions`]. Each names what a call writes to an [`io::Io`], which writes that to the record or takes it from
+//! from the table (`mpi_table::generate::contents`), in `calls`; those that complete requests, and the services, are
+//! in `completions`. Each names what a call writes to an `Io`, which writes that to the record or takes it from
 //! there. So what is recorded and what is answered cannot differ. Functions that concern this process alone, of
 //! datatypes and operations, are not recorded: the library carries them out in both runs.
 

@@ -48,7 +48,14 @@ const FOLDERS: [&str; 6] = ["p2p", "coll", "comm", "io", "form", "fortran"];
 pub fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for example in collect(&paths::examples(), &FOLDERS)? {
-        let runs = example.pending.is_none() && example.command.is_none() && example.ranks <= 8;
+        // The contents of messages of gigabytes take as much on the disk.
+        let is_huge = ["large_counts", "huge"]
+            .iter()
+            .any(|word| example.name.contains(word));
+        let runs = example.pending.is_none()
+            && example.command.is_none()
+            && example.ranks <= 8
+            && !is_huge;
         if !runs || !full && !SOME.contains(&example.name.as_str()) {
             continue;
         }
@@ -137,7 +144,12 @@ fn every_rank(example: &Example, dir: &Path, mpi: Mpi) -> Result<()> {
     for rank in 0..example.ranks {
         let ended = run_alone(rank, dir)?;
         if ended.status.code() != Some(0) {
-            refused(&ended, DIVERGED, &[&["the record ends in call"]])?;
+            // Threads may come in another order than in the recorded run.
+            let words = [
+                "the record ends in call",
+                "something else than in the recorded run",
+            ];
+            refused(&ended, DIVERGED, &[&words])?;
         }
     }
     Ok(())
