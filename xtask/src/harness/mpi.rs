@@ -137,10 +137,12 @@ impl Mpi {
 
     /// Environment that both launchers need, independent of the user.
     pub fn set_environment(self, command: &mut Command) {
-        // Open MPI refuses to start as root without both of these.
         command
+            // Open MPI refuses to start as root without both of these.
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            // UCX's own errors, about ranks that were killed, would be among the output of the program.
+            .env("UCX_LOG_FILE", "stderr")
             .env("OPENBLAS_NUM_THREADS", "1")
             .env("OMP_NUM_THREADS", "1");
     }

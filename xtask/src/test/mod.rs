@@ -253,8 +253,6 @@ pub fn run(options: &Options) -> Result<()> {
         full: options.full,
     };
     println!("{} cases, seed {}", cases.len(), context.seed);
-    // The ranks of two cases share the processors. Open MPI itself yields them only if one job has too many ranks.
-    std::env::set_var("OMPI_MCA_mpi_yield_when_idle", "1");
     let tally = Mutex::new(Tally::default());
     parallel::each(options.jobs.clamp(1, 2), cases.into_iter(), |case| {
         let started = Instant::now();

@@ -317,10 +317,10 @@ pub fn run(example: &Example, plan: &Plan, session: &Session, dir: &Path) -> Res
 }
 
 /// The library whose native run a run is compared with: its own with `--full`, otherwise Open MPI, which all programs
-/// agree with. MPICH takes ten times as long natively where jobs share processors.
+/// agree with, but for what a profiler sees. MPICH takes ten times as long natively where jobs share processors.
 fn compared_with(example: &Example, front: Mpi, session: &Session) -> Mpi {
     let either = example.fronts.contains(&Mpi::OpenMpi) && !example.own;
-    match either && !session.full {
+    match either && example.preload.is_none() && !session.full {
         true => Mpi::OpenMpi,
         false => front,
     }
