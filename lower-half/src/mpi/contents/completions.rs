@@ -211,7 +211,6 @@ fn one(index: i32) -> impl Iterator<Item = (usize, usize)> {
 unsafe extern "C" fn wait_one(request: *mut usize, status: *mut Status) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's.
         let requests = Requests::new(request, 1, status);
         let real = || polling_services::wait_one(request, requests.statuses);
         crossing(Service::WaitOne as usize, &[], real, |io| {
@@ -223,7 +222,6 @@ unsafe extern "C" fn wait_one(request: *mut usize, status: *mut Status) -> i32 {
 unsafe extern "C" fn wait_all(count: i32, array: *mut usize, statuses: *mut Status) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's.
         let requests = Requests::new(array, count, statuses);
         let real = || polling_services::wait_all(count, array, requests.statuses);
         crossing(Service::WaitAll as usize, &requests.key(), real, |io| {
@@ -240,7 +238,7 @@ unsafe extern "C" fn wait_any(
 ) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's. One status is enough.
+        // One status is enough.
         let requests = Requests::new(array, count, status);
         let real = || polling_services::wait_any(count, array, index, requests.statuses);
         crossing(Service::WaitAny as usize, &requests.key(), real, |io| {
@@ -262,7 +260,6 @@ unsafe extern "C" fn wait_some(
 ) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's.
         let requests = Requests::new(array, count, statuses);
         let real =
             || polling_services::wait_some(count, array, outcount, indices, requests.statuses);
@@ -293,7 +290,6 @@ unsafe fn some(io: &mut Io, outcount: *mut i32, indices: *mut i32) -> Vec<(usize
 pub unsafe extern "C" fn MPI_Test(request: *mut usize, flag: *mut i32, status: *mut Status) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's.
         let requests = Requests::new(request, 1, status);
         let real = || adapter::MPI_Test(request, flag, requests.statuses);
         crossing(adapter::slot::MPI_Test, &[], real, |io| {
@@ -313,7 +309,6 @@ pub unsafe extern "C" fn MPI_Testall(
 ) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's.
         let requests = Requests::new(array, count, statuses);
         let real = || adapter::MPI_Testall(count, array, flag, requests.statuses);
         crossing(adapter::slot::MPI_Testall, &requests.key(), real, |io| {
@@ -334,7 +329,7 @@ pub unsafe extern "C" fn MPI_Testany(
 ) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's. One status is enough.
+        // One status is enough.
         let requests = Requests::new(array, count, status);
         let real = || adapter::MPI_Testany(count, array, index, flag, requests.statuses);
         crossing(adapter::slot::MPI_Testany, &requests.key(), real, |io| {
@@ -360,7 +355,6 @@ pub unsafe extern "C" fn MPI_Testsome(
 ) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's.
         let requests = Requests::new(array, count, statuses);
         let real = || adapter::MPI_Testsome(count, array, outcount, indices, requests.statuses);
         crossing(adapter::slot::MPI_Testsome, &requests.key(), real, |io| {
@@ -377,7 +371,6 @@ pub unsafe extern "C" fn MPI_Testsome(
 pub unsafe extern "C" fn MPI_Start(request: *mut usize) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: passed on.
         let real = || adapter::MPI_Start(request);
         crossing(adapter::slot::MPI_Start, &[], real, |io| {
             io.pendings().start(*request);
@@ -389,7 +382,6 @@ pub unsafe extern "C" fn MPI_Start(request: *mut usize) -> i32 {
 pub unsafe extern "C" fn MPI_Request_free(request: *mut usize) -> i32 {
     // SAFETY: the caller's arguments, which are passed on.
     unsafe {
-        // SAFETY: the caller's.
         let before = *request;
         let real = || adapter::MPI_Request_free(request);
         crossing(adapter::slot::MPI_Request_free, &[], real, |io| {
