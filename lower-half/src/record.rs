@@ -198,7 +198,7 @@ impl Plan {
     }
 }
 
-/// The record of the run of which this rank runs alone.
+/// The record to which the calls of a rank that runs alone are compared.
 static RECORDED: OnceLock<Log> = OnceLock::new();
 
 /// A new record, whose file has no name.

@@ -57,16 +57,7 @@ impl Writer {
     /// # Errors
     /// [`Error::Exists`], [`Error::Io`].
     pub fn create(path: &Path, header: &Header) -> Result<Writer> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|why| match why.kind() {
-                io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
-                _ => Error::io(path)(why),
-            })?;
+        let file = create_file(path)?;
         let written = file.write_all_at(&header.encode(), 0);
         written.map_err(Error::io(path))?;
         Writer::of(file, path, 0)
@@ -162,6 +153,23 @@ impl Writer {
         let cut = self.file.set_len(HEADER_BYTES as u64 + end);
         cut.map_err(Error::io(&self.path))
     }
+}
+
+/// Makes a file that is not there yet, to be written and mapped.
+///
+/// # Errors
+/// [`Error::Exists`], [`Error::Io`].
+pub(crate) fn create_file(path: &Path) -> Result<File> {
+    let made = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    made.map_err(|why| match why.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
+        _ => Error::io(path)(why),
+    })
 }
 
 /// Maps the file from the page of `end` on, with its space allocated.

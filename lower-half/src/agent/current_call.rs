@@ -5,7 +5,7 @@
 use std::io::IoSliceMut;
 use std::mem::offset_of;
 
-use contract::{Gate, Service, GATE_ADDRESS};
+use contract::{Gate, GATE_ADDRESS};
 use loader::CurrentCall;
 use nix::sys::uio::{process_vm_readv, RemoteIoVec};
 use nix::unistd::Pid;
@@ -28,7 +28,7 @@ pub fn describe() -> String {
 
 /// The state of a thread to which the MPI library will return at `back`, as text.
 pub fn called_from(back: usize) -> String {
-    match slot_called(back).and_then(name) {
+    match slot_called(back).and_then(mpi::function_of) {
         Some(name) => format!("in {name}"),
         None => SOME_CALL.into(),
     }
@@ -38,25 +38,6 @@ pub fn called_from(back: usize) -> String {
 /// to their end when they drain, and services end when a checkpoint is pending.
 pub fn is_of_files(back: usize) -> bool {
     slot_called(back).is_some_and(mpi::is_of_files)
-}
-
-/// The MPI function that a slot serves. A service that several MPI functions use has the name of the simplest.
-fn name(slot: usize) -> Option<&'static str> {
-    let services = [
-        (Service::Init, "MPI_Init"),
-        (Service::Finalize, "MPI_Finalize"),
-        (Service::Recv, "MPI_Recv"),
-        (Service::Probe, "MPI_Probe"),
-        (Service::Mprobe, "MPI_Mprobe"),
-        (Service::WaitOne, "MPI_Wait"),
-        (Service::WaitAll, "MPI_Waitall"),
-        (Service::WaitAny, "MPI_Waitany"),
-        (Service::WaitSome, "MPI_Waitsome"),
-    ];
-    let service = services.iter().find(|(s, _)| *s as usize == slot);
-    service
-        .map(|(_, name)| *name)
-        .or_else(|| mpi::name_of(slot))
 }
 
 /// The slot of the gate whose function was called by the instruction before `back`: a call of a stub,

@@ -72,7 +72,7 @@ impl Backoff {
     }
 }
 
-/// What a yield has shown of the processor.
+/// The use of the processor by other threads, as a yield has shown it.
 enum Shared {
     /// The machine has more ranks than processors.
     ByRanks,
@@ -164,8 +164,8 @@ pub mod library {
         LAST.set(Some(Instant::now()));
     }
 
-    /// Begins to count anew after a pause, since a program that computes between its polls does not wait, and is to
-    /// keep its processor. Returns whether there was one.
+    /// Resets the count after a pause between two polls. Returns whether there was a pause. A program that computes
+    /// between its polls does not wait, so it keeps its processor.
     fn note_a_pause() -> bool {
         /// More than a library that waits needs between two polls.
         const AT_ONCE: Duration = Duration::from_micros(4);

@@ -19,6 +19,7 @@ mod predefined;
 mod progress_turn;
 pub mod registration_caches;
 mod service;
+mod slot_name;
 mod thread_turns;
 mod upper_call;
 mod user_op;
@@ -33,6 +34,7 @@ pub use hooks::{set_hooks, Ending, Hooks};
 pub use live_datatypes::free_all as free_datatypes;
 pub use opened_files::share_files;
 pub use progress_turn::{is_served as serves_turns, set_pending};
+pub use slot_name::mpi_function as function_of;
 
 /// Writes the addresses of services and MPI functions into the gate, and the hash of the table that they were generated
 /// from.

@@ -15,48 +15,50 @@ use super::convert::error;
 use super::hooks::{self, hooks};
 use super::{peer_memory, polling_services, predefined, thread_turns, user_op, world};
 
+/// Writes a service's address into its slot of the gate, if its type is that of the contract.
+macro_rules! fill_slot {
+    ($gate:expr, $service:ident, $function:path) => {
+        let function: service::$service = $function;
+        let slot = &$gate.slots[Service::$service as usize];
+        slot.store(function as *const () as usize, Ordering::Relaxed);
+    };
+}
+pub(super) use fill_slot;
+
 /// Writes the address of every service into the gate.
 pub fn fill(gate: &Gate) {
-    // Each is checked against its type in the contract.
-    macro_rules! slot {
-        ($service:ident, $function:path) => {
-            let function: service::$service = $function;
-            let slot = &gate.slots[Service::$service as usize];
-            slot.store(function as *const () as usize, Ordering::Relaxed);
-        };
-    }
-    slot!(Predefined, word_of_predefined);
-    slot!(Init, init);
-    slot!(Finalize, finalize);
-    slot!(Recv, polling_services::recv);
-    slot!(Probe, polling_services::probe);
-    slot!(Mprobe, polling_services::mprobe);
-    slot!(WaitOne, polling_services::wait_one);
-    slot!(WaitAll, polling_services::wait_all);
-    slot!(WaitAny, polling_services::wait_any);
-    slot!(WaitSome, polling_services::wait_some);
-    slot!(Notify, notify);
-    slot!(ClockTarget, clock_target);
-    slot!(Fatal, fatal);
-    slot!(OpCreate, op_create);
-    slot!(OpRelease, op_release);
-    slot!(Yield, yield_now);
-    slot!(Message, message);
-    slot!(ErrorString, error_string);
-    slot!(CallEnded, call_ended);
-    slot!(Synchronize, synchronize);
-    slot!(MapPeer, peer_memory::map);
-    slot!(UnmapPeer, peer_memory::unmap);
-    slot!(StagesBegin, stages_begin);
-    slot!(StagesWrite, stages_write);
-    slot!(StagesRead, stages_read);
-    slot!(SendReceive, polling_services::send_receive);
-    slot!(ToolOptions, tool_options);
-    slot!(RecordRoom, record_room);
-    slot!(ReplayCall, replay_call);
-    slot!(ReplayOutcome, replay_outcome);
-    slot!(ReplayBinding, replay_binding);
-    slot!(ReplayDigest, replay_digest);
+    fill_slot!(gate, Predefined, word_of_predefined);
+    fill_slot!(gate, Init, init);
+    fill_slot!(gate, Finalize, finalize);
+    fill_slot!(gate, Recv, polling_services::recv);
+    fill_slot!(gate, Probe, polling_services::probe);
+    fill_slot!(gate, Mprobe, polling_services::mprobe);
+    fill_slot!(gate, WaitOne, polling_services::wait_one);
+    fill_slot!(gate, WaitAll, polling_services::wait_all);
+    fill_slot!(gate, WaitAny, polling_services::wait_any);
+    fill_slot!(gate, WaitSome, polling_services::wait_some);
+    fill_slot!(gate, Notify, notify);
+    fill_slot!(gate, ClockTarget, clock_target);
+    fill_slot!(gate, Fatal, fatal);
+    fill_slot!(gate, OpCreate, op_create);
+    fill_slot!(gate, OpRelease, op_release);
+    fill_slot!(gate, Yield, yield_now);
+    fill_slot!(gate, Message, message);
+    fill_slot!(gate, ErrorString, error_string);
+    fill_slot!(gate, CallEnded, call_ended);
+    fill_slot!(gate, Synchronize, synchronize);
+    fill_slot!(gate, MapPeer, peer_memory::map);
+    fill_slot!(gate, UnmapPeer, peer_memory::unmap);
+    fill_slot!(gate, StagesBegin, stages_begin);
+    fill_slot!(gate, StagesWrite, stages_write);
+    fill_slot!(gate, StagesRead, stages_read);
+    fill_slot!(gate, SendReceive, polling_services::send_receive);
+    fill_slot!(gate, ToolOptions, tool_options);
+    fill_slot!(gate, RecordRoom, record_room);
+    fill_slot!(gate, ReplayCall, replay_call);
+    fill_slot!(gate, ReplayOutcome, replay_outcome);
+    fill_slot!(gate, ReplayBinding, replay_binding);
+    fill_slot!(gate, ReplayDigest, replay_digest);
 }
 
 unsafe extern "C" fn word_of_predefined(kind: u32, standard: usize) -> usize {

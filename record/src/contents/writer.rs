@@ -6,9 +6,9 @@
 //! Nobody else changes the file.
 #![allow(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{fence, Ordering};
 
@@ -18,6 +18,7 @@ use nix::fcntl::posix_fallocate;
 use super::header::{Header, END_AT, HEADER_BYTES};
 use super::{checksum, space, HEAD, REPEATED};
 use crate::error::{Error, Result};
+use crate::writer::create_file;
 
 /// Bytes by which the file grows.
 const STEP: usize = 4 << 20;
@@ -50,16 +51,7 @@ impl Writer {
     /// [`Error::Exists`], [`Error::Io`], [`Error::LongCommand`].
     pub fn create(path: &Path, header: &Header) -> Result<Writer> {
         let bytes = header.encode(path)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|why| match why.kind() {
-                io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
-                _ => Error::io(path)(why),
-            })?;
+        let file = create_file(path)?;
         let made = || {
             file.write_all_at(&bytes, 0)?;
             Ok((map(&file, 0, PAGE)?, grown(&file, 0, STEP)?))

@@ -117,13 +117,18 @@ fn write_fill(text: &mut String) -> std::fmt::Result {
             true => "handwritten::",
             false => "",
         };
-        writeln!(
-            text,
-            "    slots[{}].store({path}{} as *const () as usize, Ordering::Relaxed);",
-            function.slot, function.name
-        )?;
+        fill_slot(text, function, path)?;
     }
     writeln!(text, "}}")
+}
+
+/// Writes the statement that fills a function's slot with the function of that name in the module `path`.
+pub(super) fn fill_slot(text: &mut String, function: &Function, path: &str) -> std::fmt::Result {
+    writeln!(
+        text,
+        "    slots[{}].store({path}{} as *const () as usize, Ordering::Relaxed);",
+        function.slot, function.name
+    )
 }
 
 /// The body of an adapter function, or none for a hand-written one.

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use super::adapter::{capacity, is_hand_written};
+use super::adapter::{capacity, fill_slot, is_hand_written};
 use super::lower_type::{identifier, lower_signature};
 use crate::{Class, Direction, Function, Kind, Length, Param, Returns};
 
@@ -28,11 +28,11 @@ enum Treatment {
     Live,
     /// The same, with a communicator that the library must have.
     LiveWithComm,
-    /// What it returns is recorded.
+    /// The record gets its results.
     Recorded,
     /// The same, by hand-written code.
     ByHand,
-    /// What it returns cannot be recorded.
+    /// Its results cannot be recorded.
     Refused,
 }
 
@@ -121,11 +121,7 @@ fn write_all(text: &mut String) -> std::fmt::Result {
             Treatment::ByHand => "completions::",
             _ => "",
         };
-        writeln!(
-            text,
-            "    slots[{}].store({path}{} as *const () as usize, Ordering::Relaxed);",
-            function.slot, function.name
-        )?;
+        fill_slot(text, function, path)?;
     }
     writeln!(text, "}}")
 }
@@ -220,7 +216,7 @@ fn data(function: &Function) -> Vec<String> {
         (Some(request), _) => {
             let request = identifier(request);
             let is_persistent = function.name.contains("_init");
-            // Other functions receive messages of which only the status tells the length.
+            // All others receive messages, whose lengths are in their statuses.
             let by_status = !of_all(function);
             format!("io.later({request}, region, {is_persistent}, {by_status});")
         }

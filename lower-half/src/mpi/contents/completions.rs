@@ -18,29 +18,21 @@ use super::io::{null, Io};
 use super::region::Region;
 use super::run::{crossing, finish};
 use crate::mpi::convert::array;
-use crate::mpi::service as services;
+use crate::mpi::service::{self as services, fill_slot};
 use crate::mpi::{adapter, polling_services};
 
 /// Writes the addresses of the services into the gate.
 pub fn fill(gate: &Gate) {
-    // Each is checked against its type in the contract.
-    macro_rules! slot {
-        ($service:ident, $function:path) => {
-            let function: service::$service = $function;
-            let slot = &gate.slots[Service::$service as usize];
-            slot.store(function as *const () as usize, Ordering::Relaxed);
-        };
-    }
-    slot!(Recv, recv);
-    slot!(SendReceive, send_receive);
-    slot!(Probe, probe);
-    slot!(Mprobe, mprobe);
-    slot!(WaitOne, wait_one);
-    slot!(WaitAll, wait_all);
-    slot!(WaitAny, wait_any);
-    slot!(WaitSome, wait_some);
-    slot!(ErrorString, error_string);
-    slot!(Finalize, finalize);
+    fill_slot!(gate, Recv, recv);
+    fill_slot!(gate, SendReceive, send_receive);
+    fill_slot!(gate, Probe, probe);
+    fill_slot!(gate, Mprobe, mprobe);
+    fill_slot!(gate, WaitOne, wait_one);
+    fill_slot!(gate, WaitAll, wait_all);
+    fill_slot!(gate, WaitAny, wait_any);
+    fill_slot!(gate, WaitSome, wait_some);
+    fill_slot!(gate, ErrorString, error_string);
+    fill_slot!(gate, Finalize, finalize);
 }
 
 unsafe extern "C" fn recv(

@@ -11,7 +11,6 @@ mod callback;
 mod calls;
 mod completions;
 mod io;
-mod name;
 mod pending;
 mod region;
 mod run;

@@ -120,7 +120,7 @@ fn packer() -> usize {
 pub struct CannotPack;
 
 impl Part {
-    /// Number of elements in the first `bytes` bytes of a message, the last of which need not be whole.
+    /// Number of elements in the first `bytes` bytes of a message. An incomplete last element counts.
     pub fn elements(&self, bytes: u64) -> i64 {
         let size = layout(self.datatype).map_or(0, |layout| layout.size);
         match size {

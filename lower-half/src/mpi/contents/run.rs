@@ -13,11 +13,10 @@ use contract::{abi, gate, HandleKind, FREED_RECEIVE, INTERRUPTED};
 
 use super::callback;
 use super::io::{take, Io, Trouble};
-use super::name::name;
 use super::pending::Pendings;
 use crate::mpi::hooks::{hooks, Ending};
-use crate::mpi::predefined;
 use crate::mpi::user_op::Applied;
+use crate::mpi::{predefined, slot_name};
 
 /// Bit of an event's slot: the call looked for something and found nothing.
 const MISS: u32 = 1 << 30;
@@ -362,6 +361,12 @@ impl Answered {
             self.reader.advance();
         }
     }
+}
+
+/// The MPI function of a slot, for messages.
+fn name(slot: u32) -> String {
+    let name = slot_name::mpi_function(slot as usize);
+    name.map_or_else(|| format!("function {slot}"), str::to_owned)
 }
 
 /// The arguments in an event.

@@ -222,7 +222,7 @@ fn diverges(dir: &Path) -> Result<()> {
     refused(&run_alone(0, dir)?, DIVERGED, &words)
 }
 
-/// What is missing or damaged is told.
+/// A missing or damaged file is reported.
 fn damaged(dir: &Path) -> Result<()> {
     let ring = example("p2p", "p2p/ring.eager")?;
     let command = recorded(Mpi::Mpich, 3, dir, &command_line(&ring, Some(Mpi::Mpich))?);
