@@ -4,6 +4,7 @@
 #include "../stasis_test.h"
 
 #include <errno.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <fenv.h>
 #include <signal.h>
@@ -14,6 +15,27 @@ static volatile sig_atomic_t usr1, alarms;
 
 static void on_usr1(int signal) { usr1 += signal == SIGUSR1; }
 static void on_alarm(int signal) { alarms += signal == SIGALRM; }
+
+/* Whether a thread of this program's name is found by a list of the process's threads. Threads of Stasis come and go. */
+static int is_listed(pid_t pid)
+{
+    char path[300], name[32];
+    struct dirent *entry;
+    int found = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *threads = opendir(path);
+    CHECK(threads != NULL, "no %s", path);
+    while ((entry = readdir(threads))) {
+        snprintf(path, sizeof path, "/proc/%d/task/%s/comm", (int)pid, entry->d_name);
+        FILE *comm = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (!comm)
+            continue;
+        found |= fgets(name, sizeof name, comm) && !strcmp(name, "process\n");
+        fclose(comm);
+    }
+    closedir(threads);
+    return found;
+}
 
 int main(int argc, char **argv)
 {
@@ -64,6 +86,7 @@ int main(int argc, char **argv)
     fclose(self);
     snprintf(line, sizeof line, "/proc/self/task/%d", (int)gettid());
     CHECK(stat(line, &facts) == 0 && S_ISDIR(facts.st_mode), "no %s", line);
+    CHECK(is_listed(pid), "this thread is not in /proc/%d/task", (int)pid);
     snprintf(line, sizeof line, "/proc/%d/cwd", (int)pid);
     ssize_t length = readlink(line, after, sizeof after - 1);
     CHECK(length == (ssize_t)strlen(before) && !memcmp(after, before, (size_t)length), "%s is another directory", line);

@@ -74,8 +74,9 @@ fn of_own_number(path: &CStr, room: &mut OwnPath) -> bool {
 fn own_path(path: &CStr, mut room: &mut [u8]) -> Option<()> {
     const SELF: &[u8] = b"/proc/self";
     let named = process_named(path);
+    let names_process = named.is_some_and(|(number, _)| number == threads::virtual_pid());
     let (thread, rest) = match named {
-        Some((number, rest)) if number == threads::virtual_pid() => (None, rest),
+        Some((_, rest)) if names_process => (None, rest),
         Some((number, rest)) => (Some(number), rest),
         None => (None, path.to_bytes().strip_prefix(SELF)?),
     };
@@ -90,7 +91,12 @@ fn own_path(path: &CStr, mut room: &mut [u8]) -> Option<()> {
     }
     room.write_all(SELF).ok()?;
     if let Some(thread) = thread {
-        let real = threads::find(thread)?.real_tid.load(Ordering::Relaxed);
+        let real = match threads::find(thread) {
+            Some(known) => known.real_tid.load(Ordering::Relaxed),
+            // The kernel's number, from a list of the folder, as CUDA's driver reads it to find its own thread.
+            None if names_process => thread,
+            None => return None,
+        };
         write!(room, "/task/{real}").ok()?;
     }
     room.write_all(rest).ok()?;
