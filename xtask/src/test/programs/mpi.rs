@@ -191,18 +191,31 @@ impl Plan {
     }
 }
 
-/// Output without Hydra's reports of killed ranks, which it prints among the program's.
+/// Output without Hydra's reports of killed ranks, which it prints among the program's. A report of a launcher that is
+/// killed itself has no end.
 pub fn without_reports(text: &str) -> String {
     const FIRST: &str = "\n====================";
-    const LAST: &str = "Please see the FAQ page for debugging suggestions\n";
+    const LAST: &str = "Please see the FAQ page for debugging suggestions";
+    const OTHERS: [&str; 3] = [
+        "=",
+        "YOUR APPLICATION TERMINATED WITH THE EXIT STRING",
+        "This typically refers to a problem with your application",
+    ];
     let mut rest = text;
     let mut kept = String::new();
-    while let Some((before, behind)) = rest.split_once(FIRST) {
-        let Some((_, behind)) = behind.split_once(LAST) else {
-            break;
-        };
+    while let Some((before, report)) = rest.split_once(FIRST) {
         kept += before;
-        rest = behind;
+        rest = report.split_once('\n').map_or("", |(_, behind)| behind);
+        for line in rest.split_inclusive('\n') {
+            let is_last = line.starts_with(LAST);
+            if !is_last && !OTHERS.iter().any(|other| line.starts_with(other)) {
+                break;
+            }
+            rest = &rest[line.len()..];
+            if is_last {
+                break;
+            }
+        }
     }
     kept + rest
 }
@@ -696,5 +709,33 @@ impl RunningCase<'_> {
         let limit = self.deadline.saturating_duration_since(Instant::now());
         stasis::verify(&self.ckpt, self.dir, limit)?.expect_success("stasis verify")?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_reports;
+
+    #[test]
+    fn reports_of_killed_ranks_are_left_out() {
+        let bar = "=".repeat(83);
+        let begun = format!("\n{bar}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n");
+        let whole = format!(
+            "{begun}=   EXIT CODE: 9\n{bar}\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n\
+             This typically refers to a problem with your application.\n\
+             Please see the FAQ page for debugging suggestions\n"
+        );
+        for (printed, left) in [
+            (format!("OK 1\n{whole}OK 2\n"), "OK 1\nOK 2\n"),
+            (format!("OK 1\n{begun}"), "OK 1\n"),
+            (
+                format!("OK 1\n{begun}OK 2\n{whole}OK 3\n"),
+                "OK 1\nOK 2\nOK 3\n",
+            ),
+            (format!("OK 1\n{begun}{}", &bar[..31]), "OK 1\n"),
+            ("OK 1\n".to_owned(), "OK 1\n"),
+        ] {
+            assert_eq!(without_reports(&printed), left);
+        }
     }
 }
