@@ -56,18 +56,6 @@ pub const PAPER: Paper = Paper {
             |_| imports::functions(&["point-to-point", "collective"]),
         ),
         imported(
-            "Figure 3.2",
-            "The shares of languages and models: the last row.",
-            "43 % of the applications use OpenMP beside MPI.",
-            |_| imports::languages(),
-        ),
-        imported(
-            "Table 3.2",
-            "The communication calls in the programs.",
-            "Most have point-to-point and blocking collective calls, one has a non-blocking collective one.",
-            |_| imports::functions(&["point-to-point", "collective"]),
-        ),
-        imported(
             "Table 3.3", "The calls that a run makes.", "Small subsets of MPI: 2 to 9 functions.", profiles::calls),
         imported(
             "Figures 3.3 to 3.9",
