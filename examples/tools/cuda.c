@@ -10,12 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { NOT_INITIALIZED = 3, ILLEGAL_STATE = 401, NOT_READY = 600, NOT_SUPPORTED = 801 };
+enum { INVALID_VALUE = 1, NOT_INITIALIZED = 3, ILLEGAL_STATE = 401, NOT_READY = 600, NOT_SUPPORTED = 801 };
+/* Attributes of an address, and a value. */
+enum { MEMORY_TYPE = 2, DEVICE = 2, IS_MANAGED = 8 };
 enum state { RUNNING, LOCKED, CHECKPOINTED };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -23,6 +26,8 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static enum state state;
 static int calls, gpu = -1, orders[2], answers[2];
 static pid_t child;
+static void *memory;
+static size_t memory_bytes;
 static uint64_t kept[STANDIN_CELLS];
 
 static void must(int holds, const char *what)
@@ -133,6 +138,30 @@ uint64_t standin_add(uint32_t cell, uint64_t value)
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mutex);
     return now;
+}
+
+/* As in CUDA's driver, an address at which the process can read nothing. */
+void *standin_alloc(size_t bytes)
+{
+    must(!memory, "it has one piece of memory");
+    memory_bytes = bytes;
+    memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    must(memory != MAP_FAILED, "mmap");
+    return memory;
+}
+
+int cuPointerGetAttribute(void *value, int attribute, uint64_t address)
+{
+    const uint64_t start = (uint64_t)(uintptr_t)memory;
+    if (!memory || address < start || address - start >= memory_bytes)
+        return INVALID_VALUE;
+    if (attribute == MEMORY_TYPE)
+        *(unsigned *)value = DEVICE;
+    else if (attribute == IS_MANAGED)
+        *(unsigned char *)value = 0;
+    else
+        return INVALID_VALUE;
+    return 0;
 }
 
 int cuCheckpointProcessLock(int pid, unsigned *options)

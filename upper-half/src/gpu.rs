@@ -16,13 +16,13 @@
 
 use crate::crossing::report::{fatal, message};
 use crate::runtime::syscall;
-use contract::{gate, GpuCall, GpuState};
+use crate::tools;
+use contract::{gate, GpuCall, GpuState, CUDA, CUDA_DRIVER};
 use core::ffi::{c_char, c_int, c_void, CStr};
 use core::fmt::Write;
 use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering;
 
-const DRIVER: &CStr = c"libcuda.so.1";
 /// Device by which every process of that driver begins.
 const CONTROL: &CStr = c"/dev/nvidiactl";
 
@@ -61,6 +61,26 @@ struct Driver {
     unlock: OfProcess,
 }
 
+/// The driver's library, if the program has loaded it.
+fn loaded_driver() -> *mut c_void {
+    // SAFETY: a name with its NUL. The library stays loaded, since the program has it.
+    unsafe { dlopen(CUDA_DRIVER.as_ptr(), RTLD_NOW | RTLD_NOLOAD) }
+}
+
+fn function_of(driver: *mut c_void, name: &CStr) -> *mut c_void {
+    // SAFETY: a library that is loaded, and a name with its NUL.
+    unsafe { dlsym(driver, name.as_ptr()) }
+}
+
+/// Address of a function of the driver; null if the program has not loaded that.
+pub(crate) fn function(name: &CStr) -> *mut c_void {
+    let driver = loaded_driver();
+    match driver.is_null() {
+        true => null_mut(),
+        false => function_of(driver, name),
+    }
+}
+
 /// The driver in this process.
 enum Loaded {
     No,
@@ -71,13 +91,11 @@ enum Loaded {
 
 impl Driver {
     fn loaded() -> Loaded {
-        // SAFETY: names with their NULs. The library stays loaded, since the program has it.
-        let driver = unsafe { dlopen(DRIVER.as_ptr(), RTLD_NOW | RTLD_NOLOAD) };
+        let driver = loaded_driver();
         if driver.is_null() {
             return Loaded::No;
         }
-        // SAFETY: as above.
-        let find = |name: &CStr| unsafe { dlsym(driver, name.as_ptr()) };
+        let find = |name| function_of(driver, name);
         let found = [
             c"cuCheckpointProcessLock",
             c"cuCheckpointProcessCheckpoint",
@@ -172,18 +190,20 @@ impl Write for Text {
     }
 }
 
-/// Makes the thread, once, if this process may use a GPU.
+/// Makes the thread, once, if this process may use a GPU. Calls look at their buffers from when the driver is loaded.
 pub fn start() {
+    tools::announce();
+    // A driver that the program begins to load before this is one that the loader has not told of.
+    let is_loaded = !loaded_driver().is_null();
+    if is_loaded {
+        tools::set(CUDA, true);
+    }
     let state = &gate().gpu.state;
     if state.load(Ordering::Relaxed) != GpuState::Unserved as u32 {
         return;
     }
-    // SAFETY: paths with their NULs.
-    let expected = unsafe {
-        access(CONTROL.as_ptr(), F_OK) == 0
-            || !dlopen(DRIVER.as_ptr(), RTLD_NOW | RTLD_NOLOAD).is_null()
-    };
-    if !expected {
+    // SAFETY: a path with its NUL.
+    if !is_loaded && unsafe { access(CONTROL.as_ptr(), F_OK) } != 0 {
         return;
     }
     let (all, mut before, mut thread) = ([u64::MAX; 16], [0; 16], 0);

@@ -19,6 +19,7 @@
 //! | `restore_objects` | objects are created again after a restart |
 //! | `tools` | the debugging tools that are on |
 //! | `gpu` | what the program has on GPUs is put into its memory, and back |
+//! | [`device_buffer`] | buffers in memory of a GPU are refused |
 //! | [`told`] | what they are told of the application's calls |
 //! | `perturb` | messages that are held back |
 //! | `breakpoint` | the rank stops at a call |
@@ -32,6 +33,7 @@ mod breakpoint;
 mod comm;
 pub mod crossing;
 mod datatype;
+pub mod device_buffer;
 mod error;
 mod gpu;
 mod info;

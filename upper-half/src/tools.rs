@@ -7,10 +7,10 @@
 
 use crate::crossing::stubs::service;
 use crate::runtime::lock::Lock;
-use contract::{gate, TOOLS, TOOL_PROFILE};
+use contract::{gate, CUDA, TOOLS, TOOL_PROFILE};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Bits of tools ([`contract::TOOLS`]), and [`POLLS`] and [`RECORDED`].
+/// Bits of tools ([`contract::TOOLS`]), and [`POLLS`], [`RECORDED`] and [`CUDA`].
 static WORD: AtomicU32 = AtomicU32::new(0);
 
 /// Bit of the word: operations are under way that only the upper half brings forward. So calls that wait must not wait
@@ -28,7 +28,7 @@ pub fn any() -> bool {
 /// Whether a tool is on that may change what a call does.
 #[inline(always)]
 pub(crate) fn any_that_changes() -> bool {
-    is_set(!TOOL_PROFILE)
+    is_set(!(TOOL_PROFILE | CUDA))
 }
 
 /// Whether this bit of the word is set.
@@ -43,6 +43,12 @@ pub(crate) fn set(bit: u32, to: bool) {
         true => WORD.fetch_or(bit, Ordering::Relaxed),
         false => WORD.fetch_and(!bit, Ordering::Relaxed),
     };
+}
+
+/// From now on the loader can set bits of the word.
+pub(crate) fn announce() {
+    let address = core::ptr::from_ref(&WORD) as usize;
+    gate().tools.store(address, Ordering::Release);
 }
 
 /// The bits of the tools that the lower half wants on.

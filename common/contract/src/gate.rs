@@ -40,6 +40,13 @@ pub const WAITS_AT_BREAK: u32 = 1 << 5;
 /// The upper half sets it if [`TOOL_CONTENTS`] is set.
 pub const FREED_RECEIVE: u32 = 1 << 6;
 
+/// Bit of the word at [`Gate::tools`]: the program has loaded CUDA's driver. Calls look whether their buffers are
+/// memory of a GPU.
+pub const CUDA: u32 = 1 << 2;
+
+/// File name of the library of CUDA's driver, by which programs load it.
+pub const CUDA_DRIVER: &core::ffi::CStr = c"libcuda.so.1";
+
 /// Bits of [`LowerInfo::features`] that turn tools on. The upper half tests all of them together.
 pub const TOOLS: u32 = 0xff00;
 
@@ -217,6 +224,9 @@ pub struct Gate {
     /// Address of the upper half's [`crate::profile::Profile`]. 0 if calls are not counted, and in upper halves that
     /// do not have it.
     pub profile: AtomicUsize,
+    /// Address of the upper half's word, an `AtomicU32`, that calls test for anything out of the ordinary: the loader
+    /// sets [`CUDA`] in it. 0 in upper halves that do not have it.
+    pub tools: AtomicUsize,
 }
 
 /// Request to the thread of the upper half that freezes the program's GPUs, and its answer.
@@ -312,6 +322,7 @@ const _: () = {
     assert!(offset_of!(Gate, gpu) == 8616);
     assert!(size_of::<Gpu>() == 16);
     assert!(offset_of!(Gate, profile) == 8632);
+    assert!(offset_of!(Gate, tools) == 8640);
     assert!(size_of::<Clock>() == 32);
 };
 

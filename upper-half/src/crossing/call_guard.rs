@@ -132,6 +132,18 @@ impl Drop for CallGuard {
     }
 }
 
+/// Whether the thread is in a wrapper.
+pub(crate) fn is_inside() -> bool {
+    #[cfg(test)]
+    {
+        false
+    }
+    #[cfg(not(test))]
+    {
+        depth() != 0
+    }
+}
+
 /// What is to be done on leaving the outermost wrapper.
 #[cfg(not(test))]
 #[cold]

@@ -40,7 +40,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-job-spec", 0, 0),
     ("stasis-launcher", 0, 0),
     ("stasis-linked", 1, 0),
-    ("stasis-loader", 124, 0),
+    ("stasis-loader", 125, 0),
     ("stasis-lower-half", 167, 0),
     ("stasis-mpi-abi", 3, 0),
     ("stasis-mpi-table", 0, 0),
@@ -56,7 +56,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-supervisor", 2, 0),
     ("stasis-trace", 1, 0),
     ("stasis-undo", 2, 2),
-    ("stasis-upper-half", 285, 2),
+    ("stasis-upper-half", 287, 2),
     ("xtask", 1, 3),
 ];
 

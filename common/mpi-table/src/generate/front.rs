@@ -12,6 +12,7 @@
 
 pub mod convert;
 mod data;
+mod device;
 mod persistent;
 mod profiled;
 mod reduced;
@@ -121,7 +122,7 @@ fn write_function(text: &mut String, function: &Function) -> std::fmt::Result {
         text,
         "pub unsafe extern \"C\" fn P{name}({params}) -> {result} {{"
     )?;
-    for line in body {
+    for line in device::test(function).into_iter().chain(body) {
         writeln!(text, "    {line}")?;
     }
     writeln!(text, "}}\n\n/// `{name}`: one jump, for any arguments.")?;

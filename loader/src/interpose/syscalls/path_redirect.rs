@@ -12,9 +12,10 @@ use crate::interpose::{hooks, threads};
 use crate::load::program_info;
 use crate::sys::syscall::err;
 use crate::sys::{user_copy, vectors};
+use contract::{gate, CUDA, CUDA_DRIVER};
 use core::ffi::CStr;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::io::Write;
 
 pub const HANDLERS: &[(i64, Handler)] = &[
@@ -206,6 +207,9 @@ fn open_by_name(call: &mut Call, position: usize, linker: bool) -> Outcome {
     opening.end(call, &outcome);
     if let (true, true, Outcome::Value(fd)) = (opened, linker, &outcome) {
         opened_by_linker(*fd as i32, library);
+        if path.is_some_and(|path| vectors::kept(|| is_cuda_driver(path))) {
+            loads_cuda();
+        }
     }
     outcome
 }
@@ -271,13 +275,31 @@ fn opened_by_linker(fd: i32, ours: Option<&CStr>) {
     }
 }
 
+fn is_cuda_driver(path: &CStr) -> bool {
+    file_name(path) == CUDA_DRIVER.to_bytes()
+}
+
+/// Tells the upper half that the program loads CUDA's driver. One that starts later looks for itself.
+fn loads_cuda() {
+    let word = gate().tools.load(Ordering::Acquire) as *const AtomicU32;
+    // SAFETY: a word of the upper half, which is never unloaded; or null.
+    if let Some(word) = unsafe { word.as_ref() } {
+        word.fetch_or(CUDA, Ordering::Relaxed);
+    }
+}
+
+fn file_name(file: &CStr) -> &[u8] {
+    let path = file.to_bytes();
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
 /// Number of a file name, independent of its directory (FNV-1a).
 fn number_of(file: &CStr) -> u64 {
-    let path = file.to_bytes();
-    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    file_name(file)
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
 }
 
 fn read_link(call: &mut Call, position: usize) -> Outcome {

@@ -2,11 +2,12 @@
 //! MPI, MVAPICH, Cray MPICH). Its handles are ints, and their bits give the kind of the object.
 //!
 //! The ABI is written by hand: [`abi`] has its types and values, [`handles`] its handles, [`symbols`] its data symbols
-//! and the predefined attribute function, [`fortran`] and [`refused`] the functions that its Fortran layer needs. The
-//! functions of MPI are generated from the table.
+//! and the predefined attribute function, [`fortran`] and [`refused`] the functions that its Fortran layer needs,
+//! [`gpu_support`] its extensions for GPUs. The functions of MPI are generated from the table.
 
 mod abi;
 mod fortran;
+mod gpu_support;
 mod handles;
 mod refused;
 mod start;

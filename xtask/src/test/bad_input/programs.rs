@@ -61,7 +61,7 @@ pub fn cases() -> Vec<Case> {
         }),
     ];
     for (mpi, function) in [
-        (Mpi::OpenMpi, "MPIX_Query_cuda_support"),
+        (Mpi::OpenMpi, "MPIX_Barrier_init"),
         (Mpi::Mpich, "MPIX_Comm_failure_ack"),
     ] {
         cases.push(case(&format!("two-libraries-{mpi}"), move |dir| {
@@ -101,6 +101,19 @@ pub fn cases() -> Vec<Case> {
                 ensure!(said.contains(words), "does not say '{words}':\n{said}");
             }
             Ok(())
+        }));
+        cases.push(case(&format!("gpu-buffers-{mpi}"), move |dir| {
+            let flags = ["-shared", "-fPIC", "-pthread", "-Wl,-soname,libcuda.so.1"];
+            let standin = dir.join("libcuda.so.1");
+            fs::rename(compile(dir, "gcc", "cuda.c", &flags)?, &standin)?;
+            gpu_buffers(dir, mpi, &standin)
+        }));
+        // The machine's own driver.
+        let with_gpu = Path::new("/dev/nvidiactl").exists();
+        cases.extend(with_gpu.then(|| {
+            case(&format!("gpu-buffers-driver-{mpi}"), move |dir| {
+                gpu_buffers(dir, mpi, Path::new("libcuda.so.1"))
+            })
         }));
         cases.push(case(&format!("dynamic-processes-{mpi}"), move |dir| {
             dynamic_processes(dir, mpi)
@@ -166,6 +179,46 @@ fn dynamic_processes(dir: &Path, mpi: Mpi) -> Result<()> {
         fatal.stderr.contains(REFUSED[0]) && !fatal.stderr.contains(REFUSED[1]),
         "says\n{}",
         fatal.stderr
+    );
+    Ok(())
+}
+
+/// Calls that use memory of a GPU return an error with advice, under this library of CUDA's driver. Calls that only
+/// name it succeed.
+fn gpu_buffers(dir: &Path, mpi: Mpi, driver: &Path) -> Result<()> {
+    const REFUSED: [&str; 8] = [
+        "MPI_Send",
+        "MPI_Irecv",
+        "MPI_Sendrecv",
+        "MPI_Allreduce",
+        "MPI_Iallreduce",
+        "MPI_Win_create",
+        "MPI_Put",
+        "MPI_File_write_at_all",
+    ];
+    let program = compile(dir, &mpi.compiler("c"), "gpu_buffers.c", &["-ldl"])?;
+    let launch = |variant: &str| {
+        let mut command = stasis::launch(mpi.other(), RANKS, &dir.join("ck"), dir);
+        command.arg(&program).arg(variant).arg(driver);
+        job::run(command, dir, variant, LIMIT)
+    };
+    let says = |said: &str, function: &str| {
+        let begins = format!("{function}: the buffer 0x");
+        let mut lines = said.lines().filter(|line| line.contains(&begins));
+        lines.any(|line| line.contains("is memory of a GPU") && line.contains("Copy the data"))
+    };
+    let returned = launch("returned")?;
+    let said = returned.stderr.clone();
+    returned.expect_success("a job whose errors are returned")?;
+    for function in REFUSED {
+        ensure!(says(&said, function), "{function} is not named:\n{said}");
+    }
+    let fatal = launch("fatal")?;
+    ensure!(!fatal.status.success(), "the error was not fatal");
+    let said = fatal.stderr;
+    ensure!(
+        says(&said, "MPI_Send") && !says(&said, "MPI_Irecv"),
+        "says\n{said}"
     );
     Ok(())
 }
