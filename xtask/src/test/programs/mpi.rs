@@ -229,11 +229,16 @@ pub fn is_recovered(example: &Example) -> bool {
         && example.kill == Kill::Now
 }
 
-/// Whether a run without a checkpoint is among the cases without `full`: for every fourth example. A run that goes on
-/// after a checkpoint shows what such a run shows.
-fn is_run_plainly(example: &Example) -> bool {
-    let every_fourth = (hash(&example.name) / 16).is_multiple_of(4);
-    every_fourth || !example.modes.contains(&Mode::Continue)
+/// Whether a mode is among the cases without `full`. A run that goes on after a checkpoint shows what one without a
+/// checkpoint shows, and a restart under the other library what one under the same library shows. So each fourth example
+/// has those, and examples that have nothing else.
+fn is_chosen(example: &Example, mode: Mode) -> bool {
+    let (shown_by, fourth) = match mode {
+        Mode::Plain => (Mode::Continue, 0),
+        Mode::Restart => (Mode::Migrate, 1),
+        _ => return true,
+    };
+    hash(&example.name) / 16 % 4 == fourth || !example.modes.contains(&shown_by)
 }
 
 /// All of an example's combinations with `full`; otherwise one per mode, or two with `Matrix: full`, in a rotation by
@@ -252,7 +257,7 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
     let recover = recover.filter(|(_, of_16)| is_recovered(example) && chosen(*of_16));
     let recover = recover.map(|(mode, _)| mode);
     for (m, mode) in example.modes.iter().copied().chain(recover).enumerate() {
-        if mode == Mode::Plain && !full && !is_run_plainly(example) {
+        if !full && !is_chosen(example, mode) {
             continue;
         }
         let count = match (full, example.full) {
