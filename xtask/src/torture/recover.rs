@@ -90,13 +90,24 @@ pub struct RecoveredRun<'a> {
 }
 
 /// Keeps the end of the output, as long as that of the native run. What a job has printed since its checkpoint it
-/// prints again.
+/// prints again: of a line that the native run prints once, the last counts.
 fn keep_the_last(stdout: &Path, native: &Path) -> Result<()> {
     let (text, wanted) = (job::read_text(stdout), job::read_text(native));
-    let printed = without_reports(&text);
+    let printed = without_repetitions(&without_reports(&text), &wanted);
     let from = printed.len().saturating_sub(wanted.len());
     let last = printed.get(from..).unwrap_or(&printed);
     Ok(fs::write(stdout, last)?)
+}
+
+/// Output without lines that come again later, unless they are several in the native output.
+fn without_repetitions(printed: &str, native: &str) -> String {
+    let number = |text: &str, line: &str| text.split_inclusive('\n').filter(|l| *l == line).count();
+    let mut rest = printed;
+    let kept = printed.split_inclusive('\n').filter(|line| {
+        rest = &rest[line.len()..];
+        number(native, line) > 1 || number(rest, line) == 0
+    });
+    kept.collect()
 }
 
 impl<'a> RecoveredRun<'a> {
@@ -256,5 +267,18 @@ impl<'a> RecoveredRun<'a> {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_repetitions;
+
+    #[test]
+    fn the_last_of_equal_lines_counts() {
+        let native = "1\n=\n2\n3\n=\nOK\n";
+        let printed = "1\n=\n2\n3\n2\n3\n=\nOK\n";
+        assert_eq!(without_repetitions(printed, native), native);
+        assert_eq!(without_repetitions("1\n2\n1", "1\n2\n"), "1\n2\n1");
     }
 }
