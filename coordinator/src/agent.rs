@@ -76,8 +76,8 @@ pub trait Process: Send + Sync + 'static {
     /// The stack of a thread that cannot be stopped: its call in the kernel, and a line for each frame. Empty if there
     /// is no such thread.
     fn stack(&self) -> Vec<String>;
-    /// The stacks of the program's threads.
-    fn stacks(&self) -> Vec<ThreadStack>;
+    /// The stacks of the program's threads. `lines`: with the lines of the source.
+    fn stacks(&self, lines: bool) -> Vec<ThreadStack>;
     /// What the program's threads wait for. Looks for a while, and lets the program run on.
     fn waits(&self) -> RankWaits;
     /// Prints a message for the user.
@@ -350,7 +350,8 @@ impl AgentLoop {
                     match details.stacks {
                         WantedStacks::None => {}
                         WantedStacks::Stuck => doing.stack = self.process.stack(),
-                        WantedStacks::All => doing.threads = self.process.stacks(),
+                        WantedStacks::All => doing.threads = self.process.stacks(false),
+                        WantedStacks::Lines => doing.threads = self.process.stacks(true),
                     }
                     if details.profile {
                         self.process.write_profile();

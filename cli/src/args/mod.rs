@@ -68,7 +68,7 @@ pub enum Command {
     /// End the job that runs with this directory at once, without a checkpoint
     Stop(Job),
     /// Show where all threads of the running job's ranks are, as one tree of their stacks
-    Stacks(Job),
+    Stacks(Stacks),
     /// Tell in which call each rank of the running job waits, and for which ranks; and whether the job is in a deadlock
     Explain(Explain),
     /// Start the debugger gdb at a rank of the running job, with the program's symbols: stasis gdb DIR RANK
@@ -112,7 +112,8 @@ impl Command {
             Command::Profile(options) => options.job.json,
             Command::Report(options) => options.job.json,
             Command::Explain(options) => options.job.json,
-            Command::Stacks(job) | Command::Stop(job) => job.json,
+            Command::Stacks(stacks) => stacks.job.json,
+            Command::Stop(job) => job.json,
             Command::Jobs(options) => options.json,
             Command::List(options) => options.of.json,
             Command::Verify(options) => options.of.json,
@@ -709,6 +710,17 @@ pub struct Job {
     /// Print JSON
     #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
+}
+
+/// Options of `stacks`.
+#[derive(Args)]
+pub struct Stacks {
+    /// The job.
+    #[command(flatten)]
+    pub job: Job,
+    /// Add the line of the source to each frame, of programs compiled with -g
+    #[arg(long, env = "STASIS_LINES", value_parser = yes_or_no())]
+    pub lines: bool,
 }
 
 /// Options of `profile`.

@@ -9,29 +9,41 @@ use coordinator::protocol::rank_set::RankSet;
 use coordinator::protocol::{Details, RankState, Status, WantedStacks};
 use serde_json::{json, Value};
 
-use crate::args::Job;
+use crate::args::Stacks;
 use crate::commands::checkpoint;
 use crate::ui::{exit, json as output};
 
 /// Runs the command.
-pub fn run(options: &Job) -> exit::Result<()> {
-    let directory = options.directory()?;
-    if options.json {
-        let (tree, silent) = ask(&directory, None).map_err(checkpoint::failure)?;
+pub fn run(options: &Stacks) -> exit::Result<()> {
+    let directory = options.job.directory()?;
+    let stacks = match options.lines {
+        true => WantedStacks::Lines,
+        false => WantedStacks::All,
+    };
+    if options.job.json {
+        let (tree, silent) = ask(&directory, None, stacks).map_err(checkpoint::failure)?;
         output::print(json!({
             "stacks": tree.to_json(),
             "no_answer": silent.iter().collect::<Vec<_>>(),
         }));
         return Ok(());
     }
-    let lines = lines(&directory, None).map_err(checkpoint::failure)?;
+    let lines = told(&directory, None, stacks).map_err(checkpoint::failure)?;
     lines.iter().for_each(|line| say!("{line}"));
     Ok(())
 }
 
 /// The tree of the job that runs with a directory, a line for each frame.
 pub fn lines(directory: &Path, limit: Option<Duration>) -> Result<Vec<String>, Error> {
-    let (tree, silent) = ask(directory, limit)?;
+    told(directory, limit, WantedStacks::All)
+}
+
+fn told(
+    directory: &Path,
+    limit: Option<Duration>,
+    stacks: WantedStacks,
+) -> Result<Vec<String>, Error> {
+    let (tree, silent) = ask(directory, limit, stacks)?;
     let mut lines = vec![];
     if tree.threads > 0 {
         tree.lines(None, 0, &mut lines);
@@ -43,9 +55,13 @@ pub fn lines(directory: &Path, limit: Option<Duration>) -> Result<Vec<String>, E
     Ok(lines)
 }
 
-fn ask(directory: &Path, limit: Option<Duration>) -> Result<(Calls, RankSet), Error> {
+fn ask(
+    directory: &Path,
+    limit: Option<Duration>,
+    stacks: WantedStacks,
+) -> Result<(Calls, RankSet), Error> {
     let details = Details {
-        stacks: WantedStacks::All,
+        stacks,
         ..Details::default()
     };
     let client = Client::connect(directory)?.patient(limit);

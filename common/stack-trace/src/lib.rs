@@ -15,14 +15,17 @@
 
 mod elf;
 pub mod kernel;
+mod lines;
 mod memory;
 mod names;
 
+use std::cell::OnceCell;
 use std::fmt;
 
 use elf::Object;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{FrameAddress, MayAllocateDuringUnwind, Unwinder};
+use lines::Lines;
 pub use memory::{read, read_word};
 
 /// Upper bound of the frames of a trace.
@@ -98,6 +101,8 @@ impl fmt::Display for Frame {
 /// The objects of this process and their unwind tables, as they were mapped when it was made.
 pub struct Tracer {
     objects: Vec<Object>,
+    /// The lines of each object, once they were looked for.
+    lines: Vec<OnceCell<Lines>>,
     unwinder: UnwinderX86_64<Vec<u8>, MayAllocateDuringUnwind>,
 }
 
@@ -112,7 +117,12 @@ impl Tracer {
         for module in objects.iter().filter_map(Object::module) {
             unwinder.add_module(module);
         }
-        Ok(Tracer { objects, unwinder })
+        let lines = objects.iter().map(|_| OnceCell::new()).collect();
+        Ok(Tracer {
+            objects,
+            lines,
+            unwinder,
+        })
     }
 
     /// The frames of a thread with these registers, innermost first.
@@ -233,6 +243,15 @@ impl Tracer {
             first == 0xff && second >> 3 & 7 == 2
         };
         code[LONGEST - 5] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)
+    }
+
+    /// The line of a place in the source, as `solve.c:42`, if the object's file has debug information of at most 64 MiB.
+    pub fn line(&self, Place(at): Place) -> Option<String> {
+        let address = at.address_for_lookup();
+        let mut objects = self.objects.iter().zip(&self.lines);
+        let (object, lines) = objects.find(|(object, _)| object.covers(address))?;
+        let lines = lines.get_or_init(|| Lines::of(object));
+        lines.find(address.wrapping_sub(object.bias))
     }
 
     /// The frame of a place, with the names that are known.

@@ -39,14 +39,16 @@ fn readable(name: &str) -> String {
     name_only.unwrap_or_else(|| name.to_owned())
 }
 
-fn of_file(object: &Object, wanted: u64) -> Option<(String, u64)> {
+/// The object's file, open for reading.
+pub fn file(object: &Object) -> Option<File> {
     let file = File::open(object.path.as_ref()?).ok()?;
     // Nothing else is safe to open or to read.
     let metadata = file.metadata().ok().filter(|found| found.is_file())?;
-    if metadata.size() == 0 {
-        return None;
-    }
-    let cache = ReadCache::new(file);
+    (metadata.size() != 0).then_some(file)
+}
+
+fn of_file(object: &Object, wanted: u64) -> Option<(String, u64)> {
+    let cache = ReadCache::new(file(object)?);
     let parsed = object::File::parse(&cache).ok()?;
     let mut symbols = parsed.symbols().chain(parsed.dynamic_symbols());
     let symbol = symbols.find(|symbol| {

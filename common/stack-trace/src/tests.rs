@@ -72,6 +72,26 @@ fn a_thread_in_the_kernel_has_its_functions() {
 }
 
 #[test]
+fn a_place_has_its_line_in_the_source() {
+    let (writer, registers, thread) = waiting();
+    let tracer = Tracer::new().unwrap();
+    let places = tracer.places(registers, &mut Sought(1));
+    drop(writer);
+    thread.join().unwrap();
+    let inner = places.iter().find(|place| {
+        let frame = tracer.frame(**place);
+        frame.to_string().contains("innermost_of_the_test")
+    });
+    let line = tracer.line(*inner.unwrap()).unwrap();
+    let number = line.strip_prefix("tests.rs:").unwrap();
+    // The call of `read`.
+    let calls = include_str!("tests.rs")
+        .lines()
+        .nth(number.parse::<usize>().unwrap() - 1);
+    assert!(calls.unwrap().contains("from.read("), "{line}");
+}
+
+#[test]
 fn a_stack_that_cannot_be_unwound_is_searched() {
     let (writer, registers, thread) = waiting();
     let tracer = Tracer::new().unwrap();

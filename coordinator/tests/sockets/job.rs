@@ -114,7 +114,7 @@ impl Process for Fake {
     fn stack(&self) -> Vec<String> {
         vec![]
     }
-    fn stacks(&self) -> Vec<ThreadStack> {
+    fn stacks(&self, _lines: bool) -> Vec<ThreadStack> {
         vec![ThreadStack {
             thread: self.rank,
             frames: vec!["main".into()],

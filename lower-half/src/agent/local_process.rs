@@ -737,8 +737,8 @@ impl Process for LocalProcess {
         self.stuck().stack()
     }
 
-    fn stacks(&self) -> Vec<ThreadStack> {
-        thread_stacks::all()
+    fn stacks(&self, lines: bool) -> Vec<ThreadStack> {
+        thread_stacks::all(lines)
     }
 
     fn waits(&self) -> RankWaits {

@@ -34,16 +34,17 @@ pub fn one(tid: u32) -> Option<Vec<String>> {
     })
 }
 
-/// The stacks of all threads of the program; none if they cannot be read in time.
-pub fn all() -> Vec<ThreadStack> {
-    let all = on_own_thread(ALL_LIMIT, || {
+/// The stacks of all threads of the program; none if they cannot be read in time. `lines`: with the lines of the source
+/// where these are known.
+pub fn all(lines: bool) -> Vec<ThreadStack> {
+    let all = on_own_thread(ALL_LIMIT, move || {
         let tracer = Tracer::new().ok()?;
         let mut threads = held::running();
         threads.truncate(MOST_THREADS);
         let stacks = threads.into_iter().filter_map(|tid| {
             let start = held::sample(tid)?;
             let (thread, calls) = (start.tid, start.calls_mpi);
-            let frames = of_program(&tracer, &places(&tracer, tid, start));
+            let frames = of_program(&tracer, &places(&tracer, tid, start), lines);
             Some(ThreadStack {
                 thread,
                 frames,
@@ -82,7 +83,7 @@ fn places(tracer: &Tracer, tid: u32, start: StackStart) -> Vec<Place> {
 
 /// The functions of the program, outermost first, from `main` on if it is there. Of Stasis, which is below the MPI
 /// function that the program has called, nothing is told.
-fn of_program(tracer: &Tracer, places: &[Place]) -> Vec<String> {
+fn of_program(tracer: &Tracer, places: &[Place], lines: bool) -> Vec<String> {
     // The upper half is in the object that holds the functions of MPI.
     let upper_half = gate().upper.drain.load(Ordering::Relaxed) as u64;
     let mut functions = vec![];
@@ -95,10 +96,12 @@ fn of_program(tracer: &Tracer, places: &[Place]) -> Vec<String> {
             continue;
         };
         let of_mpi = tracer.in_one_object(place.address(), upper_half);
+        let line = lines.then(|| tracer.line(*place)).flatten();
+        let line = line.map_or(String::new(), |line| format!(" at {line}"));
         functions.extend(match frame.name() {
             name if of_mpi => name.and_then(mpi_function),
-            Some(name) => Some(format!("{name} ({file})")),
-            None => Some(frame.to_string()),
+            Some(name) => Some(format!("{name} ({file}){line}")),
+            None => Some(format!("{frame}{line}")),
         });
         if frame.name() == Some("main") {
             break;

@@ -128,7 +128,10 @@ pub const PAGES: &[Page] = &[
     },
     Page {
         command: "stacks",
-        examples: &[("stasis stacks ck", "prints the functions in which all threads are")],
+        examples: &[
+            ("stasis stacks ck", "prints the functions in which all threads are"),
+            ("stasis stacks --lines ck", "prints the lines of the source, too"),
+        ],
         see_also: &["explain", "gdb", "status"],
     },
     Page {

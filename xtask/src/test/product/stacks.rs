@@ -35,7 +35,7 @@ pub fn cases() -> Vec<Case> {
 /// The stacks are the same after a restart under each library, where no file of the program need be mapped.
 fn places(dir: &Path, mpi: Mpi) -> Result<()> {
     let ckpt = dir.join("ck");
-    let program = compile(dir, &mpi.compiler("c"), "places.c", &["-pthread"])?;
+    let program = compile(dir, &mpi.compiler("c"), "places.c", &["-pthread", "-g"])?;
     let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
     launch.arg(program);
     launch.env("STASIS_TEST_READY", dir.join("ready"));
@@ -67,17 +67,29 @@ fn deadline() -> Instant {
 fn look(job: &mut Job, ckpt: &Path, dir: &Path) -> Result<()> {
     let mut told = None;
     let there = job.until("all threads are in their places", deadline(), || {
-        told = Some(stacks(ckpt, dir));
+        told = Some(stacks(ckpt, dir, &[]));
         matches!(&told, Some(Ok(tree)) if PLACES.iter().all(|(rank, names)| holds(tree, *rank, names)))
     });
     let told = told.context("the job was not asked")?;
     let there = there.with_context(|| format!("stasis stacks told {told:?}"));
-    job.explain(there, dir)
+    job.explain(there, dir)?;
+    // Where the rank computes is known, but not at which of these lines.
+    let lines = stacks(ckpt, dir, &["--lines"])?.to_string();
+    for function in [
+        "main",
+        "the_receiver",
+        "the_computation",
+        "the_second_thread",
+    ] {
+        let begins = format!("{function} (places) at places.c:");
+        ensure!(lines.contains(&begins), "no '{begins}' in {lines}");
+    }
+    Ok(())
 }
 
-fn stacks(ckpt: &Path, dir: &Path) -> Result<Value> {
+fn stacks(ckpt: &Path, dir: &Path, options: &[&str]) -> Result<Value> {
     let mut command = stasis::command(["stacks"]);
-    command.arg(ckpt);
+    command.args(options).arg(ckpt);
     let told = stasis::json(command, dir, "stacks", LIMIT)?;
     ensure!(told["no_answer"] == Value::Array(vec![]), "{told}");
     Ok(told["stacks"].clone())
