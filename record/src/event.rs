@@ -155,7 +155,7 @@ impl Event {
 
     /// The event at the beginning of `bytes`, and its length. `None` if there is no whole event of a known kind.
     pub fn decode(bytes: &[u8]) -> Option<(Event, usize)> {
-        let mut rest = Rest(bytes);
+        let mut rest = Rest::of(bytes);
         let event = match rest.byte()? {
             first if first >= CALL => {
                 let number = u16::from(first & !CALL) << 8 | u16::from(rest.byte()?);
@@ -195,15 +195,25 @@ impl Event {
             kind::ANEW => Event::Anew,
             _ => return None,
         };
-        Some((event, bytes.len() - rest.0.len()))
+        Some((event, bytes.len() - rest.length()))
     }
 }
 
 /// The rest that is to be decoded.
-struct Rest<'a>(&'a [u8]);
+pub(crate) struct Rest<'a>(&'a [u8]);
 
-impl Rest<'_> {
-    fn byte(&mut self) -> Option<u8> {
+impl<'a> Rest<'a> {
+    /// All of `bytes`.
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Rest(bytes)
+    }
+
+    /// Bytes that are left.
+    pub(crate) fn length(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
@@ -225,7 +235,7 @@ impl Rest<'_> {
         None
     }
 
-    fn signed(&mut self) -> Option<i64> {
+    pub(crate) fn signed(&mut self) -> Option<i64> {
         let number = self.number()?;
         Some((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
     }

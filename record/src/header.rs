@@ -11,7 +11,23 @@ pub const HEADER_BYTES: usize = 4096;
 /// Offset of the number of bytes of events, which is written while the run goes on.
 pub const END_AT: usize = 96;
 
-const MAGIC: [u8; 8] = *b"STASISRC";
+/// What the events of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Calls and their outcomes ([`crate::Event`]).
+    Calls,
+    /// Values of clocks ([`crate::clocks`]).
+    Clocks,
+}
+
+impl Stream {
+    fn magic(self) -> [u8; 8] {
+        match self {
+            Stream::Calls => *b"STASISRC",
+            Stream::Clocks => *b"STASISCL",
+        }
+    }
+}
 
 /// The properties of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +46,8 @@ pub struct Header {
     pub digests: u64,
     /// Whether digests of sent messages are taken.
     pub sends: bool,
+    /// What the events are.
+    pub stream: Stream,
 }
 
 impl Header {
@@ -37,7 +55,7 @@ impl Header {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut page = [0; HEADER_BYTES];
         let parts: [&[u8]; 9] = [
-            &MAGIC,
+            &self.stream.magic(),
             &VERSION.to_le_bytes(),
             &self.rank.to_le_bytes(),
             &self.size.to_le_bytes(),
@@ -61,9 +79,10 @@ impl Header {
         let page = bytes.get(..HEADER_BYTES).ok_or_else(no_record)?;
         let word = |at: usize| u32::from_le_bytes(array(page, at));
         let long = |at: usize| u64::from_le_bytes(array(page, at));
-        if page[..8] != MAGIC {
-            return Err(no_record());
-        }
+        let stream = [Stream::Calls, Stream::Clocks]
+            .into_iter()
+            .find(|stream| page[..8] == stream.magic())
+            .ok_or_else(no_record)?;
         if word(8) != VERSION {
             return Err(Error::Version {
                 path: path.to_owned(),
@@ -78,6 +97,7 @@ impl Header {
             id: array(page, 32),
             follows: array(page, 48),
             digests: long(64),
+            stream,
         };
         Ok((header, long(END_AT)))
     }
@@ -102,6 +122,7 @@ pub(crate) mod tests {
         follows: [7; 16],
         digests: 8,
         sends: true,
+        stream: Stream::Calls,
     };
 
     #[test]
@@ -109,6 +130,12 @@ pub(crate) mod tests {
         let mut page = HEADER.encode();
         page[END_AT] = 9;
         assert_eq!(Header::decode(&page, "x".as_ref()).unwrap(), (HEADER, 9));
+        let clocks = Header {
+            stream: Stream::Clocks,
+            ..HEADER
+        };
+        let read = Header::decode(&clocks.encode(), "x".as_ref()).unwrap();
+        assert_eq!(read, (clocks, 0));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A run is replayed by giving every call the outcome that it had: the source and the tag of each message that a
 //! wildcard got, the operation that a wait found complete, and how often a test found none. `event` has what is
 //! written, `header` and `log` the file, and `replay` answers the calls of a run from it. `compare` finds the first
-//! difference of two records, and `summary` tells what is in one.
+//! difference of two records, and `summary` tells what is in one. `clocks` has the values of clocks.
 //!
 //! docs/internals/record.md describes the whole.
 //!
@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use contract::record::Call;
-//! use stasis_record::{table, Bound, Event, Header, Log, Replay, Writer};
+//! use stasis_record::{table, Bound, Event, Header, Log, Replay, Stream, Writer};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("rank-0.record");
@@ -25,6 +25,7 @@
 //!     follows: [0; 16],
 //!     digests: 0,
 //!     sends: false,
+//!     stream: Stream::Calls,
 //! };
 //! let call = Call { function: 7, ..Call::default() };
 //! let mut writer = Writer::create(&path, &header)?;
@@ -40,6 +41,7 @@
 //! ```
 #![warn(clippy::missing_errors_doc)]
 
+pub mod clocks;
 mod compare;
 pub mod contents;
 mod divergence;
@@ -56,7 +58,7 @@ pub use compare::{compare, Difference};
 pub use divergence::{describe, Divergence};
 pub use error::{Error, Result};
 pub use event::{Encoded, Event, MOST_BYTES};
-pub use header::{Header, END_AT, HEADER_BYTES};
+pub use header::{Header, Stream, END_AT, HEADER_BYTES};
 pub use log::{file_name, files, Log};
 pub use replay::{Answer, Bound, Position, Replay};
 pub use summary::Summary;

@@ -6,13 +6,15 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
+use crate::clocks;
 use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::header::{Header, HEADER_BYTES};
+use crate::header::{Header, Stream, HEADER_BYTES};
 
 /// Name of a rank's file in the directory of a record.
 pub fn file_name(rank: u32) -> String {
@@ -57,7 +59,30 @@ impl Log {
     /// # Errors
     /// [`Error::Io`], and those of [`Header::decode`].
     pub fn open(path: &Path) -> Result<Log> {
-        Log::of_file(&File::open(path).map_err(Error::io(path))?, path)
+        let log = Log::of_file(&File::open(path).map_err(Error::io(path))?, path)?;
+        log.with(Stream::Calls)
+    }
+
+    fn with(self, stream: Stream) -> Result<Log> {
+        match self.header.stream == stream {
+            true => Ok(self),
+            false => Err(Error::NoRecord(self.path)),
+        }
+    }
+
+    /// Opens the file with the clocks of a rank, if it has one.
+    ///
+    /// # Errors
+    /// Those of [`Log::open`].
+    pub fn of_clocks(directory: &Path, rank: u32) -> Result<Option<Log>> {
+        let path = clocks::path(directory, rank);
+        match File::open(&path) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+            file => {
+                let log = Log::of_file(&file.map_err(Error::io(&path))?, &path)?;
+                log.with(Stream::Clocks).map(Some)
+            }
+        }
     }
 
     /// The same of a file that is open.

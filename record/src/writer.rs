@@ -3,7 +3,7 @@
 //! would kill the process.
 //!
 //! # Safety
-//! The number of bytes of events is an aligned word of the mapped header, which is unmapped with the writer.
+//! The number of bytes of events is an aligned word of the mapped header, which is never unmapped.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -46,7 +46,7 @@ impl Window {
 pub struct Writer {
     file: File,
     path: PathBuf,
-    header: MmapRaw,
+    header: &'static MmapRaw,
     /// The part that is written to.
     pub window: Window,
 }
@@ -68,14 +68,22 @@ impl Writer {
     /// # Errors
     /// [`Error::Io`].
     pub fn go_on(path: &Path, offset: u64) -> Result<Writer> {
+        let mut writer = Writer::cut(path, offset)?;
+        // The calls in the table are those of the run that was lost.
+        writer.append(Event::Anew)?;
+        Ok(writer)
+    }
+
+    /// The same of a file with any events.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn cut(path: &Path, offset: u64) -> Result<Writer> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(Error::io(path))?;
         let cut = file.set_len(HEADER_BYTES as u64 + offset);
         cut.map_err(Error::io(path))?;
-        let mut writer = Writer::of(file, path, offset)?;
-        // The calls in the table are those of the run that was lost.
-        writer.append(Event::Anew)?;
-        Ok(writer)
+        Writer::of(file, path, offset)
     }
 
     fn of(file: File, path: &Path, end: u64) -> Result<Writer> {
@@ -85,7 +93,7 @@ impl Writer {
         let writer = Writer {
             file,
             path: path.to_owned(),
-            header,
+            header: Box::leak(Box::new(header)),
             window,
         };
         writer.end_word().store(end, Ordering::Release);
@@ -97,7 +105,8 @@ impl Writer {
         self.header.as_mut_ptr() as usize + END_AT
     }
 
-    fn end_word(&self) -> &AtomicU64 {
+    /// The number of bytes of events, which grows when an event is whole.
+    pub fn end_word(&self) -> &'static AtomicU64 {
         // SAFETY: see the head.
         unsafe { &*(self.end_address() as *const AtomicU64) }
     }
@@ -122,9 +131,15 @@ impl Writer {
     /// # Errors
     /// [`Error::Io`].
     pub fn append(&mut self, event: Event) -> Result<()> {
+        self.append_bytes(event.encode().bytes())
+    }
+
+    /// The same of encoded events.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn append_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let end = self.end();
-        let encoded = event.encode();
-        let bytes = encoded.bytes();
         let at = HEADER_BYTES as u64 + end;
         let written = self.file.write_all_at(bytes, at);
         written.map_err(Error::io(&self.path))?;
