@@ -55,6 +55,12 @@ pub enum LoadError {
         /// `e_machine`.
         machine: u16,
     },
+    /// The image has no system calls for clocks.
+    #[error(
+        "the checkpoint was taken by an older Stasis, and the clocks of its program can be neither recorded nor \
+         replayed: leave --time out, or move the files rank-N.clocks away"
+    )]
+    NoClocks,
     /// A static program: its MPI library cannot be replaced.
     #[error(
         "{path} is statically linked: the MPI library inside it cannot be replaced by Stasis; \

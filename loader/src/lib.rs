@@ -38,6 +38,7 @@ mod sys;
 
 pub use error::{CaptureError, LoadError, RestoreError, StopError};
 pub use interpose::children::{all as children, Ended};
+pub use interpose::clock_log;
 pub use interpose::cpuid::places::left as unanswered_cpuid;
 pub use interpose::descriptors::own_fd_table::{
     on_own_fd_table, spawn_on_own_fd_table, start_own_fd_table,

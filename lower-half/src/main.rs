@@ -12,6 +12,7 @@ extern crate mpi_abi as mpi_sys;
 
 mod agent;
 mod breakpoint;
+mod clocks;
 mod console;
 mod exit_code;
 mod mpi;

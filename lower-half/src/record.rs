@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ::record::{
     file_name, table, Answer, Bound, Difference, Divergence, Event, Header, Log, Position, Replay,
-    Summary, Writer,
+    Stream, Summary, Writer,
 };
 use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, Section, SetId};
@@ -20,7 +20,7 @@ use contract::record::{Binding, Call, Outcome, RecordMode, ENDED, MISS};
 use job_spec::{Digests, ExitCode, Record, Tools};
 
 use crate::mpi::{self, world};
-use crate::{agent, console};
+use crate::{agent, clocks, console};
 
 /// The part that the upper half sees.
 static SHARED: contract::record::Record = contract::record::Record {
@@ -179,9 +179,11 @@ impl Plan {
                     follows: settings.follows,
                     digests: settings.digests,
                     sends: settings.sends,
+                    stream: Stream::Calls,
                 };
                 let path = settings.directory.join(file_name(rank));
                 let writer = outside(|| Writer::create(&path, &header))??;
+                clocks::write(&settings.directory, &header);
                 State::Writing(header, writer)
             }
             Plan::Again(log) => {
@@ -238,6 +240,7 @@ pub fn begin(rank: u32, size: u32) {
     if let Err(why) = try_begin(plan, rank, size) {
         console::tell(&why.context("this run is not recorded"));
     }
+    clocks::connected();
 }
 
 /// The same for a rank that runs alone, without an agent.
@@ -248,6 +251,7 @@ pub fn begin_again(record: &Record, rank: u32, size: u32) {
         console::tell(&why);
         world::leave_at_once(ExitCode::Image.number());
     }
+    clocks::connected();
 }
 
 fn of_launch(rank: u32, size: u32) -> Result<Plan> {
@@ -358,12 +362,14 @@ pub fn section() -> Option<Section> {
     kind::RECORD.encode(&position).ok()
 }
 
-/// Calls of the record that is replayed which are over.
+/// Calls of the run that is replayed, or of the rank that runs alone, which are over.
 pub fn calls() -> u64 {
     match &*state() {
-        State::Replaying(replay) => replay.calls(),
-        State::Off | State::Writing(..) => 0,
+        State::Replaying(replay) => return replay.calls(),
+        State::Off => return 0,
+        State::Writing(..) => {}
     }
+    compared().0
 }
 
 /// MPI is about to be finalised: nothing more is recorded.

@@ -153,6 +153,11 @@ impl<'a> Reads<'a> {
             values: Values::NONE,
         }
     }
+
+    /// Reads on from an offset, up to which these are the values.
+    pub fn from(self, at: usize, values: Values) -> Self {
+        Reads { at, values, ..self }
+    }
 }
 
 impl Iterator for Reads<'_> {

@@ -35,6 +35,8 @@ pub struct Sections {
     pub job: JobState,
     /// Place of the cut in the record of the run, if that is recorded or replayed.
     pub record: Option<record::Position>,
+    /// The same of its clocks.
+    pub clocks: Option<record::Position>,
 }
 
 impl Sections {
@@ -50,6 +52,7 @@ impl Sections {
             closed: optional(image, kind::CLOSED_FILES)?.unwrap_or_default(),
             job: decoded(image, kind::JOB)?,
             record: optional(image, kind::RECORD)?,
+            clocks: optional(image, kind::CLOCKS)?,
         };
         let regions = image.regions();
         let holds = |address: usize| {

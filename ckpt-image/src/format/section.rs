@@ -87,9 +87,11 @@ pub mod kind {
     pub const RECORD: SectionKind = of(20, "record", 1, 1);
     /// The places of registers in the threads' frames: `loader::SavedRegisters`.
     pub const REGISTERS: SectionKind = of(21, "registers", 1, 1);
+    /// The place of the cut in the clocks of the record: `record::Position`.
+    pub const CLOCKS: SectionKind = of(22, "clocks", 1, 1);
 }
 
-const KNOWN: [SectionKind; 12] = [
+const KNOWN: [SectionKind; 13] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -102,6 +104,7 @@ const KNOWN: [SectionKind; 12] = [
     kind::CLOSED_FILES,
     kind::RECORD,
     kind::REGISTERS,
+    kind::CLOCKS,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.

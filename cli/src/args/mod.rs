@@ -386,6 +386,9 @@ pub struct Recording {
     /// rank alone
     #[arg(long, env = "STASIS_CONTENTS", value_parser = yes_or_no())]
     contents: bool,
+    /// For --record: record the values of the clocks that the program reads, too. A replay gives them back
+    #[arg(long, env = "STASIS_TIME", value_parser = yes_or_no())]
+    time: bool,
 }
 
 impl Recording {
@@ -398,6 +401,7 @@ impl Recording {
                 digests: self.digests,
                 sends: self.sends,
                 contents: self.contents,
+                time: self.time,
             }),
             (None, Some(dir)) => Some(Record::Replay {
                 dir: from_root(dir),
@@ -1206,6 +1210,7 @@ pub(crate) mod tests {
             digests: Digests::Small,
             sends: true,
             contents: true,
+            time: true,
         };
         let flags = [
             "--record",
@@ -1214,6 +1219,7 @@ pub(crate) mod tests {
             "small",
             "--sends",
             "--contents",
+            "--time",
         ];
         assert_eq!(record(&flags), Some(Some(write)));
         assert_eq!(record(&["--record", "/r", "--replay", "/r"]), None);

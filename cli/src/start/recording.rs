@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use job_spec::Record;
-use record::{contents, files, Error};
+use record::{clocks, contents, files, Error};
 
 use crate::args::Running;
 
@@ -29,7 +29,13 @@ pub fn make_free(running: &Running, resume: bool) -> Result<()> {
             return Err(Error::Exists(dir).into());
         }
         let contents = contents::path(&dir, rank);
-        for (path, extension) in [(path, "record.old"), (contents, "contents.old")] {
+        let clocks = clocks::path(&dir, rank);
+        let all = [
+            (path, "record.old"),
+            (contents, "contents.old"),
+            (clocks, "clocks.old"),
+        ];
+        for (path, extension) in all {
             if path.exists() {
                 let aside = path.with_extension(extension);
                 fs::rename(&path, &aside)

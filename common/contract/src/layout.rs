@@ -22,6 +22,9 @@ pub const CLOCKS_BYTES: usize = crate::CLOCKS * core::mem::size_of::<crate::Cloc
 pub const VDSO_ADDRESS: usize = ARENA_START + 0x80_0000;
 /// Bytes mapped for the vDSO image.
 pub const VDSO_BYTES: usize = 0x2000;
+/// Address of a function of the vDSO image, not named there: `clock_gettime` for Stasis itself. Its values are neither
+/// recorded nor replayed.
+pub const OWN_CLOCK: usize = VDSO_ADDRESS + 0x200;
 /// Address of the slots through which the vDSO image jumps. A restart writes them again.
 pub const VDSO_SLOTS_ADDRESS: usize = VDSO_ADDRESS + VDSO_BYTES;
 

@@ -226,6 +226,9 @@ pub enum Record {
         /// Whether all that calls return is recorded, so that a rank can be run alone.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         contents: bool,
+        /// Whether the values of the program's clocks are recorded.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        time: bool,
     },
     /// One rank of a recorded run is run alone.
     Solo {

@@ -5,6 +5,7 @@
 //! resumes its threads.
 
 pub mod children;
+pub mod clock_log;
 pub mod cpuid;
 pub mod descriptors;
 pub mod dispatch;

@@ -12,7 +12,7 @@
 
 use super::threads::Thread;
 use super::trap_entry::is_upper;
-use crate::load::vdso::{CALL, CODE, FUNCTIONS, RETURN, SAVED_WORDS, STUB_BYTES};
+use crate::load::vdso::{CALL, CALLING, CODE, RETURN, SAVED_WORDS, STUB_BYTES};
 use crate::sys::context::Context;
 use contract::VDSO_ADDRESS;
 
@@ -26,8 +26,7 @@ pub fn begin_anew(thread: &Thread, frame: &mut Context) -> bool {
     // The function is found from the call instruction, or from its return address.
     let at = |offset: usize, address: usize| {
         let offset = address.wrapping_sub(VDSO_ADDRESS + CODE + offset);
-        (offset.is_multiple_of(STUB_BYTES) && offset / STUB_BYTES < FUNCTIONS.len())
-            .then_some(offset)
+        (offset.is_multiple_of(STUB_BYTES) && offset / STUB_BYTES < CALLING).then_some(offset)
     };
     let function = if is_upper(frame.regs.rip) {
         at(CALL, frame.regs.rip)

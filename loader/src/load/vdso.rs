@@ -5,6 +5,9 @@
 //! whose functions call through slots; a restart rewrites the slots only. `__vdso_getrandom` is omitted: its state
 //! cannot be saved.
 //!
+//! While clocks are recorded or replayed (`interpose/clock_log.rs`), the slots of these functions lead to system calls
+//! in the image, which trap.
+//!
 //! A call that is in progress when a signal arrives is restarted (`interpose/vdso_call.rs`). For that each function of
 //! the image saves the registers that the callee may change, and stores their address in the thread's block.
 //!
@@ -14,8 +17,9 @@
 #![allow(unsafe_code)]
 
 use crate::error::LoadError;
+use crate::interpose::clock_log;
 use crate::sys::{clock, proc_maps, syscall};
-use contract::{ThreadBlock, VDSO_ADDRESS, VDSO_BYTES, VDSO_SLOTS_ADDRESS};
+use contract::{ThreadBlock, OWN_CLOCK, VDSO_ADDRESS, VDSO_BYTES, VDSO_SLOTS_ADDRESS};
 use core::mem::offset_of;
 use goblin::elf::dynamic as dt;
 
@@ -38,6 +42,24 @@ pub const FUNCTIONS: [(&str, i64, usize); 5] = [
     ("getcpu", libc::SYS_getcpu, 3),
     ("clock_getres", libc::SYS_clock_getres, 2),
 ];
+
+/// Number of functions that call through a slot: those with a name, and [`OWN_CLOCK`].
+pub const CALLING: usize = FUNCTIONS.len() + 1;
+/// Number of functions that read a clock: the first ones. For each there is a system call behind the calling functions.
+const CLOCKS: usize = 3;
+const OWN: usize = FUNCTIONS.len();
+
+const _: () = assert!(OWN_CLOCK == VDSO_ADDRESS + CODE + OWN * STUB_BYTES);
+
+/// Address of the system call for a function.
+fn trap(function: usize) -> usize {
+    VDSO_ADDRESS + CODE + (CALLING + function) * STUB_BYTES
+}
+
+/// Whether this is the address behind such a system call.
+pub fn traps(address: usize) -> bool {
+    (trap(0)..trap(CLOCKS)).contains(&address)
+}
 
 extern "C" fn fallback<const F: usize>(a: usize, b: usize, c: usize) -> isize {
     let (_, nr, args) = FUNCTIONS[F];
@@ -113,6 +135,28 @@ fn function(out: &mut Image, address: usize, slot: usize) {
     out.0.extend([0x5d, 0x5b, 0xc3]); // pop rbp, rbx; ret
 }
 
+/// The code of the system call for a function. The thread has left the calls of the kernel's vDSO then.
+fn system_call(out: &mut Image, nr: i64) {
+    let note = offset_of!(ThreadBlock, vdso_sp) as u32;
+    out.0.extend([0x65, 0x48, 0xc7, 0x04, 0x25]); // mov qword ptr gs:[vdso_sp], 0
+    out.u32(note);
+    out.u32(0);
+    out.0.push(0xb8); // mov eax, nr
+    out.u32(nr as u32);
+    out.0.extend([0x0f, 0x05, 0xc3]); // syscall; ret
+}
+
+/// Whether the image has the system calls. That of an older Stasis has none.
+fn has_traps() -> bool {
+    (0..CLOCKS).all(|function| {
+        let mut code = Image::default();
+        system_call(&mut code, FUNCTIONS[function].1);
+        let address = trap(function) as *const u8;
+        // SAFETY: the image is mapped, and is longer than its functions.
+        code.0 == unsafe { core::slice::from_raw_parts(address, code.0.len()) }
+    })
+}
+
 /// Builds the image for `address`, with its slots at `slots`.
 fn build(address: usize, slots: usize) -> Vec<u8> {
     const HEADERS: usize = 64 + 2 * 56;
@@ -143,9 +187,12 @@ fn build(address: usize, slots: usize) -> Vec<u8> {
 
     let mut out = Image(vec![0; HEADERS]);
     out.0.resize(CODE, 0);
-    for i in 0..FUNCTIONS.len() {
+    for i in 0..CALLING + CLOCKS {
         let start = CODE + i * STUB_BYTES;
-        function(&mut out, address + start, slots + i * 8);
+        match i.checked_sub(CALLING) {
+            None => function(&mut out, address + start, slots + i * 8),
+            Some(clock) => system_call(&mut out, FUNCTIONS[clock].1),
+        }
         out.0.resize(start + STUB_BYTES, 0xcc);
     }
     let hash = out.align(8);
@@ -271,6 +318,7 @@ pub fn fill_slots() -> Result<(), LoadError> {
         source,
     })?;
     let real = maps.iter().find(|m| m.name == "[vdso]");
+    let mut targets = [0; CALLING];
     for (i, (name, ..)) in FUNCTIONS.iter().enumerate() {
         let found = real.and_then(|m| {
             // SAFETY: the kernel's vDSO is mapped readable for the life of the process.
@@ -278,11 +326,20 @@ pub fn fill_slots() -> Result<(), LoadError> {
                 unsafe { core::slice::from_raw_parts(m.start as *const u8, m.end - m.start) };
             find(bytes, &format!("__vdso_{name}")).map(|offset| m.start + offset)
         });
-        let target = found.unwrap_or(FALLBACKS[i] as *const () as usize);
-        let target = match *name {
-            "clock_gettime" => clock::reader(target),
-            _ => target,
-        };
+        targets[i] = found.unwrap_or(FALLBACKS[i] as *const () as usize);
+    }
+    clock_log::set_clocks();
+    targets[0] = clock::reader(targets[0]);
+    targets[OWN] = clock::shifted_reader();
+    if clock_log::is_on() {
+        if !has_traps() {
+            return Err(LoadError::NoClocks);
+        }
+        for (function, target) in targets.iter_mut().take(CLOCKS).enumerate() {
+            *target = trap(function);
+        }
+    }
+    for (i, target) in targets.into_iter().enumerate() {
         // SAFETY: the slots' page is mapped writable, and no upper-half code runs now.
         unsafe { ((VDSO_SLOTS_ADDRESS + i * 8) as *mut usize).write_volatile(target) };
     }

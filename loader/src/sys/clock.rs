@@ -2,7 +2,8 @@
 //!
 //! Such a clock never goes backwards, and a wait for a deadline on it must end. So after a restart, perhaps on another
 //! machine, the application's clocks continue from their values at the checkpoint. The offset to the machine's clock is
-//! 0 until then, and the application reads the machine's directly.
+//! 0 until then, and the application reads the machine's directly. A replay of recorded clocks shifts others, too
+//! (`interpose/clock_log.rs`).
 //!
 //! # Safety
 //! The slot's function and the kernel's have the same signature; times are written to the application's addresses, as
@@ -17,30 +18,60 @@ use core::time::Duration;
 /// Interval of the reads of the coarse clock.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Ids of the clocks.
-pub const CLOCKS: [i32; 3] = [
+/// Ids of the clocks that count from the machine's start.
+const CLOCKS: [i32; 3] = [
     libc::CLOCK_MONOTONIC,
     libc::CLOCK_MONOTONIC_RAW,
     libc::CLOCK_BOOTTIME,
 ];
+/// Ids of those that a replay shifts, too.
+const REPLAYED: [i32; 3] = [
+    libc::CLOCK_REALTIME,
+    libc::CLOCK_PROCESS_CPUTIME_ID,
+    libc::CLOCK_THREAD_CPUTIME_ID,
+];
+
+/// Number of clocks that may be shifted.
+pub const SHIFTED: usize = CLOCKS.len() + REPLAYED.len();
 
 /// Offset of each from the machine's clock, in nanoseconds.
-static AHEAD: [AtomicI64; 3] = [const { AtomicI64::new(0) }; 3];
+static AHEAD: [AtomicI64; SHIFTED] = [const { AtomicI64::new(0) }; SHIFTED];
 /// The kernel's function.
 static REAL: AtomicUsize = AtomicUsize::new(0);
 
-fn index(clock: i32) -> Option<usize> {
+/// Place of a clock among those that may be shifted.
+pub fn shifted(clock: i32) -> Option<usize> {
     let clock = match clock {
         libc::CLOCK_MONOTONIC_COARSE => libc::CLOCK_MONOTONIC,
         libc::CLOCK_BOOTTIME_ALARM => libc::CLOCK_BOOTTIME,
+        libc::CLOCK_REALTIME_COARSE | libc::CLOCK_REALTIME_ALARM => libc::CLOCK_REALTIME,
         other => other,
     };
-    CLOCKS.iter().position(|&c| c == clock)
+    CLOCKS.iter().chain(&REPLAYED).position(|&c| c == clock)
+}
+
+/// Whether all are the machine's.
+pub fn are_the_machines() -> bool {
+    AHEAD.iter().all(|a| a.load(Ordering::Relaxed) == 0)
+}
+
+/// Sets the application's clock to a value, in nanoseconds.
+pub fn show(clock: i32, ns: i64) {
+    if let Some(index) = shifted(clock) {
+        AHEAD[index].store(ns.saturating_sub(machine(clock)), Ordering::Relaxed);
+    }
+}
+
+/// Sets it to this value if it shows an earlier one.
+pub fn not_before(clock: i32, ns: i64) {
+    if now(clock) < ns {
+        show(clock, ns);
+    }
 }
 
 /// Nanoseconds by which the application's clock is ahead of the machine's.
 pub fn ahead(clock: i32) -> i64 {
-    index(clock).map_or(0, |i| AHEAD[i].load(Ordering::Relaxed))
+    shifted(clock).map_or(0, |i| AHEAD[i].load(Ordering::Relaxed))
 }
 
 /// Converts a time on the application's clock to the machine's.
@@ -91,10 +122,24 @@ pub fn go_on_from(shown: [i64; 3]) {
 /// Function for the vDSO's slot, if the kernel's is `real`.
 pub fn reader(real: usize) -> usize {
     REAL.store(real, Ordering::Relaxed);
-    if AHEAD.iter().all(|a| a.load(Ordering::Relaxed) == 0) {
-        return real;
+    match are_the_machines() {
+        true => real,
+        false => shifted_reader(),
     }
+}
+
+/// Function for a slot, after [`reader`], whatever the offsets become.
+pub fn shifted_reader() -> usize {
     read as *const () as usize
+}
+
+/// Value of the application's clock as a program reads it, in nanoseconds, or the kernel's error number.
+pub fn shown(clock: i32) -> Result<i64, isize> {
+    let mut time = Timespec::default();
+    match read(clock, &raw mut time) {
+        0 => Ok(time.ns()),
+        error => Err(error),
+    }
 }
 
 extern "C" fn read(clock: i32, time: *mut Timespec) -> isize {

@@ -33,7 +33,7 @@ use crate::exit_code;
 use crate::mpi::world::{self, World};
 use crate::options;
 use crate::start::{bootstrap, job_state, keeper, launch, library_env, program_wrapper};
-use crate::{agent, console, mpi, record, recorder};
+use crate::{agent, clocks, console, mpi, record, recorder};
 use read_report::{slowest_rank_line, slowness, EVERY};
 use truncate_files::RestartedRank;
 
@@ -49,6 +49,8 @@ struct Part {
     plan: Plan,
     /// What is done with the record of the run.
     record: record::Plan,
+    /// What is done with its clocks.
+    clocks: clocks::Plan,
     /// Files that it shares with the first job, if this one is a copy.
     copied: Option<copy::Copied>,
 }
@@ -119,6 +121,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         job,
         plan,
         record,
+        clocks,
         copied,
     } = part;
     if let (Some(copied), Some(first)) = (copied, &options.copy_of) {
@@ -168,6 +171,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     let begun = Instant::now();
     truncate_files::truncate(&files, &process, &closed, grown, &restarted, others)?;
     tracing::info!(took = ?begun.elapsed(), "files truncated");
+    clocks.begin()?;
     let restored = loader::restore(process, registers.as_ref(), files, &|object| {
         shared.descriptor(object)
     })?;
@@ -285,10 +289,12 @@ fn verified(
         mut closed,
         job,
         record,
+        clocks,
     } = Sections::of(opened.image())?;
     job_state::check_table(&job)
         .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
     let tools = &options.checkpoints.tools;
+    let clocks = clocks::Plan::of_restart(tools.record.as_ref(), id, clocks.as_ref(), rank)?;
     let record = record::Plan::of_restart(tools, id, record.as_ref(), rank, size)?;
     let first = options.copy_of.as_ref();
     let copied = first.map(|first| copy::files(first, &opened, &mut process, &mut closed));
@@ -320,6 +326,7 @@ fn verified(
         job,
         plan,
         record,
+        clocks,
         copied,
     })
 }

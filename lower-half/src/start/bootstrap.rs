@@ -16,7 +16,7 @@ use super::{job_state, keeper, program_wrapper};
 use crate::agent::debug::{fault_injection, kill_at_call};
 use crate::agent::{self, Setup};
 use crate::mpi::{self, world, Hooks};
-use crate::{breakpoint, console, options, profile, record, solo, stages, tools};
+use crate::{breakpoint, clocks, console, options, profile, record, solo, stages, tools};
 
 /// Bytes in which an address is sent, zero-padded behind its length.
 const ADDRESS_BYTES: usize = 4096;
@@ -42,6 +42,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
                 job_state::section(),
                 program_wrapper::section(),
                 record::section(),
+                clocks::section(),
             ];
             sections.into_iter().flatten().collect()
         },
@@ -85,6 +86,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
         keeper::exits(status);
         profile::write();
         agent::finished();
+        clocks::close();
         world::leave(status);
     });
     // From now on a checkpoint can be requested. In a larger job it waits for MPI_Init.

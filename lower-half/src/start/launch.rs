@@ -13,7 +13,7 @@ use linked::mpi::{self as mpi_names, Abi};
 use super::{bootstrap, job_state, keeper, library_env, program_wrapper};
 use crate::agent::debug::kill_at_call;
 use crate::options::Launch;
-use crate::{agent, mpi, recorder, solo};
+use crate::{agent, clocks, mpi, recorder, solo};
 
 /// Runs the program, in a process with the variables of [`library_env`]; returns only if it cannot be started.
 pub fn launch(options: Launch) -> Result<Infallible> {
@@ -28,6 +28,7 @@ pub fn launch(options: Launch) -> Result<Infallible> {
         recorder::start(&options.spec.checkpoints);
     }
     show_processor(&options.spec.checkpoints);
+    clocks::Plan::of_launch(options.spec.checkpoints.tools.record.as_ref())?.begin()?;
     let program = loader::prepare(&options.program, &options.args, &env)?;
     recorder::attach();
     if let Some(without) = program.without.as_ref().filter(|_| launcher::is_first()) {

@@ -31,9 +31,6 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_futex, futex),
     // Deadlines are on the application's clocks.
     (libc::SYS_futex_waitv, futex_waitv),
-    // The monotonic and boot-time clocks continue from their values at the checkpoint.
-    (libc::SYS_clock_gettime, clock_gettime),
-    // Deadlines are on the application's clocks.
     (libc::SYS_timerfd_settime, timerfd_settime),
 ];
 
@@ -274,9 +271,13 @@ fn futex(call: &mut Call) -> Outcome {
             outcome
         }
         libc::FUTEX_WAIT_BITSET | libc::FUTEX_WAIT_REQUEUE_PI | syscall_restart::LOCK_PI2
-            if time != 0 && !realtime =>
+            if time != 0 =>
         {
-            with_moment(call, libc::CLOCK_MONOTONIC, 3)
+            let clock = match realtime {
+                true => libc::CLOCK_REALTIME,
+                false => libc::CLOCK_MONOTONIC,
+            };
+            with_moment(call, clock, 3)
         }
         _ => call.pass(),
     }
@@ -285,18 +286,6 @@ fn futex(call: &mut Call) -> Outcome {
 fn futex_waitv(call: &mut Call) -> Outcome {
     let clock = call.int(4);
     with_moment(call, clock, 3)
-}
-
-/// Serves programs that do not use the vDSO.
-fn clock_gettime(call: &mut Call) -> Outcome {
-    let [clock, time, ..] = call.args();
-    let ahead = clock::ahead(clock as i32);
-    let outcome = call.pass();
-    if ahead == 0 || !matches!(outcome, Outcome::Value(0)) {
-        return outcome;
-    }
-    let shown = call.read::<Timespec>(time).ns().saturating_add(ahead);
-    call.answer(time, Timespec::new(shown))
 }
 
 /// Clock of a timerfd, as the kernel reports it.
@@ -325,7 +314,7 @@ fn timerfd_clock(fd: i32) -> Option<i32> {
 fn timerfd_settime(call: &mut Call) -> Outcome {
     let [fd, flags, new, old, ..] = call.args();
     let absolute = flags as i32 & libc::TFD_TIMER_ABSTIME != 0;
-    if !absolute || clock::CLOCKS.iter().all(|&c| clock::ahead(c) == 0) {
+    if !absolute || clock::are_the_machines() {
         return call.pass();
     }
     let Some(clock) = timerfd_clock(fd as i32) else {

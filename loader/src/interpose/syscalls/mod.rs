@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 mod blocking;
+mod clocks;
 mod clone;
 mod exec;
 pub mod file_changes;
@@ -153,7 +154,7 @@ fn pass(call: &mut Call) -> Outcome {
 }
 
 /// All handlers, by topic.
-const TOPICS: [&[(i64, Handler)]; 13] = [
+const TOPICS: [&[(i64, Handler)]; 14] = [
     memory::HANDLERS,
     sysv::HANDLERS,
     files::HANDLERS,
@@ -164,6 +165,7 @@ const TOPICS: [&[(i64, Handler)]; 13] = [
     timers::HANDLERS,
     unsupported::HANDLERS,
     blocking::HANDLERS,
+    clocks::HANDLERS,
     clone::HANDLERS,
     exec::HANDLERS,
     file_changes::HANDLERS,
