@@ -1,5 +1,6 @@
 //! `stasis record-info`: what is in the record of a run.
 
+use record::clocks::Reads;
 use record::{describe, files, Log, Summary};
 use serde_json::json;
 
@@ -13,10 +14,10 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
     if options.json {
         let ranks: Vec<_> = ranks
             .iter()
-            .map(|(rank, all)| {
+            .map(|Rank { rank, all, clock_reads }| {
                 json!({ "rank": rank, "calls": all.calls, "misses": all.misses, "wildcards": all.wildcards,
                     "sources": all.sources.len(), "races": all.races, "probes": all.probes, "choices": all.choices,
-                    "cancelled": all.cancelled, "digests": all.digests, "checkpoints": all.marks, "bytes": all.bytes,
+                    "cancelled": all.cancelled, "digests": all.digests, "clock_reads": clock_reads, "checkpoints": all.marks, "bytes": all.bytes,
                     "damaged_bytes": all.damaged, "last_call": all.last.map(|call| describe(&call, functions::name)) })
             })
             .collect();
@@ -24,14 +25,19 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
         return Ok(());
     }
     let head = [
-        "rank", "calls", "misses", "wildcard", "sources", "races", "choices", "size",
+        "rank", "calls", "misses", "wildcard", "sources", "races", "choices", "clocks", "size",
     ];
-    let line = |cells: [String; 8]| {
-        let [a, b, c, d, e, f, g, h] = cells;
-        say!("{a:>5} {b:>10} {c:>10} {d:>9} {e:>8} {f:>8} {g:>8} {h:>10}");
+    let line = |cells: [String; 9]| {
+        let [a, b, c, d, e, f, g, h, i] = cells;
+        say!("{a:>5} {b:>10} {c:>10} {d:>9} {e:>8} {f:>8} {g:>8} {h:>8} {i:>10}");
     };
     line(head.map(str::to_owned));
-    for (rank, all) in &ranks {
+    for Rank {
+        rank,
+        all,
+        clock_reads,
+    } in &ranks
+    {
         let wildcards = all.wildcards + all.probes;
         line([
             rank.to_string(),
@@ -41,10 +47,11 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
             all.sources.len().to_string(),
             all.races.to_string(),
             all.choices.to_string(),
+            clock_reads.to_string(),
             text::bytes(all.bytes),
         ]);
     }
-    for (rank, all) in &ranks {
+    for Rank { rank, all, .. } in &ranks {
         if let Some(last) = &all.last {
             say!("rank {rank} ends with {}", describe(last, functions::name));
         }
@@ -55,18 +62,31 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
             );
         }
     }
-    let marks = ranks.first().map_or(&[][..], |(_, all)| &all.marks);
+    let marks = ranks.first().map_or(&[][..], |rank| &rank.all.marks);
     for mark in marks {
         say!("ckpt-{mark} was taken of this run");
     }
     Ok(())
 }
 
-fn summaries(options: &RecordInfo) -> record::Result<Vec<(u32, Summary)>> {
+/// The record of a rank.
+struct Rank {
+    rank: u32,
+    all: Summary,
+    /// Values of clocks.
+    clock_reads: usize,
+}
+
+fn summaries(options: &RecordInfo) -> record::Result<Vec<Rank>> {
     let summary = |(rank, path): (u32, std::path::PathBuf)| {
         let log = Log::open(&path)?;
         functions::check(&log)?;
-        Ok((rank, Summary::of(&log)))
+        let clocks = Log::of_clocks(&options.record, rank)?;
+        Ok(Rank {
+            rank,
+            all: Summary::of(&log),
+            clock_reads: clocks.map_or(0, |clocks| Reads::of(clocks.bytes()).count()),
+        })
     };
     files(&options.record)?.into_iter().map(summary).collect()
 }

@@ -166,6 +166,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(product::explain::cases());
     cases.extend(product::reduction::cases());
     cases.extend(product::record::cases(full)?);
+    cases.extend(product::clocks::cases());
     cases.extend(product::solo::cases(full)?);
     cases.extend(product::profile::cases());
     cases.extend(product::hunt::cases());

@@ -1,5 +1,6 @@
 //! Cases about the whole product: packages, the guide, the commands, Slurm, workflow systems.
 
+pub mod clocks;
 pub mod completions;
 pub mod demo;
 pub mod explain;

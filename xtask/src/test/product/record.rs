@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Odds of a wrong round in `bugs/race`, so high that every run has some and no two runs are equal.
 const ODDS: &str = "3";
 /// Exit code of a job whose replay diverges.
-const DIVERGED: i32 = 8;
+pub(super) const DIVERGED: i32 = 8;
 
 /// Programs of `bugs` whose result differs from run to run.
 const RACES: [&str; 2] = ["bugs/race", "bugs/choices"];
@@ -161,8 +161,13 @@ impl<'a> Races<'a> {
         Ok(job)
     }
 
+    /// Kills a job, and brings it back by this command.
+    pub(super) fn bring_back(&self, job: &mut Job, restart: Command) -> Result<()> {
+        bring_back(job, restart, &self.path("ck"), self.dir)
+    }
+
     /// Lets a job go on from its cut, to its end. The result is its output.
-    fn let_go(&self, job: &mut Job) -> Result<String> {
+    pub(super) fn let_go(&self, job: &mut Job) -> Result<String> {
         fs::write(self.path("go"), "")?;
         job.succeed(Instant::now() + LIMIT, self.dir)?;
         Ok(job::read_text(&job.stdout))
@@ -207,7 +212,7 @@ fn from_a_checkpoint(races: &Races) -> Result<()> {
 fn goes_on_after_a_kill(races: &Races) -> Result<()> {
     let mut job = races.recorded_to_the_cut()?;
     let restart = races.restart(races.mpi, &["--record", "rec"]);
-    bring_back(&mut job, restart, &races.path("ck"), races.dir)?;
+    races.bring_back(&mut job, restart)?;
     let recorded = races.let_go(&mut job)?;
     let from_start = races.launch(races.mpi.other(), "ck-2", &["--replay", "rec"]);
     let replayed = races.run(from_start, "replayed")?;
