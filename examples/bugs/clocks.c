@@ -7,7 +7,9 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
-enum { ROUNDS = 40, MOST = 1000 };
+enum { ROUNDS = 40, MOST = 1000, READ = 6 };
+
+static int64_t read_in[ROUNDS][READ];
 
 static int64_t of(clockid_t clock)
 {
@@ -46,7 +48,9 @@ static double measured(int share)
 int main(int argc, char **argv)
 {
     /* As a seed is drawn. */
-    int64_t seed = time(NULL) ^ of_day() ^ of(CLOCK_REALTIME);
+    int64_t seed = time(NULL);
+    seed ^= of_day();
+    seed ^= of(CLOCK_REALTIME);
     test_start(&argc, &argv);
     int share = MOST / 2, data[MOST] = {0};
     int64_t before = of(CLOCK_MONOTONIC);
@@ -66,12 +70,19 @@ int main(int argc, char **argv)
         int64_t now = round % 2 ? of(CLOCK_MONOTONIC) : raw(CLOCK_MONOTONIC);
         CHECK(now >= before, "the clock went back by %lld ns", (long long)(before - now));
         before = now;
-        int64_t all[5] = {now, of(CLOCK_REALTIME), raw(CLOCK_REALTIME), of_day(), time(NULL)};
-        test_add(all, sizeof all);
-        if (test_rank == 0)
-            printf("round %d: %d of %d, %lld, %lld, %lld, %lld, %lld\n", round, share, got, (long long)all[0],
-                   (long long)all[1], (long long)all[2], (long long)all[3], (long long)all[4]);
+        int64_t *all = read_in[round];
+        all[0] = now;
+        all[1] = of(CLOCK_REALTIME);
+        all[2] = raw(CLOCK_REALTIME);
+        all[3] = of_day();
+        all[4] = time(NULL);
+        all[5] = share;
+        test_add(all, sizeof read_in[round]);
     }
+    /* All output comes behind the cut. */
+    for (int round = 0; round < ROUNDS && test_rank == 0; round++)
+        for (int i = 0; i < READ; i++)
+            printf("%lld%c", (long long)read_in[round][i], i + 1 < READ ? ' ' : '\n');
     if (test_rank == 0)
         printf("seed %lld, processor time %ld\n", (long long)seed, (long)clock());
     test_add(&seed, sizeof seed);

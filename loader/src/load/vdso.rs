@@ -18,7 +18,7 @@
 
 use crate::error::LoadError;
 use crate::interpose::clock_log;
-use crate::sys::{clock, proc_maps, syscall};
+use crate::sys::{clock, proc_maps, syscall, user_copy};
 use contract::{ThreadBlock, OWN_CLOCK, VDSO_ADDRESS, VDSO_BYTES, VDSO_SLOTS_ADDRESS};
 use core::mem::offset_of;
 use goblin::elf::dynamic as dt;
@@ -151,9 +151,8 @@ fn has_traps() -> bool {
     (0..CLOCKS).all(|function| {
         let mut code = Image::default();
         system_call(&mut code, FUNCTIONS[function].1);
-        let address = trap(function) as *const u8;
-        // SAFETY: the image is mapped, and is longer than its functions.
-        code.0 == unsafe { core::slice::from_raw_parts(address, code.0.len()) }
+        user_copy::read::<[u8; STUB_BYTES]>(trap(function))
+            .is_ok_and(|all| all.starts_with(&code.0))
     })
 }
 
