@@ -188,8 +188,8 @@ fn give_up(why: &anyhow::Error) -> bool {
     false
 }
 
-/// MPI is initialised, and a record with this header begins in a directory: it gets a file with the clocks, if these are
-/// recorded.
+/// MPI is initialised, and a record with this header begins in a directory: it gets a file with the clocks, if these
+/// are recorded.
 pub fn write(directory: &Path, header: &Header) {
     let mut place = place();
     let Place::Early(events) = &*place else {

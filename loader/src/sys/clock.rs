@@ -136,24 +136,32 @@ pub fn shifted_reader() -> usize {
 /// Value of the application's clock as a program reads it, in nanoseconds, or the kernel's error number.
 pub fn shown(clock: i32) -> Result<i64, isize> {
     let mut time = Timespec::default();
-    match read(clock, &raw mut time) {
-        0 => Ok(time.ns()),
+    match stasis_kernel_clock(clock, &raw mut time) {
+        0 => Ok(time.ns().saturating_add(ahead(clock))),
         error => Err(error),
     }
 }
 
-extern "C" fn read(clock: i32, time: *mut Timespec) -> isize {
+/// Reads a clock by the kernel's function. That is compiled like the kernel, without vector registers, so handlers of
+/// patched calls may call this.
+#[inline(never)]
+#[no_mangle]
+extern "C" fn stasis_kernel_clock(clock: i32, time: *mut Timespec) -> isize {
     let real = REAL.load(Ordering::Relaxed);
-    // SAFETY: `REAL` has this signature, and the time is written to the application's address as the kernel would.
+    // SAFETY: `REAL` has this signature, and the kernel's function writes to the caller's address only.
     unsafe {
-        let real: extern "C" fn(i32, *mut Timespec) -> isize = core::mem::transmute(real);
-        let result = real(clock, time);
-        let ahead = ahead(clock);
-        if result == 0 && ahead != 0 {
-            *time = Timespec::new((*time).ns().saturating_add(ahead));
-        }
-        result
+        core::mem::transmute::<usize, extern "C" fn(i32, *mut Timespec) -> isize>(real)(clock, time)
     }
+}
+
+extern "C" fn read(clock: i32, time: *mut Timespec) -> isize {
+    let result = stasis_kernel_clock(clock, time);
+    let ahead = ahead(clock);
+    if result == 0 && ahead != 0 {
+        // SAFETY: the kernel has written the time to this address.
+        unsafe { *time = Timespec::new((*time).ns().saturating_add(ahead)) };
+    }
+    result
 }
 
 #[cfg(test)]

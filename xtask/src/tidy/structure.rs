@@ -40,7 +40,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-job-spec", 0, 0),
     ("stasis-launcher", 0, 0),
     ("stasis-linked", 1, 0),
-    ("stasis-loader", 125, 0),
+    ("stasis-loader", 128, 0),
     ("stasis-lower-half", 167, 0),
     ("stasis-mpi-abi", 3, 0),
     ("stasis-mpi-table", 0, 0),

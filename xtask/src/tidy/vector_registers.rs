@@ -14,11 +14,13 @@ use std::process::Command;
 /// `SiteKind::Light`.
 const LIGHT: u8 = 2;
 const NUMBERS: u64 = 512;
-/// Functions that keep the registers, or enter the window with those of the application.
+/// Functions that keep the registers, or enter the window with those of the application; and the one that calls the
+/// kernel's vDSO, which is compiled without them.
 const KEEP: &[&str] = &[
     "stasis_keeping_vectors",
     "stasis_app_syscall",
     "stasis_site_syscall",
+    "stasis_kernel_clock",
 ];
 /// Parts of the names of functions that do not return to the application, or not by the way that they came.
 const END: &[&str] = &[
