@@ -15,8 +15,8 @@ use ckpt_image::{kind, Section, SetId};
 use job_spec::Record;
 use loader::clock_log::{self, Difference, Window};
 
+use crate::console;
 use crate::mpi::world;
-use crate::{console, record};
 
 /// Bytes of events in memory at first.
 const EARLY: usize = 1 << 20;
@@ -35,6 +35,8 @@ enum Place {
 static PLACE: Mutex<Place> = Mutex::new(Place::None);
 /// Number of bytes of events in memory.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
+/// The number of calls of MPI that are over, once it is initialised.
+static CALLS: OnceLock<fn() -> u64> = OnceLock::new();
 /// A message that waits for MPI to be initialised.
 static EARLY_MESSAGE: Mutex<Option<String>> = Mutex::new(None);
 
@@ -219,8 +221,9 @@ pub fn write(directory: &Path, header: &Header) {
     };
 }
 
-/// MPI is initialised.
-pub fn connected() {
+/// MPI is initialised. `calls`: the number of calls that are over.
+pub fn connected(calls: fn() -> u64) {
+    CALLS.get_or_init(|| calls);
     if matches!(&*place(), Place::Early(_)) {
         // There is no record for them.
         clock_log::stop();
@@ -264,7 +267,7 @@ fn tell(difference: Difference) {
         Some(then) => format!("{} was read then, and {now} is read now", named(then)),
         None => format!("the record of the clocks ends, and {now} is read"),
     };
-    let after = match record::calls() {
+    let after = match CALLS.get().map_or(0, |calls| calls()) {
         0 => "before the first call of MPI".to_owned(),
         calls => format!("after call {calls}"),
     };

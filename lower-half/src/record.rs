@@ -240,7 +240,7 @@ pub fn begin(rank: u32, size: u32) {
     if let Err(why) = try_begin(plan, rank, size) {
         console::tell(&why.context("this run is not recorded"));
     }
-    clocks::connected();
+    clocks::connected(calls);
 }
 
 /// The same for a rank that runs alone, without an agent.
@@ -251,7 +251,7 @@ pub fn begin_again(record: &Record, rank: u32, size: u32) {
         console::tell(&why);
         world::leave_at_once(ExitCode::Image.number());
     }
-    clocks::connected();
+    clocks::connected(calls);
 }
 
 fn of_launch(rank: u32, size: u32) -> Result<Plan> {

@@ -235,3 +235,54 @@ fn differ(mut state: Guard<'_, State>, thread: &Thread, at: usize, difference: D
     drop(state);
     thread.on_lower(|| tell(difference));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(mode: Mode) -> State {
+        State {
+            mode,
+            values: Values::NONE,
+            reads: 0,
+            room: || false,
+            tell: |_| (),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_replayed_until_another_clock_is_read() {
+        static COUNTED: AtomicU64 = AtomicU64::new(0);
+        let mut events = vec![0; 3 * MOST_BYTES];
+        let window = Window {
+            address: events.as_mut_ptr() as usize,
+            begin: 0,
+            end: events.len() as u64,
+            counted: &COUNTED,
+        };
+        let (first, other) = (Clock::TIME, Clock::GETTIMEOFDAY);
+        let mut written = state(Mode::Record(window));
+        let mut value = 1_800_000_000;
+        while written.write(window, first, value) {
+            value += 7;
+        }
+        let counted = COUNTED.load(Ordering::Relaxed);
+        assert!(counted + MOST_BYTES as u64 > window.end);
+
+        events.truncate(counted as usize);
+        let events: &'static [u8] = events.leak();
+        let mut replayed = state(Mode::Replay(events, 0));
+        let mut ask = |clock| match replayed.mode {
+            Mode::Replay(events, at) => replayed.next(events, at, clock),
+            _ => unreachable!("nothing else sets the mode"),
+        };
+        assert_eq!(ask(first).ok(), Some(1_800_000_000));
+        let difference = ask(other).unwrap_err();
+        assert_eq!((difference.number, difference.then), (2, Some(first)));
+        let rest: Vec<i64> = std::iter::from_fn(|| ask(first).ok()).collect();
+        assert_eq!(rest.last(), Some(&(value - 7)));
+        let ended = ask(first).unwrap_err();
+        assert_eq!(ended.number, written.reads + 1);
+        assert_eq!(ended.then, None);
+    }
+}
