@@ -3,13 +3,12 @@
 //!
 //! # Safety
 //! `clock_gettime` fills a local; it goes through the upper half's own vDSO and may be called with threads stopped
-//! anywhere. The loader has a function of this kind at [`contract::OWN_CLOCK`].
+//! anywhere. The loader has a function of this kind at [`OWN_CLOCK`].
 #![allow(unsafe_code)]
 
-const CLOCK_MONOTONIC: i32 = 1;
+use contract::OWN_CLOCK;
 
 #[repr(C)]
-#[derive(Default)]
 struct Timespec {
     seconds: i64,
     nanoseconds: i64,
@@ -21,30 +20,35 @@ extern "C" {
 
 /// MPI_Wtime.
 pub fn wtime() -> f64 {
-    let mut time = Timespec::default();
-    // SAFETY: see the module's head; this clock always exists.
-    unsafe { clock_gettime(CLOCK_MONOTONIC, &raw mut time) };
+    let time = now(false);
     time.seconds as f64 + time.nanoseconds as f64 * 1e-9
 }
 
 /// The same clock in nanoseconds, for Stasis itself: the value is neither recorded nor replayed.
 pub(crate) fn nanoseconds() -> u64 {
-    let mut time = Timespec::default();
-    // SAFETY: see the module's head; this clock always exists.
-    unsafe { own_clock()(CLOCK_MONOTONIC, &raw mut time) };
+    // Tests have no loader.
+    let time = now(!cfg!(test));
     (time.seconds * 1_000_000_000 + time.nanoseconds).cast_unsigned()
 }
 
-#[cfg(not(test))]
-fn own_clock() -> unsafe extern "C" fn(i32, *mut Timespec) -> i32 {
-    // SAFETY: see the module's head.
-    unsafe { core::mem::transmute(contract::OWN_CLOCK) }
-}
+type Read = unsafe extern "C" fn(i32, *mut Timespec) -> i32;
 
-/// Tests have no loader.
-#[cfg(test)]
-fn own_clock() -> unsafe extern "C" fn(i32, *mut Timespec) -> i32 {
-    clock_gettime
+#[inline(always)]
+fn now(own: bool) -> Timespec {
+    const CLOCK_MONOTONIC: i32 = 1;
+    let mut time = Timespec {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    // SAFETY: see the module's head; this clock always exists.
+    unsafe {
+        let read: Read = match own {
+            true => core::mem::transmute::<usize, Read>(OWN_CLOCK),
+            false => clock_gettime,
+        };
+        read(CLOCK_MONOTONIC, &raw mut time);
+    }
+    time
 }
 
 /// MPI_Wtick.
