@@ -117,18 +117,26 @@ pub fn replayed() -> Option<usize> {
     }
 }
 
-/// Sets the application's clocks near those of the recorded run, for deadlines and for other threads.
+/// Sets the application's clocks near those of the recorded run, for deadlines and for other threads: each shows its
+/// first value in the record. One in seconds or ticks says less than another one of the same clock.
 pub fn set_clocks() {
     let state = STATE.lock();
-    if let Mode::Replay(events, at) = state.mode {
-        let values = state.values.clone();
-        drop(state);
-        let mut known = [false; clock::SHIFTED];
-        for (clock, value) in Reads::of(events).from(at, values) {
-            if clock::shifted(of_kernel(clock))
-                .is_some_and(|index| !core::mem::replace(&mut known[index], true))
-            {
-                clock::show(of_kernel(clock), nanoseconds(clock, value));
+    let Mode::Replay(events, at) = state.mode else {
+        return;
+    };
+    let values = state.values.clone();
+    drop(state);
+    let mut known = [false; clock::SHIFTED];
+    for fine in [true, false] {
+        for (clock, value) in Reads::of(events).from(at, values.clone()) {
+            let id = of_kernel(clock);
+            let index = clock::shifted(id).filter(|_| clock::is_coarse(id) != fine);
+            if index.is_some_and(|index| !core::mem::replace(&mut known[index], true)) {
+                // No thread has seen a later value before.
+                clock::show(
+                    id,
+                    nanoseconds(clock, value).saturating_add(clock.unit() - 1),
+                );
             }
         }
     }

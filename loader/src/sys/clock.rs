@@ -50,6 +50,14 @@ pub fn shifted(clock: i32) -> Option<usize> {
     CLOCKS.iter().chain(&REPLAYED).position(|&c| c == clock)
 }
 
+/// Whether it shows the last tick.
+pub fn is_coarse(clock: i32) -> bool {
+    matches!(
+        clock,
+        libc::CLOCK_MONOTONIC_COARSE | libc::CLOCK_REALTIME_COARSE
+    )
+}
+
 /// Whether all are the machine's.
 pub fn are_the_machines() -> bool {
     AHEAD.iter().all(|a| a.load(Ordering::Relaxed) == 0)
