@@ -230,8 +230,8 @@ pub fn is_recovered(example: &Example) -> bool {
 }
 
 /// Whether a mode is among the cases without `full`. A run that goes on after a checkpoint shows what one without a
-/// checkpoint shows, and a restart under the other library what one under the same library shows. So each fourth example
-/// has those, and examples that have nothing else.
+/// checkpoint shows, and a restart under the other library what one under the same library shows. So each fourth
+/// example has those, and examples that have nothing else.
 fn is_chosen(example: &Example, mode: Mode) -> bool {
     let (shown_by, fourth) = match mode {
         Mode::Plain => (Mode::Continue, 0),
