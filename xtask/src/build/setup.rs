@@ -329,6 +329,9 @@ fn lower_target(mpi: Mpi) -> PathBuf {
     paths::target().join(format!("lower-{mpi}"))
 }
 
+/// Folders of a build in a target directory.
+const BUILT: [&str; 3] = ["build", "deps", ".fingerprint"];
+
 /// Gives a lower half what cargo has built for the first of them, where it has nothing of its own yet. They share all
 /// crates but the bindings of their library, and a target directory cannot be shared: cargo would build the bindings
 /// again for each library in turn.
@@ -338,18 +341,19 @@ pub fn lend_crates(to: Mpi) -> Result<()> {
     if from == to || !from.exists() {
         return Ok(());
     }
-    let of_a_library = |name: &str| {
-        let name = name.trim_start_matches("lib").replace('-', "_");
-        name.starts_with("mpi_sys") || name.starts_with("stasis_lower")
-    };
-    for folder in ["build", "deps", ".fingerprint"] {
+    if has_own_crates(&from.join("deps"), &to.join("deps"))? {
+        for folder in BUILT {
+            fs::remove_dir_all(to.join(folder))?;
+        }
+    }
+    for folder in BUILT {
         let (from, to) = (from.join(folder), to.join(folder));
         fs::create_dir_all(&to)?;
         let mut missing = Vec::new();
         for entry in fs::read_dir(&from)? {
             let entry = entry?;
             let name = entry.file_name();
-            if !of_a_library(&name.to_string_lossy()) && !to.join(&name).exists() {
+            if !is_of_a_library(&name.to_string_lossy()) && !to.join(&name).exists() {
                 missing.push(entry.path());
             }
         }
@@ -360,6 +364,34 @@ pub fn lend_crates(to: Mpi) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn is_of_a_library(name: &str) -> bool {
+    let name = name.trim_start_matches("lib").replace('-', "_");
+    name.starts_with("mpi_sys") || name.starts_with("stasis_lower")
+}
+
+/// Whether a crate that both have was built for each, or again for the first. Others that depend on it cannot be lent
+/// then: the compiler refuses a crate that was built with another copy. Crates of the workspace do no harm: cargo builds
+/// what depends on them again when their sources change.
+fn has_own_crates(from: &Path, to: &Path) -> Result<bool> {
+    if !to.exists() {
+        return Ok(false);
+    }
+    let time = |path: PathBuf| fs::metadata(path).and_then(|file| file.modified());
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        let text = name.to_string_lossy();
+        let is_crate = text.ends_with(".rlib") || text.ends_with(".rmeta");
+        let of_workspace = text.starts_with("libstasis_");
+        if !is_crate || of_workspace || is_of_a_library(&text) || !to.join(&name).exists() {
+            continue;
+        }
+        if time(from.join(&name))? != time(to.join(&name))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A cargo command on the workspace. `lower` selects the MPI library of the lower half.
