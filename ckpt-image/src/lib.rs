@@ -75,6 +75,7 @@
 //!     command: vec!["./app".into()],
 //!     lineage: None,
 //!     incarnation: None,
+//!     for_cpu: None,
 //!     ranks: vec![RankEntry {
 //!         rank: 0,
 //!         host: "here".into(),

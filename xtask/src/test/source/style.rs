@@ -47,6 +47,12 @@ pub fn cases(full: bool) -> Vec<Case> {
         Case::new("style/prose", |_, _| prose::check().into()),
         Case::new("style/specification", |_, _| specification::check().into()),
         suite("unit/workspace", None, &WITHOUT_LOWER),
+        // nextest leaves them out.
+        check(
+            "unit/documentation",
+            None,
+            &[&["test", "--quiet", "--doc"][..], &WITHOUT_LOWER].concat(),
+        ),
     ];
     cases.push(Case::new("style/clippy-lower", |_, dir| {
         lint_lower_halves(dir).into()
