@@ -8,6 +8,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::profile::file::{Communicator, Datatype, Function, SizeClass};
 use ::profile::{Job, Rank};
@@ -65,11 +66,19 @@ pub fn forget_older(rank: u32) -> Result<()> {
 
 /// Writes the rank's file, if calls are counted and MPI is in use.
 pub fn write() {
+    let _one = one_at_a_time();
     if gate().mpi_is(MpiState::Initialised) {
         if let Some(counters) = counters() {
             write_file(&rank(counters));
         }
     }
+}
+
+/// Held from the look at the counters until the file is there: the agent may be asked for it while the program ends,
+/// and the file has the last numbers then.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn write_file(rank: &Rank) {
@@ -84,8 +93,12 @@ pub fn finish() {
     let Some(counters) = counters() else {
         return;
     };
-    let own = rank(counters);
-    write_file(&own);
+    let own = {
+        let _one = one_at_a_time();
+        let own = rank(counters);
+        write_file(&own);
+        own
+    };
     match world::gather_values(&own, own.size) {
         Ok(ranks) if own.rank == 0 => {
             if let Some(job) = Job::of(ranks) {

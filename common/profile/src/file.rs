@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +89,8 @@ impl Rank {
         self.functions.iter().map(|function| function.calls).sum()
     }
 
-    /// Writes the rank's file in a checkpoint directory, in the place of an older one.
+    /// Writes the rank's file in a checkpoint directory, in the place of an older one. Several threads may do so at the
+    /// same time.
     ///
     /// # Errors
     /// That of the file system.
@@ -96,7 +98,9 @@ impl Rank {
         let folder = directory.join(FOLDER);
         fs::create_dir_all(&folder)?;
         let path = folder.join(format!("rank-{}.json", self.rank));
-        let partial = path.with_extension(format!("json.{}", std::process::id()));
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        let (process, number) = (std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
+        let partial = path.with_extension(format!("json.{process}.{number}"));
         let text = serde_json::to_vec(self)?;
         fs::write(&partial, text)?;
         fs::rename(&partial, &path)
@@ -166,5 +170,24 @@ mod tests {
         remove(dir.path()).unwrap();
         remove(dir.path()).unwrap();
         assert_eq!(read(dir.path()).unwrap(), []);
+    }
+
+    #[test]
+    fn a_file_that_several_threads_write_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let of_length = |length| Rank {
+            functions: vec![Function::default(); length],
+            ..Rank::default()
+        };
+        of_length(0).write(path).unwrap();
+        std::thread::scope(|scope| {
+            for length in [1, 200] {
+                scope.spawn(move || (0..200).for_each(|_| of_length(length).write(path).unwrap()));
+            }
+            for _ in 0..200 {
+                assert_eq!(read(path).unwrap().len(), 1);
+            }
+        });
     }
 }
