@@ -245,7 +245,8 @@ impl Tracer {
         code[LONGEST - 5] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)
     }
 
-    /// The line of a place in the source, as `solve.c:42`, if the object's file has debug information of at most 64 MiB.
+    /// The line of a place in the source, as `solve.c:42`, if the object's file has debug information, of at most
+    /// 64 MiB.
     pub fn line(&self, Place(at): Place) -> Option<String> {
         let address = at.address_for_lookup();
         let mut objects = self.objects.iter().zip(&self.lines);
