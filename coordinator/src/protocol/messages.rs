@@ -249,7 +249,8 @@ pub struct Doing {
 pub struct ThreadStack {
     /// Thread id as the program sees it.
     pub thread: u32,
-    /// Functions of its frames, outermost first, with the lines of the source if these were asked for. A rank that is in MPI has the MPI function last.
+    /// Functions of its frames, outermost first, with the lines of the source if these were asked for. A rank that is
+    /// in MPI has the MPI function last.
     pub frames: Vec<String>,
     /// Whether the thread has called MPI before.
     pub calls: bool,

@@ -372,8 +372,8 @@ fn is_of_a_library(name: &str) -> bool {
 }
 
 /// Whether a crate that both have was built for each, or again for the first. Others that depend on it cannot be lent
-/// then: the compiler refuses a crate that was built with another copy. Crates of the workspace do no harm: cargo builds
-/// what depends on them again when their sources change.
+/// then: the compiler refuses a crate that was built with another copy. Crates of the workspace do no harm: cargo
+/// builds what depends on them again when their sources change.
 fn has_own_crates(from: &Path, to: &Path) -> Result<bool> {
     if !to.exists() {
         return Ok(false);
