@@ -11,7 +11,7 @@ pub const HEADER_BYTES: usize = 4096;
 /// Offset of the number of bytes of events, which is written while the run goes on.
 pub const END_AT: usize = 96;
 
-/// What the events of a file are.
+/// The kind of the events in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Calls and their outcomes ([`crate::Event`]).
@@ -46,7 +46,7 @@ pub struct Header {
     pub digests: u64,
     /// Whether digests of sent messages are taken.
     pub sends: bool,
-    /// What the events are.
+    /// The kind of its events.
     pub stream: Stream,
 }
 

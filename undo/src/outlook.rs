@@ -565,7 +565,7 @@ impl<'a> Work<'a> {
             .whereabouts_by(&now, item, path, (host, left), (&is_it, &on_disk))
     }
 
-    /// As in `apply.rs`. `anew` tells whether this stage already creates the file again, under an earlier name.
+    /// The same stage as in `apply.rs`. `anew`: it has created the file again already, under an earlier name.
     fn bring(&mut self, path: &Path, key: &Key, anew: bool) -> io::Result<Option<Node>> {
         let Some(item) = self.plan.files.get(key) else {
             return Ok(None);

@@ -12,7 +12,7 @@
 
 use crate::crossing::call_guard;
 use crate::crossing::report::advise;
-use crate::gpu;
+use crate::gpu::{self, CUDA_SUCCESS};
 use crate::object::Comm;
 use crate::tools;
 use contract::abi::ROOT;
@@ -20,7 +20,6 @@ use contract::CUDA;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-const CUDA_SUCCESS: u32 = 0;
 const CU_POINTER_ATTRIBUTE_MEMORY_TYPE: u32 = 2;
 const CU_POINTER_ATTRIBUTE_IS_MANAGED: u32 = 8;
 const CU_MEMORYTYPE_DEVICE: u32 = 2;

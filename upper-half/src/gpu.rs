@@ -32,7 +32,7 @@ const SIG_BLOCK: c_int = 0;
 const SIG_SETMASK: c_int = 2;
 const F_OK: c_int = 0;
 
-const CUDA_SUCCESS: u32 = 0;
+pub(crate) const CUDA_SUCCESS: u32 = 0;
 const CUDA_ERROR_NOT_INITIALIZED: u32 = 3;
 const CUDA_ERROR_DEINITIALIZED: u32 = 4;
 
@@ -193,7 +193,7 @@ impl Write for Text {
 /// Makes the thread, once, if this process may use a GPU. Calls look at their buffers from when the driver is loaded.
 pub fn start() {
     tools::announce();
-    // A driver that the program begins to load before this is one that the loader has not told of.
+    // The loader could not tell of a driver that the program has begun to load before.
     let is_loaded = !loaded_driver().is_null();
     if is_loaded {
         tools::set(CUDA, true);

@@ -49,7 +49,7 @@ struct Part {
     plan: Plan,
     /// What is done with the record of the run.
     record: record::Plan,
-    /// What is done with its clocks.
+    /// The use of the recorded clocks.
     clocks: clocks::Plan,
     /// Files that it shares with the first job, if this one is a copy.
     copied: Option<copy::Copied>,

@@ -353,10 +353,7 @@ fn advice(function: &Function) -> &'static str {
 
 fn refusal(function: &Function) -> Vec<String> {
     let mut lines = vec![guard(function)];
-    if let Some(param) = error_object(function) {
-        let (name, decode) = (&param.0, convert::decoder(param.1));
-        lines.push(format!("let {name}_ = abi::{decode}({name});"));
-    }
+    lines.extend(decoded_error_object(function));
     lines.push(format!(
         "upper_half::unsupported(\"{}\", \"{}\");",
         function.name,
@@ -438,6 +435,15 @@ fn error_object(function: &Function) -> Option<(String, Kind)> {
             of(Kind::Comm)
         }
     })
+}
+
+/// The statement that decodes it, where nothing else is decoded.
+fn decoded_error_object(function: &Function) -> Option<String> {
+    let (name, kind) = error_object(function)?;
+    Some(format!(
+        "let {name}_ = abi::{}({name});",
+        convert::decoder(kind)
+    ))
 }
 
 /// The expression that raises `code` on the right object. Its value is the result of the function.

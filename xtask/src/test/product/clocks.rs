@@ -44,11 +44,11 @@ pub fn cases() -> Vec<Case> {
 
 fn same(races: &Races, recorded: &str, lower: Mpi, name: &str) -> Result<()> {
     let replay = races.launch(lower, name, &["--replay", "rec"]);
-    let replayed = races.run(replay, name)?;
-    ensure!(
-        replayed == recorded,
-        "{lower}: {replayed} instead of {recorded}"
-    );
+    equal(&races.run(replay, name)?, recorded)
+}
+
+fn equal(replayed: &str, recorded: &str) -> Result<()> {
+    ensure!(replayed == recorded, "{replayed} instead of {recorded}");
     Ok(())
 }
 
@@ -66,11 +66,7 @@ fn from_a_checkpoint(races: &Races) -> Result<()> {
     let recorded = races.let_go(&mut job)?;
     for lower in [races.mpi, races.mpi.other()] {
         let restart = races.restart(lower, &["--replay", "rec"]);
-        let replayed = races.run(restart, lower.name())?;
-        ensure!(
-            replayed == recorded,
-            "{lower}: {replayed} instead of {recorded}"
-        );
+        equal(&races.run(restart, lower.name())?, &recorded)?;
     }
     same(races, &recorded, races.mpi.other(), "start")
 }
@@ -82,9 +78,8 @@ fn goes_on_after_a_kill(races: &Races) -> Result<()> {
     races.bring_back(&mut job, restart)?;
     let recorded = races.let_go(&mut job)?;
     same(races, &recorded, races.mpi.other(), "start")?;
-    let replayed = races.run(races.restart(races.mpi, &["--replay", "rec"]), "from-cut")?;
-    ensure!(replayed == recorded, "{replayed} instead of {recorded}");
-    Ok(())
+    let restart = races.restart(races.mpi, &["--replay", "rec"]);
+    equal(&races.run(restart, "from-cut")?, &recorded)
 }
 
 /// One rank alone gets its clocks, too.
@@ -94,15 +89,11 @@ fn alone(races: &Races) -> Result<()> {
     let mut solo = stasis::command(["solo"]);
     solo.arg(races.path("rec")).args(["--rank", "0"]);
     let alone = job::run(solo, races.dir, "alone", LIMIT)?.expect_success("alone")?;
-    ensure!(
-        alone.stdout == recorded,
-        "{} instead of {recorded}",
-        alone.stdout
-    );
-    Ok(())
+    equal(&alone.stdout, &recorded)
 }
 
-/// What is in the record is counted. Where it ends, the clocks go on, with one message; another clock is named.
+/// `record-info` counts the reads. A replay names a clock that the record does not have next. Behind the record's end
+/// the clocks go on, after one message.
 fn told(races: &Races) -> Result<()> {
     let flags = ["--record", "rec", "--time"];
     let recorded = races.run(races.launch(races.mpi, "ck", &flags), "recorded")?;

@@ -1,7 +1,6 @@
 //! The statement that refuses buffers in memory of a GPU (`upper_half::device_buffer`). It comes before the guard.
 
-use super::convert::decoder;
-use super::{data, error_object, failure, input};
+use super::{data, decoded_error_object, failure, input};
 use crate::generate::lower_type::identifier;
 use crate::{Function, Kind, Param};
 
@@ -26,9 +25,7 @@ pub fn test(function: &Function) -> Option<String> {
             failure(function, "contract::abi::ERR_BUFFER"),
         )
     });
-    let object = error_object(function).map_or(String::new(), |(name, kind)| {
-        format!("let {name}_ = abi::{}({name});", decoder(kind))
-    });
+    let object = decoded_error_object(function).unwrap_or_default();
     Some(format!(
         "if upper_half::tools::any() {{ let found = upper_half::device_buffer::find(&[{}]); if found != 0 {{ \
          let _guard = CallGuard::enter_of({}); {object} {} }} }}",
