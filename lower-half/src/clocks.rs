@@ -123,7 +123,7 @@ impl Plan {
             }
             Plan::GoOn(log, offset) => {
                 let mut reads = Reads::of(log.bytes());
-                while (reads.at as u64) < offset && reads.next().is_some() {}
+                reads.skip_to(offset);
                 let (file, end) = (log.path.clone(), reads.at as u64);
                 let writer = outside(move || Writer::cut(&file, end))?;
                 clock_log::record(window(&writer), reads.values, make_room);

@@ -154,6 +154,15 @@ impl<'a> Reads<'a> {
         }
     }
 
+    /// Reads on to the first event at an offset or behind it. Returns the number of events before it.
+    pub fn skip_to(&mut self, at: u64) -> u64 {
+        let mut number = 0;
+        while (self.at as u64) < at && self.next().is_some() {
+            number += 1;
+        }
+        number
+    }
+
     /// Reads on from an offset, up to which these are the values.
     pub fn from(self, at: usize, values: Values) -> Self {
         Reads { at, values, ..self }

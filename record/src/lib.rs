@@ -59,7 +59,7 @@ pub use divergence::{describe, Divergence};
 pub use error::{Error, Result};
 pub use event::{Encoded, Event, MOST_BYTES};
 pub use header::{Header, Stream, END_AT, HEADER_BYTES};
-pub use log::{file_name, files, Log};
+pub use log::{file_name, files, files_of, Log};
 pub use replay::{Answer, Bound, Position, Replay};
 pub use summary::Summary;
 pub use writer::Writer;

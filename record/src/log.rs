@@ -11,10 +11,20 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 
-use crate::clocks;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::header::{Header, Stream, HEADER_BYTES};
+use crate::{clocks, contents};
+
+/// The files that a rank has in the directory of a record. The one by which [`files`] finds the rank is the last.
+pub fn files_of(directory: &Path, rank: u32) -> impl Iterator<Item = PathBuf> {
+    let all = [
+        clocks::path(directory, rank),
+        contents::path(directory, rank),
+        directory.join(file_name(rank)),
+    ];
+    all.into_iter().filter(|file| file.exists())
+}
 
 /// Name of a rank's file in the directory of a record.
 pub fn file_name(rank: u32) -> String {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail, Context, Result};
 use launcher::message;
-use record::{clocks, contents, files};
+use record::{files, files_of};
 use supervisor::command_line;
 
 use crate::args::Hunt;
@@ -88,13 +88,8 @@ fn first_failure(options: &Hunt, record: &Path) -> Result<Option<u64>> {
             return Ok(Some(seed));
         }
         message::say(format_args!("the run with seed {seed} passed"));
-        for (rank, file) in recorded {
-            let others = [clocks::path(record, rank), contents::path(record, rank)];
-            for file in others
-                .into_iter()
-                .filter(|file| file.exists())
-                .chain([file])
-            {
+        for (rank, _) in recorded {
+            for file in files_of(record, rank) {
                 fs::remove_file(&file)
                     .with_context(|| format!("cannot remove {}", file.display()))?;
             }

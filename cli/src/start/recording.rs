@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use job_spec::Record;
-use record::{clocks, contents, files, Error};
+use record::{files, files_of, Error};
 
 use crate::args::Running;
 
@@ -24,23 +24,15 @@ pub fn make_free(running: &Running, resume: bool) -> Result<()> {
     let Some(Record::Write { dir, .. }) = running.recording.spec() else {
         return Ok(());
     };
-    for (rank, path) in files(&dir).unwrap_or_default() {
+    for (rank, _) in files(&dir).unwrap_or_default() {
         if !resume {
             return Err(Error::Exists(dir).into());
         }
-        let contents = contents::path(&dir, rank);
-        let clocks = clocks::path(&dir, rank);
-        let all = [
-            (path, "record.old"),
-            (contents, "contents.old"),
-            (clocks, "clocks.old"),
-        ];
-        for (path, extension) in all {
-            if path.exists() {
-                let aside = path.with_extension(extension);
-                fs::rename(&path, &aside)
-                    .with_context(|| format!("{} cannot be set aside", path.display()))?;
-            }
+        for path in files_of(&dir, rank) {
+            let mut aside = path.clone().into_os_string();
+            aside.push(".old");
+            fs::rename(&path, &aside)
+                .with_context(|| format!("{} cannot be set aside", path.display()))?;
         }
     }
     Ok(())

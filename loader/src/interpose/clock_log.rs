@@ -86,10 +86,7 @@ pub fn record(window: Window, values: Values, room: fn() -> bool) {
 /// the program is prepared or restored.
 pub fn replay(events: &'static [u8], from: usize, tell: fn(Difference)) {
     let mut reads = Reads::of(events);
-    let mut number = 0;
-    while reads.at < from && reads.next().is_some() {
-        number += 1;
-    }
+    let number = reads.skip_to(from as u64);
     let mut state = STATE.lock();
     state.mode = Mode::Replay(events, reads.at);
     (state.values, state.reads, state.tell) = (reads.values, number, tell);
