@@ -10,6 +10,7 @@
 
 mod compatibility;
 mod error;
+mod handed_over;
 mod map_early;
 mod map_memory;
 mod sections;

@@ -29,6 +29,7 @@ use nix::sys::memfd::{memfd_create, MFdFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RestartError, Result};
+use crate::handed_over::{self, Offer};
 
 /// The shared objects in a rank's image, and the machine of the rank now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +68,15 @@ pub struct CreatedObject {
     pub location: ObjectLocation,
 }
 
+impl CreatedObject {
+    fn descriptor(&self) -> Option<i32> {
+        match self.location {
+            ObjectLocation::Descriptor { fd, .. } => Some(fd),
+            ObjectLocation::Segment(_) => None,
+        }
+    }
+}
+
 /// Location of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObjectLocation {
@@ -88,6 +98,8 @@ pub struct SharedMemory {
     /// Ids of System V segments on this node: the application's, the kernel's. Complete after
     /// [`SharedMemory::join`].
     segments: Vec<(i32, i32)>,
+    /// The objects that this rank has created, for ranks in other user namespaces.
+    offer: Option<Offer>,
 }
 
 #[derive(Debug)]
@@ -220,6 +232,14 @@ impl SharedMemory {
                 location,
             });
         }
+        let descriptors: Vec<i32> = created
+            .iter()
+            .filter_map(CreatedObject::descriptor)
+            .collect();
+        if !descriptors.is_empty() && launcher::is_in_user_namespace() {
+            // Without it, the ranks that need it say so.
+            self.offer = Offer::of(descriptors).ok();
+        }
         Ok(created)
     }
 
@@ -244,8 +264,13 @@ impl SharedMemory {
             let handle = match location(&object.described.id) {
                 None => Ok(SharedHandle::Nothing),
                 Some(ObjectLocation::Descriptor { pid, fd }) => {
-                    let path = format!("/proc/{pid}/fd/{fd}");
-                    let file = OpenOptions::new().read(true).write(true).open(path);
+                    let file = open_again(&format!("/proc/{pid}/fd/{fd}"));
+                    let file = match file {
+                        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => {
+                            handed_over(pid, fd).map_err(|_| why)
+                        }
+                        file => file,
+                    };
                     file.and_then(|file| high(file.into()))
                         .map(SharedHandle::File)
                 }
@@ -369,6 +394,16 @@ impl Object {
             (None, SharedHandle::Nothing) => Err(io::ErrorKind::NotFound.into()),
         }
     }
+}
+
+/// A file that has a name in /proc, with a position of its own.
+fn open_again(path: &str) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+fn handed_over(process: u32, descriptor: i32) -> io::Result<File> {
+    let got = handed_over::get(process, descriptor)?;
+    open_again(&format!("/proc/self/fd/{}", got.as_raw_fd()))
 }
 
 fn failed(action: &'static str, object: &SharedObject, source: io::Error) -> RestartError {

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: the targets of `ckpt-image/fuzz/`, one after the other on one processor, and their coverage as
 //! Markdown. Installs the nightly toolchain and cargo-fuzz if they are missing.
 
-use crate::build::setup;
+use crate::build;
 use crate::harness::{job, paths};
 use anyhow::{bail, ensure, Context, Result};
 use std::fs;
@@ -67,11 +67,11 @@ fn install() -> Result<()> {
     if !there(&mut cargo(&["--version"])) {
         eprintln!("To be installed with rustup: the nightly toolchain");
         let mut rustup = Command::new("rustup");
-        setup::succeed(rustup.args(["toolchain", "install", "nightly", "--profile", "minimal"]))?;
+        build::succeed(rustup.args(["toolchain", "install", "nightly", "--profile", "minimal"]))?;
     }
     if !there(&mut cargo(&["fuzz", "--version"])) {
         eprintln!("To be installed with cargo: cargo-fuzz");
-        setup::succeed(&mut cargo(&["install", "cargo-fuzz", "--locked"]))?;
+        build::succeed(&mut cargo(&["install", "cargo-fuzz", "--locked"]))?;
     }
     Ok(())
 }

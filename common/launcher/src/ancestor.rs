@@ -74,6 +74,24 @@ pub fn launcher() -> Option<Launcher> {
     None
 }
 
+/// Whether a launcher has started this process, and the process is in a user namespace in which the launcher is not, as
+/// by `mpirun apptainer exec IMAGE PROGRAM`. Each rank has a namespace of its own then, and the kernel forbids it to
+/// look into the memory and at the open files of the others.
+pub fn is_apart_from_launcher() -> bool {
+    is_in_user_namespace() && crate::rank().is_some() && launcher().is_none()
+}
+
+/// Whether this process is in another user namespace than that of the machine.
+pub fn is_in_user_namespace() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map");
+    map.is_ok_and(|map| !is_initial(&map))
+}
+
+/// Whether a user namespace with this `uid_map` is that of the machine: its ids are those of all users.
+fn is_initial(uid_map: &str) -> bool {
+    uid_map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// The parent's id in a line of `/proc/PID/stat`: the second word after the name. The name is in
 /// parentheses and may contain any character.
 fn parent_of(stat: &str) -> Option<u32> {
@@ -91,6 +109,15 @@ mod tests {
         assert_eq!(parent_of("12 (bash"), None);
         let own = fs::read_to_string("/proc/self/stat").unwrap();
         assert_eq!(parent_of(&own), Some(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn the_namespace_of_the_machine_has_all_users() {
+        assert!(is_initial("         0          0 4294967295\n"));
+        assert!(!is_initial("         0       1000          1\n"));
+        assert!(!is_initial(
+            "         0       1000          1\n         1     100000      65536\n"
+        ));
     }
 
     #[test]

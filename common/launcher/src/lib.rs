@@ -10,7 +10,9 @@
 pub mod allocation;
 mod ancestor;
 
-pub use ancestor::{launcher, starts_ranks, Launcher};
+pub use ancestor::{
+    is_apart_from_launcher, is_in_user_namespace, launcher, starts_ranks, Launcher,
+};
 
 pub mod message;
 pub mod preload;

@@ -92,6 +92,13 @@ const SETTINGS: [Setting; 9] = [
     wish("OMPI_MCA_sharedfp", "^sm"),
 ];
 
+/// For ranks that have a user namespace each. UCX reads memory and opens files of another rank through its process,
+/// which the kernel forbids there, and ends the program when that fails.
+const APART: [Setting; 2] = [
+    wish("UCX_POSIX_USE_PROC_LINK", "n"),
+    wish("UCX_TLS", "^cma"),
+];
+
 /// Variable with the names of the added variables, separated by commas. If it is set, the process has executed itself.
 const ADDED: &str = "STASIS_LOWER_ENV";
 
@@ -108,13 +115,16 @@ struct Changes {
 }
 
 impl Changes {
-    /// `has` tells whether the program has a function.
+    /// `has` tells whether the program has a function, and `is_apart` whether each rank has a user namespace of its
+    /// own.
     fn of(
         environment: impl Fn(&str) -> Option<OsString>,
         has: impl Fn(&'static CStr) -> bool,
+        is_apart: bool,
     ) -> Changes {
         let mut changes = Changes::default();
-        for setting in SETTINGS {
+        let apart = APART.into_iter().filter(|_| is_apart);
+        for setting in SETTINGS.into_iter().chain(apart) {
             let Setting {
                 name, value, keeps, ..
             } = setting;
@@ -155,7 +165,11 @@ pub fn ensure() -> Result<()> {
     if std::env::var_os(ADDED).is_some() {
         return Ok(());
     }
-    let changes = Changes::of(|name| std::env::var_os(name), is_told_by);
+    let changes = Changes::of(
+        |name| std::env::var_os(name),
+        is_told_by,
+        launcher::is_apart_from_launcher(),
+    );
     if launcher::is_first() {
         changes.say();
     }
@@ -203,7 +217,19 @@ mod tests {
             let set = environment.iter().find(|(set, _)| *set == name);
             set.map(|(_, value)| value.into())
         };
-        Changes::of(value, |function| functions.contains(&function))
+        Changes::of(value, |function| functions.contains(&function), false)
+    }
+
+    #[test]
+    fn ranks_with_namespaces_of_their_own_do_not_read_each_other() {
+        let users = |name: &str| (name == "UCX_TLS").then(|| "tcp,self".into());
+        let changes = Changes::of(users, |_| false, true);
+        assert_eq!(changes.added["UCX_POSIX_USE_PROC_LINK"], "n");
+        assert!(!changes.added.contains_key("UCX_TLS"));
+        let changes = Changes::of(|_| None, |_| false, true);
+        assert_eq!(changes.added["UCX_TLS"], "^cma");
+        let changes = Changes::of(|_| None, |_| false, false);
+        assert!(!changes.added.contains_key("UCX_TLS"));
     }
 
     #[test]

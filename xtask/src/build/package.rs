@@ -10,7 +10,7 @@
 //! MPI libraries and for the standard ABI alone: other libraries from PyPI are installed in this repository. It also
 //! holds the sources, from which `stasis build-lower` builds lower halves for other libraries.
 
-use crate::build::setup::{self, succeed};
+use crate::build::{setup, succeed};
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
 use crate::tidy::crates;

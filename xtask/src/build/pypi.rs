@@ -5,7 +5,7 @@
 //!
 //! To add a library, add its variant in `harness/mpi.rs`, and its folder and packages here.
 
-use crate::build::setup::{self, succeed};
+use crate::build::{setup, succeed};
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
 use anyhow::{Context, Result};

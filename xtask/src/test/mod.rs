@@ -211,6 +211,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
         cases.extend(programs::matrix::cases()?);
         cases.extend(start::containers::cases());
         cases.extend(product::slurm::cases());
+        cases.extend(start::apptainer::cases());
         cases.extend(product::workflows::cases());
         cases.extend(product::guide::packaged());
     }

@@ -50,7 +50,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-progress", 0, 0),
     ("stasis-record", 4, 0),
     ("stasis-reduction", 0, 0),
-    ("stasis-restart", 13, 0),
+    ("stasis-restart", 14, 0),
     ("stasis-skip", 0, 0),
     ("stasis-stack-trace", 0, 0),
     ("stasis-supervisor", 2, 0),

@@ -1,6 +1,7 @@
 //! Cases about the start of a job: a second launch, the choice of a lower half, privileges, and the recovery
 //! of a job by starting it again.
 
+pub mod apptainer;
 pub mod containers;
 pub mod copies;
 pub mod for_cpu;
