@@ -210,7 +210,13 @@ impl Journal {
             Current::Other => return,
             Current::Absent => State::Absent,
             Current::File(facts) => match self.number_of(facts, &|| name.to_owned()) {
-                Some(_) => State::File(facts.identity),
+                Some(number) => {
+                    // It may not be found by its number under the name that it gets.
+                    if !facts.identity.is_lasting() {
+                        self.keep(name, number, facts);
+                    }
+                    State::File(facts.identity)
+                }
                 // The file was created since the cut by a call that was not intercepted.
                 None if matches!(self.files.get(&facts.identity), Some(Known::Born)) => {
                     State::Absent
@@ -237,16 +243,7 @@ impl Journal {
         let Some(number) = self.number_of(facts, &|| name.to_owned()) else {
             return;
         };
-        if let Some(Known::Old { kept: true, .. }) = self.files.get(&facts.identity) {
-            return;
-        }
-        let Some(log) = &self.log else { return };
-        let second = log.directory.join(format!("kept-{number}"));
-        if link(name, &second, &facts.identity) {
-            if let Some(Known::Old { kept, .. }) = self.files.get_mut(&facts.identity) {
-                *kept = true;
-            }
-            self.write(&Record::Kept { file: number });
+        if self.log.is_none() || self.keep(name, number, facts) {
             return;
         }
         // The file is on another file system than the journal, or on one without links.
@@ -261,6 +258,23 @@ impl Journal {
             self.write(&gone);
             self.files.remove(&facts.identity);
         }
+    }
+
+    /// Keeps a link to a file, unless there is one. Returns whether there is.
+    fn keep(&mut self, name: &Path, number: u32, facts: &Facts) -> bool {
+        if let Some(Known::Old { kept: true, .. }) = self.files.get(&facts.identity) {
+            return true;
+        }
+        let Some(log) = &self.log else { return false };
+        let second = log.directory.join(format!("kept-{number}"));
+        let is_kept = link(name, &second, &facts.identity);
+        if is_kept {
+            if let Some(Known::Old { kept, .. }) = self.files.get_mut(&facts.identity) {
+                *kept = true;
+            }
+            self.write(&Record::Kept { file: number });
+        }
+        is_kept
     }
 
     /// Records that a directory is about to be renamed.

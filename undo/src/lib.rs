@@ -35,5 +35,5 @@ pub use apply::{Done, Keeper};
 pub use journal::{Current, Facts, Journal, Name, Place, Read};
 pub use outlook::{Change, Deed, Outlook};
 pub use plan::{Plan, Share, View};
-pub use record::{is_local, now, Cut, Identity};
+pub use record::{is_local, keeps_numbers, now, Cut, Identity};
 pub use segment::{forget, prune, DIRECTORY};

@@ -224,8 +224,44 @@ impl Plan {
         }
         let history = History::new(&sources, &renewed);
         plan.merge(&sources, history);
+        plan.renumber();
         plan.left = plan.left();
         Ok(plan)
+    }
+
+    /// Finds the files to which their file system has given other numbers since: by a link in a journal, or by a name
+    /// that has not been changed.
+    fn renumber(&mut self) {
+        let number = |path: &Path| {
+            let facts = fs::symlink_metadata(path).ok();
+            facts.filter(Metadata::is_file).map(|facts| facts.ino())
+        };
+        let changed = |scope: &Scope, path: &Path| {
+            let name = (scope.clone(), path.to_owned());
+            self.stages
+                .iter()
+                .any(|stage| stage.names.contains_key(&name))
+        };
+        let mut numbers = BTreeMap::new();
+        for (key, item) in &self.files {
+            if item.gone || item.identity.is_lasting() {
+                continue;
+            }
+            let kept = item.kept.iter().find_map(|link| number(link));
+            let named = || {
+                let known = item.names.is_empty() && !item.linked && !self.renames_directories();
+                let known = known && !changed(&key.0, &item.name);
+                known.then(|| number(&item.name)).flatten()
+            };
+            if let Some(now) = kept.or_else(named) {
+                numbers.insert(key.clone(), now);
+            }
+        }
+        for (key, now) in numbers {
+            if let Some(item) = self.files.get_mut(&key) {
+                item.identity.inode = now;
+            }
+        }
     }
 
     /// Whether there is nothing to undo.

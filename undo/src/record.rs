@@ -82,7 +82,29 @@ pub fn is_local(file_system: u64) -> bool {
     OF_ONE_MACHINE.contains(&file_system)
 }
 
+/// NFS.
+const NFS_SUPER_MAGIC: u64 = libc::NFS_SUPER_MAGIC as u64;
+/// IBM Storage Scale (GPFS), which is not part of the kernel.
+const GPFS_SUPER_MAGIC: u64 = 0x4750_4653;
+/// Ceph, which libc does not define.
+const CEPH_SUPER_MAGIC: u64 = 0x00c3_6400;
+
+/// File systems that several hosts reach, and that keep a file's inode number as long as the file exists. Lustre gives
+/// another number to a file that it moves to another server, and many FUSE file systems give all files others at each
+/// mount.
+const KEEPING_NUMBERS: [u64; 3] = [NFS_SUPER_MAGIC, GPFS_SUPER_MAGIC, CEPH_SUPER_MAGIC];
+
+/// Whether a file of a file system with this magic number keeps its inode number as long as it exists.
+pub fn keeps_numbers(file_system: u64) -> bool {
+    is_local(file_system) || KEEPING_NUMBERS.contains(&file_system)
+}
+
 impl Identity {
+    /// Whether the file keeps its inode number as long as it exists.
+    pub fn is_lasting(&self) -> bool {
+        self.local || keeps_numbers(self.device)
+    }
+
     /// Identity of a file from its device, inode and the magic number of its file system.
     pub fn of(device: u64, inode: u64, file_system: u64) -> Identity {
         let local = is_local(file_system);

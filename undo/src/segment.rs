@@ -111,7 +111,15 @@ fn present(checkpoints: &Path) -> io::Result<Vec<Segment>> {
 pub fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
     let older = present(checkpoints)?;
     for segment in older.iter().filter(|segment| segment.cut.number < oldest) {
-        unless_gone(fs::remove_dir_all(&segment.path))?;
+        remove(&segment.path)?;
+    }
+    for home in entries(&checkpoints.join(DIRECTORY))? {
+        let left = entries(&home).unwrap_or_default();
+        let is_left = |path: &PathBuf| path.extension().is_some_and(|end| end == REMOVED);
+        for left in left.into_iter().filter(is_left) {
+            // Its files may still be open.
+            let _ = fs::remove_dir_all(left);
+        }
     }
     for path in renewed(checkpoints)? {
         // A segment that begins at that set or later was started after the undo.
@@ -215,7 +223,7 @@ pub fn forget(checkpoints: &Path, cut: &Cut) -> io::Result<()> {
         fs::rename(new, &list)?;
     }
     for path in &paths {
-        unless_gone(fs::remove_dir_all(path))?;
+        remove(path)?;
     }
     let is_note = |path: &PathBuf| path.extension().is_some_and(|end| end == PROGRESS);
     for note in entries(&directory)?.iter().filter(|path| is_note(path)) {
@@ -234,6 +242,20 @@ fn forgotten(checkpoints: &Path) -> io::Result<BTreeSet<PathBuf>> {
         text => text?,
     };
     Ok(text.lines().map(|line| directory.join(line)).collect())
+}
+
+/// Extension of a segment that has been removed, but for files that are still open.
+const REMOVED: &str = "removed";
+
+/// Removes a segment. A network file system keeps files that a rank has open under hidden names in their directory.
+/// Then that gets a name that no segment has, and a later call removes it.
+fn remove(segment: &Path) -> io::Result<()> {
+    match unless_gone(fs::remove_dir_all(segment)) {
+        Err(why) if why.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            fs::rename(segment, segment.with_extension(REMOVED))
+        }
+        removed => removed,
+    }
 }
 
 fn unless_gone(removed: io::Result<()>) -> io::Result<()> {

@@ -72,6 +72,11 @@ impl Scene {
 
     /// A rank overwrites the first bytes of a file.
     fn overwrite(&self, journal: &mut Journal, name: &str) {
+        self.overwrite_as(journal, name, facts);
+    }
+
+    /// The same, where the file has these attributes.
+    fn overwrite_as(&self, journal: &mut Journal, name: &str, facts: fn(&Path) -> Facts) {
         let path = self.path(name);
         let read = |at, len| {
             let mut bytes = vec![0; len];
@@ -233,4 +238,26 @@ fn interrupted_undo_is_repeated() {
     let texts = ["a", "b", "c"].map(|name| scene.text(name));
     assert!(texts.iter().all(|text| text == "as it was"), "{texts:?}");
     assert!(!scene.path("new").exists());
+}
+
+/// As on a FUSE file system that has given the file another number since.
+fn with_other_number(path: &Path) -> Facts {
+    const FUSE: u64 = 0x6573_5546;
+    let mut facts = facts(path);
+    facts.identity = Identity::of(0, facts.identity.inode + 1000, FUSE);
+    facts
+}
+
+#[test]
+fn files_with_other_numbers_are_found_by_unchanged_names() {
+    let scene = Scene::new(&["overwritten", "another"]);
+    let mut journal = scene.journal(0);
+    scene.overwrite_as(&mut journal, "overwritten", with_other_number);
+    drop(journal);
+    let (_, done, told) = scene.undo();
+    assert_eq!((done.rewritten, done.failed), (1, 0), "{:?}", told.left);
+    assert!(told.left.is_empty(), "{:?}", told.left);
+    for name in ["overwritten", "another"] {
+        assert_eq!(fs::read(scene.path(name)).unwrap(), b"as it was", "{name}");
+    }
 }

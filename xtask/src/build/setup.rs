@@ -58,6 +58,10 @@ const TO_TEST: &[Package] = &[
     ("chromium", "looks at reports in tests (350 MB)"),
     ("patchelf", "gives MPI libraries a vendor's names in tests"),
     ("libucx-dev", "tells a cache of registered memory in tests"),
+    (
+        "libfuse3-dev",
+        "a file system like those of networks, in tests",
+    ),
 ];
 
 /// The program of the demo.
@@ -179,14 +183,14 @@ pub fn run_with(options: &Options) -> Result<()> {
     }
     if options.full {
         pypi::install()?;
-    }
-    println!("stasis is at {}", paths::stasis().display());
-    Ok(())
-}
         let apptainer = install_packages(&apptainer::TOOLS).and_then(|()| apptainer::install());
         if let Err(error) = apptainer {
             println!("no Apptainer from Debian sid, so the cases `apptainer/` will be skipped: {error:#}");
         }
+    }
+    println!("stasis is at {}", paths::stasis().display());
+    Ok(())
+}
 
 fn packages(options: &Options) -> Result<()> {
     let programs = PROGRAMS.iter().filter(|_| !options.minimal);

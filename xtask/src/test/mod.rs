@@ -174,6 +174,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
     cases.extend(files::undo::cases());
+    cases.extend(files::network::cases());
     cases.extend(programs::crash::cases());
     cases.extend(programs::composed_calls::cases(full));
     cases.extend(checkpoint::pause::cases());
@@ -210,8 +211,8 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     if full {
         cases.extend(programs::matrix::cases()?);
         cases.extend(start::containers::cases());
-        cases.extend(product::slurm::cases());
         cases.extend(start::apptainer::cases());
+        cases.extend(product::slurm::cases());
         cases.extend(product::workflows::cases());
         cases.extend(product::guide::packaged());
     }

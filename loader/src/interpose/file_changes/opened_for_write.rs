@@ -124,6 +124,15 @@ pub fn looked(path: &Path, identity: (u64, u64), content: Content) {
     }
 }
 
+/// Records that the file system has given a file another number.
+pub fn renumber(path: &Path, was: (u64, u64), now: (u64, u64)) {
+    let mut list = lock_of(&LIST);
+    let known = list.files.get_mut(path);
+    if let Some(file) = known.filter(|file| file.identity == was) {
+        file.identity = now;
+    }
+}
+
 /// Drops the record of a file whose name leads elsewhere or nowhere.
 pub fn forget(path: &Path, identity: (u64, u64)) {
     let mut list = lock_of(&LIST);

@@ -130,7 +130,8 @@ impl Found<'_> {
         if let Some(MappedFile::Object(object)) = mapped {
             return Ok(Kind::Mapped(mapped::capture(look, object)));
         }
-        if regular::is_named(look) {
+        let hidden = deleted_file::is_hidden(look);
+        if !hidden && regular::is_named(look) {
             return regular::capture(look, mapped.is_some()).map(Kind::Regular);
         }
         let link = look.link.display();
@@ -140,7 +141,7 @@ impl Found<'_> {
         if file_system::is_message_queue(look.fd) {
             return look.refuse(format!("the message queue {link}"));
         }
-        if look.facts.st_nlink > 0 {
+        if look.facts.st_nlink > 0 && !hidden {
             return look.refuse(format!(
                 "{link}, whose name was removed; it may have another name"
             ));

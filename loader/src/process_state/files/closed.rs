@@ -11,6 +11,7 @@ use super::MappedFile;
 use crate::interpose::descriptors::own_fd_table::on_own_fd_table;
 use crate::interpose::file_changes::opened_for_write::{self, Content, OpenedForWrite, Stamp};
 use crate::sys::descriptor::{open, stat};
+use crate::sys::file_system::file_system;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -66,26 +67,38 @@ impl Stamp {
 /// Flags to open a file only for examination: if another file has the name, the open neither blocks nor follows a link.
 const LOOKING: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
 
-/// Content of a file, if it is still the file that was opened by this name; otherwise the record of the file is
-/// dropped. Reads only what has changed since the last look.
-fn look(path: &Path, file: &OpenedForWrite) -> Option<Content> {
+/// Whether a file that has another number now may be the same one: its file system may have given it that number.
+fn may_be_renumbered(opened: &File) -> bool {
+    !undo::keeps_numbers(file_system(opened.as_raw_fd()) as u64)
+}
+
+/// Identity and content of a file, if it is still the file that was opened by this name; otherwise the record of the
+/// file is dropped. Reads only what has changed since the last look.
+fn look(path: &Path, file: &OpenedForWrite) -> Option<((u64, u64), Content)> {
     // The file is opened because a network file system may return stale attributes of a file that is not open.
     let opened = open(path, libc::O_RDONLY | LOOKING).map(File::from);
     let facts = match &opened {
         Ok(opened) => opened.metadata(),
         Err(_) => std::fs::symlink_metadata(path),
     };
+    let is_same = |facts: &Metadata| {
+        (facts.dev(), facts.ino()) == file.identity || opened.as_ref().is_ok_and(may_be_renumbered)
+    };
     let facts = match facts {
-        Ok(facts) if facts.is_file() && (facts.dev(), facts.ino()) == file.identity => facts,
+        Ok(facts) if facts.is_file() && is_same(&facts) => facts,
         Err(why) if !is_gone(&why) => return None,
         _ => {
             opened_for_write::forget(path, file.identity);
             return None;
         }
     };
+    let identity = (facts.dev(), facts.ino());
+    if identity != file.identity {
+        opened_for_write::renumber(path, file.identity, identity);
+    }
     let stamp = Stamp::of(&facts);
     if let Some(known) = file.content.filter(|content| content.stamp == stamp) {
-        return Some(known);
+        return Some((identity, known));
     }
     let opened = opened.ok();
     let content = Content {
@@ -97,9 +110,9 @@ fn look(path: &Path, file: &OpenedForWrite) -> Option<Content> {
     // A file that changes during the read is examined again later.
     let after = opened.map_or_else(|| std::fs::symlink_metadata(path), |file| file.metadata());
     if after.is_ok_and(|facts| Stamp::of(&facts) == stamp) {
-        opened_for_write::looked(path, file.identity, content);
+        opened_for_write::looked(path, identity, content);
     }
-    Some(content)
+    Some((identity, content))
 }
 
 fn is_gone(why: &io::Error) -> bool {
@@ -134,7 +147,8 @@ pub fn capture(mapped: &(dyn Fn(u64, u64) -> Option<MappedFile> + Sync)) -> Clos
             if elsewhere || found.iter().any(twice) {
                 continue;
             }
-            found.extend(look(&path, &file).map(|content| Closed {
+            let content = look(&path, &file);
+            found.extend(content.map(|((device, inode), content)| Closed {
                 path: path.into_os_string().into_vec(),
                 device,
                 inode,
@@ -253,10 +267,10 @@ impl Closed {
         }
     }
 
-    /// Whether `opened` is this file with its old content. On the same device the inode must be equal; on another one,
-    /// as after a migration, the content.
+    /// Whether `opened` is this file with its old content. On the same device the inode must be equal, if files keep
+    /// their numbers there; on another one, as after a migration, the content.
     fn is(&self, opened: &File, facts: &Metadata) -> bool {
-        let same_device = facts.dev() == self.device;
+        let same_device = facts.dev() == self.device && !may_be_renumbered(opened);
         if same_device && facts.ino() != self.inode {
             return false;
         }
@@ -279,7 +293,7 @@ mod tests {
     fn closed(path: &Path) -> Closed {
         let facts = fs::metadata(path).unwrap();
         let file = OpenedForWrite::new((facts.dev(), facts.ino()), 0);
-        let content = look(path, &file).unwrap();
+        let (_, content) = look(path, &file).unwrap();
         Closed {
             path: path.as_os_str().as_bytes().to_vec(),
             device: facts.dev(),

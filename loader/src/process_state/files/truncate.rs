@@ -175,7 +175,8 @@ impl Truncator<'_> {
 
     /// Target length of a file for which this process had seen `size`.
     fn length(&self, path: &Path, file: &File, size: u64) -> io::Result<u64> {
-        let number = number(path, stat(file.as_raw_fd())?.st_ino);
+        let fd = file.as_raw_fd();
+        let number = number_of_file(path, fd, &stat(fd)?);
         let seen = self.lengths.get(&number).copied();
         Ok(seen.map_or(size, |seen| seen.max(size)))
     }
@@ -282,11 +283,17 @@ impl Length {
         }
         let facts = stat(opened.as_raw_fd()).ok()?;
         Some(Length {
-            number: number(path, facts.st_ino),
+            number: number_of_file(path, opened.as_raw_fd(), &facts),
             size,
             grown: facts.st_size as u64 > size,
         })
     }
+}
+
+/// The same of an open file. Where files do not keep their inode numbers, two machines may see it by different ones.
+fn number_of_file(path: &Path, fd: i32, facts: &libc::stat) -> u64 {
+    let lasts = undo::keeps_numbers(file_system(fd) as u64);
+    number(path, if lasts { facts.st_ino } else { 0 })
 }
 
 /// Number of a file, equal in all processes of a job.

@@ -1,4 +1,5 @@
 //! Files without a name: deleted while open (CRIU: ghost files), or from memfd_create. The image holds their content.
+//! On a network file system such a file may have a hidden name, which goes with the process.
 
 use super::bytes::Bytes;
 use crate::error::{CaptureError, RestoreError};
@@ -12,7 +13,7 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Maximum of content, in bytes. More is refused, because it would be held in memory while the image is written.
@@ -37,8 +38,41 @@ pub fn memory_name(link: &Path) -> Option<&[u8]> {
     without_deleted(link.as_os_str().as_bytes()).strip_prefix(b"/memfd:")
 }
 
+/// What the kernel writes behind the name of a file that was removed.
+const DELETED: &[u8] = b" (deleted)";
+
 fn without_deleted(link: &[u8]) -> &[u8] {
-    link.strip_suffix(b" (deleted)").unwrap_or(link)
+    link.strip_suffix(DELETED).unwrap_or(link)
+}
+
+/// Names that file systems give to files that are removed while they are open, and how many hexadecimal digits follow.
+/// The kernel's client of NFS renames the open file itself, libfuse does it behind the kernel.
+const HIDDEN: [(&[u8], usize); 2] = [(b".nfs", 24), (b".fuse_hidden", 16)];
+
+fn is_hidden_name(name: &[u8]) -> bool {
+    HIDDEN.iter().any(|(begin, digits)| {
+        let behind = name.strip_prefix(*begin);
+        behind.is_some_and(|d| d.len() == *digits && d.iter().all(u8::is_ascii_hexdigit))
+    })
+}
+
+/// Whether the file was removed while it was open, and its file system keeps it under a name of its own until it is
+/// closed.
+pub fn is_hidden(look: &Look) -> bool {
+    let hidden = |path: &Path| {
+        path.file_name()
+            .is_some_and(|n| is_hidden_name(n.as_bytes()))
+    };
+    if hidden(&look.link) {
+        return true;
+    }
+    let removed = look.link.as_os_str().as_bytes().ends_with(DELETED);
+    let beside = look.link.parent().filter(|_| removed);
+    let beside = beside.and_then(|directory| std::fs::read_dir(directory).ok());
+    beside.into_iter().flatten().flatten().any(|entry| {
+        let facts = || std::fs::symlink_metadata(entry.path());
+        hidden(&entry.path()) && facts().is_ok_and(|f| (f.dev(), f.ino()) == look.identity())
+    })
 }
 
 /// Captures the file's content. Call it in `own_fd_table::on_copied_fd_table`.
@@ -146,4 +180,27 @@ fn nameless(directory: &Path) -> io::Result<OwnedFd> {
         std::fs::remove_file(&name)?;
         Ok(file)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_hidden_files_are_those_of_nfs_and_libfuse() {
+        for name in [
+            ".nfs000000000100a3f100000002",
+            ".fuse_hidden0000000400000001",
+        ] {
+            assert!(is_hidden_name(name.as_bytes()), "{name}");
+        }
+        for name in [
+            ".nfs",
+            ".nfs.lock",
+            ".nfs00000000000000000000000g",
+            "fuse_hidden0000000400000001",
+        ] {
+            assert!(!is_hidden_name(name.as_bytes()), "{name}");
+        }
+    }
 }
