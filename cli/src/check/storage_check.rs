@@ -101,6 +101,12 @@ impl Storage {
     }
 }
 
+/// Whether the file system of a directory may give a file another inode number while the file exists.
+pub fn may_renumber(directory: &Path) -> bool {
+    let found = nix::sys::statfs::statfs(directory);
+    found.is_ok_and(|found| !undo::keeps_numbers(found.filesystem_type().0 as u64))
+}
+
 /// The nearest existing parent directory.
 fn nearest(directory: &Path) -> Result<PathBuf> {
     let directory = std::path::absolute(directory)?;

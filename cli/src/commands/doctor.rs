@@ -1,5 +1,6 @@
 //! `stasis doctor`: checks the machine, the checkpoint directory and a program, without running the program.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{anyhow, Result};
@@ -9,7 +10,7 @@ use crate::args::Doctor;
 use crate::check::gpu;
 use crate::check::kernel::{self, Trap};
 use crate::check::program::{self, Findings};
-use crate::check::storage_check::Storage;
+use crate::check::storage_check::{may_renumber, Storage};
 use crate::install::layout::Layout;
 use crate::install::lower_registry::{Lower, GET_ONE};
 use crate::install::standard_library;
@@ -180,6 +181,21 @@ fn print_drawbacks() {
             "memory",
             "the kernel promises no more than there is (vm.overcommit_memory is 2), so ranks that use more \
              than half of it stand still while their checkpoints are written",
+        );
+    }
+    if launcher::is_apart_from_launcher() {
+        note(
+            "user namespaces",
+            "each rank has one of its own, as by `mpirun apptainer exec IMAGE`, so ranks of one machine cannot read \
+             each other's memory, and large messages are copied twice. With mpirun in the container they can",
+        );
+    }
+    if may_renumber(Path::new(".")) {
+        note(
+            "files in this directory",
+            "may get other inode numbers (their file system is not known to keep them), so a restart recognises them by \
+             name and content. Those that the job has renamed since the checkpoint are found only if the checkpoint \
+             directory is on the same file system",
         );
     }
     if let Some(limit) = kernel::address_limit() {
