@@ -2,7 +2,8 @@
 //! namespace of its own, as by `mpirun apptainer exec IMAGE`. A rank asks by a socket, and gets the descriptor.
 //!
 //! # Safety
-//! The descriptors that the kernel has received with a message are new ones of this process, and nothing else owns them.
+//! The descriptors that the kernel has received with a message are new ones of this process, and nothing else owns
+//! them.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};

@@ -19,6 +19,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
+const WINDOWS: &str = "windows";
 const RING: (&str, &str) = ("p2p", "p2p/ring_loop");
 
 /// Where a job runs.
@@ -42,11 +43,13 @@ pub fn cases() -> Vec<Case> {
         ("into", RING, 2, Machine, Each),
         ("out-of", RING, 2, Each, Machine),
         ("inside", RING, 2, Directory, File),
-        ("windows", ("window", "window/shared"), 3, Each, Each),
+        (WINDOWS, ("window", "window/shared"), 3, Each, Each),
     ];
     let mut cases = Vec::new();
     for (name, program, ranks, from, to) in ways {
-        for mpi in Mpi::ALL {
+        // Over MPICH the end of the restarted job with windows may hang: docs/not-supported.md.
+        let ends = |mpi: &Mpi| name != WINDOWS || mpi.other() == Mpi::OpenMpi;
+        for mpi in Mpi::ALL.into_iter().filter(ends) {
             let other = mpi.other();
             let name = format!("apptainer/{name}:{mpi}>{other}");
             cases.push(Case::new(name, move |_, dir| match apptainer::missing() {
