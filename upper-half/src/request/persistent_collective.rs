@@ -15,6 +15,7 @@ use crate::object::request::{Kind, State};
 use crate::object::{Comm, Request};
 use crate::profile;
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::quiesce::progress::visible_schedules;
 use crate::request::lifecycle;
 use contract::abi::SUCCESS;
 
@@ -56,6 +57,8 @@ pub(crate) fn start(request: &'static Request) -> i32 {
         Start::Reduced(start) => code_of(start(request, held.comm)),
     };
     body.persistent_collective.set(Some(held));
+    // The thread may stop in there, so that the request must be whole.
+    visible_schedules();
     error
 }
 
