@@ -79,7 +79,8 @@ fn duplicate(
 fn body_for(of: &CommBody) -> Result<CommBody, i32> {
     let id = comm_id::next(Hash::new("channel").add(of.id));
     let remote = of.remote_members().cloned();
-    let body = CommBody::derived(id, of.members().clone(), remote, of)?;
+    let mut body = CommBody::derived(id, of.members().clone(), remote, of)?;
+    body.is_channel = true;
     // Errors are raised over the application's communicator.
     body.errhandler()
         .set(Errhandler::at(errhandler::ERRORS_RETURN as u32));
@@ -168,12 +169,9 @@ pub(crate) fn after_restart(
     if !before.was_on {
         of_predefined(unparked)?;
     }
-    let channels: Vec<u32> = channels(all).map(|comm| comm.index()).collect();
     let world = Comm::at(comm::COMM_WORLD as u32);
-    let others = all
-        .iter()
-        .filter(|comm| !channels.contains(&comm.index()))
-        .copied();
+    // One member may have dropped a communicator whose channel it still has, and another one not yet.
+    let others = all.iter().filter(|comm| !comm.body.is_channel).copied();
     for comm in core::iter::once(world).chain(others) {
         if comm.body.channel().is_none() {
             let made = duplicate(comm, unparked.fresh(), &comm.body)?;
@@ -183,12 +181,6 @@ pub(crate) fn after_restart(
         agree(comm, before)?;
     }
     Ok(())
-}
-
-fn channels<'a>(all: &'a [&'static Comm]) -> impl Iterator<Item = &'static Comm> + 'a {
-    let world = Comm::at(comm::COMM_WORLD as u32);
-    let all = all.iter().copied().chain(core::iter::once(world));
-    all.filter_map(|comm| comm.body.channel()?.comm)
 }
 
 /// Agrees on the last call over `comm` that belongs to the time before the restart.
