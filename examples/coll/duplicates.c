@@ -1,8 +1,9 @@
 //#Ranks: 3
-//#Shows: collectives over duplicates of MPI_Comm_idup: of the world, of a duplicate, of MPI_COMM_SELF, of a communicator with a topology and of an inter-communicator; made before the cut, under way at it, started by some ranks only, and in a loop that it hits anywhere
+//#Shows: collectives over duplicates of MPI_Comm_idup: of the world, of a duplicate, of MPI_COMM_SELF, of a communicator with a topology and of an inter-communicator; made before the cut, under way at it, started by some ranks only, beside other constructors, and in a loop that it hits anywhere
 //#Variant: made; cut=hold
 //#Variant: under_way; cut=hold
 //#Variant: late; cut=pending
+//#Variant: beside; cut=hold; compare=none
 //#Variant: loop; cut=loop; modes=plain, continue, restart, migrate, cycle
 #include "../stasis_test.h"
 
@@ -62,6 +63,43 @@ static void free_all(void)
         MPI_OK(MPI_Comm_free(&made[i]));
 }
 
+/* Some ranks have started a duplicate and others have not, when they make other communicators. Open MPI lets constructors
+ * over younger communicators than the one that is duplicated wait, so that there are none. */
+static void beside(MPI_Comm half)
+{
+    enum { ROUNDS = 4 };
+    MPI_Comm young, dups[2 * ROUNDS], others[2 * ROUNDS];
+    MPI_Group world;
+    MPI_Request request;
+    int side = test_rank > 0;
+    MPI_OK(MPI_Comm_group(MPI_COMM_WORLD, &world));
+    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &young));
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        MPI_Comm parent = i % 2 ? young : MPI_COMM_WORLD;
+        int first = (test_rank + i / 2) % 2;
+        if (first)
+            MPI_OK(MPI_Comm_idup(parent, &dups[i], &request));
+        if (i % 2)
+            MPI_OK(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, side ? 0 : 1, i, &others[i]));
+        else
+            MPI_OK(MPI_Comm_create_group(MPI_COMM_WORLD, world, i, &others[i]));
+        if (!first)
+            MPI_OK(MPI_Comm_idup(parent, &dups[i], &request));
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        use(dups[i]);
+        use(others[i]);
+    }
+    cut();
+    for (int i = 0; i < 2 * ROUNDS; i++) {
+        use(dups[i]);
+        use(others[i]);
+        MPI_OK(MPI_Comm_free(&dups[i]));
+        MPI_OK(MPI_Comm_free(&others[i]));
+    }
+    MPI_OK(MPI_Comm_free(&young));
+    MPI_OK(MPI_Group_free(&world));
+}
+
 int main(int argc, char **argv)
 {
     MPI_Request requests[KINDS];
@@ -77,6 +115,10 @@ int main(int argc, char **argv)
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, test_rank > 0, test_rank, &half));
     MPI_OK(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, test_rank > 0 ? 0 : 1, 5, &parents[4]));
     use(dup);
+    if (test_is(argc, argv, "beside")) {
+        beside(half);
+        return test_finish("duplicates");
+    }
     if (test_is(argc, argv, "loop")) {
         for (int step = 0; cut_more(step, 12, MPI_COMM_WORLD); step++) {
             start(requests);
