@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { SENDS, RECEIVES, BYTES, COMPLETED, WAITS, TESTS, KINDS };
-enum { COMMS = 16, UNDER_WAY = 4096 };
+enum { COMMS = 32, UNDER_WAY = 4096 };
 
 static struct {
     char name[MPI_MAX_OBJECT_NAME];
@@ -19,7 +19,8 @@ static struct {
     MPI_Request request;
     int comm;
 } under_way[UNDER_WAY];
-static int used, requests;
+static MPI_Comm known[COMMS];
+static int used, requests, knows;
 static pthread_mutex_t alone = PTHREAD_MUTEX_INITIALIZER;
 
 static void fail(const char *what)
@@ -50,6 +51,12 @@ static int place_of(MPI_Comm comm, int peer)
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
     PMPI_Comm_test_inter(comm, &inter);
+    for (int i = 0;; i++) {
+        if (i == knows)
+            fail("it has not seen that the communicator was made");
+        if (known[i] == comm)
+            break;
+    }
     if (inter) {
         PMPI_Comm_remote_size(comm, &others);
         if (peer >= others)
@@ -91,6 +98,20 @@ int MPI_Irecv(void *buf, int count, MPI_Datatype type, int peer, int tag, MPI_Co
 {
     int code = PMPI_Irecv(buf, count, type, peer, tag, comm, request);
     begins(RECEIVES, count, type, peer, comm, *request);
+    return code;
+}
+
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *copy)
+{
+    int relation, code = PMPI_Comm_dup(comm, copy);
+    PMPI_Comm_compare(comm, *copy, &relation);
+    if (relation != MPI_CONGRUENT)
+        fail("a duplicate is not one");
+    pthread_mutex_lock(&alone);
+    if (knows == COMMS)
+        fail("there are too many duplicates");
+    known[knows++] = *copy;
+    pthread_mutex_unlock(&alone);
     return code;
 }
 

@@ -8,7 +8,7 @@ use crate::argument::Out;
 use crate::attribute::callbacks;
 use crate::comm::construct::{construct, derive};
 use crate::crossing::mpi_result::check;
-use crate::object::comm::channel::Channel;
+use crate::object::comm::channel::{shown, Channel};
 use crate::object::comm::closing::farewell;
 use crate::object::comm::internal::sync_comm;
 use crate::object::comm::CommBody;
@@ -39,6 +39,10 @@ fn with_attributes(parent: &'static Comm, made: &'static Comm) -> Result<&'stati
 
 /// MPI_Comm_dup.
 pub fn comm_dup(comm: &'static Comm, new: &mut &'static Comm) -> i32 {
+    if let Some(made) = shown() {
+        *new = made;
+        return SUCCESS;
+    }
     let made = construct(
         comm,
         "dup",

@@ -9,9 +9,11 @@
 use crate::argument::Buffer;
 use crate::crossing::app_abi::{abi, laid_out};
 use crate::crossing::call_guard::by_namespace;
+use crate::tools;
 use contract::abi::{ERR_IN_STATUS, SUCCESS};
-use contract::HandleKind;
+use contract::{HandleKind, TOOL_REDUCE_VISIBLE};
 use core::ffi::{c_char, c_int, c_void, CStr};
+use core::mem::transmute;
 use core::ptr::null_mut;
 use std::sync::OnceLock;
 
@@ -24,6 +26,7 @@ const RTLD_DEFAULT: *mut c_void = null_mut();
 type StartMessage =
     unsafe extern "C" fn(*mut c_void, c_int, usize, c_int, c_int, usize, *mut u64) -> c_int;
 type WaitAll = unsafe extern "C" fn(c_int, *mut u64, *mut u64) -> c_int;
+type CommDup = unsafe extern "C" fn(usize, *mut u64) -> c_int;
 type TestAll = unsafe extern "C" fn(c_int, *mut u64, *mut c_int, *mut u64) -> c_int;
 
 /// The functions by which messages are made and completed.
@@ -32,6 +35,7 @@ pub(crate) struct Namespace {
     irecv: StartMessage,
     waitall: WaitAll,
     testall: TestAll,
+    comm_dup: CommDup,
 }
 
 /// A message, with handles of the application.
@@ -52,31 +56,41 @@ fn function(name: &CStr) -> Option<*mut c_void> {
 
 impl Namespace {
     /// The application's. `None` if it has no functions of MPI.
-    pub(crate) fn of_application() -> Option<&'static Namespace> {
+    fn of_application() -> Option<&'static Namespace> {
         static FOUND: OnceLock<Option<Namespace>> = OnceLock::new();
         FOUND.get_or_init(Namespace::find).as_ref()
     }
 
+    /// The same, if profilers are to see the messages of reduced operations.
+    pub(crate) fn for_profilers() -> Option<&'static Namespace> {
+        match tools::wanted() & TOOL_REDUCE_VISIBLE {
+            0 => None,
+            _ => Namespace::of_application(),
+        }
+    }
+
     fn find() -> Option<Namespace> {
-        let start = |name| {
-            // SAFETY: the type of MPI_Isend and MPI_Irecv, which are asked for.
-            function(name).map(|found| unsafe { core::mem::transmute::<_, StartMessage>(found) })
-        };
-        let (isend, irecv) = (start(c"MPI_Isend")?, start(c"MPI_Irecv")?);
+        let (isend, irecv) = (function(c"MPI_Isend")?, function(c"MPI_Irecv")?);
         let (waitall, testall) = (function(c"MPI_Waitall")?, function(c"MPI_Testall")?);
+        let comm_dup = function(c"MPI_Comm_dup")?;
         // SAFETY: the types of these functions.
-        let (waitall, testall) = unsafe {
-            (
-                core::mem::transmute::<*mut c_void, WaitAll>(waitall),
-                core::mem::transmute::<*mut c_void, TestAll>(testall),
-            )
+        let found = unsafe {
+            Namespace {
+                isend: transmute::<*mut c_void, StartMessage>(isend),
+                irecv: transmute::<*mut c_void, StartMessage>(irecv),
+                waitall: transmute::<*mut c_void, WaitAll>(waitall),
+                testall: transmute::<*mut c_void, TestAll>(testall),
+                comm_dup: transmute::<*mut c_void, CommDup>(comm_dup),
+            }
         };
-        Some(Namespace {
-            isend,
-            irecv,
-            waitall,
-            testall,
-        })
+        Some(found)
+    }
+
+    /// MPI_Comm_dup of a communicator of the application.
+    pub(crate) fn duplicate(&self, comm: usize) {
+        let mut made = 0;
+        // SAFETY: see the module's head. A failure concerns nobody but the profiler.
+        by_namespace(|| unsafe { (self.comm_dup)(comm, &raw mut made) });
     }
 
     /// MPI_Isend, or MPI_Irecv; the index of the request, or an error class.

@@ -17,9 +17,7 @@ use crate::object::table::ObjectRef;
 use crate::object::{Comm, Datatype, Op, Request};
 use crate::pt2pt::{local_copy, post, send};
 use crate::request::{error_origin, wait};
-use crate::tools;
 use contract::abi::{Status, ERR_COMM, ERR_COUNT, ERR_NO_MEM, ERR_OP, ERR_TYPE, SUCCESS};
-use contract::TOOL_REDUCE_VISIBLE;
 use std::collections::VecDeque;
 
 impl Data {
@@ -86,7 +84,10 @@ impl Schedule {
         let mut schedule = Schedule::alone();
         schedule.channel = channel.comm;
         schedule.tag = channel.next_tag();
-        schedule.visible = visible();
+        schedule.visible = Namespace::for_profilers();
+        if let Some(namespace) = schedule.visible {
+            channel.show(comm, namespace);
+        }
         schedule.kept._comm = Some(ObjectRef::new(comm));
         Ok(schedule)
     }
@@ -258,14 +259,6 @@ impl Schedule {
             request.collect(&mut handle);
         }
         Some(result)
-    }
-}
-
-/// The functions by which messages are made, if a profiler is to see them.
-fn visible() -> Option<&'static Namespace> {
-    match tools::wanted() & TOOL_REDUCE_VISIBLE {
-        0 => None,
-        _ => Namespace::of_application(),
     }
 }
 

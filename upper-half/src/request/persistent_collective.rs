@@ -8,6 +8,7 @@
 
 use crate::comm::construct::construct;
 use crate::crossing::mpi_result::code_of;
+use crate::crossing::namespace::Namespace;
 use crate::object::comm::NOBODY;
 use crate::object::lower_handle::named;
 use crate::object::request::persistent_collective::{PersistentCollective, Start, Starter};
@@ -34,6 +35,10 @@ pub(crate) fn make(comm: &'static Comm, start: Start) -> Result<&'static Request
         |made| named::MPI_Comm_dup(comm, made),
         |_| Ok(comm.body.topology.clone()),
     )?;
+    if let (Some(channel), Some(namespace)) = (own.body.channel(), Namespace::for_profilers()) {
+        // A profiler knows the application's communicator alone.
+        channel.show(comm, namespace);
+    }
     let held = Box::new(PersistentCollective {
         comm: own,
         start,
