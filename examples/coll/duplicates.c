@@ -63,8 +63,8 @@ static void free_all(void)
         MPI_OK(MPI_Comm_free(&made[i]));
 }
 
-/* Some ranks have started a duplicate and others have not, when they make other communicators. Open MPI lets constructors
- * over younger communicators than the one that is duplicated wait, so that there are none. */
+/* Some ranks have started a duplicate and others have not, when they make other communicators. Open MPI lets
+ * constructors over younger communicators than the one that is duplicated wait, so that there are none. */
 static void beside(MPI_Comm half)
 {
     enum { ROUNDS = 4 };

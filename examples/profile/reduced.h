@@ -1,5 +1,5 @@
-/* Collective operations that are reduced to messages, which a profiler sees (tools/messages.c): as many as the algorithm
- * makes, before the cut and after it. */
+/* Collective operations that are reduced to messages, which a profiler sees (tools/messages.c): as many as the
+ * algorithm makes, before the cut and after it. */
 #include "../stasis_test.h"
 
 #include <dlfcn.h>

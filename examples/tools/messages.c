@@ -1,5 +1,5 @@
-/* A profiler to preload that counts messages by the name of their communicator, and asks MPI about each of them as tools
- * do: by the names that begin with PMPI_. The program reads the counts by `messages_seen`. A report comes in
+/* A profiler to preload that counts messages by the name of their communicator, and asks MPI about each of them as
+ * tools do: by the names that begin with PMPI_. The program reads the counts by `messages_seen`. A report comes in
  * MPI_Finalize. */
 #include <mpi.h>
 

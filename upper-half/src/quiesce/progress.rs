@@ -237,8 +237,8 @@ fn end(request: &'static Request, error: i32) {
     request.complete(&Status::EMPTY, error);
 }
 
-/// Brings the schedule of a request forward, if it has one that is not visible. Not during a drain, which counts the messages that were
-/// sent before.
+/// Brings the schedule of a request forward, if it has one that is not visible. Not during a drain, which counts the
+/// messages that were sent before.
 fn advance(request: &'static Request) {
     if phase() == Phase::Stop {
         return;

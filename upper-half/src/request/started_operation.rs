@@ -24,8 +24,8 @@ pub fn collective_request(
     })
 }
 
-/// Makes the request of a duplication, which is the operation of `token`: `duplicate` may be used under its lower handle
-/// once it is complete.
+/// Makes the request of a duplication, which is the operation of `token`: `duplicate` may be used under its lower
+/// handle once it is complete.
 pub(crate) fn duplication_request(
     token: &Token,
     lower_handle: usize,
