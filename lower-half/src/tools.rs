@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::OnceLock;
 
 use anyhow::{bail, Context, Result};
-use contract::{gate, TOOL_BREAK, TOOL_PERTURB, TOOL_PROFILE, TOOL_REDUCE};
+use contract::{gate, TOOL_BREAK, TOOL_PERTURB, TOOL_PROFILE, TOOL_REDUCE, TOOL_REDUCE_VISIBLE};
 use job_spec::Tools;
 
 use crate::breakpoint;
@@ -26,8 +26,12 @@ pub fn agree(own: &Tools, rank: u32, size: u32) -> Result<()> {
     world::broadcast(&mut text, 0)?;
     let tools: Tools = serde_json::from_slice(&text).context("rank 0's options of tools")?;
     let reduce = tools.reduce.as_ref().map_or(0, |_| TOOL_REDUCE);
+    let visible = match tools.reduce_visible {
+        true => TOOL_REDUCE_VISIBLE,
+        false => 0,
+    };
     let profile = if tools.profile { TOOL_PROFILE } else { 0 };
-    let bits = reduce | profile | tools.perturb.map_or(0, |_| TOOL_PERTURB);
+    let bits = reduce | visible | profile | tools.perturb.map_or(0, |_| TOOL_PERTURB);
     gate().lower.features.fetch_or(bits, Ordering::Relaxed);
     let stop_at = TOOLS.get_or_init(|| tools).stop_at;
     match stop_at {

@@ -102,6 +102,9 @@ pub(crate) fn another_thread() {
 /// A call begins. `outermost`: in no other wrapper.
 #[cfg_attr(test, allow(dead_code))] // as above
 pub(crate) fn begins(function: u32, outermost: bool) {
+    if tools::untold() {
+        return;
+    }
     CURRENT.with(|current| {
         if outermost {
             // A call that was left by a jump has no end.
@@ -122,6 +125,9 @@ pub(crate) fn begins(function: u32, outermost: bool) {
 /// The outermost wrapper ends.
 #[cfg_attr(test, allow(dead_code))] // as above
 pub(crate) fn ends() {
+    if tools::untold() {
+        return;
+    }
     CURRENT.with(|current| {
         note_time(current);
         current.function.set(0);
@@ -186,7 +192,7 @@ pub fn notes(
     comm: Option<&'static Comm>,
     data: Option<(i64, Option<&'static Datatype>)>,
 ) {
-    if !tools::is_set(TOOL_PROFILE) {
+    if !tools::is_set(TOOL_PROFILE) || tools::untold() {
         return;
     }
     let data = data.map(bytes_of);

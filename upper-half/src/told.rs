@@ -3,7 +3,7 @@
 use crate::argument::Buffer;
 use crate::object::{Comm, Datatype};
 use crate::perturb::delivery;
-use crate::tools::{is_set, RECORDED};
+use crate::tools::{is_set, untold, RECORDED};
 use crate::{breakpoint, record};
 
 /// The application calls a function that records have. `polls` is whether the call never waits in the library while
@@ -19,6 +19,9 @@ pub fn before_call(
 ) {
     if !polls {
         delivery::release();
+    }
+    if untold() {
+        return;
     }
     if breakpoint::is_on() {
         breakpoint::passes();

@@ -8,6 +8,7 @@
 use crate::crossing::stubs::service;
 use crate::runtime::lock::Lock;
 use contract::{gate, CUDA, TOOLS, TOOL_PROFILE};
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Bits of tools ([`contract::TOOLS`]), and [`POLLS`], [`RECORDED`] and [`CUDA`].
@@ -43,6 +44,21 @@ pub(crate) fn set(bit: u32, to: bool) {
         true => WORD.fetch_or(bit, Ordering::Relaxed),
         false => WORD.fetch_and(!bit, Ordering::Relaxed),
     };
+}
+
+thread_local! {
+    /// See [`untold`].
+    static UNTOLD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the thread's calls are parts of a call of which the tools were told. They are not told of the parts.
+pub(crate) fn untold() -> bool {
+    UNTOLD.get()
+}
+
+/// Makes the thread's calls parts of the present one, or not. Returns what they were.
+pub(crate) fn set_untold(to: bool) -> bool {
+    UNTOLD.replace(to)
 }
 
 /// From now on the loader can set bits of the word.

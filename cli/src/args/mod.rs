@@ -220,6 +220,10 @@ pub struct Running {
     /// in trees
     #[arg(long, value_name = "WHICH", value_parser = Selection::parse, env = "STASIS_REDUCE")]
     pub reduce: Option<Selection>,
+    /// Let a profiler that is preloaded, or linked before the MPI library, see the messages of --reduce, as MPI_Isend,
+    /// MPI_Irecv, MPI_Waitall and MPI_Testall
+    #[arg(long, requires = "reduce", env = "STASIS_REDUCE_VISIBLE", value_parser = yes_or_no())]
+    pub reduce_visible: bool,
     /// Record of the run.
     #[command(flatten)]
     pub recording: Recording,
@@ -417,6 +421,7 @@ impl Running {
         job_spec::Checkpoints {
             tools: Tools {
                 reduce: self.reduce.as_ref().map(Selection::to_string),
+                reduce_visible: self.reduce_visible,
                 record: self.recording.spec(),
                 perturb: self.perturb,
                 stop_at: self.stop_at,
@@ -1198,6 +1203,17 @@ pub(crate) mod tests {
         let reduce = |which: &str| spec(&["--reduce", which]).map(|spec| spec.tools.reduce);
         assert_eq!(reduce("all,-Barrier"), Some(Some("all,-Barrier".into())));
         assert_eq!(reduce("Bcst"), None);
+    }
+
+    #[test]
+    fn only_messages_that_there_are_can_be_visible() {
+        let visible = |flags: &[&str]| spec(flags).map(|spec| spec.tools.reduce_visible);
+        assert_eq!(visible(&["--reduce", "all"]), Some(false));
+        assert_eq!(
+            visible(&["--reduce", "all", "--reduce-visible"]),
+            Some(true)
+        );
+        assert_eq!(visible(&["--reduce-visible"]), None);
     }
 
     #[test]

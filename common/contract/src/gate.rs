@@ -54,6 +54,10 @@ pub const TOOLS: u32 = 0xff00;
 /// [`crate::service::ToolOptions`] selects.
 pub const TOOL_REDUCE: u32 = 1 << 8;
 
+/// Bit of [`LowerInfo::features`], beside [`TOOL_REDUCE`]: a tool between the application and MPI sees these messages.
+/// It has no option.
+pub const TOOL_REDUCE_VISIBLE: u32 = 1 << 13;
+
 /// Bit of [`LowerInfo::features`]: candidates of receives and probes from any source are held back at random. The
 /// option is the seed, a number.
 pub const TOOL_PERTURB: u32 = 1 << 9;

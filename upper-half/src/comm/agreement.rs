@@ -23,11 +23,12 @@ use contract::abi::*;
 use core::sync::atomic::Ordering;
 
 /// Runs a constructor that is collective over the new communicator's members only. `call` gets the states of the
-/// members, see [`meet`], and the room for what it makes.
+/// members, see [`meet`], an id, and the room for what it makes. The channel is made in the same way, and not of the
+/// new communicator: in Open MPI that would wait for duplicates under way (`comm::dup`).
 pub(crate) fn among(
     body: CommBody,
     everyone: &[u32],
-    call: impl FnOnce(u8, &mut Fresh<'_, CommBody>) -> i32,
+    call: impl Fn(u8, u64, &mut Fresh<'_, CommBody>) -> i32,
 ) -> Result<&'static Comm, i32> {
     let at = meet(everyone, body.id)?;
     // A member that is held back here must not have the object yet: members that have not come so far do not have it
@@ -35,12 +36,11 @@ pub(crate) fn among(
     let token = collective_begin_unmade(&body);
     let made = Comm::make(Comm::null_lower(), body).and_then(|made| {
         let mut below = token.fresh();
-        check(call(at, &mut below)).inspect_err(|_| made.release())?;
-        // A duplicate under way would let the younger communicator wait (`comm::dup`).
-        if at & DUPLICATING == 0 {
-            if let Some(channel) = channel::of_new(&below, &made.body)? {
-                made.body.take_channel(channel);
-            }
+        check(call(at, made.body.id, &mut below)).inspect_err(|_| made.release())?;
+        let channel =
+            channel::made_alike(&made.body, token.fresh(), |id, below| call(at, id, below));
+        if let Some(channel) = channel? {
+            made.body.take_channel(channel);
         }
         made.take(below);
         Ok(made)

@@ -8,6 +8,7 @@ use crate::argument::Out;
 use crate::attribute::callbacks;
 use crate::comm::construct::{construct, derive};
 use crate::crossing::mpi_result::check;
+use crate::object::comm::channel::{shown, Channel};
 use crate::object::comm::closing::farewell;
 use crate::object::comm::internal::sync_comm;
 use crate::object::comm::CommBody;
@@ -15,9 +16,10 @@ use crate::object::info::crossing_info;
 use crate::object::lower_handle::named;
 use crate::object::lower_handle::temporary::with;
 use crate::object::{Comm, Info, Request};
-use crate::quiesce::collective_gate::{collective_begin, collective_end};
-use crate::request::lifecycle::DUPLICATIONS;
-use crate::request::started_operation::duplication_request;
+use crate::quiesce::collective_gate::{collective_begin, collective_end, Token};
+use crate::reduced::channel;
+use crate::request::lifecycle::{orphan, DUPLICATIONS};
+use crate::request::started_operation::{duplication_request, request_of_both};
 use contract::abi::*;
 use core::sync::atomic::Ordering;
 use std::ffi::CString;
@@ -37,6 +39,10 @@ fn with_attributes(parent: &'static Comm, made: &'static Comm) -> Result<&'stati
 
 /// MPI_Comm_dup.
 pub fn comm_dup(comm: &'static Comm, new: &mut &'static Comm) -> i32 {
+    if let Some(made) = shown() {
+        *new = made;
+        return SUCCESS;
+    }
     let made = construct(
         comm,
         "dup",
@@ -112,21 +118,37 @@ fn idup(
         Err(code) => return code,
     };
     let token = collective_begin(comm);
-    let (made, lower_handle, below) = match start_dup(comm, body) {
-        Ok(started) => started,
-        Err(code) => {
-            collective_end(token);
-            return code;
-        }
-    };
-    match duplication_request(token, below, (made, lower_handle)) {
-        Ok(handle) => {
+    let started = start(comm, body, &token);
+    collective_end(token);
+    match started {
+        Ok((made, handle)) => {
             *request = handle;
             *new = made;
             SUCCESS
         }
         Err(code) => code,
     }
+}
+
+/// Starts the duplication, and with it that of the channel, so that both are operations of one call. The request is
+/// that of both.
+fn start(
+    comm: &'static Comm,
+    body: CommBody,
+    token: &Token,
+) -> Result<(&'static Comm, &'static Request), i32> {
+    let Some((over, channel_body)) = channel::to_be_started(&comm.body, &body)? else {
+        return start_dup(dup_below(comm), body, token);
+    };
+    let (channel, other) = start_dup(over, channel_body, token)?;
+    body.take_channel(Box::new(Channel::new(Some(channel))));
+    // If something fails, what was started goes on by itself.
+    let (made, main) = start_dup(dup_below(comm), body, token).inspect_err(|_| orphan(other))?;
+    let both = request_of_both(comm, main, other).inspect_err(|_| {
+        orphan(main);
+        orphan(other);
+    })?;
+    Ok((made, both))
 }
 
 /// Body of a duplicate, with the attributes that the application's callbacks have copied. A callback that fails keeps
@@ -157,17 +179,21 @@ fn dup_below(comm: &'static Comm) -> &'static Comm {
     }
 }
 
-/// Starts a non-blocking duplication: the duplicate, its lower handle to be, and the request's lower handle.
-fn start_dup(comm: &'static Comm, body: CommBody) -> Result<(&'static Comm, usize, usize), i32> {
+/// Starts a non-blocking duplication of `of`, which gives `body` its lower handle when the request is complete.
+fn start_dup(
+    of: &'static Comm,
+    body: CommBody,
+    token: &Token,
+) -> Result<(&'static Comm, &'static Request), i32> {
     let made = Comm::make(Comm::null_lower(), body)?;
     let (mut lower_handle, mut request) = (Comm::null_lower(), Request::null_lower());
     // Open MPI and MPICH both write the new handle before they return.
     // SAFETY: see the module's head.
-    match unsafe { named::MPI_Comm_idup(dup_below(comm), &raw mut lower_handle, &raw mut request) }
-    {
+    match unsafe { named::MPI_Comm_idup(of, &raw mut lower_handle, &raw mut request) } {
         SUCCESS => {
             DUPLICATIONS.fetch_add(1, Ordering::Relaxed);
-            Ok((made, lower_handle, request))
+            let request = duplication_request(token, request, (made, lower_handle))?;
+            Ok((made, request))
         }
         code => {
             made.release();

@@ -60,7 +60,7 @@ pub fn comm_create_group(
     );
     let body = CommBody::derived(id, members.clone(), None, &comm.body);
     let made =
-        body.and_then(|body| among(body, &members, |_, made| from_group(&members, id, made)));
+        body.and_then(|body| among(body, &members, |_, id, made| from_group(&members, id, made)));
     Out::from(new).give(made)
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn of_group(
     let id = comm_id::next(Hash::new(what).add(number).ranks(members));
     let world = Comm::at(comm::COMM_WORLD as u32);
     let body = CommBody::derived(id, members.clone(), None, &world.body)?;
-    among(body, members, |_, made| from_group(members, id, made))
+    among(body, members, |_, id, made| from_group(members, id, made))
 }
 
 /// Gives a new communicator what it did not get from a parent.

@@ -118,7 +118,7 @@ fn connect(local_comm: &'static Comm, other: Other) -> Result<&'static Comm, i32
     let (everyone, half) = ([first, second].concat(), first.len());
     let leaders = (members[0], *remote.first().ok_or(ERR_COMM)?);
     let body = CommBody::derived(id, members, Some(remote), &local_comm.body)?;
-    among(body, &everyone, |at, made| match at {
+    among(body, &everyone, |at, id, made| match at {
         THREADS => join_halves(&everyone, half, id, made),
         _ => join(local_comm, leaders, id, made),
     })

@@ -5,6 +5,7 @@ use crate::object::comm::told_names;
 use crate::object::group::compare;
 use crate::object::info::make_info;
 use crate::object::{Comm, Info};
+use crate::reduced::channel;
 use contract::abi::*;
 use core::ffi::{c_char, CStr};
 
@@ -75,6 +76,7 @@ pub fn comm_set_name(comm: &'static Comm, name: &CStr) -> i32 {
     }
     *comm.body.name.lock() = name.to_owned();
     told_names::set(comm.body.id, name);
+    channel::is_named(comm);
     SUCCESS
 }
 

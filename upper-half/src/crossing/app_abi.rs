@@ -67,6 +67,20 @@ pub enum ToolValue {
     PvarClass,
 }
 
+/// An array of handles as the application has them.
+pub(crate) fn laid_out(handles: impl Iterator<Item = usize>) -> Vec<u64> {
+    let size = abi().handle_size;
+    let bytes: Vec<u8> = handles
+        .flat_map(|handle| handle.to_le_bytes().into_iter().take(size))
+        .collect();
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    words.collect()
+}
+
 static ABI: AtomicPtr<Abi> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The ABI of the application; a neutral one (standard values) until [`set`] was called.

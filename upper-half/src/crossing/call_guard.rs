@@ -13,6 +13,7 @@ use crate::crossing::stubs::service;
 use crate::crossing::thread_level;
 #[cfg(not(test))]
 use crate::profile;
+use crate::tools;
 use contract::recorder::Event;
 #[cfg(not(test))]
 use core::arch::asm;
@@ -279,17 +280,37 @@ pub fn outside<R>(callback: impl FnOnce() -> R) -> R {
     }
     #[cfg(not(test))]
     {
-        let word = word();
-        let paused = (word & contract::COUNTED != 0).then(profile::pause);
-        set_word(word & (contract::NO_CALL_YET | contract::COUNTED));
-        if stop_wanted() {
-            stop();
-        }
-        let result = callback();
-        set_word(word);
+        let paused = (word() & contract::COUNTED != 0).then(profile::pause);
+        let result = in_no_wrapper(callback);
         if let Some(paused) = paused {
             profile::go_on(paused);
         }
         result
     }
+}
+
+/// Makes calls that are part of the present one by functions of the application's namespace, which may be those of a
+/// tool. Like [`outside`], but our own tools are not told of the calls, nor their time taken from the present one.
+pub(crate) fn by_namespace<R>(calls: impl FnOnce() -> R) -> R {
+    let before = tools::set_untold(true);
+    let result = in_no_wrapper(calls);
+    tools::set_untold(before);
+    result
+}
+
+#[cfg(test)]
+fn in_no_wrapper<R>(run: impl FnOnce() -> R) -> R {
+    run()
+}
+
+#[cfg(not(test))]
+fn in_no_wrapper<R>(run: impl FnOnce() -> R) -> R {
+    let word = word();
+    set_word(word & (contract::NO_CALL_YET | contract::COUNTED));
+    if stop_wanted() {
+        stop();
+    }
+    let result = run();
+    set_word(word);
+    result
 }

@@ -84,8 +84,9 @@ fn adopt_world(tag_ub: i32) -> Result<(), i32> {
     // SAFETY: see the module's head.
     let unparked = unsafe { Unparked::new() };
     let _ = channel::turn_on();
-    channel::of_predefined(&unparked)?;
     let below = make_internal(&unparked)?;
+    // After these: MPI_Comm_idup duplicates a channel, and constructors over older communicators do not wait for that.
+    channel::of_predefined(&unparked)?;
     let body = CommBody::initial(INTERNAL_WORLD, everyone, c"a communicator of Stasis")?;
     let sync = Comm::make_of(below, body)?;
     SYNC.store(core::ptr::from_ref(sync).cast_mut(), Ordering::Release);

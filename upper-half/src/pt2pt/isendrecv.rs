@@ -62,7 +62,7 @@ pub fn isendrecv_replace(
 fn start(sent: Args, received: Args, copy: Option<SendCopy>) -> Result<&'static Request, i32> {
     let mut receive = post(received)?;
     let started = send::starting(Mode::Standard, sent).and_then(|send| {
-        let new = lifecycle::acquire(Kind::SendReceive, NOBODY, received.comm)?;
+        let new = lifecycle::acquire(Kind::Pair, NOBODY, received.comm)?;
         Ok((send, new))
     });
     let (send, new) = match started {
@@ -75,8 +75,8 @@ fn start(sent: Args, received: Args, copy: Option<SendCopy>) -> Result<&'static 
         }
     };
     let pair = Pair {
-        send,
-        receive,
+        main: receive,
+        other: send,
         _copy: copy,
     };
     new.body.pair.set(Some(Box::new(pair)));

@@ -22,7 +22,8 @@ use crate::request::lifecycle;
 use crate::runtime::lock::{multiple, Lock};
 use crate::tools::{self, POLLS};
 use contract::abi::{Status, SUCCESS};
-use contract::{gate, Phase};
+use contract::{gate, Phase, TOOL_REDUCE_VISIBLE};
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
 static SWEEP: Lock<()> = Lock::new(());
@@ -191,8 +192,53 @@ pub(crate) fn end_schedule(request: &'static Request) {
     }
 }
 
-/// Brings the schedule of a request forward, if it has one. Not during a drain, which counts the messages that were
-/// sent before.
+thread_local! {
+    /// Whether the thread is in [`visible_schedules`].
+    static ADVANCES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Brings schedules forward whose messages a profiler sees. They call functions of the application, so that no sweep
+/// can do that: the caller holds no lock and is in no crossing, and the thread may stop.
+pub(crate) fn visible_schedules() {
+    if tools::is_set(TOOL_REDUCE_VISIBLE) {
+        all_visible_schedules();
+    }
+}
+
+#[cold]
+fn all_visible_schedules() {
+    // A call that brings one forward looks around, too.
+    if phase() == Phase::Stop || ADVANCES.replace(true) {
+        return;
+    }
+    let upper = |request: &&Request| request.body.state.get() == State::Upper;
+    for request in lifecycle::pending().filter(upper) {
+        // Nobody else has it meanwhile.
+        let mut schedule = request.body.schedule.lock();
+        let taken = schedule.take_if(|schedule| schedule.visible.is_some());
+        drop(schedule);
+        let Some(mut schedule) = taken else {
+            continue;
+        };
+        let over = (schedule.advance)(&mut schedule);
+        *request.body.schedule.lock() = Some(schedule);
+        if let Some(error) = over {
+            let _alone = SWEEP.lock();
+            end(request, error);
+        }
+    }
+    ADVANCES.set(false);
+}
+
+/// The schedule of a request has ended. The caller holds the lock of sweeps.
+fn end(request: &'static Request, error: i32) {
+    count_progress();
+    end_schedule(request);
+    request.complete(&Status::EMPTY, error);
+}
+
+/// Brings the schedule of a request forward, if it has one that is not visible. Not during a drain, which counts the
+/// messages that were sent before.
 fn advance(request: &'static Request) {
     if phase() == Phase::Stop {
         return;
@@ -200,12 +246,11 @@ fn advance(request: &'static Request) {
     let mut schedule = request.body.schedule.lock();
     let over = schedule
         .as_mut()
+        .filter(|schedule| schedule.visible.is_none())
         .and_then(|schedule| (schedule.advance)(schedule));
     drop(schedule);
     if let Some(error) = over {
-        count_progress();
-        end_schedule(request);
-        request.complete(&Status::EMPTY, error);
+        end(request, error);
     }
 }
 
@@ -227,9 +272,9 @@ impl Pair {
             return None;
         }
         let (mut status, mut unwanted) = (Status::EMPTY, Status::EMPTY);
-        let received = self.receive.result(&mut status)?;
-        let sent = self.send.result(&mut unwanted)?;
-        let error = if received == SUCCESS { sent } else { received };
+        let main = self.main.result(&mut status)?;
+        let other = self.other.result(&mut unwanted)?;
+        let error = if main == SUCCESS { other } else { main };
         Some((status, error))
     }
 }

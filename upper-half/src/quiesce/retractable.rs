@@ -379,7 +379,7 @@ fn look(operation: &mut Inside, phase: Phase) {
     let Inside {
         clock, seq, kind, ..
     } = *operation;
-    wait_loop::look_around(phase);
+    wait_loop::look_from_library(phase);
     let id = clock.id.load(Ordering::Relaxed);
     let shown = match phase == Phase::Explain || seq <= clock.target.load(Ordering::Acquire) {
         // All members come to it, or nobody is held back.

@@ -117,8 +117,14 @@ pub(crate) fn tell(changed: bool, told: &mut u64) {
     }
 }
 
-/// One look at everything under way.
+/// One look at everything under way. The thread may stop, as in [`until`].
 pub(crate) fn look_around(phase: Phase) {
+    progress::visible_schedules();
+    look_from_library(phase);
+}
+
+/// The same for a thread in a call of the library.
+pub(crate) fn look_from_library(phase: Phase) {
     progress::requests();
     partition_matching::match_announced();
     delivery::look(1);

@@ -7,7 +7,7 @@ use crate::argument::{InOut, Out, Output};
 use crate::breakpoint;
 use crate::object::Request;
 use crate::record::digests::Places;
-use crate::record::mode::{is_on, recording, replaying};
+use crate::record::mode::{recording, replaying, sees_calls};
 use crate::record::replay::{attempt, before_wait, Does};
 use crate::record::{function, log, receives, replay};
 use crate::request::{test as tests, wait as waits};
@@ -56,7 +56,7 @@ fn index_event(index: i32) -> Event {
 /// MPI_Wait
 #[inline]
 pub fn wait(request: &mut &'static Request, status: Option<&mut Status>) -> i32 {
-    match is_on() {
+    match sees_calls() {
         false => waits::wait(request, status),
         true => waited(request, status),
     }
@@ -80,7 +80,7 @@ pub fn waitall(
     requests: &mut [&'static Request],
     statuses: Option<&mut [Status]>,
 ) -> i32 {
-    match is_on() {
+    match sees_calls() {
         false => waits::waitall(count, requests, statuses),
         true => all_waited(count, requests, statuses),
     }
@@ -115,7 +115,7 @@ pub fn waitany(
     mut index: InOut<'_, i32>,
     mut status: Option<&mut Status>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         let place = index.again();
         let error = waits::waitany(count, requests, place, status.as_deref_mut());
         if error != INTERRUPTED {
@@ -178,7 +178,7 @@ pub fn waitsome(
     mut indices: Output<'_, i32>,
     mut statuses: Option<&mut [Status]>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         let (place, again) = (outcount.again(), indices.again());
         let error = waits::waitsome(incount, requests, place, again, statuses.as_deref_mut());
         if error != INTERRUPTED {
@@ -259,7 +259,7 @@ pub fn test(
     flag: InOut<'_, i32>,
     status: Option<&mut Status>,
 ) -> i32 {
-    match is_on() {
+    match sees_calls() {
         false => tests::test(request, flag, status),
         true => tested(request, flag, status),
     }
@@ -294,7 +294,7 @@ pub fn testall(
     mut flag: InOut<'_, i32>,
     statuses: Option<&mut [Status]>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         return tests::testall(count, requests, flag, statuses);
     }
     let places = Places::of(requests);
@@ -321,7 +321,7 @@ pub fn testany(
     mut flag: InOut<'_, i32>,
     status: Option<&mut Status>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         return tests::testany(count, requests, index, flag, status);
     }
     let places = Places::of(requests);
@@ -356,7 +356,7 @@ pub fn testsome(
     mut indices: Output<'_, i32>,
     statuses: Option<&mut [Status]>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         return tests::testsome(incount, requests, outcount, indices, statuses);
     }
     let n = requests.len();
@@ -393,7 +393,7 @@ pub fn request_get_status(
     mut flag: Out<'_, i32>,
     status: Option<&mut Status>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         return tests::request_get_status(request, flag, status);
     }
     let mut own = Status::EMPTY;

@@ -108,7 +108,7 @@ pub(super) fn of_message(
 
 fn place(request: &'static Request) -> Option<Place> {
     if let Some(pair) = request.pair() {
-        return place(pair.receive);
+        return place(pair.main);
     }
     let body = &request.body;
     let is_receive = body.kind.get().is_receive() && body.state.get() != State::Inactive;

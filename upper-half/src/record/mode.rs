@@ -32,6 +32,12 @@ pub fn is_on() -> bool {
     tools::is_set(RECORDED)
 }
 
+/// Whether the run is recorded or replayed, and the thread's calls are those of the run.
+#[inline(always)]
+pub(super) fn sees_calls() -> bool {
+    is_on() && !tools::untold()
+}
+
 /// Whether the run is recorded.
 pub(crate) fn recording() -> bool {
     MODE.load(Ordering::Relaxed) == RecordMode::Record as u32

@@ -4,7 +4,7 @@ use crate::argument::Out;
 use crate::breakpoint;
 use crate::object::{Comm, Message};
 use crate::pt2pt::{matched, probe as base};
-use crate::record::mode::{is_on, recording};
+use crate::record::mode::{recording, sees_calls};
 use crate::record::replay::{self, attempt};
 use crate::record::{function, log};
 use contract::abi::{Status, ANY_SOURCE, ANY_TAG, SUCCESS};
@@ -78,7 +78,7 @@ fn probed_as_told(mut probe: impl FnMut() -> i32) -> i32 {
 
 /// MPI_Probe
 pub fn probe(source: i32, tag: i32, comm: &'static Comm, mut status: Option<&mut Status>) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         let error = base::probe(source, tag, comm, status.as_deref_mut());
         if error != INTERRUPTED {
             return error;
@@ -97,7 +97,7 @@ pub fn mprobe(
     message: &mut &'static Message,
     mut status: Option<&mut Status>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         let error = matched::mprobe(source, tag, comm, message, status.as_deref_mut());
         if error != INTERRUPTED {
             return error;
@@ -132,7 +132,7 @@ pub fn iprobe(
     mut flag: Out<'_, i32>,
     status: Option<&mut Status>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         return base::iprobe(source, tag, comm, flag, status);
     }
     let call = call(function::IPROBE, source, tag, comm);
@@ -156,7 +156,7 @@ pub fn improbe(
     message: &mut &'static Message,
     status: Option<&mut Status>,
 ) -> i32 {
-    if !is_on() {
+    if !sees_calls() {
         return matched::improbe(source, tag, comm, flag, message, status);
     }
     let call = call(function::IMPROBE, source, tag, comm);

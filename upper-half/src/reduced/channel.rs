@@ -10,15 +10,16 @@ use crate::comm::numbers::greatest;
 use crate::crossing::mpi_result::check;
 use crate::object::comm::channel::{select, selection, Channel, Era};
 use crate::object::comm::comm_id::{self, Hash};
-use crate::object::comm::CommBody;
+use crate::object::comm::{told_names, CommBody};
 use crate::object::lower_handle::{named, Below, Fresh, Unparked};
-use crate::object::Comm;
+use crate::object::{Comm, Errhandler};
 use crate::quiesce::wait_loop::is_parked_before;
 use crate::tools;
-use contract::abi::comm;
-use contract::TOOL_REDUCE;
+use contract::abi::{comm, errhandler};
+use contract::{TOOL_REDUCE, TOOL_REDUCE_VISIBLE};
 use core::sync::atomic::Ordering;
 use reduction::Selection;
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// The selection before a restart.
@@ -44,6 +45,10 @@ pub(crate) fn turn_on() -> Before {
         true => tools::options(TOOL_REDUCE),
         false => String::new(),
     };
+    if tools::wanted() & TOOL_REDUCE_VISIBLE != 0 {
+        // It stays on for operations that are under way when a restart turns it off.
+        tools::set(TOOL_REDUCE_VISIBLE, true);
+    }
     // The command line has been checked. Without the tool nothing is selected.
     select(Arc::new(Selection::parse(&text).unwrap_or_default()));
     before
@@ -66,11 +71,75 @@ fn duplicate(
     of: &CommBody,
 ) -> Result<Box<Channel>, i32> {
     check(named::MPI_Comm_dup(made, &mut room))?;
+    let comm = Comm::make_of(room, body_for(of)?)?;
+    Ok(Box::new(Channel::new(Some(comm))))
+}
+
+/// The body of the duplicate for the channel of `of`.
+fn body_for(of: &CommBody) -> Result<CommBody, i32> {
     let id = comm_id::next(Hash::new("channel").add(of.id));
     let remote = of.remote_members().cloned();
-    let body = CommBody::derived(id, of.members().clone(), remote, of)?;
+    let mut body = CommBody::derived(id, of.members().clone(), remote, of)?;
+    body.is_channel = true;
+    // Errors are raised over the application's communicator.
+    body.errhandler()
+        .set(Errhandler::at(errhandler::ERRORS_RETURN as u32));
+    set_name(&body, of);
+    Ok(body)
+}
+
+/// Names the communicator of a channel of `of`, if a profiler sees it.
+fn set_name(channel: &CommBody, of: &CommBody) {
+    /// What the names of any library have room for.
+    const MOST: usize = 63;
+    if tools::wanted() & TOOL_REDUCE_VISIBLE == 0 {
+        return;
+    }
+    let mut name = format!("stasis: reduced of {}", of.describe()).into_bytes();
+    name.truncate(MOST);
+    if let Ok(name) = CString::new(name) {
+        told_names::set(channel.id, &name);
+        *channel.name.lock() = name;
+    }
+}
+
+/// A communicator has a name now.
+pub(crate) fn is_named(comm: &'static Comm) {
+    if let Some(channel) = comm.body.channel().and_then(|channel| channel.comm) {
+        set_name(&channel.body, &comm.body);
+    }
+}
+
+/// The channel of a communicator that is being made below, by `make`, which makes another one like that with an id.
+pub(crate) fn made_alike(
+    of: &CommBody,
+    mut room: Fresh<'_, CommBody>,
+    make: impl FnOnce(u64, &mut Fresh<'_, CommBody>) -> i32,
+) -> Result<Option<Box<Channel>>, i32> {
+    if !tools::is_set(TOOL_REDUCE) {
+        return Ok(None);
+    }
+    let body = body_for(of)?;
+    check(make(body.id, &mut room))?;
     let comm = Comm::make_of(room, body)?;
-    Ok(Box::new(Channel::new(Some(comm))))
+    Ok(Some(Box::new(Channel::new(Some(comm)))))
+}
+
+/// For the channel of `body`, a duplicate of `parent` that is about to be started: the communicator to start another
+/// duplicate of, and its body. The channel of `parent` serves, since nobody else starts operations over that, so that
+/// all members start the same ones in the same order. `None` if there is nothing to start.
+pub(crate) fn to_be_started(
+    parent: &CommBody,
+    body: &CommBody,
+) -> Result<Option<(&'static Comm, CommBody)>, i32> {
+    match parent.channel().map(|channel| channel.comm) {
+        None => Ok(None),
+        Some(None) => {
+            body.take_channel(Box::new(Channel::new(None)));
+            Ok(None)
+        }
+        Some(Some(channel)) => Ok(Some((channel, body_for(body)?))),
+    }
 }
 
 /// Gives the predefined communicators their channels, in MPI_Init.
@@ -100,26 +169,18 @@ pub(crate) fn after_restart(
     if !before.was_on {
         of_predefined(unparked)?;
     }
-    let channels: Vec<u32> = channels(all).map(|comm| comm.index()).collect();
     let world = Comm::at(comm::COMM_WORLD as u32);
-    let others = all
-        .iter()
-        .filter(|comm| !channels.contains(&comm.index()))
-        .copied();
+    // One member may have dropped a communicator whose channel it still has, and another one not yet.
+    let others = all.iter().filter(|comm| !comm.body.is_channel).copied();
     for comm in core::iter::once(world).chain(others) {
         if comm.body.channel().is_none() {
             let made = duplicate(comm, unparked.fresh(), &comm.body)?;
             comm.body.take_channel(made);
         }
+        is_named(comm);
         agree(comm, before)?;
     }
     Ok(())
-}
-
-fn channels<'a>(all: &'a [&'static Comm]) -> impl Iterator<Item = &'static Comm> + 'a {
-    let world = Comm::at(comm::COMM_WORLD as u32);
-    let all = all.iter().copied().chain(core::iter::once(world));
-    all.filter_map(|comm| comm.body.channel()?.comm)
 }
 
 /// Agrees on the last call over `comm` that belongs to the time before the restart.

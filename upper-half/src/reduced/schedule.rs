@@ -7,6 +7,7 @@
 
 use crate::argument::Buffer;
 use crate::crossing::mpi_result::check;
+use crate::crossing::namespace::{ForApplication, Namespace};
 use crate::datatype::extent::{extents, span};
 use crate::datatype::large_count::fold;
 use crate::object::lower_handle::named;
@@ -46,7 +47,13 @@ impl Data {
         Data::new(Buffer::NONE, 0, byte)
     }
 
-    fn args(self, comm: &'static Comm, peer: i32, tag: i32, run: Run) -> Result<Posted, i32> {
+    fn args(
+        self,
+        comm: &'static Comm,
+        peer: i32,
+        tag: i32,
+        run: impl FnOnce(Args) -> Result<Posted, i32>,
+    ) -> Result<Posted, i32> {
         let folded = fold(self.count, self.datatype)?;
         let args = Args::new(
             self.buffer,
@@ -60,8 +67,6 @@ impl Data {
     }
 }
 
-/// Starts a message.
-type Run = fn(Args) -> Result<Posted, i32>;
 /// The request of a message.
 type Posted = &'static Request;
 
@@ -79,6 +84,10 @@ impl Schedule {
         let mut schedule = Schedule::alone();
         schedule.channel = channel.comm;
         schedule.tag = channel.next_tag();
+        schedule.visible = Namespace::for_profilers();
+        if let Some(namespace) = schedule.visible {
+            channel.show(comm, namespace);
+        }
         schedule.kept._comm = Some(ObjectRef::new(comm));
         Ok(schedule)
     }
@@ -92,6 +101,7 @@ impl Schedule {
             under_way: Vec::new(),
             steps: Vec::new(),
             kept: Kept::default(),
+            visible: None,
             advance,
         }
     }
@@ -175,12 +185,15 @@ impl Schedule {
         self.steps = round.steps;
         for message in round.messages {
             let comm = self.channel.ok_or(ERR_COMM)?;
-            let begun = match message {
-                Message::Send(data, to) => data.args(comm, to, self.tag, |args| {
-                    send::starting(Mode::Standard, args)
-                }),
-                Message::Receive(data, from) => data.args(comm, from, self.tag, post::post_as_is),
+            let (data, peer, sends) = match message {
+                Message::Send(data, to) => (data, to, true),
+                Message::Receive(data, from) => (data, from, false),
             };
+            let begun = data.args(comm, peer, self.tag, |args| match (self.visible, sends) {
+                (Some(namespace), _) => start_visibly(namespace, sends, args),
+                (None, true) => send::starting(Mode::Standard, args),
+                (None, false) => post::post_as_is(args),
+            });
             self.under_way.push(begun?);
         }
         Ok(true)
@@ -204,6 +217,9 @@ impl Schedule {
     /// Waits for the messages under way.
     fn wait(&mut self) -> Result<(), i32> {
         let mut requests = core::mem::take(&mut self.under_way);
+        if let Some(namespace) = self.visible.filter(|_| !requests.is_empty()) {
+            return namespace.wait(requests.iter().map(|request| request.handle()));
+        }
         let mut statuses = vec![Status::EMPTY; requests.len()];
         let count = requests.len() as i32;
         if wait::waitall(count, &mut requests, Some(&mut statuses)) == SUCCESS {
@@ -230,6 +246,11 @@ impl Schedule {
         if !self.under_way.iter().all(is_done) {
             return None;
         }
+        if let Some(namespace) = self.visible.filter(|_| !self.under_way.is_empty()) {
+            let result = namespace.test(self.under_way.iter().map(|request| request.handle()))?;
+            self.under_way.clear();
+            return Some(result);
+        }
         let mut result = Ok(());
         for request in self.under_way.drain(..) {
             let error = request.result(&mut Status { ..Status::EMPTY });
@@ -239,6 +260,19 @@ impl Schedule {
         }
         Some(result)
     }
+}
+
+/// Starts a message as a program would.
+fn start_visibly(namespace: &Namespace, sends: bool, args: Args) -> Result<Posted, i32> {
+    let message = ForApplication {
+        buffer: args.buffer,
+        count: args.count,
+        datatype: args.datatype.handle(),
+        peer: args.peer,
+        tag: args.tag,
+        comm: args.comm.handle(),
+    };
+    namespace.start(sends, &message).map(Request::at)
 }
 
 /// See [`Schedule::advance`].

@@ -6,6 +6,7 @@ use crate::object::request::persistent_collective::{Planner, Start};
 use crate::object::request::schedule::Schedule;
 use crate::object::request::{Kind, State};
 use crate::object::{Comm, Request};
+use crate::quiesce::progress::visible_schedules;
 use crate::request::lifecycle;
 use crate::request::persistent_collective;
 use crate::tools;
@@ -43,6 +44,7 @@ pub fn nonblocking(
     Some(plan(algorithm).and_then(|schedule| {
         let request = lifecycle::acquire(Kind::Collective, NOBODY, comm)?;
         begin(request, schedule);
+        visible_schedules();
         Ok(request)
     }))
 }
@@ -63,9 +65,14 @@ pub fn persistent(
     Some(persistent_collective::make(comm, start))
 }
 
-/// Begins the operation of a request that nobody else has yet.
+/// Begins the operation of a request that nobody else has yet. One that is visible begins when
+/// [`visible_schedules`] looks at it.
 fn begin(request: &'static Request, mut schedule: Schedule) {
-    match schedule.first() {
+    let ended = match schedule.visible {
+        Some(_) => None,
+        None => schedule.first(),
+    };
+    match ended {
         Some(code) => request.complete(&Status::EMPTY, code),
         None => {
             *request.body.schedule.lock() = Some(Box::new(schedule));

@@ -186,7 +186,7 @@ impl Request {
                     duplicated();
                 }
             }
-            Kind::Matched | Kind::Generalized | Kind::SendReceive | Kind::Partitioned => {}
+            Kind::Matched | Kind::Generalized | Kind::Pair | Kind::Partitioned => {}
         }
     }
 
@@ -254,7 +254,7 @@ impl Request {
             | Kind::File
             | Kind::FileCollective
             | Kind::Matched => {}
-            Kind::SendReceive => drop(body.pair.take()),
+            Kind::Pair => drop(body.pair.take()),
             Kind::Partitioned => free_partitioned(self),
             Kind::Generalized => grequest_callbacks::free(self),
             Kind::PersistentCollective => drop(body.persistent_collective.take()),

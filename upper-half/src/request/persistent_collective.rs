@@ -8,6 +8,7 @@
 
 use crate::comm::construct::construct;
 use crate::crossing::mpi_result::code_of;
+use crate::crossing::namespace::Namespace;
 use crate::object::comm::NOBODY;
 use crate::object::lower_handle::named;
 use crate::object::request::persistent_collective::{PersistentCollective, Start, Starter};
@@ -15,6 +16,7 @@ use crate::object::request::{Kind, State};
 use crate::object::{Comm, Request};
 use crate::profile;
 use crate::quiesce::collective_gate::{collective_begin, collective_end};
+use crate::quiesce::progress::visible_schedules;
 use crate::request::lifecycle;
 use contract::abi::SUCCESS;
 
@@ -33,6 +35,10 @@ pub(crate) fn make(comm: &'static Comm, start: Start) -> Result<&'static Request
         |made| named::MPI_Comm_dup(comm, made),
         |_| Ok(comm.body.topology.clone()),
     )?;
+    if let (Some(channel), Some(namespace)) = (own.body.channel(), Namespace::for_profilers()) {
+        // A profiler knows the application's communicator alone.
+        channel.show(comm, namespace);
+    }
     let held = Box::new(PersistentCollective {
         comm: own,
         start,
@@ -56,6 +62,8 @@ pub(crate) fn start(request: &'static Request) -> i32 {
         Start::Reduced(start) => code_of(start(request, held.comm)),
     };
     body.persistent_collective.set(Some(held));
+    // The thread may stop in there, so that the request must be whole.
+    visible_schedules();
     error
 }
 

@@ -1,7 +1,8 @@
 //! Requests of operations other than messages, which were started in the lower half.
 
 use crate::object::comm::NOBODY;
-use crate::object::request::{Kind, Scratch};
+use crate::object::request::pair::Pair;
+use crate::object::request::{Kind, Scratch, State};
 use crate::object::{Comm, Request};
 use crate::quiesce::collective_gate::{collective_end, Token};
 use crate::request::lifecycle;
@@ -23,18 +24,34 @@ pub fn collective_request(
     })
 }
 
-/// The same for a duplication: `duplicate` may be used under its lower handle once it is complete.
+/// Makes the request of a duplication, which is the operation of `token`: `duplicate` may be used under its lower
+/// handle once it is complete.
 pub(crate) fn duplication_request(
-    token: Token,
+    token: &Token,
     lower_handle: usize,
     duplicate: (&'static Comm, usize),
 ) -> Result<&'static Request, i32> {
-    let (comm, number) = (token.comm, token.number());
-    collective_end(token);
-    make(Kind::Collective, comm, lower_handle, |request| {
-        request.is_operation(number);
+    make(Kind::Collective, token.comm, lower_handle, |request| {
+        request.is_operation(token.number());
         request.completes_duplicate(duplicate);
     })
+}
+
+/// Makes the request of two operations that were started over `comm`.
+pub(crate) fn request_of_both(
+    comm: &'static Comm,
+    main: &'static Request,
+    other: &'static Request,
+) -> Result<&'static Request, i32> {
+    let request = lifecycle::acquire(Kind::Pair, NOBODY, comm)?;
+    request.body.pair.set(Some(Box::new(Pair {
+        main,
+        other,
+        _copy: None,
+    })));
+    // Only now, or a sweep would look for a pair that is not there.
+    request.body.state.set(State::Upper);
+    Ok(request)
 }
 
 /// Makes the request of an operation on a window, started in the lower half under `lower handle`.

@@ -7,7 +7,7 @@
 //! as many handles of the application's ABI are read as `MPIX_Handles` says.
 #![allow(unsafe_code)]
 
-use crate::crossing::app_abi::abi;
+use crate::crossing::app_abi::{abi, laid_out};
 use crate::crossing::call_guard;
 use crate::object::table::Body;
 use crate::object::{CommBody, GroupBody};
@@ -106,7 +106,7 @@ pub(super) fn deserialize() {
                 |group| group.handle(),
             )
         });
-        let (mut communicators, mut groups) = (written(communicators), written(groups));
+        let (mut communicators, mut groups) = (laid_out(communicators), laid_out(groups));
         let handles = Handles {
             communicators: communicators.as_mut_ptr().cast(),
             comm_size: kept.communicators.len() as i32,
@@ -139,20 +139,6 @@ fn read(kind: HandleKind, array: *mut c_void, count: i32) -> Vec<u32> {
     (0..count).map(handle).collect()
 }
 
-/// An array of handles as the application has them.
-fn written(handles: impl Iterator<Item = usize>) -> Vec<u64> {
-    let size = abi().handle_size;
-    let bytes: Vec<u8> = handles
-        .flat_map(|handle| handle.to_le_bytes().into_iter().take(size))
-        .collect();
-    let words = bytes.chunks(8).map(|chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(word)
-    });
-    words.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,7 +146,7 @@ mod tests {
     #[test]
     fn handles_are_laid_out_as_the_application_has_them() {
         // Unit tests have handles of 8 bytes.
-        let mut words = written([3usize, 7].into_iter());
+        let mut words = laid_out([3usize, 7].into_iter());
         assert_eq!(words, [3, 7]);
         assert_eq!(read(HandleKind::Comm, words.as_mut_ptr().cast(), 2), [3, 7]);
         assert!(read(HandleKind::Comm, null_mut(), 2).is_empty());

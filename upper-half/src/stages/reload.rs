@@ -132,7 +132,7 @@ fn drop_requests(record: &Record) {
     for pair in [true, false] {
         for request in lifecycle::all() {
             let kind = request.body.kind.get();
-            if !lives(request) || (kind == Kind::SendReceive) != pair {
+            if !lives(request) || (kind == Kind::Pair) != pair {
                 continue;
             }
             if kind.is_persistent_below() && stays(request.body.args.get().comm, record) {

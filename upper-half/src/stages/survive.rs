@@ -55,7 +55,7 @@ fn is_dropped(kind: Kind) -> bool {
             | Kind::Collective
             | Kind::PersistentSend
             | Kind::PersistentReceive
-            | Kind::SendReceive
+            | Kind::Pair
     )
 }
 

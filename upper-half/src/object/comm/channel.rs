@@ -1,9 +1,11 @@
 //! The part of a communicator for collective operations that are reduced to messages: a duplicate of its own, in which
 //! no message can meet a receive of the application, and numbers on which all members agree.
 
+use crate::crossing::namespace::Namespace;
 use crate::object::comm::Comm;
 use crate::runtime::lock::Lock;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use reduction::{Function, Selection};
 use std::sync::Arc;
 
@@ -29,6 +31,18 @@ pub(crate) struct Channel {
     pub(crate) library_until: AtomicU64,
     /// Selections of earlier starts of the job that still hold.
     pub(crate) eras: Lock<Vec<Era>>,
+    /// A profiler has seen that the duplicate was made.
+    is_shown: AtomicBool,
+}
+
+thread_local! {
+    /// What the thread's next MPI_Comm_dup gives: a duplicate that is there already.
+    static SHOWN: Cell<Option<&'static Comm>> = const { Cell::new(None) };
+}
+
+/// The duplicate that a call of MPI_Comm_dup shows to a profiler, if it is such a call.
+pub(crate) fn shown() -> Option<&'static Comm> {
+    SHOWN.take()
 }
 
 /// The present selection.
@@ -52,6 +66,19 @@ impl Channel {
             started: AtomicU32::new(0),
             library_until: AtomicU64::new(0),
             eras: Lock::new(Vec::new()),
+            is_shown: AtomicBool::new(false),
+        }
+    }
+
+    /// Shows a profiler that the duplicate was made, once: as one of `of`, which it knows.
+    pub(crate) fn show(&self, of: &'static Comm, namespace: &Namespace) {
+        let Some(comm) = self.comm else {
+            return;
+        };
+        if !self.is_shown.swap(true, Ordering::Relaxed) {
+            SHOWN.set(Some(comm));
+            namespace.duplicate(of.handle());
+            SHOWN.set(None);
         }
     }
 

@@ -60,6 +60,8 @@ pub struct CommBody {
     pub(crate) name: Lock<CString>,
     info: Lock<Vec<(CString, CString)>>,
     channel: OnceLock<Box<Channel>>,
+    /// It is the channel of another one, which may be gone already.
+    pub(crate) is_channel: bool,
 }
 
 impl Body for CommBody {
@@ -121,6 +123,7 @@ impl CommBody {
             name: Lock::new(CString::default()),
             info: Lock::new(Vec::new()),
             channel: OnceLock::new(),
+            is_channel: false,
         }
     }
 

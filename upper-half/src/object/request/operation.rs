@@ -34,8 +34,9 @@ pub(crate) enum Kind {
     /// MPI_Psend_init and MPI_Precv_init: a persistent request that the application does not know moves
     /// all partitions at once.
     Partitioned,
-    /// MPI_Isendrecv: two operations, each with a request that the application does not know.
-    SendReceive,
+    /// MPI_Isendrecv, and MPI_Comm_idup with a channel: two operations, each with a request that the application does
+    /// not know.
+    Pair,
 }
 
 impl Kind {

@@ -1,4 +1,5 @@
-//! The two operations of MPI_Isendrecv, and the copy of what MPI_Isendrecv_replace sends.
+//! Requests that stand for two operations: those of MPI_Isendrecv with the copy of what MPI_Isendrecv_replace sends,
+//! and the two duplicates of MPI_Comm_idup while collective operations are reduced to messages.
 
 use crate::argument::Buffer;
 use crate::object::datatype::Datatype;
@@ -7,8 +8,9 @@ use crate::runtime::syscall::Mapping;
 
 /// The operations that a request stands for.
 pub(crate) struct Pair {
-    pub(crate) send: &'static Request,
-    pub(crate) receive: &'static Request,
+    /// The one whose status is that of the whole.
+    pub(crate) main: &'static Request,
+    pub(crate) other: &'static Request,
     /// What is sent, where the receive replaces it.
     pub(crate) _copy: Option<SendCopy>,
 }
@@ -16,7 +18,7 @@ pub(crate) struct Pair {
 impl Pair {
     /// Both operations.
     pub(crate) fn parts(&self) -> [&'static Request; 2] {
-        [self.send, self.receive]
+        [self.other, self.main]
     }
 }
 

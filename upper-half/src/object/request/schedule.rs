@@ -2,6 +2,7 @@
 //! when those of a round are complete.
 
 use crate::argument::Buffer;
+use crate::crossing::namespace::Namespace;
 use crate::object::request::Request;
 use crate::object::table::ObjectRef;
 use crate::object::Comm;
@@ -63,6 +64,8 @@ pub struct Schedule {
     /// The rounds after the messages under way.
     pub(crate) steps: Vec<Step>,
     pub(crate) kept: Kept,
+    /// The functions by which its messages are made, if a profiler is to see them. They may not be called by a sweep.
+    pub(crate) visible: Option<&'static Namespace>,
     /// Brings the operation forward if its messages are complete; its error code when it is over.
     pub(crate) advance: fn(&mut Schedule) -> Option<i32>,
 }

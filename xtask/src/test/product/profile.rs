@@ -37,6 +37,7 @@ pub fn cases() -> Vec<Case> {
         add("migrated", |dir, mpi| over_a_restart(dir, mpi, mpi.other()));
         add("fortran", fortran);
         add("off", off);
+        add("visible", visible);
     }
     let name = format!("profile/counts/repeated:{}", Mpi::Mpich);
     cases.push(Case::new(name, |_, dir| repeated(dir).into()));
@@ -187,6 +188,16 @@ fn check_sums(profile: &Value) -> Result<()> {
         "{grid}"
     );
     Ok(())
+}
+
+/// The messages of reduced operations are not counted, although profilers see them.
+fn visible(dir: &Path, mpi: Mpi) -> Result<()> {
+    let flags = ["--profile", "--reduce", "all", "--reduce-visible"];
+    let mut job = launch(dir, mpi, &counted()?, &flags)?;
+    end(&mut job, dir)?;
+    let profile = profile(dir)?;
+    check(&profile, ALL, true)?;
+    check_sums(&profile)
 }
 
 /// The sum is printed at the end, shown as a table, as JSON, and as a page in a browser.

@@ -227,11 +227,23 @@ fn goes_on_after_a_kill(races: &Races) -> Result<()> {
 /// The record of a run whose collective operations are reduced has the operations. So it is replayed with or without
 /// that.
 fn reduced(races: &Races) -> Result<()> {
-    let flags = ["--reduce", "all", "--record", "rec", "--digests", "all"];
+    let flags = [
+        "--reduce",
+        "all",
+        "--reduce-visible",
+        "--record",
+        "rec",
+        "--digests",
+        "all",
+    ];
     let recorded = races.run(races.launch(races.mpi, "ck", &flags), "recorded")?;
     for (name, flags) in [
         ("reduced", &["--replay", "rec", "--reduce", "tree:all"][..]),
         ("usual", &["--replay", "rec"]),
+        (
+            "visible",
+            &["--replay", "rec", "--reduce", "all", "--reduce-visible"],
+        ),
     ] {
         let replay = races.launch(races.mpi.other(), name, flags);
         let replayed = races.run(replay, name)?;
