@@ -49,6 +49,7 @@ struct Options {
 struct Header {
     state: loader::ProcessState,
     registers: loader::SavedRegisters,
+    numbers: loader::ThreadNumbers,
     regions: Vec<Region>,
 }
 
@@ -131,9 +132,11 @@ fn dump(path: &Path, stopped: &loader::Stopped) -> Result<()> {
         });
     }
     let registers = loader::SavedRegisters::capture(stopped);
+    let numbers = loader::ThreadNumbers::capture(stopped);
     let header = Header {
         state,
         registers,
+        numbers,
         regions,
     };
     let header = serde_json::to_vec(&header)?;
@@ -352,7 +355,7 @@ fn restore(options: Options) -> Result<()> {
         }
     }
     let registers = Some(&header.registers);
-    let restored = loader::restore(header.state, registers, files, &|_| None)?;
+    let restored = loader::restore(header.state, registers, header.numbers, files, &|_| None)?;
     if options.stops > 0 || options.dump.is_some() {
         loader::spawn_lower("agent", move || agent(options, channel().0))?;
     }

@@ -68,8 +68,8 @@ pub use load::privileges::refuse_privileges;
 pub use process_state::{
     bound_kept, capture, capture_closed, look_ahead, open_files, restore, undo_changes, Checks,
     ClosedFileList, ClosedFilePolicy, Copying, Fate, HeldNumbers, Length, Listed, MappedFile,
-    OpenedFiles, ProcessState, Prospect, Restored, Saved, SavedRegisters, SharedFiles, ThreadState,
-    TruncateReport, LONGEST_TAIL,
+    OpenedFiles, ProcessState, Prospect, Restored, Saved, SavedRegisters, SharedFiles,
+    ThreadNumbers, ThreadState, TruncateReport, LONGEST_TAIL,
 };
 pub use program::{check_address_space, prepare, Program, WRAPPER};
 pub use sys::cpu::time_stamps_allowed;

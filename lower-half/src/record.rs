@@ -16,7 +16,7 @@ use ::record::{
 use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, Section, SetId};
 use contract::gate;
-use contract::record::{Binding, Call, Outcome, RecordMode, ENDED, MISS};
+use contract::record::{Binding, Call, Outcome, RecordMode, Turn, ENDED, MISS};
 use job_spec::{Digests, ExitCode, Record, Tools};
 
 use crate::mpi::{self, world};
@@ -33,6 +33,8 @@ static SHARED: contract::record::Record = contract::record::Record {
     window_begin: AtomicU64::new(0),
     window_end: AtomicU64::new(0),
     calls: AtomicUsize::new(0),
+    sealed: AtomicU64::new(0),
+    threads: AtomicU32::new(0),
 };
 
 /// Address of the table of calls, which the upper half writes.
@@ -287,12 +289,15 @@ fn publish(state: &State) {
             let calls = CALLS.get_or_init(|| Box::into_raw(table::empty()) as usize);
             SHARED.calls.store(*calls, Ordering::Relaxed);
             SHARED.end.store(writer.end_address(), Ordering::Relaxed);
+            SHARED.sealed.store(writer.end(), Ordering::Relaxed);
             show_window(writer);
             (RecordMode::Record, header)
         }
         State::Replaying(replay) => {
             let cancels = u32::from(replay.has_cancels());
             SHARED.cancels.store(cancels, Ordering::Relaxed);
+            let threads = u32::from(replay.has_threads());
+            SHARED.threads.store(threads, Ordering::Relaxed);
             (RecordMode::Replay, &replay.log().header)
         }
     };
@@ -324,7 +329,11 @@ pub fn make_room() -> bool {
 
 /// The threads stand still for the checkpoint with this number.
 pub fn mark(set: u64) {
-    write(|writer| writer.append(Event::Mark(set)));
+    write(|writer| {
+        writer.append(Event::Mark(set))?;
+        SHARED.sealed.store(writer.end(), Ordering::Relaxed);
+        Ok(())
+    });
 }
 
 /// Changes the record that is written. If that fails, nothing is recorded any more. Whether a record is written.
@@ -414,6 +423,11 @@ fn tell_end(replay: &Replay) {
         "the record ends after call {}; the rank goes on without it",
         replay.calls()
     ));
+}
+
+/// Whether it is the turn of a thread to ask.
+pub fn turn(thread: u32, looks: bool) -> Turn {
+    ask(Turn::Now, |replay| Ok(replay.turn(thread, looks)))
 }
 
 /// The run makes a call. False where the record ends.

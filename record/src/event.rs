@@ -1,8 +1,8 @@
 //! Events of a record, and their encoding: one byte for the kind, then numbers of variable length. No event has more
 //! than [`MOST_BYTES`] bytes.
 //!
-//! *Ordered* events are asked for at replay in the order in which they were written. *Keyed* events belong to a posted
-//! receive, which is known by its number, and may be asked for before their turn.
+//! *Ordered* events are asked for at replay in the order in which they were written, each by the thread that wrote it.
+//! *Keyed* events belong to a posted receive, which is known by its number, and may be asked for before their turn.
 
 use contract::record::Call;
 
@@ -21,6 +21,7 @@ mod kind {
     pub const MARK: u8 = 8;
     pub const ANEW: u8 = 9;
     pub const NEW_CALL: u8 = 10;
+    pub const THREAD: u8 = 11;
 }
 const CALL: u8 = 0x80;
 
@@ -31,8 +32,8 @@ pub enum Event {
     Call(u16),
     /// A call that gets this number in the table. Ordered.
     NewCall(u16, Call),
-    /// Tests and probes in a row that found nothing, by their number. Ordered. It has a fixed length, because its
-    /// number grows in place.
+    /// Tests and probes of a thread in a row that found nothing, by their number. Ordered. It has a fixed length, because
+    /// its number grows in place, also when events of other threads follow.
     Misses(u32),
     /// A probe found a message of this source with this tag. Ordered.
     Found {
@@ -68,8 +69,10 @@ pub enum Event {
     },
     /// The cut of a checkpoint: the number of its set.
     Mark(u64),
-    /// The table of calls is empty from here on.
+    /// The table of calls is empty from here on, and the ordered events that follow are of the initial thread.
     Anew,
+    /// The ordered events that follow are of the thread with this number (`contract::ThreadBlock::number`).
+    Thread(u32),
 }
 
 /// An encoded event.
@@ -150,6 +153,7 @@ impl Event {
             Event::Digest { bytes, crc } => new.byte(kind::DIGEST).number(bytes).word(crc),
             Event::Mark(set) => new.byte(kind::MARK).number(set),
             Event::Anew => new.byte(kind::ANEW),
+            Event::Thread(number) => new.byte(kind::THREAD).number(number.into()),
         }
     }
 
@@ -193,6 +197,7 @@ impl Event {
             },
             kind::MARK => Event::Mark(rest.number()?),
             kind::ANEW => Event::Anew,
+            kind::THREAD => Event::Thread(rest.number()?.try_into().ok()?),
             _ => return None,
         };
         Some((event, bytes.len() - rest.length()))
@@ -291,6 +296,7 @@ mod tests {
             any::<(u64, u32)>().prop_map(|(bytes, crc)| Event::Digest { bytes, crc }),
             any::<u64>().prop_map(Event::Mark),
             Just(Event::Anew),
+            any::<u32>().prop_map(Event::Thread),
         ]
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use contract::record::{Call, CallTable, Outcome};
+use contract::record::{Call, CallTable, Outcome, Turn};
 use serde::{Deserialize, Serialize};
 
 use crate::divergence::{Divergence, Doing};
@@ -90,6 +90,10 @@ pub struct Replay {
     at: usize,
     /// How many of the misses there are over.
     misses: u32,
+    /// The thread whose events follow.
+    thread: u32,
+    /// Misses of threads that are left, where the next event is behind them.
+    left: HashMap<u32, u32>,
     /// Misses in a row that the recorded run did not have.
     more_misses: u64,
     calls: u64,
@@ -105,6 +109,8 @@ impl Replay {
             table: table::empty(),
             at: 0,
             misses: 0,
+            thread: 0,
+            left: HashMap::new(),
             more_misses: 0,
             calls: 0,
             last: VecDeque::new(),
@@ -125,6 +131,7 @@ impl Replay {
                 break;
             };
             replay.at = events.at;
+            replay.passes(&event);
             if let Some(call) = table::read(&mut replay.table, &event) {
                 replay.made(call);
             }
@@ -159,6 +166,58 @@ impl Replay {
         events.any(|(_, event)| matches!(event, Event::Cancelled { .. }))
     }
 
+    /// Whether several threads made its calls.
+    pub fn has_threads(&self) -> bool {
+        let mut events = Events::from(self.log.bytes(), 0);
+        events.any(|(_, event)| matches!(event, Event::Thread(_)))
+    }
+
+    /// Whether it is the turn of a thread to ask for an event. `looks` is whether it asks for the outcome of a test or
+    /// probe. The misses of other threads do not keep it waiting.
+    pub fn turn(&mut self, thread: u32, looks: bool) -> Turn {
+        let is_mine = loop {
+            match self.next() {
+                None => break true,
+                Some((Event::Misses(number), after)) if self.thread != thread => {
+                    let left = self.left.entry(self.thread).or_default();
+                    *left = left.saturating_add(number - self.misses);
+                    (self.at, self.misses) = (after, 0);
+                }
+                // Counted here, since another thread may pass them before this one asks.
+                Some((Event::Misses(_), _)) if looks => {
+                    self.misses += 1;
+                    return Turn::Miss;
+                }
+                // The thread has done with its tests earlier than in the recorded run.
+                Some((Event::Misses(_), after)) => {
+                    (self.at, self.misses) = (after, 0);
+                }
+                Some(_) => break self.thread == thread,
+            }
+        };
+        match self.left.get_mut(&thread) {
+            Some(left) if looks && *left > 0 => {
+                *left -= 1;
+                return Turn::Miss;
+            }
+            Some(left) => *left = 0,
+            None => {}
+        }
+        match is_mine {
+            true => Turn::Now,
+            false => Turn::Later,
+        }
+    }
+
+    /// The thread that makes the events behind this one.
+    fn passes(&mut self, event: &Event) {
+        match event {
+            Event::Thread(number) => self.thread = *number,
+            Event::Anew => self.thread = 0,
+            _ => {}
+        }
+    }
+
     fn made(&mut self, call: Call) {
         self.more_misses = 0;
         self.calls += 1;
@@ -173,13 +232,17 @@ impl Replay {
         loop {
             let mut events = Events::from(self.log.bytes(), self.at);
             let (_, event) = events.next()?;
+            let after = events.at;
             match event {
                 Event::Misses(number) if number <= self.misses => self.misses = 0,
-                Event::Anew => drop(table::read(&mut self.table, &event)),
+                Event::Anew | Event::Thread(_) => {
+                    table::read(&mut self.table, &event);
+                    self.passes(&event);
+                }
                 Event::Bound { .. } | Event::Cancelled { .. } | Event::Mark(_) => {}
-                _ => return Some((event, events.at)),
+                _ => return Some((event, after)),
             }
-            self.at = events.at;
+            self.at = after;
         }
     }
 
@@ -328,6 +391,58 @@ impl Replay {
 mod tests {
     use super::*;
     use crate::log::tests::log_of;
+
+    /// Events of the initial thread and thread 1, whose tests find nothing meanwhile.
+    #[test]
+    fn a_thread_waits_for_its_turn_but_not_for_the_tests_of_others() {
+        let call = |function| Call {
+            function,
+            ..Call::default()
+        };
+        let (_dir, log) = log_of(&[
+            Event::NewCall(0, call(0)),
+            Event::Thread(1),
+            Event::Misses(2),
+            Event::Thread(0),
+            Event::NewCall(1, call(1)),
+            Event::Thread(1),
+            Event::NewCall(2, call(2)),
+            Event::Index(0),
+        ]);
+        let mut replay = Replay::begin(log);
+        assert!(replay.has_threads());
+        assert_eq!(replay.turn(1, true), Turn::Later);
+        assert_eq!(replay.turn(0, false), Turn::Now);
+        assert_eq!(replay.call(&call(0)), Ok(true));
+        // The initial thread passes the tests of the other one, which has them left.
+        assert_eq!(replay.turn(0, false), Turn::Now);
+        assert_eq!(replay.turn(1, true), Turn::Miss);
+        assert_eq!(replay.turn(1, true), Turn::Miss);
+        assert_eq!(replay.turn(1, true), Turn::Later);
+        assert_eq!(replay.call(&call(1)), Ok(true));
+        assert_eq!(replay.turn(0, false), Turn::Later);
+        assert_eq!(replay.turn(1, true), Turn::Now);
+        let found = replay.outcome(Some(&call(2)), Outcome::Index);
+        assert_eq!(found, Ok(Answer::Number(0)));
+        assert_eq!(replay.turn(0, false), Turn::Now);
+    }
+
+    #[test]
+    fn a_thread_that_tests_less_often_passes_its_own_tests() {
+        let (_dir, log) = log_of(&[
+            Event::Misses(9),
+            Event::Thread(1),
+            Event::NewCall(0, Call::default()),
+            Event::Thread(0),
+            Event::NewCall(0, Call::default()),
+        ]);
+        let mut replay = Replay::begin(log);
+        assert_eq!(replay.turn(0, true), Turn::Miss);
+        assert_eq!(replay.turn(0, false), Turn::Later);
+        assert_eq!(replay.turn(1, false), Turn::Now);
+        assert_eq!(replay.call(&Call::default()), Ok(true));
+        assert_eq!(replay.turn(0, false), Turn::Now);
+    }
 
     fn call(function: u32) -> Call {
         Call {

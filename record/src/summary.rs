@@ -1,6 +1,6 @@
 //! The content of a record, in numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use contract::record::Call;
 
@@ -30,6 +30,8 @@ pub struct Summary {
     pub cancelled: u64,
     /// Digests.
     pub digests: u64,
+    /// Threads that called MPI.
+    pub threads: BTreeSet<u32>,
     /// Checkpoints that were taken.
     pub marks: Vec<u64>,
     /// Bytes of events.
@@ -50,9 +52,11 @@ impl Summary {
         let mut table = table::empty();
         let mut events = Events::from(log.bytes(), 0);
         let mut before = None;
+        let mut thread = 0;
         for (_, event) in events.by_ref() {
             if let Some(call) = table::read(&mut table, &event) {
                 summary.calls += 1;
+                summary.threads.insert(thread);
                 summary.last = Some(call);
             }
             match event {
@@ -69,7 +73,9 @@ impl Summary {
                 Event::Cancelled { .. } => summary.cancelled += 1,
                 Event::Digest { .. } => summary.digests += 1,
                 Event::Mark(set) => summary.marks.push(set),
-                Event::Call(_) | Event::NewCall(..) | Event::Anew => {}
+                Event::Thread(number) => thread = number,
+                Event::Anew => thread = 0,
+                Event::Call(_) | Event::NewCall(..) => {}
             }
         }
         summary.damaged = summary.bytes - events.at as u64;
@@ -107,9 +113,12 @@ mod tests {
             Event::Misses(5),
             Event::Index(0),
             Event::Mark(3),
+            Event::Thread(2),
+            Event::Call(0),
         ]);
         let summary = Summary::of(&log);
-        assert_eq!((summary.calls, summary.wildcards, summary.races), (1, 3, 1));
+        assert_eq!((summary.calls, summary.wildcards, summary.races), (2, 3, 1));
+        assert_eq!(summary.threads, BTreeSet::from([0, 2]));
         assert_eq!((summary.misses, summary.choices), (5, 1));
         assert_eq!(summary.sources, BTreeMap::from([(0, 1), (2, 2)]));
         assert_eq!((summary.marks, summary.damaged), (vec![3], 0));

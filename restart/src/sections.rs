@@ -2,7 +2,7 @@
 //! `stasis verify` decodes them in the same way.
 
 use ckpt_image::{kind, Image, SectionKind};
-use loader::{ClosedFileList, ProcessState, SavedRegisters};
+use loader::{ClosedFileList, ProcessState, SavedRegisters, ThreadNumbers};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ pub struct Sections {
     pub process: ProcessState,
     /// Registers in the threads' frames; an older Stasis does not write it.
     pub registers: Option<SavedRegisters>,
+    /// Numbers of the threads; an older Stasis does not write them.
+    pub numbers: ThreadNumbers,
     /// Files that the process had written to and closed.
     pub closed: ClosedFileList,
     /// State of the job.
@@ -48,6 +50,7 @@ impl Sections {
         let sections = Sections {
             process: decoded(image, kind::PROCESS)?,
             registers: optional(image, kind::REGISTERS)?,
+            numbers: optional(image, kind::THREAD_NUMBERS)?.unwrap_or_default(),
             // No file was closed, or an older Stasis wrote the image and did not record closed files.
             closed: optional(image, kind::CLOSED_FILES)?.unwrap_or_default(),
             job: decoded(image, kind::JOB)?,

@@ -27,7 +27,7 @@ pub fn before_call(
         breakpoint::passes();
     }
     if is_set(RECORDED) {
-        record::note_call(function, comm, peer_and_tag, count, sent);
+        record::note_call(function, polls, comm, peer_and_tag, count, sent);
     }
 }
 

@@ -89,9 +89,11 @@ pub mod kind {
     pub const REGISTERS: SectionKind = of(21, "registers", 1, 1);
     /// The place of the cut in the clocks of the record: `record::Position`.
     pub const CLOCKS: SectionKind = of(22, "clocks", 1, 1);
+    /// The numbers of the threads: `loader::ThreadNumbers`.
+    pub const THREAD_NUMBERS: SectionKind = of(23, "thread numbers", 1, 1);
 }
 
-const KNOWN: [SectionKind; 13] = [
+const KNOWN: [SectionKind; 14] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -105,6 +107,7 @@ const KNOWN: [SectionKind; 13] = [
     kind::RECORD,
     kind::REGISTERS,
     kind::CLOCKS,
+    kind::THREAD_NUMBERS,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.

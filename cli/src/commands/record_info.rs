@@ -17,7 +17,7 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
             .map(|Rank { rank, all, clock_reads }| {
                 json!({ "rank": rank, "calls": all.calls, "misses": all.misses, "wildcards": all.wildcards,
                     "sources": all.sources.len(), "races": all.races, "probes": all.probes, "choices": all.choices,
-                    "cancelled": all.cancelled, "digests": all.digests, "clock_reads": clock_reads, "checkpoints": all.marks, "bytes": all.bytes,
+                    "cancelled": all.cancelled, "digests": all.digests, "threads": all.threads.len(), "clock_reads": clock_reads, "checkpoints": all.marks, "bytes": all.bytes,
                     "damaged_bytes": all.damaged, "last_call": all.last.map(|call| describe(&call, functions::name)) })
             })
             .collect();
@@ -25,11 +25,12 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
         return Ok(());
     }
     let head = [
-        "rank", "calls", "misses", "wildcard", "sources", "races", "choices", "clocks", "size",
+        "rank", "threads", "calls", "misses", "wildcard", "sources", "races", "choices", "clocks",
+        "size",
     ];
-    let line = |cells: [String; 9]| {
-        let [a, b, c, d, e, f, g, h, i] = cells;
-        say!("{a:>5} {b:>10} {c:>10} {d:>9} {e:>8} {f:>8} {g:>8} {h:>8} {i:>10}");
+    let line = |cells: [String; 10]| {
+        let [a, t, b, c, d, e, f, g, h, i] = cells;
+        say!("{a:>5} {t:>7} {b:>10} {c:>10} {d:>9} {e:>8} {f:>8} {g:>8} {h:>8} {i:>10}");
     };
     line(head.map(str::to_owned));
     for Rank {
@@ -41,6 +42,7 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
         let wildcards = all.wildcards + all.probes;
         line([
             rank.to_string(),
+            all.threads.len().to_string(),
             all.calls.to_string(),
             all.misses.to_string(),
             wildcards.to_string(),

@@ -4,7 +4,7 @@
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Number of slots in the table of lower functions: the services, then the MPI functions.
+/// Number of slots in the table of lower functions: services, the MPI functions, more services.
 pub const SLOTS: usize = 1024;
 
 /// Number of clocks, and so of communicators that a rank can have at one time.

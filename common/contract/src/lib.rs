@@ -30,9 +30,9 @@ pub use layout::{
     OWN_CLOCK, SITES_ADDRESS, SITES_BYTES, SITES_CODE_BYTES, VDSO_ADDRESS, VDSO_BYTES,
     VDSO_SLOTS_ADDRESS,
 };
-pub use service::{HandleKind, Service, FIRST_MPI_SLOT, INTERRUPTED};
+pub use service::{HandleKind, Service, END_OF_MPI_SLOTS, FIRST_MPI_SLOT, INTERRUPTED};
 pub use thread::{
-    SharedThreadBlock, ThreadBlock, COUNTED, COUNT_CALLS, NO_CALL_YET, SIDE_STACK_DEPTH,
+    SharedThreadBlock, ThreadBlock, COUNTED, COUNT_CALLS, HAS_TURN, NO_CALL_YET, SIDE_STACK_DEPTH,
     STOP_WANTED, TELL_CALLS,
 };
 

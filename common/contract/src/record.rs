@@ -62,6 +62,22 @@ pub struct Record {
     pub window_end: AtomicU64,
     /// Address of the [`CallTable`].
     pub calls: AtomicUsize,
+    /// Offset among the events of the last mark. An event before it does not change any more.
+    pub sealed: AtomicU64,
+    /// Whether several threads made the calls of the record that is replayed.
+    pub threads: AtomicU32,
+}
+
+/// Answers of the service `ReplayTurn`.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The next event is one of this thread, or the record ends: the thread asks for the event.
+    Now = 0,
+    /// The thread's test or probe finds nothing.
+    Miss = 1,
+    /// The next event is one of another thread.
+    Later = 2,
 }
 
 /// Answers of the service `ReplayBinding`.
@@ -97,8 +113,10 @@ const _: () = {
     assert!(core::mem::size_of::<Call>() == 32);
     assert!(core::mem::offset_of!(Call, comm) == 8);
     assert!(core::mem::offset_of!(Call, count) == 24);
-    assert!(core::mem::size_of::<Record>() == 64);
+    assert!(core::mem::size_of::<Record>() == 80);
     assert!(core::mem::offset_of!(Record, digests) == 8);
     assert!(core::mem::offset_of!(Record, end) == 24);
     assert!(core::mem::offset_of!(Record, calls) == 56);
+    assert!(core::mem::offset_of!(Record, sealed) == 64);
+    assert!(core::mem::offset_of!(Record, threads) == 72);
 };

@@ -1,13 +1,17 @@
-//! Services: functions of the lower half that are not MPI functions. They have the first slots of the gate's table.
+//! Services: functions of the lower half that are not MPI functions. They have the first slots of the gate's table. Those
+//! that came when these were full have the last ones, downwards.
 //!
 //! All are `extern "C"`, and the upper half calls them by a crossing. A *lower handle* is a handle of the lower half,
 //! zero-extended to 64 bits.
 
 use crate::abi::Status;
 use crate::record::Call;
+use crate::SLOTS;
 
 /// First slot of an MPI function.
 pub const FIRST_MPI_SLOT: usize = 32;
+/// First slot behind those of MPI functions.
+pub const END_OF_MPI_SLOTS: usize = SLOTS - 32;
 
 /// Result of a service that stops waiting because a checkpoint is pending. MPI's error classes are not negative, so it
 /// is none of them.
@@ -81,6 +85,8 @@ pub enum Service {
     ReplayDigest = 30,
     /// [`ToolOptions`]
     ToolOptions = 31,
+    /// [`ReplayTurn`]
+    ReplayTurn = SLOTS - 1,
 }
 
 /// Kind of an MPI object.
@@ -241,6 +247,10 @@ pub type ToolOptions = unsafe extern "C" fn(u32, *mut u8, usize) -> usize;
 /// `() -> whether there is room`: moves the window of [`crate::record::Record`] to the end of the record, with room for
 /// events. If there is none, nothing is recorded any more, which is printed.
 pub type RecordRoom = unsafe extern "C" fn() -> i32;
+
+/// `(number of the thread, whether its call is a test or probe) -> a `[`crate::record::Turn`]: whether it is the turn
+/// of a thread to ask for an event.
+pub type ReplayTurn = unsafe extern "C" fn(u32, i32) -> i32;
 
 /// `(call) -> 0 or `[`crate::record::ENDED`]: the rank makes a call. If the record has another one, the job ends.
 pub type ReplayCall = unsafe extern "C" fn(*const Call) -> i32;

@@ -16,6 +16,10 @@ pub const TELL_CALLS: u32 = 2;
 /// Bit of [`ThreadBlock::on_leaving`]: the thread's call is noted as over ([`crate::profile`]).
 pub const COUNT_CALLS: u32 = 4;
 
+/// Bit of [`ThreadBlock::on_leaving`]: the thread has its turn among the threads of a recorded or replayed rank, and
+/// gives it up.
+pub const HAS_TURN: u32 = 8;
+
 /// Bit of [`ThreadBlock::in_wrapper`]: the thread has called MPI functions, and its calls are counted
 /// ([`crate::profile`]). [`NO_CALL_YET`] stays set, so that each call is seen.
 pub const COUNTED: u32 = 1 << 30;
@@ -39,7 +43,8 @@ pub struct ThreadBlock<Word = usize, Half = u32> {
     pub side_top: Word,
     /// Number of wrappers of MPI functions that the thread is in, [`NO_CALL_YET`] and [`COUNTED`].
     pub in_wrapper: Half,
-    /// Actions at the end of the outermost wrapper: [`STOP_WANTED`], [`TELL_CALLS`], [`COUNT_CALLS`]. Usually 0.
+    /// Actions at the end of the outermost wrapper: [`STOP_WANTED`], [`TELL_CALLS`], [`COUNT_CALLS`], [`HAS_TURN`].
+    /// Usually 0.
     pub on_leaving: Half,
     /// Whether `wrfsbase` is available: not 0 if it is.
     pub fsgsbase: Half,
@@ -53,6 +58,11 @@ pub struct ThreadBlock<Word = usize, Half = u32> {
     pub inside: Word,
     /// Number of crossings that the thread has begun.
     pub crossings: Word,
+    /// Number by which the thread is known in every run of the program: 0 for the initial thread, which gives its
+    /// children the numbers from 1 on. Other threads give theirs a number that depends on their own.
+    pub number: Half,
+    /// How many threads the thread has created.
+    pub births: Half,
 }
 
 /// A [`ThreadBlock`] that assembly and handlers change while other code reads it.
@@ -80,6 +90,8 @@ impl ThreadBlock {
     pub const INSIDE: usize = offset_of!(ThreadBlock, inside);
     /// Offset of [`ThreadBlock::crossings`].
     pub const CROSSINGS: usize = offset_of!(ThreadBlock, crossings);
+    /// Offset of [`ThreadBlock::number`].
+    pub const NUMBER: usize = offset_of!(ThreadBlock, number);
 }
 
 // The code of a saved upper half contains these offsets.
@@ -96,6 +108,8 @@ const _: () = {
     assert!(offset_of!(ThreadBlock, side) == 56);
     assert!(ThreadBlock::INSIDE == 568);
     assert!(ThreadBlock::CROSSINGS == 576);
+    assert!(ThreadBlock::NUMBER == 584);
+    assert!(offset_of!(ThreadBlock, births) == 588);
     // Atomics have the size of their integers, and here their alignment, too.
     assert!(size_of::<SharedThreadBlock>() == size_of::<ThreadBlock>());
     assert!(align_of::<SharedThreadBlock>() == align_of::<ThreadBlock>());

@@ -125,6 +125,6 @@ mod tests {
             .iter()
             .zip(contract::FIRST_MPI_SLOT..)
             .all(|(f, slot)| f.slot == slot));
-        assert!(functions.last().expect("functions").slot < contract::SLOTS);
+        assert!(functions.last().expect("functions").slot < contract::END_OF_MPI_SLOTS);
     }
 }

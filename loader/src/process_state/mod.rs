@@ -9,6 +9,7 @@ mod pending_signals;
 mod registers;
 mod restore;
 mod settings;
+mod thread_numbers;
 mod xsave_area;
 
 use crate::interpose::children::Ended;
@@ -27,6 +28,7 @@ pub use files::{
 pub use registers::SavedRegisters;
 pub use restore::{restore, Restored};
 pub use settings::note_start;
+pub use thread_numbers::ThreadNumbers;
 
 use settings::{ProcessSettings, ThreadSettings};
 

@@ -9,7 +9,7 @@ use super::pending_signals;
 use super::registers;
 use super::settings::{self, ProcessSettings};
 use super::xsave_area;
-use super::{OpenedFiles, ProcessState, SavedRegisters, ThreadState};
+use super::{OpenedFiles, ProcessState, SavedRegisters, ThreadNumbers, ThreadState};
 use crate::error::{LoadError, RestoreError};
 use crate::interpose::file_changes::segment;
 use crate::interpose::install::{leave_rust, start_loader, take_name};
@@ -42,6 +42,7 @@ pub const FIXED: [usize; 4] = [
 #[derive(Debug)]
 pub struct Restored {
     main: ThreadState,
+    numbers: ThreadNumbers,
     settings: ProcessSettings,
     timers: [[i64; 4]; 3],
     pending: Vec<SigInfo>,
@@ -122,11 +123,16 @@ fn let_stack_grow() -> Result<(), RestoreError> {
     Ok(())
 }
 
-fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreError> {
+fn make_thread(
+    stopped: &Stopped,
+    saved: &ThreadState,
+    numbers: &ThreadNumbers,
+) -> Result<(), RestoreError> {
     let birth = Birth {
         frame: saved.frame as *mut Context,
         upper_fs: saved.fs,
         tid: saved.tid,
+        number: 0,
         set_parent: 0,
         set_child: 0,
         clear: saved.clear_tid,
@@ -139,6 +145,7 @@ fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreErro
     if let Some(made) = threads::all().find(|t| t.tid() == saved.tid) {
         made.robust.store(saved.robust, Ordering::Relaxed);
         made.set_in_wrapper(saved.in_wrapper);
+        numbers.give(made);
         let task = made.real_tid.load(Ordering::Relaxed);
         // The name is optional: the thread runs without it.
         let _ = std::fs::write(format!("/proc/self/task/{task}/comm"), &saved.name);
@@ -163,6 +170,7 @@ fn make_thread(stopped: &Stopped, saved: &ThreadState) -> Result<(), RestoreErro
 pub fn restore(
     state: ProcessState,
     registers: Option<&SavedRegisters>,
+    numbers: ThreadNumbers,
     files: OpenedFiles,
     objects: &dyn Fn(&str) -> Option<i32>,
 ) -> Result<Restored, RestoreError> {
@@ -207,7 +215,7 @@ pub fn restore(
     };
     settings::restore(&state.settings)?;
     for thread in state.threads.iter().filter(|t| !t.main) {
-        make_thread(&stopped, thread)?;
+        make_thread(&stopped, thread, &numbers)?;
     }
     pi_futex::serve_from_now_on();
     for (id, timer) in &state.posix_timers {
@@ -229,6 +237,7 @@ pub fn restore(
         .collect();
     Ok(Restored {
         main,
+        numbers,
         settings: state.settings,
         timers: state.timers,
         pending: state.pending,
@@ -263,6 +272,7 @@ impl Restored {
             .store(self.main.clear_tid, Ordering::Relaxed);
         thread.robust.store(self.main.robust, Ordering::Relaxed);
         thread.set_in_wrapper(self.main.in_wrapper);
+        self.numbers.give(thread);
         thread
             .bound
             .store(self.main.settings.bound(), Ordering::Relaxed);

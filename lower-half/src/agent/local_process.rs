@@ -27,7 +27,7 @@ use coordinator::protocol::{
 };
 use job_spec::{Checkpoints, FilePolicy, Pause};
 use launcher::message;
-use loader::{MappedFile, SavedRegisters, Stopped};
+use loader::{MappedFile, SavedRegisters, Stopped, ThreadNumbers};
 use undo::Cut;
 
 use super::debug::{fault_injection, kill_at_call};
@@ -262,9 +262,11 @@ impl LocalProcess {
         let state = loader::capture(stopped, &|dev, ino| mapped(plan, dev, ino))?;
         let state = kind::PROCESS.encode(&state);
         let registers = kind::REGISTERS.encode(&SavedRegisters::capture(stopped));
+        let numbers = kind::THREAD_NUMBERS.encode(&ThreadNumbers::capture(stopped));
         let mut sections = vec![
             state.context("cannot encode the state of the process")?,
             registers.context("cannot encode the places of the registers")?,
+            numbers.context("cannot encode the numbers of the threads")?,
         ];
         let closed = loader::capture_closed(stopped, &|dev, ino| mapped(plan, dev, ino));
         if !closed.is_empty() {

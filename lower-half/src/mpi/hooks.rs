@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use contract::record::{Binding, Call, Outcome, ENDED};
+use contract::record::{Binding, Call, Outcome, Turn, ENDED};
 
 /// The end of a run of one rank alone.
 pub enum Ending {
@@ -43,6 +43,8 @@ pub struct Hooks {
     pub tool_options: fn(u32) -> String,
     /// Makes room in the record of the run; whether there is any.
     pub record_room: fn() -> bool,
+    /// Whether it is the turn of a thread of the replayed run, as for `contract::service::ReplayTurn`.
+    pub replay_turn: fn(u32, bool) -> Turn,
     /// The replayed run makes a call. False where the record ends.
     pub replay_call: fn(&Call) -> bool,
     /// Its outcome, and its two numbers, as for `contract::service::ReplayOutcome`.
@@ -73,6 +75,7 @@ impl Hooks {
         stages_read: |_| Ok(Vec::new()),
         tool_options: |_| String::new(),
         record_room: || false,
+        replay_turn: |_, _| Turn::Now,
         replay_call: |_| false,
         replay_outcome: |_, _| (ENDED, [0; 2]),
         replay_binding: |_| (Binding::Unbound, [0; 2]),

@@ -55,6 +55,7 @@ pub fn fill(gate: &Gate) {
     fill_slot!(gate, SendReceive, polling_services::send_receive);
     fill_slot!(gate, ToolOptions, tool_options);
     fill_slot!(gate, RecordRoom, record_room);
+    fill_slot!(gate, ReplayTurn, replay_turn);
     fill_slot!(gate, ReplayCall, replay_call);
     fill_slot!(gate, ReplayOutcome, replay_outcome);
     fill_slot!(gate, ReplayBinding, replay_binding);
@@ -188,6 +189,10 @@ unsafe extern "C" fn tool_options(tool: u32, buf: *mut u8, len: usize) -> usize 
 
 unsafe extern "C" fn record_room() -> i32 {
     i32::from((hooks().record_room)())
+}
+
+unsafe extern "C" fn replay_turn(thread: u32, looks: i32) -> i32 {
+    (hooks().replay_turn)(thread, looks != 0) as i32
 }
 
 unsafe extern "C" fn replay_call(call: *const Call) -> i32 {

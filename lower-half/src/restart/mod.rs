@@ -25,7 +25,9 @@ use contract::{abi, gate, MpiState};
 use coordinator::claim;
 use job_spec::{Checkpoints, ExitCode, FilePolicy, RestartSpec};
 use launcher::message;
-use loader::{Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState, SavedRegisters};
+use loader::{
+    Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState, SavedRegisters, ThreadNumbers,
+};
 use progress::Bytes;
 use undo::{Cut, Plan};
 
@@ -42,6 +44,7 @@ struct Part {
     opened: Opened,
     process: ProcessState,
     registers: Option<SavedRegisters>,
+    numbers: ThreadNumbers,
     closed: ClosedFileList,
     files: OpenedFiles,
     job: JobState,
@@ -116,6 +119,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         mut opened,
         process,
         registers,
+        numbers,
         closed,
         mut files,
         job,
@@ -172,7 +176,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     truncate_files::truncate(&files, &process, &closed, grown, &restarted, others)?;
     tracing::info!(took = ?begun.elapsed(), "files truncated");
     clocks.begin()?;
-    let restored = loader::restore(process, registers.as_ref(), files, &|object| {
+    let restored = loader::restore(process, registers.as_ref(), numbers, files, &|object| {
         shared.descriptor(object)
     })?;
     tracing::info!("descriptors, timers and handlers restored");
@@ -286,6 +290,7 @@ fn verified(
     let Sections {
         mut process,
         registers,
+        numbers,
         mut closed,
         job,
         record,
@@ -321,6 +326,7 @@ fn verified(
         opened,
         process,
         registers,
+        numbers,
         closed,
         files,
         job,

@@ -38,6 +38,7 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
         mut opened,
         process,
         registers,
+        numbers,
         files,
         job,
         ..
@@ -46,7 +47,7 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
     let shared = restore_shared::restore(&opened, None)?;
     opened.map(&shared)?;
     loader::set_shm_ids(shared.segments().to_vec());
-    let restored = loader::restore(process, registers.as_ref(), files, &|object| {
+    let restored = loader::restore(process, registers.as_ref(), numbers, files, &|object| {
         shared.descriptor(object)
     })?;
     drop(shared);

@@ -74,6 +74,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
         stages_read: stages::read,
         tool_options: tools::options,
         record_room: record::make_room,
+        replay_turn: record::turn,
         replay_call: record::call,
         replay_outcome: record::outcome,
         replay_binding: record::binding,

@@ -14,6 +14,8 @@ use crate::crossing::thread_level;
 #[cfg(not(test))]
 use crate::profile;
 use crate::tools;
+#[cfg(not(test))]
+use crate::record::turns;
 use contract::recorder::Event;
 #[cfg(not(test))]
 use core::arch::asm;
@@ -159,6 +161,9 @@ fn leave(what: u32) {
         service::call_ended();
         set_word(word);
     }
+    if what & contract::HAS_TURN != 0 {
+        turns::leave();
+    }
     if stop_wanted() {
         stop();
     }
@@ -188,6 +193,49 @@ fn set_word(word: u32) {
     // SAFETY: see the module's head.
     unsafe {
         asm!("mov dword ptr gs:[32], {0:e}", in(reg) word, options(nostack));
+    }
+}
+
+/// The calling thread's number, the same in every run of the program (`contract::ThreadBlock::number`).
+pub(crate) fn thread_number() -> u32 {
+    #[cfg(test)]
+    {
+        0
+    }
+    #[cfg(not(test))]
+    {
+        let number: u32;
+        // SAFETY: see the module's head.
+        unsafe {
+            asm!(
+                "mov {0:e}, dword ptr gs:[{number}]",
+                out(reg) number,
+                number = const contract::ThreadBlock::<usize, u32>::NUMBER,
+                options(nostack, readonly)
+            );
+        }
+        number
+    }
+}
+
+/// Whether the end of the outermost wrapper gives up the thread's turn (`record/turns.rs`).
+#[cfg_attr(test, allow(unused_variables))] // there is no block
+pub(crate) fn set_turn(has: bool) {
+    #[cfg(not(test))]
+    // SAFETY: see the module's head.
+    unsafe {
+        match has {
+            true => asm!(
+                "lock or dword ptr gs:[36], {turn}",
+                turn = const contract::HAS_TURN,
+                options(nostack)
+            ),
+            false => asm!(
+                "lock and dword ptr gs:[36], {turn:e}",
+                turn = in(reg) !contract::HAS_TURN,
+                options(nostack)
+            ),
+        }
     }
 }
 

@@ -14,7 +14,6 @@
 
 use crate::crossing::report::{advise, has_lower_half};
 use crate::crossing::stubs::service;
-use crate::record::mode;
 use crate::runtime::lock;
 use contract::abi::{THREAD_FUNNELED, THREAD_MULTIPLE, THREAD_SERIALIZED, THREAD_SINGLE};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -43,9 +42,6 @@ pub(crate) fn level_is(level: i32) {
 pub(crate) fn another() {
     if CALLERS.fetch_add(1, Ordering::SeqCst) == 0 {
         return;
-    }
-    if mode::is_on() {
-        warn_of_record();
     }
     let begins = !lock::multiple();
     let served = !begins && SYNCHRONIZED.load(Ordering::SeqCst);
@@ -89,15 +85,6 @@ pub(crate) fn never_wait_below() {
 pub(crate) fn tell_again() {
     if take_turns() {
         service::synchronize();
-    }
-}
-
-/// Says once that the record of the run does not have the order of threads.
-#[cfg_attr(test, allow(dead_code))] // as above
-fn warn_of_record() {
-    static TOLD: AtomicBool = AtomicBool::new(false);
-    if !TOLD.swap(true, Ordering::Relaxed) {
-        advise("warning: several threads call MPI, and records do not have their order: a replay may diverge");
     }
 }
 

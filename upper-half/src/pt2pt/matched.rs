@@ -21,6 +21,7 @@ use crate::perturb::{self, open_probes, BY_THE_APPLICATION};
 use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::pt2pt::{post, probe};
 use crate::quiesce::{bookmarks, progress, wait_loop};
+use crate::record::turns;
 use crate::request::{error_origin, lifecycle, wait};
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, ERR_REQUEST, PROC_NULL, SUCCESS};
@@ -130,7 +131,7 @@ pub fn mprobe(
     }
     loop {
         let found = if source == PROC_NULL || unexpected::any() || multiple() || progress::polls() {
-            find(source, tag, comm)
+            turns::look(|| find(source, tag, comm).transpose()).transpose()
         } else {
             let mut lower_handle = 0;
             // SAFETY: a handle of a live object, numbers, a local, and a place for a status.
@@ -213,6 +214,7 @@ pub fn mrecv(
     let mut own = Status::EMPTY;
     let mut request = Request::null();
     let error = imrecv(buf, count, datatype, message, &mut request);
+    turns::leave();
     if error != SUCCESS {
         return error;
     }

@@ -15,7 +15,7 @@ use crate::pt2pt::vain_probes::{self, Pattern};
 use crate::quiesce::progress::{phase, polls};
 use crate::quiesce::wait_loop;
 use crate::quiesce::wait_loop::WaitState;
-use crate::record::mode;
+use crate::record::{mode, turns};
 use crate::runtime::lock::multiple;
 use contract::abi::{Status, PROC_NULL, SUCCESS};
 use contract::waits::SOME_AMOUNT;
@@ -46,9 +46,10 @@ pub(crate) fn until_found(
     mut look_below: impl FnMut() -> bool,
 ) -> bool {
     let restarts = mode::restarts();
+    let mut look = || (early(source, tag, comm).is_some() || look_below()).then_some(());
     wait_loop::until(
         || {
-            if early(source, tag, comm).is_some() || look_below() {
+            if turns::look(&mut look).is_some() {
                 WaitState::Ready
             } else if multiple() || polls() {
                 WaitState::PollHere
@@ -72,7 +73,7 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
         }
     }
     loop {
-        if let Some(found) = early(source, tag, comm) {
+        if let Some(found) = turns::look(|| early(source, tag, comm)) {
             *status = found;
             return SUCCESS;
         }

@@ -15,6 +15,7 @@ use crate::object::{unexpected, Comm, Datatype, Request};
 use crate::pt2pt::post::{peer_for, post, post_and_wait};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
+use crate::record::turns;
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
 use crate::tools;
@@ -70,7 +71,9 @@ pub fn recv(
 
 #[cold]
 fn posted_and_waited_for(args: Args, status: &mut Status) -> i32 {
-    match post_and_wait(args) {
+    let posted = post_and_wait(args);
+    turns::leave();
+    match posted {
         Ok(mut request) => wait::one(&mut request, status),
         Err(error) => error,
     }

@@ -12,7 +12,9 @@ use crate::object::{Comm, Datatype, Request};
 use crate::pt2pt::{persistent_message, send_below as below, taken_sends};
 use crate::quiesce::progress::polls;
 use crate::quiesce::waits::Report;
+use crate::record::turns;
 use crate::request::wait;
+use crate::tools::{self, RECORDED};
 use contract::abi::Status;
 
 /// Sends a message in a blocking call.
@@ -26,13 +28,19 @@ pub(crate) fn blocking(mode: Mode, message: Args) -> i32 {
         datatype,
         comm,
     } = message;
-    if thread_level::take_turns() || polls() || taken_sends::are_taken(mode) {
+    if thread_level::take_turns() || polls() || must_not_wait(mode) {
         return by_request(mode, buffer, count, datatype, dest, tag, comm);
     }
     if may_wait(mode, count, datatype) {
         return told(mode, buffer, count, datatype, dest, tag, comm);
     }
     below::send(mode, message)
+}
+
+/// Whether the run is recorded or replayed in a way in which no send waits in the library.
+#[inline(always)]
+fn must_not_wait(mode: Mode) -> bool {
+    tools::is_set(RECORDED) && (taken_sends::are_taken(mode) || turns::are_taken())
 }
 
 /// Whether a send may wait for its receiver. Libraries take messages of some KiB in any case, and the elements of
@@ -76,7 +84,9 @@ fn by_request(
     comm: &'static Comm,
 ) -> i32 {
     let message = Args::new(buffer, count, datatype, dest, tag, comm);
-    let mut request = match starting(mode, message) {
+    let started = starting(mode, message);
+    turns::leave();
+    let mut request = match started {
         Ok(request) => request,
         Err(error) => return error,
     };

@@ -20,7 +20,7 @@ pub(crate) fn ended(request: &'static Request, status: &Status, cancelled: bool)
         return;
     }
     if cancelled {
-        log::write(Event::Cancelled { posting });
+        log::write_keyed(Event::Cancelled { posting });
     } else if is_wild(&request.body.args.get()) {
         got(posting, status.source, status.tag);
     }
@@ -36,7 +36,7 @@ pub(crate) fn given(request: &'static Request, source: i32, tag: i32) {
 }
 
 fn got(posting: u64, source: i32, tag: i32) {
-    log::write(Event::Bound {
+    log::write_keyed(Event::Bound {
         posting,
         source,
         tag,

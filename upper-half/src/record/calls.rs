@@ -2,12 +2,15 @@
 
 use crate::argument::Buffer;
 use crate::object::{Comm, Datatype};
-use crate::record::{digests, log, mode, replay};
+use crate::record::turns::{self, Begins};
+use crate::record::{digests, log, replay};
 use contract::record::Call;
 
-/// The application calls a function of MPI. `sent` is the data that the call sends, if it is known.
+/// The application calls a function of MPI. `has_effect` is whether the thread keeps its turn until the call has had its
+/// effect on the order of messages. `sent` is the data that the call sends, if it is known.
 pub(crate) fn note_call(
     function: u32,
+    has_effect: bool,
     comm: Option<&'static Comm>,
     (peer, tag): (i32, i32),
     count: i64,
@@ -20,14 +23,17 @@ pub(crate) fn note_call(
         tag,
         count,
     };
-    if mode::recording() {
-        log::write_call(&call);
-    } else if mode::replaying() && !log::ask_call(&call) {
-        replay::go_on_alone();
+    match turns::begin() {
+        Begins::Write => log::write_call(&call, None),
+        Begins::Ask if !log::ask_call(&call) => replay::go_on_alone(),
+        Begins::Ask | Begins::Nothing => {}
     }
     if let (Some((buffer, count, datatype)), Some(comm)) = (sent, comm) {
         if log::digests_of_sends() {
             digests::of_data(buffer, count, datatype, comm);
         }
+    }
+    if !has_effect {
+        turns::leave();
     }
 }

@@ -9,7 +9,7 @@ use crate::object::Request;
 use crate::record::digests::Places;
 use crate::record::mode::{recording, replaying, sees_calls};
 use crate::record::replay::{attempt, before_wait, Does};
-use crate::record::{function, log, receives, replay};
+use crate::record::{function, log, receives, replay, turns};
 use crate::request::{test as tests, wait as waits};
 use crate::stages::state::error_of_several;
 use contract::abi::{Status, SUCCESS, UNDEFINED};
@@ -37,8 +37,7 @@ fn note(call: &Call, found: Option<Event>) {
     match found {
         None => log::write_miss(),
         Some(event) => {
-            log::write_call(call);
-            log::write(event);
+            log::write_call(call, Some(event));
         }
     }
 }
@@ -66,6 +65,7 @@ pub fn wait(request: &mut &'static Request, status: Option<&mut Status>) -> i32 
 fn waited(request: &mut &'static Request, status: Option<&mut Status>) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
+    turns::leave();
     before_wait(&[*request]);
     let places = Places::of(&[*request]);
     let error = waits::one(request, status);
@@ -92,6 +92,7 @@ fn all_waited(
     requests: &mut [&'static Request],
     statuses: Option<&mut [Status]>,
 ) -> i32 {
+    turns::leave();
     before_wait(requests);
     let places = Places::of(requests);
     let mut own = vec![Status::EMPTY; requests.len()];
@@ -134,6 +135,7 @@ fn any_waited(
 ) -> i32 {
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
+    turns::leave();
     let places = Places::of(requests);
     let mut found = UNDEFINED;
     let error = loop {
@@ -187,6 +189,7 @@ pub fn waitsome(
     }
     let mut own = vec![Status::EMPTY; requests.len()];
     let statuses = statuses.unwrap_or(&mut own);
+    turns::leave();
     let places = Places::of(requests);
     let mut found = UNDEFINED;
     let error = loop {

@@ -7,6 +7,7 @@
 
 use crate::crossing::stubs::service;
 use crate::record::mode;
+use crate::record::turns::{self, Comes};
 use crate::runtime::lock::Lock;
 use crate::tools;
 use contract::record::{Binding, Call, CallTable, Outcome, Record, RecordMode, ENDED, MISS};
@@ -14,14 +15,37 @@ use contract::{gate, TOOL_CONTENTS};
 use core::sync::atomic::{AtomicU64, Ordering};
 use record::{table, Encoded, Event};
 
-/// A run of misses at the end of the record, which grows in place.
+/// A run of misses of a thread, which grows in place until the thread writes another event.
 struct Misses {
-    /// Offset behind it.
-    end: u64,
+    thread: u32,
+    /// Its offset.
+    at: u64,
     number: u32,
 }
 
-static MISSES: Lock<Misses> = Lock::new(Misses { end: 0, number: 0 });
+/// The state of the writer.
+struct Tail {
+    /// The thread of the last ordered event.
+    thread: u32,
+    misses: Vec<Misses>,
+}
+
+static TAIL: Lock<Tail> = Lock::new(Tail {
+    thread: 0,
+    misses: Vec::new(),
+});
+
+impl Tail {
+    /// The next event is an ordered one of the calling thread, which is written behind `record`'s end.
+    fn begin(&mut self, record: &Record) {
+        let thread = turns::number();
+        self.misses.retain(|misses| misses.thread != thread);
+        if self.thread != thread {
+            self.thread = thread;
+            append(record, &Event::Thread(thread).encode());
+        }
+    }
+}
 
 /// The record, if there is one.
 fn shared() -> Option<&'static Record> {
@@ -32,7 +56,11 @@ fn shared() -> Option<&'static Record> {
 
 /// Learns from the lower half what is to be done. To be called when MPI is initialised, and first after a restart.
 pub(crate) fn begin() {
-    MISSES.lock().end = 0;
+    *TAIL.lock() = Tail {
+        thread: 0,
+        misses: Vec::new(),
+    };
+    turns::forget();
     let told = shared().map(|record| record.mode.load(Ordering::Relaxed));
     mode::set(told.unwrap_or(RecordMode::Off as u32));
     tools::set(TOOL_CONTENTS, tools::wanted() & TOOL_CONTENTS != 0);
@@ -46,6 +74,11 @@ pub(super) fn digest_limit() -> u64 {
 /// Whether the record that is replayed has a cancelled receive.
 pub(super) fn has_cancels() -> bool {
     shared().is_some_and(|record| record.cancels.load(Ordering::Relaxed) != 0)
+}
+
+/// Whether several threads made the calls of the record that is replayed.
+pub(super) fn has_threads() -> bool {
+    shared().is_some_and(|record| record.threads.load(Ordering::Relaxed) != 0)
 }
 
 /// Whether digests of sent messages are taken.
@@ -79,48 +112,71 @@ fn append(record: &Record, encoded: &Encoded) {
     end.store(after, Ordering::Release);
 }
 
-/// Writes an event.
-pub(super) fn write(event: Event) {
-    let _alone = MISSES.lock();
+/// Writes an event of a receive, which has no order.
+pub(super) fn write_keyed(event: Event) {
+    let _alone = TAIL.lock();
     if let Some(record) = shared() {
+        append(record, &event.encode());
+    }
+}
+
+/// Writes an ordered event.
+pub(super) fn write(event: Event) {
+    let mut tail = TAIL.lock();
+    if let Some(record) = shared() {
+        tail.begin(record);
         append(record, &event.encode());
     }
 }
 
 /// Writes that a test or probe found nothing.
 pub(super) fn write_miss() {
-    let mut misses = MISSES.lock();
+    let mut tail = TAIL.lock();
     let Some(record) = shared() else { return };
-    let encoded = Event::Misses(1).encode();
-    let length = encoded.bytes().len() as u64;
-    // SAFETY: see the head.
-    let end = unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) };
-    let at = end.load(Ordering::Relaxed);
+    let thread = turns::number();
     let begin = record.window_begin.load(Ordering::Relaxed);
-    if misses.end == at && at >= begin + length && misses.number < u32::MAX {
+    let sealed = record.sealed.load(Ordering::Relaxed);
+    let grows = |misses: &&mut Misses| {
+        let is_open = misses.at >= begin && misses.at >= sealed && misses.number < u32::MAX;
+        misses.thread == thread && is_open
+    };
+    if let Some(misses) = tail.misses.iter_mut().find(grows) {
         misses.number += 1;
         let window = record.window.load(Ordering::Relaxed) as *mut u8;
         let grown = Event::Misses(misses.number).encode();
-        let place = window.wrapping_add((at - length - begin) as usize);
+        let (place, bytes) = (
+            window.wrapping_add((misses.at - begin) as usize),
+            grown.bytes(),
+        );
         // SAFETY: the event lies within the window.
-        unsafe { place.copy_from_nonoverlapping(grown.bytes().as_ptr(), length as usize) };
+        unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         return;
     }
+    tail.begin(record);
+    let encoded = Event::Misses(1).encode();
     append(record, &encoded);
-    *misses = Misses {
-        end: end.load(Ordering::Relaxed),
+    // SAFETY: see the head.
+    let end = unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) };
+    let at = end.load(Ordering::Relaxed) - encoded.bytes().len() as u64;
+    tail.misses.push(Misses {
+        thread,
+        at,
         number: 1,
-    };
+    });
 }
 
-/// Writes a call.
-pub(super) fn write_call(call: &Call) {
-    let _alone = MISSES.lock();
+/// Writes a call, and the outcome that belongs to it if the call is written with one only.
+pub(super) fn write_call(call: &Call, outcome: Option<Event>) {
+    let mut tail = TAIL.lock();
     let Some(record) = shared() else { return };
+    tail.begin(record);
     let calls = record.calls.load(Ordering::Relaxed) as *mut CallTable;
     // SAFETY: see the head.
     let event = table::write(unsafe { &mut *calls }, call);
     append(record, &event.encode());
+    if let Some(outcome) = outcome {
+        append(record, &outcome.encode());
+    }
 }
 
 /// The outcome of a call in the recorded run.
@@ -131,10 +187,24 @@ pub(super) enum Told {
     Numbers([i32; 2]),
     /// The record ends.
     Ended,
+    /// The run is not replayed any more.
+    NotReplayed,
 }
 
-/// Asks for the outcome of a call. The call is given where it was written with an outcome only.
+/// Asks for the outcome of a call. The call is given where it was written with an outcome only. A probe keeps its turn.
 pub(super) fn ask(call: Option<&Call>, what: Outcome) -> Told {
+    let told = match turns::wait(call.is_some()) {
+        Comes::Now => ask_now(call, what),
+        Comes::Miss => Told::Miss,
+        Comes::NotReplayed => Told::NotReplayed,
+    };
+    if !matches!((what, &told), (Outcome::Found, Told::Numbers(_))) {
+        turns::leave();
+    }
+    told
+}
+
+fn ask_now(call: Option<&Call>, what: Outcome) -> Told {
     let mut numbers = [0; 2];
     let call = call.map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: null or a call, and a place for two numbers.
@@ -166,7 +236,7 @@ pub(super) fn ask_binding(posting: u64) -> Got {
     }
 }
 
-/// The replayed run makes a call. False where the record ends.
+/// The replayed run makes a call, whose turn it is. False where the record ends.
 pub(super) fn ask_call(call: &Call) -> bool {
     // SAFETY: a call.
     unsafe { service::replay_call(call) != ENDED }
@@ -174,9 +244,13 @@ pub(super) fn ask_call(call: &Call) -> bool {
 
 /// Writes or compares a digest.
 pub(super) fn digest(bytes: u64, crc: u32) {
+    let had_turn = turns::has();
     if mode::recording() {
         write(Event::Digest { bytes, crc });
-    } else if mode::replaying() {
+    } else if mode::replaying() && turns::wait(false) == Comes::Now {
         service::replay_digest(bytes, crc);
+        if !had_turn {
+            turns::leave();
+        }
     }
 }

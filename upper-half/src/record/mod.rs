@@ -6,6 +6,7 @@
 //! | module | has |
 //! |---|---|
 //! | `mode` | whether the run is recorded or replayed |
+//! | `turns` | the order of threads |
 //! | `log` | events are written to the lower half's memory, or asked for |
 //! | `bindings`, `receives` | which message a receive with wildcards gets, and cancelled receives |
 //! | `digests` | digests of data |
@@ -26,6 +27,7 @@ mod probes;
 mod received;
 pub(crate) mod receives;
 mod replay;
+pub(crate) mod turns;
 
 pub(crate) use calls::note_call;
 pub use completions::{

@@ -6,14 +6,16 @@ use crate::object::{Comm, Message};
 use crate::pt2pt::{matched, probe as base};
 use crate::record::mode::{recording, sees_calls};
 use crate::record::replay::{self, attempt};
-use crate::record::{function, log};
-use contract::abi::{Status, ANY_SOURCE, ANY_TAG, SUCCESS};
+use crate::record::{function, log, turns};
+use contract::abi::{Status, PROC_NULL, SUCCESS};
 use contract::record::{Call, Outcome};
 use contract::INTERRUPTED;
 use record::Event;
 
-fn is_wild(source: i32, tag: i32) -> bool {
-    source == ANY_SOURCE || tag == ANY_TAG
+/// Whether the message that a blocking probe finds is written. That of a probe without wildcards is, too: another
+/// thread may receive it.
+fn is_noted(source: i32) -> bool {
+    source != PROC_NULL
 }
 
 fn call(function: u32, source: i32, tag: i32, comm: &'static Comm) -> Call {
@@ -34,8 +36,8 @@ fn found(status: &Status) -> Event {
 }
 
 /// Source and tag of the message that a blocking probe is to find, if the record says.
-fn sought(source: i32, tag: i32) -> Option<[i32; 2]> {
-    match is_wild(source, tag) && !recording() {
+fn sought(source: i32) -> Option<[i32; 2]> {
+    match is_noted(source) && !recording() {
         true => replay::told(Outcome::Found),
         false => None,
     }
@@ -53,16 +55,18 @@ fn probed(
     let status = status.unwrap_or(&mut own);
     let mut told = None;
     let error = loop {
-        told = told.or_else(|| sought(source, tag));
+        turns::leave();
+        told = told.or_else(|| sought(source));
         let [source, tag] = told.unwrap_or([source, tag]);
         let error = probe(source, tag, status);
         if error != INTERRUPTED {
             break error;
         }
     };
-    if recording() && is_wild(source, tag) && error == SUCCESS {
+    if recording() && is_noted(source) && error == SUCCESS {
         log::write(found(status));
     }
+    turns::leave();
     error
 }
 
@@ -119,8 +123,7 @@ fn note(call: &Call, flag: i32, status: &Status) {
     if flag == 0 {
         log::write_miss();
     } else {
-        log::write_call(call);
-        log::write(found(status));
+        log::write_call(call, Some(found(status)));
     }
 }
 
@@ -138,11 +141,13 @@ pub fn iprobe(
     let call = call(function::IPROBE, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
+    turns::take();
     let (error, here) = attempt(&call, Outcome::Found, |wait, flag| match wait {
         Some([source, tag]) => probed_as_told(|| base::probe(source, tag, comm, Some(status))),
         None => base::iprobe(source, tag, comm, flag.into(), Some(status)),
     });
     note(&call, here, status);
+    turns::leave();
     flag.set(here);
     error
 }
@@ -162,6 +167,7 @@ pub fn improbe(
     let call = call(function::IMPROBE, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
+    turns::take();
     let (error, here) = attempt(&call, Outcome::Found, |wait, flag| match wait {
         Some([source, tag]) => {
             probed_as_told(|| matched::mprobe(source, tag, comm, message, Some(status)))
@@ -169,6 +175,7 @@ pub fn improbe(
         None => matched::improbe(source, tag, comm, flag.into(), message, Some(status)),
     });
     note(&call, here, status);
+    turns::leave();
     flag.set(here);
     error
 }

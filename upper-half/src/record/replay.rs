@@ -38,6 +38,7 @@ pub(super) fn does(call: &Call, what: Outcome) -> Does {
             go_on_alone();
             Does::Look
         }
+        Told::NotReplayed => Does::Look,
     }
 }
 
@@ -64,7 +65,7 @@ pub(super) fn told(what: Outcome) -> Option<[i32; 2]> {
     }
     match log::ask(None, what) {
         Told::Numbers(numbers) => Some(numbers),
-        Told::Miss => None,
+        Told::Miss | Told::NotReplayed => None,
         Told::Ended => {
             go_on_alone();
             None

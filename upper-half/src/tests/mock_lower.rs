@@ -810,6 +810,8 @@ pub(crate) fn thread_block() {
         side: [0; contract::SIDE_STACK_DEPTH],
         inside: 0,
         crossings: 0,
+        number: 0,
+        births: 0,
     }));
     block.this = core::ptr::from_ref(block) as usize;
     block.side_top = block.side.as_ptr() as usize;

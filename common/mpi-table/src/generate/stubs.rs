@@ -184,6 +184,12 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "ToolOptions",
         "(tool: u32, buf: *mut u8, len: usize) -> usize",
     ),
+    (
+        "replay_turn",
+        Service::ReplayTurn,
+        "ReplayTurn",
+        "(thread: u32, looks: i32) -> i32",
+    ),
 ];
 
 /// Source of upper-half's module `crossing::stubs`: one stub and one declaration for each function of the table, and a
@@ -448,9 +454,13 @@ mod tests {
             .iter()
             .map(|(_, slot, _, _)| *slot as usize)
             .collect();
+        let last = Service::ReplayTurn as usize..contract::SLOTS;
+        assert!(contract::END_OF_MPI_SLOTS <= last.start);
         assert_eq!(
             slots,
-            (0..=Service::ToolOptions as usize).collect::<Vec<_>>()
+            (0..contract::FIRST_MPI_SLOT)
+                .chain(last)
+                .collect::<Vec<_>>()
         );
     }
 

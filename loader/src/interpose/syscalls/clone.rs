@@ -176,6 +176,7 @@ fn make_thread(call: &mut Call, args: [usize; 6]) -> Outcome {
         frame,
         upper_fs: if flags & SETTLS != 0 { tls } else { cpu::fs() },
         tid: 0,
+        number: thread.number_of_child(),
         set_parent: asked(PARENT_SETTID, parent_tid),
         set_child: asked(CHILD_SETTID, child_tid),
         clear: asked(CHILD_CLEARTID, child_tid),
@@ -183,7 +184,10 @@ fn make_thread(call: &mut Call, args: [usize; 6]) -> Outcome {
         parked: false,
     };
     match thread.on_lower(|| lifecycle::create(&birth)) {
-        Ok(tid) => Outcome::Value(tid as isize),
+        Ok(tid) => {
+            thread.has_child();
+            Outcome::Value(tid as isize)
+        }
         Err(errno) => fail(errno),
     }
 }

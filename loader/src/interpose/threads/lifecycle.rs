@@ -61,7 +61,7 @@ fn choose_tid(real: u32) -> u32 {
 
 /// Makes the calling thread the upper half's initial thread. Its FS stays the lower one for now.
 pub fn adopt_main(tid: u32, upper_fs: usize) -> &'static Thread {
-    let Some(thread) = allocate(tid, upper_fs, hooks::on_leaving()) else {
+    let Some(thread) = allocate(tid, 0, upper_fs, hooks::on_leaving()) else {
         unreachable!("the table was empty");
     };
     thread.adopt_caller();
@@ -78,6 +78,8 @@ pub struct Birth {
     pub upper_fs: usize,
     /// Thread id, if known (restart); else 0.
     pub tid: u32,
+    /// Its number in every run of the program.
+    pub number: u32,
     /// Address in the creator's memory for the id, written before the thread runs (0: none).
     pub set_parent: usize,
     /// Address in the new thread's memory for its id, written before it runs (0: none).
@@ -94,7 +96,8 @@ pub struct Birth {
 /// signals blocked.
 pub fn create(birth: &Birth) -> Result<u32, i32> {
     const START_STACK: usize = 512 * 1024;
-    let thread = allocate(birth.tid, birth.upper_fs, hooks::on_leaving()).ok_or(libc::EAGAIN)?;
+    let thread = allocate(birth.tid, birth.number, birth.upper_fs, hooks::on_leaving())
+        .ok_or(libc::EAGAIN)?;
     thread.frame.store(birth.frame as usize, Ordering::Relaxed);
     thread.clear_tid.store(birth.clear, Ordering::Relaxed);
     thread.bound.store(birth.bound, Ordering::Relaxed);

@@ -244,6 +244,37 @@ impl Thread {
         self.block.tid.store(tid, Ordering::Relaxed);
     }
 
+    /// Its number in every run of the program, and how many threads it has created.
+    pub fn number(&self) -> (u32, u32) {
+        let block = &self.block;
+        let of = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        (of(&block.number), of(&block.births))
+    }
+
+    /// Sets both, at a restart.
+    pub fn set_number(&self, number: u32, births: u32) {
+        self.block.number.store(number, Ordering::Relaxed);
+        self.block.births.store(births, Ordering::Relaxed);
+    }
+
+    /// The number of the next thread that this one creates.
+    pub fn number_of_child(&self) -> u32 {
+        /// The golden ratio, which spreads numbers.
+        const SPREAD: u32 = 0x9e37_79b9;
+        /// Children of the initial thread do not have this bit.
+        const DEEPER: u32 = 1 << 31;
+        let (number, births) = self.number();
+        match number {
+            0 => births + 1,
+            _ => (number.rotate_left(5) ^ (births + 1)).wrapping_mul(SPREAD) | DEEPER,
+        }
+    }
+
+    /// The thread has created another one.
+    pub fn has_child(&self) {
+        self.block.births.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Whether this is the initial thread.
     pub fn is_main(&self) -> bool {
         MAIN.load(Ordering::Relaxed) == self as *const Thread as usize
@@ -263,7 +294,7 @@ impl Thread {
     }
 
     /// Fills a fresh slot's block.
-    fn initialise(&self, tid: u32, upper_fs: usize, on_leaving: u32) {
+    fn initialise(&self, tid: u32, number: u32, upper_fs: usize, on_leaving: u32) {
         let fsgsbase = cpu::fsgsbase() && !gate::tells_crossings();
         let block = &self.block;
         for (word, value) in [
@@ -281,6 +312,8 @@ impl Thread {
             (&block.on_leaving, on_leaving),
             (&block.fsgsbase, u32::from(fsgsbase)),
             (&block.tid, tid),
+            (&block.number, number),
+            (&block.births, 0),
         ] {
             word.store(value, Ordering::Relaxed);
         }
@@ -421,12 +454,12 @@ pub fn find(tid: u32) -> Option<&'static Thread> {
 
 /// Allocates a slot. `tid` 0: chosen later, when the kernel's id is known. `on_leaving`: actions when it leaves its
 /// wrappers.
-fn allocate(tid: u32, upper_fs: usize, on_leaving: u32) -> Option<&'static Thread> {
+fn allocate(tid: u32, number: u32, upper_fs: usize, on_leaving: u32) -> Option<&'static Thread> {
     let _guard = REGISTRY.lock();
     // A slot that was never used is free, too.
     let is_free = |t: &&Thread| t.state.load(Ordering::Acquire) == FREE;
     let (index, thread) = slots().iter().enumerate().find(|(_, t)| is_free(t))?;
-    thread.initialise(tid, upper_fs, on_leaving);
+    thread.initialise(tid, number, upper_fs, on_leaving);
     thread.state.store(STARTING, Ordering::Release);
     USED.fetch_max(index + 1, Ordering::AcqRel);
     ALIVE.fetch_add(1, Ordering::AcqRel);

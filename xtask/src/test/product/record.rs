@@ -21,15 +21,18 @@ const ODDS: &str = "3";
 /// Exit code of a job whose replay diverges.
 pub(super) const DIVERGED: i32 = 8;
 
-/// Programs of `bugs` whose result differs from run to run.
-const RACES: [&str; 2] = ["bugs/race", "bugs/choices"];
+/// Programs of `bugs` whose result differs from run to run, and the libraries over which they are recorded by default.
+const RACES: [(&str, &[Mpi]); 3] = [
+    ("bugs/race", &[Mpi::OpenMpi]),
+    ("bugs/choices", &[Mpi::Mpich]),
+    ("bugs/threads", &Mpi::ALL),
+];
 
 /// All cases of this file; with `full`, all examples of messages are recorded and replayed.
 pub fn cases(full: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for (program, mpi) in RACES.into_iter().zip(Mpi::ALL) {
-        let others = if full { &Mpi::ALL[..] } else { &[mpi] };
-        for &mpi in others {
+    for (program, some) in RACES {
+        for &mpi in if full { &Mpi::ALL[..] } else { some } {
             let case = |name: &str, body: fn(&Races) -> Result<()>| {
                 let name = format!("record/{name}:{program}:{mpi}");
                 Case::new(name, move |_, dir| {

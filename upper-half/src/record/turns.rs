@@ -1,0 +1,165 @@
+//! The order in which the threads of a rank call MPI.
+//!
+//! A thread has its *turn* from its call's event to the moment at which the call has had its effect on the order of
+//! messages: a send is started, a receive posted, a probed message found. A recorded run gives turns as threads come, and
+//! a replayed one in the order of the record. No thread has its turn while it waits for an operation. Only a replayed
+//! probe keeps its turn until its message is there: in the recorded run the message came without later calls of others.
+//!
+//! A thread waits for its turn as for a message, and may be stopped for a checkpoint. A restart takes the turn from
+//! whoever has it, because every call that was stopped asks again.
+
+use crate::crossing::call_guard;
+use crate::crossing::stubs::service;
+use crate::quiesce::wait_loop;
+use crate::record::{log, mode};
+use crate::runtime::lock::multiple;
+use contract::record::Turn;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Id of the thread that has its turn, or 0.
+static HOLDER: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a thread that calls a function may have its turn. Such a call must not wait in the library.
+pub(crate) fn are_taken() -> bool {
+    if !mode::is_on() {
+        return false;
+    }
+    match mode::recording() {
+        true => multiple(),
+        false => log::has_threads(),
+    }
+}
+
+/// Number of the calling thread, the same in every run.
+pub(super) fn number() -> u32 {
+    call_guard::thread_number()
+}
+
+fn own_id() -> u32 {
+    call_guard::thread_id().max(1)
+}
+
+/// Whether the calling thread has its turn.
+pub(super) fn has() -> bool {
+    HOLDER.load(Ordering::Relaxed) == own_id()
+}
+
+/// Takes the turn if nobody has it. Also true if the thread has it.
+fn try_take() -> bool {
+    let free = HOLDER.compare_exchange(0, own_id(), Ordering::Acquire, Ordering::Relaxed);
+    if free.is_ok() {
+        call_guard::set_turn(true);
+    }
+    free.is_ok() || has()
+}
+
+/// Gives up the turn, if the thread has it.
+pub(crate) fn leave() {
+    if has() {
+        call_guard::set_turn(false);
+        HOLDER.store(0, Ordering::Release);
+    }
+}
+
+/// After a restart.
+pub(super) fn forget() {
+    HOLDER.store(0, Ordering::Relaxed);
+}
+
+/// A recorded run: the thread takes its turn before its call has an effect. A restart meanwhile may end the recording,
+/// and then the thread does not have its turn.
+pub(super) fn take() {
+    let taken = || !mode::recording() || !multiple() || try_take();
+    if !taken() {
+        wait_loop::wait_until(taken);
+    }
+}
+
+/// What a thread does that begins a call.
+pub(super) enum Begins {
+    /// It writes its call.
+    Write,
+    /// It asks the record for its call.
+    Ask,
+    /// The run is neither recorded nor replayed.
+    Nothing,
+}
+
+/// Waits for the thread's turn to begin a call.
+pub(super) fn begin() -> Begins {
+    loop {
+        if mode::recording() {
+            take();
+            if mode::recording() {
+                return Begins::Write;
+            }
+        } else if !mode::replaying() {
+            return Begins::Nothing;
+        } else if wait(false) == Comes::Now {
+            return Begins::Ask;
+        }
+    }
+}
+
+/// Looks for a message in a probe. In a recorded run the look and the event are one: the thread has its turn afterwards
+/// if the look finds something, and does not look while another thread has its turn.
+pub(crate) fn look<T>(look: impl FnOnce() -> Option<T>) -> Option<T> {
+    if !mode::recording() || !multiple() {
+        return look();
+    }
+    if !try_take() {
+        return None;
+    }
+    let found = look();
+    if found.is_none() {
+        leave();
+    }
+    found
+}
+
+/// What a thread of a replayed run does that waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comes {
+    /// It asks the record for its event.
+    Now,
+    /// Its test or probe finds nothing.
+    Miss,
+    /// The run is not replayed any more.
+    NotReplayed,
+}
+
+/// A replayed run: waits until the next event is one of this thread. `looks` is whether it asks for the outcome of a
+/// test or probe. The thread has its turn then, unless its look finds nothing.
+pub(super) fn wait(looks: bool) -> Comes {
+    if let Some(comes) = try_come(looks) {
+        return comes;
+    }
+    let mut comes = Comes::NotReplayed;
+    wait_loop::wait_until(|| match try_come(looks) {
+        Some(found) => {
+            comes = found;
+            true
+        }
+        None => false,
+    });
+    comes
+}
+
+fn try_come(looks: bool) -> Option<Comes> {
+    if !mode::replaying() {
+        return Some(Comes::NotReplayed);
+    }
+    if !log::has_threads() {
+        return Some(Comes::Now);
+    }
+    let turn = service::replay_turn(number(), i32::from(looks));
+    if turn == Turn::Miss as i32 {
+        return Some(Comes::Miss);
+    }
+    if turn == Turn::Later as i32 {
+        // A call that has its turn may have two events, with those of other threads in between.
+        leave();
+        return None;
+    }
+    try_take().then_some(Comes::Now)
+}
