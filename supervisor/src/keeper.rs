@@ -79,6 +79,8 @@ struct Kept {
     dead: bool,
     /// Size of the standby world in which it sleeps.
     asleep: Option<u32>,
+    /// Whether it is only announced, and runs nothing of the rank yet.
+    announced: bool,
     /// The checkpoint whose image it has mapped in its sleep.
     mapped: Option<u64>,
     /// The checkpoint from which the job would go on, if it has told that since the last turn.
@@ -139,7 +141,8 @@ impl Keeper {
 
     /// Whether ranks of the incarnation have connected.
     pub fn has_ranks(&self) -> bool {
-        self.ranks.iter().any(|rank| rank.rank.is_some())
+        let mut ranks = self.ranks.iter();
+        ranks.any(|rank| rank.rank.is_some() && !rank.announced)
     }
 
     /// Whether a rank lives that has not said that it ends.
@@ -220,7 +223,7 @@ impl Keeper {
         for rank in self
             .ranks
             .iter_mut()
-            .filter(|rank| !rank.dead && rank.rank.is_some())
+            .filter(|rank| !rank.dead && rank.rank.is_some() && !rank.announced)
         {
             let stream = rank.stream.as_ref();
             if stream.is_some_and(|stream| send(stream, &ToRank::Survive).is_ok()) {
@@ -285,10 +288,15 @@ impl Keeper {
 
     fn look(&mut self) -> Vec<Left> {
         let mut left = Vec::new();
+        // Before last words are read: a rank may say them and die meanwhile.
+        let ended: Vec<bool> = self.ranks.iter().map(Kept::has_ended).collect();
         for rank in &mut self.ranks {
-            // Before its last words are read: it may say them and die meanwhile.
-            let ended = rank.has_ended();
             left.extend(rank.read(&self.token, self.incarnation, &mut self.words));
+        }
+        let stand_ins: Vec<Pid> = self.ranks.iter().filter_map(|rank| rank.stand_in).collect();
+        for (rank, ended) in self.ranks.iter_mut().zip(ended) {
+            // The rank has become another process, for which the announced one stands in.
+            rank.dead |= rank.announced && stand_ins.contains(&rank.pid);
             left.extend(rank.note_end(ended));
         }
         left
@@ -319,6 +327,7 @@ impl Keeper {
                     told: false,
                     dead: false,
                     asleep: None,
+                    announced: false,
                     mapped: None,
                     covered: None,
                     stand_in: None,
@@ -395,8 +404,10 @@ impl Kept {
                 token: theirs,
                 incarnation: its,
                 rank,
+                announced,
                 ..
             } => {
+                self.announced = announced;
                 let answer = match its == incarnation {
                     true => ToRank::Welcome,
                     false => ToRank::Superseded { by: incarnation },
@@ -465,7 +476,10 @@ impl Kept {
         let rank = self.rank.filter(|_| !self.told)?;
         Some(Left {
             rank,
-            how: Departure::Lost,
+            how: match self.announced {
+                true => Departure::Unstarted,
+                false => Departure::Lost,
+            },
         })
     }
 }

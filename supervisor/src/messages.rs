@@ -24,6 +24,10 @@ pub enum FromRank {
         /// Process of a rank on another machine.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<Process>,
+        /// Whether it is only announced: the process is to become the rank, and runs nothing of it yet. It keeps the
+        /// connection until it has another one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        announced: bool,
     },
     /// The rank lives: asks for a longer lease.
     Beat,

@@ -144,7 +144,10 @@ impl Remote {
     pub fn has_ranks(&self) -> bool {
         let state = self.state();
         let mut connections = state.connections.values();
-        connections.any(|known| known.holder.is_some())
+        connections.any(|known| {
+            let holder = known.holder.as_ref();
+            holder.is_some_and(|holder| !holder.announced)
+        })
     }
 
     /// Whether a rank is not known to be dead and has not said that it ends.
@@ -226,6 +229,8 @@ struct Known {
 struct Holder {
     rank: Option<u32>,
     process: Process,
+    /// Whether it is only announced.
+    announced: bool,
     /// Whether it has said that it ends.
     told: bool,
 }
@@ -402,8 +407,20 @@ impl State {
                 token,
                 incarnation,
                 rank,
-                process,
-            } => return self.hello(id, stream, &token, incarnation, rank, process),
+                process: Some(process),
+                announced,
+            } if self.is_ours(&token, incarnation) => {
+                let holder = Holder {
+                    rank,
+                    process,
+                    announced,
+                    told: false,
+                };
+                return self.hello(id, stream, holder);
+            }
+            FromRank::Hello { token, .. } => {
+                return self.refuse(stream, &token);
+            }
             FromRank::Beat => {
                 // One that is not answered any more dies when its lease ends, unless it hears the order before.
                 return !self.leases.beat(id, now) || send(stream, &ToRank::Lives).is_ok();
@@ -438,32 +455,30 @@ impl State {
         true
     }
 
-    fn hello(
-        &mut self,
-        id: Id,
-        stream: &TcpStream,
-        token: &str,
-        incarnation: u32,
-        rank: Option<u32>,
-        process: Option<Process>,
-    ) -> bool {
-        let Some((file, _)) = self.run.as_ref().filter(|(file, _)| file.token == token) else {
-            return false;
-        };
-        let superseded = |by| {
+    /// Whether the first message is that of a rank of the incarnation that may run.
+    fn is_ours(&self, token: &str, incarnation: u32) -> bool {
+        let file = self.run.as_ref().map(|(file, _)| file);
+        file.is_some_and(|file| file.token == token && file.incarnation == incarnation)
+    }
+
+    /// Tells a rank of another incarnation that it must not run.
+    fn refuse(&self, stream: &TcpStream, token: &str) -> bool {
+        let file = self.run.as_ref().map(|(file, _)| file);
+        if let Some(file) = file.filter(|file| file.token == token) {
+            let by = file.incarnation;
             let _ = send(stream, &ToRank::Superseded { by });
-            false
-        };
-        let Some(process) = process.filter(|_| incarnation == file.incarnation) else {
-            return superseded(file.incarnation);
-        };
-        let by = file.incarnation + 1;
+        }
+        false
+    }
+
+    /// A rank of the incarnation that may run.
+    fn hello(&mut self, id: Id, stream: &TcpStream, holder: Holder) -> bool {
         let Some(peer) = self.connections.get(&id).map(|known| known.peer) else {
             return false;
         };
         let before = self.connections.iter().filter(|(_, known)| {
-            let holder = known.holder.as_ref();
-            known.peer == peer && holder.is_some_and(|holder| holder.process == process)
+            let its = known.holder.as_ref();
+            known.peer == peer && its.is_some_and(|its| its.process == holder.process)
         });
         let before: Vec<Id> = before.map(|(id, _)| *id).collect();
         for before in before {
@@ -471,16 +486,22 @@ impl State {
             self.read(before);
             self.leases.has_executed(before);
         }
-        // If this process dies, the next one has to know that there are leases.
-        if !self.note_use() || !self.leases.welcome(id, self.started.elapsed()) {
-            return superseded(by);
+        let now = self.started.elapsed();
+        let may_run = match holder.announced {
+            true => self.leases.announce(id, now),
+            // If this process dies, the next one has to know that there are leases.
+            false => self.note_use() && self.leases.welcome(id, now),
+        };
+        if !may_run {
+            let next = self
+                .run
+                .as_ref()
+                .map_or(0, |(file, _)| file.incarnation + 1);
+            let _ = send(stream, &ToRank::Superseded { by: next });
+            return false;
         }
         if let Some(known) = self.connections.get_mut(&id) {
-            known.holder = Some(Holder {
-                rank,
-                process,
-                told: false,
-            });
+            known.holder = Some(holder);
         }
         send(stream, &ToRank::Welcome).is_ok()
     }
@@ -522,6 +543,7 @@ impl State {
                 holder.name(),
                 self.terms.lease.as_secs_f64()
             ),
+            Departure::Unstarted => format!("{} has ended before it ran", holder.name()),
             _ => format!("{} has died", holder.name()),
         });
         if how == Departure::Silent {

@@ -196,6 +196,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         stop: None,
         end: None,
         awaiting: None,
+        unstarted: None,
         killing: None,
         surviving: None,
         aborted: None,
@@ -246,6 +247,8 @@ struct Running<'a, S> {
     end: Option<LauncherEnd>,
     /// Since when its ranks are waited for, which have not said that they end.
     awaiting: Option<Instant>,
+    /// Since when the launcher is waited for, because a rank has ended before it ran.
+    unstarted: Option<Instant>,
     /// Since when the incarnation is being killed, and the signals that the launcher has had.
     killing: Option<(Instant, usize)>,
     /// Since when the living ranks write their memory (MPI Stages).
@@ -490,6 +493,14 @@ impl<S: Surroundings> Running<'_, S> {
                 false => self.treat_end(end)?,
             }
         }
+        if self
+            .unstarted
+            .is_some_and(|since| since.elapsed() >= self.job.terms.lease)
+        {
+            let order = self.machine.left_waiting();
+            self.unstarted = None;
+            self.obey(order)?;
+        }
         self.kill_on();
         if self.killing.is_some() && self.is_dead() {
             self.treat_death()?;
@@ -703,7 +714,7 @@ impl<S: Surroundings> Running<'_, S> {
 
     fn obey(&mut self, order: Option<Order>) -> Result<(), Error> {
         if matches!(order, Some(Order::Kill | Order::Finish(_))) {
-            self.awaiting = None;
+            (self.awaiting, self.unstarted) = (None, None);
         }
         match order {
             // The latter has been obeyed when the incarnation was found dead.
@@ -738,6 +749,9 @@ impl<S: Surroundings> Running<'_, S> {
             }
             Some(Order::Await) => {
                 self.awaiting.get_or_insert_with(Instant::now);
+            }
+            Some(Order::AwaitLauncher) => {
+                self.unstarted.get_or_insert_with(Instant::now);
             }
             Some(Order::Finish(_)) => {
                 self.finished = true;
@@ -802,9 +816,9 @@ impl<S: Surroundings> Running<'_, S> {
         let look =
             held.then(|| LOOK.saturating_sub(self.looked.elapsed()) + Duration::from_millis(1));
         let lease = self.job.terms.lease;
-        let awaiting = self
-            .awaiting
-            .map(|since| lease.saturating_sub(since.elapsed()) + Duration::from_millis(1));
+        let awaiting = [self.awaiting, self.unstarted].into_iter().flatten();
+        let awaiting =
+            awaiting.map(|since| lease.saturating_sub(since.elapsed()) + Duration::from_millis(1));
         let others = self
             .standby
             .patience()

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use exit_code::ExitCode;
 
 /// Version of the argument. It increases with every change of the types here: the two programs must agree on it.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// Settings of `launch`. `L` is the lineage of the run (`ckpt_image::Lineage`), which `stasis` does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +142,9 @@ pub struct Checkpoints {
         skip_serializing_if = "Option::is_none"
     )]
     pub mpi_library: Option<PathBuf>,
+    /// Descriptor of the connection by which `stasis launch` has announced the rank to `stasis run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<i32>,
 }
 
 /// The lesser processor that a program sees.
@@ -477,6 +480,7 @@ mod tests {
             for_cpu: None,
             tools: Tools::default(),
             mpi_library: None,
+            announced: None,
         }
     }
 
@@ -489,7 +493,7 @@ mod tests {
         };
         assert_eq!(
             to_argument(&launch).unwrap(),
-            "{\"version\":12,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
+            "{\"version\":13,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{},\"keep\":\"all\",\
              \"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"partner\":false,\"files\":\"undo\",\
              \"undo_limit\":5}}}"
         );
@@ -526,6 +530,7 @@ mod tests {
                     ..Tools::default()
                 },
                 mpi_library: Some("/abi".into()),
+                announced: Some(3),
                 ..checkpoints()
             },
             set: Some("ckpt-3".into()),
@@ -538,11 +543,11 @@ mod tests {
         let argument = to_argument(&restart).unwrap();
         assert_eq!(
             argument,
-            "{\"version\":12,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
+            "{\"version\":13,\"spec\":{\"checkpoints\":{\"dir\":\"/ck\",\"schedule\":{\"interval\":{\"mtbf\":60},\"memory\":30,\
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
              \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"metrics\":\"/m\",\"quiet\":true,\"incarnation\":2,\"stages\":3,\
-             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}},\"profile\":true},\"mpi_library\":\"/abi\"},\
+             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"record\":{\"replay\":{\"dir\":\"/rec\"}},\"profile\":true},\"mpi_library\":\"/abi\",\"announced\":3},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\",\"copy_of\":{\"dir\":\"/first\",\"workdir\":\"/w\"}}}"
         );
@@ -575,8 +580,8 @@ mod tests {
             assert!(matches!(read(other), Error::OtherVersion), "{other}");
         }
         for damaged in [
-            r#"{"version":12,"spec":{}}"#,
-            r#"{"version":12,"spec":{"more":1}}"#,
+            r#"{"version":13,"spec":{}}"#,
+            r#"{"version":13,"spec":{"more":1}}"#,
         ] {
             assert!(matches!(read(damaged), Error::Unreadable(_)), "{damaged}");
         }

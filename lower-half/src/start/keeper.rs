@@ -12,7 +12,7 @@ use ckpt_image::SetId;
 use dump::{Handover, HeaderInfo};
 use job_spec::Checkpoints;
 use nix::sys::signal::{kill, Signal};
-use nix::unistd::Pid;
+use nix::unistd::{close, Pid};
 use supervisor::messages::{FromRank, ToRank};
 use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
@@ -66,6 +66,10 @@ fn connect_by(
          memory only on its own. Leave it out; --local-dir with --partner survives the loss of a machine"
     );
     let link = LINK.get_or_init(|| link);
+    // This connection takes the place of that of the announcement, which only the program's table has.
+    if let Some(announced) = checkpoints.announced {
+        let _ = close(announced);
+    }
     loader::set_executes_hook(|| tell(&FromRank::Executes));
     if let Some(process) = stages::stand_in() {
         tell(&FromRank::StandIn(process.as_raw().cast_unsigned()));
