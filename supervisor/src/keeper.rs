@@ -161,11 +161,10 @@ impl Keeper {
         self.ranks.iter().filter(|rank| !rank.dead).count()
     }
 
-    /// Whether these are all ranks of a standby world, and all are asleep.
-    pub fn all_asleep(&self) -> bool {
-        let asleep = self.ranks.iter().filter_map(|rank| rank.asleep);
-        let size = self.ranks.first().and_then(|rank| rank.asleep);
-        size.is_some_and(|size| asleep.count() == size as usize)
+    /// For each rank that is asleep, the size of its standby world.
+    pub fn asleep(&self) -> Vec<u32> {
+        let ranks = self.ranks.iter();
+        ranks.filter_map(|rank| rank.asleep).collect()
     }
 
     /// The checkpoint from which the job would go on, if a rank has told one since the last call.
@@ -179,11 +178,9 @@ impl Keeper {
         std::mem::take(&mut self.words)
     }
 
-    /// The checkpoint whose images all ranks have mapped in their sleep.
-    pub fn mapped(&self) -> Option<u64> {
-        let set = self.ranks.first().and_then(|rank| rank.mapped)?;
-        let all = self.ranks.iter().all(|rank| rank.mapped == Some(set));
-        all.then_some(set)
+    /// For each rank the checkpoint whose image it has mapped in its sleep.
+    pub fn mapped(&self) -> Vec<Option<u64>> {
+        self.ranks.iter().map(|rank| rank.mapped).collect()
     }
 
     /// Tells all ranks that sleep. Of a rank that cannot be told the end of its process is heard.

@@ -252,7 +252,12 @@ impl Leases {
 
     /// Whether the incarnation is to end and no rank of it can live.
     pub fn is_over(&self) -> bool {
-        self.ending && self.holders.values().all(|holder| !holder.may_run())
+        self.ending && self.all_dead()
+    }
+
+    /// Whether no rank that has connected can run anything of the program at present.
+    pub fn all_dead(&self) -> bool {
+        self.holders.values().all(|holder| !holder.may_run())
     }
 }
 

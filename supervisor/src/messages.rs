@@ -37,7 +37,7 @@ pub enum FromRank {
     Exits(i32),
     /// The program ends the job with MPI_Abort and this code.
     Aborts(i32),
-    /// The same, while MPI is not initialised (MPI Stages): the launcher would not end the others.
+    /// The same, while MPI is not initialised: the launcher would not end the others.
     EndsJob(i32),
     /// The rank cannot go on, perhaps because of the death of another one.
     Fails,

@@ -41,9 +41,6 @@ pub enum Error {
     /// `stasis run` does not answer.
     #[error("`stasis run`, which has started this rank, does not answer: {0}; start the job again with it")]
     Keeper(io::Error),
-    /// A rank of a standby world is on another machine than `stasis run`.
-    #[error("ranks of a standby world must be on the machine of `stasis run`, which starts and wakes them")]
-    Elsewhere,
     /// The kernel has no timer for the lease.
     #[error(
         "this rank is on another machine than `stasis run`, and the timer that it needs there cannot be made: {0}; the \
@@ -90,9 +87,6 @@ fn present(directory: &Path, file: &str, incarnation: u32) -> Result<RunFile, Er
 /// Connects to the `stasis run` of this incarnation.
 fn reach(directory: &Path, file: &str, incarnation: u32) -> Result<(RunFile, Stream), Error> {
     let file = present(directory, file, incarnation)?;
-    if file.network.is_none() && !file.is_here() {
-        return Err(Error::Elsewhere);
-    }
     let stream = file.connect().map_err(Error::Keeper)?;
     Ok((file, stream))
 }
@@ -219,11 +213,11 @@ impl Link {
         send(&self.stream, message)
     }
 
-    /// Returns when the rank must die. Until then, keeps the lease of a rank on another machine, and gives what a rank
-    /// on this one is told to `treat`.
+    /// Returns when the rank must die. Until then, keeps the lease of a rank on another machine, and gives what the
+    /// rank is told besides to `treat`.
     pub fn listen(&self, treat: impl FnMut(ToRank)) {
         let _ = match &self.lease {
-            Some((terms, timer)) => self.hold(terms, timer.as_ref()),
+            Some((terms, timer)) => self.hold(terms, timer.as_ref(), treat),
             None => self.treat_all(treat),
         };
     }
@@ -236,20 +230,30 @@ impl Link {
     }
 
     /// Returns when the rank is told to die, or cannot hold its lease.
-    fn hold(&self, terms: &Terms, timer: &dyn KillTimer) -> io::Result<()> {
+    fn hold(
+        &self,
+        terms: &Terms,
+        timer: &dyn KillTimer,
+        mut treat: impl FnMut(ToRank),
+    ) -> io::Result<()> {
         let mut line = Vec::new();
         loop {
             let sent = timer.now();
             self.send(&FromRank::Beat)?;
             self.stream.set_read_timeout(None)?;
-            while receive(&self.stream, &mut line)? != ToRank::Lives {}
+            loop {
+                match receive(&self.stream, &mut line)? {
+                    ToRank::Lives => break,
+                    other => treat(other),
+                }
+            }
             timer.arm(sent + terms.lease)?;
             // An order may come meanwhile.
             let next = sent + terms.heartbeat;
             while let Some(left) = next.checked_sub(timer.now()).filter(|left| !left.is_zero()) {
                 self.stream.set_read_timeout(Some(left))?;
                 match receive(&self.stream, &mut line) {
-                    Ok(_) => {}
+                    Ok(message) => treat(message),
                     Err(why) if is_timeout(&why) => break,
                     Err(why) => return Err(why),
                 }

@@ -26,7 +26,7 @@ use crate::memory_sets::MemorySets;
 use crate::messages::ToRank;
 use crate::processes;
 use crate::recovery::{Departure, Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
-use crate::remote::Remote;
+use crate::remote::{Remote, RunPath};
 use crate::rescue::{self, Rescue};
 use crate::run_file::{self, RunFile, RUN_FILE};
 use crate::standby::{self, Way};
@@ -253,7 +253,7 @@ struct Running<'a, S> {
     killing: Option<(Instant, usize)>,
     /// Since when the living ranks write their memory (MPI Stages).
     surviving: Option<Instant>,
-    /// The code of a rank that has ended the job and could not tell the launcher (MPI Stages).
+    /// The code of a rank that has ended the job and could not tell the launcher.
     aborted: Option<i32>,
     /// The checkpoints in memory.
     memory: MemorySets,
@@ -272,7 +272,8 @@ impl<S: Surroundings> Running<'_, S> {
         self.keeper.next(self.incarnation);
         // The launcher reads standard input itself.
         self.input = None;
-        self.write_run_file()?;
+        let (file, path) = self.write_run_file()?;
+        self.remote.next(file, path);
         let line = match self.job.stages {
             true => {
                 let epoch = self.epoch();
@@ -297,15 +298,18 @@ impl<S: Surroundings> Running<'_, S> {
         Ok(())
     }
 
-    /// Makes the present incarnation the one that may run, also for ranks of other machines.
-    fn write_run_file(&mut self) -> Result<(), Error> {
+    /// Makes the present incarnation the one that may run.
+    fn write_run_file(&mut self) -> Result<(RunFile, RunPath), Error> {
         let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
         let network = self.remote.network();
         let network = network.map_err(system("listen for ranks of other machines"))?;
         let file = RunFile::new(socket, token, self.incarnation, Some(network));
         file.write(&self.job.directory, RUN_FILE)?;
-        self.remote.next(file, self.job.directory.clone());
-        Ok(())
+        let path = RunPath {
+            directory: self.job.directory.clone(),
+            name: RUN_FILE,
+        };
+        Ok((file, path))
     }
 
     fn command(&self, line: &[OsString], resume: bool) -> Option<Command> {
@@ -334,7 +338,7 @@ impl<S: Surroundings> Running<'_, S> {
         };
         let room = self.surroundings.room(self.keeper.ranks());
         let started = room.and_then(|()| {
-            let started = self.standby.start(command, self.issued);
+            let started = self.standby.start(command, self.issued, self.job.terms);
             started.map_err(|why| why.to_string())
         });
         match started {
@@ -355,9 +359,12 @@ impl<S: Surroundings> Running<'_, S> {
         self.incarnation = world.incarnation;
         self.memory.clear();
         self.keeper = world.keeper;
+        self.remote = world.remote;
         self.launcher = world.launcher;
-        self.write_run_file()?;
+        let (file, path) = self.write_run_file()?;
+        self.remote.take_over(file, path);
         self.keeper.tell_asleep(ToRank::Go);
+        self.remote.tell_asleep(ToRank::Go);
         tracing::info!(
             incarnation = self.incarnation,
             "the standby world is let go"
@@ -581,6 +588,18 @@ impl<S: Surroundings> Running<'_, S> {
         }
     }
 
+    /// A standby world has ranks on the machine that does not answer, too.
+    fn lose_standby(&mut self) {
+        let silent = matches!(
+            self.machine.failure(),
+            Some(Failure::Rank(_, Departure::Silent))
+        );
+        if silent && self.standby.is_elsewhere() {
+            let order = self.standby.machine.died();
+            self.obey_standby(order);
+        }
+    }
+
     fn treat_ranks(&mut self) -> Result<(), Error> {
         let mut all = self.keeper.turn();
         for word in self.keeper.words() {
@@ -607,15 +626,17 @@ impl<S: Surroundings> Running<'_, S> {
         }
         // A job that takes its last checkpoint needs no standby world.
         let goes_on = self.killing.is_none() && self.stop.is_none();
-        if let Some(set) = self.keeper.covered().filter(|_| goes_on) {
+        let covered = self.keeper.covered().max(news.covered);
+        if let Some(set) = covered.filter(|_| goes_on) {
             self.memory.written(set);
             self.treat_checkpoint(set);
         }
         if self.surviving.is_none() && self.killing.is_none() {
             // The launcher is to see the death of a rank after which the job is not started again.
             self.keeper.kill_stand_ins(false);
-            if self.aborted.is_none() && self.keeper.ends_job().is_some() {
-                self.aborted = self.keeper.ends_job();
+            let ends_job = self.keeper.ends_job().or(news.ends_job);
+            if self.aborted.is_none() && ends_job.is_some() {
+                self.aborted = ends_job;
                 // Hydra's daemon does not come to an end while ranks wait for others in MPI_Init.
                 self.kill();
             }
@@ -630,10 +651,6 @@ impl<S: Surroundings> Running<'_, S> {
             set,
             "the job runs and has a checkpoint"
         );
-        if self.job.standby != Kind::No && self.remote.has_ranks() {
-            let why = "it needs all ranks on the machine of `stasis run`";
-            return self.surroundings.no_standby(why);
-        }
         let has_room = !self.standby.is_hot() || {
             let instead_of = self.standby.mapped();
             self.surroundings.room_to_map(set, instead_of)
@@ -729,6 +746,7 @@ impl<S: Surroundings> Running<'_, S> {
                         self.kill();
                     }
                 }
+                self.lose_standby();
                 let order = self.standby.machine.job_fails();
                 self.obey_standby(order);
             }
@@ -847,6 +865,7 @@ impl<S: Surroundings> Running<'_, S> {
         self.launcher.is_none()
             && self.keeper.all_dead()
             && self.remote.is_over()
+            && !self.standby.lives_elsewhere()
             && self.rescue.as_ref().is_none_or(Rescue::is_over)
             && self.children_to_kill().is_empty()
     }
