@@ -65,6 +65,7 @@ fn main() {
         Command::Version(options) => commands::version::run(&options),
     };
     if let Err(failure) = result {
+        start::announce::refuses(failure.code);
         text::tell(&failure.error);
         if prints_json {
             json::print_failure(&failure);

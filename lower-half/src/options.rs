@@ -105,6 +105,7 @@ mod tests {
                 for_cpu: None,
                 tools: Tools::default(),
                 mpi_library: None,
+                announced: None,
             },
             lineage: Some(Lineage::begin(vec!["./app".into()]).unwrap()),
         };

@@ -79,6 +79,8 @@ struct Kept {
     dead: bool,
     /// Size of the standby world in which it sleeps.
     asleep: Option<u32>,
+    /// Whether it is only announced, and runs nothing of the rank yet.
+    announced: bool,
     /// The checkpoint whose image it has mapped in its sleep.
     mapped: Option<u64>,
     /// The checkpoint from which the job would go on, if it has told that since the last turn.
@@ -139,7 +141,8 @@ impl Keeper {
 
     /// Whether ranks of the incarnation have connected.
     pub fn has_ranks(&self) -> bool {
-        self.ranks.iter().any(|rank| rank.rank.is_some())
+        let mut ranks = self.ranks.iter();
+        ranks.any(|rank| rank.rank.is_some() && !rank.announced)
     }
 
     /// Whether a rank lives that has not said that it ends.
@@ -158,11 +161,10 @@ impl Keeper {
         self.ranks.iter().filter(|rank| !rank.dead).count()
     }
 
-    /// Whether these are all ranks of a standby world, and all are asleep.
-    pub fn all_asleep(&self) -> bool {
-        let asleep = self.ranks.iter().filter_map(|rank| rank.asleep);
-        let size = self.ranks.first().and_then(|rank| rank.asleep);
-        size.is_some_and(|size| asleep.count() == size as usize)
+    /// For each rank that is asleep, the size of its standby world.
+    pub fn asleep(&self) -> Vec<u32> {
+        let ranks = self.ranks.iter();
+        ranks.filter_map(|rank| rank.asleep).collect()
     }
 
     /// The checkpoint from which the job would go on, if a rank has told one since the last call.
@@ -176,11 +178,9 @@ impl Keeper {
         std::mem::take(&mut self.words)
     }
 
-    /// The checkpoint whose images all ranks have mapped in their sleep.
-    pub fn mapped(&self) -> Option<u64> {
-        let set = self.ranks.first().and_then(|rank| rank.mapped)?;
-        let all = self.ranks.iter().all(|rank| rank.mapped == Some(set));
-        all.then_some(set)
+    /// For each rank the checkpoint whose image it has mapped in its sleep.
+    pub fn mapped(&self) -> Vec<Option<u64>> {
+        self.ranks.iter().map(|rank| rank.mapped).collect()
     }
 
     /// Tells all ranks that sleep. Of a rank that cannot be told the end of its process is heard.
@@ -220,7 +220,7 @@ impl Keeper {
         for rank in self
             .ranks
             .iter_mut()
-            .filter(|rank| !rank.dead && rank.rank.is_some())
+            .filter(|rank| !rank.dead && rank.rank.is_some() && !rank.announced)
         {
             let stream = rank.stream.as_ref();
             if stream.is_some_and(|stream| send(stream, &ToRank::Survive).is_ok()) {
@@ -285,10 +285,15 @@ impl Keeper {
 
     fn look(&mut self) -> Vec<Left> {
         let mut left = Vec::new();
+        // Before last words are read: a rank may say them and die meanwhile.
+        let ended: Vec<bool> = self.ranks.iter().map(Kept::has_ended).collect();
         for rank in &mut self.ranks {
-            // Before its last words are read: it may say them and die meanwhile.
-            let ended = rank.has_ended();
             left.extend(rank.read(&self.token, self.incarnation, &mut self.words));
+        }
+        let stand_ins: Vec<Pid> = self.ranks.iter().filter_map(|rank| rank.stand_in).collect();
+        for (rank, ended) in self.ranks.iter_mut().zip(ended) {
+            // The rank has become another process, for which the announced one stands in.
+            rank.dead |= rank.announced && stand_ins.contains(&rank.pid);
             left.extend(rank.note_end(ended));
         }
         left
@@ -319,6 +324,7 @@ impl Keeper {
                     told: false,
                     dead: false,
                     asleep: None,
+                    announced: false,
                     mapped: None,
                     covered: None,
                     stand_in: None,
@@ -395,8 +401,10 @@ impl Kept {
                 token: theirs,
                 incarnation: its,
                 rank,
+                announced,
                 ..
             } => {
+                self.announced = announced;
                 let answer = match its == incarnation {
                     true => ToRank::Welcome,
                     false => ToRank::Superseded { by: incarnation },
@@ -465,7 +473,10 @@ impl Kept {
         let rank = self.rank.filter(|_| !self.told)?;
         Some(Left {
             rank,
-            how: Departure::Lost,
+            how: match self.announced {
+                true => Departure::Unstarted,
+                false => Departure::Lost,
+            },
         })
     }
 }

@@ -26,8 +26,8 @@ pub type Moment = Duration;
 /// Part of a lease that two clocks may differ by in its time.
 const DRIFT: u32 = 10;
 
-/// Leases after which a program that was to be executed, and has not connected, is lost. Until it is welcome it runs
-/// nothing, so this is no matter of safety, and a slow file system needs its time.
+/// Leases after which a program that was to be executed, or a rank that was announced, is lost if it has not connected.
+/// Until it is welcome it runs nothing, so this is no matter of safety, and a slow file system needs its time.
 const TO_EXECUTE: u32 = 20;
 
 /// Intervals that are set by the user.
@@ -51,6 +51,8 @@ pub type Id = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
+    /// It has no lease and runs nothing. The connection lasts until the rank has another one.
+    Announced,
     /// Its heartbeats are answered.
     Open,
     /// It has closed its connection to execute another program, which connects anew.
@@ -90,11 +92,16 @@ impl Holder {
         }
     }
 
+    /// Whether it may run something of the program. One that is awaited is refused when the incarnation ends.
+    fn may_run(&self) -> bool {
+        !matches!(self.state, State::Dead | State::Awaited | State::Announced)
+    }
+
     /// The time at which its state changes if nothing is heard.
     fn end(&self, until_dead: Duration) -> Option<Moment> {
         match self.state {
             State::Open | State::Broken(_) | State::Executes => Some(self.answered + until_dead),
-            State::Awaited => Some(self.answered + until_dead * TO_EXECUTE),
+            State::Announced | State::Awaited => Some(self.answered + until_dead * TO_EXECUTE),
             State::Dead => None,
         }
     }
@@ -112,13 +119,22 @@ impl Leases {
 
     /// A rank wants to run. Returns whether it may; the answer gives it a lease.
     pub fn welcome(&mut self, id: Id, now: Moment) -> bool {
+        self.begin(id, now, State::Open)
+    }
+
+    /// A process is to become a rank. Returns whether it may; the answer gives it no lease.
+    pub fn announce(&mut self, id: Id, now: Moment) -> bool {
+        self.begin(id, now, State::Announced)
+    }
+
+    fn begin(&mut self, id: Id, now: Moment, state: State) -> bool {
         if self.ending {
             return false;
         }
         let holder = Holder {
             answered: now,
             executes: false,
-            state: State::Open,
+            state,
         };
         self.holders.insert(id, holder);
         true
@@ -144,11 +160,15 @@ impl Leases {
         }
     }
 
-    /// The program that the rank has executed, if it was about to, has connected.
+    /// The program that the rank has executed, if it was about to or was announced, has connected.
     pub fn has_executed(&mut self, id: Id) {
         if let Some(holder) = self.holders.get_mut(&id) {
             let executes = holder.state == State::Open && holder.executes;
-            if executes || matches!(holder.state, State::Executes | State::Awaited) {
+            let awaited = matches!(
+                holder.state,
+                State::Executes | State::Awaited | State::Announced
+            );
+            if executes || awaited {
                 holder.state = State::Dead;
             }
         }
@@ -157,6 +177,10 @@ impl Leases {
     /// The connection was closed by the rank's side. Returns the cause if the rank is lost by that.
     pub fn closed(&mut self, id: Id, now: Moment) -> Option<Departure> {
         let holder = self.holders.get_mut(&id)?;
+        if holder.state == State::Announced {
+            holder.state = State::Dead;
+            return Some(Departure::Unstarted);
+        }
         if holder.state != State::Open {
             return None;
         }
@@ -172,7 +196,10 @@ impl Leases {
     /// before the last answer is read.
     pub fn broken(&mut self, id: Id, now: Moment) {
         if let Some(holder) = self.holders.get_mut(&id) {
-            if holder.state == State::Open {
+            if holder.state == State::Announced {
+                // It may still come.
+                holder.state = State::Awaited;
+            } else if holder.state == State::Open {
                 holder.state = match holder.executes {
                     true => State::Executes,
                     false => State::Broken(holder.departure(now, self.until_dead)),
@@ -225,11 +252,12 @@ impl Leases {
 
     /// Whether the incarnation is to end and no rank of it can live.
     pub fn is_over(&self) -> bool {
-        self.ending
-            && self
-                .holders
-                .values()
-                .all(|holder| matches!(holder.state, State::Dead | State::Awaited))
+        self.ending && self.all_dead()
+    }
+
+    /// Whether no rank that has connected can run anything of the program at present.
+    pub fn all_dead(&self) -> bool {
+        self.holders.values().all(|holder| !holder.may_run())
     }
 }
 

@@ -24,6 +24,10 @@ pub enum FromRank {
         /// Process of a rank on another machine.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<Process>,
+        /// Whether it is only announced: the process is to become the rank, and runs nothing of it yet. It keeps the
+        /// connection until it has another one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        announced: bool,
     },
     /// The rank lives: asks for a longer lease.
     Beat,
@@ -33,7 +37,7 @@ pub enum FromRank {
     Exits(i32),
     /// The program ends the job with MPI_Abort and this code.
     Aborts(i32),
-    /// The same, while MPI is not initialised (MPI Stages): the launcher would not end the others.
+    /// The same, while MPI is not initialised: the launcher would not end the others.
     EndsJob(i32),
     /// The rank cannot go on, perhaps because of the death of another one.
     Fails,

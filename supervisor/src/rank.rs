@@ -5,6 +5,7 @@
 //! and it may be stopped when it would have to kill itself.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use coordinator::net::addresses;
 use coordinator::net::stream::Stream;
 use dump::ChildParts;
+use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 
 use crate::child_parts;
 use crate::leases::Terms;
@@ -39,9 +41,6 @@ pub enum Error {
     /// `stasis run` does not answer.
     #[error("`stasis run`, which has started this rank, does not answer: {0}; start the job again with it")]
     Keeper(io::Error),
-    /// A rank of a standby world is on another machine than `stasis run`.
-    #[error("ranks of a standby world must be on the machine of `stasis run`, which starts and wakes them")]
-    Elsewhere,
     /// The kernel has no timer for the lease.
     #[error(
         "this rank is on another machine than `stasis run`, and the timer that it needs there cannot be made: {0}; the \
@@ -85,6 +84,79 @@ fn present(directory: &Path, file: &str, incarnation: u32) -> Result<RunFile, Er
     }
 }
 
+/// Connects to the `stasis run` of this incarnation.
+fn reach(directory: &Path, file: &str, incarnation: u32) -> Result<(RunFile, Stream), Error> {
+    let file = present(directory, file, incarnation)?;
+    let stream = file.connect().map_err(Error::Keeper)?;
+    Ok((file, stream))
+}
+
+/// Sends the first message, and waits until this process is welcome.
+fn greet(stream: &Stream, file: RunFile, rank: Option<u32>, announced: bool) -> Result<(), Error> {
+    let mut process = None;
+    if let (Stream::Tcp(_), Some(network)) = (stream, &file.network) {
+        process = Some(Process {
+            host: addresses::host(),
+            pid: std::process::id(),
+        });
+        let limit = stream.set_read_timeout(Some(network.terms.lease));
+        limit.map_err(Error::Keeper)?;
+    }
+    let hello = FromRank::Hello {
+        token: file.token,
+        incarnation: file.incarnation,
+        rank,
+        process,
+        announced,
+    };
+    send(stream, &hello).map_err(Error::Keeper)?;
+    match receive(stream, &mut Vec::new()).map_err(Error::Keeper)? {
+        ToRank::Superseded { by } => Err(Error::Superseded {
+            mine: file.incarnation,
+            current: Some(by),
+        }),
+        ToRank::Welcome => Ok(()),
+        other => {
+            let why = format!("its first word is {other:?} (a defect in Stasis)");
+            let why = io::Error::new(io::ErrorKind::InvalidData, why);
+            Err(Error::Keeper(why))
+        }
+    }
+}
+
+/// A process that is to become a rank, as `stasis run` knows it. It has no lease and runs nothing of the program. The
+/// connection survives the execution of the lower half, so that its end is that of the process.
+pub struct Announcement {
+    stream: Stream,
+}
+
+impl Announcement {
+    /// Announces the rank of this process. `file` is as in [`Link::connect`].
+    pub fn make(
+        directory: &Path,
+        file: &str,
+        incarnation: u32,
+        rank: Option<u32>,
+    ) -> Result<Announcement, Error> {
+        let (file, stream) = reach(directory, file, incarnation)?;
+        greet(&stream, file, rank, true)?;
+        Ok(Announcement { stream })
+    }
+
+    /// Tells `stasis run` why there will be no rank.
+    pub fn tell(&self, message: &FromRank) {
+        // Without `stasis run` the launcher alone decides.
+        let _ = send(&self.stream, message);
+    }
+
+    /// The descriptor of the connection, which a program that this process executes inherits from now on.
+    pub fn inherit(&self) -> io::Result<RawFd> {
+        let stream = self.stream.as_fd();
+        fcntl(stream, FcntlArg::F_SETFD(FdFlag::empty()))?;
+        Ok(stream.as_raw_fd())
+    }
+}
+
 impl Link {
     /// Connects a rank of an incarnation. `file` is the name of the run file, or of that of a standby world. `timer`
     /// makes the timer of a rank on another machine.
@@ -95,46 +167,13 @@ impl Link {
         rank: Option<u32>,
         timer: impl FnOnce() -> io::Result<Box<dyn KillTimer>>,
     ) -> Result<Link, Error> {
-        let file = present(directory, file, incarnation)?;
-        if file.network.is_none() && !file.is_here() {
-            return Err(Error::Elsewhere);
-        }
-        let stream = file.connect().map_err(Error::Keeper)?;
-        let mut process = None;
+        let (file, stream) = reach(directory, file, incarnation)?;
         let mut lease = None;
         if let (Stream::Tcp(_), Some(network)) = (&stream, &file.network) {
             lease = Some((network.terms, timer().map_err(Error::Timer)?));
-            process = Some(Process {
-                host: addresses::host(),
-                pid: std::process::id(),
-            });
-            let limit = stream.set_read_timeout(Some(network.terms.lease));
-            limit.map_err(Error::Keeper)?;
         }
         let begun = lease.as_ref().map(|(_, timer)| timer.now());
-        let hello = FromRank::Hello {
-            token: file.token,
-            incarnation,
-            rank,
-            process,
-        };
-        send(&stream, &hello).map_err(Error::Keeper)?;
-        match receive(&stream, &mut Vec::new()).map_err(Error::Keeper)? {
-            ToRank::Superseded { by } => {
-                return Err(Error::Superseded {
-                    mine: incarnation,
-                    current: Some(by),
-                })
-            }
-            ToRank::Welcome => {}
-            other => {
-                let why = format!("its first word is {other:?} (a defect in Stasis)");
-                return Err(Error::Keeper(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    why,
-                )));
-            }
-        }
+        greet(&stream, file, rank, false)?;
         if let (Some((terms, timer)), Some(begun)) = (&lease, begun) {
             // Nothing of the program runs before.
             timer.arm(begun + terms.lease).map_err(Error::Timer)?;
@@ -174,11 +213,11 @@ impl Link {
         send(&self.stream, message)
     }
 
-    /// Returns when the rank must die. Until then, keeps the lease of a rank on another machine, and gives what a rank
-    /// on this one is told to `treat`.
+    /// Returns when the rank must die. Until then, keeps the lease of a rank on another machine, and gives what the
+    /// rank is told besides to `treat`.
     pub fn listen(&self, treat: impl FnMut(ToRank)) {
         let _ = match &self.lease {
-            Some((terms, timer)) => self.hold(terms, timer.as_ref()),
+            Some((terms, timer)) => self.hold(terms, timer.as_ref(), treat),
             None => self.treat_all(treat),
         };
     }
@@ -191,20 +230,30 @@ impl Link {
     }
 
     /// Returns when the rank is told to die, or cannot hold its lease.
-    fn hold(&self, terms: &Terms, timer: &dyn KillTimer) -> io::Result<()> {
+    fn hold(
+        &self,
+        terms: &Terms,
+        timer: &dyn KillTimer,
+        mut treat: impl FnMut(ToRank),
+    ) -> io::Result<()> {
         let mut line = Vec::new();
         loop {
             let sent = timer.now();
             self.send(&FromRank::Beat)?;
             self.stream.set_read_timeout(None)?;
-            while receive(&self.stream, &mut line)? != ToRank::Lives {}
+            loop {
+                match receive(&self.stream, &mut line)? {
+                    ToRank::Lives => break,
+                    other => treat(other),
+                }
+            }
             timer.arm(sent + terms.lease)?;
             // An order may come meanwhile.
             let next = sent + terms.heartbeat;
             while let Some(left) = next.checked_sub(timer.now()).filter(|left| !left.is_zero()) {
                 self.stream.set_read_timeout(Some(left))?;
                 match receive(&self.stream, &mut line) {
-                    Ok(_) => {}
+                    Ok(message) => treat(message),
                     Err(why) if is_timeout(&why) => break,
                     Err(why) => return Err(why),
                 }

@@ -41,6 +41,8 @@ pub enum Departure {
     Lost,
     /// It is on another machine and does not answer: it is dead by now.
     Silent,
+    /// It was announced, and its process has ended before the rank ran.
+    Unstarted,
     /// It cannot go on, perhaps because another one is lost.
     Fails,
     /// Its program ends with this code.
@@ -118,6 +120,7 @@ impl fmt::Display for Departure {
         match self {
             Departure::Lost => write!(f, "was killed"),
             Departure::Silent => write!(f, "does not answer"),
+            Departure::Unstarted => write!(f, "ended before it ran"),
             Departure::Fails => write!(f, "could not go on"),
             Departure::Exits(code) => write!(f, "ended with exit code {code}"),
             Departure::Aborts(code) => write!(f, "called MPI_Abort with code {code}"),
@@ -151,6 +154,9 @@ pub enum Order {
     /// Wait until the ranks have said that they end, with the launcher gone. Then [`Recovery::launcher_ended`] is
     /// called again or, if they do not say so for some time, [`Recovery::left_behind`].
     Await,
+    /// Wait until the launcher ends, since a rank has not started. If it does not end for some time,
+    /// [`Recovery::left_waiting`] is called.
+    AwaitLauncher,
     /// The job is over.
     Finish(Option<GivenUp>),
 }
@@ -173,6 +179,8 @@ pub struct Recovery {
     asked: bool,
     /// The rank that could not go on first. If another one is lost, that is the failure.
     failed: Option<Option<u32>>,
+    /// The rank that has ended first before it ran. If others are lost then, the launcher has killed them for it.
+    unstarted: Option<Option<u32>>,
     /// Failures since the last new checkpoint.
     failures: u32,
     /// Newest checkpoint at the last failure.
@@ -190,6 +198,7 @@ impl Recovery {
             wanted: false,
             asked: false,
             failed: None,
+            unstarted: None,
             failures: 0,
             newest: None,
             suspect: None,
@@ -198,7 +207,7 @@ impl Recovery {
 
     fn recovers(&self, how: Departure) -> bool {
         match how {
-            Departure::Lost | Departure::Silent | Departure::Fails => true,
+            Departure::Lost | Departure::Silent | Departure::Fails | Departure::Unstarted => true,
             Departure::Exits(0) => false,
             Departure::Exits(_) => self.policy.on >= RecoverOn::Exits,
             Departure::Aborts(_) => self.policy.on >= RecoverOn::All,
@@ -225,7 +234,24 @@ impl Recovery {
             self.failed.get_or_insert(rank);
             return None;
         }
-        self.fail(Failure::Rank(rank, how))
+        if how == Departure::Unstarted {
+            // It was killed, or it could not be started. Most launchers end the job then, and tell which by their code.
+            self.unstarted.get_or_insert(rank);
+            return Some(Order::AwaitLauncher);
+        }
+        match self.unstarted {
+            Some(first) => self.fail(Failure::Rank(first, Departure::Unstarted)),
+            None => self.fail(Failure::Rank(rank, how)),
+        }
+    }
+
+    /// After [`Order::AwaitLauncher`] the launcher has not ended: the other ranks would wait for ever.
+    pub fn left_waiting(&mut self) -> Option<Order> {
+        let rank = self.unstarted?;
+        match self.state == State::Running && !self.wanted {
+            true => self.fail(Failure::Rank(rank, Departure::Unstarted)),
+            false => None,
+        }
     }
 
     /// No rank makes progress, for longer than the user allows.
@@ -251,7 +277,10 @@ impl Recovery {
             return self.fail(Failure::Rank(rank, Departure::Fails));
         }
         if failed {
-            return self.fail(Failure::Launcher(end));
+            return self.fail(match self.unstarted {
+                Some(rank) => Failure::Rank(rank, Departure::Unstarted),
+                None => Failure::Launcher(end),
+            });
         }
         if run {
             return Some(Order::Await);
@@ -277,7 +306,7 @@ impl Recovery {
             (self.failures, self.suspect) = (0, None);
         }
         self.newest = newest;
-        self.failed = None;
+        (self.failed, self.unstarted) = (None, None);
         self.failures += 1;
         self.suspect = match (failure, self.suspect) {
             // The machine or the network is to blame.
@@ -355,6 +384,8 @@ mod tests {
         killing: bool,
         /// Whether the launcher has ended before its ranks.
         left: bool,
+        /// Whether a rank has ended before it ran.
+        unstarted: bool,
         newest: Option<u64>,
         incarnation: u32,
         finished: Option<Option<GivenUp>>,
@@ -373,6 +404,7 @@ mod tests {
                 launcher: true,
                 killing: false,
                 left: false,
+                unstarted: false,
                 newest: None,
                 incarnation: 1,
                 finished: None,
@@ -400,9 +432,11 @@ mod tests {
                     self.finished = Some(given_up);
                 }
                 Some(Order::Await) => self.left = true,
+                Some(Order::AwaitLauncher) => self.unstarted = true,
                 Some(Order::Stop | Order::Terminate) | None => {}
             }
             self.left &= !self.killing && self.finished.is_none();
+            self.unstarted &= !self.killing && self.launcher && self.finished.is_none();
         }
 
         fn after(&self, step: impl FnOnce(&mut World) -> Option<Order>) -> World {
@@ -436,6 +470,7 @@ mod tests {
                     next.push(leaves(Departure::Exits(1), 1));
                     next.push(leaves(Departure::Aborts(1), 1));
                     next.push(leaves(Departure::Fails, 1));
+                    next.push(leaves(Departure::Unstarted, 1));
                 }
                 match self.killing || !self.launcher {
                     // Killed by us, or by a launcher that has ended.
@@ -447,6 +482,9 @@ mod tests {
                 }
             }
             let all = self.ranks.iter().all(|lives| !lives);
+            if self.unstarted {
+                next.push(self.after(|world| world.machine.left_waiting()));
+            }
             if self.left {
                 next.push(self.after(|world| {
                     match all {
@@ -558,6 +596,39 @@ mod tests {
         assert_eq!(order, Some(Order::Kill));
         let failed = Failure::Rank(Some(0), Departure::Fails);
         assert_eq!(job.failure(), Some(failed));
+    }
+
+    #[test]
+    fn of_a_rank_that_has_not_run_the_launcher_decides_unless_it_waits() {
+        let unstarted = |policy| {
+            let mut job = machine(policy);
+            let order = job.rank_left(Some(1), Departure::Unstarted, false);
+            assert_eq!(order, Some(Order::AwaitLauncher));
+            job
+        };
+        let failure = Some(Failure::Rank(Some(1), Departure::Unstarted));
+        // It could not be started.
+        let mut job = unstarted(RecoverOn::Signals);
+        let end = job.launcher_ended(LauncherEnd::Exited(127), false, false);
+        assert_eq!(end, Some(Order::Finish(None)));
+        assert_eq!(job.left_waiting(), None);
+        // It was killed, and the launcher says so.
+        let mut job = unstarted(RecoverOn::Signals);
+        let end = job.launcher_ended(LauncherEnd::Exited(137), false, false);
+        assert_eq!((end, job.failure()), (Some(Order::Kill), failure));
+        // The launcher kills the other one, or does nothing.
+        let mut job = unstarted(RecoverOn::Signals);
+        let order = job.rank_left(Some(0), Departure::Lost, false);
+        assert_eq!((order, job.failure()), (Some(Order::Kill), failure));
+        let mut job = unstarted(RecoverOn::Signals);
+        assert_eq!(job.left_waiting(), Some(Order::Kill));
+        assert_eq!(job.failure(), failure);
+        // The next incarnation has nothing to do with it.
+        assert_eq!(job.all_dead(None), Some(Order::Start { failures: 1 }));
+        assert_eq!(job.left_waiting(), None);
+        job.rank_left(Some(0), Departure::Lost, false);
+        let lost = Failure::Rank(Some(0), Departure::Lost);
+        assert_eq!(job.failure(), Some(lost));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::keeper::Left;
 use crate::leases::{Id, Leases, Terms};
 use crate::messages::{send, FromRank, Process, ToRank, LONGEST};
 use crate::recovery::Departure;
-use crate::run_file::{Network, RunFile, RUN_FILE};
+use crate::run_file::{Network, RunFile};
 
 /// Time limit for the first message of a connection.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
@@ -42,6 +42,18 @@ pub struct News {
     pub lines: Vec<String>,
     /// Machines whose ranks do not answer.
     pub lost_hosts: Vec<LostHost>,
+    /// The checkpoint from which the job would go on, if rank 0 has told one.
+    pub covered: Option<u64>,
+    /// The code with which a rank wants the job to be ended, since it cannot do that itself.
+    pub ends_job: Option<i32>,
+}
+
+/// Place of a run file.
+pub struct RunPath {
+    /// The checkpoint directory.
+    pub directory: PathBuf,
+    /// Name of the file.
+    pub name: &'static str,
 }
 
 /// The ranks on other machines.
@@ -70,6 +82,8 @@ impl Remote {
             news: News::default(),
             starved: false,
             over: false,
+            stirred: false,
+            closed: false,
             waker,
         };
         let state = Arc::new(Mutex::new(state));
@@ -97,13 +111,47 @@ impl Remote {
         })
     }
 
-    /// Lets the ranks of the next incarnation run, which `file` names. All ranks of the last one are dead.
-    pub fn next(&self, file: RunFile, directory: PathBuf) {
+    /// Lets the ranks of the next incarnation run, or of a standby world, which `file` names. All ranks of the last one
+    /// are dead.
+    pub fn next(&self, file: RunFile, path: RunPath) {
         let mut state = self.state();
         state.leases = Leases::new(state.terms.until_dead());
         state.connections.retain(|_, known| known.holder.is_none());
         state.news = News::default();
-        state.run = Some((file, directory));
+        state.run = Some((file, path));
+    }
+
+    /// The standby world of these ranks is the running incarnation from now on, which `file` names.
+    pub fn take_over(&self, file: RunFile, path: RunPath) {
+        self.state().run = Some((file, path));
+    }
+
+    /// For each rank that is asleep, the size of its standby world.
+    pub fn asleep(&self) -> Vec<u32> {
+        let state = self.state();
+        let holders = state.connections.values();
+        let holders = holders.filter_map(|known| known.holder.as_ref());
+        holders.filter_map(|holder| holder.asleep).collect()
+    }
+
+    /// For each rank the checkpoint whose image it has mapped in its sleep.
+    pub fn mapped(&self) -> Vec<Option<u64>> {
+        let state = self.state();
+        let holders = state.connections.values();
+        let holders = holders.filter_map(|known| known.holder.as_ref());
+        let ranks = holders.filter(|holder| !holder.announced);
+        ranks.map(|holder| holder.mapped).collect()
+    }
+
+    /// Tells all ranks that sleep. One that cannot be told is lost when its lease ends.
+    pub fn tell_asleep(&self, message: ToRank) {
+        let state = self.state();
+        for known in state.connections.values() {
+            let asleep = known.holder.as_ref().and_then(|holder| holder.asleep);
+            if let (Some(stream), Some(_)) = (&known.stream, asleep) {
+                let _ = send(&**stream, &message);
+            }
+        }
     }
 
     /// Descriptor to poll.
@@ -144,7 +192,10 @@ impl Remote {
     pub fn has_ranks(&self) -> bool {
         let state = self.state();
         let mut connections = state.connections.values();
-        connections.any(|known| known.holder.is_some())
+        connections.any(|known| {
+            let holder = known.holder.as_ref();
+            holder.is_some_and(|holder| !holder.announced)
+        })
     }
 
     /// Whether a rank is not known to be dead and has not said that it ends.
@@ -157,9 +208,28 @@ impl Remote {
         })
     }
 
+    /// Whether none of its ranks can run anything of the program.
+    pub fn all_dead(&self) -> bool {
+        self.state().leases.all_dead()
+    }
+
     /// Whether the incarnation ends, and none of its ranks can live.
     pub fn is_over(&self) -> bool {
         self.state().leases.is_over()
+    }
+}
+
+impl Drop for Remote {
+    /// Ends the thread, which a connection wakes.
+    fn drop(&mut self) {
+        let listener = {
+            let mut state = self.state();
+            state.closed = true;
+            state.listener.clone()
+        };
+        if let Ok(address) = listener.local_addr() {
+            let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, address.port()));
+        }
     }
 }
 
@@ -169,6 +239,9 @@ fn answer(shared: &Mutex<State>) {
     loop {
         let (listener, streams, limit) = {
             let mut state = lock(shared);
+            if state.closed {
+                return;
+            }
             state.pump(&ready);
             state.accept_all();
             let streams = state.connections.iter();
@@ -198,8 +271,8 @@ struct State {
     listener: Arc<TcpListener>,
     terms: Terms,
     started: Instant,
-    /// The run file of the incarnation that may run, and its directory.
-    run: Option<(RunFile, PathBuf)>,
+    /// The run file of the incarnation that may run, or of the standby world, and its place.
+    run: Option<(RunFile, RunPath)>,
     leases: Leases,
     next: Id,
     connections: BTreeMap<Id, Known>,
@@ -208,6 +281,10 @@ struct State {
     starved: bool,
     /// Whether the incarnation was over at the last look.
     over: bool,
+    /// Whether a rank has said something besides that it leaves, since the last look.
+    stirred: bool,
+    /// Whether the thread is to end.
+    closed: bool,
     waker: UnixStream,
 }
 
@@ -226,8 +303,14 @@ struct Known {
 struct Holder {
     rank: Option<u32>,
     process: Process,
+    /// Whether it is only announced.
+    announced: bool,
     /// Whether it has said that it ends.
     told: bool,
+    /// Size of the standby world in which it sleeps.
+    asleep: Option<u32>,
+    /// The checkpoint whose image it has mapped in its sleep.
+    mapped: Option<u64>,
 }
 
 impl Holder {
@@ -268,7 +351,8 @@ impl State {
             known.holder.is_some() || known.stream.is_some() && known.since.elapsed() < HELLO_LIMIT
         });
         let over = self.leases.is_over();
-        if !self.news.left.is_empty() || over && !self.over {
+        let stirred = std::mem::take(&mut self.stirred);
+        if stirred || !self.news.left.is_empty() || over && !self.over {
             let _ = (&self.waker).write(b"!");
         }
         self.over = over;
@@ -402,8 +486,22 @@ impl State {
                 token,
                 incarnation,
                 rank,
-                process,
-            } => return self.hello(id, stream, &token, incarnation, rank, process),
+                process: Some(process),
+                announced,
+            } if self.is_ours(&token, incarnation) => {
+                let holder = Holder {
+                    rank,
+                    process,
+                    announced,
+                    told: false,
+                    asleep: None,
+                    mapped: None,
+                };
+                return self.hello(id, stream, holder);
+            }
+            FromRank::Hello { token, .. } => {
+                return self.refuse(stream, &token);
+            }
             FromRank::Beat => {
                 // One that is not answered any more dies when its lease ends, unless it hears the order before.
                 return !self.leases.beat(id, now) || send(stream, &ToRank::Lives).is_ok();
@@ -412,17 +510,29 @@ impl State {
                 self.leases.executes(id);
                 return true;
             }
-            // A standby world is on one machine, and so is a job of MPI Stages.
-            FromRank::Covered(_)
-            | FromRank::Asleep { .. }
-            | FromRank::Mapped(_)
-            | FromRank::Holds { .. }
+            FromRank::Covered(set) => {
+                self.news.covered = self.news.covered.max(Some(set));
+                self.stirred = true;
+                return true;
+            }
+            FromRank::Asleep { ranks } => {
+                return self.note(id, |holder| holder.asleep = Some(ranks));
+            }
+            FromRank::Mapped(set) => {
+                return self.note(id, |holder| holder.mapped = Some(set));
+            }
+            // A job with checkpoints in memory is on one machine, and so is one of MPI Stages.
+            FromRank::Holds { .. }
             | FromRank::Held(_)
             | FromRank::NotHeld(_)
             | FromRank::StandIn(_)
             | FromRank::Survives(_) => return true,
             FromRank::Exits(code) => Departure::Exits(code),
-            FromRank::Aborts(code) | FromRank::EndsJob(code) => Departure::Aborts(code),
+            FromRank::EndsJob(code) => {
+                self.news.ends_job.get_or_insert(code);
+                Departure::Aborts(code)
+            }
+            FromRank::Aborts(code) => Departure::Aborts(code),
             FromRank::Fails => Departure::Fails,
         };
         let Some(holder) = self
@@ -438,32 +548,38 @@ impl State {
         true
     }
 
-    fn hello(
-        &mut self,
-        id: Id,
-        stream: &TcpStream,
-        token: &str,
-        incarnation: u32,
-        rank: Option<u32>,
-        process: Option<Process>,
-    ) -> bool {
-        let Some((file, _)) = self.run.as_ref().filter(|(file, _)| file.token == token) else {
-            return false;
-        };
-        let superseded = |by| {
+    /// Notes what a rank of a standby world has said.
+    fn note(&mut self, id: Id, note: impl FnOnce(&mut Holder)) -> bool {
+        let known = self.connections.get_mut(&id);
+        known.and_then(|known| known.holder.as_mut()).map(note);
+        self.stirred = true;
+        true
+    }
+
+    /// Whether the first message is that of a rank of the incarnation that may run.
+    fn is_ours(&self, token: &str, incarnation: u32) -> bool {
+        let file = self.run.as_ref().map(|(file, _)| file);
+        file.is_some_and(|file| file.token == token && file.incarnation == incarnation)
+    }
+
+    /// Tells a rank of another incarnation that it must not run.
+    fn refuse(&self, stream: &TcpStream, token: &str) -> bool {
+        let file = self.run.as_ref().map(|(file, _)| file);
+        if let Some(file) = file.filter(|file| file.token == token) {
+            let by = file.incarnation;
             let _ = send(stream, &ToRank::Superseded { by });
-            false
-        };
-        let Some(process) = process.filter(|_| incarnation == file.incarnation) else {
-            return superseded(file.incarnation);
-        };
-        let by = file.incarnation + 1;
+        }
+        false
+    }
+
+    /// A rank of the incarnation that may run.
+    fn hello(&mut self, id: Id, stream: &TcpStream, holder: Holder) -> bool {
         let Some(peer) = self.connections.get(&id).map(|known| known.peer) else {
             return false;
         };
         let before = self.connections.iter().filter(|(_, known)| {
-            let holder = known.holder.as_ref();
-            known.peer == peer && holder.is_some_and(|holder| holder.process == process)
+            let its = known.holder.as_ref();
+            known.peer == peer && its.is_some_and(|its| its.process == holder.process)
         });
         let before: Vec<Id> = before.map(|(id, _)| *id).collect();
         for before in before {
@@ -471,29 +587,35 @@ impl State {
             self.read(before);
             self.leases.has_executed(before);
         }
-        // If this process dies, the next one has to know that there are leases.
-        if !self.note_use() || !self.leases.welcome(id, self.started.elapsed()) {
-            return superseded(by);
+        let now = self.started.elapsed();
+        let may_run = match holder.announced {
+            true => self.leases.announce(id, now),
+            // If this process dies, the next one has to know that there are leases.
+            false => self.note_use() && self.leases.welcome(id, now),
+        };
+        if !may_run {
+            let next = self
+                .run
+                .as_ref()
+                .map_or(0, |(file, _)| file.incarnation + 1);
+            let _ = send(stream, &ToRank::Superseded { by: next });
+            return false;
         }
         if let Some(known) = self.connections.get_mut(&id) {
-            known.holder = Some(Holder {
-                rank,
-                process,
-                told: false,
-            });
+            known.holder = Some(holder);
         }
         send(stream, &ToRank::Welcome).is_ok()
     }
 
     fn note_use(&mut self) -> bool {
-        let Some((file, directory)) = &mut self.run else {
+        let Some((file, path)) = &mut self.run else {
             return false;
         };
         let Some(network) = file.network.as_mut().filter(|network| !network.used) else {
             return true;
         };
         network.used = true;
-        let written = file.write(directory, RUN_FILE);
+        let written = file.write(&path.directory, path.name);
         if let (Err(why), Some(network)) = (&written, &mut file.network) {
             network.used = false;
             self.news
@@ -522,6 +644,7 @@ impl State {
                 holder.name(),
                 self.terms.lease.as_secs_f64()
             ),
+            Departure::Unstarted => format!("{} has ended before it ran", holder.name()),
             _ => format!("{} has died", holder.name()),
         });
         if how == Departure::Silent {

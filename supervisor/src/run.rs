@@ -26,7 +26,7 @@ use crate::memory_sets::MemorySets;
 use crate::messages::ToRank;
 use crate::processes;
 use crate::recovery::{Departure, Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
-use crate::remote::Remote;
+use crate::remote::{Remote, RunPath};
 use crate::rescue::{self, Rescue};
 use crate::run_file::{self, RunFile, RUN_FILE};
 use crate::standby::{self, Way};
@@ -196,6 +196,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         stop: None,
         end: None,
         awaiting: None,
+        unstarted: None,
         killing: None,
         surviving: None,
         aborted: None,
@@ -246,11 +247,13 @@ struct Running<'a, S> {
     end: Option<LauncherEnd>,
     /// Since when its ranks are waited for, which have not said that they end.
     awaiting: Option<Instant>,
+    /// Since when the launcher is waited for, because a rank has ended before it ran.
+    unstarted: Option<Instant>,
     /// Since when the incarnation is being killed, and the signals that the launcher has had.
     killing: Option<(Instant, usize)>,
     /// Since when the living ranks write their memory (MPI Stages).
     surviving: Option<Instant>,
-    /// The code of a rank that has ended the job and could not tell the launcher (MPI Stages).
+    /// The code of a rank that has ended the job and could not tell the launcher.
     aborted: Option<i32>,
     /// The checkpoints in memory.
     memory: MemorySets,
@@ -269,7 +272,8 @@ impl<S: Surroundings> Running<'_, S> {
         self.keeper.next(self.incarnation);
         // The launcher reads standard input itself.
         self.input = None;
-        self.write_run_file()?;
+        let (file, path) = self.write_run_file()?;
+        self.remote.next(file, path);
         let line = match self.job.stages {
             true => {
                 let epoch = self.epoch();
@@ -294,15 +298,18 @@ impl<S: Surroundings> Running<'_, S> {
         Ok(())
     }
 
-    /// Makes the present incarnation the one that may run, also for ranks of other machines.
-    fn write_run_file(&mut self) -> Result<(), Error> {
+    /// Makes the present incarnation the one that may run.
+    fn write_run_file(&mut self) -> Result<(RunFile, RunPath), Error> {
         let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
         let network = self.remote.network();
         let network = network.map_err(system("listen for ranks of other machines"))?;
         let file = RunFile::new(socket, token, self.incarnation, Some(network));
         file.write(&self.job.directory, RUN_FILE)?;
-        self.remote.next(file, self.job.directory.clone());
-        Ok(())
+        let path = RunPath {
+            directory: self.job.directory.clone(),
+            name: RUN_FILE,
+        };
+        Ok((file, path))
     }
 
     fn command(&self, line: &[OsString], resume: bool) -> Option<Command> {
@@ -331,7 +338,7 @@ impl<S: Surroundings> Running<'_, S> {
         };
         let room = self.surroundings.room(self.keeper.ranks());
         let started = room.and_then(|()| {
-            let started = self.standby.start(command, self.issued);
+            let started = self.standby.start(command, self.issued, self.job.terms);
             started.map_err(|why| why.to_string())
         });
         match started {
@@ -352,9 +359,12 @@ impl<S: Surroundings> Running<'_, S> {
         self.incarnation = world.incarnation;
         self.memory.clear();
         self.keeper = world.keeper;
+        self.remote = world.remote;
         self.launcher = world.launcher;
-        self.write_run_file()?;
+        let (file, path) = self.write_run_file()?;
+        self.remote.take_over(file, path);
         self.keeper.tell_asleep(ToRank::Go);
+        self.remote.tell_asleep(ToRank::Go);
         tracing::info!(
             incarnation = self.incarnation,
             "the standby world is let go"
@@ -490,6 +500,14 @@ impl<S: Surroundings> Running<'_, S> {
                 false => self.treat_end(end)?,
             }
         }
+        if self
+            .unstarted
+            .is_some_and(|since| since.elapsed() >= self.job.terms.lease)
+        {
+            let order = self.machine.left_waiting();
+            self.unstarted = None;
+            self.obey(order)?;
+        }
         self.kill_on();
         if self.killing.is_some() && self.is_dead() {
             self.treat_death()?;
@@ -570,6 +588,18 @@ impl<S: Surroundings> Running<'_, S> {
         }
     }
 
+    /// A standby world has ranks on the machine that does not answer, too.
+    fn lose_standby(&mut self) {
+        let silent = matches!(
+            self.machine.failure(),
+            Some(Failure::Rank(_, Departure::Silent))
+        );
+        if silent && self.standby.is_elsewhere() {
+            let order = self.standby.machine.died();
+            self.obey_standby(order);
+        }
+    }
+
     fn treat_ranks(&mut self) -> Result<(), Error> {
         let mut all = self.keeper.turn();
         for word in self.keeper.words() {
@@ -596,15 +626,17 @@ impl<S: Surroundings> Running<'_, S> {
         }
         // A job that takes its last checkpoint needs no standby world.
         let goes_on = self.killing.is_none() && self.stop.is_none();
-        if let Some(set) = self.keeper.covered().filter(|_| goes_on) {
+        let covered = self.keeper.covered().max(news.covered);
+        if let Some(set) = covered.filter(|_| goes_on) {
             self.memory.written(set);
             self.treat_checkpoint(set);
         }
         if self.surviving.is_none() && self.killing.is_none() {
             // The launcher is to see the death of a rank after which the job is not started again.
             self.keeper.kill_stand_ins(false);
-            if self.aborted.is_none() && self.keeper.ends_job().is_some() {
-                self.aborted = self.keeper.ends_job();
+            let ends_job = self.keeper.ends_job().or(news.ends_job);
+            if self.aborted.is_none() && ends_job.is_some() {
+                self.aborted = ends_job;
                 // Hydra's daemon does not come to an end while ranks wait for others in MPI_Init.
                 self.kill();
             }
@@ -619,10 +651,6 @@ impl<S: Surroundings> Running<'_, S> {
             set,
             "the job runs and has a checkpoint"
         );
-        if self.job.standby != Kind::No && self.remote.has_ranks() {
-            let why = "it needs all ranks on the machine of `stasis run`";
-            return self.surroundings.no_standby(why);
-        }
         let has_room = !self.standby.is_hot() || {
             let instead_of = self.standby.mapped();
             self.surroundings.room_to_map(set, instead_of)
@@ -703,7 +731,7 @@ impl<S: Surroundings> Running<'_, S> {
 
     fn obey(&mut self, order: Option<Order>) -> Result<(), Error> {
         if matches!(order, Some(Order::Kill | Order::Finish(_))) {
-            self.awaiting = None;
+            (self.awaiting, self.unstarted) = (None, None);
         }
         match order {
             // The latter has been obeyed when the incarnation was found dead.
@@ -718,6 +746,7 @@ impl<S: Surroundings> Running<'_, S> {
                         self.kill();
                     }
                 }
+                self.lose_standby();
                 let order = self.standby.machine.job_fails();
                 self.obey_standby(order);
             }
@@ -738,6 +767,9 @@ impl<S: Surroundings> Running<'_, S> {
             }
             Some(Order::Await) => {
                 self.awaiting.get_or_insert_with(Instant::now);
+            }
+            Some(Order::AwaitLauncher) => {
+                self.unstarted.get_or_insert_with(Instant::now);
             }
             Some(Order::Finish(_)) => {
                 self.finished = true;
@@ -802,9 +834,9 @@ impl<S: Surroundings> Running<'_, S> {
         let look =
             held.then(|| LOOK.saturating_sub(self.looked.elapsed()) + Duration::from_millis(1));
         let lease = self.job.terms.lease;
-        let awaiting = self
-            .awaiting
-            .map(|since| lease.saturating_sub(since.elapsed()) + Duration::from_millis(1));
+        let awaiting = [self.awaiting, self.unstarted].into_iter().flatten();
+        let awaiting =
+            awaiting.map(|since| lease.saturating_sub(since.elapsed()) + Duration::from_millis(1));
         let others = self
             .standby
             .patience()
@@ -833,6 +865,7 @@ impl<S: Surroundings> Running<'_, S> {
         self.launcher.is_none()
             && self.keeper.all_dead()
             && self.remote.is_over()
+            && !self.standby.lives_elsewhere()
             && self.rescue.as_ref().is_none_or(Rescue::is_over)
             && self.children_to_kill().is_empty()
     }

@@ -192,6 +192,7 @@ impl RunFile {
                 incarnation: 0,
                 rank: None,
                 process: None,
+                announced: false,
             };
             send(&stream, &hello).ok()?;
             receive(&stream, &mut Vec::new()).ok()

@@ -1,5 +1,6 @@
 //! The processes of the standby world around the machine of [`standby`](crate::standby): its launcher, and the ranks
-//! that sleep. Its ranks have a keeper of their own, which becomes that of the job when they are let go.
+//! that sleep. Its ranks have a keeper of their own, which becomes that of the job when they are let go. The same holds
+//! for what answers those on other machines.
 
 use std::io::{self, PipeWriter};
 use std::os::fd::BorrowedFd;
@@ -11,8 +12,10 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::keeper::Keeper;
+use crate::leases::Terms;
 use crate::messages::ToRank;
 use crate::processes;
+use crate::remote::{Remote, RunPath};
 use crate::run_file::{self, RunFile, STANDBY_FILE};
 use crate::standby::{Order, Standby};
 use crate::unblocked;
@@ -61,8 +64,10 @@ pub struct StandbyWorld {
 pub struct World {
     /// Number of the incarnation that it may become.
     pub incarnation: u32,
-    /// Keeper of its ranks.
+    /// Keeper of its ranks on this machine.
     pub keeper: Keeper,
+    /// Its ranks on other machines.
+    pub remote: Remote,
     /// Its launcher, while that lives.
     pub launcher: Option<Pid>,
     /// Standard input of its launcher.
@@ -86,20 +91,28 @@ impl StandbyWorld {
     }
 
     /// Starts one that may become this incarnation.
-    pub fn start(&mut self, mut command: Command, incarnation: u32) -> Result<(), Error> {
+    pub fn start(
+        &mut self,
+        mut command: Command,
+        incarnation: u32,
+        terms: Terms,
+    ) -> Result<(), Error> {
         let keeper = Keeper::new(incarnation)?;
-        let file = RunFile::new(
-            keeper.socket().into(),
-            keeper.token().into(),
-            incarnation,
-            None,
-        );
+        let remote = Remote::start(terms)?;
+        let (socket, token) = (keeper.socket().into(), keeper.token().into());
+        let file = RunFile::new(socket, token, incarnation, Some(remote.network()?));
         file.write(&self.directory, STANDBY_FILE)?;
+        let path = RunPath {
+            directory: self.directory.clone(),
+            name: STANDBY_FILE,
+        };
+        remote.next(file, path);
         let (stdin, input) = io::pipe()?;
         let child = unblocked::spawn(command.stdin(stdin))?;
         self.world = Some(World {
             incarnation,
             keeper,
+            remote,
             launcher: Some(Pid::from_raw(child.id().cast_signed())),
             input,
             maps: [None; 2],
@@ -109,8 +122,12 @@ impl StandbyWorld {
 
     /// Descriptors to poll: it has something to do when one is ready.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let keeper = self.world.as_ref().map(|world| &world.keeper);
-        keeper.map_or_else(Vec::new, Keeper::descriptors)
+        let Some(world) = &self.world else {
+            return Vec::new();
+        };
+        let mut all = world.keeper.descriptors();
+        all.push(world.remote.descriptor());
+        all
     }
 
     /// Time until [`turn`](Self::turn) has to do something without an event.
@@ -124,15 +141,16 @@ impl StandbyWorld {
         let Some(world) = &mut self.world else {
             return;
         };
-        let left = !world.keeper.turn().is_empty();
-        if world.keeper.all_asleep() && self.machine.asleep() {
+        let left = [world.keeper.turn(), world.remote.turn().left];
+        let left = left.iter().any(|left| !left.is_empty());
+        if world.all_asleep() && self.machine.asleep() {
             tracing::info!(
                 incarnation = world.incarnation,
                 "the standby world is asleep"
             );
         }
         if self.machine.is_leaving() {
-            world.keeper.tell_asleep(ToRank::Leave);
+            world.tell_asleep(ToRank::Leave);
         }
         if self.machine.is_ready() && self.hot {
             world.map(self.newest);
@@ -179,7 +197,7 @@ impl StandbyWorld {
             Some(Order::Leave) => {
                 self.leaves = Some(Instant::now());
                 if let Some(world) = &self.world {
-                    world.keeper.tell_asleep(ToRank::Leave);
+                    world.tell_asleep(ToRank::Leave);
                 }
             }
         }
@@ -194,6 +212,7 @@ impl StandbyWorld {
             processes::send(launcher, Signal::SIGKILL);
         }
         world.keeper.kill();
+        world.remote.end();
     }
 
     /// A child of this process has ended, perhaps its launcher.
@@ -211,7 +230,8 @@ impl StandbyWorld {
     pub fn forget(&mut self, rest: impl FnOnce() -> bool) -> Option<Order> {
         let ends = self.machine.is_ending() || self.machine.is_leaving();
         let world = self.world.as_ref().filter(|_| ends)?;
-        if world.launcher.is_some() || !world.keeper.all_dead() || !rest() {
+        let lives = world.launcher.is_some() || !world.keeper.all_dead();
+        if lives || !world.remote.all_dead() || !rest() {
             return None;
         }
         self.world = None;
@@ -225,6 +245,18 @@ impl StandbyWorld {
         world.launcher
     }
 
+    /// Whether it has ranks on other machines.
+    pub fn is_elsewhere(&self) -> bool {
+        let world = self.world.as_ref();
+        world.is_some_and(|world| world.remote.has_ranks())
+    }
+
+    /// Whether it is being killed, and ranks of it on other machines may live.
+    pub fn lives_elsewhere(&self) -> bool {
+        let world = self.world.as_ref().filter(|_| self.machine.is_ending());
+        world.is_some_and(|world| !world.remote.all_dead())
+    }
+
     /// The world, which becomes the running incarnation.
     pub fn take(&mut self) -> Option<World> {
         RunFile::remove(&self.directory, STANDBY_FILE);
@@ -233,16 +265,36 @@ impl StandbyWorld {
 }
 
 impl World {
+    /// Whether all its ranks are asleep.
+    fn all_asleep(&self) -> bool {
+        let asleep = [self.keeper.asleep(), self.remote.asleep()].concat();
+        let size = asleep.first();
+        size.is_some_and(|size| asleep.len() == *size as usize)
+    }
+
+    /// Tells all ranks that sleep.
+    pub fn tell_asleep(&self, message: ToRank) {
+        self.keeper.tell_asleep(message);
+        self.remote.tell_asleep(message);
+    }
+
+    /// The checkpoint whose images all ranks have mapped.
+    fn mapped(&self) -> Option<u64> {
+        let mapped = [self.keeper.mapped(), self.remote.mapped()].concat();
+        let set = *mapped.first()?;
+        set.filter(|_| mapped.iter().all(|its| *its == set))
+    }
+
     /// Lets its ranks map the images of a checkpoint, if they were not told to.
     fn map(&mut self, newest: Option<u64>) {
-        let [told, done] = &mut self.maps;
-        if let Some(set) = newest.filter(|_| newest != *told) {
-            *told = newest;
-            self.keeper.tell_asleep(ToRank::Map(set));
+        let [told, done] = self.maps;
+        if let Some(set) = newest.filter(|_| newest != told) {
+            self.maps[0] = newest;
+            self.tell_asleep(ToRank::Map(set));
         }
-        let mapped = self.keeper.mapped();
-        if mapped != *done {
-            *done = mapped;
+        let mapped = self.mapped();
+        if mapped != done {
+            self.maps[1] = mapped;
             if let Some(set) = mapped {
                 tracing::info!(
                     incarnation = self.incarnation,

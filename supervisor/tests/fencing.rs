@@ -2,7 +2,8 @@
 //! `Recovery`. Time goes in ticks. A lease has two of them, and a rank's clock may lose one to that of `stasis run`.
 //!
 //! Faults: a rank is killed, stopped by a signal, or a machine ends; a network is cut, and heals with all that was sent
-//! meanwhile; a connection is reset on its way, which the rank does not notice. A rank may execute another program.
+//! meanwhile; a connection is reset on its way, which the rank does not notice. A rank may execute another program. It
+//! is announced first, and may die before it runs.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -15,8 +16,12 @@ use stasis_supervisor::recovery::{Departure, Order, Policy, RecoverOn, Recovery}
 const JOBS: [(&[usize], u32, u64); 3] = [(&[0], 2, 5), (&[0, 1], 1, 2), (&[0, 0, 1], 1, 1)];
 const LEASE: u8 = 2;
 const UNTIL_DEAD: Moment = Duration::from_secs(3);
+/// Distance of the numbers of a rank's connections.
+const EXECUTED: u64 = 10;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Up {
+    Announce,
     Hello,
     Beat,
     Executes,
@@ -34,6 +39,8 @@ enum Down {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Life {
+    /// It is announced.
+    Announced,
     /// It runs nothing of the program yet.
     Connects,
     Runs,
@@ -73,6 +80,8 @@ struct World {
     machines: [bool; 2],
     network: [bool; 2],
     killing: bool,
+    /// A rank has ended before it ran.
+    unstarted: bool,
     /// The next incarnation has been started.
     started: bool,
     faults: u32,
@@ -82,14 +91,14 @@ struct World {
 impl World {
     fn new((places, faults, end): (&'static [usize], u32, u64)) -> World {
         let rank = |id| Rank {
-            life: Life::Connects,
+            life: Life::Announced,
             stopped: false,
             known: false,
             id,
             left: LEASE,
             slow: true,
-            asked: Some((LEASE, true)),
-            up: [(id, Up::Hello)].into(),
+            asked: None,
+            up: [(id, Up::Announce)].into(),
             down: VecDeque::new(),
         };
         World {
@@ -105,6 +114,7 @@ impl World {
             machines: [true; 2],
             network: [true; 2],
             killing: false,
+            unstarted: false,
             started: false,
             faults,
             executions: 1,
@@ -119,6 +129,9 @@ impl World {
     fn die(&mut self, rank: usize) {
         let rank = &mut self.ranks[rank];
         if rank.life != Life::Dead {
+            if rank.life == Life::Connects && rank.id >= EXECUTED {
+                rank.up.push_back((rank.id - EXECUTED, Up::Fin));
+            }
             rank.life = Life::Dead;
             rank.up.push_back((rank.id, Up::Fin));
             rank.down.clear();
@@ -144,6 +157,7 @@ impl World {
                 assert!(!runs, "two incarnations: {self:#?}");
                 self.started = true;
             }
+            Some(Order::AwaitLauncher) => self.unstarted = true,
             Some(other) => panic!("{other:?}: {self:#?}"),
             None => {}
         }
@@ -166,9 +180,16 @@ impl World {
         };
         let now = self.moment();
         let answer = match message {
+            Up::Announce => {
+                self.ranks[rank].known = true;
+                Some(match self.leases.announce(id, now) {
+                    true => Down::Welcome,
+                    false => Down::Refused,
+                })
+            }
             Up::Hello => {
-                if id >= 10 {
-                    self.leases.has_executed(id - 10);
+                if id >= EXECUTED {
+                    self.leases.has_executed(id - EXECUTED);
                 }
                 self.ranks[rank].known = true;
                 Some(match self.leases.welcome(id, now) {
@@ -202,6 +223,11 @@ impl World {
             return;
         };
         match (message, rank.asked) {
+            (Down::Welcome, None) if rank.life == Life::Announced => {
+                rank.id += EXECUTED;
+                (rank.life, rank.asked) = (Life::Connects, Some((LEASE, true)));
+                rank.up.push_back((rank.id, Up::Hello));
+            }
             (Down::Welcome | Down::Lives, Some((left, slow))) => {
                 (rank.left, rank.slow, rank.asked) = (left, slow, None);
                 match left {
@@ -232,8 +258,12 @@ impl World {
                 self.die(at);
             }
         }
+        if self.unstarted {
+            let order = self.recovery.left_waiting();
+            self.obey(order);
+        }
         for (id, how) in self.leases.expired(self.moment()) {
-            self.left(id as usize % 10, how);
+            self.left((id % EXECUTED) as usize, how);
         }
     }
 
@@ -284,7 +314,7 @@ impl World {
                         false => Up::Reset,
                     };
                     rank.up.extend([(rank.id, Up::Executes), (rank.id, end)]);
-                    rank.id += 10;
+                    rank.id += EXECUTED;
                     (rank.life, rank.asked) = (Life::Connects, Some((LEASE, true)));
                     rank.up.push_back((rank.id, Up::Hello));
                     rank.down.clear();
@@ -309,8 +339,11 @@ impl World {
                 step(world);
             }));
         };
-        for at in (0..self.ranks.len()).filter(|at| self.ranks[*at].life == Life::Runs) {
+        let known = |at: &usize| self.ranks[*at].known && self.ranks[*at].life != Life::Dead;
+        for at in (0..self.ranks.len()).filter(known) {
             fault(&|world| world.die(at));
+        }
+        for at in (0..self.ranks.len()).filter(|at| self.ranks[*at].life == Life::Runs) {
             fault(&|world| world.ranks[at].stopped = true);
             fault(&|world| {
                 let id = world.ranks[at].id;

@@ -477,6 +477,7 @@ impl Checkpoints {
             for_cpu: None,
             tools: Tools::default(),
             mpi_library: None,
+            announced: None,
         }
     }
 }
@@ -1190,6 +1191,7 @@ pub(crate) mod tests {
             for_cpu: None,
             tools: Tools::default(),
             mpi_library: None,
+            announced: None,
         };
         assert_eq!(spec(&[]).unwrap(), usual);
         assert_eq!(

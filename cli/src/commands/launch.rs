@@ -11,15 +11,18 @@ use crate::commands::restart;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::exec_lower::{exec_lower, prepare, prepare_local, schedule};
-use crate::start::{end_job, existing_checkpoints, for_cpu, recording, word_order};
+use crate::start::{announce, end_job, existing_checkpoints, for_cpu, recording, word_order};
 use crate::ui::exit::{self, Code, WithCode};
 
 /// Runs the command; returns only if the program cannot be started.
 pub fn run(options: &Launch) -> exit::Result<()> {
+    let directory = options.directory();
+    if let Some(incarnation) = options.running.checkpoints.incarnation() {
+        announce::announce(&directory, incarnation, options.asleep)?;
+    }
     kernel::check_trap().code(Code::CannotServe)?;
     launcher::check_size().code(Code::Usage)?;
     word_order::check(&options.app).code(Code::Usage)?;
-    let directory = options.directory();
     if options.resume && options.anew {
         let why = anyhow::anyhow!(
             "--resume continues from a checkpoint and --anew does not: give one of them"
@@ -74,7 +77,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         let free =
             free.and_then(|()| existing_checkpoints::make_free(&directory, options, key.as_ref()));
         let free = free.and_then(|()| recording::make_free(&options.running, options.resume));
-        end_job::on_error_in(&directory, free, Code::Directory, &options.running)?;
+        end_job::on_error(free, Code::Directory, &options.running)?;
     }
 
     let schedule = schedule(&options.running)?;
@@ -83,6 +86,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         checkpoints: Checkpoints {
             for_cpu: shown,
             mpi_library,
+            announced: announce::inherited(),
             tools: Tools {
                 profile: options.profile,
                 ..checkpoints.tools

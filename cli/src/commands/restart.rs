@@ -19,7 +19,7 @@ use crate::check::kernel;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::existing_checkpoints::{self, Likeness};
-use crate::start::{copy, end_job, exec_lower, for_cpu, recording};
+use crate::start::{announce, copy, end_job, exec_lower, for_cpu, recording};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
 use linked::mpi::Abi;
@@ -165,6 +165,7 @@ fn restart_set(
     let spec = RestartSpec {
         checkpoints: job_spec::Checkpoints {
             mpi_library: lower.mpi_library,
+            announced: announce::inherited(),
             ..running.spec(directory, schedule)
         },
         set: Some(set.name().to_owned()),
@@ -191,7 +192,7 @@ pub fn resume(options: &Launch, directory: &Path) -> exit::Result<()> {
     // For a job of several programs (MPMD) the set names the program of the first rank.
     if launcher::is_first() {
         let same = check_program(options, directory, set.manifest());
-        end_job::on_error_in(directory, same, Code::Image, running)?;
+        end_job::on_error(same, Code::Image, running)?;
         let shown = options.for_cpu.as_deref().map(for_cpu::read);
         let shown = shown.transpose().code(Code::Usage)?;
         if shown.is_some() && shown != set.manifest().for_cpu {

@@ -11,6 +11,7 @@ use anyhow::anyhow;
 use ckpt_image::{list_sets, SealKey, SetState};
 use clap::Parser;
 use coordinator::job_file::JobFile;
+use coordinator::net::addresses;
 use dump::MemoryBudget;
 use history::event::{Entry, Event};
 use job_spec::Schedule;
@@ -295,8 +296,10 @@ impl Surroundings for KnownSets {
         let sets = list_sets(&self.directory, self.key.as_ref()).unwrap_or_default();
         let its = sets.into_iter().find(|its| its.number == set);
         let needed = its.and_then(|its| its.manifest).map_or(0, |manifest| {
-            let images = manifest.ranks.iter().map(|rank| &rank.image);
-            images.map(|image| image.memory_bytes).sum::<u64>()
+            // A rank on another machine looks at the memory there itself.
+            let here = addresses::host();
+            let ranks = manifest.ranks.iter().filter(|rank| rank.host == here);
+            ranks.map(|rank| rank.image.memory_bytes).sum::<u64>()
         });
         let mut budget = MemoryBudget::for_each_of(1);
         let (before, bytes) = self.mapped.replace((set, needed));

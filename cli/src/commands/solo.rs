@@ -164,5 +164,6 @@ fn no_checkpoints(dir: PathBuf) -> Checkpoints {
         for_cpu: None,
         tools: Tools::default(),
         mpi_library: None,
+        announced: None,
     }
 }

@@ -10,20 +10,16 @@
 //! FIONREAD writes an integer to a local.
 #![allow(unsafe_code)]
 
-use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use launcher::{preload, Library};
-use supervisor::messages::FromRank;
-use supervisor::rank::Link;
-use supervisor::run_file::RUN_FILE;
 
 use crate::args::Running;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
+use crate::start::announce;
 use crate::ui::exit::{Code, Result, WithCode};
 use crate::ui::text;
 
@@ -46,6 +42,7 @@ pub fn on_error<T, E: Into<anyhow::Error>>(
         return Err(failure);
     }
     text::tell(&failure.error);
+    announce::refuses(code);
     if library == Some(Library::Mpich) && tell_hydra(code) {
         std::thread::sleep(LIMIT);
     }
@@ -64,31 +61,6 @@ pub fn on_error<T, E: Into<anyhow::Error>>(
     }
     // Every launcher ends the other ranks when one is killed by a signal.
     std::process::abort();
-}
-
-/// The same for an error in the checkpoint directory: `stasis run` must hear of it before the launcher kills the other
-/// ranks, whose deaths it would take for failures.
-pub fn on_error_in<T, E: Into<anyhow::Error>>(
-    directory: &Path,
-    result: std::result::Result<T, E>,
-    code: Code,
-    running: &Running,
-) -> Result<T> {
-    let link = match (&result, running.checkpoints.incarnation()) {
-        (Err(_), Some(incarnation)) => connect(directory, incarnation),
-        _ => None,
-    };
-    if let Some(link) = &link {
-        link.tell(&FromRank::Aborts(code.number()));
-    }
-    on_error(result, code, running)
-}
-
-/// A connection to the `stasis run` of this incarnation. A rank on another machine needs a lease, and has none.
-fn connect(directory: &Path, incarnation: u32) -> Option<Link> {
-    let no_lease = || Err(io::ErrorKind::Unsupported.into());
-    let rank = launcher::rank();
-    Link::connect(directory, RUN_FILE, incarnation, rank, no_lease).ok()
 }
 
 /// Requests Hydra with PMI-1's `abort` to end the job with this code. Returns whether the request was sent.

@@ -1,5 +1,6 @@
 //! Preparations of `stasis launch` and `stasis restart` for the lower half that this process executes.
 
+pub mod announce;
 pub mod checked_run;
 pub mod copy;
 pub mod end_job;

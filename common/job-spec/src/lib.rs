@@ -142,6 +142,9 @@ pub struct Checkpoints {
         skip_serializing_if = "Option::is_none"
     )]
     pub mpi_library: Option<PathBuf>,
+    /// Descriptor of the connection by which `stasis launch` has announced the rank to `stasis run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced: Option<i32>,
 }
 
 /// The lesser processor that a program sees.
@@ -480,6 +483,7 @@ mod tests {
             for_cpu: None,
             tools: Tools::default(),
             mpi_library: None,
+            announced: None,
         }
     }
 
@@ -530,6 +534,7 @@ mod tests {
                     ..Tools::default()
                 },
                 mpi_library: Some("/abi".into()),
+                announced: Some(3),
                 ..checkpoints()
             },
             set: Some("ckpt-3".into()),
@@ -546,7 +551,7 @@ mod tests {
              \"last\":{\"at\":9,\"then\":\"go-on\"},\"signals\":[{\"signal\":10,\"then\":\"stop\"}]},\
              \"keep\":{\"newest\":1},\"full_every\":1,\"patience\":60,\"compression\":\"probe\",\"pause\":\"copy\",\"key_file\":\"/k\",\
              \"local_dir\":\"/l\",\"partner\":false,\"files\":\"undo\",\"undo_limit\":5,\"log_dir\":\"/log\",\"metrics\":\"/m\",\"quiet\":true,\"incarnation\":2,\"stages\":3,\
-             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"reduce_visible\":true,\"record\":{\"replay\":{\"dir\":\"/rec\"}},\"profile\":true},\"mpi_library\":\"/abi\"},\
+             \"for_cpu\":{\"name\":\"x86-64\",\"features\":[\"sse\"]},\"tools\":{\"reduce\":\"all\",\"reduce_visible\":true,\"record\":{\"replay\":{\"dir\":\"/rec\"}},\"profile\":true},\"mpi_library\":\"/abi\",\"announced\":3},\
              \"set\":\"ckpt-3\",\
              \"changed_files\":\"warn\",\"copy_of\":{\"dir\":\"/first\",\"workdir\":\"/w\"}}}"
         );

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use ::restart::Opened;
 use anyhow::{ensure, Context, Result};
 use ckpt_image::set_name;
+use dump::MemoryBudget;
 use job_spec::RestartSpec;
 use loader::HeldNumbers;
 
@@ -64,6 +65,12 @@ fn map_early(options: &mut RestartSpec, number: u64, rank: u32, size: u32) -> Re
     options.set = Some(set_name(number));
     let set = set_named(options, size)?;
     ensure!(set.reaches(rank), "the image is on another machine");
+    // `stasis run` looks at the memory of its own machine only.
+    let images = set.manifest().ranks.iter();
+    let mut own = images.filter(|entry| entry.rank == rank);
+    let needed = own.next().map_or(0, |entry| entry.image.memory_bytes);
+    let there = MemoryBudget::for_each_of(1).bytes;
+    ensure!(needed <= there, "there is no memory for the image");
     let key = options::key(&options.checkpoints)?;
     let directory = &options.checkpoints.dir;
     let counter = Arc::default();

@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context, Result};
 use ckpt_image::SetId;
 use dump::{Handover, HeaderInfo};
-use job_spec::Checkpoints;
+use job_spec::{Checkpoints, ExitCode};
 use nix::sys::signal::{kill, Signal};
-use nix::unistd::Pid;
+use nix::unistd::{close, Pid};
 use supervisor::messages::{FromRank, ToRank};
 use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
@@ -54,18 +54,21 @@ fn connect_by(
     };
     let timer =
         || -> io::Result<Box<dyn KillTimer>> { Ok(Box::new(Timer(loader::KillTimer::new()?))) };
-    let link = || Link::connect(&checkpoints.dir, file, incarnation, launcher::rank(), timer);
+    let link = || {
+        let link = Link::connect(&checkpoints.dir, file, incarnation, launcher::rank(), timer)?;
+        if link.is_remote() {
+            let refused = FromRank::EndsJob(ExitCode::CannotServe.number());
+            check_remote(checkpoints).inspect_err(|_| link.tell(&refused))?;
+        }
+        Ok::<Link, anyhow::Error>(link)
+    };
+    // The connection is in that table alone.
     let link = loader::on_own_fd_table(link).context("cannot connect to `stasis run`")??;
-    ensure!(
-        checkpoints.stages.is_none() || !link.is_remote(),
-        "--stages: this rank is on another machine than `stasis run`, which is not supported"
-    );
-    ensure!(
-        checkpoints.schedule.memory.is_none() || !link.is_remote(),
-        "--memory-interval: this rank is on another machine than `stasis run`, which keeps the copies of the ranks' \
-         memory only on its own. Leave it out; --local-dir with --partner survives the loss of a machine"
-    );
     let link = LINK.get_or_init(|| link);
+    // This connection takes the place of that of the announcement, which only the program's table has.
+    if let Some(announced) = checkpoints.announced {
+        let _ = close(announced);
+    }
     loader::set_executes_hook(|| tell(&FromRank::Executes));
     if let Some(process) = stages::stand_in() {
         tell(&FromRank::StandIn(process.as_raw().cast_unsigned()));
@@ -77,6 +80,21 @@ fn connect_by(
     };
     loader::spawn_on_own_fd_table("ckpt-keeper", watch)
         .context("cannot start the thread that watches `stasis run`")?;
+    Ok(())
+}
+
+/// Refuses what a rank on another machine than `stasis run` cannot have. Then the job ends, and is not started again:
+/// the launcher might let the other ranks wait for this one (Hydra).
+fn check_remote(checkpoints: &Checkpoints) -> Result<()> {
+    ensure!(
+        checkpoints.stages.is_none(),
+        "--stages: this rank is on another machine than `stasis run`, which is not supported"
+    );
+    ensure!(
+        checkpoints.schedule.memory.is_none(),
+        "--memory-interval: this rank is on another machine than `stasis run`, which keeps the copies of the ranks' \
+         memory only on its own. Leave it out; --local-dir with --partner survives the loss of a machine"
+    );
     Ok(())
 }
 

@@ -73,7 +73,10 @@ pub fn redirect(own: &Path) {
 /// again.
 fn exec_prefix(own: &Path, checkpoints: &Checkpoints, lineage: &Lineage) -> Result<Vec<CString>> {
     let spec = LaunchSpec {
-        checkpoints: checkpoints.clone(),
+        checkpoints: Checkpoints {
+            announced: None,
+            ..checkpoints.clone()
+        },
         lineage: Some(lineage.clone()),
     };
     let spec = job_spec::to_argument(&spec)?;

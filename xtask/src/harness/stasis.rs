@@ -174,6 +174,7 @@ pub fn incarnation(ckpt: &Path, file: &str) -> Result<u64> {
 pub fn of_incarnation(pids: Vec<i32>, number: u64) -> Vec<i32> {
     let words = [
         format!("\"incarnation\":{number}}}"),
+        format!("\"incarnation\":{number},"),
         format!("--incarnation {number} "),
     ];
     let is_its = |pid: &i32| {

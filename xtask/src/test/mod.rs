@@ -157,6 +157,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::recovery::cases(full));
     cases.extend(start::memory_checkpoints::cases(full));
     cases.extend(start::standby::cases(full));
+    cases.extend(start::early_deaths::cases(full));
     cases.extend(start::lost_nodes::cases(full));
     cases.extend(start::stages::cases(full));
     cases.extend(bad_input::cases());

@@ -23,6 +23,12 @@ const RANKS: usize = 3;
 /// The node that is lost, and what its rank is called.
 const LOST: usize = 2;
 const ITS_RANK: &str = "rank 2 on node2";
+const RUN_FILE: &str = "run.json";
+const STANDBY_FILE: &str = "standby.json";
+/// What the log of `stasis run` says.
+const ASLEEP: &str = "the standby world is asleep";
+const MAPPED: &str = "the standby world has mapped the checkpoint";
+const LET_GO: &str = "the standby world is let go";
 /// Names of the daemons that launchers have on a node.
 const DAEMONS: [&str; 4] = ["orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_pro"];
 
@@ -44,6 +50,10 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("stopped", stopped);
         add("daemon", daemon);
         add("controller", controller);
+        add("standby", |case| standby(case, "warm"));
+        add("standby-hot", |case| standby(case, "hot"));
+        add("standby-cut-off", standby_cut_off);
+        add("one-machine-only", one_machine_only);
     }
     cases
 }
@@ -69,7 +79,7 @@ impl NodesCase<'_> {
 
     /// `stasis run` with the job on the first node. Each rank is a shell first, which then executes the program: that
     /// is no death.
-    fn command(&self) -> Result<Command> {
+    fn command(&self, flags: &[&str], launch: &[&str]) -> Result<Command> {
         let transport = match self.mpi.is_open_mpi() {
             true => &[("OMPI_MCA_btl", "self,vader,tcp")],
             false => &[("UCX_TLS", "tcp,self")],
@@ -85,16 +95,18 @@ impl NodesCase<'_> {
         command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
         command
             .arg(&self.ckpt)
+            .args(launch)
             .args(["sh", "-c", r#"exec "$0" "$@""#]);
         command.arg(&self.program).arg("runs");
         command.env("STASIS_TEST_READY", self.dir.join("ready"));
         command.env("STASIS_TEST_GO", self.gate());
-        Ok(self.nodes.on_first(&stasis::run(&[], &command)))
+        command.env("STASIS_LOG", "stasis_supervisor=info");
+        Ok(self.nodes.on_first(&stasis::run(flags, &command)))
     }
 
     /// Starts the job and takes a checkpoint when all ranks are at their cut.
-    fn start(&self) -> Result<Job> {
-        let mut job = Job::start(self.command()?, self.dir, "run")?;
+    fn start(&self, flags: &[&str]) -> Result<Job> {
+        let mut job = Job::start(self.command(flags, &[])?, self.dir, "run")?;
         let ready = |rank: usize| self.dir.join(format!("ready.{rank}"));
         let reached = job.until("all ranks reached the cut", deadline(), || {
             (0..RANKS).all(|rank| ready(rank).exists())
@@ -115,21 +127,41 @@ impl NodesCase<'_> {
 
     /// Does something to the job, which then goes on. No rank of the old incarnation may live beside one of the new.
     fn recovered(&self, job: &mut Job, harm: impl FnOnce() -> Result<()>) -> Result<()> {
-        let old = job.ranks();
+        let running = stasis::incarnation(&self.ckpt, RUN_FILE)?;
+        let old = stasis::of_incarnation(job.ranks(), running);
         ensure!(old.len() == RANKS, "the job has {} ranks", old.len());
         let before = stasis::job_file(&self.ckpt);
         harm()?;
         let mut both = false;
         let back = job.until_seen("the job went on", deadline(), |job| {
-            let now = job.ranks();
-            let is_old = |pid: &i32| old.contains(pid);
-            both |= now.iter().any(is_old) && !now.iter().all(is_old);
+            // Read before the ranks are looked at, which may die meanwhile.
+            let present = stasis::incarnation(&self.ckpt, RUN_FILE).unwrap_or(running);
+            let lives = job.ranks().iter().any(|pid| old.contains(pid));
+            both |= present != running && lives;
             let after = stasis::job_file(&self.ckpt);
             !after.is_empty() && after != before
         });
         job.explain(back, self.dir)?;
         ensure!(!both, "ranks of two incarnations lived at a time");
         Ok(())
+    }
+
+    /// Waits until the log has had an event so often.
+    fn until(&self, job: &mut Job, event: &str, times: usize) -> Result<()> {
+        let what = format!("'{event}' was said {times} times");
+        let reached = job.until_seen(&what, deadline(), |job| {
+            job::read_text(&job.stderr).matches(event).count() >= times
+        });
+        job.explain(reached, self.dir)
+    }
+
+    /// A rank of the running incarnation on the node that is lost in other cases.
+    fn rank_elsewhere(&self, job: &Job) -> Result<i32> {
+        let running = stasis::incarnation(&self.ckpt, RUN_FILE)?;
+        let ranks = stasis::of_incarnation(job.ranks(), running);
+        let there = self.nodes.pids(LOST)?;
+        let found = ranks.into_iter().find(|pid| there.contains(pid));
+        found.context("the node has no rank of the incarnation")
     }
 
     /// Lets the job end, which must print the result of the native run. MPI_Finalize of Debian's MPICH does not always
@@ -179,7 +211,7 @@ fn said(job: &Job, words: &str) -> Result<()> {
 
 /// The node itself still runs: the job goes on with it.
 fn killed(case: &NodesCase) -> Result<()> {
-    let mut job = case.start()?;
+    let mut job = case.start(&[])?;
     case.recovered(&mut job, || {
         let all = case.nodes.pids(LOST)?;
         all.into_iter().for_each(signal::kill_now);
@@ -204,7 +236,7 @@ fn killed(case: &NodesCase) -> Result<()> {
 /// The launcher's daemon of the node is killed, and none of the ranks there. Hydra notices that when a rank needs the
 /// daemon.
 fn daemon(case: &NodesCase) -> Result<()> {
-    let mut job = case.start()?;
+    let mut job = case.start(&[])?;
     let there = case.nodes.pids(LOST)?;
     let mut daemons = job.named(&DAEMONS);
     daemons.retain(|pid| there.contains(pid));
@@ -225,7 +257,7 @@ fn daemon(case: &NodesCase) -> Result<()> {
 
 /// The lost node is left out. When it is back, nothing of the job is there.
 fn cut_off(case: &NodesCase) -> Result<()> {
-    let mut job = case.start()?;
+    let mut job = case.start(&[])?;
     case.recovered(&mut job, || case.nodes.connect(LOST, false))?;
     said(&job, &format!("{ITS_RANK} has not answered for 3 s"))?;
     said(&job, "the job goes on without node2")?;
@@ -242,7 +274,7 @@ fn cut_off(case: &NodesCase) -> Result<()> {
 
 /// All processes of the node are stopped, the ranks and the launcher's daemon. The kernel kills a stopped rank.
 fn stopped(case: &NodesCase) -> Result<()> {
-    let mut job = case.start()?;
+    let mut job = case.start(&[])?;
     case.recovered(&mut job, || {
         let all = case.nodes.pids(LOST)?;
         all.into_iter()
@@ -254,16 +286,80 @@ fn stopped(case: &NodesCase) -> Result<()> {
     case.finish(job)
 }
 
+/// A standby world on all nodes takes over when a rank on another node than `stasis run` is killed, again and again.
+fn standby(case: &NodesCase, kind: &str) -> Result<()> {
+    let mut job = case.start(&["--standby", kind])?;
+    for times in 1..=2 {
+        case.until(&mut job, ASLEEP, times)?;
+        if kind == "hot" {
+            case.until(&mut job, MAPPED, times)?;
+        }
+        let standby = stasis::incarnation(&case.ckpt, STANDBY_FILE)?;
+        let rank = case.rank_elsewhere(&job)?;
+        case.recovered(&mut job, || {
+            signal::kill_now(rank);
+            Ok(())
+        })?;
+        case.until(&mut job, LET_GO, times)?;
+        let now = stasis::incarnation(&case.ckpt, RUN_FILE)?;
+        ensure!(now == standby, "incarnation {now} runs, not {standby}");
+    }
+    case.until(&mut job, ASLEEP, 3)?;
+    case.finish(job)
+}
+
+/// The sleeping ranks of a node that is lost are lost, too: the job is started anew, without the node.
+fn standby_cut_off(case: &NodesCase) -> Result<()> {
+    let mut job = case.start(&["--standby", "warm"])?;
+    case.until(&mut job, ASLEEP, 1)?;
+    case.recovered(&mut job, || case.nodes.connect(LOST, false))?;
+    said(&job, "the job goes on without node2")?;
+    ensure!(
+        !job::read_text(&job.stderr).contains(LET_GO),
+        "a standby world with lost ranks was let go"
+    );
+    case.nodes.connect(LOST, true)?;
+    case.finish(job)
+}
+
+/// What ranks on other machines cannot have is refused at once, and not tried again.
+fn one_machine_only(case: &NodesCase) -> Result<()> {
+    let refusals: [(&[&str], &[&str], &str); 2] = [
+        (
+            &["--stages"],
+            &[],
+            "--stages: this rank is on another machine",
+        ),
+        (
+            &[],
+            &["--memory-interval", "1"],
+            "--memory-interval: this rank is on another",
+        ),
+    ];
+    for (flags, launch, words) in refusals {
+        let refused = job::run(case.command(flags, launch)?, case.dir, "refused", LIMIT)?;
+        ensure!(!refused.status.success(), "it ends with {}", refused.status);
+        for (word, wanted) in [(words, true), ("the job goes on", false)] {
+            ensure!(
+                refused.stderr.contains(word) == wanted,
+                "it says {word}, or does not: {}",
+                refused.stderr
+            );
+        }
+    }
+    Ok(())
+}
+
 /// `stasis run` is killed while a node is cut off. The same line goes on when the ranks there are dead.
 fn controller(case: &NodesCase) -> Result<()> {
-    let mut job = case.start()?;
+    let mut job = case.start(&[])?;
     let old = job.ranks();
     case.nodes.connect(LOST, false)?;
     signal::kill_now(job.pids()[0]);
     ensure!(job.wait(deadline())?.is_some(), "it survives SIGKILL");
     case.nodes.connect(LOST, true)?;
     let before = stasis::job_file(&case.ckpt);
-    let mut again = Job::start(case.command()?, case.dir, "again")?;
+    let mut again = Job::start(case.command(&[], &[])?, case.dir, "again")?;
     let mut both = false;
     let back = again.until_seen("the job went on", deadline(), |again| {
         let lives = |pid: &i32| Path::new(&format!("/proc/{pid}/root")).read_link().is_ok();

@@ -4,6 +4,7 @@
 pub mod apptainer;
 pub mod containers;
 pub mod copies;
+pub mod early_deaths;
 pub mod for_cpu;
 pub mod lost_nodes;
 pub mod lower_halves;

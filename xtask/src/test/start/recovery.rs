@@ -68,8 +68,8 @@ pub(super) struct RunCase<'a> {
     pub(super) mpi: Mpi,
     /// The library with whose compiler the program was built.
     front: Mpi,
-    ranks: usize,
-    program: PathBuf,
+    pub(super) ranks: usize,
+    pub(super) program: PathBuf,
     pub(super) ckpt: PathBuf,
 }
 
