@@ -32,8 +32,8 @@ pub enum Event {
     Call(u16),
     /// A call that gets this number in the table. Ordered.
     NewCall(u16, Call),
-    /// Tests and probes of a thread in a row that found nothing, by their number. Ordered. It has a fixed length, because
-    /// its number grows in place, also when events of other threads follow.
+    /// Tests and probes of a thread in a row that found nothing, by their number. Ordered. It has a fixed length,
+    /// because its number grows in place, also when events of other threads follow.
     Misses(u32),
     /// A probe found a message of this source with this tag. Ordered.
     Found {

@@ -1,5 +1,5 @@
-//! Services: functions of the lower half that are not MPI functions. They have the first slots of the gate's table. Those
-//! that came when these were full have the last ones, downwards.
+//! Services: functions of the lower half that are not MPI functions. They have the first slots of the gate's table.
+//! Those that came when these were full have the last ones, downwards.
 //!
 //! All are `extern "C"`, and the upper half calls them by a crossing. A *lower handle* is a handle of the lower half,
 //! zero-extended to 64 bits.

@@ -14,11 +14,11 @@ use crate::crossing::thread_level;
 #[cfg(not(test))]
 use crate::profile;
 use crate::tools;
-#[cfg(not(test))]
-use crate::record::turns;
 use contract::recorder::Event;
+use contract::ThreadBlock;
 #[cfg(not(test))]
 use core::arch::asm;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Held for the length of a wrapper.
 #[must_use]
@@ -162,7 +162,7 @@ fn leave(what: u32) {
         set_word(word);
     }
     if what & contract::HAS_TURN != 0 {
-        turns::leave();
+        leave_turn();
     }
     if stop_wanted() {
         stop();
@@ -180,12 +180,30 @@ fn depth() -> u32 {
 #[cfg(not(test))]
 #[inline(always)]
 fn word() -> u32 {
+    of_block::<{ ThreadBlock::<usize, u32>::IN_WRAPPER }>()
+}
+
+/// The word of the thread's block at this offset.
+#[cfg(not(test))]
+#[inline(always)]
+fn of_block<const OFFSET: usize>() -> u32 {
     let word: u32;
     // SAFETY: see the module's head.
     unsafe {
-        asm!("mov {0:e}, dword ptr gs:[32]", out(reg) word, options(nostack, readonly));
+        asm!(
+            "mov {0:e}, dword ptr gs:[{offset}]",
+            out(reg) word,
+            offset = const OFFSET,
+            options(nostack, readonly)
+        );
     }
     word
+}
+
+/// The same in unit tests, which have no block.
+#[cfg(test)]
+fn of_block<const OFFSET: usize>() -> u32 {
+    0
 }
 
 #[cfg(not(test))]
@@ -198,29 +216,47 @@ fn set_word(word: u32) {
 
 /// The calling thread's number, the same in every run of the program (`contract::ThreadBlock::number`).
 pub(crate) fn thread_number() -> u32 {
-    #[cfg(test)]
-    {
-        0
+    of_block::<{ ThreadBlock::<usize, u32>::NUMBER }>()
+}
+
+/// Id of the thread that has its turn (the module `record::turns`), or 0.
+static TURN: AtomicU32 = AtomicU32::new(0);
+
+fn own_id() -> u32 {
+    thread_id().max(1)
+}
+
+/// Whether the calling thread has its turn.
+pub(crate) fn has_turn() -> bool {
+    TURN.load(Ordering::Relaxed) == own_id()
+}
+
+/// Gives the calling thread its turn if no other one has it; whether the thread has it. The end of its outermost
+/// wrapper gives it up.
+pub(crate) fn take_turn() -> bool {
+    let free = TURN.compare_exchange(0, own_id(), Ordering::Acquire, Ordering::Relaxed);
+    if free.is_ok() {
+        mark_turn(true);
     }
-    #[cfg(not(test))]
-    {
-        let number: u32;
-        // SAFETY: see the module's head.
-        unsafe {
-            asm!(
-                "mov {0:e}, dword ptr gs:[{number}]",
-                out(reg) number,
-                number = const contract::ThreadBlock::<usize, u32>::NUMBER,
-                options(nostack, readonly)
-            );
-        }
-        number
+    free.is_ok() || has_turn()
+}
+
+/// Gives up the turn, if the calling thread has it.
+pub(crate) fn leave_turn() {
+    if has_turn() {
+        mark_turn(false);
+        TURN.store(0, Ordering::Release);
     }
 }
 
-/// Whether the end of the outermost wrapper gives up the thread's turn (`record/turns.rs`).
+/// After a restart no thread has its turn.
+pub(crate) fn forget_turn() {
+    TURN.store(0, Ordering::Relaxed);
+}
+
+/// Whether the end of the outermost wrapper gives up the turn.
 #[cfg_attr(test, allow(unused_variables))] // there is no block
-pub(crate) fn set_turn(has: bool) {
+fn mark_turn(has: bool) {
     #[cfg(not(test))]
     // SAFETY: see the module's head.
     unsafe {
@@ -246,37 +282,13 @@ pub(crate) fn record(event: Event, arguments: [u64; 2]) {
 
 /// The calling thread's id, as the application knows it.
 pub(crate) fn thread_id() -> u32 {
-    #[cfg(test)]
-    {
-        0
-    }
-    #[cfg(not(test))]
-    {
-        let id: u32;
-        // SAFETY: see the module's head.
-        unsafe {
-            asm!("mov {0:e}, dword ptr gs:[44]", out(reg) id, options(nostack, readonly));
-        }
-        id
-    }
+    of_block::<{ ThreadBlock::<usize, u32>::TID }>()
 }
 
 /// Whether a stop signal came while the thread was in a wrapper.
 #[inline(always)]
 pub fn stop_wanted() -> bool {
-    #[cfg(test)]
-    {
-        false
-    }
-    #[cfg(not(test))]
-    {
-        let wanted: u32;
-        // SAFETY: see the module's head.
-        unsafe {
-            asm!("mov {0:e}, dword ptr gs:[36]", out(reg) wanted, options(nostack, readonly));
-        }
-        wanted & contract::STOP_WANTED != 0
-    }
+    of_block::<{ ThreadBlock::<usize, u32>::ON_LEAVING }>() & contract::STOP_WANTED != 0
 }
 
 /// The effect of a stop in unit tests, which have no loader.

@@ -6,8 +6,8 @@ use crate::record::turns::{self, Begins};
 use crate::record::{digests, log, replay};
 use contract::record::Call;
 
-/// The application calls a function of MPI. `has_effect` is whether the thread keeps its turn until the call has had its
-/// effect on the order of messages. `sent` is the data that the call sends, if it is known.
+/// The application calls a function of MPI. `has_effect` is whether the thread keeps its turn until the call has had
+/// its effect on the order of messages. `sent` is the data that the call sends, if it is known.
 pub(crate) fn note_call(
     function: u32,
     has_effect: bool,

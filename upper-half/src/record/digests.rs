@@ -11,7 +11,7 @@ use crate::object::comm::CommBody;
 use crate::object::request::pair::SendCopy;
 use crate::object::request::{Args, State};
 use crate::object::{Comm, Datatype, DatatypeBody, ObjectRef, Request};
-use crate::record::log;
+use crate::record::{log, turns};
 use contract::abi::{Status, PROC_NULL};
 
 /// Writes or compares the digest of data.
@@ -29,17 +29,17 @@ pub(super) fn of_data(
         return;
     }
     if bytes == 0 {
-        return log::digest(0, crc32fast::hash(&[]));
+        return turns::digest(0, crc32fast::hash(&[]));
     }
     if is_contiguous(datatype) {
-        return log::digest(bytes, of_bytes(buffer, bytes as usize));
+        return turns::digest(bytes, of_bytes(buffer, bytes as usize));
     }
     let args = Args::new(buffer_of(buffer), count, datatype, PROC_NULL, 0, comm);
     // Data that cannot be packed have no digest, in any run.
     if let Ok(packed) = SendCopy::of(&args) {
         if packed.datatype.body.size() == 1 {
             let length = usize::try_from(packed.count).unwrap_or(0);
-            log::digest(bytes, of_bytes(packed.buffer, length));
+            turns::digest(bytes, of_bytes(packed.buffer, length));
         }
     }
 }

@@ -5,9 +5,9 @@
 //! of calls are mapped until its service moves the window. One thread at a time uses them, under a lock.
 #![allow(unsafe_code)]
 
+use crate::crossing::call_guard;
 use crate::crossing::stubs::service;
 use crate::record::mode;
-use crate::record::turns::{self, Comes};
 use crate::runtime::lock::Lock;
 use crate::tools;
 use contract::record::{Binding, Call, CallTable, Outcome, Record, RecordMode, ENDED, MISS};
@@ -38,7 +38,7 @@ static TAIL: Lock<Tail> = Lock::new(Tail {
 impl Tail {
     /// The next event is an ordered one of the calling thread, which is written behind `record`'s end.
     fn begin(&mut self, record: &Record) {
-        let thread = turns::number();
+        let thread = call_guard::thread_number();
         self.misses.retain(|misses| misses.thread != thread);
         if self.thread != thread {
             self.thread = thread;
@@ -60,7 +60,7 @@ pub(crate) fn begin() {
         thread: 0,
         misses: Vec::new(),
     };
-    turns::forget();
+    call_guard::forget_turn();
     let told = shared().map(|record| record.mode.load(Ordering::Relaxed));
     mode::set(told.unwrap_or(RecordMode::Off as u32));
     tools::set(TOOL_CONTENTS, tools::wanted() & TOOL_CONTENTS != 0);
@@ -133,7 +133,7 @@ pub(super) fn write(event: Event) {
 pub(super) fn write_miss() {
     let mut tail = TAIL.lock();
     let Some(record) = shared() else { return };
-    let thread = turns::number();
+    let thread = call_guard::thread_number();
     let begin = record.window_begin.load(Ordering::Relaxed);
     let sealed = record.sealed.load(Ordering::Relaxed);
     let grows = |misses: &&mut Misses| {
@@ -191,20 +191,8 @@ pub(super) enum Told {
     NotReplayed,
 }
 
-/// Asks for the outcome of a call. The call is given where it was written with an outcome only. A probe keeps its turn.
+/// Asks for the outcome of a call. The call is given where it was written with an outcome only.
 pub(super) fn ask(call: Option<&Call>, what: Outcome) -> Told {
-    let told = match turns::wait(call.is_some()) {
-        Comes::Now => ask_now(call, what),
-        Comes::Miss => Told::Miss,
-        Comes::NotReplayed => Told::NotReplayed,
-    };
-    if !matches!((what, &told), (Outcome::Found, Told::Numbers(_))) {
-        turns::leave();
-    }
-    told
-}
-
-fn ask_now(call: Option<&Call>, what: Outcome) -> Told {
     let mut numbers = [0; 2];
     let call = call.map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: null or a call, and a place for two numbers.
@@ -242,15 +230,7 @@ pub(super) fn ask_call(call: &Call) -> bool {
     unsafe { service::replay_call(call) != ENDED }
 }
 
-/// Writes or compares a digest.
-pub(super) fn digest(bytes: u64, crc: u32) {
-    let had_turn = turns::has();
-    if mode::recording() {
-        write(Event::Digest { bytes, crc });
-    } else if mode::replaying() && turns::wait(false) == Comes::Now {
-        service::replay_digest(bytes, crc);
-        if !had_turn {
-            turns::leave();
-        }
-    }
+/// Compares a digest.
+pub(super) fn compare_digest(bytes: u64, crc: u32) {
+    service::replay_digest(bytes, crc);
 }

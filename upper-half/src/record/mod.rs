@@ -6,8 +6,8 @@
 //! | module | has |
 //! |---|---|
 //! | `mode` | whether the run is recorded or replayed |
-//! | `turns` | the order of threads |
 //! | `log` | events are written to the lower half's memory, or asked for |
+//! | `turns` | the order of threads, and what a thread asks in its turn |
 //! | `bindings`, `receives` | which message a receive with wildcards gets, and cancelled receives |
 //! | `digests` | digests of data |
 //! | `replay` | outcomes of calls, and the end of the record |

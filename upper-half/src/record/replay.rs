@@ -6,8 +6,8 @@ use crate::object::Request;
 use crate::pt2pt::kept;
 use crate::quiesce::progress::phase;
 use crate::quiesce::wait_loop;
-use crate::record::log::{self, Told};
-use crate::record::{mode, receives};
+use crate::record::log::Told;
+use crate::record::{mode, receives, turns};
 use crate::request::lifecycle;
 use contract::abi::SUCCESS;
 use contract::record::{Call, Outcome, RecordMode};
@@ -28,7 +28,7 @@ pub(super) fn does(call: &Call, what: Outcome) -> Does {
     if !mode::replaying() {
         return Does::Look;
     }
-    match log::ask(Some(call), what) {
+    match turns::ask(Some(call), what) {
         Told::Numbers(numbers) => Does::Wait(numbers),
         Told::Miss => {
             look_now_and_then();
@@ -63,7 +63,7 @@ pub(super) fn told(what: Outcome) -> Option<[i32; 2]> {
     if !mode::replaying() {
         return None;
     }
-    match log::ask(None, what) {
+    match turns::ask(None, what) {
         Told::Numbers(numbers) => Some(numbers),
         Told::Miss | Told::NotReplayed => None,
         Told::Ended => {

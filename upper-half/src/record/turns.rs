@@ -1,23 +1,24 @@
 //! The order in which the threads of a rank call MPI.
 //!
 //! A thread has its *turn* from its call's event to the moment at which the call has had its effect on the order of
-//! messages: a send is started, a receive posted, a probed message found. A recorded run gives turns as threads come, and
-//! a replayed one in the order of the record. No thread has its turn while it waits for an operation. Only a replayed
-//! probe keeps its turn until its message is there: in the recorded run the message came without later calls of others.
+//! messages: a send is started, a receive posted, a probed message found. A recorded run gives turns as threads come,
+//! and a replayed one in the order of the record. No thread has its turn while it waits for an operation. Only a
+//! replayed probe keeps its turn until its message is there: in the recorded run the message came without later calls
+//! of others.
 //!
 //! A thread waits for its turn as for a message, and may be stopped for a checkpoint. A restart takes the turn from
-//! whoever has it, because every call that was stopped asks again.
+//! the thread that has it, because every call that was stopped asks again.
 
-use crate::crossing::call_guard;
+use crate::crossing::call_guard::{has_turn, take_turn, thread_number};
 use crate::crossing::stubs::service;
 use crate::quiesce::wait_loop;
-use crate::record::{log, mode};
+use crate::record::log::{self, Told};
+use crate::record::mode;
 use crate::runtime::lock::multiple;
-use contract::record::Turn;
-use core::sync::atomic::{AtomicU32, Ordering};
+use contract::record::{Call, Outcome, Turn};
+use record::Event;
 
-/// Id of the thread that has its turn, or 0.
-static HOLDER: AtomicU32 = AtomicU32::new(0);
+pub(crate) use crate::crossing::call_guard::leave_turn as leave;
 
 /// Whether a thread that calls a function may have its turn. Such a call must not wait in the library.
 pub(crate) fn are_taken() -> bool {
@@ -30,46 +31,10 @@ pub(crate) fn are_taken() -> bool {
     }
 }
 
-/// Number of the calling thread, the same in every run.
-pub(super) fn number() -> u32 {
-    call_guard::thread_number()
-}
-
-fn own_id() -> u32 {
-    call_guard::thread_id().max(1)
-}
-
-/// Whether the calling thread has its turn.
-pub(super) fn has() -> bool {
-    HOLDER.load(Ordering::Relaxed) == own_id()
-}
-
-/// Takes the turn if nobody has it. Also true if the thread has it.
-fn try_take() -> bool {
-    let free = HOLDER.compare_exchange(0, own_id(), Ordering::Acquire, Ordering::Relaxed);
-    if free.is_ok() {
-        call_guard::set_turn(true);
-    }
-    free.is_ok() || has()
-}
-
-/// Gives up the turn, if the thread has it.
-pub(crate) fn leave() {
-    if has() {
-        call_guard::set_turn(false);
-        HOLDER.store(0, Ordering::Release);
-    }
-}
-
-/// After a restart.
-pub(super) fn forget() {
-    HOLDER.store(0, Ordering::Relaxed);
-}
-
 /// A recorded run: the thread takes its turn before its call has an effect. A restart meanwhile may end the recording,
 /// and then the thread does not have its turn.
 pub(super) fn take() {
-    let taken = || !mode::recording() || !multiple() || try_take();
+    let taken = || !mode::recording() || !multiple() || take_turn();
     if !taken() {
         wait_loop::wait_until(taken);
     }
@@ -107,7 +72,7 @@ pub(crate) fn look<T>(look: impl FnOnce() -> Option<T>) -> Option<T> {
     if !mode::recording() || !multiple() {
         return look();
     }
-    if !try_take() {
+    if !take_turn() {
         return None;
     }
     let found = look();
@@ -152,7 +117,7 @@ fn try_come(looks: bool) -> Option<Comes> {
     if !log::has_threads() {
         return Some(Comes::Now);
     }
-    let turn = service::replay_turn(number(), i32::from(looks));
+    let turn = service::replay_turn(thread_number(), i32::from(looks));
     if turn == Turn::Miss as i32 {
         return Some(Comes::Miss);
     }
@@ -161,5 +126,32 @@ fn try_come(looks: bool) -> Option<Comes> {
         leave();
         return None;
     }
-    try_take().then_some(Comes::Now)
+    take_turn().then_some(Comes::Now)
+}
+
+/// Asks for the outcome of a call, in the thread's turn. The call is given where it was written with an outcome only. A
+/// probe that finds something keeps its turn.
+pub(super) fn ask(call: Option<&Call>, what: Outcome) -> Told {
+    let told = match wait(call.is_some()) {
+        Comes::Now => log::ask(call, what),
+        Comes::Miss => Told::Miss,
+        Comes::NotReplayed => Told::NotReplayed,
+    };
+    if !matches!((what, &told), (Outcome::Found, Told::Numbers(_))) {
+        leave();
+    }
+    told
+}
+
+/// Writes or compares a digest.
+pub(super) fn digest(bytes: u64, crc: u32) {
+    let had_turn = has_turn();
+    if mode::recording() {
+        log::write(Event::Digest { bytes, crc });
+    } else if mode::replaying() && wait(false) == Comes::Now {
+        log::compare_digest(bytes, crc);
+        if !had_turn {
+            leave();
+        }
+    }
 }
