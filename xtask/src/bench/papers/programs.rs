@@ -1,4 +1,4 @@
-//! Debian's LAMMPS and Quantum ESPRESSO.
+//! Debian's LAMMPS, Quantum ESPRESSO and CP2K.
 
 use super::measure::{Figures, Lab, Program};
 use crate::harness::mpi::Mpi;
@@ -44,6 +44,32 @@ pub fn espresso(ranks: usize) -> Program {
     }
 }
 
+/// Debian's CP2K with two molecules of water.
+pub fn cp2k(ranks: usize) -> Program {
+    let input = paths::examples().join("cp2k/water.inp");
+    Program {
+        name: format!("cp2k-{ranks}"),
+        mpi: Mpi::OpenMpi,
+        ranks,
+        words: ["cp2k.psmp", "-i", &input.to_string_lossy()]
+            .map(str::to_owned)
+            .into(),
+        environment: &[("OMP_NUM_THREADS", "1")],
+        package: Some("cp2k"),
+        is_slow: true,
+        progress: None,
+        read: |printed, _| cp2k_time(printed),
+    }
+}
+
+/// The longest total time of a rank in the line ` CP2K` of the table of times.
+fn cp2k_time(printed: &str) -> Result<Figures> {
+    let mut lines = printed.lines();
+    let line = lines.find(|line| line.starts_with(" CP2K    "));
+    let time = line.and_then(|line| line.split_ascii_whitespace().last());
+    seconds(time.context("CP2K printed no time")?)
+}
+
 /// The wall time in a line such as `PWSCF : 0.62s CPU 0.69s WALL`.
 fn espresso_time(printed: &str) -> Result<Figures> {
     let mut lines = printed.lines().map(str::trim);
@@ -72,7 +98,15 @@ fn seconds(text: &str) -> Result<Figures> {
 
 #[cfg(test)]
 mod tests {
-    use super::espresso_time;
+    use super::{cp2k_time, espresso_time};
+
+    #[test]
+    fn reads_the_time_of_cp2k() {
+        let table =
+            " CP2K                                 1  1.0    0.004    0.005    9.812    9.814\n";
+        assert_eq!(cp2k_time(table).unwrap()["seconds"], 9.814);
+        assert!(cp2k_time(" CP2K| version string").is_err());
+    }
 
     #[test]
     fn reads_the_time_of_quantum_espresso() {
