@@ -122,6 +122,8 @@ mod tests {
             side: [0; contract::SIDE_STACK_DEPTH],
             inside: 0,
             crossings: 0,
+            number: 0,
+            births: 0,
         });
         // SAFETY: stores FS base in a local.
         unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_FS, &mut fs) };
