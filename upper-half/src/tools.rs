@@ -51,7 +51,8 @@ thread_local! {
     static UNTOLD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the thread's calls are parts of a call of which the tools were told. They are not told of the parts.
+/// Whether the thread's calls are parts of a larger call. The tools were told of the larger call, and are not told of
+/// its parts.
 pub(crate) fn untold() -> bool {
     UNTOLD.get()
 }

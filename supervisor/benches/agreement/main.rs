@@ -1,8 +1,8 @@
 //! Time to agree on the epoch from which a job of MPI Stages goes on, and to commit it, as jobs grow: `cargo bench -p
 //! stasis-supervisor`. The table is in `docs/measured.md`.
 //!
-//! What costs processor time on a machine is measured: a message, and the look at the records of all ranks. Only time
-//! on the processor counts, so other work on the machine does not. The network is simulated. A node has one rank. The
+//! The processor time of a message, and of the look at the records of all ranks, is measured on this machine. Other
+//! work on the machine does not count. The network is simulated. A node has one rank. The
 //! records are in TMPDIR, two or three of each rank.
 
 mod measured;

@@ -1,4 +1,4 @@
-//! What is measured on this machine.
+//! The measurements on this machine: the processor time of a message, and of the look at the records.
 
 use std::fs;
 use std::io::Read;

@@ -2,8 +2,9 @@
 //! the front, may have them too, as profilers have: its functions are found then, and call the front's.
 //!
 //! # Safety
-//! The functions are called as MPI declares them. A handle is passed as a word, of which a function looks at as much as
-//! its type has. Arrays of handles and of statuses are in the application's layout, with an entry for each request.
+//! The functions are called as MPI declares them. A handle is passed as a word of 64 bits. A function whose handles
+//! have 32 bits reads the low half. Arrays of handles and of statuses are in the application's layout, with an entry
+//! for each request.
 #![allow(unsafe_code)]
 
 use crate::argument::Buffer;

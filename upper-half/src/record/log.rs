@@ -30,12 +30,17 @@ struct Tail {
     misses: Vec<Misses>,
 }
 
-static TAIL: Lock<Tail> = Lock::new(Tail {
-    thread: 0,
-    misses: Vec::new(),
-});
+static TAIL: Lock<Tail> = Lock::new(Tail::new());
 
 impl Tail {
+    /// Of a record whose next event is the initial thread's.
+    const fn new() -> Tail {
+        Tail {
+            thread: 0,
+            misses: Vec::new(),
+        }
+    }
+
     /// The next event is an ordered one of the calling thread, which is written behind `record`'s end.
     fn begin(&mut self, record: &Record) {
         let thread = call_guard::thread_number();
@@ -56,10 +61,7 @@ fn shared() -> Option<&'static Record> {
 
 /// Learns from the lower half what is to be done. To be called when MPI is initialised, and first after a restart.
 pub(crate) fn begin() {
-    *TAIL.lock() = Tail {
-        thread: 0,
-        misses: Vec::new(),
-    };
+    *TAIL.lock() = Tail::new();
     call_guard::forget_turn();
     let told = shared().map(|record| record.mode.load(Ordering::Relaxed));
     mode::set(told.unwrap_or(RecordMode::Off as u32));
@@ -100,16 +102,16 @@ fn room(record: &Record, length: usize) -> Option<(*mut u8, &AtomicU64)> {
     Some((window.wrapping_add(within as usize), end))
 }
 
-fn append(record: &Record, encoded: &Encoded) {
+/// Appends an event. The result is its offset; `None` if there is no room.
+fn append(record: &Record, encoded: &Encoded) -> Option<u64> {
     let bytes = encoded.bytes();
-    let Some((place, end)) = room(record, bytes.len()) else {
-        return;
-    };
+    let (place, end) = room(record, bytes.len())?;
     // SAFETY: there is room for as many bytes.
     unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-    let after = end.load(Ordering::Relaxed) + bytes.len() as u64;
+    let at = end.load(Ordering::Relaxed);
     // Only now it counts: a process that is killed leaves whole events.
-    end.store(after, Ordering::Release);
+    end.store(at + bytes.len() as u64, Ordering::Release);
+    Some(at)
 }
 
 /// Writes an event of a receive, which has no order.
@@ -153,16 +155,12 @@ pub(super) fn write_miss() {
         return;
     }
     tail.begin(record);
-    let encoded = Event::Misses(1).encode();
-    append(record, &encoded);
-    // SAFETY: see the head.
-    let end = unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) };
-    let at = end.load(Ordering::Relaxed) - encoded.bytes().len() as u64;
-    tail.misses.push(Misses {
+    let at = append(record, &Event::Misses(1).encode());
+    tail.misses.extend(at.map(|at| Misses {
         thread,
         at,
         number: 1,
-    });
+    }));
 }
 
 /// Writes a call, and the outcome that belongs to it if the call is written with one only.

@@ -22,25 +22,24 @@ pub(crate) use crate::crossing::call_guard::leave_turn as leave;
 
 /// Whether a thread that calls a function may have its turn. Such a call must not wait in the library.
 pub(crate) fn are_taken() -> bool {
-    if !mode::is_on() {
-        return false;
-    }
-    match mode::recording() {
-        true => multiple(),
-        false => log::has_threads(),
-    }
+    are_given() || mode::replaying() && log::has_threads()
+}
+
+/// Whether the run is recorded, and its threads get turns as they come.
+fn are_given() -> bool {
+    mode::recording() && multiple()
 }
 
 /// A recorded run: the thread takes its turn before its call has an effect. A restart meanwhile may end the recording,
 /// and then the thread does not have its turn.
 pub(super) fn take() {
-    let taken = || !mode::recording() || !multiple() || take_turn();
+    let taken = || !are_given() || take_turn();
     if !taken() {
         wait_loop::wait_until(taken);
     }
 }
 
-/// What a thread does that begins a call.
+/// The way in which a thread begins a call.
 pub(super) enum Begins {
     /// It writes its call.
     Write,
@@ -69,7 +68,7 @@ pub(super) fn begin() -> Begins {
 /// Looks for a message in a probe. In a recorded run the look and the event are one: the thread has its turn afterwards
 /// if the look finds something, and does not look while another thread has its turn.
 pub(crate) fn look<T>(look: impl FnOnce() -> Option<T>) -> Option<T> {
-    if !mode::recording() || !multiple() {
+    if !are_given() {
         return look();
     }
     if !take_turn() {
@@ -82,10 +81,10 @@ pub(crate) fn look<T>(look: impl FnOnce() -> Option<T>) -> Option<T> {
     found
 }
 
-/// What a thread of a replayed run does that waits for its turn.
+/// The reason for which the wait of a thread of a replayed run is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comes {
-    /// It asks the record for its event.
+    /// It is the thread's turn: it asks the record for its event.
     Now,
     /// Its test or probe finds nothing.
     Miss,

@@ -90,7 +90,7 @@ fn body_for(of: &CommBody) -> Result<CommBody, i32> {
 
 /// Names the communicator of a channel of `of`, if a profiler sees it.
 fn set_name(channel: &CommBody, of: &CommBody) {
-    /// What the names of any library have room for.
+    /// Bytes of the longest name that every library stores.
     const MOST: usize = 63;
     if tools::wanted() & TOOL_REDUCE_VISIBLE == 0 {
         return;

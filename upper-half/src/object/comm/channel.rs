@@ -36,7 +36,7 @@ pub(crate) struct Channel {
 }
 
 thread_local! {
-    /// What the thread's next MPI_Comm_dup gives: a duplicate that is there already.
+    /// A communicator that exists already. The thread's next MPI_Comm_dup returns it instead of a new one.
     static SHOWN: Cell<Option<&'static Comm>> = const { Cell::new(None) };
 }
 

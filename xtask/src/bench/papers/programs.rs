@@ -4,6 +4,7 @@ use super::measure::{Figures, Lab, Program};
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
 use anyhow::{Context, Result};
+use std::path::Path;
 
 /// Debian's LAMMPS with the Lennard-Jones liquid of its benchmarks.
 pub fn lammps(lab: &Lab) -> Program {
@@ -28,37 +29,41 @@ pub fn lammps(lab: &Lab) -> Program {
 
 /// Debian's Quantum ESPRESSO with silicon.
 pub fn espresso(ranks: usize) -> Program {
-    let input = paths::examples().join("qe/si.in");
-    Program {
-        name: format!("quantum-espresso-{ranks}"),
-        mpi: Mpi::OpenMpi,
-        ranks,
-        words: ["pw.x", "-in", &input.to_string_lossy()]
-            .map(str::to_owned)
-            .into(),
-        environment: &[],
-        package: Some("quantum-espresso"),
-        is_slow: true,
-        progress: None,
-        read: |printed, _| espresso_time(printed),
-    }
+    let read = |printed: &str, _: &Path| espresso_time(printed);
+    let words = ["pw.x", "-in", "qe/si.in"];
+    with_input("quantum-espresso", words, ranks, read)
 }
 
 /// Debian's CP2K with two molecules of water.
 pub fn cp2k(ranks: usize) -> Program {
-    let input = paths::examples().join("cp2k/water.inp");
+    let read = |printed: &str, _: &Path| cp2k_time(printed);
+    let words = ["cp2k.psmp", "-i", "cp2k/water.inp"];
     Program {
-        name: format!("cp2k-{ranks}"),
+        environment: &[("OMP_NUM_THREADS", "1")],
+        ..with_input("cp2k", words, ranks, read)
+    }
+}
+
+/// A program of a package of Debian's, with its flag for the input, and an input among the examples.
+fn with_input(
+    package: &'static str,
+    [command, flag, input]: [&str; 3],
+    ranks: usize,
+    read: fn(&str, &Path) -> Result<Figures>,
+) -> Program {
+    let input = paths::examples().join(input);
+    Program {
+        name: format!("{package}-{ranks}"),
         mpi: Mpi::OpenMpi,
         ranks,
-        words: ["cp2k.psmp", "-i", &input.to_string_lossy()]
+        words: [command, flag, &input.to_string_lossy()]
             .map(str::to_owned)
             .into(),
-        environment: &[("OMP_NUM_THREADS", "1")],
-        package: Some("cp2k"),
+        environment: &[],
+        package: Some(package),
         is_slow: true,
         progress: None,
-        read: |printed, _| cp2k_time(printed),
+        read,
     }
 }
 

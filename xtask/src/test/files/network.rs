@@ -1,6 +1,6 @@
 //! Files on a file system that is like those of networks (`examples/tools/network_files.c`): its files have other inode
-//! numbers at each mount, and a file that is removed while it is open gets a hidden name. The ranks are killed some
-//! time after the checkpoint, the file system is mounted anew, and the job goes on under the other library.
+//! numbers at each mount, and a file that is removed while it is open gets a hidden name. The ranks are killed
+//! some time after the checkpoint. Then the file system is mounted again, and the job goes on under the other library.
 
 use crate::build::setup;
 use crate::harness::job::{self, Job};

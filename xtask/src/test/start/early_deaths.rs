@@ -27,10 +27,7 @@ pub fn cases(full: bool) -> Vec<Case> {
         .filter(|mpi| !Mpi::STANDARD.contains(mpi));
     for &mpi in libraries {
         let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
-            let name = format!("recover/{name}");
-            cases.push(Case::over(mpi, &name, move |_, dir| {
-                RunCase::new(dir, mpi).and_then(|case| body(&case))
-            }));
+            cases.push(RunCase::case(mpi, name, body));
         };
         add("before-it-runs", before_it_runs);
         add("before-it-runs-again", before_it_runs_again);

@@ -23,10 +23,7 @@ pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for &mpi in Mpi::of(full) {
         let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
-            let name = format!("recover/memory-{name}");
-            cases.push(Case::over(mpi, &name, move |_, dir| {
-                RunCase::new(dir, mpi).and_then(|case| body(&case))
-            }));
+            cases.push(RunCase::case(mpi, &format!("memory-{name}"), body));
         };
         add("ranks", ranks);
         add("standby", standby);

@@ -6,7 +6,7 @@ use crate::harness::{signal, stasis};
 use crate::test::support::held_job::reach_cut_of;
 use crate::test::support::helper_programs::compile;
 use crate::test::support::refusal::{refused, DIRECTORY, USAGE};
-use crate::test::{Case, Session};
+use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::Signal;
 use std::fs;
@@ -27,10 +27,7 @@ pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for &mpi in Mpi::of(full) {
         let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
-            let name = format!("recover/{name}");
-            cases.push(Case::over(mpi, &name, move |_, dir| {
-                RunCase::new(dir, mpi).and_then(|case| body(&case))
-            }));
+            cases.push(RunCase::case(mpi, name, body));
         };
         add("all-ranks", all_ranks);
         add("launcher", launcher);
@@ -57,8 +54,7 @@ pub fn cases(full: bool) -> Vec<Case> {
         }
     }
     // Over a library from PyPI in every run.
-    let standard = |_: &Session, dir: &Path| all_ranks(&RunCase::new(dir, Mpi::Standard)?);
-    cases.push(Case::over(Mpi::Standard, "recover/all-ranks", standard));
+    cases.push(RunCase::case(Mpi::Standard, "all-ranks", all_ranks));
     cases
 }
 
@@ -74,7 +70,14 @@ pub(super) struct RunCase<'a> {
 }
 
 impl RunCase<'_> {
-    pub(super) fn new(dir: &Path, mpi: Mpi) -> Result<RunCase<'_>> {
+    /// A case with this name behind `recover/`.
+    pub(super) fn case(mpi: Mpi, name: &str, body: fn(&RunCase) -> Result<()>) -> Case {
+        Case::over(mpi, &format!("recover/{name}"), move |_, dir| {
+            RunCase::new(dir, mpi).and_then(|case| body(&case))
+        })
+    }
+
+    fn new(dir: &Path, mpi: Mpi) -> Result<RunCase<'_>> {
         // Over those without a lower half of their own run programs of Debian's MPICH.
         let front = match Mpi::STANDARD.contains(&mpi) {
             true => Mpi::Mpich,

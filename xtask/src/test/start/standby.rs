@@ -30,10 +30,7 @@ pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for &mpi in Mpi::of(full) {
         let mut add = |name: &str, body: fn(&RunCase) -> Result<()>| {
-            let name = format!("recover/standby.{name}");
-            cases.push(Case::over(mpi, &name, move |_, dir| {
-                RunCase::new(dir, mpi).and_then(|case| body(&case))
-            }));
+            cases.push(RunCase::case(mpi, &format!("standby.{name}"), body));
         };
         add("ranks", |case| ranks(case, "warm"));
         add("hot", |case| ranks(case, "hot"));

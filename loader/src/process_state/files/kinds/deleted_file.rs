@@ -38,7 +38,7 @@ pub fn memory_name(link: &Path) -> Option<&[u8]> {
     without_deleted(link.as_os_str().as_bytes()).strip_prefix(b"/memfd:")
 }
 
-/// What the kernel writes behind the name of a file that was removed.
+/// The kernel's mark behind the name of a removed file in `/proc/PID/fd`.
 const DELETED: &[u8] = b" (deleted)";
 
 fn without_deleted(link: &[u8]) -> &[u8] {
@@ -66,7 +66,8 @@ pub fn is_hidden(look: &Look) -> bool {
     if hidden(&look.link) {
         return true;
     }
-    let removed = look.link.as_os_str().as_bytes().ends_with(DELETED);
+    // Without any name there is nothing to look for.
+    let removed = look.facts.st_nlink > 0 && look.link.as_os_str().as_bytes().ends_with(DELETED);
     let beside = look.link.parent().filter(|_| removed);
     let beside = beside.and_then(|directory| std::fs::read_dir(directory).ok());
     beside.into_iter().flatten().flatten().any(|entry| {
