@@ -138,8 +138,10 @@ fn one(request: &'static Request) {
             // is held.
             let error = unsafe {
                 lower_handle = request.lower();
-                if lower_handle == Request::null_lower() {
-                    // Its thread is still starting it.
+                let is_started = body.state.get() == State::Active;
+                if lower_handle == Request::null_lower() || !is_started {
+                    // Its thread is still starting it, or has just made a persistent one, and not started it: the
+                    // state is written before the lower handle, so it is read again after that.
                     return;
                 }
                 stubs::MPI_Test(&raw mut lower_handle, &raw mut flag, &raw mut status)
