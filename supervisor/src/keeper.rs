@@ -16,7 +16,7 @@ use nix::unistd::{geteuid, Pid};
 
 use crate::child_parts;
 use crate::memory_sets::Word;
-use crate::messages::{send, FromRank, NoSurvivor, ToRank, LONGEST};
+use crate::messages::{send, FromRank, JobEnd, NoSurvivor, ToRank, LONGEST};
 use crate::processes;
 use crate::recovery::Departure;
 
@@ -89,8 +89,8 @@ struct Kept {
     stand_in: Option<Pid>,
     /// Whether it has said that its program ends with exit code 0.
     ended_well: bool,
-    /// The code with which it wants the job to be ended.
-    ends_job: Option<i32>,
+    /// How it wants the job to be ended.
+    ends_job: Option<JobEnd>,
     /// Whether it has been asked to go on in its memory, and its answer.
     survival: Option<Option<Result<(), NoSurvivor>>>,
 }
@@ -209,9 +209,9 @@ impl Keeper {
         }
     }
 
-    /// The code with which a rank wants the job to be ended, since it cannot do that itself.
-    pub fn ends_job(&self) -> Option<i32> {
-        self.ranks.iter().find_map(|rank| rank.ends_job)
+    /// How a rank wants the job to be ended, since it cannot do that itself.
+    pub fn ends_job(&self) -> Option<&JobEnd> {
+        self.ranks.iter().find_map(|rank| rank.ends_job.as_ref())
     }
 
     /// Asks each rank that lives to go on in its memory in the next incarnation. Whether there is one.
@@ -427,8 +427,9 @@ impl Kept {
             }
             FromRank::Exits(code) => Departure::Exits(code),
             FromRank::Aborts(code) => Departure::Aborts(code),
-            FromRank::EndsJob(code) => {
-                self.ends_job = Some(code);
+            FromRank::EndsJob(end) => {
+                let code = end.code;
+                self.ends_job = Some(end);
                 Departure::Aborts(code)
             }
             FromRank::Fails => Departure::Fails,

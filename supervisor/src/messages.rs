@@ -37,8 +37,8 @@ pub enum FromRank {
     Exits(i32),
     /// The program ends the job with MPI_Abort and this code.
     Aborts(i32),
-    /// The same, while MPI is not initialised: the launcher would not end the others.
-    EndsJob(i32),
+    /// The job is to end, while MPI is not initialised: the launcher would not end the others.
+    EndsJob(JobEnd),
     /// The rank cannot go on, perhaps because of the death of another one.
     Fails,
     /// Rank 0: the job runs, and would go on from this checkpoint.
@@ -72,6 +72,17 @@ pub enum FromRank {
     StandIn(u32),
     /// The rank has written its memory, to go on in it in the next incarnation; or cannot, for this reason.
     Survives(Result<(), NoSurvivor>),
+}
+
+/// How a rank wants the job to end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobEnd {
+    /// Exit code of the job.
+    pub code: i32,
+    /// What the rank cannot be given, for the user. The rank itself does not say it: a launcher that loses a rank may
+    /// drop its output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// Why a rank's memory does not go on in the next incarnation.

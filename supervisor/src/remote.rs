@@ -19,7 +19,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use crate::hosts::LostHost;
 use crate::keeper::Left;
 use crate::leases::{Id, Leases, Terms};
-use crate::messages::{send, FromRank, Process, ToRank, LONGEST};
+use crate::messages::{send, FromRank, JobEnd, Process, ToRank, LONGEST};
 use crate::recovery::Departure;
 use crate::run_file::{Network, RunFile};
 
@@ -44,8 +44,8 @@ pub struct News {
     pub lost_hosts: Vec<LostHost>,
     /// The checkpoint from which the job would go on, if rank 0 has told one.
     pub covered: Option<u64>,
-    /// The code with which a rank wants the job to be ended, since it cannot do that itself.
-    pub ends_job: Option<i32>,
+    /// How a rank wants the job to be ended, since it cannot do that itself.
+    pub ends_job: Option<JobEnd>,
 }
 
 /// Place of a run file.
@@ -528,8 +528,9 @@ impl State {
             | FromRank::StandIn(_)
             | FromRank::Survives(_) => return true,
             FromRank::Exits(code) => Departure::Exits(code),
-            FromRank::EndsJob(code) => {
-                self.news.ends_job.get_or_insert(code);
+            FromRank::EndsJob(end) => {
+                let code = end.code;
+                self.news.ends_job.get_or_insert(end);
                 Departure::Aborts(code)
             }
             FromRank::Aborts(code) => Departure::Aborts(code),

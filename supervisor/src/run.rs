@@ -114,6 +114,8 @@ pub trait Surroundings {
     fn not_held(&self, why: &str);
     /// The checkpoint in memory is written now, or cannot be.
     fn rescued(&self, set: u64, result: Result<(), rescue::Error>);
+    /// The job ends, since a rank asks for what it cannot have.
+    fn refused(&self, why: &str);
     /// The launcher could not start the job again.
     fn not_started(&self, end: LauncherEnd);
     /// These ranks are started anew, too, although they live; and why.
@@ -634,9 +636,12 @@ impl<S: Surroundings> Running<'_, S> {
         if self.surviving.is_none() && self.killing.is_none() {
             // The launcher is to see the death of a rank after which the job is not started again.
             self.keeper.kill_stand_ins(false);
-            let ends_job = self.keeper.ends_job().or(news.ends_job);
-            if self.aborted.is_none() && ends_job.is_some() {
-                self.aborted = ends_job;
+            let ends_job = self.keeper.ends_job().or(news.ends_job.as_ref());
+            if let (None, Some(end)) = (self.aborted, ends_job) {
+                self.aborted = Some(end.code);
+                if let Some(why) = &end.why {
+                    self.surroundings.refused(why);
+                }
                 // Hydra's daemon does not come to an end while ranks wait for others in MPI_Init.
                 self.kill();
             }

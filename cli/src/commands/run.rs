@@ -341,6 +341,10 @@ impl Surroundings for KnownSets {
         ));
     }
 
+    fn refused(&self, why: &str) {
+        message::say(format_args!("the job ends: {why}"));
+    }
+
     fn rescued(&self, set: u64, result: Result<(), rescue::Error>) {
         match result {
             Ok(()) => message::say(format_args!("ckpt-{set} was in memory, and is written now")),

@@ -3,6 +3,7 @@
 //! holds a lease. The kernel kills the rank when the lease ends.
 
 use std::io;
+use std::process::exit;
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use dump::{Handover, HeaderInfo};
 use job_spec::{Checkpoints, ExitCode};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::{close, Pid};
-use supervisor::messages::{FromRank, ToRank};
+use supervisor::messages::{FromRank, JobEnd, ToRank};
 use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
@@ -57,8 +58,7 @@ fn connect_by(
     let link = || {
         let link = Link::connect(&checkpoints.dir, file, incarnation, launcher::rank(), timer)?;
         if link.is_remote() {
-            let refused = FromRank::EndsJob(ExitCode::CannotServe.number());
-            check_remote(checkpoints).inspect_err(|_| link.tell(&refused))?;
+            check_remote(checkpoints).unwrap_or_else(|why| refuse(&link, &why));
         }
         Ok::<Link, anyhow::Error>(link)
     };
@@ -96,6 +96,16 @@ fn check_remote(checkpoints: &Checkpoints) -> Result<()> {
          memory only on its own. Leave it out; --local-dir with --partner survives the loss of a machine"
     );
     Ok(())
+}
+
+/// Ends the job, which cannot be served.
+fn refuse(link: &Link, why: &anyhow::Error) -> ! {
+    let code = ExitCode::CannotServe.number();
+    link.tell(&FromRank::EndsJob(JobEnd {
+        code,
+        why: Some(why.to_string()),
+    }));
+    exit(code)
 }
 
 /// A rank of a standby world.
@@ -179,7 +189,7 @@ pub fn aborts(code: i32) {
 
 /// Tells the keeper to end the job with this code.
 pub fn ends_job(code: i32) {
-    tell(&FromRank::EndsJob(code));
+    tell(&FromRank::EndsJob(JobEnd { code, why: None }));
 }
 
 /// Tells the keeper that this rank cannot go on.

@@ -339,9 +339,10 @@ fn one_machine_only(case: &NodesCase) -> Result<()> {
     for (flags, launch, words) in refusals {
         let refused = job::run(case.command(flags, launch)?, case.dir, "refused", LIMIT)?;
         ensure!(!refused.status.success(), "it ends with {}", refused.status);
-        for (word, wanted) in [(words, true), ("the job goes on", false)] {
+        // By `stasis run`: a launcher may drop what the ranks say.
+        for (word, wanted) in [(words, 1), ("the job goes on", 0)] {
             ensure!(
-                refused.stderr.contains(word) == wanted,
+                refused.stderr.matches(word).count() == wanted,
                 "it says {word}, or does not: {}",
                 refused.stderr
             );
