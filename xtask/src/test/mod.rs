@@ -18,9 +18,11 @@ use crate::torture;
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::HashSet;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 /// Options of `cargo xtask test`.
@@ -35,10 +37,9 @@ pub struct Options {
     /// Every combination of example, mode, ABI, library and restart library; and the long tests
     #[arg(long)]
     full: bool,
-    /// Cases at a time (2 at most: most of a case is waiting for launchers, and no case has a core to
-    /// spare)
-    #[arg(long, default_value_t = 2)]
-    jobs: usize,
+    /// Cases at a time [default: two for each core, since a case waits most of the time, for launchers]
+    #[arg(long)]
+    jobs: Option<NonZeroUsize>,
     /// Seed of the random moments (printed; a new one each run)
     #[arg(long)]
     seed: Option<u64>,
@@ -258,7 +259,11 @@ pub fn run(options: &Options) -> Result<()> {
     };
     println!("{} cases, seed {}", cases.len(), context.seed);
     let tally = Mutex::new(Tally::default());
-    parallel::each(options.jobs.clamp(1, 2), cases.into_iter(), |case| {
+    let jobs = options.jobs.map_or_else(
+        || 2 * available_parallelism().map_or(1, NonZeroUsize::get),
+        NonZeroUsize::get,
+    );
+    parallel::each(jobs, cases.into_iter(), |case| {
         let started = Instant::now();
         let name = case.name;
         let outcome = match folder(&name) {
