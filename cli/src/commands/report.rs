@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{anyhow, Context};
+use coordinator::client::Client;
 use serde_json::json;
 
 use crate::args::Report;
@@ -28,7 +29,10 @@ pub fn run(options: &Report) -> exit::Result<()> {
         ))
         .code(Code::Directory);
     }
-    let story = Story::of(&history.entries);
+    let mut story = Story::of(&history.entries);
+    if Client::connect(&directory).is_ok() {
+        story.goes_on(history::event::now());
+    }
     let file: PathBuf = options
         .output
         .clone()

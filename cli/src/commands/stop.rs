@@ -14,6 +14,7 @@ use ckpt_image::{list_sets, SetState};
 use coordinator::client::Client;
 use coordinator::job_file::JobFile;
 use coordinator::process_liveness;
+use history::event::{Entry, Event};
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, Signal};
@@ -55,6 +56,10 @@ pub fn run(options: &Job) -> exit::Result<()> {
         let ended = wait(&[keeper.pid], Instant::now() + LIMIT);
         let ended = ended.context("`stasis run` waits for its launcher");
         ended.code(Code::CannotServe)?;
+    }
+    if job.is_some() {
+        // A history that cannot be written harms nothing but the report.
+        let _ = history::file::append(&directory, &Entry::now(Event::Stopped));
     }
     report(options, &directory, job.as_ref(), keeper.as_ref(), &killed);
     Ok(())

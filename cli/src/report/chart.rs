@@ -70,6 +70,8 @@ fn run(run: &Run, number: usize, y: f64, axis: &Axis) -> Markup {
     let (from, to) = (axis.x(run.begin), axis.x(run.end));
     let how = match &run.outcome {
         Outcome::Open => "no end is noted".to_owned(),
+        Outcome::Running => "it runs".to_owned(),
+        Outcome::Killed => "ended by stasis stop".to_owned(),
         Outcome::Ended => "ended".to_owned(),
         Outcome::Stopped(set) => format!("ended with {set}"),
         Outcome::Failed(what) => format!("failed: {what}"),

@@ -133,6 +133,8 @@ fn runs(story: &Story) -> Markup {
 fn outcome(outcome: &Outcome) -> Markup {
     match outcome {
         Outcome::Open => html! { "not noted" },
+        Outcome::Running => html! { "it runs" },
+        Outcome::Killed => html! { "ended by stasis stop" },
         Outcome::Ended => html! { "ended" },
         Outcome::Stopped(set) => html! { "ended with " (set) },
         Outcome::Failed(what) => html! { span.bad { (what) } },

@@ -11,8 +11,12 @@ pub type Seconds = f64;
 /// How a run has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It may run. Or it was killed, and nobody has noted that.
+    /// It was killed, and nobody has noted that.
     Open,
+    /// It runs.
+    Running,
+    /// By `stasis stop`, without a checkpoint.
+    Killed,
     /// In an orderly way.
     Ended,
     /// With a checkpoint, as requested.
@@ -45,7 +49,7 @@ pub struct Run {
     pub from: Option<String>,
     /// Time of its beginning.
     pub begin: Seconds,
-    /// Time of its last event.
+    /// Time of its last event, or the present one of a run that goes on.
     pub end: Seconds,
     /// How it has ended.
     pub outcome: Outcome,
@@ -104,6 +108,16 @@ impl Story {
         story
     }
 
+    /// Lets the last run go on until `now`: the job is running.
+    pub fn goes_on(&mut self, now: Seconds) {
+        if let Some(run) = self.runs.last_mut() {
+            run.end = run.end.max(now);
+            if run.outcome == Outcome::Open {
+                run.outcome = Outcome::Running;
+            }
+        }
+    }
+
     fn event(&mut self, entry: &Entry) {
         let time = entry.time;
         match &entry.event {
@@ -159,6 +173,7 @@ impl Story {
             }),
             Event::End { set: None } => run.outcome = Outcome::Ended,
             Event::End { set: Some(set) } => run.outcome = Outcome::Stopped(set.clone()),
+            Event::Stopped => run.outcome = Outcome::Killed,
             Event::Failure { what, .. } | Event::GivenUp { what, .. } => {
                 run.outcome = Outcome::Failed(what.clone());
             }
@@ -197,18 +212,20 @@ impl Story {
         Figures {
             runs: self.runs.len(),
             restarts: self.runs.iter().filter(|run| run.from.is_some()).count(),
-            running: self.runs.iter().map(Run::duration).sum(),
+            running: sum(self.runs.iter().map(Run::duration)),
             checkpoints: self.taken().count(),
             bytes: self.taken().map(|taken| taken.checkpoint.bytes).sum(),
-            pause: self
-                .taken()
-                .map(|taken| taken.checkpoint.pause_seconds)
-                .sum(),
-            lost: self.runs.iter().filter_map(|run| run.lost).sum(),
+            pause: sum(self.taken().map(|taken| taken.checkpoint.pause_seconds)),
+            lost: sum(self.runs.iter().filter_map(|run| run.lost)),
             most_at_risk: gaps().fold(0.0, Seconds::max),
             mean_at_risk: if all > 0.0 { squares / all / 2.0 } else { 0.0 },
         }
     }
+}
+
+/// The sum; 0 of nothing, for which [`Iterator::sum`] has -0.
+fn sum(of: impl Iterator<Item = Seconds>) -> Seconds {
+    of.fold(0.0, |sum, one| sum + one)
 }
 
 /// Figures of a job.
@@ -299,6 +316,20 @@ mod tests {
         assert_eq!(second.outcome, Outcome::Ended);
         assert_eq!(second.lost, Some(60.0));
         assert_eq!(story.remarks.len(), 1);
+    }
+
+    #[test]
+    fn a_run_goes_on_until_now_or_was_stopped() {
+        let launch = Entry::at(5.0, Event::Launch(Start::default()));
+        let mut running = Story::of(std::slice::from_ref(&launch));
+        running.goes_on(30.0);
+        assert_eq!(running.runs[0].outcome, Outcome::Running);
+        let figures = running.figures();
+        assert_eq!((figures.running, figures.most_at_risk), (25.0, 25.0));
+        assert!(figures.lost.is_sign_positive() && figures.pause.is_sign_positive());
+        let stopped = Story::of(&[launch, Entry::at(9.0, Event::Stopped)]);
+        assert_eq!(stopped.runs[0].outcome, Outcome::Killed);
+        assert_eq!(stopped.runs[0].duration(), 4.0);
     }
 
     /// Gaps of 40, 20, 40 and 40 s: a random moment falls into a gap of length g with probability g / 140.

@@ -96,6 +96,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set: Option<String>,
     },
+    /// `stasis stop` has ended the job, without a checkpoint.
+    Stopped,
     /// `stasis run` has seen a failure, and starts the job again.
     Failure {
         /// The failure.
@@ -263,6 +265,9 @@ mod tests {
         let read = |line: &str| serde_json::from_str::<Entry>(line).map(|entry| entry.event);
         let newer = read(r#"{"schema_version":1,"time":2,"event":"eclipse","of":"moon"}"#);
         assert_eq!(newer.unwrap(), Event::Unknown);
+        let stopped = Entry::at(2.0, Event::Stopped);
+        let line = serde_json::to_string(&stopped).unwrap();
+        assert_eq!(read(&line).unwrap(), Event::Stopped);
         let more = read(
             r#"{"schema_version":1,"time":2,"event":"checkpoint_failed","why":"t","new":[1]}"#,
         );

@@ -43,6 +43,12 @@ fn stop(dir: &Path, mpi: Mpi) -> Result<()> {
             && told["newest"] == "ckpt-1",
         "stop says {told:#}"
     );
+    let history = job::read_text(&ckpt.join("events.jsonl"));
+    let last = history.lines().last().unwrap_or_default();
+    ensure!(
+        last.contains("\"event\":\"stopped\""),
+        "the history ends with {last}"
+    );
     ensure!(job.ranks().is_empty(), "there are ranks after stop");
     let ended = job.wait(Instant::now() + LIMIT)?;
     let ended = ended.context("the launcher does not end")?;
