@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{anyhow, Context};
+use coordinator::client::Client;
+use coordinator::protocol::Details;
 use profile::Job;
 use serde_json::{json, Value};
 
@@ -15,6 +18,7 @@ use crate::ui::json;
 /// Runs the command.
 pub fn run(options: &Profile) -> exit::Result<()> {
     let directory = options.job.directory()?;
+    renew(&directory);
     let job = read(&directory)?.ok_or_else(|| none(&directory));
     let job = job.code(Code::Directory)?;
     if let Some(file) = &options.html {
@@ -29,6 +33,18 @@ pub fn run(options: &Profile) -> exit::Result<()> {
         (false, None) => say!("{}", profile::text::of(&job)),
     }
     Ok(())
+}
+
+/// Lets the ranks of a running job write their numbers. Those of a job that does not answer are shown as they are.
+fn renew(directory: &Path) {
+    let details = Details {
+        profile: true,
+        ..Details::default()
+    };
+    if let Ok(client) = Client::connect(directory) {
+        // A suspended job does not answer.
+        let _ = client.patient(Some(Duration::ZERO)).details(details);
+    }
 }
 
 fn to_json(job: &Job, directory: &Path, page: Option<&Path>) -> Value {

@@ -228,12 +228,11 @@ fn plain(dir: &Path, mpi: Mpi) -> Result<()> {
     browser::shows(&page, dir, &[("bar", [0x08, 0x51, 0x9c])])
 }
 
-/// A checkpoint changes no number. While the job runs, its status has them, and its file has them after a checkpoint.
+/// A checkpoint changes no number. While the job runs, its profile and its status have them.
 fn with_a_checkpoint(dir: &Path, mpi: Mpi) -> Result<()> {
     let mut job = launch(dir, mpi, &counted()?, &["--profile"])?;
     reach_cut(&mut job, dir)?;
-    let none = job::run(of("profile", dir), dir, "none", LIMIT)?;
-    refused(&none, DIRECTORY, &[&["has no profile of MPI calls"]])?;
+    check(&profile(dir)?, BEFORE, false)?;
     let mut status = of("status", dir);
     status.arg("--profile");
     let status = stasis::json(status, dir, "status", LIMIT)?;
