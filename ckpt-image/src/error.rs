@@ -153,8 +153,8 @@ pub enum ImageError {
         found: String,
     },
     #[error(
-        "the set {set} was taken with {taken} ranks, this job has {job}: \
-         start it with `mpirun -n {taken}`"
+        "the set {set} was taken with {}, this job has {job}: start it with `mpirun -n {taken}`",
+        ranks(.taken)
     )]
     WorldSize { set: String, taken: u32, job: u32 },
     #[error(
@@ -266,6 +266,14 @@ pub fn explained(path: &Path, error: std::io::Error) -> std::io::Error {
     match system.is_some_and(|system| system.files() > 0 && system.files_available() == 0) {
         true => std::io::Error::new(std::io::ErrorKind::StorageFull, NoInodes),
         false => error,
+    }
+}
+
+/// A number of ranks, such as `1 rank` or `2 ranks`.
+fn ranks(number: &u32) -> String {
+    match number {
+        1 => "1 rank".to_owned(),
+        more => format!("{more} ranks"),
     }
 }
 

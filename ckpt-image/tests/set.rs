@@ -186,18 +186,23 @@ fn the_damage_is_named_with_the_older_set() {
 
 #[test]
 fn another_number_of_ranks_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    write_set(dir.path(), 1, 2);
-    let error = newest_whole(dir.path(), None)
-        .unwrap()
-        .set
-        .check_world_size(3)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("was taken with 2 ranks, this job has 3"),
-        "{error}"
-    );
+    for (taken, words) in [
+        (1, "1 rank, this job has 3"),
+        (2, "2 ranks, this job has 3"),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        write_set(dir.path(), 1, taken);
+        let error = newest_whole(dir.path(), None)
+            .unwrap()
+            .set
+            .check_world_size(3)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&format!("was taken with {words}")),
+            "{error}"
+        );
+    }
 }
 
 #[test]

@@ -48,7 +48,12 @@ pub fn run(options: &Verify) -> exit::Result<()> {
     let mut bad = Vec::new();
     for (name, bytes, verdict) in results {
         match verdict {
-            Verdict::Bad(why) => bad.push(format!("{name}: {why}")),
+            Verdict::Bad(why) => {
+                if !of.json {
+                    say!("{name}: {}", text::bad("damaged"));
+                }
+                bad.push(format!("{name}: {why}"));
+            }
             _ if of.json => {}
             Verdict::Sound => say!("{name}: sound ({})", text::bytes(bytes)),
             Verdict::Removed => say!("{name}: {REMOVED}"),

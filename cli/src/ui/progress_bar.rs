@@ -7,6 +7,7 @@ use progress::{bar, TICK};
 
 use crate::ui::text;
 
+const OF_ONE_RANK: &str = "{spinner} {elapsed} [{bar:12}] {pos}/{len} rank: {wide_msg}";
 const OF_RANKS: &str = "{spinner} {elapsed} [{bar:12}] {pos}/{len} ranks: {wide_msg}";
 
 /// Progress bar of a checkpoint over the job's ranks.
@@ -19,7 +20,11 @@ impl CheckpointBar {
     }
 
     fn draw(ranks: u32, target: ProgressDrawTarget) -> CheckpointBar {
-        let bar = bar(u64::from(ranks), OF_RANKS, target);
+        let template = match ranks {
+            1 => OF_ONE_RANK,
+            _ => OF_RANKS,
+        };
+        let bar = bar(u64::from(ranks), template, target);
         bar.enable_steady_tick(TICK);
         CheckpointBar(bar)
     }
@@ -104,5 +109,13 @@ mod tests {
         );
         drop(ranks);
         assert_eq!(terminal.contents(), "");
+    }
+
+    #[test]
+    fn one_rank_is_no_ranks() {
+        let (terminal, target) = terminal();
+        let bar = CheckpointBar::draw(1, target);
+        bar.0.force_draw();
+        assert!(terminal.contents().contains("] 0/1 rank:"));
     }
 }
