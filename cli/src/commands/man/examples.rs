@@ -93,6 +93,7 @@ pub const PAGES: &[Page] = &[
         examples: &[
             ("stasis status ck", "tells what each rank does"),
             ("stasis status --json ck", "the same for a program"),
+            ("stasis status --watch ck", "tells it again and again, until the job ends"),
         ],
         see_also: &["explain", "jobs", "stacks"],
     },
@@ -271,6 +272,14 @@ pub const FILES: &[(&str, &str)] = &[
         "a checkpoint: an image for each rank, and the manifest",
     ),
     ("DIR/job.json", "where the running job is found"),
+    (
+        "DIR/events.jsonl",
+        "the history of the job, of which `stasis report` makes DIR/report.html",
+    ),
+    (
+        "DIR/profile",
+        "numbers of the job's MPI calls, with `launch --profile`",
+    ),
     ("DIR/log", "logs, with STASIS_LOG"),
     (
         "DIR/undo",
