@@ -19,6 +19,9 @@ use crate::messages::{line_of, FromRank};
 const PARTS: usize = 3;
 
 /// Sends a message with the descriptors of a child.
+///
+/// # Errors
+/// The receiver is dead, or its socket cannot take descriptors.
 pub fn send(mut stream: &UnixStream, message: &FromRank, child: &ChildParts) -> io::Result<()> {
     let line = line_of(message)?;
     let ChildParts {
@@ -35,6 +38,9 @@ pub fn send(mut stream: &UnixStream, message: &FromRank, child: &ChildParts) -> 
 }
 
 /// Reads what has come, and the descriptors that came with it.
+///
+/// # Errors
+/// The connection is broken, or there is nothing to read yet.
 pub fn receive(
     stream: &UnixStream,
     into: &mut [u8],

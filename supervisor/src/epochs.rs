@@ -34,6 +34,9 @@ fn survivors(incarnation: u32) -> String {
 }
 
 /// Removes all that a job of MPI Stages has written.
+///
+/// # Errors
+/// That of the file system.
 pub fn remove(checkpoints: &Path) -> io::Result<()> {
     match fs::remove_dir_all(directory(checkpoints)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -43,6 +46,9 @@ pub fn remove(checkpoints: &Path) -> io::Result<()> {
 
 /// Begins an incarnation that goes on from an epoch: removes later epochs, which the ranks write anew, and all
 /// survivors but those of the last incarnation.
+///
+/// # Errors
+/// That of the file system.
 pub fn begin(checkpoints: &Path, last: u32, epoch: u64) -> io::Result<()> {
     let (directory, kept) = (directory(checkpoints), survivors(last));
     fs::create_dir_all(&directory)?;
@@ -78,6 +84,9 @@ pub struct Epochs {
 
 impl Epochs {
     /// Those in a directory. There are none if it does not exist.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
     pub fn of(directory: &Path) -> io::Result<Epochs> {
         let entries = match fs::read_dir(directory) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Epochs::default()),

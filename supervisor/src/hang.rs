@@ -35,6 +35,9 @@ pub struct Watch {
 impl Watch {
     /// Starts a thread that looks at the job in `directory` again and again, and reports it when no rank has made
     /// progress for as long as `limit`. A job whose ranks all compute makes progress.
+    ///
+    /// # Errors
+    /// No socket or no thread can be made.
     pub fn start(directory: PathBuf, limit: Duration) -> io::Result<Watch> {
         let (wake, waker) = UnixStream::pair()?;
         let (tell, found) = channel();

@@ -41,6 +41,9 @@ impl LostHost {
 
 /// The line with a file without the lost machines, which is written into `directory`. None if the line names no file,
 /// or the other machines have no room for `ranks`.
+///
+/// # Errors
+/// The file of machines cannot be read, or the new one cannot be written.
 pub fn without(
     line: &[OsString],
     lost: &[LostHost],

@@ -19,6 +19,9 @@ pub struct Input {
 
 impl Input {
     /// Copies standard input into a pipe until its end, or until the reader of the pipe is dead.
+    ///
+    /// # Errors
+    /// No pipe or no thread can be made.
     pub fn copy_to(pipe: PipeWriter) -> io::Result<Input> {
         let (stopped, stop) = io::pipe()?;
         let copy = move || {

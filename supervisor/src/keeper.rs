@@ -97,6 +97,9 @@ struct Kept {
 
 impl Keeper {
     /// Listens for the ranks of an incarnation.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers, or no socket.
     pub fn new(incarnation: u32) -> io::Result<Keeper> {
         let token = random_token()?;
         let socket = format!("stasis-run-{}", random_token()?);

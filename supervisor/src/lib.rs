@@ -28,6 +28,7 @@
 //! | [`processes`] | the processes below `stasis run` |
 //! | [`unblocked`] | commands that are started with no signal blocked |
 //! | [`run`] | threads, signals and processes around the machine |
+#![warn(clippy::missing_errors_doc)]
 
 pub mod child_parts;
 pub mod command_line;

@@ -130,11 +130,17 @@ pub enum ToRank {
 }
 
 /// Sends one message.
+///
+/// # Errors
+/// The connection is broken.
 pub fn send(mut stream: impl Write, message: &impl Serialize) -> io::Result<()> {
     stream.write_all(&line_of(message)?)
 }
 
 /// A message as it is sent.
+///
+/// # Errors
+/// The message cannot be written as JSON (a defect in Stasis).
 pub fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -142,6 +148,10 @@ pub fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
 }
 
 /// Reads a message. `line` has the part of it that has come before a timeout. An order to die is an error.
+///
+/// # Errors
+/// The connection is broken or has reached its timeout, or what has come is no message;
+/// [`io::ErrorKind::ConnectionAborted`] for the order to die.
 pub fn receive(mut stream: impl Read, line: &mut Vec<u8>) -> io::Result<ToRank> {
     let mut byte = [0];
     loop {

@@ -12,6 +12,9 @@ use nix::unistd::Pid;
 use crate::recovery::LauncherEnd;
 
 /// Makes this process the reaper of the orphans below it.
+///
+/// # Errors
+/// The kernel refuses it.
 pub fn adopt_orphans() -> nix::Result<()> {
     set_child_subreaper(true)
 }

@@ -54,6 +54,9 @@ pub trait KillTimer: Send + Sync {
     /// Present time of its clock.
     fn now(&self) -> Duration;
     /// Sets the time, in the place of an earlier one.
+    ///
+    /// # Errors
+    /// The kernel refuses the time.
     fn arm(&self, at: Duration) -> io::Result<()>;
 }
 
@@ -69,6 +72,9 @@ pub struct Link {
 }
 
 /// Whether the ranks of an incarnation may run, and checkpoints of it may be committed: while it is the present one.
+///
+/// # Errors
+/// [`Error::Superseded`], or [`Error::File`] if the run file cannot be used.
 pub fn check_present(directory: &Path, incarnation: u32) -> Result<(), Error> {
     present(directory, RUN_FILE, incarnation).map(drop)
 }
@@ -132,6 +138,9 @@ pub struct Announcement {
 
 impl Announcement {
     /// Announces the rank of this process. `file` is as in [`Link::connect`].
+    ///
+    /// # Errors
+    /// As for [`Link::connect`].
     pub fn make(
         directory: &Path,
         file: &str,
@@ -150,6 +159,9 @@ impl Announcement {
     }
 
     /// The descriptor of the connection, which a program that this process executes inherits from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses to change the descriptor.
     pub fn inherit(&self) -> io::Result<RawFd> {
         let stream = self.stream.as_fd();
         fcntl(stream, FcntlArg::F_SETFD(FdFlag::empty()))?;
@@ -160,6 +172,10 @@ impl Announcement {
 impl Link {
     /// Connects a rank of an incarnation. `file` is the name of the run file, or of that of a standby world. `timer`
     /// makes the timer of a rank on another machine.
+    ///
+    /// # Errors
+    /// [`Error::Superseded`]: the rank must not run. [`Error::File`], [`Error::Keeper`], [`Error::Timer`]: the run file
+    /// cannot be used, `stasis run` does not answer, or there is no timer.
     pub fn connect(
         directory: &Path,
         file: &str,
@@ -200,6 +216,9 @@ impl Link {
     }
 
     /// Hands a child with a copy of the rank's memory to `stasis run`.
+    ///
+    /// # Errors
+    /// The connection is broken, or `stasis run` is on another machine ([`io::ErrorKind::Unsupported`]).
     pub fn hand_over(&self, message: &FromRank, child: &ChildParts) -> io::Result<()> {
         let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         match &self.stream {

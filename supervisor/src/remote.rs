@@ -65,6 +65,9 @@ pub struct Remote {
 
 impl Remote {
     /// Listens, and starts the thread that answers.
+    ///
+    /// # Errors
+    /// No socket or no thread can be made.
     pub fn start(terms: Terms) -> io::Result<Remote> {
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -99,6 +102,9 @@ impl Remote {
     }
 
     /// Where the ranks connect.
+    ///
+    /// # Errors
+    /// The address of the socket cannot be read.
     pub fn network(&self) -> io::Result<Network> {
         let state = self.state();
         let mut addresses = addresses::of_this_machine();

@@ -50,6 +50,9 @@ struct Written {
 
 impl Rescue {
     /// Starts to write a set to the checkpoint directory.
+    ///
+    /// # Errors
+    /// No socket or no thread can be made.
     pub fn start(directory: &Path, set: MemorySet) -> io::Result<Rescue> {
         let (over, other) = UnixStream::pair()?;
         let (number, children) = (set.number(), set.pids().collect());
@@ -89,6 +92,9 @@ impl Rescue {
     }
 
     /// Commits the set. Called when every process of the incarnation is dead.
+    ///
+    /// # Errors
+    /// An image or the manifest could not be written: the set is lost.
     pub fn commit(self, key: Option<&SealKey>) -> Result<(), Error> {
         let ended = |_| io::Error::other("the thread that wrote it has ended (a defect in Stasis)");
         let Written { writer, manifest } = self.thread.join().map_err(ended)??;

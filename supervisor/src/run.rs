@@ -101,6 +101,9 @@ pub trait Surroundings {
     /// The job goes on after a failure, and how.
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way);
     /// Whether the memory of this machine suffices for `ranks` sleeping ranks more; otherwise why not.
+    ///
+    /// # Errors
+    /// The reason why it does not.
     fn room(&self, ranks: usize) -> Result<(), String>;
     /// Whether the memory of this machine suffices for the images of a checkpoint; otherwise the user is told. It is
     /// asked when a checkpoint has been taken, and when a restart has succeeded. The images of `instead_of` are mapped
@@ -109,6 +112,9 @@ pub trait Surroundings {
     /// There is no standby world until the next checkpoint.
     fn no_standby(&self, why: &str);
     /// Whether the memory of this machine still suffices for checkpoints in memory; otherwise why not.
+    ///
+    /// # Errors
+    /// The reason why it does not.
     fn room_to_hold(&self) -> Result<(), String>;
     /// The checkpoint in memory is given up, for this reason.
     fn not_held(&self, why: &str);
@@ -159,6 +165,10 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
 
 /// Runs a job to its end. Returns the exit code of the last launcher. Call it while the process has one thread, since
 /// signals are blocked for all threads that come.
+///
+/// # Errors
+/// The job cannot be run: [`Error::File`] if the run file cannot be used or another `stasis run` keeps the job,
+/// [`Error::Start`] for the launcher, [`Error::System`] for all else.
 pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     let before = RunFile::take_over(&job.directory)?;
     let used = before.as_ref().and_then(|file| file.network.as_ref());

@@ -107,6 +107,9 @@ impl RunFile {
     }
 
     /// Writes the file under one of the two names, readable for its owner alone.
+    ///
+    /// # Errors
+    /// [`Error::Io`] of the file system.
     pub fn write(&self, directory: &Path, name: &str) -> Result<(), Error> {
         let path = directory.join(name);
         let fail = |why| Error::Io(path.clone(), "write", why);
@@ -118,6 +121,9 @@ impl RunFile {
     }
 
     /// Reads the file of this name, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Bad`] or [`Error::Untrusted`]: there is a file, and it cannot be used.
     pub fn read(directory: &Path, name: &str) -> Result<Option<RunFile>, Error> {
         let path = directory.join(name);
         let text = match private_file::read(&path) {
@@ -135,6 +141,9 @@ impl RunFile {
     }
 
     /// Reads the file of the `stasis run` that keeps the job, if one can be reached.
+    ///
+    /// # Errors
+    /// As for [`RunFile::read`].
     pub fn of_living(directory: &Path) -> Result<Option<RunFile>, Error> {
         let file = RunFile::read(directory, RUN_FILE)?;
         Ok(file.filter(|file| file.connect().is_ok()))
@@ -152,6 +161,9 @@ impl RunFile {
 
     /// Connects to `stasis run`: by the socket of its machine, or by TCP. A container of its machine may have another
     /// network than `stasis run`, and then has no such socket either.
+    ///
+    /// # Errors
+    /// It does not live, or cannot be reached from here.
     pub fn connect(&self) -> io::Result<Stream> {
         let here = match self.is_here() {
             true => self.connect_here(),
@@ -202,6 +214,9 @@ impl RunFile {
 
     /// Takes over the directory from a `stasis run` that is dead; returns its file. One on another machine that cannot
     /// be reached counts as dead: the claim of a job to its directory then decides (`coordinator::claim`).
+    ///
+    /// # Errors
+    /// [`Error::Taken`] if it lives, and those of [`RunFile::read`].
     pub fn take_over(directory: &Path) -> Result<Option<RunFile>, Error> {
         let Some(file) = RunFile::read(directory, RUN_FILE)? else {
             return Ok(None);

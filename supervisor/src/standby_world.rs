@@ -91,6 +91,10 @@ impl StandbyWorld {
     }
 
     /// Starts one that may become this incarnation.
+    ///
+    /// # Errors
+    /// [`Error::File`] if its file cannot be written; [`Error::System`] if there is no socket or thread for it, or its
+    /// launcher cannot be started.
     pub fn start(
         &mut self,
         mut command: Command,

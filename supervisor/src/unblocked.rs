@@ -12,6 +12,9 @@ use std::process::{Child, Command};
 use nix::sys::signal::SigSet;
 
 /// Starts the command.
+///
+/// # Errors
+/// It cannot be started.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     // SAFETY: see the head of this file.
     unsafe { command.pre_exec(|| Ok(SigSet::empty().thread_set_mask()?)) };

@@ -6,6 +6,7 @@
 //! | [`mod@file`] | appending to the file and reading it |
 //! | [`metrics`] | counters for a monitoring system, from the events of a running job |
 //! | [`text`] | sizes, durations and times as users read them |
+#![warn(clippy::missing_errors_doc)]
 
 pub mod event;
 pub mod file;

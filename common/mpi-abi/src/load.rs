@@ -35,6 +35,9 @@ pub enum LoadError {
 }
 
 /// Loads the library, for the whole process, and finds its functions. It is never unloaded.
+///
+/// # Errors
+/// [`LoadError::Refused`] by the dynamic linker; [`LoadError::NoMpi`] if it is no MPI library.
 pub fn load(path: &Path) -> Result<(), LoadError> {
     let refused = |why: String| LoadError::Refused {
         path: path.to_owned(),
