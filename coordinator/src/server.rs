@@ -533,8 +533,7 @@ impl ServerLoop {
                     self.submit(DiskJob::Note(event::Event::CheckpointFailed { why }));
                     self.schedule.over(now, None);
                     message::say(format_args!(
-                        "a checkpoint was given up, the job of {} ranks runs on: {reason}",
-                        self.size
+                        "a checkpoint was given up, the job runs on: {reason}"
                     ));
                 }
             }

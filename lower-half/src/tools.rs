@@ -38,8 +38,9 @@ pub fn agree(own: &Tools, rank: u32, size: u32) -> Result<()> {
         Some(at) if at.rank == rank => breakpoint::set(at),
         Some(at) if at.rank >= size && rank == 0 => {
             bail!(
-                "--break stops nothing: there is no rank {}, but {size} ranks",
-                at.rank
+                "--break stops nothing: there is no rank {}, and the last one is {}",
+                at.rank,
+                size - 1
             )
         }
         _ => Ok(()),
