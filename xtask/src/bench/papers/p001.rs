@@ -20,8 +20,9 @@ const RECOVERY: (&str, &str) = ("CPR, ms", "recovery, ms");
 const RECOVERY_DIFFERS: &str =
     "2 ranks on one machine; the time is from the death to the next call of the last rank, and includes the reading of \
      the program's files (for *image*: that of the image). CPR starts the program as soon as mpirun has ended. The \
-     program is `examples/bench/reloads.c`, whose ranks meet in a barrier each millisecond. Stages and Reinit both start \
-     new MPI libraries in all ranks";
+     program is `examples/bench/reloads.c` in the place of the ring, LULESH and CoMD: its ranks meet in a barrier each \
+     millisecond, and have 1 MiB each, or 15 MiB for LULESH. So Figures 6.2 and 6.9 have the same runs. Stages and \
+     Reinit both start new MPI libraries in all ranks";
 
 pub const PAPER: Paper = Paper {
     number: "001",
