@@ -55,9 +55,14 @@ fn write_all(stasis: &Command, directory: &Path) -> Result<()> {
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    let page = String::from_utf8_lossy(&page).replace(".SH EXTRA", EXIT_STATUS);
+    let mut page = page.into_bytes();
     sections(command).to_writer(&mut page)?;
     Ok(page)
 }
+
+/// The title of the text behind the help, which is about exit codes.
+const EXIT_STATUS: &str = ".SH \"EXIT STATUS\"";
 
 /// The sections behind those that the table of flags gives.
 fn sections(command: &Command) -> Roff {
@@ -113,6 +118,8 @@ mod tests {
     fn every_command_has_a_page_that_names_its_flags() {
         let directory = tempfile::tempdir().unwrap();
         write_all(&stasis(), directory.path()).unwrap();
+        let main = fs::read_to_string(directory.path().join("stasis.1")).unwrap();
+        assert!(main.contains(EXIT_STATUS), "{main}");
         for command in stasis().get_subcommands() {
             let file = format!("stasis-{}.1", command.get_name());
             let page = fs::read_to_string(directory.path().join(&file)).unwrap();
