@@ -2,7 +2,7 @@
 
 use history::text::{bytes, span};
 use maud::{html, Markup};
-use profile::file::{Communicator, Datatype, Rank, SizeClass};
+use profile::file::{Communicator, Datatype, Function, Rank, SizeClass};
 use profile::sum::{FunctionSum, Sums};
 use profile::text::{class, name, percent};
 use profile::Job;
@@ -39,6 +39,10 @@ pub fn profile_page(directory: &str, job: &Job) -> String {
         (datatypes(&sums.datatypes))
         h2 { "Ranks" }
         (ranks(&job.ranks))
+        h2 { "Functions of each rank" }
+        @for rank in job.ranks.iter().take(MOST_ROWS) {
+            (functions_of(rank))
+        }
     };
     document(directory, &content)
 }
@@ -195,4 +199,25 @@ fn ranks(ranks: &[Rank]) -> Markup {
         ],
         &rows,
     )
+}
+
+/// The functions of one rank, shown when its line is opened.
+fn functions_of(rank: &Rank) -> Markup {
+    let mut functions: Vec<&Function> = rank.functions.iter().collect();
+    functions.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    let row = |function: &&Function| {
+        html! { tr {
+            td { (function.function) }
+            td { (function.calls) }
+            td { (bytes(function.bytes)) }
+            td { (span(function.seconds)) }
+        } }
+    };
+    let rows: Vec<Markup> = functions.iter().map(row).collect();
+    html! {
+        details {
+            summary { "rank " (rank.rank) }
+            (table(&["function", "calls", "data", "time"], &rows))
+        }
+    }
 }
