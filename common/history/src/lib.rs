@@ -6,6 +6,19 @@
 //! | [`mod@file`] | appending to the file and reading it |
 //! | [`metrics`] | counters for a monitoring system, from the events of a running job |
 //! | [`text`] | sizes, durations and times as users read them |
+//!
+//! # Examples
+//! ```
+//! use stasis_history::event::{Entry, Event};
+//! use stasis_history::file::{append, read};
+//!
+//! let place = tempfile::tempdir()?;
+//! append(place.path(), &Entry::now(Event::End { set: None }))?;
+//! let history = read(place.path())?;
+//! assert_eq!(history.entries.len(), 1);
+//! assert_eq!(history.entries[0].event, Event::End { set: None });
+//! # Ok::<(), std::io::Error>(())
+//! ```
 #![warn(clippy::missing_errors_doc)]
 
 pub mod event;

@@ -87,6 +87,12 @@ pub fn rank() -> Option<u32> {
 }
 
 /// The rank that a launcher gave a process with these variables.
+///
+/// # Examples
+/// ```
+/// let rank = stasis_launcher::rank_in(|name| (name == "PMI_RANK").then(|| "3".to_owned()));
+/// assert_eq!(rank, Some(3));
+/// ```
 pub fn rank_in(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     let number = |name: &str| variable(name)?.parse().ok();
     let by_mpi = RANK.iter().find_map(|name| number(name));

@@ -40,6 +40,14 @@ pub fn with_mpi(program: &Path, libraries: &Libraries) -> bool {
 
 /// Whether a program may execute others: a script, or a program that calls an exec function of the C
 /// library.
+///
+/// # Examples
+/// ```
+/// use std::path::Path;
+///
+/// assert!(stasis_linked::executes_others(Path::new("/usr/bin/env")));
+/// assert!(!stasis_linked::executes_others(Path::new("/bin/ls")));
+/// ```
 pub fn executes_others(program: &Path) -> bool {
     let function = |name: &str| name.starts_with("exec") || name.starts_with("posix_spawn");
     match elf::read(program, function) {

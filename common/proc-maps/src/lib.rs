@@ -22,6 +22,15 @@ pub struct Mapping {
 }
 
 /// Parses `start-end rwxp offset major:minor inode   path`. `None` for a line of another form.
+///
+/// # Examples
+/// ```
+/// let line = b"7f0000-7f2000 r-xp 00001000 fe:01 42    /usr/lib/libc.so.6";
+/// let mapping = stasis_proc_maps::parse_line(line).unwrap();
+/// assert_eq!(mapping.end - mapping.start, 0x2000);
+/// assert_eq!((mapping.prot, mapping.shared), (5, false));
+/// assert_eq!(mapping.path, b"/usr/lib/libc.so.6");
+/// ```
 pub fn parse_line(line: &[u8]) -> Option<Mapping> {
     let mut fields = line.splitn(6, |byte| *byte == b' ');
     let mut field = || std::str::from_utf8(fields.next()?).ok();
