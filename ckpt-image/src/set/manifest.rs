@@ -91,7 +91,7 @@ pub struct Manifest {
     /// those that were written after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_micros: Option<u64>,
-    /// Time in microseconds from the request until the manifest was written, shortly before the set was committed. It is
+    /// Time in microseconds from the request until this was written, shortly before the set was committed. It is
     /// displayed. Absent as `pause_micros` is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_micros: Option<u64>,
