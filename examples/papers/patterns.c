@@ -13,7 +13,7 @@
 #include <time.h>
 
 enum exchange { NONE, AT_ONCE, IN_TURN, WAVES, COLLECTIVE };
-enum { WAVE_PLANES = 32, MOST_PARTNERS = 6, MOST_HALO = 128 << 10 };
+enum { WAVE_PLANES = 32, MOST_PARTNERS = 26, MOST_HALO = 128 << 10 };
 
 static const struct pattern {
     const char *name;
@@ -35,6 +35,8 @@ static const struct pattern {
     {"comd", 1, 1 << 18, IN_TURN, 6, 16 << 10, 10},
     /* SW4: two layers to each of four sides, hardly any reduction. */
     {"sw4", 24, 1 << 19, IN_TURN, 4, 32 << 10, 60},
+    /* LULESH: all 26 neighbours of a cube at once, and a reduction of the time step in every cycle. */
+    {"lulesh", 15, 1 << 18, AT_ONCE, 26, 2 << 10, 1},
     /* Conjugate gradients for Poisson's equation, with non-blocking collective operations alone (Hoefler et al. 2007). */
     {"poisson", 16, 1 << 18, COLLECTIVE, 0, 8 << 10, 1},
 };

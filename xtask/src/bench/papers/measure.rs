@@ -134,13 +134,14 @@ impl Program {
 }
 
 /// Steps of the programs of `patterns.c`, which then take more than a second.
-const STEPS: [(&str, usize); 7] = [
+const STEPS: [(&str, usize); 8] = [
     ("lu", 2000),
     ("ep", 2000),
     ("bt", 1000),
     ("sp", 1800),
     ("comd", 1000),
     ("sw4", 500),
+    ("lulesh", 500),
     ("poisson", 1000),
 ];
 

@@ -59,11 +59,17 @@ pub const PAPER: Paper = Paper {
         imported(
             "Table 3.3", "The calls that a run makes.", "Small subsets of MPI: 2 to 9 functions.", profiles::calls),
         imported(
-            "Figures 3.3 to 3.9",
-            "Calls and time in point-to-point and collective operations, of the first and of the middle rank: Figures \
-             3.3, 3.4, 3.5, 3.6, 3.7, 3.8 and 3.9.",
-            "Most calls are point-to-point, most time is in collective operations, Allreduce above all.",
-            profiles::shares,
+            "Figures 3.3 to 3.9, calls",
+            "Calls of point-to-point and collective operations, of the first and of the middle rank: Figures 3.3, 3.4, \
+             3.5, 3.6, 3.7, 3.8 and 3.9.",
+            "Most calls are point-to-point.",
+            profiles::counts,
+        ),
+        imported(
+            "Figures 3.3 to 3.9, time",
+            "The share of the time in these calls.",
+            "Most time is in collective operations, Allreduce above all.",
+            profiles::times,
         ),
         imported(
             "Figure 3.10",

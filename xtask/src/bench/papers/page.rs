@@ -11,6 +11,9 @@ use std::path::Path;
 /// The greatest ratio of a picture. Longer bars end there.
 const MOST_RATIO: f64 = 6.0;
 
+/// Width of the labels of a picture, in pixels: the longest fits.
+const Y_LABELS: u32 = 440;
+
 /// Longest line of a paragraph.
 const COLUMNS: usize = 120;
 
@@ -335,12 +338,12 @@ fn draw(filled: &Filled, file: &Path) -> Result<()> {
         false => highest.max(f64::MIN_POSITIVE),
     };
     let rows = bars.len() as f64;
-    let area = SVGBackend::new(file, (1000, 80 + 18 * bars.len() as u32)).into_drawing_area();
+    let area = SVGBackend::new(file, (1110, 80 + 18 * bars.len() as u32)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
         .margin(10)
         .x_label_area_size(44)
-        .y_label_area_size(330)
+        .y_label_area_size(Y_LABELS)
         .build_cartesian_2d(0.0..most, rows..0.0)?;
     let (blue, red) = (RGBColor(90, 120, 160), RGBColor(190, 60, 40));
     chart
@@ -373,7 +376,8 @@ fn draw(filled: &Filled, file: &Path) -> Result<()> {
             12,
             chart.plotting_area().map_coordinate(&(0.0, middle)).1 - 6,
         );
-        area.draw(&Text::new(bar.label.to_owned(), place, ("sans-serif", 13)))?;
+        let label = bar.label.replace('`', "");
+        area.draw(&Text::new(label, place, ("sans-serif", 13)))?;
     }
     if is_ratio {
         chart.draw_series(LineSeries::new([(1.0, 0.0), (1.0, rows)], BLACK.mix(0.5)))?;

@@ -70,6 +70,7 @@ fn of_programs(lab: &Lab, rows: impl Fn(&str, &Rounds) -> Result<Vec<Row>>) -> R
         ("Quantum ESPRESSO", Ok(espresso(2))),
         ("SW4 (`patterns.c`)", pattern(lab, "sw4", 2)),
         ("CoMD (`patterns.c`)", pattern(lab, "comd", 2)),
+        ("LULESH (`patterns.c`)", pattern(lab, "lulesh", 2)),
     ];
     let of_one = |(name, program): (&str, Result<Program>)| {
         let measured = program.and_then(|program| lab.compare(&program, &[PROFILED]));
@@ -147,17 +148,25 @@ pub fn calls(lab: &Lab) -> Result<Vec<Row>> {
     })
 }
 
-/// The shares of the calls and of the time.
-pub fn shares(lab: &Lab) -> Result<Vec<Row>> {
+/// The calls of each kind.
+pub fn counts(lab: &Lab) -> Result<Vec<Row>> {
+    of_kinds(lab, "calls", "calls")
+}
+
+/// The time in the calls of each kind.
+pub fn times(lab: &Lab) -> Result<Vec<Row>> {
+    of_kinds(lab, "time", "% of the time")
+}
+
+/// A figure of each kind of calls.
+fn of_kinds(lab: &Lab, figure: &str, unit: &str) -> Result<Vec<Row>> {
     of_programs(lab, |name, rounds| {
         let mut rows = Vec::new();
         for (rank, label) in SHOWN {
             for kind in KINDS {
-                for (figure, unit) in [("calls", "calls"), ("time", "% of the time")] {
-                    let label = format!("{name}, {label}, {kind}, {unit}");
-                    let figure = format!("{rank}/{kind}/{figure}");
-                    rows.push(Row::alone(label, "", rounds, &figure, PROFILED)?);
-                }
+                let label = format!("{name}, {label}, {kind}, {unit}");
+                let figure = format!("{rank}/{kind}/{figure}");
+                rows.push(Row::alone(label, "", rounds, &figure, PROFILED)?);
             }
         }
         Ok(rows)
