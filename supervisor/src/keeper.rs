@@ -1,6 +1,7 @@
 //! The keeper of the ranks on this machine. It learns of a rank's death from its pidfd (pidfd_open(2)), and of a rank's
 //! own will from the rank.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -16,7 +17,7 @@ use nix::unistd::{geteuid, Pid};
 
 use crate::child_parts;
 use crate::memory_sets::Word;
-use crate::messages::{send, FromRank, JobEnd, NoSurvivor, ToRank, LONGEST};
+use crate::messages::{send, FromRank, JobEnd, Member, NoSurvivor, ToRank, LONGEST};
 use crate::processes;
 use crate::recovery::Departure;
 
@@ -51,6 +52,16 @@ pub fn in_order(mut left: Vec<Left>) -> Vec<Left> {
     left
 }
 
+/// Whether all ranks of the job are among these. Those of a launcher that does not tell how many there are count as
+/// all.
+pub fn are_all(members: &[Member]) -> bool {
+    let numbers: HashSet<u32> = members.iter().filter_map(|member| member.rank).collect();
+    let unnumbered = members.iter().filter(|member| member.rank.is_none());
+    let known = numbers.len() + unnumbered.count();
+    let size = members.iter().find_map(|member| member.size);
+    size.is_none_or(|size| known >= size as usize)
+}
+
 /// The keeper.
 pub struct Keeper {
     listener: UnixListener,
@@ -74,6 +85,8 @@ struct Kept {
     files: Vec<OwnedFd>,
     /// Set by the first message.
     rank: Option<Option<u32>>,
+    /// Number of ranks of the job.
+    size: Option<u32>,
     /// Whether it has said that it ends.
     told: bool,
     dead: bool,
@@ -146,6 +159,18 @@ impl Keeper {
     pub fn has_ranks(&self) -> bool {
         let mut ranks = self.ranks.iter();
         ranks.any(|rank| rank.rank.is_some() && !rank.announced)
+    }
+
+    /// The ranks of the incarnation that have connected or were announced.
+    pub fn members(&self) -> Vec<Member> {
+        let ranks = self.ranks.iter();
+        let member = |kept: &Kept| {
+            Some(Member {
+                rank: kept.rank?,
+                size: kept.size,
+            })
+        };
+        ranks.filter_map(member).collect()
     }
 
     /// Whether a rank lives that has not said that it ends.
@@ -324,6 +349,7 @@ impl Keeper {
                     text: Vec::new(),
                     files: Vec::new(),
                     rank: None,
+                    size: None,
                     told: false,
                     dead: false,
                     asleep: None,
@@ -403,7 +429,7 @@ impl Kept {
             FromRank::Hello {
                 token: theirs,
                 incarnation: its,
-                rank,
+                member,
                 announced,
                 ..
             } => {
@@ -415,7 +441,7 @@ impl Kept {
                 let stream = self.stream.as_ref().filter(|_| theirs == token);
                 let answered = stream.is_some_and(|stream| send(stream, &answer).is_ok());
                 match answered && answer == ToRank::Welcome {
-                    true => self.rank = Some(rank),
+                    true => (self.rank, self.size) = (Some(member.rank), member.size),
                     false => self.stream = None,
                 }
                 return None;
@@ -482,5 +508,21 @@ impl Kept {
                 false => Departure::Lost,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_is_announced_and_connects_is_one() {
+        let member = |rank, size| Member { rank, size };
+        let first = member(Some(0), Some(2));
+        assert!(!are_all(&[first]));
+        assert!(!are_all(&[first, first]));
+        assert!(are_all(&[first, member(Some(1), Some(2))]));
+        assert!(are_all(&[first, member(None, None)]));
+        assert!(are_all(&[member(Some(0), None)]));
     }
 }

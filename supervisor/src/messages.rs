@@ -19,8 +19,9 @@ pub enum FromRank {
         token: String,
         /// Incarnation to which the rank belongs.
         incarnation: u32,
-        /// Rank, if the launcher has told it.
-        rank: Option<u32>,
+        /// The rank.
+        #[serde(flatten)]
+        member: Member,
         /// Process of a rank on another machine.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<Process>,
@@ -72,6 +73,15 @@ pub enum FromRank {
     StandIn(u32),
     /// The rank has written its memory, to go on in it in the next incarnation; or cannot, for this reason.
     Survives(Result<(), NoSurvivor>),
+}
+
+/// A rank, as far as its launcher has told it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub rank: Option<u32>,
+    /// Number of ranks of the job.
+    pub size: Option<u32>,
 }
 
 /// How a rank wants the job to end.

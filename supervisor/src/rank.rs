@@ -17,7 +17,7 @@ use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 
 use crate::child_parts;
 use crate::leases::Terms;
-use crate::messages::{receive, send, FromRank, Process, ToRank};
+use crate::messages::{receive, send, FromRank, Member, Process, ToRank};
 use crate::run_file::{self, RunFile, RUN_FILE};
 
 /// Reason why a rank must not run.
@@ -98,7 +98,7 @@ fn reach(directory: &Path, file: &str, incarnation: u32) -> Result<(RunFile, Str
 }
 
 /// Sends the first message, and waits until this process is welcome.
-fn greet(stream: &Stream, file: RunFile, rank: Option<u32>, announced: bool) -> Result<(), Error> {
+fn greet(stream: &Stream, file: RunFile, member: Member, announced: bool) -> Result<(), Error> {
     let mut process = None;
     if let (Stream::Tcp(_), Some(network)) = (stream, &file.network) {
         process = Some(Process {
@@ -111,7 +111,7 @@ fn greet(stream: &Stream, file: RunFile, rank: Option<u32>, announced: bool) -> 
     let hello = FromRank::Hello {
         token: file.token,
         incarnation: file.incarnation,
-        rank,
+        member,
         process,
         announced,
     };
@@ -145,10 +145,10 @@ impl Announcement {
         directory: &Path,
         file: &str,
         incarnation: u32,
-        rank: Option<u32>,
+        member: Member,
     ) -> Result<Announcement, Error> {
         let (file, stream) = reach(directory, file, incarnation)?;
-        greet(&stream, file, rank, true)?;
+        greet(&stream, file, member, true)?;
         Ok(Announcement { stream })
     }
 
@@ -180,7 +180,7 @@ impl Link {
         directory: &Path,
         file: &str,
         incarnation: u32,
-        rank: Option<u32>,
+        member: Member,
         timer: impl FnOnce() -> io::Result<Box<dyn KillTimer>>,
     ) -> Result<Link, Error> {
         let (file, stream) = reach(directory, file, incarnation)?;
@@ -189,7 +189,7 @@ impl Link {
             lease = Some((network.terms, timer().map_err(Error::Timer)?));
         }
         let begun = lease.as_ref().map(|(_, timer)| timer.now());
-        greet(&stream, file, rank, false)?;
+        greet(&stream, file, member, false)?;
         if let (Some((terms, timer)), Some(begun)) = (&lease, begun) {
             // Nothing of the program runs before.
             timer.arm(begun + terms.lease).map_err(Error::Timer)?;

@@ -39,6 +39,8 @@ pub struct Policy {
 pub enum Departure {
     /// It is dead and had not said that it would end.
     Lost,
+    /// The same, when other ranks of the incarnation had not started: the launcher may have failed to start them.
+    Early,
     /// It is on another machine and does not answer: it is dead by now.
     Silent,
     /// It was announced, and its process has ended before the rank ran.
@@ -119,6 +121,7 @@ impl fmt::Display for Departure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Departure::Lost => write!(f, "was killed"),
+            Departure::Early => write!(f, "was killed before all ranks had started"),
             Departure::Silent => write!(f, "does not answer"),
             Departure::Unstarted => write!(f, "ended before it ran"),
             Departure::Fails => write!(f, "could not go on"),
@@ -207,7 +210,11 @@ impl Recovery {
 
     fn recovers(&self, how: Departure) -> bool {
         match how {
-            Departure::Lost | Departure::Silent | Departure::Fails | Departure::Unstarted => true,
+            Departure::Lost
+            | Departure::Early
+            | Departure::Silent
+            | Departure::Fails
+            | Departure::Unstarted => true,
             Departure::Exits(0) => false,
             Departure::Exits(_) => self.policy.on >= RecoverOn::Exits,
             Departure::Aborts(_) => self.policy.on >= RecoverOn::All,
@@ -309,8 +316,10 @@ impl Recovery {
         (self.failed, self.unstarted) = (None, None);
         self.failures += 1;
         self.suspect = match (failure, self.suspect) {
-            // The machine or the network is to blame.
-            (Failure::Rank(_, Departure::Silent), _) => None,
+            // The machine or the network is to blame, or the launcher: no program has run.
+            (Failure::Rank(_, Departure::Silent | Departure::Early | Departure::Unstarted), _) => {
+                None
+            }
             (Failure::Rank(Some(rank), _), Some((last, times))) if rank == last => {
                 Some((rank, times + 1))
             }
@@ -466,7 +475,13 @@ mod tests {
                     })
                 };
                 if self.faults > 0 {
-                    next.push(leaves(Departure::Lost, 1));
+                    // One rank suffices to show both.
+                    let lost = [Departure::Lost, Departure::Early];
+                    next.extend(
+                        lost[..=usize::from(rank == 0)]
+                            .iter()
+                            .map(|how| leaves(*how, 1)),
+                    );
                     next.push(leaves(Departure::Exits(1), 1));
                     next.push(leaves(Departure::Aborts(1), 1));
                     next.push(leaves(Departure::Fails, 1));
@@ -689,6 +704,27 @@ mod tests {
         assert_eq!(fail(), Some(Order::Start { failures: 1 }));
         assert_eq!(fail(), Some(Order::Start { failures: 2 }));
         assert_eq!(fail(), Some(Order::Finish(Some(GivenUp::SameRank(1)))));
+    }
+
+    #[test]
+    fn a_launcher_that_cannot_start_all_ranks_is_no_error_of_the_program() {
+        for how in [Departure::Early, Departure::Unstarted] {
+            let most = 5;
+            let mut job = Recovery::new(Policy {
+                on: RecoverOn::Signals,
+                most,
+            });
+            let mut fail = || {
+                job.rank_left(Some(0), how, false);
+                job.left_waiting();
+                job.all_dead(Some(1))
+            };
+            for failures in 1..=most {
+                assert_eq!(fail(), Some(Order::Start { failures }));
+            }
+            let end = GivenUp::Failures(most + 1);
+            assert_eq!(fail(), Some(Order::Finish(Some(end))));
+        }
     }
 
     #[test]

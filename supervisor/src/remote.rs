@@ -19,7 +19,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use crate::hosts::LostHost;
 use crate::keeper::Left;
 use crate::leases::{Id, Leases, Terms};
-use crate::messages::{send, FromRank, JobEnd, Process, ToRank, LONGEST};
+use crate::messages::{send, FromRank, JobEnd, Member, Process, ToRank, LONGEST};
 use crate::recovery::Departure;
 use crate::run_file::{Network, RunFile};
 
@@ -204,6 +204,18 @@ impl Remote {
         })
     }
 
+    /// The ranks of the incarnation that have connected or were announced.
+    pub fn members(&self) -> Vec<Member> {
+        let state = self.state();
+        let holders = state.connections.values();
+        let holders = holders.filter_map(|known| known.holder.as_ref());
+        let member = |holder: &Holder| Member {
+            rank: holder.rank,
+            size: holder.size,
+        };
+        holders.map(member).collect()
+    }
+
     /// Whether a rank is not known to be dead and has not said that it ends.
     pub fn has_running(&self) -> bool {
         let state = self.state();
@@ -308,6 +320,8 @@ struct Known {
 
 struct Holder {
     rank: Option<u32>,
+    /// Number of ranks of the job.
+    size: Option<u32>,
     process: Process,
     /// Whether it is only announced.
     announced: bool,
@@ -491,12 +505,13 @@ impl State {
             FromRank::Hello {
                 token,
                 incarnation,
-                rank,
+                member,
                 process: Some(process),
                 announced,
             } if self.is_ours(&token, incarnation) => {
                 let holder = Holder {
-                    rank,
+                    rank: member.rank,
+                    size: member.size,
                     process,
                     announced,
                     told: false,

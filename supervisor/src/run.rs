@@ -623,8 +623,14 @@ impl<S: Surroundings> Running<'_, S> {
         all.extend(news.left);
         let ends = !all.is_empty() && self.surroundings.has_ended();
         let ran = self.killing.is_none();
+        let members = [self.keeper.members(), self.remote.members()].concat();
+        let early = !keeper::are_all(&members);
         for left in keeper::in_order(all) {
-            let order = self.machine.rank_left(left.rank, left.how, ends);
+            let how = match left.how {
+                Departure::Lost if early => Departure::Early,
+                how => how,
+            };
+            let order = self.machine.rank_left(left.rank, how, ends);
             self.obey(order)?;
         }
         // Others are lost because the incarnation ends.

@@ -16,7 +16,7 @@ use coordinator::private_file::{self, Unreadable};
 use serde::{Deserialize, Serialize};
 
 use crate::leases::Terms;
-use crate::messages::{receive, send, FromRank};
+use crate::messages::{receive, send, FromRank, Member};
 
 /// Name of the run file in the checkpoint directory.
 pub const RUN_FILE: &str = "run.json";
@@ -202,7 +202,7 @@ impl RunFile {
             let hello = FromRank::Hello {
                 token: self.token.clone(),
                 incarnation: 0,
-                rank: None,
+                member: Member::default(),
                 process: None,
                 announced: false,
             };

@@ -14,7 +14,7 @@ use dump::{Handover, HeaderInfo};
 use job_spec::{Checkpoints, ExitCode};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::{close, Pid};
-use supervisor::messages::{FromRank, JobEnd, ToRank};
+use supervisor::messages::{FromRank, JobEnd, Member, ToRank};
 use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
@@ -56,7 +56,11 @@ fn connect_by(
     let timer =
         || -> io::Result<Box<dyn KillTimer>> { Ok(Box::new(Timer(loader::KillTimer::new()?))) };
     let link = || {
-        let link = Link::connect(&checkpoints.dir, file, incarnation, launcher::rank(), timer)?;
+        let member = Member {
+            rank: launcher::rank(),
+            size: launcher::size(),
+        };
+        let link = Link::connect(&checkpoints.dir, file, incarnation, member, timer)?;
         if link.is_remote() {
             check_remote(checkpoints).unwrap_or_else(|why| refuse(&link, &why));
         }
