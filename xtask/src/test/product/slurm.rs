@@ -25,53 +25,63 @@ const WITH_SPARE: usize = 3;
 /// Minutes before the end at which the job stops. Slurm's shortest allocation is one minute.
 const BEFORE_END: &str = "50s";
 
+/// A library whose ranks srun starts.
+#[derive(Clone, Copy)]
+struct Srun {
+    mpi: Mpi,
+    /// The way by which the ranks find each other.
+    mpi_type: &'static str,
+    /// Setting for a transport that reaches another node.
+    transport: &'static str,
+}
+
+const SRUN: [Srun; 3] = [
+    Srun {
+        mpi: Mpi::Mpich,
+        mpi_type: "--mpi=pmi2",
+        transport: "UCX_TLS=tcp,self",
+    },
+    Srun {
+        mpi: Mpi::OpenMpi,
+        mpi_type: "--mpi=pmix",
+        transport: "OMPI_MCA_btl=self,tcp",
+    },
+    Srun {
+        mpi: Mpi::OpenMpi5,
+        mpi_type: "--mpi=pmix",
+        transport: "OMPI_MCA_btl=self,tcp",
+    },
+];
+
+impl Srun {
+    /// Words before the program.
+    fn launch(self) -> String {
+        format!("srun {}", self.mpi_type)
+    }
+}
+
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (name, mpi, launch) in [
-        ("pmi2", Mpi::Mpich, "srun --mpi=pmi2"),
-        ("pmix", Mpi::OpenMpi, "srun --mpi=pmix"),
-        ("mpirun.mpich", Mpi::Mpich, "mpirun.mpich -n 2"),
-        ("mpirun.openmpi", Mpi::OpenMpi, "mpirun.openmpi -n 2"),
-    ] {
-        cases.push(Case::new(format!("slurm/chain-{name}"), move |_, dir| {
-            chain(dir, mpi, launch).into()
+    for srun in SRUN {
+        let mut add = |name: &str, body: fn(&Path, Srun) -> Result<()>| {
+            let case = Case::over(srun.mpi, name, move |_, dir| body(dir, srun));
+            cases.push(case);
+        };
+        add("slurm/chain", |dir, srun| {
+            chain(dir, srun.mpi, &srun.launch())
+        });
+        add("slurm/exit-codes", exit_codes);
+        add("slurm/recover", recover);
+        let case = Case::over(srun.mpi, "slurm/lost-node", move |_, dir| {
+            lost_node(dir, srun)
+        });
+        cases.push(case.for_root("needs root to make nodes"));
+    }
+    for mpi in Mpi::ALL {
+        cases.push(Case::over(mpi, "slurm/chain-mpirun", move |_, dir| {
+            chain(dir, mpi, &format!("{} -n 2", mpi.launcher()))
         }));
-    }
-    for (name, mpi) in [("pmi2", Mpi::Mpich), ("pmix", Mpi::OpenMpi)] {
-        let srun = format!("--mpi={name}");
-        cases.push(Case::new(
-            format!("slurm/exit-codes-{name}"),
-            move |_, dir| exit_codes(dir, mpi, &srun).into(),
-        ));
-    }
-    for (name, mpi, launch) in [
-        ("pmi2", Mpi::Mpich, "srun --mpi=pmi2"),
-        ("pmix", Mpi::OpenMpi, "srun --mpi=pmix"),
-    ] {
-        cases.push(Case::new(format!("slurm/recover-{name}"), move |_, dir| {
-            recover(dir, mpi, launch).into()
-        }));
-    }
-    for (name, mpi, launch, transport) in [
-        (
-            "pmi2",
-            Mpi::Mpich,
-            "srun --mpi=pmi2",
-            ("UCX_TLS", "tcp,self"),
-        ),
-        (
-            "pmix",
-            Mpi::OpenMpi,
-            "srun --mpi=pmix",
-            ("OMPI_MCA_btl", "self,tcp"),
-        ),
-    ] {
-        cases.push(Case::as_root(
-            format!("slurm/lost-node-{name}"),
-            "needs root to make nodes",
-            move |dir| lost_node(dir, mpi, launch, transport),
-        ));
     }
     cases.push(Case::new("slurm/requeue", |_, dir| requeue(dir).into()));
     cases.push(Case::new("slurm/preempt", |_, dir| preempt(dir).into()));
@@ -485,13 +495,13 @@ fn preempt(dir: &Path) -> Result<()> {
 
 /// `stasis run` in an allocation of Slurm: a rank is killed, then srun, then Slurm is asked to kill the step, and at
 /// last a node is lost. Each time the job goes on in the same allocation.
-fn recover(dir: &Path, mpi: Mpi, launch: &str) -> Result<()> {
-    let launch = format!("{launch} --ntasks 2 --nodes 2");
+fn recover(dir: &Path, srun: Srun) -> Result<()> {
+    let launch = format!("{} --ntasks 2 --nodes 2", srun.launch());
     let options = ["--time", "10"];
     let mut run = Submitted::new(
         dir,
         "recover",
-        mpi,
+        srun.mpi,
         &launch,
         &options,
         Machines::Here(WITH_SPARE),
@@ -540,10 +550,15 @@ fn recover(dir: &Path, mpi: Mpi, launch: &str) -> Result<()> {
 
 /// A node is cut off, of which Slurm does not know for a time: the job goes on with the spare one. MPI_Finalize of
 /// Debian's MPICH does not always end on more than one node (see `recover/node-`), so the result is waited for.
-fn lost_node(dir: &Path, mpi: Mpi, launch: &str, (name, value): (&str, &str)) -> Result<()> {
-    let launch = format!("env {name}={value} {launch} --ntasks 2 --nodes 2");
+fn lost_node(dir: &Path, srun: Srun) -> Result<()> {
+    let launch = format!(
+        "env {} {} --ntasks 2 --nodes 2",
+        srun.transport,
+        srun.launch()
+    );
     let machines = Machines::Own(Nodes::start(WITH_SPARE, dir)?, WITH_SPARE);
-    let mut run = Submitted::new(dir, "recover", mpi, &launch, &["--time", "10"], machines)?;
+    let options = ["--time", "10"];
+    let mut run = Submitted::new(dir, "recover", srun.mpi, &launch, &options, machines)?;
     run.until_ready()?;
     let checkpoint = run.cluster.machines.on(1, stasis::checkpoint(&run.ckpt));
     job::run(checkpoint, dir, "checkpoint", LIMIT)?.expect_success("checkpoint")?;
@@ -556,11 +571,12 @@ fn lost_node(dir: &Path, mpi: Mpi, launch: &str, (name, value): (&str, &str)) ->
 }
 
 /// srun ends with the code of the ranks that Stasis refuses: in a directory in use, and from a damaged image.
-fn exit_codes(dir: &Path, mpi: Mpi, srun: &str) -> Result<()> {
+fn exit_codes(dir: &Path, srun: Srun) -> Result<()> {
+    let Srun { mpi, mpi_type, .. } = srun;
     let ckpt = dir.join("ck");
     let cluster = Cluster::start(dir, Machines::Here(NODES))?;
     let restart = |what: &str| {
-        let mut command = cluster.command("srun", &[srun, "-n", "2", "--ntasks-per-node", "1"]);
+        let mut command = cluster.command("srun", &[mpi_type, "-n", "2", "--ntasks-per-node", "1"]);
         command.arg(paths::stasis()).arg("restart").arg(&ckpt);
         command.env("STASIS_MPI", mpi.name()).current_dir(dir);
         mpi.set_environment(&mut command);
