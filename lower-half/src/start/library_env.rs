@@ -93,10 +93,14 @@ const SETTINGS: [Setting; 9] = [
 ];
 
 /// For ranks that have a user namespace each. UCX reads memory and opens files of another rank through its process,
-/// which the kernel forbids there, and ends the program when that fails.
-const APART: [Setting; 2] = [
+/// which the kernel forbids there, and ends the program when that fails. Instead of that memory UCX then takes TCP for
+/// large messages, also on one node. MPICH 4.0 may not return from MPI_Finalize with a connection over TCP: to close one, a
+/// rank waits for an answer of the other rank, which may already be in the last barrier, where it makes no progress in
+/// UCX. Without the operation that UCX takes TCP for, large messages go through shared memory.
+const APART: [Setting; 3] = [
     wish("UCX_POSIX_USE_PROC_LINK", "n"),
     wish("UCX_TLS", "^cma"),
+    wish("UCX_TCP_PUT_ENABLE", "n"),
 ];
 
 /// Variable with the names of the added variables, separated by commas. If it is set, the process has executed itself.
@@ -228,6 +232,7 @@ mod tests {
         assert!(!changes.added.contains_key("UCX_TLS"));
         let changes = Changes::of(|_| None, |_| false, true);
         assert_eq!(changes.added["UCX_TLS"], "^cma");
+        assert_eq!(changes.added["UCX_TCP_PUT_ENABLE"], "n");
         let changes = Changes::of(|_| None, |_| false, false);
         assert!(!changes.added.contains_key("UCX_TLS"));
     }

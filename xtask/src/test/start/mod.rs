@@ -17,3 +17,4 @@ pub mod second_launch;
 pub mod stages;
 pub mod standby;
 pub mod syscall_filter;
+pub mod user_namespaces;
