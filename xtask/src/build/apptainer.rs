@@ -30,6 +30,9 @@ const MOUNT_POINTS: [&str; 2] = [
     "usr/lib/var/lib/apptainer/mnt/session",
 ];
 
+/// File of the rights that users have been given. Only root makes it where it is missing.
+const RIGHTS: &str = "usr/lib/etc/apptainer/capability.json";
+
 /// Folder of everything about it.
 pub fn folder() -> PathBuf {
     paths::target().join("apptainer")
@@ -55,7 +58,7 @@ pub fn missing() -> Option<String> {
 /// Gets it unless it is there.
 pub fn install() -> Result<()> {
     if path().exists() {
-        return Ok(());
+        return set_no_rights(&folder().join("root"));
     }
     let folder = folder();
     println!(
@@ -91,12 +94,20 @@ pub fn install() -> Result<()> {
     for program in [COMMAND, STARTER] {
         use_own_libraries(&root.join(program), &place.join(LIBRARIES))?;
     }
+    set_no_rights(&root)?;
     for done in [packages, folder.join("lists"), folder.join("cache")] {
         if done.exists() {
             fs::remove_dir_all(done)?;
         }
     }
     Ok(fs::rename(root, place)?)
+}
+
+/// No user has any rights in it.
+fn set_no_rights(root: &Path) -> Result<()> {
+    let rights = root.join(RIGHTS);
+    fs::create_dir_all(rights.parent().unwrap_or(root))?;
+    fs::write(&rights, "{}").with_context(|| format!("writing {}", rights.display()))
 }
 
 /// apt-get with the packages of Debian sid, and nothing of this machine's lists.

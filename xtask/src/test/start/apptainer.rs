@@ -1,6 +1,7 @@
 //! Jobs in containers of Apptainer, without root (in a user namespace), with a read-only image. In one model the
 //! launcher runs on the machine and starts each rank in a container of its own; in the other it runs in one container
-//! with all ranks. A job goes from one container to another, into one and out of one, under the other library.
+//! with all ranks. A job goes from one container to another, into one and out of one, under the other library. One is an
+//! ordinary user's, in a login shell.
 //!
 //! An image is the fresh Debian of `clean_root.rs`: as a file, which each container mounts, and as its directory.
 
@@ -13,13 +14,14 @@ use crate::test::support::held_job::{begin, example, reach_cut_of};
 use crate::test::{Case, Outcome};
 use anyhow::{ensure, Result};
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
-const WINDOWS: &str = "windows";
+const WINDOWS: (&str, &str) = ("window", "window/shared");
 const RING: (&str, &str) = ("p2p", "p2p/ring_loop");
 
 /// Where a job runs.
@@ -28,33 +30,49 @@ enum Place {
     Machine,
     /// A container for each rank, from the file.
     Each,
+    /// The same from the directory.
+    EachDirectory,
     /// One for the launcher and all ranks, from the file.
     File,
     /// The same, from the directory.
     Directory,
 }
 
-use Place::{Directory, Each, File, Machine};
+use Place::{Directory, Each, EachDirectory, File, Machine};
+
+/// Uid and gid of an ordinary user whom the machine does not have.
+const USER: u32 = 54_321;
+/// Runs a command in a login shell as the user with the number `$0`, whom the two files name.
+const LOG_IN: &str = "mount --bind \"$1\" /etc/passwd && mount --bind \"$2\" /etc/group && shift 2 && \
+    exec setpriv --reuid \"$0\" --regid \"$0\" --clear-groups -- bash -lc 'exec \"$@\"' bash \"$@\"";
+
+/// By whom the commands are run.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Root,
+    User,
+}
 
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
     let ways = [
-        ("each", RING, 2, Each, Each),
-        ("into", RING, 2, Machine, Each),
-        ("out-of", RING, 2, Each, Machine),
-        ("inside", RING, 2, Directory, File),
-        (WINDOWS, ("window", "window/shared"), 3, Each, Each),
+        ("each", RING, 2, By::Root, Each, Each),
+        ("into", RING, 2, By::Root, Machine, Each),
+        ("out-of", RING, 2, By::Root, Each, Machine),
+        ("inside", RING, 2, By::Root, Directory, File),
+        ("windows", WINDOWS, 3, By::Root, Each, Each),
+        // Without the right to open /dev/fuse, a user mounts no image file.
+        ("user", RING, 2, By::User, EachDirectory, EachDirectory),
+        ("user-inside", RING, 2, By::User, Directory, Directory),
     ];
     let mut cases = Vec::new();
-    for (name, program, ranks, from, to) in ways {
-        // Over MPICH the end of the restarted job with windows may hang: docs/not-supported.md.
-        let ends = |mpi: &Mpi| name != WINDOWS || mpi.other() == Mpi::OpenMpi;
-        for mpi in Mpi::ALL.into_iter().filter(ends) {
+    for (name, program, ranks, by, from, to) in ways {
+        for mpi in Mpi::ALL {
             let other = mpi.other();
             let name = format!("apptainer/{name}:{mpi}>{other}");
             cases.push(Case::new(name, move |_, dir| match apptainer::missing() {
                 Some(why) => Outcome::Skipped(why),
-                None => moved(dir, program, ranks, [(from, mpi), (to, other)]).into(),
+                None => moved(dir, program, ranks, by, [(from, mpi), (to, other)]).into(),
             }));
         }
     }
@@ -66,18 +84,22 @@ fn moved(
     dir: &Path,
     (folder, program): (&str, &str),
     ranks: usize,
+    by: By,
     [(from, mpi), (to, other)]: [(Place, Mpi); 2],
 ) -> Result<()> {
     let images = Images::here(dir)?;
     let ckpt = dir.join("ck");
     let launch = images.place(stasis::launch(mpi, ranks, &ckpt, dir), from, dir);
+    let launch = by.run(launch, dir)?;
     let mut job = begin(launch, &example(folder, program)?, dir, mpi)?;
     reach_cut_of(ranks, &mut job, dir)?;
-    let taken = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
+    let checkpoint = by.run(stasis::checkpoint(&ckpt), dir)?;
+    let taken = job::run(checkpoint, dir, "checkpoint", LIMIT)?;
     job.explain(taken.expect_success("stasis checkpoint"), dir)?;
     job.kill()?;
     fs::write(dir.join("go"), "")?;
-    let mut restart = images.place(stasis::restart(other, ranks, &ckpt, dir), to, dir);
+    let restart = images.place(stasis::restart(other, ranks, &ckpt, dir), to, dir);
+    let mut restart = by.run(restart, dir)?;
     restart.current_dir(dir);
     let mut job = Job::start(restart, dir, "restart")?;
     job.succeed(Instant::now() + LIMIT, dir)?;
@@ -88,6 +110,40 @@ fn moved(
         "it prints {printed}"
     );
     Ok(())
+}
+
+impl By {
+    /// The command, in the environment that it has. The user owns the folder.
+    fn run(self, command: Command, dir: &Path) -> Result<Command> {
+        if self == By::Root {
+            return Ok(command);
+        }
+        chown(dir, Some(USER), Some(USER))?;
+        let mut login = Command::new("unshare");
+        login
+            .args(["--mount", "sh", "-c", LOG_IN])
+            .arg(USER.to_string());
+        let home = dir.display();
+        for (name, line) in [
+            (
+                "passwd",
+                format!("tester:x:{USER}:{USER}::{home}:/bin/bash\n"),
+            ),
+            ("group", format!("tester:x:{USER}:\n")),
+        ] {
+            let [machines, whole] = [Path::new("/etc").join(name), dir.join(name)];
+            fs::write(&whole, fs::read_to_string(machines)? + &line)?;
+            login.arg(whole);
+        }
+        login.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            if let Some(value) = value {
+                login.env(name, value);
+            }
+        }
+        login.env("HOME", dir);
+        Ok(login)
+    }
 }
 
 /// The images of a case's containers.
@@ -118,6 +174,7 @@ impl Images {
         let (image, each) = match place {
             Machine => return command,
             Each => (&self.file, true),
+            EachDirectory => (&self.directory, true),
             File => (&self.file, false),
             Directory => (&self.directory, false),
         };
