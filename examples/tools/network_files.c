@@ -6,7 +6,11 @@
  * - a file that is removed while it is open gets a hidden name (.fuse_hidden...), which the last close removes:
  *   libfuse does that.
  *
- * network_files DIRECTORY MOUNTPOINT SALT
+ * With `loses`, a file that is removed from the directory itself, as by another machine, while it is open, is stale
+ * (ESTALE) until it is closed. With `caches`, what the kernel has once seen of names and files is not asked for again,
+ * unless a file is opened or read beyond its end, as with NFS between an open and a close.
+ *
+ * network_files DIRECTORY MOUNTPOINT SALT [loses|caches]
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -14,25 +18,53 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse3/fuse.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { OPEN_FILES = 1024 };
+static const double FOREVER = 3600;
+
 static int root;
 static ino_t salt;
+static int loses, caches;
+/* Names of the open files, by their numbers. */
+static char *opened[OPEN_FILES];
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
 static const char *below(const char *path) { return path[1] ? path + 1 : "."; }
 static int done(int result) { return result < 0 ? -errno : 0; }
 static int number(struct fuse_file_info *file) { return (int)file->fh; }
 
+/* Notes or forgets the name of an open file. */
+static void note(int fd, const char *path)
+{
+    if (fd >= OPEN_FILES)
+        return;
+    pthread_mutex_lock(&guard);
+    free(opened[fd]);
+    opened[fd] = path ? strdup(path) : NULL;
+    pthread_mutex_unlock(&guard);
+}
+
+static int is_open(const char *path)
+{
+    int found = 0;
+    pthread_mutex_lock(&guard);
+    for (int fd = 0; fd < OPEN_FILES; fd++)
+        found |= opened[fd] && !strcmp(opened[fd], path);
+    pthread_mutex_unlock(&guard);
+    return found;
+}
+
 static void *start(struct fuse_conn_info *connection, struct fuse_config *config)
 {
     (void)connection;
     config->use_ino = 1;
-    config->entry_timeout = config->attr_timeout = 0;
-    config->negative_timeout = 0;
+    config->entry_timeout = config->attr_timeout = config->negative_timeout = caches ? FOREVER : 0;
     return NULL;
 }
 
@@ -40,7 +72,7 @@ static int look(const char *path, struct stat *facts, struct fuse_file_info *fil
 {
     int result = file ? fstat(number(file), facts) : fstatat(root, below(path), facts, AT_SYMLINK_NOFOLLOW);
     facts->st_ino += salt;
-    return done(result);
+    return result < 0 && errno == ENOENT && loses && is_open(path) ? -ESTALE : done(result);
 }
 
 static int list(const char *path, void *names, fuse_fill_dir_t fill, off_t offset, struct fuse_file_info *file,
@@ -112,6 +144,7 @@ static int open_it(const char *path, struct fuse_file_info *file, int flags, mod
     if (fd < 0)
         return -errno;
     file->fh = (uint64_t)fd;
+    note(fd, path);
     return 0;
 }
 
@@ -142,6 +175,7 @@ static int write_file(const char *path, const char *bytes, size_t size, off_t of
 static int close_file(const char *path, struct fuse_file_info *file)
 {
     (void)path;
+    note(number(file), NULL);
     return done(close(number(file)));
 }
 
@@ -192,11 +226,13 @@ static const struct fuse_operations operations = {
 
 int main(int argc, char **argv)
 {
-    if (argc != 4 || (root = open(argv[1], O_RDONLY | O_DIRECTORY)) < 0) {
-        fprintf(stderr, "usage: network_files DIRECTORY MOUNTPOINT SALT\n");
+    if (argc < 4 || argc > 5 || (root = open(argv[1], O_RDONLY | O_DIRECTORY)) < 0) {
+        fprintf(stderr, "usage: network_files DIRECTORY MOUNTPOINT SALT [loses|caches]\n");
         return 2;
     }
     salt = strtoull(argv[3], NULL, 10);
+    loses = argc == 5 && !strcmp(argv[4], "loses");
+    caches = argc == 5 && !strcmp(argv[4], "caches");
     umask(0);
     char *words[] = {argv[0], "-f", "-o", "allow_other,default_permissions", argv[2], NULL};
     return fuse_main(5, words, &operations, NULL);

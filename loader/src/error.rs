@@ -200,6 +200,18 @@ pub enum CaptureError {
         /// Clock of the timer.
         clock: i32,
     },
+    /// An open file that its file system has no more (ESTALE).
+    #[error(
+        "the file system no longer has {path}, which is open as file descriptor {fd} (ESTALE): another machine has \
+         removed or replaced it, or its server was restarted. A checkpoint is possible again when the program has \
+         closed the file; what it reads or writes there until then fails"
+    )]
+    Stale {
+        /// Descriptor number.
+        fd: i32,
+        /// Name of the file when it was opened.
+        path: PathBuf,
+    },
     /// A read of the process's own state failed.
     #[error("cannot read {what}: {source}; no checkpoint was taken")]
     System {

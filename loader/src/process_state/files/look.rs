@@ -2,9 +2,19 @@
 
 use crate::error::CaptureError;
 use crate::sys::descriptor::{fcntl, position, stat, writable};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+/// The kernel's mark behind the name of a removed file in `/proc/PID/fd`.
+pub const DELETED: &[u8] = b" (deleted)";
+
+/// A name of a file in `/proc/PID/fd` without that mark.
+pub fn without_deleted(link: &[u8]) -> &[u8] {
+    link.strip_suffix(DELETED).unwrap_or(link)
+}
 
 /// A descriptor with what the kernel reports of it.
 pub struct Look {
@@ -86,6 +96,11 @@ impl Look {
         unreadable(self.fd, source)
     }
 
+    /// Error for content of this file that cannot be read.
+    pub fn failed_content(&self, source: io::Error) -> CaptureError {
+        unread(self.fd, self.link.display().to_string(), source)
+    }
+
     /// Refuses the checkpoint because of this descriptor.
     pub fn refuse<T>(&self, what: impl Into<String>) -> Result<T, CaptureError> {
         Err(CaptureError::Descriptor {
@@ -97,10 +112,18 @@ impl Look {
 
 /// Error for a descriptor that cannot be examined.
 pub fn unreadable(fd: i32, source: io::Error) -> CaptureError {
-    CaptureError::System {
-        what: format!("file descriptor {fd}"),
-        source,
+    unread(fd, format!("file descriptor {fd}"), source)
+}
+
+/// Error for the open file `what` of a descriptor, of which something cannot be read.
+fn unread(fd: i32, what: String, source: io::Error) -> CaptureError {
+    if source.raw_os_error() == Some(libc::ESTALE) {
+        let link = std::fs::read_link(format!("/proc/thread-self/fd/{fd}"));
+        let link = link.unwrap_or(PathBuf::from(what)).into_os_string();
+        let path = PathBuf::from(OsStr::from_bytes(without_deleted(link.as_bytes())));
+        return CaptureError::Stale { fd, path };
     }
+    CaptureError::System { what, source }
 }
 
 #[cfg(test)]
@@ -109,6 +132,17 @@ mod tests {
     use crate::interpose::descriptors::own_fd_table::on_copied_fd_table;
     use crate::sys::descriptor::lock_region;
     use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_stale_file_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let stale = io::Error::from_raw_os_error(libc::ESTALE);
+        let said = unreadable(file.as_raw_fd(), stale).to_string();
+        assert!(said.contains(&file.path().display().to_string()), "{said}");
+        let other = io::Error::from_raw_os_error(libc::EIO);
+        let said = unreadable(file.as_raw_fd(), other).to_string();
+        assert!(said.contains("cannot read file descriptor"), "{said}");
+    }
 
     #[test]
     fn a_lock_survives_a_look_apart() {

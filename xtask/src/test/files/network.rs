@@ -1,14 +1,20 @@
 //! Files on a file system that is like those of networks (`examples/tools/network_files.c`): its files have other inode
 //! numbers at each mount, and a file that is removed while it is open gets a hidden name. The ranks are killed
 //! some time after the checkpoint. Then the file system is mounted again, and the job goes on under the other library.
+//!
+//! A file that another machine removes while it is open is lost (ESTALE). A directory of checkpoints is used through two
+//! mounts at once, as by two machines, one of which asks for nothing twice.
 
 use crate::build::setup;
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
 use crate::test::support::compile::command_line;
-use crate::test::support::held_job::{example, reach_cut, RANKS};
+use crate::test::support::held_job::{
+    bring_back, example, reach_cut, start_held, take_checkpoint, RANKS,
+};
 use crate::test::support::helper_programs;
+use crate::test::support::refusal::{refused, CHECKPOINT};
 use crate::test::{Case, Outcome};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::BTreeMap;
@@ -47,15 +53,29 @@ pub fn cases() -> Vec<Case> {
             let (_, short) = program.split_once('/').unwrap_or_default();
             let name = format!("network-files/{short}{moved}:{mpi}>{other}");
             cases.push(Case::new(name, move |_, dir| {
-                let missing = setup::missing(Some(PACKAGE));
-                match missing.or_else(cannot_mount) {
-                    Some(why) => Outcome::Skipped(why),
-                    None => mounted_anew(dir, program, numbers, [mpi, other]).into(),
-                }
+                on_file_system(|| mounted_anew(dir, program, numbers, [mpi, other]))
             }));
         }
     }
+    for mpi in Mpi::ALL {
+        let other = mpi.other();
+        cases.push(Case::new(
+            format!("network-files/stale:{mpi}>{other}"),
+            move |_, dir| on_file_system(|| stale(dir, mpi)),
+        ));
+        cases.push(Case::new(
+            format!("network-files/two-mounts:{mpi}>{other}"),
+            move |_, dir| on_file_system(|| two_mounts(dir, mpi)),
+        ));
+    }
     cases
+}
+
+fn on_file_system(case: impl FnOnce() -> Result<()>) -> Outcome {
+    match setup::missing(Some(PACKAGE)).or_else(cannot_mount) {
+        Some(why) => Outcome::Skipped(why),
+        None => case().into(),
+    }
 }
 
 fn cannot_mount() -> Option<String> {
@@ -69,7 +89,7 @@ fn mounted_anew(dir: &Path, program: &str, numbers: Numbers, [mpi, other]: [Mpi;
     for made in [&kept, &work] {
         fs::create_dir(made)?;
     }
-    let mounted = Mounted::new(dir, &kept, &work, 0)?;
+    let mounted = Mounted::new(dir, &kept, &work, 0, &[])?;
     // On the same file system, so that the journal keeps links to files.
     let ckpt = work.join("ck");
     let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
@@ -92,7 +112,7 @@ fn mounted_anew(dir: &Path, program: &str, numbers: Numbers, [mpi, other]: [Mpi;
     job.kill()?;
     remove_hidden(&kept)?;
     drop(mounted);
-    let _mounted = Mounted::new(dir, &kept, &work, 77_000)?;
+    let _mounted = Mounted::new(dir, &kept, &work, 77_000, &[])?;
     fs::write(dir.join("go"), "")?;
     let restart = stasis::restart(other, RANKS, &ckpt, dir);
     let mut job = start_in(&work, restart, dir, "restart")?;
@@ -104,6 +124,87 @@ fn mounted_anew(dir: &Path, program: &str, numbers: Numbers, [mpi, other]: [Mpi;
         "files were left as they were: {said}"
     );
     Ok(())
+}
+
+/// While a file is stale, a checkpoint is given up with a message that names it, and the job runs on. When the program
+/// has closed the file, the next one is taken and restarted.
+fn stale(dir: &Path, mpi: Mpi) -> Result<()> {
+    let (kept, work, ckpt) = (dir.join("kept"), dir.join("work"), dir.join("ck"));
+    for made in [&kept, &work] {
+        fs::create_dir(made)?;
+    }
+    let _mounted = Mounted::new(dir, &kept, &work, 0, &["loses"])?;
+    let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    launch.args(command_line(&example("tools", "tools/stale")?, Some(mpi))?);
+    let mut job = start_in(&work, launch, dir, "launch")?;
+    reach_cut(&mut job, dir)?;
+    let lost = |rank: usize| format!("lost.{rank}");
+    fs::remove_file(kept.join(lost(1)))?;
+    let taken = job::run(stasis::checkpoint(&ckpt), dir, "given-up", LIMIT)?;
+    let named = format!("{}, which is open", work.join(lost(1)).display());
+    let advice = "when the program has closed the file";
+    refused(
+        &taken,
+        CHECKPOINT,
+        &[&["rank 1"], &[&named], &["ESTALE"], &[advice]],
+    )?;
+    fs::write(kept.join("close"), "")?;
+    let closed = |rank: usize| kept.join(format!("closed.{rank}")).exists();
+    job.until("the files are closed", Instant::now() + LIMIT, || {
+        (0..RANKS).all(closed)
+    })?;
+    take_checkpoint(&mut job, dir, &ckpt)?;
+    fs::write(dir.join("go"), "")?;
+    let restart = stasis::restart(mpi.other(), RANKS, &ckpt, dir);
+    let mut job = start_in(&work, restart, dir, "restart")?;
+    job.succeed(Instant::now() + LIMIT, dir)?;
+    let printed = job::read_text(&job.stdout);
+    ensure!(printed.contains("OK stale"), "it prints {printed}");
+    Ok(())
+}
+
+/// The ranks write their checkpoints through one mount, and commands and a restart find them through another one, which
+/// has seen the directory before and does not ask again.
+fn two_mounts(dir: &Path, mpi: Mpi) -> Result<()> {
+    let [kept, near, far] = ["kept", "near", "far"].map(|name| dir.join(name));
+    for made in [&kept, &near, &far] {
+        fs::create_dir(made)?;
+    }
+    let _near = Mounted::new(dir, &kept, &near, 0, &[])?;
+    let _far = Mounted::new(dir, &kept, &far, 77_000, &["caches"])?;
+    let [near, far] = [near, far].map(|mount| mount.join("ck"));
+    let mut job = start_held(dir, &near, mpi)?;
+    let shows = |ckpt: &Path, newest: &str| -> Result<()> {
+        let mut list = stasis::command(["list"]);
+        list.arg(ckpt);
+        let told = stasis::json(list, dir, "list", LIMIT)?;
+        let sets = told["checkpoints"].as_array().into_iter().flatten();
+        let newest_there = sets.filter_map(|set| set["name"].as_str()).max();
+        let newest_there = newest_there.unwrap_or("none");
+        let is_so = newest_there == newest;
+        ensure!(
+            is_so,
+            "{} shows {newest_there}, not {newest}",
+            ckpt.display()
+        );
+        Ok(())
+    };
+    shows(&far, "none")?;
+    stasis::take_checkpoint(&far, dir, "first", LIMIT)?;
+    shows(&far, "ckpt-1")?;
+    stasis::verify(&far, dir, LIMIT)?.expect_success("stasis verify")?;
+    stasis::take_checkpoint(&near, dir, "second", LIMIT)?;
+    shows(&far, "ckpt-2")?;
+
+    let restart = stasis::restart(mpi.other(), RANKS, &far, dir);
+    bring_back(&mut job, restart, &near, dir)?;
+    stasis::take_checkpoint(&near, dir, "third", LIMIT)?;
+    stasis::take_checkpoint(&far, dir, "fourth", LIMIT)?;
+    for ckpt in [&near, &far] {
+        shows(ckpt, "ckpt-4")?;
+    }
+    fs::write(dir.join("go"), "")?;
+    job.succeed(Instant::now() + LIMIT, dir)
 }
 
 /// Removes files with the hidden names that NFS gives to those that are removed while they are open, as NFS does when
@@ -152,13 +253,13 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Shows the directory `kept` there, with this number added to its inode numbers.
-    fn new(dir: &Path, kept: &Path, at: &Path, salt: u64) -> Result<Mounted> {
+    /// Shows the directory `kept` there, with this number added to its inode numbers, in the ways that these words name.
+    fn new(dir: &Path, kept: &Path, at: &Path, salt: u64, ways: &[&str]) -> Result<Mounted> {
         let flags = ["-Wall", "-Wextra", "-Wl,--no-as-needed", "-lfuse3"];
         let program = helper_programs::compile(dir, "gcc", "network_files.c", &flags)?;
         let outside = fs::metadata(at)?.dev();
         let mut serve = Command::new(program);
-        serve.arg(kept).arg(at).arg(salt.to_string());
+        serve.arg(kept).arg(at).arg(salt.to_string()).args(ways);
         serve.stderr(fs::File::create(dir.join("network_files.err"))?);
         let server = serve.spawn().context("starting the file system")?;
         let mut mounted = Mounted {

@@ -3,7 +3,7 @@
 
 use super::bytes::Bytes;
 use crate::error::{CaptureError, RestoreError};
-use crate::process_state::files::look::Look;
+use crate::process_state::files::look::{without_deleted, Look, DELETED};
 use crate::sys::descriptor::{fcntl, open};
 use nix::errno::Errno;
 use nix::sys::memfd::{memfd_create, MFdFlags};
@@ -36,13 +36,6 @@ pub struct DeletedFile {
 /// Name of a memfd, taken from its /proc link.
 pub fn memory_name(link: &Path) -> Option<&[u8]> {
     without_deleted(link.as_os_str().as_bytes()).strip_prefix(b"/memfd:")
-}
-
-/// The kernel's mark behind the name of a removed file in `/proc/PID/fd`.
-const DELETED: &[u8] = b" (deleted)";
-
-fn without_deleted(link: &[u8]) -> &[u8] {
-    link.strip_suffix(DELETED).unwrap_or(link)
 }
 
 /// Names that file systems give to files that are removed while they are open, and how many hexadecimal digits follow.
@@ -92,6 +85,7 @@ pub fn capture(look: &Look) -> Result<DeletedFile, CaptureError> {
     }
     let file = match look.reader() {
         Ok(file) => file,
+        Err(stale @ CaptureError::Stale { .. }) => return Err(stale),
         Err(error) => return refuse(format!("whose content cannot be read: {error}")),
     };
     let size = look.facts.st_size as u64;

@@ -44,12 +44,8 @@ pub fn capture(look: &Look, mapped: bool) -> Result<RegularFile, CaptureError> {
     let size = look.facts.st_size as u64;
     let checksum = match look.reader() {
         _ if mapped => None,
-        Ok(file) => Some(
-            checksum(&file, size).map_err(|source| CaptureError::System {
-                what: look.link.display().to_string(),
-                source,
-            })?,
-        ),
+        Ok(file) => Some(checksum(&file, size).map_err(|e| look.failed_content(e))?),
+        Err(stale @ CaptureError::Stale { .. }) => return Err(stale),
         Err(_) => None,
     };
     Ok(RegularFile {
