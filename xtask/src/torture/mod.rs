@@ -63,9 +63,13 @@ pub struct Options {
     /// With --recover, begin no run after this number of kills
     #[arg(long, default_value_t = 1000)]
     kills: u64,
-    /// Record random programs and replay each, every second one from a checkpoint
+    /// Record random programs and replay each, from its start or from a checkpoint
     #[arg(long, conflicts_with = "recover")]
     record: bool,
+    /// With --record, the percentage of runs that are replayed from a checkpoint
+    #[arg(long, value_name = "PERCENT", requires = "record", default_value_t = replay::FROM_CHECKPOINTS,
+          value_parser = clap::value_parser!(u64).range(..=100))]
+    from_checkpoints: u64,
     /// With --record, begin no run after this number of replays
     #[arg(long, default_value_t = 1000)]
     replays: u64,
@@ -101,7 +105,9 @@ pub fn run(options: &Options) -> Result<()> {
             first,
             |random| programs.draw_to_record(random),
             |total: &replay::Tally| total.replays >= options.replays,
-            record_and_replay,
+            |program, random, native, dir| {
+                record_and_replay(program, random, options.from_checkpoints, native, dir)
+            },
         ),
         _ => runs(
             options,
@@ -175,10 +181,11 @@ fn runs<N: Default + Display + for<'a> AddAssign<&'a N>>(
 fn record_and_replay(
     program: &Program,
     random: Random,
+    from_checkpoints: u64,
     native: &Path,
     dir: &Path,
 ) -> (replay::Tally, Result<()>) {
-    let mut run = RecordedRun::new(program, random, dir);
+    let mut run = RecordedRun::new(program, random, dir, from_checkpoints);
     let result = run.run(native);
     (run.tally, result)
 }
@@ -205,7 +212,7 @@ pub fn cases() -> Result<Vec<Case>> {
     });
     let recorded = programs.to_record()?.into_iter().map(|program| {
         case("record.", program, |program, random, native, dir| {
-            record_and_replay(program, random, native, dir).1
+            record_and_replay(program, random, replay::FROM_CHECKPOINTS, native, dir).1
         })
     });
     let cut = programs.for_the_short_form()?.into_iter().map(|program| {

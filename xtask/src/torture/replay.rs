@@ -1,6 +1,6 @@
 //! `cargo xtask torture --record`: a random program is recorded with digests of all that it receives, and replayed over
-//! a library that is drawn: from its start or, in half of the runs, from a checkpoint that was taken at a random moment
-//! of the recorded run. A replay reports every outcome and every digest that differs.
+//! a library that is drawn: from its start or, in the share of runs that an option gives, from a checkpoint that was taken
+//! at a random moment of the recorded run. A replay reports every outcome and every digest that differs.
 
 use super::program::Program;
 use crate::harness::job::{self, Job};
@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest time from the beginning of the program to its checkpoint, in seconds.
 const PAUSE: f64 = 0.3;
+/// How often a program that ends before its checkpoint is recorded again, each time with half of that time.
+const MORE_TRIES: u32 = 4;
+/// Percentage of runs that are replayed from a checkpoint, without an option.
+pub const FROM_CHECKPOINTS: u64 = 50;
 
 /// Numbers of what was done.
 #[derive(Default)]
@@ -46,8 +50,11 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} replays, {} of them from a checkpoint, {} over the other library",
-            self.replays, self.from_checkpoints, self.over_other
+            "{} replays, {} of them from the start, {} from a checkpoint, {} over the other library",
+            self.replays,
+            self.replays - self.from_checkpoints,
+            self.from_checkpoints,
+            self.over_other
         )
     }
 }
@@ -59,16 +66,19 @@ pub struct RecordedRun<'a> {
     random: Random,
     dir: &'a Path,
     ckpt: PathBuf,
+    from_checkpoints: u64,
 }
 
 impl<'a> RecordedRun<'a> {
-    pub fn new(program: &'a Program, random: Random, dir: &'a Path) -> Self {
+    /// A run of which this percentage is replayed from a checkpoint.
+    pub fn new(program: &'a Program, random: Random, dir: &'a Path, from_checkpoints: u64) -> Self {
         RecordedRun {
             tally: Tally::default(),
             program,
             random,
             dir,
             ckpt: paths::for_images(dir),
+            from_checkpoints,
         }
     }
 
@@ -85,21 +95,16 @@ impl<'a> RecordedRun<'a> {
         let recorded = Mpi::ALL[self.random.below(2) as usize];
         let replayed = Mpi::ALL[self.random.below(2) as usize];
         let record = self.dir.join("record");
-        fs::create_dir(self.dir.join("work"))?;
-
-        let mut launch = self.launch(recorded, &self.ckpt)?;
-        launch.arg("--record").arg(&record);
-        launch.args(["--digests", "all"]);
-        if self.random.below(2) == 0 {
-            launch.arg("--sends");
+        let sends = self.random.below(2) == 0;
+        let wanted = self.random.below(100) < self.from_checkpoints;
+        let mut cut = self.record(native, recorded, sends, wanted.then_some(PAUSE))?;
+        for halved in 1..=MORE_TRIES {
+            if cut == wanted {
+                break;
+            }
+            let pause = PAUSE / f64::from(1 << halved);
+            cut = self.record(native, recorded, sends, Some(pause))?;
         }
-        let mut job = Job::start(self.program_of(launch)?, self.dir, "recorded")?;
-        let cut = match self.random.below(2) {
-            0 => self.cut(&mut job),
-            _ => Ok(false),
-        };
-        let cut = job.explain(cut, self.dir)?;
-        self.ends_as(native, &mut job, false)?;
 
         let replay = match cut {
             true => {
@@ -122,6 +127,38 @@ impl<'a> RecordedRun<'a> {
         Ok(())
     }
 
+    /// Records the program, with a checkpoint within a number of seconds if there is one. Returns whether it was taken.
+    fn record(
+        &mut self,
+        native: &Path,
+        library: Mpi,
+        sends: bool,
+        pause: Option<f64>,
+    ) -> Result<bool> {
+        let (record, work) = (self.dir.join("record"), self.dir.join("work"));
+        for old in [&record, &work, &self.ckpt] {
+            let _ = fs::remove_dir_all(old);
+        }
+        for rank in 0..self.program.example.ranks {
+            let _ = fs::remove_file(self.dir.join(format!("ready.{rank}")));
+        }
+        fs::create_dir(&work)?;
+        let mut launch = self.launch(library, &self.ckpt)?;
+        launch.arg("--record").arg(&record);
+        launch.args(["--digests", "all"]);
+        if sends {
+            launch.arg("--sends");
+        }
+        let mut job = Job::start(self.program_of(launch)?, self.dir, "recorded")?;
+        let cut = match pause {
+            Some(pause) => self.cut(&mut job, pause),
+            None => Ok(false),
+        };
+        let cut = job.explain(cut, self.dir)?;
+        self.ends_as(native, &mut job, false)?;
+        Ok(cut)
+    }
+
     fn launch(&self, lower: Mpi, ckpt: &Path) -> Result<Command> {
         let example = &self.program.example;
         let mut launch = stasis::launch(lower, example.ranks, ckpt, self.dir);
@@ -139,14 +176,14 @@ impl<'a> RecordedRun<'a> {
         Ok(launch)
     }
 
-    /// Takes a checkpoint at a random moment. Returns false if the program was faster.
-    fn cut(&mut self, job: &mut Job) -> Result<bool> {
+    /// Takes a checkpoint at a random moment within a number of seconds. Returns false if the program was faster.
+    fn cut(&mut self, job: &mut Job, pause: f64) -> Result<bool> {
         let begun = reach_cut_of(self.program.example.ranks, job, self.dir);
         if job.poll()?.is_some_and(|status| status.success()) {
             return Ok(false);
         }
         begun?;
-        std::thread::sleep(self.random.seconds(0.0, PAUSE));
+        std::thread::sleep(self.random.seconds(0.0, pause));
         let taken = stasis::take_checkpoint(&self.ckpt, self.dir, "checkpoint", PATIENCE);
         let Err(why) = taken else {
             return Ok(true);
