@@ -199,7 +199,7 @@ pub fn write(directory: &Path, header: &Header) {
     };
     let header = Header {
         stream: Stream::Clocks,
-        ..*header
+        ..header.clone()
     };
     let file: PathBuf = path(directory, header.rank);
     let counted = usize::try_from(COUNTED.load(Ordering::Acquire)).unwrap_or_default();

@@ -182,6 +182,7 @@ impl Plan {
                     digests: settings.digests,
                     sends: settings.sends,
                     stream: Stream::Calls,
+                    library: world::library(),
                 };
                 let path = settings.directory.join(file_name(rank));
                 let writer = outside(|| Writer::create(&path, &header))??;
@@ -189,7 +190,7 @@ impl Plan {
                 State::Writing(header, writer)
             }
             Plan::Again(log) => {
-                let header = log.header;
+                let header = log.header.clone();
                 let writer = outside(|| nameless(&header))?.context("nothing can be compared")?;
                 RECORDED.get_or_init(|| *log);
                 State::Writing(header, writer)

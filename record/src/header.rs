@@ -5,11 +5,14 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// Version of the format. It increases with every change of the header or of an event.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes before the first event.
 pub const HEADER_BYTES: usize = 4096;
 /// Offset of the number of bytes of events, which is written while the run goes on.
 pub const END_AT: usize = 96;
+/// Offset of the number of bytes of the library's name, which follows.
+const LIBRARY_AT: usize = END_AT + 8;
+const LIBRARY: std::ops::Range<usize> = LIBRARY_AT + 8..HEADER_BYTES;
 
 /// The kind of the events in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,7 @@ impl Stream {
 }
 
 /// The properties of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The rank.
     pub rank: u32,
@@ -48,6 +51,8 @@ pub struct Header {
     pub sends: bool,
     /// The kind of its events.
     pub stream: Stream,
+    /// Name and version of the MPI library over which the run began, as it names itself.
+    pub library: String,
 }
 
 impl Header {
@@ -67,6 +72,10 @@ impl Header {
         ];
         let bytes = parts.concat();
         page[..bytes.len()].copy_from_slice(&bytes);
+        let library = self.library.as_bytes();
+        let library = &library[..library.len().min(LIBRARY.len())];
+        page[LIBRARY_AT..LIBRARY.start].copy_from_slice(&(library.len() as u64).to_le_bytes());
+        page[LIBRARY][..library.len()].copy_from_slice(library);
         page
     }
 
@@ -89,6 +98,9 @@ impl Header {
                 found: word(8),
             });
         }
+        let length = usize::try_from(long(LIBRARY_AT)).ok();
+        let library = length.and_then(|length| page[LIBRARY].get(..length));
+        let library = String::from_utf8_lossy(library.ok_or_else(no_record)?).into_owned();
         let header = Header {
             rank: word(12),
             size: word(16),
@@ -98,6 +110,7 @@ impl Header {
             follows: array(page, 48),
             digests: long(64),
             stream,
+            library,
         };
         Ok((header, long(END_AT)))
     }
@@ -114,36 +127,51 @@ fn array<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) const HEADER: Header = Header {
-        rank: 1,
-        size: 4,
-        table_hash: 5,
-        id: [6; 16],
-        follows: [7; 16],
-        digests: 8,
-        sends: true,
-        stream: Stream::Calls,
-    };
+    pub(crate) fn header() -> Header {
+        Header {
+            rank: 1,
+            size: 4,
+            table_hash: 5,
+            id: [6; 16],
+            follows: [7; 16],
+            digests: 8,
+            sends: true,
+            stream: Stream::Calls,
+            library: "MPICH Version: 4.0.2".to_owned(),
+        }
+    }
 
     #[test]
     fn a_header_is_read_as_it_was_written() {
-        let mut page = HEADER.encode();
+        let mut page = header().encode();
         page[END_AT] = 9;
-        assert_eq!(Header::decode(&page, "x".as_ref()).unwrap(), (HEADER, 9));
+        assert_eq!(Header::decode(&page, "x".as_ref()).unwrap(), (header(), 9));
         let clocks = Header {
             stream: Stream::Clocks,
-            ..HEADER
+            ..header()
         };
         let read = Header::decode(&clocks.encode(), "x".as_ref()).unwrap();
         assert_eq!(read, (clocks, 0));
     }
 
     #[test]
+    fn a_long_name_of_a_library_is_cut() {
+        let long = Header {
+            library: "x".repeat(HEADER_BYTES),
+            ..header()
+        };
+        let (read, _) = Header::decode(&long.encode(), "x".as_ref()).unwrap();
+        assert_eq!(read.library, "x".repeat(LIBRARY.len()));
+    }
+
+    #[test]
     fn what_is_no_header_is_refused() {
         let decoded = |bytes: &[u8]| Header::decode(bytes, "x".as_ref()).unwrap_err();
-        let mut page = HEADER.encode();
+        let mut page = header().encode();
         assert!(matches!(decoded(&page[..100]), Error::NoRecord(_)));
         assert!(matches!(decoded(&[0; HEADER_BYTES]), Error::NoRecord(_)));
+        page[LIBRARY_AT + 7] = 1;
+        assert!(matches!(decoded(&page), Error::NoRecord(_)));
         page[8] = 77;
         assert!(matches!(decoded(&page), Error::Version { found: 77, .. }));
     }

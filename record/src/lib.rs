@@ -26,6 +26,7 @@
 //!     digests: 0,
 //!     sends: false,
 //!     stream: Stream::Calls,
+//!     library: "MPICH Version: 4.0.2".to_owned(),
 //! };
 //! let call = Call { function: 7, ..Call::default() };
 //! let mut writer = Writer::create(&path, &header)?;

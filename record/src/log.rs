@@ -164,11 +164,11 @@ impl Iterator for Events<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::header::tests::HEADER;
+    use crate::header::tests::header;
     use crate::header::END_AT;
 
     fn written(events: &[Event], end: Option<u64>) -> (tempfile::TempDir, PathBuf) {
-        let mut file = HEADER.encode().to_vec();
+        let mut file = header().encode().to_vec();
         events
             .iter()
             .for_each(|event| file.extend(event.encode().bytes()));

@@ -202,7 +202,7 @@ fn window(file: &File, end: u64) -> io::Result<Window> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::tests::HEADER;
+    use crate::header::tests::header;
     use crate::log::Events;
 
     fn events(path: &Path) -> Vec<Event> {
@@ -215,9 +215,9 @@ mod tests {
     fn what_is_appended_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
-        let mut writer = Writer::create(&path, &HEADER).unwrap();
+        let mut writer = Writer::create(&path, &header()).unwrap();
         assert!(matches!(
-            Writer::create(&path, &HEADER),
+            Writer::create(&path, &header()),
             Err(Error::Exists(_))
         ));
         writer.append(Event::Misses(1)).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     fn a_record_goes_on_where_it_is_cut() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
-        let mut writer = Writer::create(&path, &HEADER).unwrap();
+        let mut writer = Writer::create(&path, &header()).unwrap();
         writer.append(Event::Misses(1)).unwrap();
         let cut = writer.end();
         writer.append(Event::Mark(2)).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_window_moves_with_the_end() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Writer::create(&dir.path().join("x"), &HEADER).unwrap();
+        let mut writer = Writer::create(&dir.path().join("x"), &header()).unwrap();
         let end = 3 * HEADER_BYTES as u64 + 5;
         writer.end_word().store(end, Ordering::Release);
         writer.make_room().unwrap();

@@ -14,8 +14,8 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
     if options.json {
         let ranks: Vec<_> = ranks
             .iter()
-            .map(|Rank { rank, all, clock_reads }| {
-                json!({ "rank": rank, "calls": all.calls, "misses": all.misses, "wildcards": all.wildcards,
+            .map(|Rank { rank, library, all, clock_reads }| {
+                json!({ "rank": rank, "library": text::library(library), "calls": all.calls, "misses": all.misses, "wildcards": all.wildcards,
                     "sources": all.sources.len(), "races": all.races, "probes": all.probes, "choices": all.choices,
                     "cancelled": all.cancelled, "digests": all.digests, "threads": all.threads.len(), "clock_reads": clock_reads, "checkpoints": all.marks, "bytes": all.bytes,
                     "damaged_bytes": all.damaged, "last_call": all.last.map(|call| describe(&call, functions::name)) })
@@ -37,6 +37,7 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
         rank,
         all,
         clock_reads,
+        ..
     } in &ranks
     {
         let wildcards = all.wildcards + all.probes;
@@ -64,6 +65,9 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
             );
         }
     }
+    if let Some(Rank { library, .. }) = ranks.first() {
+        say!("recorded over {}", text::library(library));
+    }
     let marks = ranks.first().map_or(&[][..], |rank| &rank.all.marks);
     for mark in marks {
         say!("ckpt-{mark} was taken of this run");
@@ -74,6 +78,8 @@ pub fn run(options: &RecordInfo) -> exit::Result<()> {
 /// The record of a rank.
 struct Rank {
     rank: u32,
+    /// The MPI library of the run.
+    library: String,
     all: Summary,
     /// Values of clocks.
     clock_reads: usize,
@@ -86,6 +92,7 @@ fn summaries(options: &RecordInfo) -> record::Result<Vec<Rank>> {
         let clocks = Log::of_clocks(&options.record, rank)?;
         Ok(Rank {
             rank,
+            library: log.header.library.clone(),
             all: Summary::of(&log),
             clock_reads: clocks.map_or(0, |clocks| Reads::of(clocks.bytes()).count()),
         })

@@ -278,6 +278,8 @@ fn told(dir: &Path) -> Result<()> {
     let rank = &found["ranks"][0];
     ensure!(rank["wildcards"] == 100 && rank["sources"] == 2, "{rank}");
     ensure!(rank["races"].as_u64() > Some(10), "{rank}");
+    let library = rank["library"].as_str().unwrap_or_default();
+    ensure!(library.starts_with("MPICH"), "{rank}");
     let last = rank["last_call"].as_str();
     ensure!(last == Some("MPI_Finalize"), "{rank}");
 
