@@ -75,6 +75,12 @@ pub enum Event {
     Thread(u32),
 }
 
+/// The two bytes of [`Event::Call`], as they are in memory.
+#[inline]
+pub fn again(number: u16) -> u16 {
+    (u16::from(CALL) << 8 | number).to_be()
+}
+
 /// An encoded event.
 pub struct Encoded {
     bytes: [u8; MOST_BYTES],
@@ -124,7 +130,10 @@ impl Event {
     pub fn encode(self) -> Encoded {
         let new = Encoded::new();
         match self {
-            Event::Call(number) => new.byte(CALL | (number >> 8) as u8).byte(number as u8),
+            Event::Call(number) => again(number)
+                .to_ne_bytes()
+                .into_iter()
+                .fold(new, Encoded::byte),
             Event::NewCall(number, call) => new
                 .byte(kind::NEW_CALL)
                 .number(number.into())

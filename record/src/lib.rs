@@ -58,7 +58,7 @@ mod writer;
 pub use compare::{compare, Difference};
 pub use divergence::{describe, Divergence};
 pub use error::{Error, Result};
-pub use event::{Encoded, Event, MOST_BYTES};
+pub use event::{again, Encoded, Event, MOST_BYTES};
 pub use header::{Header, Stream, END_AT, HEADER_BYTES};
 pub use log::{file_name, files, files_of, Log};
 pub use replay::{Answer, Bound, Position, Replay};

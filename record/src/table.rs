@@ -15,6 +15,7 @@ pub fn empty() -> Box<CallTable> {
 }
 
 /// The place of a call in the table.
+#[inline(always)]
 fn place(call: &Call) -> u16 {
     let small = u64::from(call.function)
         ^ call.comm.rotate_left(17)
@@ -25,14 +26,20 @@ fn place(call: &Call) -> u16 {
     (mixed >> 48) as u16 % CALLS as u16
 }
 
+/// The number of a call in the table, if it is there.
+#[inline(always)]
+pub fn find(table: &CallTable, call: &Call) -> Option<u16> {
+    let number = place(call);
+    (table[usize::from(number)] == *call).then_some(number)
+}
+
 /// The event of a call, which is in the table afterwards.
 pub fn write(table: &mut CallTable, call: &Call) -> Event {
-    let number = place(call);
-    let entry = &mut table[usize::from(number)];
-    if entry == call {
+    if let Some(number) = find(table, call) {
         return Event::Call(number);
     }
-    *entry = *call;
+    let number = place(call);
+    table[usize::from(number)] = *call;
     Event::NewCall(number, *call)
 }
 

@@ -185,14 +185,25 @@ pub(crate) fn go_on(paused: Paused) {
 }
 
 /// The call of which tools are told uses this communicator, and names data: elements of this datatype, or bytes.
-#[cold]
-#[inline(never)]
+#[inline(always)]
 pub fn notes(
     function: u32,
     comm: Option<&'static Comm>,
     data: Option<(i64, Option<&'static Datatype>)>,
 ) {
-    if !tools::is_set(TOOL_PROFILE) || tools::untold() {
+    if tools::is_set(TOOL_PROFILE) {
+        notes_if_told(function, comm, data);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn notes_if_told(
+    function: u32,
+    comm: Option<&'static Comm>,
+    data: Option<(i64, Option<&'static Datatype>)>,
+) {
+    if tools::untold() {
         return;
     }
     let data = data.map(bytes_of);

@@ -3,7 +3,7 @@
 use crate::argument::Buffer;
 use crate::object::{Comm, Datatype};
 use crate::perturb::delivery;
-use crate::tools::{is_set, untold, RECORDED};
+use crate::tools::{is_only, is_set, untold, RECORDED};
 use crate::{breakpoint, record};
 
 /// The application calls a function that records have. `polls` is whether the call never waits in the library while
@@ -17,6 +17,9 @@ pub fn before_call(
     count: i64,
     sent: Option<(Buffer<'_>, i32, &'static Datatype)>,
 ) {
+    if is_only(RECORDED) && record::note_again(function, comm, peer_and_tag, count) {
+        return;
+    }
     if !polls {
         delivery::release();
     }

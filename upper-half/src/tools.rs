@@ -32,6 +32,12 @@ pub(crate) fn any_that_changes() -> bool {
     is_set(!(TOOL_PROFILE | CUDA))
 }
 
+/// Whether the tool with this bit is the only one that is on, and is told of the calls of all threads.
+#[inline(always)]
+pub(crate) fn is_only(bit: u32) -> bool {
+    WORD.load(Ordering::Relaxed) == bit && UNTOLD_THREADS.load(Ordering::Relaxed) == 0
+}
+
 /// Whether this bit of the word is set.
 #[inline(always)]
 pub(crate) fn is_set(bit: u32) -> bool {
@@ -50,16 +56,32 @@ thread_local! {
     /// See [`untold`].
     static UNTOLD: Cell<bool> = const { Cell::new(false) };
 }
+/// Threads for which it is set. A look at a variable of a thread is a call.
+static UNTOLD_THREADS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the thread's calls are parts of a larger call. The tools were told of the larger call, and are not told of
 /// its parts.
+#[inline(always)]
 pub(crate) fn untold() -> bool {
+    UNTOLD_THREADS.load(Ordering::Relaxed) != 0 && this_thread_is_untold()
+}
+
+/// Not a part of [`untold`]: the compiler would move the call in front of the test.
+#[cold]
+#[inline(never)]
+fn this_thread_is_untold() -> bool {
     UNTOLD.get()
 }
 
 /// Makes the thread's calls parts of the present one, or not. Returns what they were.
 pub(crate) fn set_untold(to: bool) -> bool {
-    UNTOLD.replace(to)
+    let before = UNTOLD.replace(to);
+    match (before, to) {
+        (false, true) => UNTOLD_THREADS.fetch_add(1, Ordering::Relaxed),
+        (true, false) => UNTOLD_THREADS.fetch_sub(1, Ordering::Relaxed),
+        _ => 0,
+    };
+    before
 }
 
 /// From now on the loader can set bits of the word.

@@ -215,6 +215,7 @@ fn set_word(word: u32) {
 }
 
 /// The calling thread's number, the same in every run of the program (`contract::ThreadBlock::number`).
+#[inline]
 pub(crate) fn thread_number() -> u32 {
     of_block::<{ ThreadBlock::<usize, u32>::NUMBER }>()
 }
@@ -222,11 +223,13 @@ pub(crate) fn thread_number() -> u32 {
 /// Id of the thread that has its turn (the module `record::turns`), or 0.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
+#[inline]
 fn own_id() -> u32 {
     thread_id().max(1)
 }
 
 /// Whether the calling thread has its turn.
+#[inline]
 pub(crate) fn has_turn() -> bool {
     TURN.load(Ordering::Relaxed) == own_id()
 }
@@ -242,6 +245,7 @@ pub(crate) fn take_turn() -> bool {
 }
 
 /// Gives up the turn, if the calling thread has it.
+#[inline]
 pub(crate) fn leave_turn() {
     if has_turn() {
         mark_turn(false);
@@ -281,6 +285,7 @@ pub(crate) fn record(event: Event, arguments: [u64; 2]) {
 }
 
 /// The calling thread's id, as the application knows it.
+#[inline]
 pub(crate) fn thread_id() -> u32 {
     of_block::<{ ThreadBlock::<usize, u32>::TID }>()
 }

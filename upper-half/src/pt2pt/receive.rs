@@ -10,12 +10,12 @@ use crate::argument::{Buffer, Out};
 use crate::crossing::stubs::service;
 use crate::crossing::thread_level::take_turns;
 use crate::object::comm::peer_of;
-use crate::object::request::{Args, Kind, Mode};
+use crate::object::request::{Args, Kind, Mode, Posting};
 use crate::object::{unexpected, Comm, Datatype, Request};
 use crate::pt2pt::post::{peer_for, post, post_and_wait};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
-use crate::record::turns;
+use crate::record::{bindings, receives, turns};
 use crate::request::{lifecycle, wait};
 use crate::runtime::lock::multiple;
 use crate::tools;
@@ -43,30 +43,50 @@ pub fn recv(
     let args = Args::new(buf, count, datatype, source, tag, comm);
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
-    if unexpected::any() || multiple() || tools::any_that_changes() {
+    if unexpected::any() || multiple() {
         return posted_and_waited_for(args, status);
     }
+    match tools::any_that_changes() {
+        true => received_with_tools(args, status),
+        false => received_below(args, Posting::None, status),
+    }
+}
+
+/// Waits in the library, in one call, for a receive that the record knows by `posting`.
+#[inline(always)]
+fn received_below(args: Args, posting: Posting, status: &mut Status) -> i32 {
     let mut lower_handle = 0;
     // SAFETY: the buffer may be written until the receive ends, see `Buffer`. The lower handle is a local.
     let error = unsafe {
         service::recv(
-            buf.as_ptr().cast(),
-            count,
-            datatype.lower(),
-            source,
-            tag,
-            comm.lower(),
+            args.buffer.as_ptr().cast(),
+            args.count,
+            args.datatype.lower(),
+            args.peer,
+            args.tag,
+            args.comm.lower(),
             status,
             &raw mut lower_handle,
         )
     };
     if error == INTERRUPTED {
-        return interrupted(args, lower_handle, status);
+        return interrupted(args, lower_handle, posting, status);
     }
     if took_message(error) {
-        bookmarks::received_by(comm, source, status);
+        bookmarks::received_by(args.comm, args.peer, status);
+        if let Posting::Number(number) = posting {
+            bindings::got(number, status);
+        }
     }
     error
+}
+
+#[inline(never)]
+fn received_with_tools(args: Args, status: &mut Status) -> i32 {
+    match receives::posting_below(&args) {
+        Some(posting) => received_below(args, posting, status),
+        None => posted_and_waited_for(args, status),
+    }
 }
 
 #[cold]
@@ -81,9 +101,12 @@ fn posted_and_waited_for(args: Args, status: &mut Status) -> i32 {
 
 /// Waits here for a receive that is posted below under `lower handle`.
 #[cold]
-fn interrupted(args: Args, lower_handle: usize, status: &mut Status) -> i32 {
+fn interrupted(args: Args, lower_handle: usize, posting: Posting, status: &mut Status) -> i32 {
     match requested(args, lower_handle) {
-        Ok(mut request) => wait::one(&mut request, status),
+        Ok(mut request) => {
+            request.body.posting.set(posting);
+            wait::one(&mut request, status)
+        }
         Err(error) => error,
     }
 }

@@ -22,7 +22,7 @@ pub(crate) fn ended(request: &'static Request, status: &Status, cancelled: bool)
     if cancelled {
         log::write_keyed(Event::Cancelled { posting });
     } else if is_wild(&request.body.args.get()) {
-        got(posting, status.source, status.tag);
+        got(posting, status);
     }
 }
 
@@ -30,12 +30,17 @@ pub(crate) fn ended(request: &'static Request, status: &Status, cancelled: bool)
 pub(crate) fn given(request: &'static Request, source: i32, tag: i32) {
     if let Posting::Number(posting) = request.body.posting.get() {
         if mode::recording() && is_wild(&request.body.args.get()) {
-            got(posting, source, tag);
+            bound(posting, source, tag);
         }
     }
 }
 
-fn got(posting: u64, source: i32, tag: i32) {
+/// The receive with this number got a message.
+pub(crate) fn got(posting: u64, status: &Status) {
+    bound(posting, status.source, status.tag);
+}
+
+fn bound(posting: u64, source: i32, tag: i32) {
     log::write_keyed(Event::Bound {
         posting,
         source,

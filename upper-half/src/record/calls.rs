@@ -6,6 +6,28 @@ use crate::record::turns::{self, Begins};
 use crate::record::{digests, log, replay};
 use contract::record::Call;
 
+#[inline(always)]
+fn call(function: u32, comm: Option<&'static Comm>, (peer, tag): (i32, i32), count: i64) -> Call {
+    Call {
+        function,
+        peer,
+        comm: comm.map_or(0, |comm| comm.body.id),
+        tag,
+        count,
+    }
+}
+
+/// The application makes a call that it has made before. Whether all is noted that [`note_call`] would note.
+#[inline(always)]
+pub(crate) fn note_again(
+    function: u32,
+    comm: Option<&'static Comm>,
+    peer_and_tag: (i32, i32),
+    count: i64,
+) -> bool {
+    log::write_again(&call(function, comm, peer_and_tag, count))
+}
+
 /// The application calls a function of MPI. `has_effect` is whether the thread keeps its turn until the call has had
 /// its effect on the order of messages. `sent` is the data that the call sends, if it is known.
 pub(crate) fn note_call(
@@ -16,13 +38,7 @@ pub(crate) fn note_call(
     count: i64,
     sent: Option<(Buffer<'_>, i32, &'static Datatype)>,
 ) {
-    let call = Call {
-        function,
-        peer,
-        comm: comm.map_or(0, |comm| comm.body.id),
-        tag,
-        count,
-    };
+    let call = call(function, comm, (peer, tag), count);
     match turns::begin() {
         Begins::Write => log::write_call(&call, None),
         Begins::Ask if !log::ask_call(&call) => replay::go_on_alone(),

@@ -6,7 +6,7 @@
 use crate::argument::{InOut, Out, Output};
 use crate::breakpoint;
 use crate::object::Request;
-use crate::record::digests::Places;
+use crate::record::digests::{self, Places};
 use crate::record::mode::{recording, replaying, sees_calls};
 use crate::record::replay::{attempt, before_wait, Does};
 use crate::record::{function, log, receives, replay, turns};
@@ -63,6 +63,10 @@ pub fn wait(request: &mut &'static Request, status: Option<&mut Status>) -> i32 
 
 #[cold]
 fn waited(request: &mut &'static Request, status: Option<&mut Status>) -> i32 {
+    if recording() && !digests::are_taken() {
+        turns::leave();
+        return waits::wait(request, status);
+    }
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
     turns::leave();
@@ -95,8 +99,11 @@ fn all_waited(
     turns::leave();
     before_wait(requests);
     let places = Places::of(requests);
-    let mut own = vec![Status::EMPTY; requests.len()];
-    let statuses = statuses.unwrap_or(&mut own);
+    let mut own = Vec::new();
+    let statuses = statuses.unwrap_or_else(|| {
+        own.resize(requests.len(), Status::EMPTY);
+        &mut own
+    });
     let error = waits::waitall(count, requests, Some(&mut *statuses));
     complete_all(&places, statuses);
     error

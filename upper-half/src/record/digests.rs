@@ -14,6 +14,12 @@ use crate::object::{Comm, Datatype, DatatypeBody, ObjectRef, Request};
 use crate::record::{log, turns};
 use contract::abi::{Status, PROC_NULL};
 
+/// Whether the data of any message have a digest.
+#[inline]
+pub(super) fn are_taken() -> bool {
+    log::digest_limit() != 0
+}
+
 /// Writes or compares the digest of data.
 pub(super) fn of_data(
     buffer: Buffer<'_>,
@@ -68,7 +74,7 @@ pub(super) struct Places(Vec<Option<Place>>);
 impl Places {
     /// Of these requests; of none without digests.
     pub(super) fn of(requests: &[&'static Request]) -> Places {
-        if log::digest_limit() == 0 {
+        if !are_taken() {
             return Places(Vec::new());
         }
         Places(requests.iter().map(|request| place(request)).collect())

@@ -8,12 +8,12 @@
 use crate::crossing::call_guard;
 use crate::crossing::stubs::service;
 use crate::record::mode;
-use crate::runtime::lock::Lock;
+use crate::runtime::lock::{multiple, Lock};
 use crate::tools;
 use contract::record::{Binding, Call, CallTable, Outcome, Record, RecordMode, ENDED, MISS};
 use contract::{gate, TOOL_CONTENTS};
 use core::sync::atomic::{AtomicU64, Ordering};
-use record::{table, Encoded, Event};
+use record::{again, table, Encoded, Event};
 
 /// A run of misses of a thread, which grows in place until the thread writes another event.
 struct Misses {
@@ -44,7 +44,9 @@ impl Tail {
     /// The next event is an ordered one of the calling thread, which is written behind `record`'s end.
     fn begin(&mut self, record: &Record) {
         let thread = call_guard::thread_number();
-        self.misses.retain(|misses| misses.thread != thread);
+        if !self.misses.is_empty() {
+            self.misses.retain(|misses| misses.thread != thread);
+        }
         if self.thread != thread {
             self.thread = thread;
             append(record, &Event::Thread(thread).encode());
@@ -53,6 +55,7 @@ impl Tail {
 }
 
 /// The record, if there is one.
+#[inline]
 fn shared() -> Option<&'static Record> {
     let address = gate().record.load(Ordering::Acquire);
     // SAFETY: null or a static of the lower half.
@@ -69,6 +72,7 @@ pub(crate) fn begin() {
 }
 
 /// Most bytes of a message whose digest is taken, plus one.
+#[inline]
 pub(super) fn digest_limit() -> u64 {
     shared().map_or(0, |record| record.digests.load(Ordering::Relaxed))
 }
@@ -84,6 +88,7 @@ pub(super) fn has_threads() -> bool {
 }
 
 /// Whether digests of sent messages are taken.
+#[inline]
 pub(super) fn digests_of_sends() -> bool {
     shared().is_some_and(|record| record.sends.load(Ordering::Relaxed) != 0)
 }
@@ -163,6 +168,44 @@ pub(super) fn write_miss() {
     }));
 }
 
+/// Writes a call if that is all that is to be done: it is one of the table, no thread takes turns, there is room, and no
+/// digest follows. Whether it is written. Most calls of most programs go this way, so it calls nothing.
+#[inline(always)]
+pub(super) fn write_again(call: &Call) -> bool {
+    if !mode::recording() || multiple() {
+        return false;
+    }
+    let tail = TAIL.lock();
+    let Some(record) = shared() else { return false };
+    let is_next = tail.thread == call_guard::thread_number() && tail.misses.is_empty();
+    if !is_next || record.sends.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    let calls = record.calls.load(Ordering::Relaxed) as *const CallTable;
+    // SAFETY: see the head.
+    let Some(number) = table::find(unsafe { &*calls }, call) else {
+        return false;
+    };
+    // SAFETY: see the head.
+    let end = unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) };
+    let at = end.load(Ordering::Relaxed);
+    let after = at + size_of::<u16>() as u64;
+    if after > record.window_end.load(Ordering::Relaxed) {
+        return false;
+    }
+    let window = record.window.load(Ordering::Relaxed) as *mut u8;
+    let within = at - record.window_begin.load(Ordering::Relaxed);
+    // SAFETY: there is room for as many bytes. One store, since a load of two stores waits for both.
+    unsafe {
+        window
+            .add(within as usize)
+            .cast::<u16>()
+            .write_unaligned(again(number))
+    };
+    end.store(after, Ordering::Release);
+    true
+}
+
 /// Writes a call, and the outcome that belongs to it if the call is written with one only.
 pub(super) fn write_call(call: &Call, outcome: Option<Event>) {
     let mut tail = TAIL.lock();
@@ -170,8 +213,8 @@ pub(super) fn write_call(call: &Call, outcome: Option<Event>) {
     tail.begin(record);
     let calls = record.calls.load(Ordering::Relaxed) as *mut CallTable;
     // SAFETY: see the head.
-    let event = table::write(unsafe { &mut *calls }, call);
-    append(record, &event.encode());
+    let calls = unsafe { &mut *calls };
+    append(record, &table::write(calls, call).encode());
     if let Some(outcome) = outcome {
         append(record, &outcome.encode());
     }

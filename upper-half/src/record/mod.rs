@@ -29,7 +29,7 @@ pub(crate) mod receives;
 mod replay;
 pub(crate) mod turns;
 
-pub(crate) use calls::note_call;
+pub(crate) use calls::{note_again, note_call};
 pub use completions::{
     cancel, request_get_status, test, testall, testany, testsome, wait, waitall, waitany, waitsome,
 };

@@ -39,11 +39,13 @@ pub(super) fn sees_calls() -> bool {
 }
 
 /// Whether the run is recorded.
+#[inline]
 pub(crate) fn recording() -> bool {
     MODE.load(Ordering::Relaxed) == RecordMode::Record as u32
 }
 
 /// Whether the run is replayed.
+#[inline]
 pub(crate) fn replaying() -> bool {
     MODE.load(Ordering::Relaxed) == RecordMode::Replay as u32
 }

@@ -13,7 +13,8 @@ use crate::record::bindings::is_wild;
 use crate::record::log::{self, Got};
 use crate::record::mode::{self, is_on, replaying};
 use crate::request::lifecycle;
-use contract::abi::{Status, SUCCESS};
+use crate::tools::{self, RECORDED};
+use contract::abi::{Status, PROC_NULL, SUCCESS};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of the last receive. Images hold it.
@@ -74,6 +75,19 @@ pub(crate) fn posting(request: &'static Request, args: Args) -> Option<Args> {
             None
         }
     }
+}
+
+/// A call waits for a receive with these arguments, and no other thread is in MPI. The result is what the record has of
+/// the receive if the call may wait in the library: in a run that is recorded, without other tools.
+#[inline]
+pub(crate) fn posting_below(args: &Args) -> Option<Posting> {
+    if !tools::is_only(RECORDED) || !mode::recording() {
+        return None;
+    }
+    Some(match is_wild(args) && args.peer != PROC_NULL {
+        true => Posting::Number(next()),
+        false => Posting::Unnumbered,
+    })
 }
 
 fn hold(request: &'static Request, number: u64) {

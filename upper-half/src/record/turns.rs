@@ -21,11 +21,13 @@ use record::Event;
 pub(crate) use crate::crossing::call_guard::leave_turn as leave;
 
 /// Whether a thread that calls a function may have its turn. Such a call must not wait in the library.
+#[inline]
 pub(crate) fn are_taken() -> bool {
     are_given() || mode::replaying() && log::has_threads()
 }
 
 /// Whether the run is recorded, and its threads get turns as they come.
+#[inline]
 fn are_given() -> bool {
     mode::recording() && multiple()
 }

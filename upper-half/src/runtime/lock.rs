@@ -58,6 +58,8 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
+    #[cold]
+    #[inline(never)]
     fn spin(&self) {
         /// Longer than anybody who runs holds a lock.
         const TURNS: u32 = 10_000;
