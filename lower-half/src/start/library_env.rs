@@ -94,9 +94,9 @@ const SETTINGS: [Setting; 9] = [
 
 /// For ranks that have a user namespace each. UCX reads memory and opens files of another rank through its process,
 /// which the kernel forbids there, and ends the program when that fails. Instead of that memory UCX then takes TCP for
-/// large messages, also on one node. MPICH 4.0 may not return from MPI_Finalize with a connection over TCP: to close one, a
-/// rank waits for an answer of the other rank, which may already be in the last barrier, where it makes no progress in
-/// UCX. Without the operation that UCX takes TCP for, large messages go through shared memory.
+/// large messages, also on one node. MPICH 4.0 may not return from MPI_Finalize with a connection over TCP: to close
+/// one, a rank waits for an answer of the other rank, which may already be in the last barrier, where it makes no
+/// progress in UCX. Without the operation that UCX takes TCP for, large messages go through shared memory.
 const APART: [Setting; 3] = [
     wish("UCX_POSIX_USE_PROC_LINK", "n"),
     wish("UCX_TLS", "^cma"),

@@ -2,8 +2,8 @@
 //! numbers at each mount, and a file that is removed while it is open gets a hidden name. The ranks are killed
 //! some time after the checkpoint. Then the file system is mounted again, and the job goes on under the other library.
 //!
-//! A file that another machine removes while it is open is lost (ESTALE). A directory of checkpoints is used through two
-//! mounts at once, as by two machines, one of which asks for nothing twice.
+//! A file that another machine removes while it is open is lost (ESTALE). A directory of checkpoints is used through
+//! two mounts at once, as by two machines, one of which asks for nothing twice.
 
 use crate::build::setup;
 use crate::harness::job::{self, Job};
@@ -253,7 +253,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Shows the directory `kept` there, with this number added to its inode numbers, in the ways that these words name.
+    /// Shows the directory `kept` there, with this number added to its inode numbers, in the ways that the words name.
     fn new(dir: &Path, kept: &Path, at: &Path, salt: u64, ways: &[&str]) -> Result<Mounted> {
         let flags = ["-Wall", "-Wextra", "-Wl,--no-as-needed", "-lfuse3"];
         let program = helper_programs::compile(dir, "gcc", "network_files.c", &flags)?;

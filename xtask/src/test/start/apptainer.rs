@@ -1,7 +1,7 @@
 //! Jobs in containers of Apptainer, without root (in a user namespace), with a read-only image. In one model the
 //! launcher runs on the machine and starts each rank in a container of its own; in the other it runs in one container
-//! with all ranks. A job goes from one container to another, into one and out of one, under the other library. One is an
-//! ordinary user's, in a login shell.
+//! with all ranks. A job goes from one container to another, into one and out of one, under the other library. One is
+//! an ordinary user's, in a login shell.
 //!
 //! An image is the fresh Debian of `clean_root.rs`: as a file, which each container mounts, and as its directory.
 

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// With so many, natively most runs over MPICH with UCX over TCP do not end.
+/// With this number, most native runs over MPICH with UCX over TCP do not end.
 const RANKS: usize = 5;
 /// Gives a rank a namespace of its own.
 const APART: [&str; 3] = ["unshare", "--user", "--map-root-user"];
