@@ -75,10 +75,11 @@ pub enum Event {
     Thread(u32),
 }
 
-/// The two bytes of [`Event::Call`], as they are in memory.
-#[inline]
-pub fn again(number: u16) -> u16 {
-    (u16::from(CALL) << 8 | number).to_be()
+/// The bytes of [`Event::Call`]. They are made as one number, so that they are stored as one: a load of what two stores
+/// wrote waits for both.
+#[inline(always)]
+pub fn again(number: u16) -> [u8; 2] {
+    (u16::from(CALL) << 8 | number).to_be_bytes()
 }
 
 /// An encoded event.
@@ -130,10 +131,7 @@ impl Event {
     pub fn encode(self) -> Encoded {
         let new = Encoded::new();
         match self {
-            Event::Call(number) => again(number)
-                .to_ne_bytes()
-                .into_iter()
-                .fold(new, Encoded::byte),
+            Event::Call(number) => again(number).into_iter().fold(new, Encoded::byte),
             Event::NewCall(number, call) => new
                 .byte(kind::NEW_CALL)
                 .number(number.into())

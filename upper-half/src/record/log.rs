@@ -41,6 +41,14 @@ impl Tail {
         }
     }
 
+    /// The table of calls.
+    #[inline(always)]
+    fn calls(&mut self, record: &Record) -> &mut CallTable {
+        let calls = record.calls.load(Ordering::Relaxed) as *mut CallTable;
+        // SAFETY: see the head; the lock is held.
+        unsafe { &mut *calls }
+    }
+
     /// The next event is an ordered one of the calling thread, which is written behind `record`'s end.
     fn begin(&mut self, record: &Record) {
         let thread = call_guard::thread_number();
@@ -93,27 +101,36 @@ pub(super) fn digests_of_sends() -> bool {
     shared().is_some_and(|record| record.sends.load(Ordering::Relaxed) != 0)
 }
 
-/// The place in the window for `length` bytes at the end of the record.
-fn room(record: &Record, length: usize) -> Option<(*mut u8, &AtomicU64)> {
+/// The number of bytes of events.
+#[inline(always)]
+fn end_of(record: &Record) -> &AtomicU64 {
     // SAFETY: see the head.
-    let end = unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) };
-    let at = end.load(Ordering::Relaxed);
-    if at + length as u64 > record.window_end.load(Ordering::Relaxed) && service::record_room() == 0
-    {
-        return None;
+    unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) }
+}
+
+/// Stores bytes at an offset among the events, if they lie within the window. Whether they do.
+#[inline(always)]
+fn store(record: &Record, at: u64, bytes: &[u8]) -> bool {
+    let begin = record.window_begin.load(Ordering::Relaxed);
+    let after = at + bytes.len() as u64;
+    if at < begin || after > record.window_end.load(Ordering::Relaxed) {
+        return false;
     }
     let window = record.window.load(Ordering::Relaxed) as *mut u8;
-    let within = at - record.window_begin.load(Ordering::Relaxed);
-    Some((window.wrapping_add(within as usize), end))
+    let place = window.wrapping_add((at - begin) as usize);
+    // SAFETY: they lie within the window.
+    unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    true
 }
 
 /// Appends an event. The result is its offset; `None` if there is no room.
 fn append(record: &Record, encoded: &Encoded) -> Option<u64> {
-    let bytes = encoded.bytes();
-    let (place, end) = room(record, bytes.len())?;
-    // SAFETY: there is room for as many bytes.
-    unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    let (bytes, end) = (encoded.bytes(), end_of(record));
     let at = end.load(Ordering::Relaxed);
+    let stored = || store(record, at, bytes);
+    if !stored() && (service::record_room() == 0 || !stored()) {
+        return None;
+    }
     // Only now it counts: a process that is killed leaves whole events.
     end.store(at + bytes.len() as u64, Ordering::Release);
     Some(at)
@@ -149,14 +166,11 @@ pub(super) fn write_miss() {
     };
     if let Some(misses) = tail.misses.iter_mut().find(grows) {
         misses.number += 1;
-        let window = record.window.load(Ordering::Relaxed) as *mut u8;
-        let grown = Event::Misses(misses.number).encode();
-        let (place, bytes) = (
-            window.wrapping_add((misses.at - begin) as usize),
-            grown.bytes(),
+        store(
+            record,
+            misses.at,
+            Event::Misses(misses.number).encode().bytes(),
         );
-        // SAFETY: the event lies within the window.
-        unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         return;
     }
     tail.begin(record);
@@ -175,34 +189,22 @@ pub(super) fn write_again(call: &Call) -> bool {
     if !mode::recording() || multiple() {
         return false;
     }
-    let tail = TAIL.lock();
+    let mut tail = TAIL.lock();
     let Some(record) = shared() else { return false };
     let is_next = tail.thread == call_guard::thread_number() && tail.misses.is_empty();
     if !is_next || record.sends.load(Ordering::Relaxed) != 0 {
         return false;
     }
-    let calls = record.calls.load(Ordering::Relaxed) as *const CallTable;
-    // SAFETY: see the head.
-    let Some(number) = table::find(unsafe { &*calls }, call) else {
+    let Some(number) = table::find(tail.calls(record), call) else {
         return false;
     };
-    // SAFETY: see the head.
-    let end = unsafe { &*(record.end.load(Ordering::Relaxed) as *const AtomicU64) };
+    let end = end_of(record);
     let at = end.load(Ordering::Relaxed);
-    let after = at + size_of::<u16>() as u64;
-    if after > record.window_end.load(Ordering::Relaxed) {
+    let bytes = again(number);
+    if !store(record, at, &bytes) {
         return false;
     }
-    let window = record.window.load(Ordering::Relaxed) as *mut u8;
-    let within = at - record.window_begin.load(Ordering::Relaxed);
-    // SAFETY: there is room for as many bytes. One store, since a load of two stores waits for both.
-    unsafe {
-        window
-            .add(within as usize)
-            .cast::<u16>()
-            .write_unaligned(again(number))
-    };
-    end.store(after, Ordering::Release);
+    end.store(at + bytes.len() as u64, Ordering::Release);
     true
 }
 
@@ -211,10 +213,8 @@ pub(super) fn write_call(call: &Call, outcome: Option<Event>) {
     let mut tail = TAIL.lock();
     let Some(record) = shared() else { return };
     tail.begin(record);
-    let calls = record.calls.load(Ordering::Relaxed) as *mut CallTable;
-    // SAFETY: see the head.
-    let calls = unsafe { &mut *calls };
-    append(record, &table::write(calls, call).encode());
+    let event = table::write(tail.calls(record), call);
+    append(record, &event.encode());
     if let Some(outcome) = outcome {
         append(record, &outcome.encode());
     }
