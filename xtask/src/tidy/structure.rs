@@ -56,7 +56,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-supervisor", 2, 0),
     ("stasis-trace", 1, 0),
     ("stasis-undo", 2, 2),
-    ("stasis-upper-half", 292, 2),
+    ("stasis-upper-half", 291, 2),
     ("xtask", 1, 3),
 ];
 
