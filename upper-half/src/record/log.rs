@@ -182,8 +182,8 @@ pub(super) fn write_miss() {
     }));
 }
 
-/// Writes a call if that is all that is to be done: it is one of the table, no thread takes turns, there is room, and no
-/// digest follows. Whether it is written. Most calls of most programs go this way, so it calls nothing.
+/// Writes a call if that is all that is to be done: it is one of the table, no thread takes turns, there is room, and
+/// no digest follows. Whether it is written. Most calls of most programs go this way, so it calls nothing.
 #[inline(always)]
 pub(super) fn write_again(call: &Call) -> bool {
     if !mode::recording() || multiple() {

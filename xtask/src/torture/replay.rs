@@ -1,6 +1,6 @@
 //! `cargo xtask torture --record`: a random program is recorded with digests of all that it receives, and replayed over
-//! a library that is drawn: from its start or, in the share of runs that an option gives, from a checkpoint that was taken
-//! at a random moment of the recorded run. A replay reports every outcome and every digest that differs.
+//! a library that is drawn: from its start or, in the share of runs that an option gives, from a checkpoint that was
+//! taken at a random moment of the recorded run. A replay reports every outcome and every digest that differs.
 
 use super::program::Program;
 use crate::harness::job::{self, Job};
