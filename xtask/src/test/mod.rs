@@ -37,7 +37,7 @@ pub struct Options {
     /// Every combination of example, mode, ABI, library and restart library; and the long tests
     #[arg(long)]
     full: bool,
-    /// Cases at a time [default: two for each core, since a case waits most of the time, for launchers]
+    /// Cases at a time [default: as many as cores, since ranks that wait for each other use up a core each]
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
     /// Seed of the random moments (printed; a new one each run)
@@ -260,10 +260,8 @@ pub fn run(options: &Options) -> Result<()> {
     };
     println!("{} cases, seed {}", cases.len(), context.seed);
     let tally = Mutex::new(Tally::default());
-    let jobs = options.jobs.map_or_else(
-        || 2 * available_parallelism().map_or(1, NonZeroUsize::get),
-        NonZeroUsize::get,
-    );
+    let jobs = options.jobs.or_else(|| available_parallelism().ok());
+    let jobs = jobs.map_or(1, NonZeroUsize::get);
     parallel::each(jobs, cases.into_iter(), |case| {
         let started = Instant::now();
         let name = case.name;
