@@ -19,6 +19,8 @@ const RESTART: &str = "mpirun.mpich -n 2 stasis restart ck";
 /// Time steps of the melt, of which each 250th is printed, and the one after which the checkpoint is taken.
 const STEPS: usize = 1500;
 const CUT: &str = "500 ";
+/// In the job's line about a checkpoint.
+const COMMITTED: &str = " committed: ";
 const LIMIT: Duration = Duration::from_secs(300);
 /// Longest pause in the picture, in seconds.
 const PATIENCE: f64 = 1.5;
@@ -127,6 +129,17 @@ fn session(dir: &Path) -> Result<Screen> {
 
     screen.type_in(Shell::Other, CHECKPOINT);
     typed(&mut screen, CHECKPOINT, dir)?;
+    let errors = launched.stderr.clone();
+    let committed = || {
+        let text = job::read_text(&errors);
+        text.lines()
+            .find(|line| line.contains(COMMITTED))
+            .map(str::to_owned)
+    };
+    launched.until("the job told of its checkpoint", deadline, || {
+        committed().is_some()
+    })?;
+    screen.print(Shell::Job, committed().as_deref());
     screen.type_in(Shell::Other, KILL);
     typed(&mut screen, KILL, dir)?;
 
