@@ -84,9 +84,7 @@ struct Kept {
     /// Received descriptors, for the next message that has some.
     files: Vec<OwnedFd>,
     /// Set by the first message.
-    rank: Option<Option<u32>>,
-    /// Number of ranks of the job.
-    size: Option<u32>,
+    member: Option<Member>,
     /// Whether it has said that it ends.
     told: bool,
     dead: bool,
@@ -158,25 +156,19 @@ impl Keeper {
     /// Whether ranks of the incarnation have connected.
     pub fn has_ranks(&self) -> bool {
         let mut ranks = self.ranks.iter();
-        ranks.any(|rank| rank.rank.is_some() && !rank.announced)
+        ranks.any(|rank| rank.member.is_some() && !rank.announced)
     }
 
     /// The ranks of the incarnation that have connected or were announced.
     pub fn members(&self) -> Vec<Member> {
         let ranks = self.ranks.iter();
-        let member = |kept: &Kept| {
-            Some(Member {
-                rank: kept.rank?,
-                size: kept.size,
-            })
-        };
-        ranks.filter_map(member).collect()
+        ranks.filter_map(|rank| rank.member).collect()
     }
 
     /// Whether a rank lives that has not said that it ends.
     pub fn has_running(&self) -> bool {
         let mut ranks = self.ranks.iter();
-        ranks.any(|rank| rank.rank.is_some() && !rank.dead && !rank.told)
+        ranks.any(|rank| rank.member.is_some() && !rank.dead && !rank.told)
     }
 
     /// Whether all ranks are dead that have connected.
@@ -248,7 +240,7 @@ impl Keeper {
         for rank in self
             .ranks
             .iter_mut()
-            .filter(|rank| !rank.dead && rank.rank.is_some() && !rank.announced)
+            .filter(|rank| !rank.dead && rank.member.is_some() && !rank.announced)
         {
             let stream = rank.stream.as_ref();
             if stream.is_some_and(|stream| send(stream, &ToRank::Survive).is_ok()) {
@@ -279,8 +271,8 @@ impl Keeper {
             .ranks
             .iter()
             .filter_map(|rank| match rank.survival.as_ref()? {
-                Some(Err(NoSurvivor::Because(why))) => Some((rank.rank?, why.as_str())),
-                None => Some((rank.rank?, "it did not answer")),
+                Some(Err(NoSurvivor::Because(why))) => Some((rank.member?.rank, why.as_str())),
+                None => Some((rank.member?.rank, "it did not answer")),
                 Some(Ok(()) | Err(NoSurvivor::Finalises)) => None,
             });
         all.collect()
@@ -297,7 +289,7 @@ impl Keeper {
         }
         // Those without a first message are none of the job's.
         self.ranks
-            .retain(|rank| rank.rank.is_some() || rank.stream.is_some());
+            .retain(|rank| rank.member.is_some() || rank.stream.is_some());
         left
     }
 
@@ -348,8 +340,7 @@ impl Keeper {
                     stream: Some(stream),
                     text: Vec::new(),
                     files: Vec::new(),
-                    rank: None,
-                    size: None,
+                    member: None,
                     told: false,
                     dead: false,
                     asleep: None,
@@ -399,7 +390,7 @@ impl Kept {
     /// What a message says about checkpoints in memory; other messages are returned.
     fn word(&mut self, message: FromRank) -> Result<Word, FromRank> {
         match message {
-            message if self.rank.is_none() => Err(message),
+            message if self.member.is_none() => Err(message),
             FromRank::Held(set) => Ok(Word::Held(set)),
             FromRank::NotHeld(set) => Ok(Word::NotHeld(set)),
             FromRank::Holds {
@@ -441,7 +432,7 @@ impl Kept {
                 let stream = self.stream.as_ref().filter(|_| theirs == token);
                 let answered = stream.is_some_and(|stream| send(stream, &answer).is_ok());
                 match answered && answer == ToRank::Welcome {
-                    true => (self.rank, self.size) = (Some(member.rank), member.size),
+                    true => self.member = Some(member),
                     false => self.stream = None,
                 }
                 return None;
@@ -463,15 +454,15 @@ impl Kept {
             }
             FromRank::Fails => Departure::Fails,
             FromRank::Covered(set) => {
-                self.covered = self.rank.and(Some(set));
+                self.covered = self.member.and(Some(set));
                 return None;
             }
             FromRank::Mapped(set) => {
-                self.mapped = self.rank.and(Some(set));
+                self.mapped = self.member.and(Some(set));
                 return None;
             }
             FromRank::Asleep { ranks } => {
-                self.asleep = self.rank.and(Some(ranks));
+                self.asleep = self.member.and(Some(ranks));
                 return None;
             }
             // Its pidfd stays the same.
@@ -479,7 +470,7 @@ impl Kept {
             // Of a process that is no rank.
             FromRank::Holds { .. } | FromRank::Held(_) | FromRank::NotHeld(_) => return None,
         };
-        let rank = self.rank?;
+        let rank = self.member?.rank;
         self.told = true;
         self.ended_well = how == Departure::Exits(0);
         Some(Left { rank, how })
@@ -500,7 +491,7 @@ impl Kept {
             return None;
         }
         self.dead = true;
-        let rank = self.rank.filter(|_| !self.told)?;
+        let rank = self.member.filter(|_| !self.told)?.rank;
         Some(Left {
             rank,
             how: match self.announced {

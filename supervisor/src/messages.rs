@@ -84,13 +84,23 @@ pub struct Member {
     pub size: Option<u32>,
 }
 
+impl Member {
+    /// The rank of this process.
+    pub fn of_this_process() -> Member {
+        Member {
+            rank: launcher::rank(),
+            size: launcher::size(),
+        }
+    }
+}
+
 /// How a rank wants the job to end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobEnd {
     /// Exit code of the job.
     pub code: i32,
-    /// What the rank cannot be given, for the user. The rank itself does not say it: a launcher that loses a rank may
-    /// drop its output.
+    /// Reason for the user, which `stasis run` prints. The rank does not print it, since a launcher may drop the output
+    /// of a rank that ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

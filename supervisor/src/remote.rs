@@ -209,11 +209,7 @@ impl Remote {
         let state = self.state();
         let holders = state.connections.values();
         let holders = holders.filter_map(|known| known.holder.as_ref());
-        let member = |holder: &Holder| Member {
-            rank: holder.rank,
-            size: holder.size,
-        };
-        holders.map(member).collect()
+        holders.map(|holder| holder.member).collect()
     }
 
     /// Whether a rank is not known to be dead and has not said that it ends.
@@ -319,9 +315,7 @@ struct Known {
 }
 
 struct Holder {
-    rank: Option<u32>,
-    /// Number of ranks of the job.
-    size: Option<u32>,
+    member: Member,
     process: Process,
     /// Whether it is only announced.
     announced: bool,
@@ -335,7 +329,7 @@ struct Holder {
 
 impl Holder {
     fn name(&self) -> String {
-        match self.rank {
+        match self.member.rank {
             Some(rank) => format!("rank {rank} on {}", self.process.host),
             None => format!("process {} on {}", self.process.pid, self.process.host),
         }
@@ -510,8 +504,7 @@ impl State {
                 announced,
             } if self.is_ours(&token, incarnation) => {
                 let holder = Holder {
-                    rank: member.rank,
-                    size: member.size,
+                    member,
                     process,
                     announced,
                     told: false,
@@ -565,7 +558,7 @@ impl State {
             return false;
         };
         holder.told = true;
-        let rank = holder.rank;
+        let rank = holder.member.rank;
         self.news.left.push(Left { rank, how });
         true
     }
@@ -675,7 +668,7 @@ impl State {
                 address: known.peer,
             });
         }
-        let rank = holder.rank;
+        let rank = holder.member.rank;
         self.news.left.push(Left { rank, how });
     }
 }

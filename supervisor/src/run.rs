@@ -532,6 +532,11 @@ impl<S: Surroundings> Running<'_, S> {
         Ok(())
     }
 
+    /// Whether all ranks of the incarnation have connected or were announced.
+    fn has_all_ranks(&self) -> bool {
+        keeper::are_all(&[self.keeper.members(), self.remote.members()].concat())
+    }
+
     /// Whether a rank is not known to be dead and has not said that it ends.
     fn has_running(&self) -> bool {
         self.keeper.has_running() || self.remote.has_running()
@@ -623,11 +628,9 @@ impl<S: Surroundings> Running<'_, S> {
         all.extend(news.left);
         let ends = !all.is_empty() && self.surroundings.has_ended();
         let ran = self.killing.is_none();
-        let members = [self.keeper.members(), self.remote.members()].concat();
-        let early = !keeper::are_all(&members);
         for left in keeper::in_order(all) {
             let how = match left.how {
-                Departure::Lost if early => Departure::Early,
+                Departure::Lost if !self.has_all_ranks() => Departure::Early,
                 how => how,
             };
             let order = self.machine.rank_left(left.rank, how, ends);

@@ -5,8 +5,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use supervisor::messages::FromRank;
-use supervisor::messages::Member;
+use supervisor::messages::{FromRank, Member};
 use supervisor::rank::Announcement;
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
@@ -20,11 +19,7 @@ pub fn announce(directory: &Path, incarnation: u32, asleep: bool) -> Result<()> 
         true => STANDBY_FILE,
         false => RUN_FILE,
     };
-    let member = Member {
-        rank: launcher::rank(),
-        size: launcher::size(),
-    };
-    let made = Announcement::make(directory, file, incarnation, member);
+    let made = Announcement::make(directory, file, incarnation, Member::of_this_process());
     let made = made.code(Code::CannotServe)?;
     ANNOUNCED.get_or_init(|| made);
     Ok(())

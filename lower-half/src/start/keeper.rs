@@ -56,11 +56,13 @@ fn connect_by(
     let timer =
         || -> io::Result<Box<dyn KillTimer>> { Ok(Box::new(Timer(loader::KillTimer::new()?))) };
     let link = || {
-        let member = Member {
-            rank: launcher::rank(),
-            size: launcher::size(),
-        };
-        let link = Link::connect(&checkpoints.dir, file, incarnation, member, timer)?;
+        let link = Link::connect(
+            &checkpoints.dir,
+            file,
+            incarnation,
+            Member::of_this_process(),
+            timer,
+        )?;
         if link.is_remote() {
             check_remote(checkpoints).unwrap_or_else(|why| refuse(&link, &why));
         }

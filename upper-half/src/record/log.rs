@@ -123,17 +123,26 @@ fn store(record: &Record, at: u64, bytes: &[u8]) -> bool {
     true
 }
 
-/// Appends an event. The result is its offset; `None` if there is no room.
-fn append(record: &Record, encoded: &Encoded) -> Option<u64> {
-    let (bytes, end) = (encoded.bytes(), end_of(record));
+/// Appends an event. The result is its offset; `None` if there is no room in the window.
+#[inline(always)]
+fn append_within(record: &Record, bytes: &[u8]) -> Option<u64> {
+    let end = end_of(record);
     let at = end.load(Ordering::Relaxed);
-    let stored = || store(record, at, bytes);
-    if !stored() && (service::record_room() == 0 || !stored()) {
+    if !store(record, at, bytes) {
         return None;
     }
     // Only now it counts: a process that is killed leaves whole events.
     end.store(at + bytes.len() as u64, Ordering::Release);
     Some(at)
+}
+
+/// The same. The window is moved if necessary; `None` if that fails.
+fn append(record: &Record, encoded: &Encoded) -> Option<u64> {
+    let appended = || append_within(record, encoded.bytes());
+    appended().or_else(|| match service::record_room() {
+        0 => None,
+        _ => appended(),
+    })
 }
 
 /// Writes an event of a receive, which has no order.
@@ -195,17 +204,8 @@ pub(super) fn write_again(call: &Call) -> bool {
     if !is_next || record.sends.load(Ordering::Relaxed) != 0 {
         return false;
     }
-    let Some(number) = table::find(tail.calls(record), call) else {
-        return false;
-    };
-    let end = end_of(record);
-    let at = end.load(Ordering::Relaxed);
-    let bytes = again(number);
-    if !store(record, at, &bytes) {
-        return false;
-    }
-    end.store(at + bytes.len() as u64, Ordering::Release);
-    true
+    let number = table::find(tail.calls(record), call);
+    number.is_some_and(|number| append_within(record, &again(number)).is_some())
 }
 
 /// Writes a call, and the outcome that belongs to it if the call is written with one only.

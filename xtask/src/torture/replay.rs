@@ -70,7 +70,7 @@ pub struct RecordedRun<'a> {
 }
 
 impl<'a> RecordedRun<'a> {
-    /// A run of which this percentage is replayed from a checkpoint.
+    /// A run. `from_checkpoints` is the probability in per cent that it is replayed from a checkpoint.
     pub fn new(program: &'a Program, random: Random, dir: &'a Path, from_checkpoints: u64) -> Self {
         RecordedRun {
             tally: Tally::default(),

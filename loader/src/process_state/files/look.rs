@@ -115,7 +115,7 @@ pub fn unreadable(fd: i32, source: io::Error) -> CaptureError {
     unread(fd, format!("file descriptor {fd}"), source)
 }
 
-/// Error for the open file `what` of a descriptor, of which something cannot be read.
+/// Error for a failed read of a descriptor's state or content. `what` names the source of the read.
 fn unread(fd: i32, what: String, source: io::Error) -> CaptureError {
     if source.raw_os_error() == Some(libc::ESTALE) {
         let link = std::fs::read_link(format!("/proc/thread-self/fd/{fd}"));

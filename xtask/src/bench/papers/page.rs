@@ -173,8 +173,8 @@ impl Filled {
     /// The file of its picture: a table has none.
     fn picture(&self, paper: &Paper) -> Option<String> {
         let bars = self.rows.iter().filter_map(Bar::of).count();
-        let name = self.item.name.to_lowercase().replace(", ", "-");
-        let name = name.replace([' ', '.'], "-");
+        let name = self.item.name.to_lowercase();
+        let name = name.replace(", ", "-").replace([' ', '.'], "-");
         (bars > 1 && self.item.name.starts_with("Figure"))
             .then(|| format!("{}-{name}.svg", paper.number))
     }

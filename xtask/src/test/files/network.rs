@@ -2,8 +2,10 @@
 //! numbers at each mount, and a file that is removed while it is open gets a hidden name. The ranks are killed
 //! some time after the checkpoint. Then the file system is mounted again, and the job goes on under the other library.
 //!
-//! A file that another machine removes while it is open is lost (ESTALE). A directory of checkpoints is used through
-//! two mounts at once, as by two machines, one of which asks for nothing twice.
+//! A file that another machine removes while it is open is lost (ESTALE).
+//!
+//! Two machines are simulated by two mounts of the file system that holds the checkpoint directory. The ranks use one
+//! mount. The commands and the restart use the other one, which caches names and attributes until a file is opened.
 
 use crate::build::setup;
 use crate::harness::job::{self, Job};
@@ -86,9 +88,6 @@ fn cannot_mount() -> Option<String> {
 fn mounted_anew(dir: &Path, program: &str, numbers: Numbers, [mpi, other]: [Mpi; 2]) -> Result<()> {
     let kept = dir.join("kept");
     let work = dir.join("work");
-    for made in [&kept, &work] {
-        fs::create_dir(made)?;
-    }
     let mounted = Mounted::new(dir, &kept, &work, 0, &[])?;
     // On the same file system, so that the journal keeps links to files.
     let ckpt = work.join("ck");
@@ -130,9 +129,6 @@ fn mounted_anew(dir: &Path, program: &str, numbers: Numbers, [mpi, other]: [Mpi;
 /// has closed the file, the next one is taken and restarted.
 fn stale(dir: &Path, mpi: Mpi) -> Result<()> {
     let (kept, work, ckpt) = (dir.join("kept"), dir.join("work"), dir.join("ck"));
-    for made in [&kept, &work] {
-        fs::create_dir(made)?;
-    }
     let _mounted = Mounted::new(dir, &kept, &work, 0, &["loses"])?;
     let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
     launch.args(command_line(&example("tools", "tools/stale")?, Some(mpi))?);
@@ -167,9 +163,6 @@ fn stale(dir: &Path, mpi: Mpi) -> Result<()> {
 /// has seen the directory before and does not ask again.
 fn two_mounts(dir: &Path, mpi: Mpi) -> Result<()> {
     let [kept, near, far] = ["kept", "near", "far"].map(|name| dir.join(name));
-    for made in [&kept, &near, &far] {
-        fs::create_dir(made)?;
-    }
     let _near = Mounted::new(dir, &kept, &near, 0, &[])?;
     let _far = Mounted::new(dir, &kept, &far, 77_000, &["caches"])?;
     let [near, far] = [near, far].map(|mount| mount.join("ck"));
@@ -181,9 +174,8 @@ fn two_mounts(dir: &Path, mpi: Mpi) -> Result<()> {
         let sets = told["checkpoints"].as_array().into_iter().flatten();
         let newest_there = sets.filter_map(|set| set["name"].as_str()).max();
         let newest_there = newest_there.unwrap_or("none");
-        let is_so = newest_there == newest;
         ensure!(
-            is_so,
+            newest_there == newest,
             "{} shows {newest_there}, not {newest}",
             ckpt.display()
         );
@@ -254,9 +246,12 @@ struct Mounted {
 
 impl Mounted {
     /// Shows the directory `kept` there, with this number added to its inode numbers, in the ways that the words name.
+    /// Both directories are made if they do not exist.
     fn new(dir: &Path, kept: &Path, at: &Path, salt: u64, ways: &[&str]) -> Result<Mounted> {
         let flags = ["-Wall", "-Wextra", "-Wl,--no-as-needed", "-lfuse3"];
         let program = helper_programs::compile(dir, "gcc", "network_files.c", &flags)?;
+        fs::create_dir_all(kept)?;
+        fs::create_dir_all(at)?;
         let outside = fs::metadata(at)?.dev();
         let mut serve = Command::new(program);
         serve.arg(kept).arg(at).arg(salt.to_string()).args(ways);

@@ -45,8 +45,8 @@ fn moved(dir: &Path, mpi: Mpi) -> Result<()> {
     launch.args(["launch", "--ckpt-dir"]).arg(&ckpt);
     let mut job = begin(launch, &example("tools", "tools/all_pairs")?, dir, mpi)?;
     reach_cut_of(RANKS, &mut job, dir)?;
-    let taken = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
-    job.explain(taken.expect_success("stasis checkpoint"), dir)?;
+    let taken = stasis::take_checkpoint(&ckpt, dir, "checkpoint", LIMIT);
+    job.explain(taken, dir)?;
     job.kill()?;
     fs::write(dir.join("go"), "")?;
     let mut restart = apart(mpi.other(), dir);
