@@ -17,6 +17,7 @@ use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, Section, SetId};
 use contract::gate;
 use contract::record::{Binding, Call, Outcome, RecordMode, Turn, ENDED, MISS};
+use coordinator::net::contact::random_token;
 use job_spec::{Digests, ExitCode, Record, Tools};
 
 use crate::mpi::{self, world};
@@ -206,9 +207,9 @@ impl Plan {
 /// The record to which the calls of a rank that runs alone are compared.
 static RECORDED: OnceLock<Log> = OnceLock::new();
 
-/// A new record, whose file has no name.
+/// A new record, whose file has no name. Its first name is random, since a process that is killed here leaves the file.
 fn nameless(header: &Header) -> Result<Writer> {
-    let path = std::env::temp_dir().join(format!("stasis-solo-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("stasis-solo-{}", random_token()?));
     let writer = Writer::create(&path, header)?;
     std::fs::remove_file(&path)?;
     Ok(writer)
