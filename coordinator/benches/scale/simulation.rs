@@ -141,12 +141,7 @@ pub const HEAD_OF_LATE: &str =
 
 /// Prints the time to the safe state of a job with late ranks, if the cut comes after the operation, and before it.
 pub fn simulate_late(job: &Job, imbalance: u64, costs: &Costs) {
-    // The coordinator looks at all ranks at each tick in vain, which takes hours for a million ranks that wait long.
-    let long = job.ranks >= 1_000_000 && imbalance > 1_000_000;
     let columns = [false, true].map(|retracts| {
-        if long && !retracts {
-            return format!("{:>36}", "not simulated");
-        }
         let late = Some(Late {
             imbalance,
             retracts,

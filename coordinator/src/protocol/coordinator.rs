@@ -257,12 +257,29 @@ impl StageState {
         match self {
             StageState::Preparing => false,
             StageState::Asking { heard } => heard.contains(&rank),
-            StageState::Approaching { states, .. } => states.get(&rank).is_some_and(|s| s.reached),
+            StageState::Approaching {
+                states, version, ..
+            } => {
+                let state = states.get(&rank);
+                state.is_some_and(|state| state.version == *version && state.reached)
+            }
             StageState::Draining { drained } => drained.contains_key(&rank),
             StageState::Saving { saved, .. } | StageState::Committing { saved } => {
                 saved.contains_key(&rank)
             }
         }
+    }
+
+    /// Number of ranks that have done their part of the stage.
+    fn done(&self) -> u32 {
+        let done = match self {
+            StageState::Preparing => 0,
+            StageState::Asking { heard } => heard.len(),
+            StageState::Approaching { reached, .. } => return *reached,
+            StageState::Draining { drained } => drained.len(),
+            StageState::Saving { saved, .. } | StageState::Committing { saved } => saved.len(),
+        };
+        done as u32
     }
 
     /// Ranks below `ranks` that have not done their part of the stage.
@@ -903,9 +920,14 @@ impl Coordinator {
         if self.config.parking == Parking::Final {
             seen.retain(|_, s| !s.reached);
         }
+        let last = *turn;
         let mut raised = targets_to_raise(&seen, quiet, turn);
         raised.retain(|id, seq| current.targets.get(id).is_none_or(|t| t < seq));
         if raised.is_empty() {
+            if *turn != last {
+                // The guess was in vain. The next tick makes the next one.
+                *ticks = STALLED_TICKS - 1;
+            }
             return;
         }
         (*ticks, *told, *reached) = (0, 0, 0);
@@ -1117,8 +1139,11 @@ impl Coordinator {
             StageState::Approaching {
                 ticks, unexamined, ..
             } if !over(self.config.approach_limit) => {
-                *ticks = (*ticks + 1).min(STALLED_TICKS);
-                if *ticks >= STALLED_TICKS || *unexamined > 0 {
+                let before = *ticks;
+                *ticks = (before + 1).min(STALLED_TICKS);
+                // Without a report since then, an examination would find what the last one has found.
+                let stalls = before < *ticks && *ticks == STALLED_TICKS;
+                if stalls || *unexamined > 0 {
                     *unexamined = 0;
                     self.check_targets(now, out);
                 }
@@ -1164,7 +1189,11 @@ impl Coordinator {
 
     /// Tells the clients what a slow checkpoint waits for.
     fn note(&mut self, now: Time, out: &mut Vec<Action>) {
-        let Some(current) = &self.current else {
+        let waits = self
+            .current
+            .as_ref()
+            .filter(|current| !current.clients.is_empty());
+        let Some(current) = waits else {
             return;
         };
         let begun = current.note.as_ref().map_or(0, |(when, _)| *when);
@@ -1177,10 +1206,10 @@ impl Coordinator {
         let Some(current) = &mut self.current else {
             return;
         };
-        if current.note.as_ref().is_some_and(|(_, told)| *told == text) {
+        let told = current.note.replace((now, text.clone()));
+        if told.is_some_and(|(_, told)| told == text) {
             return;
         }
-        current.note = Some((now, text.clone()));
         let clients = current.clients.iter();
         out.extend(clients.map(|client| Action::Reply(*client, ToClient::Note(text.clone()))));
     }

@@ -178,14 +178,47 @@ fn every_small_program_whose_operations_make_several_calls_is_checkpointed() {
     all_right(&SHORT, SEVERAL_CALLS, 1, 300);
 }
 
-/// A checkpoint does not wait for a rank that never comes to a blocking collective operation, nor to a message.
+/// Checks all programs of a scope in which ranks stay outside of a collective operation, or of a message, for ever.
+fn waits_for_nobody(scope: Scope, variant: Variant, requests: u32, programs: usize) {
+    let scope = blocking(scope);
+    is_right(
+        check_of(&[scope], endless_programs, variant, requests),
+        programs,
+    );
+}
+
 #[test]
 fn a_checkpoint_waits_for_nobody() {
-    let scopes = [2, 3].map(|ranks| blocking(scope(ranks, 2, Messages::Few)));
-    let tally = check_of(&scopes[..1], endless_programs, Variant::OURS, 1);
-    is_right(tally, 50);
-    let tally = check_of(&scopes[..1], endless_programs, SEVERAL_CALLS, 1);
-    is_right(tally, 50);
+    let scope = scope(2, 2, Messages::Few);
+    waits_for_nobody(scope, Variant::OURS, 1, 50);
+    waits_for_nobody(scope, SEVERAL_CALLS, 1, 50);
+}
+
+#[test]
+fn a_checkpoint_after_a_fault_waits_for_nobody() {
+    waits_for_nobody(scope(2, 1, Messages::All), FAULT, 2, 5);
+}
+
+#[test]
+fn a_checkpoint_that_copies_memory_waits_for_nobody() {
+    waits_for_nobody(scope(2, 1, Messages::All), COPIES, 2, 5);
+}
+
+#[test]
+fn a_checkpoint_with_late_reports_waits_for_nobody() {
+    waits_for_nobody(scope(2, 1, Messages::All), LATE, 1, 5);
+}
+
+#[test]
+#[ignore = "long: cargo xtask test --full"]
+fn a_checkpoint_of_more_ranks_waits_for_nobody() {
+    let two = scope(2, 2, Messages::Few);
+    waits_for_nobody(two, FAULT, 2, 50);
+    waits_for_nobody(two, COPIES, 2, 50);
+    waits_for_nobody(two, LATE, 1, 50);
+    let three = scope(3, 2, Messages::One);
+    waits_for_nobody(three, Variant::OURS, 1, 50);
+    waits_for_nobody(three, SEVERAL_CALLS, 1, 50);
 }
 
 /// The test above finds what it is for.

@@ -17,6 +17,7 @@
 //! | `files.rs` | writes to files, with the undo journal |
 //! | `system_calls.rs` | system calls of programs, and short programs that make many |
 //! | `recovery.rs` | the time from a rank's death to the next calls of all ranks |
+//! | `late.rs` | checkpoints while a rank is late for a collective operation |
 //! | `migration.rs` | latencies of a job that migrates between networks and libraries |
 //! | `papers/` | the tables and figures of the papers, with ours beside theirs |
 
@@ -27,6 +28,7 @@ mod disk;
 mod files;
 mod images;
 mod imb;
+mod late;
 mod migration;
 mod other_checkpointers;
 pub mod papers;
@@ -82,6 +84,8 @@ enum Other {
     SystemCalls(system_calls::Options),
     /// The phases of a recovery by `stasis run`
     Recovery(recovery::Options),
+    /// Checkpoints while a rank is late for a collective operation
+    Late(late::Options),
     /// A ring of eight ranks that migrates between networks and MPI libraries, drawn into docs/
     Migration(migration::Options),
     /// The tables and figures of the papers that Stasis implements, written to docs/papers.md
@@ -97,6 +101,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(Other::Files(options)) => return files::run(options),
         Some(Other::SystemCalls(options)) => return system_calls::run(options),
         Some(Other::Recovery(options)) => return recovery::run(options),
+        Some(Other::Late(options)) => return late::run(options),
         Some(Other::Migration(options)) => return migration::run(options),
         Some(Other::Papers(options)) => return papers::run(options),
         None => {}

@@ -16,6 +16,12 @@ impl Coordinator {
         let Some(current) = self.current.as_mut().filter(|a| !a.clients.is_empty()) else {
             return;
         };
+        let done = current.stage.done();
+        // Looking at all ranks costs too much in large jobs to be done at each tick of a long wait.
+        let told = current.progress.as_ref();
+        if told.is_some_and(|told| (told.stage, told.done) == (stage, done)) {
+            return;
+        }
         let bytes = match &current.stage {
             StageState::Preparing => return,
             StageState::Asking { .. }
@@ -25,21 +31,18 @@ impl Coordinator {
                 saved.values().map(|summary| summary.bytes).sum()
             }
         };
-        let missing: Vec<u32> = current.stage.missing(ranks).collect();
         let progress = Progress {
             stage,
-            done: ranks - missing.len() as u32,
+            done,
             ranks,
-            missing: wording::ranks(missing.into_iter()),
+            missing: wording::ranks(current.stage.missing(ranks)),
             bytes,
         };
-        if current.progress.as_ref() != Some(&progress) {
-            let clients = current.clients.iter();
-            let told =
-                |client: &ClientId| Action::Reply(*client, ToClient::Progress(progress.clone()));
-            out.extend(clients.map(told));
-            current.progress = Some(progress);
-        }
+        let clients = current.clients.iter();
+        let reply =
+            |client: &ClientId| Action::Reply(*client, ToClient::Progress(progress.clone()));
+        out.extend(clients.map(reply));
+        current.progress = Some(progress);
     }
 
     /// The reason why the checkpoint in progress waits, if it waits for ranks.
