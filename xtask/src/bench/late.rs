@@ -3,12 +3,14 @@
 //!
 //! MPI_Barrier is retracted: the cut comes before it. MPI_Allreduce with an operation of the program's own is completed
 //! first, as every collective operation is in the published algorithm, so it shows the time without retraction.
+//!
+//! A second table has operations of all kinds, each with the last of three ranks late.
 
 use super::{compile, median, prepare};
-use crate::harness::job::{self, Job};
+use crate::harness::job::Job;
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -32,11 +34,61 @@ pub struct Options {
     no_setup: bool,
 }
 
-/// Runs the measurement and prints it.
+/// Operations of the second table. Rank 0 is the root of those that have one.
+const OPERATIONS: [&str; 17] = [
+    "Barrier",
+    "Allreduce",
+    "Allreduce in place",
+    COMPLETED,
+    "Bcast",
+    "Reduce",
+    "Gather",
+    "Scatter",
+    "Alltoall",
+    "Allgather",
+    "Scan",
+    "Comm_dup",
+    "Comm_split",
+    "Win_create",
+    "File_open",
+    "Ssend",
+    "Barrier beside others",
+];
+const COMPLETED: &str = "Allreduce with an operation of the program's";
+
+/// Runs the measurements and prints them.
 pub fn run(options: &Options) -> Result<()> {
     let dir = prepare(options.no_setup)?;
+    by_imbalance(options, &dir)?;
+    println!("\nThe last of three ranks is outside for 5 s; seconds of a checkpoint.\n");
+    println!(
+        "| operation | {} |",
+        Mpi::ALL.map(|mpi| mpi.to_string()).join(" | ")
+    );
+    println!("|---|---|---|");
+    for operation in OPERATIONS {
+        let of = |mpi| -> Result<String> {
+            let program = compile(mpi, "bench/late.c", "late", &[])?;
+            let subject = Subject {
+                mpi,
+                ranks: 3,
+                program: &program,
+                dir: &dir,
+            };
+            let took = subject.checkpoint(operation, Duration::from_secs(5))?;
+            Ok(format!("{took:.3}"))
+        };
+        let row = Mpi::ALL.into_iter().map(of).collect::<Result<Vec<_>>>()?;
+        println!("| {operation} | {} |", row.join(" | "));
+    }
+    Ok(())
+}
+
+fn by_imbalance(options: &Options, dir: &Path) -> Result<()> {
     println!("Seconds from the command to the end of a checkpoint.\n");
-    println!("| library | ranks | imbalance, s | completed | retracted: median | lowest to highest |");
+    println!(
+        "| library | ranks | imbalance, s | completed | retracted: median | lowest to highest |"
+    );
     println!("|---|---|---|---|---|---|");
     for mpi in Mpi::ALL {
         let program = compile(mpi, "bench/late.c", "late", &[])?;
@@ -45,12 +97,13 @@ pub fn run(options: &Options) -> Result<()> {
                 mpi,
                 ranks,
                 program: &program,
-                dir: &dir,
+                dir,
             };
             for &seconds in &options.imbalance {
                 let imbalance = Duration::from_secs(seconds);
-                let completed = subject.checkpoint("allreduce", imbalance)?;
-                let retracted = (0..options.rounds).map(|_| subject.checkpoint("barrier", imbalance));
+                let completed = subject.checkpoint(COMPLETED, imbalance)?;
+                let retracted =
+                    (0..options.rounds).map(|_| subject.checkpoint("Barrier", imbalance));
                 let retracted = retracted.collect::<Result<Vec<f64>>>()?;
                 let lowest = retracted.iter().copied().fold(f64::MAX, f64::min);
                 let highest = retracted.iter().copied().fold(0.0, f64::max);
