@@ -1,7 +1,7 @@
 //! Default checkpoint directory of a command line without one.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Context};
 
@@ -50,6 +50,20 @@ pub fn only_one_here() -> exit::Result<PathBuf> {
         }
     };
     Err(why).code(Code::Usage)
+}
+
+/// Checks that a directory of a job exists, before a command says that the job has left nothing there.
+pub fn check(directory: &Path) -> exit::Result<()> {
+    let found = directory.read_dir();
+    found
+        .map(drop)
+        .with_context(|| {
+            format!(
+                "cannot look at the checkpoint directory {}",
+                directory.display()
+            )
+        })
+        .code(Code::Directory)
 }
 
 #[cfg(test)]

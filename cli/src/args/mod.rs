@@ -960,6 +960,15 @@ macro_rules! of_one_directory {
 
 of_one_directory!(Job, Inspect, Compact, Drain);
 
+impl Job {
+    /// The same, for a command that reads what the job has left there.
+    pub fn existing_directory(&self) -> exit::Result<PathBuf> {
+        let directory = self.directory()?;
+        default_dir::check(&directory)?;
+        Ok(directory)
+    }
+}
+
 const DOCTOR_CODES: &str = "\
 Exit codes: 0 no problem found; 2 wrong usage; 3 something is BAD: Stasis cannot work here, no checkpoint can \
 be written there, the program was not found or is not supported, or the listed symbols are missing.";

@@ -17,7 +17,7 @@ use crate::ui::json;
 
 /// Runs the command.
 pub fn run(options: &Profile) -> exit::Result<()> {
-    let directory = options.job.directory()?;
+    let directory = options.job.existing_directory()?;
     renew(&directory);
     let job = read(&directory)?.ok_or_else(|| none(&directory));
     let job = job.code(Code::Directory)?;

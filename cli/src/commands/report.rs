@@ -17,7 +17,7 @@ const PAGE: &str = "report.html";
 
 /// Runs the command.
 pub fn run(options: &Report) -> exit::Result<()> {
-    let directory = options.job.directory()?;
+    let directory = options.job.existing_directory()?;
     let history = history::file::read(&directory)
         .with_context(|| format!("cannot read the history in {}", directory.display()))
         .code(Code::Directory)?;

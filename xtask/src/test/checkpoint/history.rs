@@ -230,7 +230,13 @@ fn unwritable(dir: &Path, mpi: Mpi) -> Result<()> {
     ensure!(said.matches(words).count() == 1, "the job says {said}");
     fs::remove_dir(ckpt.join("events.jsonl"))?;
     let none = job::run(of("report", &ckpt), dir, "report", LIMIT)?;
-    refused(&none, DIRECTORY, &[&["has no history"]])
+    refused(&none, DIRECTORY, &[&["has no history"]])?;
+    let none = job::run(of("report", &dir.join("nosuch")), dir, "elsewhere", LIMIT)?;
+    refused(
+        &none,
+        DIRECTORY,
+        &[&["nosuch", "No such file or directory"]],
+    )
 }
 
 /// The live view shows the state again and again, and ends when the job was killed.

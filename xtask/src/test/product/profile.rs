@@ -334,5 +334,13 @@ fn off(dir: &Path, mpi: Mpi) -> Result<()> {
     ensure!(!dir.join("ck/profile").exists(), "there is a profile");
     let none = job::run(of("profile", dir), dir, "none", LIMIT)?;
     let words: [&[&str]; 1] = [&["has no profile of MPI calls", "launch --profile"]];
-    refused(&none, DIRECTORY, &words)
+    refused(&none, DIRECTORY, &words)?;
+    let mut elsewhere = stasis::command(["profile"]);
+    elsewhere.arg(dir.join("nosuch"));
+    let none = job::run(elsewhere, dir, "elsewhere", LIMIT)?;
+    refused(
+        &none,
+        DIRECTORY,
+        &[&["nosuch", "No such file or directory"]],
+    )
 }
