@@ -97,7 +97,6 @@
 //! }
 //! # Ok::<(), ImageError>(())
 //! ```
-#![warn(clippy::missing_errors_doc)]
 
 mod error;
 mod format;

@@ -17,7 +17,27 @@
 //! | [`client`] | the connection of the `stasis` command to a job |
 //! | [`job_file`], [`claim`] | the file by which commands find a job, and by which a job owns its directory |
 //! | [`private_file`] | such files are written whole, and are read only if others cannot have written them |
-#![warn(clippy::missing_errors_doc)]
+//!
+//! # Examples
+//! The machine of a job of one rank, without the network around it. A checkpoint begins with the preparation of its
+//! set, and the rank's intent to stop.
+//!
+//! ```
+//! use history::event::Cause;
+//! use stasis_coordinator::protocol::coordinator::{Action, Config, Coordinator, Event};
+//!
+//! let mut coordinator = Coordinator::new(Config::new(1));
+//! let (rank, host) = (0, "node1".to_owned());
+//! assert_eq!(coordinator.on(0, Event::Connected { rank, host, pid: 7 }), []);
+//! let asked = coordinator.on(1, Event::Request {
+//!     client: None,
+//!     cause: Cause::Interval,
+//!     stop: false,
+//!     patience: None,
+//! });
+//! assert_eq!(asked, [Action::Prepare(1)]);
+//! assert!(coordinator.busy());
+//! ```
 
 pub mod agent;
 mod child_programs;

@@ -13,7 +13,19 @@
 //! Or the copy stays, without an image, until another process has it write one ([`Plan::hold`], `held.rs`).
 //!
 //! The threads stand still until the memory is copied, or until the image is written if no copy can be made.
-#![warn(clippy::missing_errors_doc)]
+//!
+//! # Examples
+//! The memory of the application is planned while its threads stand. This process has none below `contract::ARENA_END`.
+//!
+//! ```
+//! use stasis_dump::{Application, Plan, PreScan};
+//!
+//! let program = Application { shm_id: |id| id, is_ours: |_| false };
+//! let prescan = PreScan::run(&program, None, None)?;
+//! let plan = Plan::make(&program, Some(prescan))?;
+//! assert!(plan.parts().is_empty(), "it shares no memory");
+//! # Ok::<(), ckpt_image::ImageError>(())
+//! ```
 
 mod anonymous;
 mod changes;

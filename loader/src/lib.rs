@@ -28,6 +28,16 @@
 //!   waited for, the first 64 are saved.
 //! - [`capture`] refuses sockets, and files that other processes have open too, by name. It also refuses credentials,
 //!   namespaces, seccomp filters and the like once the program has changed them.
+//!
+//! # Examples
+//! The lower half's own memory lies above the address space of the program, before that is loaded.
+//!
+//! ```
+//! stasis_loader::check_address_space().expect("the stack has a limit");
+//! let maps = stasis_loader::read_maps()?;
+//! assert!(maps.iter().all(|mapping| mapping.start >= contract::ARENA_END));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod error;
 mod interpose;

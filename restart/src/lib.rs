@@ -6,7 +6,19 @@
 //! A rank calls [`open`], or [`choose`] and [`open_in`]. The caller checks that all ranks have chosen the same set.
 //! These functions change nothing. When they have succeeded in all ranks, the ranks create the memory that they share
 //! ([`SharedMemory`]). Last, each rank maps its own memory ([`Opened::map`]).
-#![warn(clippy::missing_errors_doc)]
+//!
+//! # Examples
+//! A set is chosen before anything is mapped. A directory without one is refused by name.
+//!
+//! ```
+//! use std::os::unix::fs::PermissionsExt;
+//!
+//! let folder = tempfile::tempdir()?;
+//! std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700))?;
+//! let refused = stasis_restart::choose(folder.path(), None, &[], None, 2).unwrap_err();
+//! assert!(refused.to_string().contains("checkpoint"), "{refused}");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod compatibility;
 mod error;

@@ -28,7 +28,21 @@
 //! | [`processes`] | the processes below `stasis run` |
 //! | [`unblocked`] | commands that are started with no signal blocked |
 //! | [`run`] | threads, signals and processes around the machine |
-#![warn(clippy::missing_errors_doc)]
+//!
+//! # Examples
+//! The machine that decides, without the job around it. `most` failures in a row without a new checkpoint end the job.
+//!
+//! ```
+//! use stasis_supervisor::recovery::{Departure, Order, Policy, Recovery, RecoverOn};
+//!
+//! let mut job = Recovery::new(Policy { on: RecoverOn::Signals, most: 20 });
+//! // Rank 3 is killed, so what is left of the incarnation is killed, too.
+//! assert_eq!(job.rank_left(Some(3), Departure::Lost, false), Some(Order::Kill));
+//! // The next incarnation starts when every process is dead. The newest checkpoint is ckpt-7.
+//! assert_eq!(job.all_dead(Some(7)), Some(Order::Start { failures: 1 }));
+//! // A rank that ends with an exit code of its own is no failure: the user has asked for signals alone.
+//! assert_eq!(job.rank_left(Some(0), Departure::Exits(2), false), None);
+//! ```
 
 pub mod child_parts;
 pub mod command_line;

@@ -20,7 +20,51 @@
 //! A record is in the page cache before the change that it undoes is made, so it survives any end of the job's
 //! processes. Nothing is synced: after a power failure a file may have changes that the journal lacks. The checksums in
 //! the image then detect this, as they detect changes by another program.
-#![warn(clippy::missing_errors_doc)]
+//!
+//! # Examples
+//! A rank overwrites a file after a cut, and a restart from that cut brings the old content back.
+//!
+//! ```
+//! use stasis_undo::{Cut, Facts, Identity, Journal, Keeper, Plan, Share};
+//! use std::collections::HashMap;
+//! use std::fs::{self, File};
+//! use std::os::unix::fs::MetadataExt;
+//!
+//! struct Nothing;
+//! impl Keeper for Nothing {
+//!     fn keep(&mut self, _: &std::path::Path, _: &File, _: u64, _: &str) -> bool {
+//!         true
+//!     }
+//!     fn leave(&mut self, path: &std::path::Path, why: &dyn std::fmt::Display) {
+//!         panic!("{}: {why}", path.display());
+//!     }
+//! }
+//!
+//! let folder = tempfile::tempdir()?;
+//! let (checkpoints, path) = (folder.path().join("ck"), folder.path().join("result"));
+//! fs::write(&path, "is kept")?;
+//! let meta = path.metadata()?;
+//! let facts = Facts {
+//!     identity: Identity { device: meta.dev(), inode: meta.ino(), local: true },
+//!     size: meta.len(),
+//!     mode: 0o644,
+//!     links: 1,
+//! };
+//!
+//! let cut = Cut { number: 1, id: [1; 16] };
+//! let mut journal = Journal::new(&checkpoints, 0, "node1".into(), u64::MAX);
+//! journal.begin(cut, HashMap::from([(facts.identity, facts.size)]));
+//! // Before the file changes, the journal gets the bytes that are lost.
+//! let old = |at, len| Ok(fs::read(&path)?[at as usize..][..len].to_vec());
+//! journal.changing(&facts, &|| path.clone(), 0..2, &old);
+//! fs::write(&path, "IS kept")?;
+//!
+//! let share = Share { host: "node1", hosts: &["node1".into()], first_here: true, first: true };
+//! let done = Plan::read(&checkpoints, &cut)?.apply(&share, &mut Nothing);
+//! assert_eq!((done.rewritten, done.failed), (1, 0));
+//! assert_eq!(fs::read_to_string(&path)?, "is kept");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod apply;
 mod blocks;

@@ -24,6 +24,19 @@
 //!
 //! To convert a function: change its parameter types, drop `unsafe`, and the generated fronts follow by inference.
 //!
+//! # Examples
+//! A result is given to the caller's place, or the call has an error code.
+//!
+//! ```
+//! use stasis_upper_half::argument::Out;
+//!
+//! let mut rank = -1;
+//! let mut place = Out::from(&mut rank);
+//! assert_eq!(place.give(Err(5)), 5);
+//! assert_eq!(place.give(Ok(3)), contract::abi::SUCCESS);
+//! assert_eq!(rank, 3);
+//! ```
+//!
 //! # Safety
 //! Only [`pass`] makes these types from a caller's pointer, with the promise that it is valid for the length beside it.
 //! The others come from references or slices, whose lifetime they keep.

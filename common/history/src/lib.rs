@@ -19,7 +19,6 @@
 //! assert_eq!(history.entries[0].event, Event::End { set: None });
 //! # Ok::<(), std::io::Error>(())
 //! ```
-#![warn(clippy::missing_errors_doc)]
 
 pub mod event;
 pub mod file;

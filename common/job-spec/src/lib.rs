@@ -6,7 +6,6 @@
 //! the same argument when its program executes another one.
 //!
 //! To add a setting: a field here and an increase of [`VERSION`]; then the flag in `cli/src/args/mod.rs`.
-#![warn(clippy::missing_errors_doc)]
 
 mod exit_code;
 mod path;

@@ -5,7 +5,6 @@
 //! To add a launcher, add its variables to the tables below, before those of launchers that may enclose it.
 //! (Slurm comes last: the ranks of an mpirun inherit its variables.) `ancestor.rs` distinguishes the
 //! executables of the libraries.
-#![warn(clippy::missing_errors_doc)]
 
 pub mod allocation;
 mod ancestor;

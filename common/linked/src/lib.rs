@@ -1,6 +1,5 @@
 //! The libraries that programs and libraries are linked with, read from their files. Nothing is loaded for
 //! it.
-#![warn(clippy::missing_errors_doc)]
 
 pub mod elf;
 pub mod mpi;

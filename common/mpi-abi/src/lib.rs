@@ -11,7 +11,6 @@
 //! `dlsym` of a library with this ABI, or are that of a function without parameters, which may be called with any in
 //! this calling convention.
 #![allow(unsafe_code)]
-#![warn(clippy::missing_errors_doc)]
 #![allow(non_snake_case, non_camel_case_types)] // the names are C's
 
 mod load;

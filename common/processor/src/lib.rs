@@ -1,6 +1,5 @@
 //! Features of x86-64 processors by which programs select code: their names, the levels of the psABI, and the answers
 //! of the instruction `cpuid` if a program is to see only some of them.
-#![warn(clippy::missing_errors_doc)]
 
 mod mask;
 mod pool;

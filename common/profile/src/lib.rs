@@ -6,7 +6,6 @@
 //! | [`mod@file`] | the numbers of one rank, and its file |
 //! | [`sum`] | the sums over the ranks |
 //! | [`text`] | the sums as users read them |
-#![warn(clippy::missing_errors_doc)]
 
 pub mod file;
 pub mod sum;

@@ -4,7 +4,6 @@
 //! bisect` makes smaller ones ([`bisect`]).
 
 #![forbid(unsafe_code)]
-#![warn(clippy::missing_errors_doc)]
 
 pub mod bisect;
 mod function;

@@ -11,7 +11,6 @@
 //!
 //! To read a file that is on a dead file system may take forever: call [`Tracer::trace`] on a thread that may be left
 //! behind.
-#![warn(clippy::missing_errors_doc)]
 
 mod elf;
 pub mod kernel;

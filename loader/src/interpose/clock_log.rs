@@ -154,7 +154,10 @@ fn of_kernel(clock: Clock) -> i32 {
     }
 }
 
-/// The value that the program gets, in the clock's unit; the kernel's error number if the clock cannot be read.
+/// The value that the program gets, in the clock's unit.
+///
+/// # Errors
+/// The kernel's negative error number if the clock cannot be read.
 pub fn read(call: &Call, clock: Clock) -> Result<i64, isize> {
     loop {
         let now = application(clock)?;

@@ -53,6 +53,9 @@ impl Drop for Fold {
 }
 
 /// Folds `count` elements of a datatype into as many as an int can tell.
+///
+/// # Errors
+/// `MPI_ERR_TYPE` if the datatype is not committed, or the error class of the one that has them all.
 #[inline(always)]
 pub fn fold(count: i64, datatype: &'static Datatype) -> Result<Fold, i32> {
     match i32::try_from(count) {
@@ -89,6 +92,9 @@ fn fold_into_one(count: i64, datatype: &'static Datatype) -> Result<Fold, i32> {
 
 /// Whether an operation can be applied to that number of elements: the library below tells a user-defined
 /// one how many there are by an int. `name` is the function that wants it.
+///
+/// # Errors
+/// `MPI_ERR_UNSUPPORTED_OPERATION`, after a message that names the function.
 #[inline(always)]
 pub fn may_reduce(op: &'static Op, count: i64, name: &str) -> Result<(), i32> {
     if count > i64::from(i32::MAX) && op.body.is_user_defined() {

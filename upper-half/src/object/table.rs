@@ -95,6 +95,9 @@ impl<B: Body> Object<B> {
     }
 
     /// Makes an object with one reference, the application's handle.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NO_MEM` if there are too many of this kind.
     pub fn make(lower: usize, body: B) -> Result<&'static Self, i32> {
         B::table().make(lower, body)
     }
@@ -110,7 +113,7 @@ impl<B: Body> Object<B> {
         self.handle.load(Ordering::Relaxed)
     }
 
-    /// The lower half's lower handle for it. Who finds one sees all that was written before it was set.
+    /// The lower half's lower handle for it. A thread that finds one sees all that was written before.
     ///
     /// # Safety
     /// It is void, and may be another object's, when the job was restarted meanwhile: it is used before the thread

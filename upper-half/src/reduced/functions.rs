@@ -133,6 +133,10 @@ impl Own {
 }
 
 /// MPI_Barrier.
+///
+/// # Errors
+/// The error class of MPI: `MPI_ERR_NO_MEM` for the schedule, or the library refuses the duplicate communicator, a
+/// datatype or a rank.
 pub fn barrier(comm: &'static Comm, algorithm: Algorithm) -> Planned {
     let (mut plan, ranks, trees) = begin(comm, algorithm)?;
     let none = |_| Ok(Data::none());
@@ -145,6 +149,9 @@ pub fn barrier(comm: &'static Comm, algorithm: Algorithm) -> Planned {
 }
 
 /// MPI_Bcast.
+///
+/// # Errors
+/// As for [`barrier`].
 pub fn bcast(
     buffer: Buffer<'static>,
     count: i32,
@@ -167,6 +174,9 @@ pub fn bcast(
 }
 
 /// MPI_Gather.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Gather
 pub fn gather(
     sendbuf: Buffer<'static>,
@@ -185,6 +195,9 @@ pub fn gather(
 }
 
 /// MPI_Gatherv.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Gatherv
 pub fn gatherv(
     sendbuf: Buffer<'static>,
@@ -221,6 +234,9 @@ fn to_root(
 }
 
 /// MPI_Scatter.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Scatter
 pub fn scatter(
     sendbuf: Buffer<'static>,
@@ -239,6 +255,9 @@ pub fn scatter(
 }
 
 /// MPI_Scatterv.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Scatterv
 pub fn scatterv(
     sendbuf: Buffer<'static>,
@@ -275,6 +294,9 @@ fn from_root(
 }
 
 /// MPI_Allgather.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Allgather
 pub fn allgather(
     sendbuf: Buffer<'static>,
@@ -292,6 +314,9 @@ pub fn allgather(
 }
 
 /// MPI_Allgatherv.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Allgatherv
 pub fn allgatherv(
     sendbuf: Buffer<'static>,
@@ -329,6 +354,9 @@ fn all_gather(own: Own, blocks: &Blocks<'_>, comm: &'static Comm, algorithm: Alg
 }
 
 /// MPI_Alltoall.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Alltoall
 pub fn alltoall(
     sendbuf: Buffer<'static>,
@@ -346,6 +374,9 @@ pub fn alltoall(
 }
 
 /// MPI_Alltoallv.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Alltoallv
 pub fn alltoallv(
     sendbuf: Buffer<'static>,
@@ -365,6 +396,9 @@ pub fn alltoallv(
 }
 
 /// MPI_Alltoallw.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Alltoallw
 pub fn alltoallw(
     sendbuf: Buffer<'static>,
@@ -438,6 +472,9 @@ fn exchange(
 }
 
 /// MPI_Reduce.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Reduce
 pub fn reduce(
     sendbuf: Buffer<'static>,
@@ -479,6 +516,9 @@ fn own_operand(sendbuf: Buffer<'static>, into: Data) -> Data {
 }
 
 /// MPI_Allreduce.
+///
+/// # Errors
+/// As for [`barrier`].
 pub fn allreduce(
     sendbuf: Buffer<'static>,
     recvbuf: Buffer<'static>,
@@ -534,6 +574,9 @@ fn to_first(
 }
 
 /// MPI_Reduce_scatter_block.
+///
+/// # Errors
+/// As for [`barrier`].
 pub fn reduce_scatter_block(
     sendbuf: Buffer<'static>,
     recvbuf: Buffer<'static>,
@@ -548,6 +591,9 @@ pub fn reduce_scatter_block(
 }
 
 /// MPI_Reduce_scatter.
+///
+/// # Errors
+/// As for [`barrier`].
 pub fn reduce_scatter(
     sendbuf: Buffer<'static>,
     recvbuf: Buffer<'static>,
@@ -605,6 +651,9 @@ fn in_one_group(comm: &'static Comm) -> Result<(), i32> {
 }
 
 /// MPI_Scan.
+///
+/// # Errors
+/// As for [`barrier`].
 pub fn scan(
     sendbuf: Buffer<'static>,
     recvbuf: Buffer<'static>,
@@ -630,6 +679,9 @@ pub fn scan(
 }
 
 /// MPI_Exscan. A tree gives the prefix with the own data, which goes on to the next process.
+///
+/// # Errors
+/// As for [`barrier`].
 pub fn exscan(
     sendbuf: Buffer<'static>,
     recvbuf: Buffer<'static>,
@@ -732,6 +784,9 @@ fn neighbour_exchange(
 }
 
 /// MPI_Neighbor_allgather.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_allgather
 pub fn neighbor_allgather(
     sendbuf: Buffer<'static>,
@@ -749,6 +804,9 @@ pub fn neighbor_allgather(
 }
 
 /// MPI_Neighbor_allgatherv.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_allgatherv
 pub fn neighbor_allgatherv(
     sendbuf: Buffer<'static>,
@@ -779,6 +837,9 @@ fn neighbour_all_gather(
 }
 
 /// MPI_Neighbor_alltoall.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_alltoall
 pub fn neighbor_alltoall(
     sendbuf: Buffer<'static>,
@@ -796,6 +857,9 @@ pub fn neighbor_alltoall(
 }
 
 /// MPI_Neighbor_alltoallv.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_alltoallv
 pub fn neighbor_alltoallv(
     sendbuf: Buffer<'static>,
@@ -815,6 +879,9 @@ pub fn neighbor_alltoallv(
 }
 
 /// MPI_Neighbor_alltoallw.
+///
+/// # Errors
+/// As for [`barrier`].
 #[allow(clippy::too_many_arguments)] // those of MPI_Neighbor_alltoallw
 pub fn neighbor_alltoallw(
     sendbuf: Buffer<'static>,

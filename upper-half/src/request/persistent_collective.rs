@@ -21,6 +21,9 @@ use crate::request::lifecycle;
 use contract::abi::SUCCESS;
 
 /// Makes the request of a persistent collective over `comm`; collective over it.
+///
+/// # Errors
+/// The error class of the duplicate communicator that it needs; `MPI_ERR_NO_MEM` if there are too many requests.
 pub fn collective_init(comm: &'static Comm, start: Starter) -> Result<&'static Request, i32> {
     make(comm, Start::Below(start))
 }

@@ -11,6 +11,9 @@ use contract::abi::{Status, SUCCESS};
 /// Makes the request of a non-blocking collective operation that was started in the lower half under
 /// `lower handle`, and ends `token`: once it is initiated it goes on by itself. `scratch` is kept until it
 /// is complete.
+///
+/// # Errors
+/// `MPI_ERR_NO_MEM` if there are too many requests.
 pub fn collective_request(
     token: Token,
     lower_handle: usize,
@@ -55,6 +58,9 @@ pub(crate) fn request_of_both(
 }
 
 /// Makes the request of an operation on a window, started in the lower half under `lower handle`.
+///
+/// # Errors
+/// As for [`collective_request`].
 pub fn access_request(lower_handle: usize, scratch: Scratch) -> Result<&'static Request, i32> {
     make(Kind::Access, Comm::null(), lower_handle, |request| {
         request.keep_scratch(scratch);
@@ -62,6 +68,9 @@ pub fn access_request(lower_handle: usize, scratch: Scratch) -> Result<&'static 
 }
 
 /// Makes the request of an operation on a window that is complete already.
+///
+/// # Errors
+/// As for [`collective_request`].
 pub fn done_access_request() -> Result<&'static Request, i32> {
     let request = lifecycle::acquire(Kind::Access, NOBODY, Comm::null())?;
     request.complete(&Status::EMPTY, SUCCESS);
@@ -69,11 +78,17 @@ pub fn done_access_request() -> Result<&'static Request, i32> {
 }
 
 /// Makes the request of an operation of this process on a file, started in the lower half under `lower handle`.
+///
+/// # Errors
+/// As for [`collective_request`].
 pub fn file_request(lower_handle: usize) -> Result<&'static Request, i32> {
     make(Kind::File, Comm::null(), lower_handle, |_| {})
 }
 
 /// The same for a non-blocking collective operation on a file; ends `token`.
+///
+/// # Errors
+/// As for [`collective_request`].
 pub fn file_collective_request(token: Token, lower_handle: usize) -> Result<&'static Request, i32> {
     let comm = token.comm;
     collective_end(token);

@@ -188,6 +188,9 @@ pub fn compare_and_swap(
 }
 
 /// The request of an operation of this module on `rank`, which is complete then.
+///
+/// # Errors
+/// The error class of the library's flush; `MPI_ERR_NO_MEM` if there are too many requests.
 pub fn request(rank: i32, win: &'static Win) -> Result<&'static Request, i32> {
     if rank != PROC_NULL {
         lower_window::flush(rank, win)?;

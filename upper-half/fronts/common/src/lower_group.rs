@@ -15,7 +15,10 @@ pub struct LowerGroup {
 }
 
 impl LowerGroup {
-    /// Makes a lower group with the processes of `group` in the same order. An error is the error class.
+    /// Makes a lower group with the processes of `group` in the same order.
+    ///
+    /// # Errors
+    /// The error class of the library's `MPI_Comm_group` or `MPI_Group_incl`, or of a process that no rank is.
     pub fn of(group: &'static Group) -> Result<LowerGroup, i32> {
         let ranks = world_ranks(group)?;
         let world = Comm::at(contract::abi::comm::COMM_WORLD as u32);

@@ -251,6 +251,9 @@ impl<'a, B: Body> Fresh<'a, B> {
 
 impl<B: Body> Object<B> {
     /// Makes one of what was made, with one reference, the application's handle.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NO_MEM` if there are too many of this kind.
     pub fn make_of(made: Fresh<'_, B>, body: B) -> Result<&'static Self, i32> {
         Object::make(made.0, body)
     }
