@@ -34,7 +34,8 @@ pub struct Options {
     /// Name the cases, run nothing
     #[arg(long)]
     list: bool,
-    /// Every combination of example, mode, ABI, library and restart library; and the long tests
+    /// Every combination of example, mode, ABI, library and restart library; other tests over each library; and the
+    /// long tests
     #[arg(long)]
     full: bool,
     /// Cases at a time [default: as many as cores, since ranks that wait for each other use up a core each]
@@ -89,6 +90,8 @@ type Body = Box<dyn FnOnce(&Session, &Path) -> Outcome + Send>;
 pub struct Case {
     name: String,
     body: Body,
+    /// Whether it runs cargo in target/, of which two at a time wait for each other.
+    builds: bool,
 }
 
 impl Case {
@@ -100,6 +103,15 @@ impl Case {
         Case {
             name: name.into(),
             body: Box::new(body),
+            builds: false,
+        }
+    }
+
+    /// The case, which runs cargo in target/.
+    pub fn that_builds(self) -> Case {
+        Case {
+            builds: true,
+            ..self
         }
     }
 
@@ -149,6 +161,26 @@ fn copy_program(from: &Path, to: &Path) -> Result<()> {
         to.display()
     );
     Ok(())
+}
+
+/// Leaves out one of each two cases that differ by Debian's MPI library alone, which the other one has in its name: by
+/// the name, so that about as many stay of either. The examples are spread over the libraries by themselves.
+fn one_library_each(cases: &mut Vec<Case>) {
+    let [first, second] = Mpi::ALL.map(|mpi| format!(":{mpi}"));
+    let names: HashSet<String> = cases.iter().map(|case| case.name.clone()).collect();
+    cases.retain(|case| {
+        let (stem, is_first) = match (
+            case.name.strip_suffix(&first),
+            case.name.strip_suffix(&second),
+        ) {
+            (Some(stem), _) => (stem, true),
+            (_, Some(stem)) => (stem, false),
+            _ => return true,
+        };
+        let other = if is_first { &second } else { &first };
+        let wants_first = (random::hash(stem) / 4).is_multiple_of(2);
+        is_first == wants_first || !names.contains(&format!("{stem}{other}"))
+    });
 }
 
 /// All cases; with `full`, also those of `--full`.
@@ -226,7 +258,11 @@ fn cases(full: bool) -> Result<Vec<Case>> {
 pub fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
     let mut cases = cases(options.full)?;
-    if !options.filter.is_empty() {
+    if options.filter.is_empty() {
+        if !options.full {
+            one_library_each(&mut cases);
+        }
+    } else {
         cases.retain(|case| {
             options
                 .filter
@@ -262,7 +298,9 @@ pub fn run(options: &Options) -> Result<()> {
     let tally = Mutex::new(Tally::default());
     let jobs = options.jobs.or_else(|| available_parallelism().ok());
     let jobs = jobs.map_or(1, NonZeroUsize::get);
-    parallel::each(jobs, cases.into_iter(), |case| {
+    let (building, others): (Vec<Case>, Vec<Case>) =
+        cases.into_iter().partition(|case| case.builds);
+    parallel::each_beside(jobs, building.into_iter(), others.into_iter(), |case| {
         let started = Instant::now();
         let name = case.name;
         let outcome = match folder(&name) {
@@ -411,7 +449,34 @@ pub fn folder(name: &str) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Skips, Tally};
+    use super::{one_library_each, Case, Outcome, Skips, Tally};
+
+    #[test]
+    fn a_case_has_one_library_and_one_with_a_library_alone_stays() {
+        let names = |group: &str| ["openmpi", "mpich"].map(|mpi| format!("{group}:{mpi}"));
+        let groups: Vec<String> = (0..40).map(|number| format!("group/{number}")).collect();
+        let all = groups.iter().flat_map(|group| names(group));
+        let all = all
+            .chain(["alone/one:mpich", "ring:plain:mpich@openmpi", "style/fmt"].map(str::to_owned));
+        let mut cases: Vec<Case> = all
+            .map(|name| Case::new(name, |_, _| Outcome::Passed))
+            .collect();
+        one_library_each(&mut cases);
+        let kept: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        for group in &groups {
+            let of_group = names(group)
+                .into_iter()
+                .filter(|name| kept.contains(&name.as_str()));
+            assert_eq!(of_group.count(), 1, "{group}");
+        }
+        assert_eq!(kept.len(), groups.len() + 3);
+        assert!(kept
+            .iter()
+            .any(|name| name.starts_with("group/") && name.ends_with(":mpich")));
+        assert!(kept
+            .iter()
+            .any(|name| name.starts_with("group/") && name.ends_with(":openmpi")));
+    }
 
     #[test]
     fn what_is_skipped_and_not_listed_has_failed() {

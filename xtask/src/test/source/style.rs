@@ -54,16 +54,16 @@ pub fn cases(full: bool) -> Vec<Case> {
             &[&["test", "--quiet", "--doc"][..], &WITHOUT_LOWER].concat(),
         ),
     ];
-    cases.push(Case::new("style/clippy-lower", |_, dir| {
-        lint_lower_halves(dir).into()
-    }));
+    let lower = Case::new("style/clippy-lower", |_, dir| lint_lower_halves(dir).into());
+    cases.push(lower.that_builds());
     // Few of these tests call the library, and each library needs a separate build.
     cases.push(suite("unit/lower-openmpi", Some(Mpi::OpenMpi), &LOWER));
     if full {
         cases.push(suite("unit/lower-mpich", Some(Mpi::Mpich), &LOWER));
     }
     if full {
-        cases.push(Case::new("unit/protocol-long", |_, dir| protocol_long(dir)));
+        let long = Case::new("unit/protocol-long", |_, dir| protocol_long(dir));
+        cases.push(long.that_builds());
     }
     cases
 }
@@ -126,6 +126,7 @@ fn succeeds(name: &str, command: Command) -> Case {
             .map(|_| ())
             .into()
     })
+    .that_builds()
 }
 
 /// A test suite, of which each test counts.
@@ -133,6 +134,7 @@ fn suite(name: &str, lower: Option<Mpi>, packages: &'static [&'static str]) -> C
     Case::new(name, move |_, dir| {
         run_suite(lower, packages, dir).unwrap_or_else(|error| Err(error).into())
     })
+    .that_builds()
 }
 
 fn run_suite(lower: Option<Mpi>, packages: &[&str], dir: &Path) -> Result<Outcome> {
