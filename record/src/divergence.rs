@@ -72,8 +72,16 @@ impl Doing {
             Doing::Outcome(Event::Some(number)) => {
                 format!("{} operations complete", (*number).max(0))
             }
-            Doing::Outcome(Event::Digest { bytes, crc }) => {
-                format!("{bytes} bytes of data with CRC-32 {crc:08x}")
+            Doing::Outcome(Event::Digest {
+                bytes,
+                crc,
+                message,
+            }) => {
+                let of = message.map_or_else(
+                    || "data".to_owned(),
+                    |(source, tag)| format!("the message of rank {source} with tag {tag}"),
+                );
+                format!("{bytes} bytes of {of} with CRC-32 {crc:08x}")
             }
             Doing::Outcome(_) => "an outcome".to_owned(),
         }

@@ -22,6 +22,7 @@ mod kind {
     pub const ANEW: u8 = 9;
     pub const NEW_CALL: u8 = 10;
     pub const THREAD: u8 = 11;
+    pub const MESSAGE: u8 = 12;
 }
 const CALL: u8 = 0x80;
 
@@ -66,6 +67,8 @@ pub enum Event {
         bytes: u64,
         /// CRC-32 of the data.
         crc: u32,
+        /// Source and tag of the message, if it is one that was received.
+        message: Option<(i32, i32)>,
     },
     /// The cut of a checkpoint: the number of its set.
     Mark(u64),
@@ -157,7 +160,19 @@ impl Event {
                 .signed(source.into())
                 .signed(tag.into()),
             Event::Cancelled { posting } => new.byte(kind::CANCELLED).number(posting),
-            Event::Digest { bytes, crc } => new.byte(kind::DIGEST).number(bytes).word(crc),
+            Event::Digest {
+                bytes,
+                crc,
+                message,
+            } => match message {
+                None => new.byte(kind::DIGEST),
+                Some((source, tag)) => new
+                    .byte(kind::MESSAGE)
+                    .signed(source.into())
+                    .signed(tag.into()),
+            }
+            .number(bytes)
+            .word(crc),
             Event::Mark(set) => new.byte(kind::MARK).number(set),
             Event::Anew => new.byte(kind::ANEW),
             Event::Thread(number) => new.byte(kind::THREAD).number(number.into()),
@@ -198,10 +213,17 @@ impl Event {
             kind::CANCELLED => Event::Cancelled {
                 posting: rest.number()?,
             },
-            kind::DIGEST => Event::Digest {
-                bytes: rest.number()?,
-                crc: rest.word()?,
-            },
+            kind @ (kind::DIGEST | kind::MESSAGE) => {
+                let message = match kind {
+                    kind::MESSAGE => Some((rest.int()?, rest.int()?)),
+                    _ => None,
+                };
+                Event::Digest {
+                    bytes: rest.number()?,
+                    crc: rest.word()?,
+                    message,
+                }
+            }
             kind::MARK => Event::Mark(rest.number()?),
             kind::ANEW => Event::Anew,
             kind::THREAD => Event::Thread(rest.number()?.try_into().ok()?),
@@ -300,7 +322,13 @@ mod tests {
                 tag
             }),
             any::<u64>().prop_map(|posting| Event::Cancelled { posting }),
-            any::<(u64, u32)>().prop_map(|(bytes, crc)| Event::Digest { bytes, crc }),
+            any::<(u64, u32, Option<(i32, i32)>)>().prop_map(|(bytes, crc, message)| {
+                Event::Digest {
+                    bytes,
+                    crc,
+                    message,
+                }
+            }),
             any::<u64>().prop_map(Event::Mark),
             Just(Event::Anew),
             any::<u32>().prop_map(Event::Thread),

@@ -352,13 +352,18 @@ impl Replay {
                 Event::Digest {
                     bytes: then,
                     crc: recorded,
+                    ..
                 },
                 after,
             )) => {
                 self.at = after;
                 Ok(Some((then, recorded)).filter(|recorded| *recorded != (bytes, crc)))
             }
-            Some(_) => Err(self.divergence(Doing::Outcome(Event::Digest { bytes, crc }))),
+            Some(_) => Err(self.divergence(Doing::Outcome(Event::Digest {
+                bytes,
+                crc,
+                message: None,
+            }))),
         }
     }
 
@@ -515,7 +520,11 @@ mod tests {
 
     #[test]
     fn digests_are_compared_in_their_order() {
-        let digest = |bytes, crc| Event::Digest { bytes, crc };
+        let digest = |bytes, crc| Event::Digest {
+            bytes,
+            crc,
+            message: None,
+        };
         let (_dir, log) = log_of(&[digest(8, 1), digest(8, 2), Event::Index(0)]);
         let mut replay = Replay::begin(log);
         assert_eq!(replay.digest(8, 1), Ok(None));

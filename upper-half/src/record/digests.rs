@@ -20,34 +20,41 @@ pub(super) fn are_taken() -> bool {
     log::digest_limit() != 0
 }
 
-/// Writes or compares the digest of data.
+/// Writes or compares the digest of data that is sent.
 pub(super) fn of_data(
     buffer: Buffer<'_>,
     count: i32,
     datatype: &'static Datatype,
     comm: &'static Comm,
 ) {
-    let bytes = i64::from(count).saturating_mul(datatype.body.size());
-    let Ok(bytes) = u64::try_from(bytes) else {
-        return;
-    };
+    if let Some((bytes, crc)) = digest(buffer, count.into(), datatype, comm) {
+        turns::digest(bytes, crc, None);
+    }
+}
+
+/// Bytes and CRC-32 of data, unless they are too many. Data that cannot be packed have none, in any run.
+fn digest(
+    buffer: Buffer<'_>,
+    count: i64,
+    datatype: &'static Datatype,
+    comm: &'static Comm,
+) -> Option<(u64, u32)> {
+    let bytes = count.saturating_mul(datatype.body.size());
+    let bytes = u64::try_from(bytes).ok()?;
     if bytes >= log::digest_limit() {
-        return;
+        return None;
     }
     if bytes == 0 {
-        return turns::digest(0, crc32fast::hash(&[]));
+        return Some((0, crc32fast::hash(&[])));
     }
     if is_contiguous(datatype) {
-        return turns::digest(bytes, of_bytes(buffer, bytes as usize));
+        return Some((bytes, of_bytes(buffer, bytes as usize)));
     }
+    let count = i32::try_from(count).ok()?;
     let args = Args::new(buffer_of(buffer), count, datatype, PROC_NULL, 0, comm);
-    // Data that cannot be packed have no digest, in any run.
-    if let Ok(packed) = SendCopy::of(&args) {
-        if packed.datatype.body.size() == 1 {
-            let length = usize::try_from(packed.count).unwrap_or(0);
-            turns::digest(bytes, of_bytes(packed.buffer, length));
-        }
-    }
+    let packed = SendCopy::of(&args).ok()?;
+    let length = usize::try_from(packed.count).unwrap_or(0);
+    (packed.datatype.body.size() == 1).then(|| (bytes, of_bytes(packed.buffer, length)))
 }
 
 fn of_bytes(buffer: Buffer<'_>, length: usize) -> u32 {
@@ -107,8 +114,9 @@ pub(super) fn of_message(
     }
     let size = u64::try_from(datatype.body.size()).unwrap_or(0);
     let count = status.count.checked_div(size).unwrap_or(0);
-    if let Ok(count) = i32::try_from(count) {
-        of_data(buffer, count, datatype, comm);
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    if let Some((bytes, crc)) = digest(buffer, count, datatype, comm) {
+        turns::digest(bytes, crc, Some((status.source, status.tag)));
     }
 }
 

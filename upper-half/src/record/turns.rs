@@ -144,11 +144,15 @@ pub(super) fn ask(call: Option<&Call>, what: Outcome) -> Told {
     told
 }
 
-/// Writes or compares a digest.
-pub(super) fn digest(bytes: u64, crc: u32) {
+/// Writes or compares a digest. `message` is the source and the tag of the message that was received, if it is one.
+pub(super) fn digest(bytes: u64, crc: u32, message: Option<(i32, i32)>) {
     let had_turn = has_turn();
     if mode::recording() {
-        log::write(Event::Digest { bytes, crc });
+        log::write(Event::Digest {
+            bytes,
+            crc,
+            message,
+        });
     } else if mode::replaying() && wait(false) == Comes::Now {
         log::compare_digest(bytes, crc);
         if !had_turn {

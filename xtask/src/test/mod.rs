@@ -199,6 +199,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(product::stacks::cases());
     cases.extend(product::explain::cases());
     cases.extend(product::reduction::cases());
+    cases.extend(product::faults::cases());
     cases.extend(product::record::cases(full)?);
     cases.extend(product::clocks::cases());
     cases.extend(product::solo::cases(full)?);

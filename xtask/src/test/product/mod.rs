@@ -4,6 +4,7 @@ pub mod clocks;
 pub mod completions;
 pub mod demo;
 pub mod explain;
+pub mod faults;
 pub mod gdb;
 pub mod guide;
 pub mod hunt;

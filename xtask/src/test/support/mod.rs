@@ -5,6 +5,7 @@ pub mod clean_root;
 pub mod compare;
 pub mod compile;
 pub mod directives;
+pub mod faulty_library;
 pub mod held_job;
 pub mod helper_programs;
 pub mod refusal;
