@@ -57,7 +57,7 @@ pub use interpose::file_changes;
 pub use interpose::followed_children::{follow_children, Child};
 pub use interpose::hooks::{
     is_redirected_to, set_exec_hook, set_executes_hook, set_exit_hook, set_redirects,
-    set_started_by, set_wrapper, tell_calls, tell_unmaps,
+    set_started_by, set_thread_end_hook, set_wrapper, tell_calls, tell_unmaps,
 };
 pub use interpose::install::show_processor;
 pub use interpose::memory_limits::note_use;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ::record::{
-    file_name, table, Answer, Bound, Difference, Divergence, Event, Header, Log, Position, Replay,
-    Stream, Summary, Writer,
+    file_name, table, Answer, Bound, Difference, Divergence, Event, Header, Log, Place, Position,
+    Replay, Stream, Summary, Writer,
 };
 use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, Section, SetId};
@@ -122,7 +122,7 @@ impl Plan {
     pub fn of_restart(
         tools: &Tools,
         set: SetId,
-        place: Option<&Position>,
+        place: Option<&Place>,
         rank: u32,
         size: u32,
     ) -> Result<Plan> {
@@ -142,17 +142,19 @@ impl Plan {
             Some(Record::Replay { dir }) => (dir, true),
         };
         let log = Log::of_rank(directory, rank, size, mpi::TABLE_HASH)?;
-        let place = place.filter(|place| place.id == log.header.id).copied();
+        let place = place
+            .filter(|place| place.position.id == log.header.id)
+            .cloned();
         let begins = Position {
             id: log.header.id,
             offset: 0,
             misses: 0,
         };
-        let place = place.or((log.header.follows == set.0).then_some(begins));
+        let place = place.or((log.header.follows == set.0).then(|| begins.into()));
         let place = place.ok_or_else(|| ::record::Error::OtherRun(directory.clone()))?;
         Ok(match replay {
             true => Plan::Replay(Box::new(Replay::begin_at(log, &place))),
-            false => Plan::GoOn(log.header, log.path, place.offset),
+            false => Plan::GoOn(log.header, log.path, place.position.offset),
         })
     }
 
@@ -360,17 +362,17 @@ fn write(change: impl FnOnce(&mut Writer) -> ::record::Result<()> + Send) -> boo
 
 /// The section of the image with the place in the record.
 pub fn section() -> Option<Section> {
-    let position = match &*state() {
+    let place = match &*state() {
         State::Off => return None,
-        State::Writing(header, writer) => Position {
+        State::Writing(header, writer) => Place::from(Position {
             id: header.id,
             offset: writer.end(),
             misses: 0,
-        },
-        State::Replaying(replay) => replay.position(),
+        }),
+        State::Replaying(replay) => replay.place(),
     };
     // Numbers in memory always encode.
-    kind::RECORD.encode(&position).ok()
+    kind::RECORD.encode(&place).ok()
 }
 
 /// Calls of the run that is replayed, or of the rank that runs alone, which are over.
@@ -429,7 +431,14 @@ fn tell_end(replay: &Replay) {
 
 /// Whether it is the turn of a thread to ask.
 pub fn turn(thread: u32, looks: bool) -> Turn {
-    ask(Turn::Now, |replay| Ok(replay.turn(thread, looks)))
+    ask(Turn::Now, |replay| replay.turn(thread, looks))
+}
+
+/// A thread of the application ends.
+pub fn thread_ends(thread: u32) {
+    if let State::Replaying(replay) = &mut *state() {
+        replay.ends(thread);
+    }
 }
 
 /// The run makes a call. False where the record ends.

@@ -13,6 +13,8 @@ pub enum Doing {
     Call(Call),
     /// The outcome of a call.
     Outcome(Event),
+    /// The end of the thread with this number, which makes the next call of the recorded run.
+    End(u32),
 }
 
 /// The first place at which a replayed run does something else than the recorded one. All calls before are equal.
@@ -84,6 +86,8 @@ impl Doing {
                 format!("{bytes} bytes of {of} with CRC-32 {crc:08x}")
             }
             Doing::Outcome(_) => "an outcome".to_owned(),
+            Doing::End(0) => "the initial thread, which made that call, has ended".to_owned(),
+            Doing::End(thread) => format!("thread {thread}, which made that call, has ended"),
         }
     }
 }

@@ -60,6 +60,6 @@ pub use error::{Error, Result};
 pub use event::{again, Encoded, Event, MOST_BYTES};
 pub use header::{Header, Stream, END_AT, HEADER_BYTES};
 pub use log::{file_name, files, files_of, Log};
-pub use replay::{Answer, Bound, Position, Replay};
+pub use replay::{Answer, Bound, Place, Position, Replay};
 pub use summary::Summary;
 pub use writer::Writer;

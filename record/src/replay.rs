@@ -1,6 +1,6 @@
 //! The replay of a rank's record: answers from it in the order in which the run asks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use contract::record::{Call, CallTable, Outcome, Turn};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,27 @@ pub struct Position {
     pub offset: u64,
     /// How many of the misses that begin there are over.
     pub misses: u32,
+}
+
+/// A place in a record of calls, with what a replay has read before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The next event.
+    pub position: Position,
+    /// Threads that have misses left, and how many, where the next event is behind these. Sorted by thread.
+    pub left: Vec<(u32, u32)>,
+    /// Threads of the replayed run that have ended. Sorted.
+    pub ended: Vec<u32>,
+}
+
+impl From<Position> for Place {
+    fn from(position: Position) -> Place {
+        Place {
+            position,
+            left: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
 }
 
 /// The outcome of a call.
@@ -93,7 +114,9 @@ pub struct Replay {
     /// The thread whose events follow.
     thread: u32,
     /// Misses of threads that are left, where the next event is behind them.
-    left: HashMap<u32, u32>,
+    left: BTreeMap<u32, u32>,
+    /// Threads that have ended.
+    ended: BTreeSet<u32>,
     /// Misses in a row that the recorded run did not have.
     more_misses: u64,
     calls: u64,
@@ -110,7 +133,8 @@ impl Replay {
             at: 0,
             misses: 0,
             thread: 0,
-            left: HashMap::new(),
+            left: BTreeMap::new(),
+            ended: BTreeSet::new(),
             more_misses: 0,
             calls: 0,
             last: VecDeque::new(),
@@ -121,10 +145,10 @@ impl Replay {
         }
     }
 
-    /// Begins at a position, which lies in this record.
-    pub fn begin_at(log: Log, position: &Position) -> Replay {
+    /// Begins at a place, which lies in this record.
+    pub fn begin_at(log: Log, place: &Place) -> Replay {
         let mut replay = Replay::begin(log);
-        let offset = usize::try_from(position.offset).unwrap_or(usize::MAX);
+        let offset = usize::try_from(place.position.offset).unwrap_or(usize::MAX);
         while replay.at < offset {
             let mut events = Events::from(replay.log.bytes(), replay.at);
             let Some((_, event)) = events.next() else {
@@ -136,18 +160,30 @@ impl Replay {
                 replay.made(call);
             }
         }
-        replay.misses = position.misses;
+        replay.misses = place.position.misses;
+        replay.left = place.left.iter().copied().collect();
+        replay.ended = place.ended.iter().copied().collect();
         replay.ahead.at = replay.at;
         replay
     }
 
     /// Where the run is.
-    pub fn position(&self) -> Position {
-        Position {
-            id: self.log.header.id,
-            offset: self.at as u64,
-            misses: self.misses,
+    pub fn place(&self) -> Place {
+        let left = self.left.iter().map(|(thread, left)| (*thread, *left));
+        Place {
+            position: Position {
+                id: self.log.header.id,
+                offset: self.at as u64,
+                misses: self.misses,
+            },
+            left: left.filter(|(_, left)| *left > 0).collect(),
+            ended: self.ended.iter().copied().collect(),
         }
+    }
+
+    /// A thread of this run ends.
+    pub fn ends(&mut self, thread: u32) {
+        self.ended.insert(thread);
     }
 
     /// The record.
@@ -174,7 +210,10 @@ impl Replay {
 
     /// Whether it is the turn of a thread to ask for an event. `looks` is whether it asks for the outcome of a test or
     /// probe. The misses of other threads do not keep it waiting.
-    pub fn turn(&mut self, thread: u32, looks: bool) -> Turn {
+    ///
+    /// # Errors
+    /// The turn is that of a thread that has ended.
+    pub fn turn(&mut self, thread: u32, looks: bool) -> Result<Turn, Divergence> {
         let is_mine = loop {
             match self.next() {
                 None => break true,
@@ -186,7 +225,7 @@ impl Replay {
                 // Counted here, since another thread may pass them before this one asks.
                 Some((Event::Misses(_), _)) if looks => {
                     self.misses += 1;
-                    return Turn::Miss;
+                    return Ok(Turn::Miss);
                 }
                 // The thread has done with its tests earlier than in the recorded run.
                 Some((Event::Misses(_), after)) => {
@@ -198,14 +237,17 @@ impl Replay {
         match self.left.get_mut(&thread) {
             Some(left) if looks && *left > 0 => {
                 *left -= 1;
-                return Turn::Miss;
+                return Ok(Turn::Miss);
             }
             Some(left) => *left = 0,
             None => {}
         }
         match is_mine {
-            true => Turn::Now,
-            false => Turn::Later,
+            true => Ok(Turn::Now),
+            false if self.ended.contains(&self.thread) => {
+                Err(self.divergence(Doing::End(self.thread)))
+            }
+            false => Ok(Turn::Later),
         }
     }
 
@@ -416,20 +458,20 @@ mod tests {
         ]);
         let mut replay = Replay::begin(log);
         assert!(replay.has_threads());
-        assert_eq!(replay.turn(1, true), Turn::Later);
-        assert_eq!(replay.turn(0, false), Turn::Now);
+        assert_eq!(replay.turn(1, true), Ok(Turn::Later));
+        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
         assert_eq!(replay.call(&call(0)), Ok(true));
         // The initial thread passes the tests of the other one, which has them left.
-        assert_eq!(replay.turn(0, false), Turn::Now);
-        assert_eq!(replay.turn(1, true), Turn::Miss);
-        assert_eq!(replay.turn(1, true), Turn::Miss);
-        assert_eq!(replay.turn(1, true), Turn::Later);
+        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
+        assert_eq!(replay.turn(1, true), Ok(Turn::Miss));
+        assert_eq!(replay.turn(1, true), Ok(Turn::Miss));
+        assert_eq!(replay.turn(1, true), Ok(Turn::Later));
         assert_eq!(replay.call(&call(1)), Ok(true));
-        assert_eq!(replay.turn(0, false), Turn::Later);
-        assert_eq!(replay.turn(1, true), Turn::Now);
+        assert_eq!(replay.turn(0, false), Ok(Turn::Later));
+        assert_eq!(replay.turn(1, true), Ok(Turn::Now));
         let found = replay.outcome(Some(&call(2)), Outcome::Index);
         assert_eq!(found, Ok(Answer::Number(0)));
-        assert_eq!(replay.turn(0, false), Turn::Now);
+        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
     }
 
     #[test]
@@ -442,11 +484,61 @@ mod tests {
             Event::NewCall(0, Call::default()),
         ]);
         let mut replay = Replay::begin(log);
-        assert_eq!(replay.turn(0, true), Turn::Miss);
-        assert_eq!(replay.turn(0, false), Turn::Later);
-        assert_eq!(replay.turn(1, false), Turn::Now);
+        assert_eq!(replay.turn(0, true), Ok(Turn::Miss));
+        assert_eq!(replay.turn(0, false), Ok(Turn::Later));
+        assert_eq!(replay.turn(1, false), Ok(Turn::Now));
         assert_eq!(replay.call(&Call::default()), Ok(true));
-        assert_eq!(replay.turn(0, false), Turn::Now);
+        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
+    }
+
+    /// The initial thread has passed a test of thread 1, which a checkpoint finds before its test.
+    #[test]
+    fn a_place_has_the_misses_that_threads_have_left() {
+        let (_dir, log) = log_of(&[
+            Event::Thread(1),
+            Event::Misses(2),
+            Event::Thread(0),
+            Event::NewCall(0, call(0)),
+        ]);
+        let mut replay = Replay::begin(log);
+        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
+        assert_eq!(replay.turn(1, true), Ok(Turn::Miss));
+        let place = replay.place();
+        assert_eq!(place.left, [(1, 1)]);
+        let mut again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &place);
+        assert_eq!(again.place(), place);
+        assert_eq!(again.turn(1, true), Ok(Turn::Miss));
+        assert_eq!(again.turn(1, true), Ok(Turn::Later));
+        assert_eq!(again.place().left, []);
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_keeps_no_other_waiting() {
+        let (_dir, log) = log_of(&[
+            Event::NewCall(0, call(0)),
+            Event::Thread(1),
+            Event::Misses(2),
+            Event::NewCall(1, call(1)),
+            Event::Thread(0),
+            Event::NewCall(2, call(2)),
+        ]);
+        let mut replay = Replay::begin(log);
+        replay.ends(2);
+        replay.call(&call(0)).unwrap();
+        assert_eq!(replay.turn(0, false), Ok(Turn::Later));
+        replay.ends(1);
+        let place = replay.place();
+        let again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &place);
+        for mut replay in [replay, again] {
+            let why = replay.turn(0, false).unwrap_err();
+            assert_eq!((why.number, why.before.len()), (2, 1));
+            let text = why.text(|function| format!("F{function}"));
+            assert!(text.contains("then recorded: F1"), "{text}");
+            assert!(
+                text.ends_with("but now:       thread 1, which made that call, has ended"),
+                "{text}"
+            );
+        }
     }
 
     fn call(function: u32) -> Call {
@@ -538,9 +630,9 @@ mod tests {
         replay.call(&call(40)).unwrap();
         replay.outcome(None, Outcome::Index).unwrap();
         replay.outcome(Some(&call(40)), Outcome::Index).unwrap();
-        let position = replay.position();
-        let mut again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &position);
-        assert_eq!(again.position(), position);
+        let place = replay.place();
+        let mut again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &place);
+        assert_eq!(again.place(), place);
         for _ in 0..2 {
             let miss = again.outcome(Some(&call(40)), Outcome::Index);
             assert_eq!(miss, Ok(Answer::Miss));

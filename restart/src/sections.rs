@@ -36,7 +36,7 @@ pub struct Sections {
     /// State of the job.
     pub job: JobState,
     /// Place of the cut in the record of the run, if that is recorded or replayed.
-    pub record: Option<record::Position>,
+    pub record: Option<record::Place>,
     /// The same of its clocks.
     pub clocks: Option<record::Position>,
 }

@@ -83,8 +83,8 @@ pub mod kind {
     pub const JOB: SectionKind = of(18, "job", 2, 2);
     /// Files that were written to and closed: `loader::ClosedFiles`.
     pub const CLOSED_FILES: SectionKind = of(19, "closed files", 1, 1);
-    /// The place of the cut in the record of the run: `record::Position`.
-    pub const RECORD: SectionKind = of(20, "record", 1, 1);
+    /// The place of the cut in the record of the run: `record::Place`.
+    pub const RECORD: SectionKind = of(20, "record", 2, 2);
     /// The places of registers in the threads' frames: `loader::SavedRegisters`.
     pub const REGISTERS: SectionKind = of(21, "registers", 1, 1);
     /// The place of the cut in the clocks of the record: `record::Position`.

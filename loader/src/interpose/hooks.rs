@@ -26,6 +26,7 @@ static STARTED_BY: OnceLock<CString> = OnceLock::new();
 static EXIT: OnceLock<fn(i32)> = OnceLock::new();
 static EXECUTES: OnceLock<fn()> = OnceLock::new();
 static UNMAPS: OnceLock<fn(Range<usize>)> = OnceLock::new();
+static THREAD_ENDS: OnceLock<fn(u32)> = OnceLock::new();
 static TELL_CALLS: AtomicBool = AtomicBool::new(false);
 
 /// Redirects files to the given ones, for opens by the program's dynamic linker. `choose` gives the position of the
@@ -135,6 +136,21 @@ pub fn unmaps(thread: &Thread, range: Range<usize>) {
 /// blocked, on the thread of the exit. Only the first call has an effect.
 pub fn set_exit_hook(hook: fn(i32)) {
     let _ = EXIT.set(hook);
+}
+
+/// Sets a function that is called with the number of each thread of the application that ends while others go on. It
+/// runs with the lower half's FS and all signals blocked, on the thread that ends. Only the first call has an effect.
+pub fn set_thread_end_hook(hook: fn(u32)) {
+    let _ = THREAD_ENDS.set(hook);
+}
+
+/// Calls the function of [`set_thread_end_hook`], with the lower half's FS.
+pub fn thread_ends(number: u32) {
+    if let Some(hook) = THREAD_ENDS.get() {
+        if !super::threads::is_forked_child() {
+            hook(number);
+        }
+    }
 }
 
 /// Reports the end of every MPI call to the lower half from now on, by the service `CallEnded`.

@@ -82,6 +82,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
         contents_end: solo::tell_end,
         solo_ended: solo::ended,
     });
+    loader::set_thread_end_hook(record::thread_ends);
     loader::set_exit_hook(|status| {
         kill_at_call::tell();
         keeper::exits(status);

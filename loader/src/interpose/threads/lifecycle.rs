@@ -188,6 +188,7 @@ extern "C" fn begin(start: *mut libc::c_void) -> *mut libc::c_void {
         cpu::set_fs(thread.upper_fs());
         stasis_enter_upper(&thread.lower_sp, frame);
     }
+    hooks::thread_ends(thread.number().0);
     end_of(thread);
     // SAFETY: the thread no longer runs upper-half code, so nothing reads its GS block.
     unsafe { cpu::set_gs(0) };
@@ -252,6 +253,7 @@ pub fn exit(thread: &'static Thread, status: i32) -> ! {
     if lower_sp == 0 {
         // The kernel thread of the initial thread (or of the one that forked this process) stays, because the process
         // must live until the last thread ends.
+        thread.on_lower(|| hooks::thread_ends(thread.number().0));
         end_of(thread);
         thread.state.store(ENDED, Ordering::Release);
         if ALIVE.fetch_sub(1, Ordering::AcqRel) == 1 {

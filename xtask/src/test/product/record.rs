@@ -7,6 +7,7 @@ use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
 use crate::test::support::directives::{collect, Example};
 use crate::test::support::held_job::{bring_back, example, reach_cut_of};
+use crate::test::support::helper_programs::planted;
 use crate::test::support::refusal::{refused, DIRECTORY};
 use crate::test::Case;
 use anyhow::{ensure, Result};
@@ -48,6 +49,10 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
         }
     }
     cases.push(Case::new("record/told", |_, dir| told(dir).into()));
+    for mpi in Mpi::ALL {
+        let name = format!("record/ends:{mpi}");
+        cases.push(Case::new(name, move |_, dir| ends(dir, mpi).into()));
+    }
     for (at, example) in collect(&paths::examples(), &["p2p"])?
         .into_iter()
         .enumerate()
@@ -303,6 +308,31 @@ fn told(dir: &Path) -> Result<()> {
         &["but now:"],
     ];
     refused(&job::run(other, dir, "other", LIMIT)?, DIVERGED, &words)
+}
+
+/// A thread that ends before a call that it made in the recorded run is told, and the job does not wait for that call.
+fn ends(dir: &Path, mpi: Mpi) -> Result<()> {
+    let program = planted(dir, &mpi.compiler("c"), "ends.c", &["-pthread"])?;
+    let run = |name: &str, flags: &[&str], number: &str| {
+        let mut command = stasis::launch(mpi, 2, &dir.join(name), dir);
+        command.args(flags).arg(&program).arg(number);
+        command.current_dir(dir);
+        job::run(command, dir, name, LIMIT)
+    };
+    let recorded = run("recorded", &["--record", "rec"], "3")?.expect_success("recorded")?;
+    let replayed = run("replayed", &["--replay", "rec"], "3")?.expect_success("replayed")?;
+    ensure!(replayed.stdout == recorded.stdout, "{}", replayed.stdout);
+    let words: [&[&str]; 4] = [
+        &["rank 0: the replay diverges from the record at call 3"],
+        &["call 2, both:  MPI_Send (rank 1, tag 1"],
+        &["then recorded: MPI_Send (rank 1, tag 1"],
+        &["but now:       thread 1, which made that call, has ended"],
+    ];
+    refused(
+        &run("shorter", &["--replay", "rec"], "2")?,
+        DIVERGED,
+        &words,
+    )
 }
 
 /// A program without races is recorded with more flags, and its replay without them does the same.
