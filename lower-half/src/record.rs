@@ -478,19 +478,10 @@ pub fn binding(posting: u64) -> (Binding, [i32; 2]) {
     })
 }
 
-/// Compares the data that the last call sends, or a message that it completes, with the record.
+/// Compares the data that the last call sends, or has received, with the record.
 pub fn digest(bytes: u64, crc: u32) {
     static TOLD: OnceLock<()> = OnceLock::new();
-    let differs = ask(None, |replay| {
-        let recorded = replay.digest(bytes, crc)?;
-        Ok(recorded.map(|(then_bytes, then)| (replay.calls(), then_bytes, then)))
-    });
-    if let Some((call, then_bytes, then)) = differs {
-        TOLD.get_or_init(|| {
-            say(&format!(
-                "the data of call {call} differ from the record: {bytes} bytes with CRC-32 {crc:08x}, recorded were \
-                 {then_bytes} bytes with {then:08x}"
-            ));
-        });
+    if let Some(difference) = ask(None, |replay| replay.digest(bytes, crc)) {
+        TOLD.get_or_init(|| say(&difference.text_of_data(name)));
     }
 }

@@ -33,10 +33,21 @@ pub struct Divergence {
 impl Divergence {
     /// Some lines about it. `name` gives the name of a function.
     pub fn text(&self, name: impl Fn(u32) -> String) -> String {
-        let mut text = format!(
+        let title = format!(
             "the replay diverges from the record at call {}",
             self.number
         );
+        self.text_under(title, name)
+    }
+
+    /// The same where only the data of the last call differ, and the run goes on.
+    pub fn text_of_data(&self, name: impl Fn(u32) -> String) -> String {
+        let call = self.number.saturating_sub(1);
+        let title = format!("the data of call {call} differ from the record; the rank goes on");
+        self.text_under(title, name)
+    }
+
+    fn text_under(&self, mut text: String, name: impl Fn(u32) -> String) -> String {
         let first = self.number - self.before.len() as u64;
         for (number, call) in (first..).zip(&self.before) {
             let _ = write!(

@@ -382,30 +382,35 @@ impl Replay {
         self.ahead.bound.remove(&posting)
     }
 
-    /// The last call sends data with this digest, or completes a message with it. The result is the recorded digest if
-    /// that is another.
+    /// The last call sends data with this digest, or has received it. The result is the difference if the record has
+    /// another one.
     ///
     /// # Errors
     /// The record has something else than a digest there.
-    pub fn digest(&mut self, bytes: u64, crc: u32) -> Result<Option<(u64, u32)>, Divergence> {
+    pub fn digest(&mut self, bytes: u64, crc: u32) -> Result<Option<Divergence>, Divergence> {
+        let now = |message| {
+            Doing::Outcome(Event::Digest {
+                bytes,
+                crc,
+                message,
+            })
+        };
         match self.next() {
             None => Ok(None),
             Some((
                 Event::Digest {
                     bytes: then,
                     crc: recorded,
-                    ..
+                    message,
                 },
                 after,
             )) => {
+                let differs = (then, recorded) != (bytes, crc);
+                let difference = differs.then(|| self.divergence(now(message)));
                 self.at = after;
-                Ok(Some((then, recorded)).filter(|recorded| *recorded != (bytes, crc)))
+                Ok(difference)
             }
-            Some(_) => Err(self.divergence(Doing::Outcome(Event::Digest {
-                bytes,
-                crc,
-                message: None,
-            }))),
+            Some(_) => Err(self.divergence(now(None))),
         }
     }
 
@@ -620,7 +625,9 @@ mod tests {
         let (_dir, log) = log_of(&[digest(8, 1), digest(8, 2), Event::Index(0)]);
         let mut replay = Replay::begin(log);
         assert_eq!(replay.digest(8, 1), Ok(None));
-        assert_eq!(replay.digest(8, 1), Ok(Some((8, 2))));
+        let why = replay.digest(8, 1).unwrap().unwrap();
+        assert_eq!(why.recorded[0], Doing::Outcome(digest(8, 2)));
+        assert_eq!(why.now, Doing::Outcome(digest(8, 1)));
         assert!(replay.digest(8, 1).is_err());
     }
 

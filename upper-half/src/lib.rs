@@ -93,8 +93,8 @@ pub use quiesce::*;
 pub use request::*;
 // In the place of those of `request` and `pt2pt`.
 pub use record::{
-    cancel, improbe, iprobe, mprobe, mrecv, probe, recv, request_get_status, sendrecv, test,
-    testall, testany, testsome, wait, waitall, waitany, waitsome,
+    cancel, improbe, iprobe, mprobe, mrecv, probe, recv, request_get_status, sendrecv,
+    sendrecv_replace, test, testall, testany, testsome, wait, waitall, waitany, waitsome,
 };
 pub use rma::*;
 pub use runtime::wtime::{wtick, wtime};

@@ -46,10 +46,22 @@ pub(crate) fn note_call(
     }
     if let (Some((buffer, count, datatype)), Some(comm)) = (sent, comm) {
         if log::digests_of_sends() {
-            digests::of_data(buffer, count, datatype, comm);
+            digests::of_data(buffer, count.into(), datatype, comm);
         }
     }
     if !has_effect {
         turns::leave();
+    }
+}
+
+/// A collective operation of the application has this result.
+pub(crate) fn note_result(
+    buffer: Buffer<'_>,
+    count: i64,
+    datatype: &'static Datatype,
+    comm: &'static Comm,
+) {
+    if digests::are_taken() {
+        digests::of_data(buffer, count, datatype, comm);
     }
 }

@@ -20,14 +20,14 @@ pub(super) fn are_taken() -> bool {
     log::digest_limit() != 0
 }
 
-/// Writes or compares the digest of data that is sent.
+/// Writes or compares the digest of data that is sent, or of the result of a collective operation.
 pub(super) fn of_data(
     buffer: Buffer<'_>,
-    count: i32,
+    count: i64,
     datatype: &'static Datatype,
     comm: &'static Comm,
 ) {
-    if let Some((bytes, crc)) = digest(buffer, count.into(), datatype, comm) {
+    if let Some((bytes, crc)) = digest(buffer, count, datatype, comm) {
         turns::digest(bytes, crc, None);
     }
 }

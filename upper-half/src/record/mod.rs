@@ -29,9 +29,9 @@ pub(crate) mod receives;
 mod replay;
 pub(crate) mod turns;
 
-pub(crate) use calls::{note_again, note_call};
+pub(crate) use calls::{note_again, note_call, note_result};
 pub use completions::{
     cancel, request_get_status, test, testall, testany, testsome, wait, waitall, waitany, waitsome,
 };
 pub use probes::{improbe, iprobe, mprobe, probe};
-pub use received::{mrecv, recv, sendrecv};
+pub use received::{mrecv, recv, sendrecv, sendrecv_replace};

@@ -2,7 +2,7 @@
 
 use crate::argument::Buffer;
 use crate::object::{Comm, Datatype, Message};
-use crate::pt2pt::{matched, receive};
+use crate::pt2pt::{self, matched, receive};
 use crate::record::digests;
 use crate::record::mode::is_on;
 use crate::tools::untold;
@@ -79,6 +79,26 @@ pub fn sendrecv(
         receive::sendrecv(
             sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
             recvtag, comm, status,
+        )
+    })
+}
+
+/// MPI_Sendrecv_replace
+#[allow(clippy::too_many_arguments)] // those of MPI_Sendrecv_replace
+pub fn sendrecv_replace(
+    buf: Buffer<'static>,
+    count: i32,
+    datatype: &'static Datatype,
+    dest: i32,
+    sendtag: i32,
+    source: i32,
+    recvtag: i32,
+    comm: &'static Comm,
+    status: Option<&mut Status>,
+) -> i32 {
+    noted(buf, datatype, Some(comm), status, |status| {
+        pt2pt::sendrecv_replace(
+            buf, count, datatype, dest, sendtag, source, recvtag, comm, status,
         )
     })
 }

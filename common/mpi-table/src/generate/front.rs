@@ -15,6 +15,7 @@ mod data;
 mod device;
 mod persistent;
 mod profiled;
+mod received;
 mod reduced;
 mod signature;
 mod special;
@@ -201,6 +202,7 @@ fn crossing(function: &Function) -> Vec<String> {
     let clock = clocked(function);
     if let (Class::Collective | Class::FileCollective, Some(comm)) = (function.class, &clock) {
         lines.extend(retractable(function, comm, &mut body, &call));
+        body.success.extend(received::told(function, true));
         return finish(function, body, lines);
     }
     if let Some(comm) = &clock {

@@ -100,6 +100,14 @@ impl<'a> Faulty<'a> {
         compare.current_dir(self.dir);
         Ok(self.run(compare, "compare")?.stdout)
     }
+
+    /// Replays the run over the good library over the faulty one. The result is what the replay says; it goes on to its
+    /// end.
+    fn replayed(&self) -> Result<String> {
+        let replayed = self.run(self.faulty("replayed", &["--replay", "good"]), "replayed")?;
+        ensure!(replayed.stdout != self.expected, "{}", replayed.stdout);
+        Ok(replayed.stderr)
+    }
 }
 
 fn holds(text: &str, words: &[&str]) -> Result<()> {
@@ -125,18 +133,49 @@ fn wrong_sum(faulty: &Faulty) -> Result<()> {
             ended.stdout
         );
     }
-    Ok(())
+    // The sum over all ranks is wrong, too.
+    let told = faulty.compared()?;
+    holds(
+        &told,
+        &[
+            "rank 0: call 49, MPI_Reduce",
+            "rank 1: call 17, MPI_Allreduce",
+            ": 40 bytes of data with CRC-32",
+        ],
+    )?;
+    ensure!(told.lines().count() == 2, "{told}");
+    holds(
+        &faulty.replayed()?,
+        &[
+            "rank 1: the data of call 17 differ from the record",
+            "call 17, both:  MPI_Allreduce",
+            "then recorded: 40 bytes of data with CRC-32",
+            "but now:       40 bytes of data with CRC-32",
+        ],
+    )
 }
 
-/// One message has other data than what was sent. Records of both runs name it, at its receiver alone. It is in no
-/// collective operation.
+/// One message has other data than what was sent. Records of both runs name it, at its receiver. It is in no collective
+/// operation.
 fn damaged_body(faulty: &Faulty) -> Result<()> {
     let told = faulty.compared()?;
     holds(
         &told,
-        &["rank 2: call 20, MPI_Wait: 40 bytes of the message of rank 1 with tag 5"],
+        &[
+            "rank 0: call 49, MPI_Reduce",
+            "rank 2: call 20, MPI_Wait: 40 bytes of the message of rank 1 with tag 5",
+        ],
     )?;
-    ensure!(told.lines().count() == 1, "{told}");
+    ensure!(told.lines().count() == 2, "{told}");
+    holds(
+        &faulty.replayed()?,
+        &[
+            "rank 2: the data of call 20 differ from the record",
+            "call 20, both:  MPI_Wait",
+            "then recorded: 40 bytes of the message of rank 1 with tag 5",
+            "but now:       40 bytes of the message of rank 1 with tag 5",
+        ],
+    )?;
     let found = faulty.bisect()?;
     ensure!(found.stdout.is_empty(), "found {}", found.stdout);
     holds(&found.stderr, &["not in those of the MPI library"])

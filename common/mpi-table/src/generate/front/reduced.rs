@@ -6,7 +6,7 @@
 
 use super::convert::{boxed_arrays, Body};
 use super::data::base_name;
-use super::{failure, profiled, tools};
+use super::{failure, profiled, received, tools};
 use crate::generate::lower_type::identifier;
 use crate::{Class, Function, Kind, Length, Param};
 
@@ -103,9 +103,13 @@ pub fn body(function: &Function) -> Option<Vec<String>> {
         &format!("\"{}\"", function.name),
     );
     let outcome = match function.class {
-        Class::Collective => format!(
-            "Some(contract::abi::SUCCESS) => contract::abi::SUCCESS, Some(code) => {failed}"
-        ),
+        Class::Collective => {
+            let received = received::told(function, false).unwrap_or_default();
+            format!(
+                "Some(contract::abi::SUCCESS) => {{ {received} contract::abi::SUCCESS }} \
+                 Some(code) => {failed}"
+            )
+        }
         _ => format!(
             "Some(Ok(object)) => {{ *request = abi::request_out(object); contract::abi::SUCCESS }} \
              Some(Err(code)) => {failed}"

@@ -269,3 +269,27 @@ fn a_profile_is_told_only_where_tools_are() {
         ],
     );
 }
+
+#[test]
+fn results_of_collective_operations_are_told_where_they_are() {
+    let text = generate(
+        "[collective direct]\nMPI_Bcast(recvbuf buffer, int/count count, datatype datatype, rank root, comm comm)\n\
+         MPI_Allgather(sendbuf sendbuf, int/count sendcount, datatype sendtype, recvbuf recvbuf, \
+         int/count recvcount, datatype recvtype, comm comm)\n",
+    );
+    holds_in_order(
+        &text,
+        &[
+            "Some(contract::abi::SUCCESS) => { if upper_half::tools::any() { upper_half::told::received(comm_, \
+             comm_.body.rank != abi::rank_in(root) as i32, pass(App(abi::buffer(buffer as _))), count as i64, \
+             datatype_); }",
+            "fn PMPI_Bcast(",
+            "return failed_comm(comm_, code, \"MPI_Bcast\"); }",
+            "upper_half::told::received(comm_, comm_.body.rank != abi::rank_in(root) as i32",
+            "fn PMPI_Bcast_c(",
+            "count_fold.count() as i64, datatype_); }",
+            "fn PMPI_Allgather(",
+            "recvcount as i64 * i64::from(comm_.body.size), recvtype_); }",
+        ],
+    );
+}
