@@ -48,6 +48,7 @@ pub fn attach(
         "handle SIGSYS nostop noprint pass",
         &format!("handle SIG{} nostop noprint pass", contract::STOP_SIGNAL),
         "set confirm off",
+        &only_above(),
     ] {
         gdb.args(["-iex", command]);
     }
@@ -71,6 +72,23 @@ pub fn attach(
         "{} cannot be started: install the package gdb, or name it with its path",
         debugger.display()
     )))
+}
+
+/// Command by which a breakpoint at a function that both halves have, such as one of MPI, stops in the program's half
+/// alone. Otherwise each call would stop again in the lower half and in its MPI library, where no frame is the program's.
+/// A gdb before 13 tells no places of a breakpoint, and one without Python says so and goes on.
+fn only_above() -> String {
+    let end = contract::ARENA_END;
+    format!(
+        "python\
+         \ndef stasis_created(breakpoint):\
+         \n  places = getattr(breakpoint, 'locations', None) or []\
+         \n  if any(place.address < {end} for place in places):\
+         \n    for place in places:\
+         \n      if place.address >= {end}:\
+         \n        place.enabled = False\
+         \ngdb.events.breakpoint_created.connect(stasis_created)"
+    )
 }
 
 fn with_symbols(object: &Object) -> String {

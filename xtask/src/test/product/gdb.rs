@@ -29,6 +29,9 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(name("start"), move |_, dir| {
             from_the_start(dir, mpi).into()
         }));
+        cases.push(Case::new(name("function"), move |_, dir| {
+            at_a_function(dir, mpi).into()
+        }));
         cases.push(Case::new(name("restart"), move |_, dir| {
             after_a_restart(dir, mpi).into()
         }));
@@ -112,6 +115,47 @@ fn from_the_start(dir: &Path, mpi: Mpi) -> Result<()> {
             "Breakpoint 1, ",
             "$2 = 1001",
             "$3 = 1100",
+        ],
+    )?;
+    job.succeed(Instant::now() + LIMIT, dir)
+}
+
+/// A breakpoint at a function of MPI is at the program's call of it. The same function of the lower half and of its library
+/// does not stop the program again.
+fn at_a_function(dir: &Path, mpi: Mpi) -> Result<()> {
+    let program = planted(dir, &mpi.compiler("c"), "sizes.c", &["-g", "-O0"])?;
+    let mut launch = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);
+    launch.args(["--break", "0:5"]).arg(program);
+    launch.current_dir(dir);
+    let mut job = Job::start(launch, dir, "launch")?;
+    stopped(&mut job, dir)?;
+    let mut commands = vec!["break MPI_Allreduce", "break MPI_Irecv"];
+    for _ in 0..4 {
+        commands.extend([
+            "continue",
+            "backtrace",
+            "frame function main",
+            "print 1000 + step",
+        ]);
+    }
+    commands.push("delete");
+    let printed = gdb(dir, &["ck", "0"], &commands)?;
+    // It has stopped in the second sum. The places are in turn those of both functions.
+    let stops: Vec<_> = printed
+        .lines()
+        .filter_map(|line| line.split_once(" hit Breakpoint "))
+        .map(|(_, stop)| stop.split([',', '.']).next().unwrap_or_default())
+        .collect();
+    ensure!(stops == ["2", "1", "2", "1"], "{stops:?}\n{printed}");
+    prints(
+        &printed,
+        &[
+            "in MPI_Irecv ()",
+            "in MPI_Allreduce ()",
+            "$1 = 1002",
+            "$2 = 1003",
+            "$3 = 1003",
+            "$4 = 1004",
         ],
     )?;
     job.succeed(Instant::now() + LIMIT, dir)
