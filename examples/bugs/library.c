@@ -1,6 +1,6 @@
-/* An MPI library with a fault, below Stasis: it has the SONAME of the real library and takes all functions but a few from
- * there. As the first one in LD_LIBRARY_PATH it is the library of the lower half. The fault is that of an algorithm for
- * one size: it is in vectors and messages of FAULTY longs, at rank 1.
+/* An MPI library with a fault, below Stasis: it has the SONAME of the real library and takes all functions but a few
+ * from there. As the first one in LD_LIBRARY_PATH it is the library of the lower half. The fault is that of an
+ * algorithm for one size: it is in vectors and messages of FAULTY longs, at rank 1.
  *
  * With -DWRONG_SUM, MPI_Allreduce gives that rank a sum that is one too much.
  * With -DDAMAGED_BODY, a message of that rank has another bit than what was sent. */

@@ -75,8 +75,8 @@ pub fn attach(
 }
 
 /// Command by which a breakpoint at a function that both halves have, such as one of MPI, stops in the program's half
-/// alone. Otherwise each call would stop again in the lower half and in its MPI library, where no frame is the program's.
-/// A gdb before 13 tells no places of a breakpoint, and one without Python says so and goes on.
+/// alone. Otherwise each call would stop again in the lower half and in its library, where no frame is the program's. A
+/// gdb before 13 tells no places of a breakpoint, and one without Python says so and goes on.
 fn only_above() -> String {
     let end = contract::ARENA_END;
     format!(

@@ -120,8 +120,8 @@ fn from_the_start(dir: &Path, mpi: Mpi) -> Result<()> {
     job.succeed(Instant::now() + LIMIT, dir)
 }
 
-/// A breakpoint at a function of MPI is at the program's call of it. The same function of the lower half and of its library
-/// does not stop the program again.
+/// A breakpoint at a function of MPI is at the program's call of it. The same function of the lower half and of its
+/// library does not stop the program again.
 fn at_a_function(dir: &Path, mpi: Mpi) -> Result<()> {
     let program = planted(dir, &mpi.compiler("c"), "sizes.c", &["-g", "-O0"])?;
     let mut launch = stasis::launch(mpi, RANKS, &dir.join("ck"), dir);

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes a library with the fault that this macro of the source selects, in a folder of the case. The folder is the value
-/// of LD_LIBRARY_PATH with which a lower half loads it.
+/// Makes a library with the fault that this macro of the source selects, in a folder of the case. The folder is the
+/// value of LD_LIBRARY_PATH with which a lower half loads it.
 pub fn faulty_library(dir: &Path, mpi: Mpi, fault: &str) -> Result<PathBuf> {
     let (soname, real) = library_of(dir, mpi)?;
     let folder = dir.join(fault);

@@ -5,8 +5,8 @@ use super::input;
 use crate::generate::lower_type::identifier;
 use crate::{Class, Function, Kind};
 
-/// The statement, for a function whose result is in one piece of memory. It follows the call that has succeeded. `folds`
-/// is whether large counts are folded into datatypes.
+/// The statement, for a function whose result is in one piece of memory. It follows the call that has succeeded.
+/// `folds` is whether large counts are folded into datatypes.
 pub fn told(function: &Function, folds: bool) -> Option<String> {
     if function.class != Class::Collective {
         return None;
