@@ -1,6 +1,5 @@
-//#Mpi: openmpi
 //#Cut: hold
-//#Shows: operations of the C++ bindings that Open MPI 4 still has, used before and after the cut
+//#Shows: operations of the C++ bindings that Open MPI 4 and MPICH still have, used before and after the cut
 #include "../stasis_test.h"
 
 /* Not commutative: 2x2 matrices. */

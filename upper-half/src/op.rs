@@ -56,7 +56,7 @@ unsafe extern "C" fn apply(data: usize, a: *mut u8, b: *mut u8, len: i32, dataty
     } else {
         datatype.handle()
     };
-    let function = op.body.function.address();
+    let function = op.body.function.load(Ordering::Relaxed);
     // SAFETY: the application registered the function with this type, and the buffers are the caller's promise.
     unsafe {
         if op.body.large {
@@ -96,7 +96,7 @@ pub fn op_create_c(function: Function, commute: i32, new: &mut &'static Op) -> i
 fn create(function: Function, large: bool, commute: i32, new: &mut &'static Op) -> i32 {
     deferred_free::free_unused();
     let body = OpBody {
-        function,
+        function: AtomicUsize::new(function.address()),
         fortran: AtomicBool::new(false),
         further: AtomicUsize::new(0),
         large,
@@ -121,6 +121,15 @@ pub fn op_is_fortran(op: &'static Op) {
 /// Gives the operation's function a further argument: in the C++ bindings of Open MPI, the function of the program.
 pub fn op_passes(op: &'static Op, argument: usize) {
     op.body.further.store(argument, Ordering::Relaxed);
+}
+
+/// Makes this function be called in the place of the operation's, which it gets as the further argument: in the C++
+/// bindings of MPICH.
+pub fn op_is_called_by(op: &'static Op, caller: usize) {
+    if !op.is_predefined() {
+        let own = op.body.function.swap(caller, Ordering::Relaxed);
+        op.body.further.store(own, Ordering::Relaxed);
+    }
 }
 
 /// MPI_Op_free.

@@ -35,14 +35,15 @@ pub struct Abi {
     /// A keyval as the application knows it (dynamic ones are the same everywhere).
     pub keyval_out: fn(i32) -> i32,
     /// Runs an error handler that the front itself has made or named: `(error handler, kind of the object, object,
-    /// error code, function that failed)`, with handles and code as the application knows them.
-    pub run_error_handler: fn(usize, HandleKind, usize, i32, &str),
+    /// error code, function that failed)`, with handles and code as the application knows them. The result is whether
+    /// MPI's function returns the error all the same.
+    pub run_error_handler: fn(usize, HandleKind, usize, i32, &str) -> bool,
     /// Values of the tools interface.
     pub tool: Tool,
 }
 
 /// For an ABI in which all error handlers are the core's own: there is none to run.
-pub const NO_ERROR_HANDLERS: fn(usize, HandleKind, usize, i32, &str) = |_, _, _, _, _| {};
+pub const NO_ERROR_HANDLERS: fn(usize, HandleKind, usize, i32, &str) -> bool = |_, _, _, _, _| true;
 
 /// Values of the tools interface as the application knows them.
 pub struct Tool {

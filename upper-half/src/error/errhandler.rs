@@ -60,6 +60,16 @@ pub fn errhandler_is_fortran(handler: &'static Errhandler) {
     handler.body.fortran.store(true, Ordering::Relaxed);
 }
 
+/// Makes [`crate::Abi::run_error_handler`] call the handler's function.
+pub fn errhandler_is_the_fronts(handler: &'static Errhandler) {
+    handler.body.by_front.store(true, Ordering::Relaxed);
+}
+
+/// Address of the application's function of a handler; 0 for a predefined one.
+pub fn errhandler_function(handler: &'static Errhandler) -> usize {
+    handler.body.address()
+}
+
 /// MPI_Errhandler_free: the handler itself lives on while an object has it.
 pub fn errhandler_free(handler: &mut &'static Errhandler) -> i32 {
     let given = *handler;

@@ -55,9 +55,12 @@ fn run<B: Body>(
         Handler::Fatal | Handler::Abort | Handler::Null => die(code, function, &on()),
         Handler::ByFront(error_handler) => {
             let (handle, out) = (object.handle(), (abi().error_out)(code));
-            call_guard::outside(|| {
-                (abi().run_error_handler)(error_handler, B::KIND, handle, out, function)
-            });
+            let run = abi().run_error_handler;
+            let returned =
+                call_guard::outside(|| run(error_handler, B::KIND, handle, out, function));
+            if !returned {
+                return SUCCESS;
+            }
         }
         Handler::User(registered) | Handler::Fortran(registered) => {
             let mut handle = match handler {

@@ -66,16 +66,27 @@ pub struct ErrhandlerBody {
     handler: Handler,
     /// Whether the application's function is Fortran's.
     pub(crate) fortran: AtomicBool,
+    /// Whether the front calls the application's function.
+    pub(crate) by_front: AtomicBool,
     pub(crate) used_for: HandlerUse,
 }
 
 impl ErrhandlerBody {
+    /// Address of the application's function; 0 where the handler has none.
+    pub(crate) fn address(&self) -> usize {
+        match self.handler {
+            Handler::User(function) => function.address(),
+            _ => 0,
+        }
+    }
+
     /// A handler that does this for objects of that kind.
     pub(crate) fn new(handler: Handler, used_for: HandlerUse) -> Self {
         ErrhandlerBody {
             front: FrontRoom::new(),
             handler,
             fortran: AtomicBool::new(false),
+            by_front: AtomicBool::new(false),
             used_for,
         }
     }
@@ -131,6 +142,9 @@ impl Current {
         match object.body.handler {
             Handler::User(function) if object.body.fortran.load(Ordering::Relaxed) => {
                 Handler::Fortran(function)
+            }
+            Handler::User(_) if object.body.by_front.load(Ordering::Relaxed) => {
+                Handler::ByFront(object.handle())
             }
             Handler::ByFront(_) => Handler::ByFront(object.handle()),
             handler => handler,

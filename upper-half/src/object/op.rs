@@ -11,7 +11,7 @@ use crate::object::table::Object;
 use crate::object_table;
 use contract::abi::*;
 use contract::HandleKind;
-use core::sync::atomic::{AtomicBool, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A reduction operation.
 pub type Op = Object<OpBody>;
@@ -31,8 +31,8 @@ impl Function {
 
 /// Body of an operation.
 pub struct OpBody {
-    /// The application's function; at 0 for a predefined operation.
-    pub(crate) function: Function,
+    /// Address of the function that is called, mostly the application's; 0 for a predefined operation.
+    pub(crate) function: AtomicUsize,
     /// Whether the function takes its datatype as Fortran does, by an integer.
     pub(crate) fortran: AtomicBool,
     /// Further argument that the function gets, behind those of the standard; 0 for none.
@@ -52,7 +52,7 @@ impl Body for OpBody {
     fn predefined(index: u32) -> Self {
         let commute = !matches!(index as usize, op::REPLACE | op::NO_OP | op::OP_NULL);
         OpBody {
-            function: Function(0),
+            function: AtomicUsize::new(0),
             fortran: AtomicBool::new(false),
             further: AtomicUsize::new(0),
             large: false,
@@ -69,6 +69,6 @@ impl Body for OpBody {
 impl OpBody {
     /// Whether it is the application's function.
     pub(crate) fn is_user_defined(&self) -> bool {
-        self.function.0 != 0
+        self.function.load(Ordering::Relaxed) != 0
     }
 }

@@ -32,7 +32,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-coordinator", 2, 0),
     ("stasis-dump", 23, 0),
     ("stasis-front-common", 9, 0),
-    ("stasis-front-mpich", 5, 0),
+    ("stasis-front-mpich", 7, 0),
     ("stasis-front-openmpi", 20, 0),
     ("stasis-front-standard", 6, 0),
     ("stasis-front-testing", 0, 0),

@@ -11,6 +11,7 @@
 
 use contract::abi as standard;
 use contract::HandleKind;
+use upper_half::object::errhandler::ERRORS_THROW_EXCEPTIONS;
 use upper_half::object::{
     self as upper, Comm, Datatype, Errhandler, Group, Info, Message, Op, Request, Session, Win,
     FIRST_DYNAMIC,
@@ -86,8 +87,7 @@ decode! {
     errhandler: Errhandler, |handle| match handle {
         0x5400_0000 => standard::errhandler::ERRORS_ARE_FATAL,
         0x5400_0001 => standard::errhandler::ERRORS_RETURN,
-        // Exceptions of the C++ bindings are not supported. MPI_ERRORS_ARE_FATAL makes the error visible.
-        0x5400_0002 => standard::errhandler::ERRORS_ARE_FATAL,
+        0x5400_0002 => ERRORS_THROW_EXCEPTIONS,
         0x5400_0003 => standard::errhandler::ERRORS_ABORT,
         _ => standard::errhandler::ERRHANDLER_NULL,
     };
@@ -227,6 +227,7 @@ fn constant(kind: HandleKind, index: usize) -> u32 {
         (HandleKind::Group, standard::group::GROUP_EMPTY) => 0x4800_0000,
         (HandleKind::Errhandler, standard::errhandler::ERRORS_ARE_FATAL) => 0x5400_0000,
         (HandleKind::Errhandler, standard::errhandler::ERRORS_RETURN) => 0x5400_0001,
+        (HandleKind::Errhandler, ERRORS_THROW_EXCEPTIONS) => 0x5400_0002,
         (HandleKind::Errhandler, standard::errhandler::ERRORS_ABORT) => 0x5400_0003,
         (HandleKind::Info, standard::info::INFO_ENV) => 0x5c00_0001,
         (HandleKind::Message, standard::message::MESSAGE_NO_PROC) => 0x6c00_0000,

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use stasis_front_common::ToolFirsts;
-use upper_half::app_abi::{Tool, NO_ERROR_HANDLERS};
+use upper_half::app_abi::Tool;
 use upper_half::Abi;
 
-use crate::{abi, handles, symbols};
+use crate::{abi, cxx, handles, symbols};
 
 static ABI: Abi = Abi {
     name: "MPICH",
@@ -20,7 +20,7 @@ static ABI: Abi = Abi {
     status_out: abi::write_status,
     status_in: abi::read_status,
     keyval_out: abi::keyval_out,
-    run_error_handler: NO_ERROR_HANDLERS,
+    run_error_handler: cxx::run_error_handler,
     tool: Tool {
         out: |group, value| TOOL.out(group, value),
         class_in: |class| TOOL.class_in(class),

@@ -87,7 +87,13 @@ type Dispatch = unsafe extern "C" fn(*mut usize, *mut c_int, *const c_char, usiz
 
 /// Runs an error handler of [`ompi_errhandler_create`], or `MPI::ERRORS_THROW_EXCEPTIONS`, for which the bindings have
 /// written functions with C's arguments. The core calls it, with the handles of objects.
-pub fn run_error_handler(handler: usize, kind: HandleKind, object: usize, code: i32, failed: &str) {
+pub fn run_error_handler(
+    handler: usize,
+    kind: HandleKind,
+    object: usize,
+    code: i32,
+    failed: &str,
+) -> bool {
     // SAFETY: an error handler, and offsets of this file.
     let (dispatch, function) = unsafe {
         let at = |offset| word(handler, offset).load(Ordering::Relaxed);
@@ -97,13 +103,14 @@ pub fn run_error_handler(handler: usize, kind: HandleKind, object: usize, code: 
     let (mut object, mut code) = (object, code);
     let callee = if dispatch == 0 { function } else { dispatch };
     if callee == 0 {
-        return;
+        return true;
     }
     // SAFETY: the bindings wrote this function there, to be called so. It gets the addresses of locals.
     unsafe {
         let callee: Dispatch = core::mem::transmute::<usize, Dispatch>(callee);
         callee(&raw mut object, &raw mut code, message.as_ptr(), function);
     }
+    true
 }
 
 /// An error of the bindings themselves: a keyval could not be created. The error handler and its kind are void, because
