@@ -42,8 +42,8 @@ pub struct Findings {
     pub refused: BTreeMap<String, PathBuf>,
     /// Imported MPI functions that the front lacks, each with the importing file.
     pub missing: BTreeMap<String, PathBuf>,
-    /// Needed MPI libraries without a front.
-    pub unknown: BTreeSet<String>,
+    /// Needed MPI libraries without a front, each with its file, if it was found.
+    pub unknown: BTreeMap<String, Option<PathBuf>>,
     /// Checked files.
     pub files: usize,
 }
@@ -51,13 +51,8 @@ pub struct Findings {
 impl Findings {
     /// Returns an error for a program that could not run to its end.
     pub fn accept(&self, program: &Path) -> Result<()> {
-        if let Some(name) = self.unknown.first() {
-            bail!(
-                "{} cannot be served: it was linked with {name}, and Stasis stands in for {} only; \
-                 build it against one of these",
-                program.display(),
-                mpi::known()
-            );
+        if let Some((name, file)) = self.unknown.first_key_value() {
+            bail!("{}", unknown(program, name, file.as_deref()));
         }
         let mut sonames = self.sonames.iter();
         let one = sonames.next();
@@ -93,6 +88,26 @@ impl Findings {
             if self.missing.len() > 1 { "them" } else { name }
         )
     }
+}
+
+/// Why a program cannot be served that needs an MPI library of this name, and what to do.
+fn unknown(program: &Path, name: &str, file: Option<&Path>) -> String {
+    let place = match file {
+        Some(file) => format!(" ({})", file.display()),
+        None => ", by its name an MPI library, which is not found here".to_owned(),
+    };
+    let rename = mpi::by_version(name).map_or_else(String::new, |known| {
+        format!(
+            "; or, if that library has the ABI of {known}, change the name in a copy of the program: patchelf \
+             --replace-needed {name} {known} COPY"
+        )
+    });
+    format!(
+        "{} cannot be served: it was linked with {name}{place}, and Stasis stands in for {} only; build it against \
+         one of these{rename}",
+        program.display(),
+        mpi::known()
+    )
 }
 
 /// Finds and checks the program.
@@ -248,7 +263,8 @@ fn look_through(binary: &Path, elf: Elf, layout: &Layout) -> Result<Findings> {
                 None => mpi::is_named_mpi(&name),
             };
             if is_other {
-                findings.unknown.insert(name);
+                let file = found.map(|(path, _)| path);
+                findings.unknown.insert(name, file);
             } else {
                 todo.extend(found);
             }

@@ -106,9 +106,34 @@ pub fn is_layer(file: &str) -> bool {
     is_fortran_layer(file) || LAYERS.contains(&stem(file))
 }
 
-/// Whether a file of this name is an MPI library, whether Stasis stands in for it or not.
+/// Beginnings of the names of libraries that stand beside an MPI library, with none of its C functions: other
+/// languages, tools, GPUs (HPE Cray's `libmpi_gtl_cuda`).
+const BESIDE: [&str; 7] = [
+    "libmpi_gtl",
+    "libmpi_usempi",
+    "libmpi_mpifh",
+    "libmpi_cxx",
+    "libmpi_java",
+    "libmpi_f77",
+    "libmpi_f90",
+];
+
+/// Whether a file of this name, which is not there to be looked into, must be taken for an MPI library, whether Stasis
+/// stands in for it or not.
 pub fn is_named_mpi(file: &str) -> bool {
-    ["libmpi", "libmpi_mpifh", "libmpich", "libmpi_abi"].contains(&stem(file))
+    let stem = stem(file);
+    let own = ["libmpi", "libmpich"].contains(&stem) || stem.starts_with("libmpi_");
+    own && !BESIDE.iter().any(|beside| stem.starts_with(beside))
+}
+
+/// The name under which Stasis would stand in for a library of another name, if its version tells the ABI.
+pub fn by_version(file: &str) -> Option<&'static str> {
+    let (_, version) = file.split_once(".so.")?;
+    match version.split('.').next()? {
+        "12" => Some("libmpi.so.12"),
+        "40" => Some("libmpi.so.40"),
+        _ => None,
+    }
 }
 
 fn stem(file: &str) -> &str {
@@ -146,6 +171,28 @@ mod tests {
         ] {
             assert!(!is_mpi(name), "{name}");
         }
+    }
+
+    #[test]
+    fn missing_libraries_are_judged_by_name() {
+        for name in [
+            "libmpi_foo.so.12",
+            "libmpi.so.80",
+            "libmpi_ilp64.so",
+            "libmpich.so.3",
+        ] {
+            assert!(is_named_mpi(name), "{name}");
+        }
+        for name in [
+            "libmpi_gtl_hsa.so.0",
+            "libmpi_usempif08_x.so.1",
+            "libmpifoo.so.1",
+            "libm.so.6",
+        ] {
+            assert!(!is_named_mpi(name), "{name}");
+        }
+        assert_eq!(by_version("libmpi_foo.so.12.1"), Some("libmpi.so.12"));
+        assert_eq!(by_version("libmpi.so.20"), None);
     }
 
     #[test]

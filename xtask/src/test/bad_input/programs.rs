@@ -3,6 +3,7 @@
 use super::{case, launch_alone, LIMIT};
 use crate::harness::mpi::Mpi;
 use crate::harness::{job, paths, stasis};
+use crate::test::support::compile::patchelf;
 use crate::test::support::held_job::RANKS;
 use crate::test::support::helper_programs::{compile, on_older_kernel};
 use crate::test::support::refusal::{refused, CANNOT_SERVE};
@@ -129,7 +130,48 @@ pub fn cases() -> Vec<Case> {
             )
         }));
     }
+    for found in [false, true] {
+        let name = if found { "found" } else { "missing" };
+        cases.push(case(&format!("unknown-mpi-{name}"), move |dir| {
+            unknown_mpi(dir, found)
+        }));
+    }
     cases
+}
+
+/// A program that needs an MPI library of a name that nobody knows, which is there or is not: `doctor` and `launch` name
+/// it. A library that only stands beside one is not taken for one.
+fn unknown_mpi(dir: &Path, found: bool) -> Result<()> {
+    const UNKNOWN: &str = "libmpi_foo.so.12";
+    let program = compile(dir, &Mpi::Mpich.compiler("c"), "imports.c", &[])?;
+    patchelf(&program, &["--replace-needed", "libmpich.so.12", UNKNOWN])?;
+    let place = if found { UNKNOWN } else { "not found here" };
+    if found {
+        let library = dir.join(UNKNOWN);
+        fs::copy("/usr/lib/x86_64-linux-gnu/libmpich.so.12", &library)?;
+        patchelf(&library, &["--set-soname", UNKNOWN])?;
+    }
+    let words: &[&[&str]] = &[&[UNKNOWN], &[place], &["patchelf --replace-needed"]];
+    let mut doctor = stasis::command(["doctor".as_ref(), program.as_os_str()]);
+    doctor.env("LD_LIBRARY_PATH", dir);
+    refused(
+        &job::run(doctor, dir, "doctor", LIMIT)?,
+        CANNOT_SERVE,
+        words,
+    )?;
+    let mut launch = stasis::launch(Mpi::Mpich, RANKS, &dir.join("ck"), dir);
+    launch.arg(&program).env("LD_LIBRARY_PATH", dir);
+    refused(
+        &job::run(launch, dir, "launch", LIMIT)?,
+        CANNOT_SERVE,
+        words,
+    )?;
+
+    patchelf(&program, &["--replace-needed", UNKNOWN, "libmpich.so.12"])?;
+    patchelf(&program, &["--add-needed", "libmpi_gtl_foo.so.0"])?;
+    let doctor = stasis::command(["doctor".as_ref(), program.as_os_str()]);
+    job::run(doctor, dir, "beside", LIMIT)?.expect_success("stasis doctor")?;
+    Ok(())
 }
 
 fn refuse_program(dir: &Path, program: &Path, words: &[&[&str]]) -> Result<()> {
