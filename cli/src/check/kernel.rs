@@ -60,6 +60,12 @@ pub fn check_trap() -> Result<Trap> {
     }
 }
 
+/// Whether the administrator has switched Syscall User Dispatch off.
+pub fn dispatch_is_off() -> bool {
+    let sysctl = std::fs::read_to_string("/proc/sys/kernel/syscall_user_dispatch");
+    sysctl.is_ok_and(|sysctl| sysctl.trim() == "0")
+}
+
 /// Whether Yama forbids a process to read the memory of its child, with which images are written while the job runs.
 pub fn forbids_reading_children() -> Option<u32> {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;

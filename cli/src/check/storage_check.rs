@@ -29,6 +29,8 @@ pub struct Storage {
     durable: Duration,
     /// Whether it has locks (flock(2)).
     locks: bool,
+    /// Whether a file can have a second name (link(2)).
+    links: bool,
     /// Size of the newest set in the directory in bytes, if it has one.
     newest: Option<u64>,
 }
@@ -67,6 +69,13 @@ impl Storage {
                 .saturating_mul(space.fragment_size()),
             durable,
             locks: has_locks(&there),
+            links: has_links(&there).with_context(|| {
+                format!(
+                    "a file in {} cannot be renamed, as a checkpoint is when it is complete: give a --ckpt-dir on \
+                     another file system",
+                    there.display()
+                )
+            })?,
             newest: newest.filter(|bytes| *bytes > 0),
         })
     }
@@ -87,6 +96,11 @@ impl Storage {
             crate::ui::text::bytes(self.free),
             crate::ui::text::duration(self.durable.as_micros() as u64)
         )
+    }
+
+    /// Whether a file can have a second name.
+    pub fn has_links(&self) -> bool {
+        self.links
     }
 
     /// Whether processes can lock a directory.
@@ -124,6 +138,18 @@ fn try_to_write(directory: &Path) -> Result<Duration> {
     file.as_file().sync_all()?;
     File::open(directory)?.sync_all()?;
     Ok(begun.elapsed())
+}
+
+/// Renames a file, which must work, and gives it a second name.
+fn has_links(directory: &Path) -> Result<bool> {
+    let place = tempfile::Builder::new()
+        .prefix(".stasis-doctor-")
+        .tempdir_in(directory)?;
+    let [first, renamed, second] =
+        ["first", "renamed", "second"].map(|name| place.path().join(name));
+    fs::write(&first, b"x")?;
+    fs::rename(&first, &renamed)?;
+    Ok(fs::hard_link(&renamed, second).is_ok())
 }
 
 fn has_locks(directory: &Path) -> bool {

@@ -14,6 +14,7 @@ use crate::check::storage_check::{may_renumber, Storage};
 use crate::install::layout::Layout;
 use crate::install::lower_registry::{Lower, GET_ONE};
 use crate::install::standard_library;
+use crate::start::for_cpu;
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::text;
 use linked::mpi::Abi;
@@ -41,11 +42,17 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
     };
     tell("traps of system calls", trap.map(found));
     if filtered {
+        let why = match kernel::dispatch_is_off() {
+            true => "is off (the sysctl kernel.syscall_user_dispatch is 0; root sets it to 1)",
+            false => "is missing (Linux 5.11 has it)",
+        };
         note(
             "Syscall User Dispatch",
-            "is missing (Linux 5.11 has it), so a seccomp filter takes its place. Every system call of a rank takes a \
-             little longer, and its children keep the filter: setuid programs get no privileges, and if the rank's \
-             program is not position-independent (gcc -no-pie), statically linked children die of SIGSYS",
+            &format!(
+                "{why}, so a seccomp filter takes its place. Every system call of a rank takes a little longer, and \
+                 its children keep the filter: setuid programs get no privileges, and if the rank's program is not \
+                 position-independent (gcc -no-pie), statically linked children die of SIGSYS"
+            ),
         );
     }
     tell(
@@ -55,6 +62,7 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
     if let Some(found) = gpu::check() {
         tell("GPUs", found);
     }
+    tell("processor", for_cpu::level_here().map(describe_level));
     print_drawbacks();
     let directory = options.directory();
     let place = Storage::examine(&directory);
@@ -62,6 +70,13 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         note(
             "the checkpoint directory",
             "is lost with this machine or container",
+        );
+    }
+    if place.as_ref().is_ok_and(|place| !place.has_links()) {
+        note(
+            "the checkpoint directory",
+            "its file system has no hard links, so a file that the job removes or replaces is copied first where \
+             otherwise a second name would keep it",
         );
     }
     if place.as_ref().is_ok_and(|place| !place.has_locks()) {
@@ -95,6 +110,7 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         } else if let Some(of) = library_here(lower) {
             usable += 1;
             tell(&what, Ok(of));
+            registration_caches(lower);
         } else {
             note(
                 &what,
@@ -128,6 +144,30 @@ pub fn run(options: &Doctor) -> exit::Result<()> {
         0 => Ok(()),
         n => Err(anyhow!("{n} of these must be mended first")).code(Code::CannotServe),
     }
+}
+
+/// Prints whether the caches of registered memory of a lower half's library stay on (RDMA).
+fn registration_caches(lower: &Lower) {
+    const TOLD: &str = "Open MPI";
+    if !lower.record.library.starts_with(TOLD) {
+        note(
+            "registration caches",
+            &format!(
+                "those over the lower half {} are off, because its library cannot be told what memory a program \
+                 gives back: large messages over RDMA are slower. Caches that the kernel tells \
+                 (FI_MR_CACHE_MONITOR=kdreg2) and those over Open MPI stay on",
+                lower.name
+            ),
+        );
+    }
+}
+
+/// The level of this processor, in words.
+fn describe_level(level: &str) -> String {
+    format!(
+        "has all of {level}: checkpoints can be restarted on processors with its features, or, by --for-cpu {level} or a \
+         lower level, on every one of that level"
+    )
 }
 
 /// The library that a lower half serves, if it is installed here.

@@ -3,7 +3,28 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use ckpt_image::Machine;
 use job_spec::ForCpu;
+
+/// The highest level of the psABI that this processor has.
+///
+/// # Errors
+/// `/proc` cannot be read, or the processor lacks a feature of the lowest level.
+pub fn level_here() -> Result<&'static str> {
+    let here = Machine::here().context("this machine's processor cannot be told")?;
+    let has = |level: &&str| {
+        let needed = processor::features_of(level);
+        needed.is_ok_and(|needed| {
+            let mut needed = needed.iter();
+            needed.all(|feature| here.cpu_features.iter().any(|known| known == feature))
+        })
+    };
+    let found = LEVELS.into_iter().rev().find(has);
+    found.context("it lacks features of x86-64 that every program expects, by /proc/cpuinfo")
+}
+
+/// The levels of the psABI, the lowest first.
+const LEVELS: [&str; 4] = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"];
 
 /// The features of a level of the psABI, or those that all machines of a file have.
 pub fn read(given: &Path) -> Result<ForCpu> {

@@ -2,8 +2,8 @@
 //! handlers: `libmpichcxx.so.12` of MPICH, `libmpicxx.so.12` of Intel MPI. Keyvals need
 //! `MPII_Keyval_set_proxy` of `fortran`.
 //!
-//! The bindings register the program's function with MPI's function in C, and then name one of their own that is to call
-//! it, with objects of their classes.
+//! The bindings register the program's function with MPI's function in C, and then name one of their own that is to
+//! call it, with objects of their classes.
 //!
 //! # Safety
 //! Only those libraries call these functions, with the arguments that MPICH's own functions of these names take.
@@ -46,7 +46,8 @@ unsafe extern "C" fn call_op(
     }
 }
 
-/// `Create_errhandler` of the C++ bindings, after MPI_Comm_create_errhandler or its like. There is one such `call` only.
+/// `Create_errhandler` of the C++ bindings, after MPI_Comm_create_errhandler or its like. There is one such `call`
+/// only.
 #[no_mangle]
 extern "C" fn MPII_Errhandler_set_cxx(handler: c_int, call: CallErrhandler) {
     CALL_ERRHANDLER.get_or_init(|| call);

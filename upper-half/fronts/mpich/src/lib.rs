@@ -3,8 +3,8 @@
 //!
 //! The ABI is written by hand: [`abi`] has its types and values, [`handles`] its handles, [`symbols`] its data symbols
 //! and the predefined attribute function, [`fortran`] and [`refused`] the functions that its Fortran layer needs,
-//! [`cxx`] those that its C++ bindings need, [`gpu_support`] its extensions for GPUs. The functions of MPI are generated
-//! from the table.
+//! [`cxx`] those that its C++ bindings need, [`gpu_support`] its extensions for GPUs. The functions of MPI are
+//! generated from the table.
 
 mod abi;
 mod cxx;
