@@ -34,6 +34,8 @@ pub enum Fault {
     ShortWrite,
     /// The disk is full (ENOSPC).
     Full,
+    /// The user's share of the disk is used up (EDQUOT).
+    Quota,
     /// The device fails (EIO).
     Broken,
     /// The step does not end, as with an unreachable file server.
@@ -52,13 +54,14 @@ pub struct FaultAt {
 impl FromStr for FaultAt {
     type Err = String;
 
-    /// `crash:3`, `short-write:3`, `full:3`, `broken:3`, `hang:3`.
+    /// `crash:3`, `short-write:3`, `full:3`, `quota:3`, `broken:3`, `hang:3`.
     fn from_str(text: &str) -> Result<FaultAt, String> {
         let parsed = text.split_once(':').and_then(|(fault, at)| {
             let fault = match fault {
                 "crash" => Fault::Crash,
                 "short-write" => Fault::ShortWrite,
                 "full" => Fault::Full,
+                "quota" => Fault::Quota,
                 "broken" => Fault::Broken,
                 "hang" => Fault::Hang,
                 _ => return None,
@@ -68,7 +71,7 @@ impl FromStr for FaultAt {
         });
         parsed.ok_or_else(|| {
             format!(
-                "'{text}' is not a fault: expected crash:N, short-write:N, full:N, broken:N or hang:N"
+                "'{text}' is not a fault: expected crash:N, short-write:N, full:N, quota:N, broken:N or hang:N"
             )
         })
     }

@@ -81,6 +81,7 @@ impl FileSystem {
             Some(Fault::ShortWrite) if operation == Operation::Write => Ok(Extent::Half),
             Some(Fault::ShortWrite) => Ok(Extent::Whole),
             Some(Fault::Full) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Fault::Quota) => Err(Errno::EDQUOT.into()),
             Some(Fault::Broken) => Err(io::Error::from_raw_os_error(EIO)),
             Some(Fault::Hang) => loop {
                 std::thread::park();

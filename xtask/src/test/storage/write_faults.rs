@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const RANKS: usize = 2;
-const FAULTS: [&str; 4] = ["crash", "short-write", "full", "broken"];
+const FAULTS: [&str; 5] = ["crash", "short-write", "full", "quota", "broken"];
 /// Message of an injected fault.
 pub const STRUCK: &str = "STASIS_FAULT: ";
 
@@ -82,8 +82,8 @@ fn strike(words: &str, mpi: Mpi, dir: &Path) -> Result<bool> {
     } else {
         // The count of steps continues: a fault beyond the second checkpoint may occur in the third.
         let last = match second.status.success() && !third.status.success() {
-            true => names_what_failed(&third).and_then(|()| ask("fourth")),
-            false => names_what_failed(&second).map(|()| third),
+            true => names_what_failed(words, &third).and_then(|()| ask("fourth")),
+            false => names_what_failed(words, &second).map(|()| third),
         };
         let last = last.and_then(|it| it.expect_success("the checkpoint after the failed one"));
         job.explain(last, dir)?;
@@ -113,10 +113,14 @@ fn strike(words: &str, mpi: Mpi, dir: &Path) -> Result<bool> {
     Ok(right)
 }
 
-/// Checks that an abandoned checkpoint reports the failed write.
-fn names_what_failed(checkpoint: &Finished) -> Result<()> {
+/// Checks that an abandoned checkpoint reports the failed write, and what to do against a quota.
+fn names_what_failed(words: &str, checkpoint: &Finished) -> Result<()> {
+    let told = match words.starts_with("quota") {
+        true => ["Disk quota exceeded", "Free space there"],
+        false => ["ckpt-"; 2],
+    };
     ensure!(
-        checkpoint.status.success() || checkpoint.stderr.contains("ckpt-"),
+        checkpoint.status.success() || told.iter().all(|text| checkpoint.stderr.contains(text)),
         "the refusal does not say what could not be written:\n{}",
         checkpoint.stderr
     );
