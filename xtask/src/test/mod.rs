@@ -210,6 +210,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(files::closed_files::cases());
     cases.extend(files::undo::cases());
     cases.extend(files::network::cases());
+    cases.extend(files::overlay::cases());
     cases.extend(programs::crash::cases());
     cases.extend(programs::composed_calls::cases(full));
     cases.extend(checkpoint::pause::cases());

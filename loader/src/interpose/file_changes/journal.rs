@@ -203,6 +203,7 @@ impl Noting {
         };
         let kind = found.file_type();
         if kind.is_file() {
+            let found = self.in_upper_layer(found, path);
             return Current::File(self.facts(&found, path));
         }
         if kind.is_dir() {
@@ -212,6 +213,21 @@ impl Noting {
             Ok(target) if !kind.is_fifo() => Current::Link(target),
             _ => Current::Other,
         }
+    }
+
+    /// The file, after overlayfs has copied it to the upper layer if it would get another inode number then. That is so
+    /// for files of a lower layer with several names, at the first change. A file that another user owns stays.
+    fn in_upper_layer(&mut self, found: Metadata, path: &Path) -> Metadata {
+        const OVERLAY: u64 = libc::OVERLAYFS_SUPER_MAGIC as u64;
+        let system = self.systems.entry(found.dev());
+        let system = *system.or_insert_with(|| file_system_of(path));
+        if found.nlink() < 2 || system != OVERLAY {
+            return found;
+        }
+        // Any change of the inode has the file copied: here its access rights, to what they are.
+        let copied = std::fs::set_permissions(path, found.permissions());
+        let again = copied.and_then(|()| std::fs::symlink_metadata(path));
+        again.unwrap_or(found)
     }
 
     pub(super) fn place<'a>(&mut self, path: &'a Path) -> Place<'a> {

@@ -2,4 +2,5 @@
 
 pub mod closed_files;
 pub mod network;
+pub mod overlay;
 pub mod undo;
