@@ -133,8 +133,8 @@ pub use set::compact::{compact, Compacted};
 pub use set::image_set::Set;
 pub use set::lineage::Lineage;
 pub use set::list::{
-    any_finished, explain, list_sets, named_whole, newest_whole, next_number, oldest_number,
-    Newest, SetInfo, SetState,
+    any_finished, explain, list_sets, named_whole, newest_whole, newest_whole_without, next_number,
+    oldest_number, Newest, SetInfo, SetState,
 };
 pub use set::local_storage::LocalDir;
 pub use set::manifest::{Manifest, ParentSet, PartnerCopy, RankEntry};

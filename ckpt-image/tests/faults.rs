@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use common::{manifest, write_set, write_set_on, write_small_on};
 use stasis_ckpt_image::{
-    create_checkpoint_dir, image_file, list_sets, newest_whole, prune, set_name, Fault, FaultAt,
-    FileSystem, LocalDir, Machine, Operation, PartnerCopy, Result, Set, SetId, SetState, SetWriter,
-    Step,
+    create_checkpoint_dir, explain, image_file, list_sets, newest_whole, newest_whole_without,
+    prune, set_name, Fault, FaultAt, FileSystem, LocalDir, Machine, Operation, PartnerCopy, Result,
+    Set, SetId, SetState, SetWriter, Step,
 };
 
 const RANKS: u32 = 2;
@@ -442,6 +442,35 @@ fn a_lost_image_leaves_the_older_set() {
     let why = chosen.skipped.join(", ");
     assert!(
         why.contains("rank 1 lies on") && why.contains("not drained"),
+        "{why}"
+    );
+}
+
+/// The fallback that a message names, and the set that is used when others are left out.
+#[test]
+fn the_fallback_for_an_image_out_of_reach_is_within_reach() {
+    let (temp, fs) = (tempfile::tempdir().unwrap(), FileSystem::default());
+    let dir = temp.path().join("ck");
+    write_set(&dir, 1, RANKS);
+    for number in [2, 3] {
+        write_with_copies(&fs, &dir, number).unwrap();
+    }
+    fs::remove_dir_all(dir.with_file_name("local")).unwrap();
+    fs::remove_dir_all(dir.with_file_name("partner1")).unwrap();
+    let newest = newest_whole(&dir, None).unwrap().set;
+    assert_eq!(newest.name(), "ckpt-3", "the copy may exist elsewhere");
+    let why = newest.check_reach(0).unwrap_err();
+    let why = explain(&dir, "ckpt-3", None, why).to_string();
+    assert!(
+        why.contains("ckpt-1") && !why.contains("ckpt-2"),
+        "it names a set that cannot be reached either: {why}"
+    );
+    let without = |left_out: &[u64]| newest_whole_without(&dir, None, left_out);
+    assert_eq!(without(&[3]).unwrap().set.name(), "ckpt-2");
+    assert_eq!(without(&[2, 3]).unwrap().set.name(), "ckpt-1");
+    let why = without(&[1, 2, 3]).unwrap_err().to_string();
+    assert!(
+        why.contains("ckpt-3: an image of it is out of reach"),
         "{why}"
     );
 }

@@ -34,8 +34,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ckpt_image::{
-    explain, named_whole, newest_whole, Header, Image, Manifest, Newest, SealKey, Section,
-    SectionKind, Set,
+    explain, named_whole, newest_whole, newest_whole_without, Header, Image, Manifest, Newest,
+    SealKey, Section, SectionKind, Set,
 };
 
 use map_early::EarlyMemory;
@@ -49,14 +49,21 @@ pub use loader::{Checks, ClosedFilePolicy, Fate, Listed, Prospect, Saved, LONGES
 pub use shared_objects::{CreatedObject, ObjectLocation, SharedClaim, SharedMemory};
 
 /// Finds the set `set` in `dir`, or the newest complete one. Checks that all its images exist and that it was taken
-/// with `size` ranks. With a key, only sets that are sealed with it are accepted, here and in [`open`].
+/// with `size` ranks. With a key, only sets that are sealed with it are accepted, here and in [`open`]. The newest one is
+/// none of the sets with the numbers `left_out`.
 ///
 /// # Errors
 /// [`RestartError::Image`] if there is no such set, no whole one, or one of another size.
-pub fn choose(dir: &Path, set: Option<&str>, key: Option<&SealKey>, size: u32) -> Result<Set> {
+pub fn choose(
+    dir: &Path,
+    set: Option<&str>,
+    left_out: &[u64],
+    key: Option<&SealKey>,
+    size: u32,
+) -> Result<Set> {
     let set = match set {
         None => {
-            let Newest { set, skipped } = newest_whole(dir, key)?;
+            let Newest { set, skipped } = newest_whole_without(dir, key, left_out)?;
             for why in skipped {
                 tracing::warn!(why, "set skipped");
             }

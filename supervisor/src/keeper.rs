@@ -96,6 +96,8 @@ struct Kept {
     mapped: Option<u64>,
     /// The checkpoint from which the job would go on, if it has told that since the last turn.
     covered: Option<u64>,
+    /// The set that it cannot go on from and why, if it has told that since the last turn.
+    out_of_reach: Option<(u64, String)>,
     /// The process that stands in for it with the launcher.
     stand_in: Option<Pid>,
     /// Whether it has said that its program ends with exit code 0.
@@ -191,6 +193,12 @@ impl Keeper {
     pub fn covered(&mut self) -> Option<u64> {
         let ranks = self.ranks.iter_mut();
         ranks.filter_map(|rank| rank.covered.take()).max()
+    }
+
+    /// The sets that ranks cannot go on from, as they have told since the last call, and why.
+    pub fn out_of_reach(&mut self) -> Vec<(u64, String)> {
+        let ranks = self.ranks.iter_mut();
+        ranks.filter_map(|rank| rank.out_of_reach.take()).collect()
     }
 
     /// What ranks have said about checkpoints in memory since the last call.
@@ -347,6 +355,7 @@ impl Keeper {
                     announced: false,
                     mapped: None,
                     covered: None,
+                    out_of_reach: None,
                     stand_in: None,
                     ended_well: false,
                     ends_job: None,
@@ -455,6 +464,10 @@ impl Kept {
             FromRank::Fails => Departure::Fails,
             FromRank::Covered(set) => {
                 self.covered = self.member.and(Some(set));
+                return None;
+            }
+            FromRank::OutOfReach { set, why } => {
+                self.out_of_reach = self.member.map(|_| (set, why));
                 return None;
             }
             FromRank::Mapped(set) => {

@@ -42,6 +42,14 @@ pub enum FromRank {
     EndsJob(JobEnd),
     /// The rank cannot go on, perhaps because of the death of another one.
     Fails,
+    /// The rank's image of the set with this number is out of reach of all ranks, for this reason: the job has to go on
+    /// from another one.
+    OutOfReach {
+        /// Number of the set.
+        set: u64,
+        /// The reason, which `stasis run` prints.
+        why: String,
+    },
     /// Rank 0: the job runs, and would go on from this checkpoint.
     Covered(u64),
     /// The rank belongs to a standby world of this size, has initialised MPI and sleeps.

@@ -79,6 +79,19 @@ pub fn check_present(directory: &Path, incarnation: u32) -> Result<(), Error> {
     present(directory, RUN_FILE, incarnation).map(drop)
 }
 
+/// Numbers of the sets that the job does not go on from, since an image of each is out of reach of its ranks. None outside
+/// of an incarnation.
+///
+/// # Errors
+/// [`Error::File`] if the run file cannot be used.
+pub fn left_out(directory: &Path, incarnation: Option<u32>) -> Result<Vec<u64>, Error> {
+    let file = match incarnation {
+        Some(_) => RunFile::read(directory, RUN_FILE)?,
+        None => None,
+    };
+    Ok(file.map_or_else(Vec::new, |file| file.left_out))
+}
+
 /// The run file of this name, if its incarnation is that one.
 fn present(directory: &Path, file: &str, incarnation: u32) -> Result<RunFile, Error> {
     match RunFile::read(directory, file)? {

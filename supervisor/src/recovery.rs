@@ -93,6 +93,8 @@ pub enum Failure {
     LeftBehind(i32),
     /// No rank makes progress.
     Hang,
+    /// The incarnation cannot go on from the checkpoint of this number, since an image of it is out of reach.
+    OutOfReach(u64),
 }
 
 impl fmt::Display for Failure {
@@ -101,6 +103,7 @@ impl fmt::Display for Failure {
             Failure::Rank(Some(rank), how) => write!(f, "rank {rank} {how}"),
             Failure::Rank(None, how) => write!(f, "a rank {how}"),
             Failure::Hang => write!(f, "no rank makes progress"),
+            Failure::OutOfReach(set) => write!(f, "ckpt-{set} is out of reach"),
             Failure::LeftBehind(code) => {
                 write!(
                     f,
@@ -269,6 +272,21 @@ impl Recovery {
         }
     }
 
+    /// An image of the checkpoint of this number is out of reach: the next incarnation leaves it out. The ranks end for it,
+    /// and may be heard later than the launcher. Call it once for each checkpoint.
+    pub fn out_of_reach(&mut self, set: u64) -> Option<Order> {
+        match self.state {
+            State::Running if !self.wanted => self.fail(Failure::OutOfReach(set)),
+            State::Ending { .. } => {
+                self.state = State::Ending {
+                    failure: Failure::OutOfReach(set),
+                };
+                None
+            }
+            State::Running | State::Over => None,
+        }
+    }
+
     /// The launcher has ended. `run` tells whether a rank is not known to be dead and has not said that it ends. A
     /// launcher that has lost one of its daemons may end so, with exit code 0 (PRRTE).
     pub fn launcher_ended(&mut self, end: LauncherEnd, ends: bool, run: bool) -> Option<Order> {
@@ -309,12 +327,14 @@ impl Recovery {
         let State::Ending { failure } = self.state else {
             return None;
         };
-        if newest != self.newest {
+        let left_out = matches!(failure, Failure::OutOfReach(_));
+        if newest != self.newest && !left_out {
             (self.failures, self.suspect) = (0, None);
         }
         self.newest = newest;
         (self.failed, self.unstarted) = (None, None);
-        self.failures += 1;
+        // There is one for each checkpoint at most, so that the job has an end.
+        self.failures += u32::from(!left_out);
         self.suspect = match (failure, self.suspect) {
             // The machine or the network is to blame, or the launcher: no program has run.
             (Failure::Rank(_, Departure::Silent | Departure::Early | Departure::Unstarted), _) => {
@@ -325,6 +345,7 @@ impl Recovery {
             }
             (Failure::Rank(Some(rank), _), _) => Some((rank, 1)),
             (Failure::Rank(None, _), suspect) => suspect,
+            (Failure::OutOfReach(_), suspect) => suspect,
             (Failure::Launcher(_) | Failure::LeftBehind(_) | Failure::Hang, _) => None,
         };
         let given_up = match self.suspect {
@@ -723,6 +744,31 @@ mod tests {
             let end = GivenUp::Failures(most + 1);
             assert_eq!(fail(), Some(Order::Finish(Some(end))));
         }
+    }
+
+    #[test]
+    fn a_checkpoint_out_of_reach_is_no_failure_of_the_program() {
+        let mut job = Recovery::new(Policy {
+            on: RecoverOn::Signals,
+            most: 1,
+        });
+        job.rank_left(Some(1), Departure::Lost, false);
+        assert_eq!(job.all_dead(Some(5)), Some(Order::Start { failures: 1 }));
+        for older in (1..5).rev() {
+            // It may be heard before the ranks end, or after one has.
+            if older % 2 == 0 {
+                job.rank_left(Some(1), Departure::Lost, false);
+                assert_eq!(job.out_of_reach(older + 1), None);
+            } else {
+                assert_eq!(job.out_of_reach(older + 1), Some(Order::Kill));
+            }
+            assert_eq!(job.failure(), Some(Failure::OutOfReach(older + 1)));
+            let order = job.all_dead(Some(older));
+            assert_eq!(order, Some(Order::Start { failures: 1 }));
+        }
+        job.rank_left(Some(0), Departure::Lost, false);
+        let end = Order::Finish(Some(GivenUp::Failures(2)));
+        assert_eq!(job.all_dead(Some(1)), Some(end));
     }
 
     #[test]

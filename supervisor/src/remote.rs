@@ -44,6 +44,8 @@ pub struct News {
     pub lost_hosts: Vec<LostHost>,
     /// The checkpoint from which the job would go on, if rank 0 has told one.
     pub covered: Option<u64>,
+    /// Sets that ranks cannot go on from, and why.
+    pub out_of_reach: Vec<(u64, String)>,
     /// How a rank wants the job to be ended, since it cannot do that itself.
     pub ends_job: Option<JobEnd>,
 }
@@ -526,6 +528,11 @@ impl State {
             }
             FromRank::Covered(set) => {
                 self.news.covered = self.news.covered.max(Some(set));
+                self.stirred = true;
+                return true;
+            }
+            FromRank::OutOfReach { set, why } => {
+                self.news.out_of_reach.push((set, why));
                 self.stirred = true;
                 return true;
             }

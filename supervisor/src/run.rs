@@ -98,6 +98,9 @@ pub trait Surroundings {
     fn lost(&self, ranks: &[String]);
     /// Ranks of an earlier `stasis run` on other machines may live for so long.
     fn waits(&self, time: Duration);
+    /// An image of the checkpoint of this number is out of reach, for this reason. It is left out from now on; without a
+    /// reason, an earlier `stasis run` has said so.
+    fn leave_out(&self, set: u64, why: Option<&str>);
     /// The job goes on after a failure, and how.
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way);
     /// Whether the memory of this machine suffices for `ranks` sleeping ranks more; otherwise why not.
@@ -201,6 +204,9 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         incarnation,
         first: incarnation + 1,
         lost_hosts: Vec::new(),
+        left_out: before
+            .as_ref()
+            .map_or_else(Vec::new, |file| file.left_out.clone()),
         launcher: None,
         issued: incarnation,
         standby: StandbyWorld::new(&job.directory, job.standby),
@@ -217,6 +223,9 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         rescue: None,
         finished: false,
     };
+    for set in &running.left_out {
+        surroundings.leave_out(*set, None);
+    }
     if before.is_none() && job.stages {
         epochs::remove(&job.directory).map_err(system("remove older epochs"))?;
     }
@@ -249,6 +258,8 @@ struct Running<'a, S> {
     first: u32,
     /// Machines whose ranks did not answer.
     lost_hosts: Vec<LostHost>,
+    /// Numbers of the checkpoints an image of which is out of reach.
+    left_out: Vec<u64>,
     launcher: Option<Pid>,
     standby: StandbyWorld,
     /// Standard input, if the launcher was started as a standby world.
@@ -315,7 +326,8 @@ impl<S: Surroundings> Running<'_, S> {
         let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
         let network = self.remote.network();
         let network = network.map_err(system("listen for ranks of other machines"))?;
-        let file = RunFile::new(socket, token, self.incarnation, Some(network));
+        let mut file = RunFile::new(socket, token, self.incarnation, Some(network));
+        file.left_out.clone_from(&self.left_out);
         file.write(&self.job.directory, RUN_FILE)?;
         let path = RunPath {
             directory: self.job.directory.clone(),
@@ -626,6 +638,16 @@ impl<S: Surroundings> Running<'_, S> {
         }
         let news = self.remote.turn();
         all.extend(news.left);
+        let away = [self.keeper.out_of_reach(), news.out_of_reach].concat();
+        for (set, why) in away {
+            // Of the ranks of a lost machine one suffices.
+            if !self.left_out.contains(&set) {
+                self.left_out.push(set);
+                self.surroundings.leave_out(set, Some(&why));
+                let order = self.machine.out_of_reach(set);
+                self.obey(order)?;
+            }
+        }
         let ends = !all.is_empty() && self.surroundings.has_ended();
         let ran = self.killing.is_none();
         for left in keeper::in_order(all) {

@@ -58,6 +58,9 @@ pub struct RunFile {
     /// Where ranks of other machines connect.
     #[serde(default)]
     pub network: Option<Network>,
+    /// Numbers of the sets that the job does not go on from: an image of each is out of reach of its ranks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<u64>,
 }
 
 /// Reason why the run file cannot be used.
@@ -103,6 +106,7 @@ impl RunFile {
             token,
             incarnation,
             network,
+            left_out: Vec::new(),
         }
     }
 

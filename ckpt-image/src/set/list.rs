@@ -108,11 +108,23 @@ pub struct Newest {
 /// [`ImageError::Access`] and [`ImageError::Io`] about the directory; [`ImageError::NoWholeSet`], with the reason
 /// against each set, if none can be used.
 pub fn newest_whole(dir: &Path, key: Option<&SealKey>) -> Result<Newest> {
+    newest_whole_without(dir, key, &[])
+}
+
+/// The same without the sets of these numbers, an image of which is out of reach of the whole job.
+///
+/// # Errors
+/// As for [`newest_whole`].
+pub fn newest_whole_without(dir: &Path, key: Option<&SealKey>, left_out: &[u64]) -> Result<Newest> {
     permissions::check_checkpoint_dir(dir)?;
     let (mut skipped, mut unfinished) = (Vec::new(), Vec::new());
     for (name, parsed) in names(dir)? {
         match parsed {
             SetName::Partial(_) => unfinished.push(format!("{name}: it was never finished")),
+            // It was told when it was found.
+            SetName::Whole(number) if left_out.contains(&number) => unfinished.push(format!(
+                "{name}: an image of it is out of reach of this job's ranks"
+            )),
             SetName::Whole(_) => match tried(dir, &name, key) {
                 Ok(set) => return Ok(Newest { set, skipped }),
                 Err(e) => skipped.push(format!("{name}: {e}")),
@@ -138,12 +150,22 @@ fn tried(dir: &Path, name: &str, key: Option<&SealKey>) -> Result<Set> {
 }
 
 /// The fallback for the set `name`: the newest older whole set that does not need the set `bad`. `bad` is
-/// `name` or a set of its chain.
-fn newest_whole_before(dir: &Path, name: &str, bad: &str, key: Option<&SealKey>) -> Option<Set> {
+/// `name` or a set of its chain. If it is the image of the rank `away` that cannot be reached here, that of the fallback
+/// can be.
+fn newest_whole_before(
+    dir: &Path,
+    name: &str,
+    bad: &str,
+    away: Option<u32>,
+    key: Option<&SealKey>,
+) -> Option<Set> {
     let Some(SetName::Whole(named)) = parse_name(name) else {
         return None;
     };
-    let spared = |set: &Set| set.name() != bad && set.chain().iter().all(|link| link.name() != bad);
+    let spared = |set: &Set| {
+        let without = set.name() != bad && set.chain().iter().all(|link| link.name() != bad);
+        without && away.is_none_or(|rank| set.reaches(rank))
+    };
     names(dir)
         .ok()?
         .into_iter()
@@ -203,13 +225,22 @@ fn whole(dir: &Path, name: &str, key: Option<&SealKey>) -> Result<Set> {
     Ok(set)
 }
 
+/// The rank whose image cannot be reached here, if that is the reason.
+fn away(reason: &ImageError) -> Option<u32> {
+    match reason {
+        ImageError::OutOfReach { rank, .. } => Some(*rank),
+        ImageError::Link { reason, .. } => away(reason),
+        _ => None,
+    }
+}
+
 /// Adds a usable set to the reason why the set `name` cannot be used.
 pub fn explain(dir: &Path, name: &str, key: Option<&SealKey>, reason: ImageError) -> ImageError {
     let bad = match &reason {
         ImageError::Link { link, .. } => link,
         _ => name,
     };
-    let older = newest_whole_before(dir, name, bad, key);
+    let older = newest_whole_before(dir, name, bad, away(&reason), key);
     ImageError::Unusable {
         set: name.to_owned(),
         older: older.map(|set| set.path().to_owned()),

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{ImageError, Result};
 use crate::format::bytes::hex;
 use crate::format::ids::SetId;
+use crate::format::machine;
 use crate::fs::file_system::{FileSystem, OutputFile};
 use crate::fs::permissions;
 use crate::read::image::Image;
@@ -291,10 +292,29 @@ impl LocalSet {
 impl Set {
     /// Whether the image of a rank and of its chain can be read here, as far as names show.
     pub fn reaches(&self, rank: u32) -> bool {
+        self.check_reach(rank).is_ok()
+    }
+
+    /// Fails unless the image of a rank and of its chain can be read here, as far as names show.
+    ///
+    /// # Errors
+    /// [`ImageError::OutOfReach`], with the places of the image.
+    pub fn check_reach(&self, rank: u32) -> Result<()> {
         let mut sets = std::iter::once(self).chain(self.chain());
-        sets.all(|set| {
-            let mut places = set.elsewhere(rank).peekable();
-            places.peek().is_none() || places.any(|(_, path)| path.exists())
+        sets.try_for_each(|set| {
+            let places = set.elsewhere(rank);
+            let places: Vec<_> = places
+                .map(|(host, path)| (host.into(), path.into()))
+                .collect();
+            let there = |(_, path): &(String, PathBuf)| path.exists();
+            match places.is_empty() || places.iter().any(there) {
+                true => Ok(()),
+                false => Err(ImageError::OutOfReach {
+                    rank,
+                    places,
+                    here: machine::host(),
+                }),
+            }
         })
     }
 

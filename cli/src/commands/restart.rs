@@ -5,13 +5,16 @@ use std::process::Command;
 
 use ::restart::Sections;
 use anyhow::{anyhow, bail, Context, Result};
-use ckpt_image::{any_finished, list_sets, named_whole, newest_whole, Manifest, SealKey, Set};
+use ckpt_image::{
+    any_finished, list_sets, named_whole, newest_whole_without, Manifest, SealKey, Set,
+};
 use coordinator::claim;
 use job_spec::{CopyOf, RestartSpec};
 use launcher::message;
 use nix::unistd::{access, AccessFlags};
 use progress::{Bytes, TICK};
 use serde_json::json;
+use supervisor::rank;
 
 use crate::args::{directory_and_set, Launch, Restart, Running};
 use crate::check::file_preview::Files;
@@ -32,7 +35,13 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     let (directory, named) = directory_and_set(source.map_or(Path::new("."), PathBuf::as_path));
     let named = options.set.clone().or(named);
     let key = options.running.checkpoints.key.read().code(Code::Usage)?;
-    let set = find(&directory, named.as_deref(), key.as_ref(), &options.running)?;
+    let set = find(
+        &directory,
+        named.as_deref(),
+        &[],
+        key.as_ref(),
+        &options.running,
+    )?;
     if options.dry_run {
         return dry_run(options, &directory, &set, key.as_ref());
     }
@@ -188,7 +197,9 @@ pub fn resume(options: &Launch, directory: &Path) -> exit::Result<()> {
     if !directory.exists() || !any_finished(directory).code(Code::Image)? {
         return Ok(());
     }
-    let set = find(directory, None, key.as_ref(), running)?;
+    let left_out = rank::left_out(directory, running.checkpoints.incarnation());
+    let left_out = left_out.code(Code::CannotServe)?;
+    let set = find(directory, None, &left_out, key.as_ref(), running)?;
     // For a job of several programs (MPMD) the set names the program of the first rank.
     if launcher::is_first() {
         let same = check_program(options, directory, set.manifest());
@@ -228,10 +239,11 @@ fn check_program(options: &Launch, directory: &Path, manifest: &Manifest) -> Res
 fn find(
     directory: &Path,
     named: Option<&str>,
+    left_out: &[u64],
     key: Option<&SealKey>,
     running: &Running,
 ) -> exit::Result<Set> {
-    let chosen = choose(directory, named, key);
+    let chosen = choose(directory, named, left_out, key);
     let sets = chosen.is_err().then(|| list_sets(directory, key));
     let sets = sets.and_then(ckpt_image::Result::ok).unwrap_or_default();
     // Images in local directories may be readable on some nodes only, so that only some ranks fail.
@@ -241,9 +253,14 @@ fn find(
     }
 }
 
-fn choose(directory: &Path, named: Option<&str>, key: Option<&SealKey>) -> ckpt_image::Result<Set> {
+fn choose(
+    directory: &Path,
+    named: Option<&str>,
+    left_out: &[u64],
+    key: Option<&SealKey>,
+) -> ckpt_image::Result<Set> {
     let Some(name) = named else {
-        let newest = newest_whole(directory, key)?;
+        let newest = newest_whole_without(directory, key, left_out)?;
         for why in newest.skipped.iter().filter(|_| launcher::is_first()) {
             message::say(format_args!("skipping {why}"));
         }

@@ -1,6 +1,6 @@
 //! `stasis run`: runs a job to its end, starting it again from its newest checkpoint when a part of it has died.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -65,6 +65,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         standby: options.standby != Kind::No,
         told: Cell::default(),
         mapped: Cell::default(),
+        left_out: RefCell::default(),
         stages: options.stages,
     };
     let job = Job {
@@ -154,6 +155,8 @@ struct KnownSets {
     told: Cell<String>,
     /// The checkpoint that was last asked about, and the memory of its images.
     mapped: Cell<(u64, u64)>,
+    /// Numbers of the checkpoints an image of which is out of reach.
+    left_out: RefCell<Vec<u64>>,
     stages: bool,
 }
 
@@ -217,8 +220,10 @@ fn lack(needed: u64, budget: &MemoryBudget) -> Option<String> {
 impl Surroundings for KnownSets {
     fn newest(&self) -> Option<u64> {
         let sets = list_sets(&self.directory, self.key.as_ref()).ok()?;
+        let left_out = self.left_out.borrow();
         let whole = sets.iter().filter(|set| set.state == SetState::Whole);
-        whole.map(|set| set.number).max()
+        let numbers = whole.map(|set| set.number);
+        numbers.filter(|number| !left_out.contains(number)).max()
     }
 
     fn has_ended(&self) -> bool {
@@ -267,16 +272,30 @@ impl Surroundings for KnownSets {
         ));
     }
 
+    fn leave_out(&self, set: u64, why: Option<&str>) {
+        self.left_out.borrow_mut().push(set);
+        if let Some(why) = why {
+            message::say(format_args!("ckpt-{set} is left out: {why}"));
+        }
+    }
+
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way) {
         let anew = match self.standby && way == Way::Anew {
             true => "; no standby world was ready, so its ranks are started anew",
             false => "",
         };
+        let count = match failure {
+            // It does not count.
+            Failure::OutOfReach(_) => String::new(),
+            _ => format!(
+                " (failure {failures} without a new {}, of at most {})",
+                self.unit(),
+                self.most
+            ),
+        };
+        let from = self.from(newest);
         message::say(format_args!(
-            "{failure}; the job goes on from {} (failure {failures} without a new {}, of at most {}){anew}",
-            self.from(newest),
-            self.unit(),
-            self.most
+            "{failure}; the job goes on from {from}{count}{anew}"
         ));
         self.note(Event::Failure {
             what: failure.to_string(),

@@ -5,11 +5,14 @@
 //! MPI is initialised by then, and the ranks agree with collective operations. The images themselves take their usual
 //! way, through the checkpoint directory, which all ranks can read.
 
+use std::path::Path;
+
 use anyhow::Result;
-use ckpt_image::{FileSystem, Set};
+use ckpt_image::{set_name, FileSystem, SealKey, Set};
 
 use crate::console;
 use crate::mpi::world::{self, World};
+use crate::start::keeper;
 
 /// Copies the images of all ranks with `away` to the set, if all ranks have chosen the same set. An image that no rank
 /// can read stays missing. Returns whether copies were tried, the same value in all ranks.
@@ -37,6 +40,23 @@ pub fn images(set: Option<&Set>, away: bool, world: &World) -> Result<bool> {
     world::minimum(0)?;
     set.look_again();
     Ok(true)
+}
+
+/// Tells `stasis run`, if that has started the job, of a set that cannot be used because an image of it is out of reach
+/// of all ranks. That is the set of this rank after [`images`], or a newer one that others have chosen: they cannot know
+/// that this machine has lost an image. Returns whether the job starts again without the set, the same in all ranks.
+pub fn leave_out(set: Option<&Set>, rank: u32, dir: &Path, key: Option<&SealKey>) -> Result<bool> {
+    let number = i64::try_from(set.map_or(0, Set::number))?;
+    let newest = world::extremes(number)?.1;
+    let name = set_name(newest.cast_unsigned());
+    let newer = || Set::open(dir, &name, key).ok();
+    let its = match number < newest {
+        true => newer(),
+        false => set.cloned(),
+    };
+    let why = its.and_then(|set| set.check_reach(rank).err());
+    let told = why.is_some_and(|why| keeper::out_of_reach(newest.cast_unsigned(), &why));
+    Ok(world::minimum(-i64::from(told))? < 0)
 }
 
 /// Copies the image of `rank`. After a failure the restart of that rank reports the missing image.

@@ -241,7 +241,8 @@ fn set_named(options: &RestartSpec, size: u32) -> Result<Set> {
         copy::directory(options),
         options::key(&options.checkpoints)?,
     );
-    let set = ::restart::choose(dir, options.set.as_deref(), key.as_ref(), size)?;
+    let left_out = keeper::left_out(&options.checkpoints)?;
+    let set = ::restart::choose(dir, options.set.as_deref(), &left_out, key.as_ref(), size)?;
     Ok(set)
 }
 
@@ -399,7 +400,11 @@ fn join(
         );
         Ok(part)
     });
-    if let Err(why) = &part {
+    let dir = copy::directory(options);
+    let key = options::key(&options.checkpoints)?;
+    let left_out = fetch_image::leave_out(set, rank, dir, key.as_ref())?;
+    // `stasis run` says it then, once for all ranks.
+    if let Some(why) = part.as_ref().err().filter(|_| !left_out) {
         // The message comes before the ranks agree: when the first rank ends, its launcher kills the others.
         console::tell(why);
     }
@@ -410,7 +415,7 @@ fn join(
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
     match part {
         Ok(part) if code == 0 && agreed => {
-            same_set(set, copy::directory(options))?;
+            same_set(set, left_out, dir)?;
             return Ok((world, part));
         }
         _ => world::finalize(),
@@ -439,14 +444,15 @@ fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
 
 /// Checks that all ranks have chosen the same set. A rank has chosen an older set if it cannot read its image of the
 /// newest, because that image is in a local directory of another machine.
-fn same_set(set: Option<&Set>, dir: &Path) -> Result<()> {
+/// `left_out` tells that `stasis run` knows, and that the job goes on from an older one.
+fn same_set(set: Option<&Set>, left_out: bool, dir: &Path) -> Result<()> {
     let number = set.map_or(0, Set::number);
     let number = i64::try_from(number).context("the set has too high a number")?;
     let (oldest, newest) = world::extremes(number)?;
     if oldest == newest {
         return Ok(());
     }
-    if number < newest {
+    if number < newest && !left_out {
         console::tell(&anyhow!(
             "this rank cannot reach its image of ckpt-{newest}, which other ranks can use: it is in a \
              local directory (`stasis list {0}` says where) and was not drained yet. Nothing was restored. \

@@ -22,7 +22,7 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
     keeper::connect(checkpoints)?;
     recorder::start(checkpoints);
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
-    let set = ::restart::choose(&directory, None, None, 1)?;
+    let set = ::restart::choose(&directory, None, &[], None, 1)?;
     let spec = RestartSpec {
         checkpoints: Checkpoints {
             dir: directory,

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
-use ckpt_image::SetId;
+use ckpt_image::{ImageError, SetId};
 use dump::{Handover, HeaderInfo};
 use job_spec::{Checkpoints, ExitCode};
 use nix::sys::signal::{kill, Signal};
@@ -19,6 +19,9 @@ use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
 use crate::stages;
+
+/// Characters of the reason why an image is out of reach.
+const MOST_OF_WHY: usize = 900;
 
 static LINK: OnceLock<Link> = OnceLock::new();
 
@@ -196,6 +199,19 @@ pub fn aborts(code: i32) {
 /// Tells the keeper to end the job with this code.
 pub fn ends_job(code: i32) {
     tell(&FromRank::EndsJob(JobEnd { code, why: None }));
+}
+
+/// Numbers of the sets that `stasis run` leaves out, since an image of each is out of reach.
+pub fn left_out(checkpoints: &Checkpoints) -> Result<Vec<u64>, rank::Error> {
+    rank::left_out(&checkpoints.dir, checkpoints.incarnation)
+}
+
+/// Tells the keeper that this rank's image of a set is out of reach of all ranks, and why. False without a keeper.
+pub fn out_of_reach(set: u64, why: &ImageError) -> bool {
+    // A message has a limit, and a path may be as long.
+    let why: String = why.to_string().chars().take(MOST_OF_WHY).collect();
+    tell(&FromRank::OutOfReach { set, why });
+    LINK.get().is_some()
 }
 
 /// Tells the keeper that this rank cannot go on.

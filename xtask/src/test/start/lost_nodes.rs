@@ -10,7 +10,9 @@ use crate::test::support::helper_programs::compile;
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -54,6 +56,11 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("standby-hot", |case| standby(case, "hot"));
         add("standby-cut-off", standby_cut_off);
         add("one-machine-only", one_machine_only);
+        add("local-dir", |case| image_lost(case, &[]));
+        add("local-dir-standby", |case| {
+            image_lost(case, &["--standby", "warm"])
+        });
+        add("partner", partner);
     }
     cases
 }
@@ -106,7 +113,12 @@ impl NodesCase<'_> {
 
     /// Starts the job and takes a checkpoint when all ranks are at their cut.
     fn start(&self, flags: &[&str]) -> Result<Job> {
-        let mut job = Job::start(self.command(flags, &[])?, self.dir, "run")?;
+        self.start_with(flags, &[])
+    }
+
+    /// The same with options of `stasis launch`.
+    fn start_with(&self, flags: &[&str], launch: &[&str]) -> Result<Job> {
+        let mut job = Job::start(self.command(flags, launch)?, self.dir, "run")?;
         let ready = |rank: usize| self.dir.join(format!("ready.{rank}"));
         let reached = job.until("all ranks reached the cut", deadline(), || {
             (0..RANKS).all(|rank| ready(rank).exists())
@@ -116,9 +128,37 @@ impl NodesCase<'_> {
         let told = job::read_text(&job.stderr);
         let ours = told.lines().any(|line| line.starts_with("stasis:"));
         ensure!(!ours, "the job did not start at once: {told}");
-        let checkpoint = self.nodes.on_first(&stasis::checkpoint(&self.ckpt));
-        job::run(checkpoint, self.dir, "checkpoint", LIMIT)?.expect_success("the checkpoint")?;
+        self.checkpoint()?;
         Ok(job)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        let checkpoint = self.nodes.on_first(&stasis::checkpoint(&self.ckpt));
+        let taken = job::run(checkpoint, self.dir, "checkpoint", LIMIT)?;
+        taken.expect_success("the checkpoint").map(drop)
+    }
+
+    /// Starts the job with a local directory for each node, and takes a second checkpoint. Both are drained.
+    fn start_with_levels(&self, flags: &[&str], launch: &[&str]) -> Result<Job> {
+        let local = self.dir.join("local-%N").display().to_string();
+        let launch = [&["--local-dir", &local], launch].concat();
+        let mut job = self.start_with(flags, &launch)?;
+        for number in 1..=2 {
+            let set = self.ckpt.join(format!("ckpt-{number}"));
+            let drained = job.until("the images were drained", deadline(), || {
+                (0..RANKS).all(|rank| set.join(format!("rank-{rank}.img")).exists())
+            });
+            job.explain(drained, self.dir)?;
+            if number == 1 {
+                self.checkpoint()?;
+            }
+        }
+        Ok(job)
+    }
+
+    /// The newest image of the lost node's rank, once it is drained.
+    fn image_of_lost(&self) -> PathBuf {
+        self.ckpt.join("ckpt-2/rank-2.img")
     }
 
     fn gate(&self) -> PathBuf {
@@ -319,6 +359,62 @@ fn standby_cut_off(case: &NodesCase) -> Result<()> {
         "a standby world with lost ranks was let go"
     );
     case.nodes.connect(LOST, true)?;
+    case.finish(job)
+}
+
+/// The newest image of a rank is lost with its node, as if it had not been drained: the job goes on from the checkpoint
+/// before, and says why, once.
+fn image_lost(case: &NodesCase, flags: &[&str]) -> Result<()> {
+    let mut job = case.start_with_levels(flags, &[])?;
+    case.recovered(&mut job, || {
+        case.nodes.connect(LOST, false)?;
+        fs::remove_file(case.image_of_lost())?;
+        let local = case.dir.join(format!("local-{}", Nodes::name(LOST)));
+        fs::remove_dir_all(local).map_err(Into::into)
+    })?;
+    let why = "ckpt-2 is left out: the image of rank 2 lies on node2";
+    let text = job::read_text(&job.stderr);
+    ensure!(
+        text.matches(why).count() == 1,
+        "it does not say once: {why}\n{text}"
+    );
+    said(&job, "ckpt-2 is out of reach; the job goes on from ckpt-1")?;
+    // A later incarnation does not try it again.
+    let running = stasis::incarnation(&case.ckpt, RUN_FILE)?;
+    let ranks = stasis::of_incarnation(job.ranks(), running);
+    let rank = ranks.first().copied().context("there is no rank")?;
+    case.recovered(&mut job, || {
+        signal::kill_now(rank);
+        Ok(())
+    })?;
+    let text = job::read_text(&job.stderr);
+    ensure!(
+        text.matches(why).count() == 1,
+        "it does not say once: {why}\n{text}"
+    );
+    case.finish(job)
+}
+
+/// The same, with a copy on the node of another rank: the newest checkpoint is used. All nodes have the same files, so
+/// the rank reads the copy where it is.
+fn partner(case: &NodesCase) -> Result<()> {
+    let mut job = case.start_with_levels(&[], &["--partner"])?;
+    let manifest = fs::read_to_string(case.ckpt.join("ckpt-2/manifest.json"))?;
+    let manifest: Value = serde_json::from_str(&manifest)?;
+    let copy = manifest["ranks"][2]["copy"]["path"].as_str();
+    let copy = PathBuf::from(copy.context("the manifest names no copy")?);
+    let folder = copy.parent().context("the copy has no folder")?;
+    case.recovered(&mut job, || {
+        case.nodes.connect(LOST, false)?;
+        fs::create_dir_all(folder)?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+        fs::rename(case.image_of_lost(), &copy)?;
+        let local = case.dir.join(format!("local-{}", Nodes::name(LOST)));
+        fs::remove_dir_all(local).map_err(Into::into)
+    })?;
+    said(&job, "the job goes on from ckpt-2")?;
+    let text = job::read_text(&job.stderr);
+    ensure!(!text.contains("is left out:"), "a set is left out: {text}");
     case.finish(job)
 }
 
