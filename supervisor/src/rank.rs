@@ -4,9 +4,10 @@
 //! another machine it goes by TCP, and the rank holds a lease besides ([`crate::leases`]): it cannot see a cut network,
 //! and it may be stopped when it would have to kill itself.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,17 +27,34 @@ pub enum Error {
     /// The run file cannot be read.
     #[error(transparent)]
     File(#[from] run_file::Error),
-    /// The job is over, or the rank is of an older incarnation.
+    /// The rank is of an older incarnation.
     #[error(
-        "this rank was started as incarnation {mine} of a job of `stasis run`, and {}: it does not run",
-        match current { Some(current) => format!("incarnation {current} runs now"),
-            None => format!("that job is over (its directory has no {RUN_FILE})") }
+        "this rank was started as incarnation {mine} of a job of `stasis run`, and incarnation {current} runs now: it does \
+         not run"
     )]
     Superseded {
         /// Incarnation of this rank.
         mine: u32,
         /// Incarnation that runs.
-        current: Option<u32>,
+        current: u32,
+    },
+    /// The job is over, or this machine has another directory in the place of the checkpoint directory.
+    #[error(
+        "this rank was started by `stasis run`, and {} on {host} {}. All machines of a job have to share its checkpoint \
+         directory: give a --ckpt-dir on a file system that all of them see",
+        directory.display(),
+        match empty {
+            true => "is missing or empty: this machine does not see the checkpoint directory".to_owned(),
+            false => format!("has no {RUN_FILE}: that job is over, or this machine does not see the checkpoint directory"),
+        }
+    )]
+    NoRunFile {
+        /// The checkpoint directory.
+        directory: PathBuf,
+        /// This machine.
+        host: String,
+        /// Whether it has no files at all.
+        empty: bool,
     },
     /// `stasis run` does not answer.
     #[error("`stasis run`, which has started this rank, does not answer: {0}; start the job again with it")]
@@ -74,7 +92,7 @@ pub struct Link {
 /// Whether the ranks of an incarnation may run, and checkpoints of it may be committed: while it is the present one.
 ///
 /// # Errors
-/// [`Error::Superseded`], or [`Error::File`] if the run file cannot be used.
+/// [`Error::Superseded`], [`Error::NoRunFile`], or [`Error::File`] if the run file cannot be used.
 pub fn check_present(directory: &Path, incarnation: u32) -> Result<(), Error> {
     present(directory, RUN_FILE, incarnation).map(drop)
 }
@@ -96,9 +114,14 @@ pub fn left_out(directory: &Path, incarnation: Option<u32>) -> Result<Vec<u64>, 
 fn present(directory: &Path, file: &str, incarnation: u32) -> Result<RunFile, Error> {
     match RunFile::read(directory, file)? {
         Some(file) if file.incarnation == incarnation => Ok(file),
-        other => Err(Error::Superseded {
+        Some(file) => Err(Error::Superseded {
             mine: incarnation,
-            current: other.map(|file| file.incarnation),
+            current: file.incarnation,
+        }),
+        None => Err(Error::NoRunFile {
+            directory: directory.to_owned(),
+            host: addresses::host(),
+            empty: !fs::read_dir(directory).is_ok_and(|mut files| files.next().is_some()),
         }),
     }
 }
@@ -132,7 +155,7 @@ fn greet(stream: &Stream, file: RunFile, member: Member, announced: bool) -> Res
     match receive(stream, &mut Vec::new()).map_err(Error::Keeper)? {
         ToRank::Superseded { by } => Err(Error::Superseded {
             mine: file.incarnation,
-            current: Some(by),
+            current: by,
         }),
         ToRank::Welcome => Ok(()),
         other => {
@@ -187,7 +210,7 @@ impl Link {
     /// makes the timer of a rank on another machine.
     ///
     /// # Errors
-    /// [`Error::Superseded`]: the rank must not run. [`Error::File`], [`Error::Keeper`], [`Error::Timer`]: the run file
+    /// [`Error::Superseded`], [`Error::NoRunFile`]: the rank must not run. [`Error::File`], [`Error::Keeper`], [`Error::Timer`]: the run file
     /// cannot be used, `stasis run` does not answer, or there is no timer.
     pub fn connect(
         directory: &Path,

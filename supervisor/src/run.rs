@@ -48,6 +48,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const COPY_KILLED: &str =
     "a process that held it was killed, perhaps by the kernel for want of memory";
 
+/// Why a job ends a rank of which has refused to start.
+const REFUSED: &str = "a rank could not start, for the reason that its own message has";
+
 /// Interval at which it is looked whether there is memory for checkpoints in memory.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -80,6 +83,8 @@ pub struct Job {
     pub terms: Terms,
     /// Whether the program saves its state itself, and survivors of a death go on in their memory (MPI Stages).
     pub stages: bool,
+    /// Exit code of a rank that cannot be served.
+    pub refusal: i32,
     /// Whether standard input is a terminal, which sends signals to all processes of a job.
     pub terminal: bool,
 }
@@ -574,6 +579,10 @@ impl<S: Surroundings> Running<'_, S> {
             let result = rescue.commit(self.job.key.as_ref());
             self.surroundings.rescued(number, result);
         }
+        if self.is_refused() {
+            self.surroundings.refused(REFUSED);
+            self.machine.end_wanted();
+        }
         let newest = self.newest();
         let order = self.machine.all_dead(newest);
         tracing::info!(incarnation = self.incarnation, "the incarnation is dead");
@@ -594,6 +603,16 @@ impl<S: Surroundings> Running<'_, S> {
             Way::TakeOver => self.take_over(),
             Way::Anew => self.start(true),
         }
+    }
+
+    /// Whether a rank that did not reach this process has refused to start: the launcher has killed the others for it, and
+    /// has its exit code. It would refuse again.
+    fn is_refused(&self) -> bool {
+        let killed = matches!(
+            self.machine.failure(),
+            Some(Failure::Rank(_, Departure::Early | Departure::Unstarted))
+        );
+        killed && self.end == Some(LauncherEnd::Exited(self.job.refusal))
     }
 
     /// Forgets a standby world that has an end. While the job runs, its other processes are unknown: it has an end

@@ -80,6 +80,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         key: checkpoints.key.read().code(Code::Usage)?,
         terms: terms_of(options)?,
         stages: options.stages,
+        refusal: Code::CannotServe.number(),
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {

@@ -56,6 +56,7 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("standby-hot", |case| standby(case, "hot"));
         add("standby-cut-off", standby_cut_off);
         add("one-machine-only", one_machine_only);
+        add("other-directory", other_directory);
         add("local-dir", |case| image_lost(case, &[]));
         add("local-dir-standby", |case| {
             image_lost(case, &["--standby", "warm"])
@@ -87,6 +88,11 @@ impl NodesCase<'_> {
     /// `stasis run` with the job on the first node. Each rank is a shell first, which then executes the program: that
     /// is no death.
     fn command(&self, flags: &[&str], launch: &[&str]) -> Result<Command> {
+        self.command_behind(&[], flags, launch)
+    }
+
+    /// The same with words in front of `stasis launch`.
+    fn command_behind(&self, words: &[&str], flags: &[&str], launch: &[&str]) -> Result<Command> {
         let transport = match self.mpi.is_open_mpi() {
             true => &[("OMPI_MCA_btl", "self,vader,tcp")],
             false => &[("UCX_TLS", "tcp,self")],
@@ -99,6 +105,7 @@ impl NodesCase<'_> {
         let mut command = self
             .nodes
             .mpirun_with_file(self.mpi, &placement, RANKS, "run")?;
+        command.args(words);
         command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
         command
             .arg(&self.ckpt)
@@ -443,6 +450,33 @@ fn one_machine_only(case: &NodesCase) -> Result<()> {
                 refused.stderr
             );
         }
+    }
+    Ok(())
+}
+
+/// A node has another directory in the place of the checkpoint directory: its rank says so, and the job ends.
+fn other_directory(case: &NodesCase) -> Result<()> {
+    let script = format!(
+        r#"case $(hostname) in
+        node{LOST}) exec unshare --mount sh -c 'mount -t tmpfs tmpfs "{}" && exec "$0" "$@"' "$0" "$@" ;;
+        esac
+        exec "$0" "$@""#,
+        case.ckpt.display()
+    );
+    let command = case.command_behind(&["sh", "-c", &script], &[], &[])?;
+    let refused = job::run(command, case.dir, "refused", LIMIT)?;
+    ensure!(!refused.status.success(), "it ends with {}", refused.status);
+    let said = format!("{}{}", refused.stdout, refused.stderr);
+    let why = format!("{} on node{LOST} is missing or empty", case.ckpt.display());
+    for (words, wanted) in [
+        (&*why, true),
+        ("a rank could not start", true),
+        ("the job goes on", false),
+    ] {
+        ensure!(
+            said.contains(words) == wanted,
+            "it says '{words}', or does not: {said}"
+        );
     }
     Ok(())
 }
