@@ -49,8 +49,8 @@ pub use loader::{Checks, ClosedFilePolicy, Fate, Listed, Prospect, Saved, LONGES
 pub use shared_objects::{CreatedObject, ObjectLocation, SharedClaim, SharedMemory};
 
 /// Finds the set `set` in `dir`, or the newest complete one. Checks that all its images exist and that it was taken
-/// with `size` ranks. With a key, only sets that are sealed with it are accepted, here and in [`open`]. The newest one is
-/// none of the sets with the numbers `left_out`.
+/// with `size` ranks. With a key, only sets that are sealed with it are accepted, here and in [`open`]. The sets with
+/// the numbers `left_out` are not taken for the newest.
 ///
 /// # Errors
 /// [`RestartError::Image`] if there is no such set, no whole one, or one of another size.

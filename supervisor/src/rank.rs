@@ -97,8 +97,8 @@ pub fn check_present(directory: &Path, incarnation: u32) -> Result<(), Error> {
     present(directory, RUN_FILE, incarnation).map(drop)
 }
 
-/// Numbers of the sets that the job does not go on from, since an image of each is out of reach of its ranks. None outside
-/// of an incarnation.
+/// Numbers of the sets that the job does not go on from, since an image of each is out of reach of its ranks. Outside
+/// of an incarnation there are none.
 ///
 /// # Errors
 /// [`Error::File`] if the run file cannot be used.
@@ -210,8 +210,8 @@ impl Link {
     /// makes the timer of a rank on another machine.
     ///
     /// # Errors
-    /// [`Error::Superseded`], [`Error::NoRunFile`]: the rank must not run. [`Error::File`], [`Error::Keeper`], [`Error::Timer`]: the run file
-    /// cannot be used, `stasis run` does not answer, or there is no timer.
+    /// [`Error::Superseded`], [`Error::NoRunFile`]: the rank must not run. [`Error::File`], [`Error::Keeper`],
+    /// [`Error::Timer`]: the run file cannot be used, `stasis run` does not answer, or there is no timer.
     pub fn connect(
         directory: &Path,
         file: &str,

@@ -272,8 +272,8 @@ impl Recovery {
         }
     }
 
-    /// An image of the checkpoint of this number is out of reach: the next incarnation leaves it out. The ranks end for it,
-    /// and may be heard later than the launcher. Call it once for each checkpoint.
+    /// An image of the checkpoint of this number is out of reach: the next incarnation leaves it out. The ranks end for
+    /// it, and may be heard later than the launcher. Call it once for each checkpoint.
     pub fn out_of_reach(&mut self, set: u64) -> Option<Order> {
         match self.state {
             State::Running if !self.wanted => self.fail(Failure::OutOfReach(set)),

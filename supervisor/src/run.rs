@@ -103,8 +103,8 @@ pub trait Surroundings {
     fn lost(&self, ranks: &[String]);
     /// Ranks of an earlier `stasis run` on other machines may live for so long.
     fn waits(&self, time: Duration);
-    /// An image of the checkpoint of this number is out of reach, for this reason. It is left out from now on; without a
-    /// reason, an earlier `stasis run` has said so.
+    /// An image of the checkpoint of this number is out of reach, for this reason. It is left out from now on. Without
+    /// a reason, an earlier `stasis run` has said so.
     fn leave_out(&self, set: u64, why: Option<&str>);
     /// The job goes on after a failure, and how.
     fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way);
@@ -605,8 +605,8 @@ impl<S: Surroundings> Running<'_, S> {
         }
     }
 
-    /// Whether a rank that did not reach this process has refused to start: the launcher has killed the others for it, and
-    /// has its exit code. It would refuse again.
+    /// Whether a rank that did not reach this process has refused to start: the launcher has killed the others for it,
+    /// and has its exit code. It would refuse again.
     fn is_refused(&self) -> bool {
         let killed = matches!(
             self.machine.failure(),

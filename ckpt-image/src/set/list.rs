@@ -150,8 +150,7 @@ fn tried(dir: &Path, name: &str, key: Option<&SealKey>) -> Result<Set> {
 }
 
 /// The fallback for the set `name`: the newest older whole set that does not need the set `bad`. `bad` is
-/// `name` or a set of its chain. If it is the image of the rank `away` that cannot be reached here, that of the fallback
-/// can be.
+/// `name` or a set of its chain. If the image of the rank `away` cannot be reached here, that of the fallback can be.
 fn newest_whole_before(
     dir: &Path,
     name: &str,

@@ -42,9 +42,10 @@ pub fn images(set: Option<&Set>, away: bool, world: &World) -> Result<bool> {
     Ok(true)
 }
 
-/// Tells `stasis run`, if that has started the job, of a set that cannot be used because an image of it is out of reach
-/// of all ranks. That is the set of this rank after [`images`], or a newer one that others have chosen: they cannot know
-/// that this machine has lost an image. Returns whether the job starts again without the set, the same in all ranks.
+/// Tells `stasis run`, if that has started the job, of a set that cannot be used because an image of it is out of
+/// reach of all ranks. That is the set of this rank after [`images`], or a newer one that others have chosen: they
+/// cannot know that this machine has lost an image. Returns whether the job starts again without the set, the same in
+/// all ranks.
 pub fn leave_out(set: Option<&Set>, rank: u32, dir: &Path, key: Option<&SealKey>) -> Result<bool> {
     let number = i64::try_from(set.map_or(0, Set::number))?;
     let newest = world::extremes(number)?.1;
