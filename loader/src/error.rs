@@ -310,6 +310,19 @@ pub enum RestoreError {
         /// Error of the lock.
         source: std::io::Error,
     },
+    /// The program's dynamic linker has too little room for the registers of this processor.
+    #[error(
+        "the processor has larger registers ({needed} bytes) than one that the program comes from ({measured}), and its \
+         dynamic linker, which is not one that Stasis knows, would overwrite the program's stack when it binds a \
+         function; restart it on a machine with smaller registers, or launch it with LD_BIND_NOW=1 in its environment, \
+         and restart it so, too"
+    )]
+    LazyBinding {
+        /// Room for the registers of the processor that the program comes from, in bytes.
+        measured: usize,
+        /// Room for those of this processor.
+        needed: usize,
+    },
     /// The table of open files is inconsistent.
     #[error("the image's list of open files is inconsistent; restart from another checkpoint")]
     Table,

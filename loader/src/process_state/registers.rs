@@ -3,7 +3,7 @@
 //! The frames are in the image's memory. The section *registers* says where the machine keeps the registers in a frame,
 //! so that a restart on a processor of another maker can move them.
 
-use super::ProcessState;
+use super::{xsave_area, ProcessState};
 use crate::error::RestoreError;
 use crate::interpose::signals::earlier_frames::{self, Room};
 use crate::interpose::threads::stop::Stopped;
@@ -67,6 +67,11 @@ impl SavedRegisters {
                 "the processor or the kernel lacks registers that the program had in use: XSAVE state components {names}"
             )
         })
+    }
+
+    /// Room for the registers of the least processor that the process has been on.
+    pub(super) fn smallest_room(&self) -> Option<usize> {
+        self.layouts.iter().map(xsave_area::needed).min()
     }
 
     /// Makes the threads' frames those of this machine. Their memory is mapped, and no thread runs.

@@ -193,9 +193,7 @@ pub fn restore(
     if let Some(registers) = registers {
         registers.restore(&state)?;
     }
-    xsave_area::fit().map_err(RestoreError::system(
-        "enlarging the dynamic linker's room for registers",
-    ))?;
+    xsave_area::fit(registers.and_then(SavedRegisters::smallest_room))?;
     let program = CString::new(state.program.as_os_str().as_bytes()).map_err(|_| LoadError::Nul)?;
     program_info::set_program(program);
     threads::set_virtual_pid(state.pid);

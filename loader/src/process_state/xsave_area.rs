@@ -5,13 +5,16 @@
 //! what the present processor has in use. A program that is restarted on a processor with larger registers (AVX-512
 //! after AVX2) would overwrite its own stack. So a restart enlarges the number.
 //!
-//! The number has no symbol. It is found by the instructions that use it (sysdeps/x86_64/dl-trampoline.h).
+//! The number has no symbol. It is found by the instructions that use it (sysdeps/x86_64/dl-trampoline.h). In a dynamic
+//! linker that has others it is not found. Then a restart with larger registers is refused, unless all functions are
+//! bound.
 //!
 //! # Safety
 //! The code and the number are in the program's dynamic linker, whose mappings are read from `/proc/self/maps`. No
 //! thread of the program runs.
 #![allow(unsafe_code)]
 
+use crate::error::RestoreError;
 use crate::load::program_info;
 use crate::sys::fp_state::{Layout, LEGACY_AND_HEADER};
 use crate::sys::proc_maps::{self, Mapping};
@@ -31,26 +34,47 @@ const ALIGNMENT: usize = 64;
 /// The state components that glibc never saves: the tiles of AMX.
 const TILES: u64 = 1 << 17 | 1 << 18;
 
-/// Enlarges the room, if it is too small for this processor.
-pub fn fit() -> io::Result<()> {
-    let needed = needed();
-    let maps = proc_maps::read()?;
+/// Enlarges the room, if it is too small for this processor. `smallest` is the room for the registers of the least
+/// processor that the program has been on, if the image tells.
+///
+/// # Errors
+/// [`RestoreError::LazyBinding`] if it is too small, and not found.
+pub fn fit(smallest: Option<usize>) -> Result<(), RestoreError> {
+    let needed = needed(&Layout::here());
+    let failed = RestoreError::system("enlarging the dynamic linker's room for registers");
+    let maps = proc_maps::read().map_err(&failed)?;
+    let mut found = false;
     for number in places(&maps) {
         // SAFETY: it was found in a readable mapping.
         let room = unsafe { number.read_unaligned() };
         // Another number would be found if ld.so were another one.
+        found |= room >= LEGACY_AND_HEADER;
         if (LEGACY_AND_HEADER..needed).contains(&room) {
-            write(number, needed, &maps)?;
+            write(number, needed, &maps).map_err(&failed)?;
         }
     }
-    Ok(())
+    match smallest {
+        Some(measured) if !found && measured < needed && may_bind_later(&maps) => {
+            Err(RestoreError::LazyBinding { measured, needed })
+        }
+        _ => Ok(()),
+    }
 }
 
-/// Bytes for all registers that this processor has and the kernel lets programs use, in the standard format. The
-/// compacted one is not larger.
-fn needed() -> usize {
-    let here = Layout::here();
-    let bytes = here.bytes_of(here.components() & !TILES);
+/// Whether the dynamic linker may bind functions while the program runs. musl's never does.
+fn may_bind_later(maps: &[Mapping]) -> bool {
+    let [start, end] = program_info::interpreter();
+    let mut of_linker = maps
+        .iter()
+        .filter(|map| start <= map.start && map.end <= end);
+    let binds_now = std::env::var_os("LD_BIND_NOW").is_some_and(|now| !now.is_empty());
+    !binds_now && start < end && !of_linker.any(|map| map.name.contains("musl"))
+}
+
+/// Bytes for all registers that a processor has and the kernel lets programs use, in the standard format. The compacted
+/// one is not larger.
+pub fn needed(layout: &Layout) -> usize {
+    let bytes = layout.bytes_of(layout.components() & !TILES);
     (bytes + GENERAL).next_multiple_of(ALIGNMENT)
 }
 
@@ -129,8 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn larger_registers_are_refused_where_the_number_is_not_found() {
+        // This process is no application: its dynamic linker is unknown here.
+        let here = needed(&Layout::here());
+        assert!(fit(Some(here - ALIGNMENT)).is_ok());
+        let maps = proc_maps::read().unwrap();
+        let stack = maps.iter().find(|map| map.name == "[stack]").unwrap();
+        program_info::set_interpreter(stack.start, stack.end);
+        assert!(fit(Some(here)).is_ok() && fit(None).is_ok());
+        let refused = fit(Some(here - ALIGNMENT)).map_err(|why| why.to_string());
+        program_info::set_interpreter(0, 0);
+        assert!(refused.unwrap_err().contains("LD_BIND_NOW=1"));
+    }
+
+    #[test]
     fn the_room_holds_the_registers_of_this_processor() {
-        let bytes = needed();
+        let bytes = needed(&Layout::here());
         assert!(
             bytes > LEGACY_AND_HEADER && bytes.is_multiple_of(ALIGNMENT),
             "{bytes}"
