@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use crate::command_line;
 use crate::epochs::{self, Epochs};
 use crate::hang::Watch;
-use crate::hosts::{self, LostHost};
+use crate::hosts::{self, LostHost, Machines, Placed};
 use crate::input::Input;
 use crate::keeper::{self, Keeper};
 use crate::leases::Terms;
@@ -81,6 +81,8 @@ pub struct Job {
     pub key: Option<SealKey>,
     /// Leases of the ranks on other machines.
     pub terms: Terms,
+    /// Use of the machines.
+    pub machines: Machines,
     /// Whether the program saves its state itself, and survivors of a death go on in their memory (MPI Stages).
     pub stages: bool,
     /// Exit code of a rank that cannot be served.
@@ -132,6 +134,8 @@ pub trait Surroundings {
     fn refused(&self, why: &str);
     /// The launcher could not start the job again.
     fn not_started(&self, end: LauncherEnd);
+    /// No spare machine is left for the lost ones of these names, and the others have no room: the job ends.
+    fn no_room(&self, lost: &str);
     /// These ranks are started anew, too, although they live; and why.
     fn without_memory(&self, ranks: &[(Option<u32>, &str)]);
     /// A job of MPI Stages ends, because of a failure in or after MPI_Finalize.
@@ -146,6 +150,14 @@ pub enum Error {
     /// The run file.
     #[error(transparent)]
     File(#[from] run_file::Error),
+    /// The job cannot be placed on its machines.
+    #[error("--spares {spares}: {why}")]
+    Machines {
+        /// Number of spare machines.
+        spares: usize,
+        /// Why not.
+        why: hosts::Error,
+    },
     /// The launcher cannot be started.
     #[error("cannot start {}: {why}", program.display())]
     Start {
@@ -176,8 +188,17 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
 ///
 /// # Errors
 /// The job cannot be run: [`Error::File`] if the run file cannot be used or another `stasis run` keeps the job,
-/// [`Error::Start`] for the launcher, [`Error::System`] for all else.
+/// [`Error::Machines`] for its spare machines, [`Error::Start`] for the launcher, [`Error::System`] for all else.
 pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
+    let spares = job.machines.spares;
+    let placed = match spares {
+        0 => Ok(Placed {
+            line: job.line.clone(),
+            crowded: false,
+        }),
+        _ => job.machines.place(&job.line, &[], None, &job.directory),
+    };
+    let placed = placed.map_err(|why| Error::Machines { spares, why })?;
     let before = RunFile::take_over(&job.directory)?;
     let used = before.as_ref().and_then(|file| file.network.as_ref());
     let used = used.filter(|network| network.used);
@@ -209,6 +230,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         incarnation,
         first: incarnation + 1,
         lost_hosts: Vec::new(),
+        placed,
         left_out: before
             .as_ref()
             .map_or_else(Vec::new, |file| file.left_out.clone()),
@@ -263,6 +285,8 @@ struct Running<'a, S> {
     first: u32,
     /// Machines whose ranks did not answer.
     lost_hosts: Vec<LostHost>,
+    /// The line without the lost and the spare machines.
+    placed: Placed,
     /// Numbers of the checkpoints an image of which is out of reach.
     left_out: Vec<u64>,
     launcher: Option<Pid>,
@@ -309,7 +333,7 @@ impl<S: Surroundings> Running<'_, S> {
                 begun.map_err(system("remove later epochs"))?;
                 command_line::of_stages(&self.job.line, self.incarnation, epoch)
             }
-            false => command_line::of_incarnation(&self.line(), self.incarnation, resume),
+            false => command_line::of_incarnation(&self.placed.line, self.incarnation, resume),
         };
         let Some(mut command) = self.command(&line, resume) else {
             return Ok(());
@@ -348,6 +372,11 @@ impl<S: Surroundings> Running<'_, S> {
         if resume {
             command.env_remove("STASIS_ANEW");
         }
+        if self.placed.crowded {
+            // Hydra needs no leave.
+            command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+            command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
+        }
         if command_line::may_overlap(line) {
             command.env("SLURM_OVERLAP", "1");
         }
@@ -361,7 +390,7 @@ impl<S: Surroundings> Running<'_, S> {
     /// Starts a standby world, if there is room for it.
     fn start_standby(&mut self) {
         self.issued += 1;
-        let line = command_line::of_standby(&self.job.line, self.issued);
+        let line = command_line::of_standby(&self.placed.line, self.issued);
         let Some(command) = self.command(&line, true) else {
             return;
         };
@@ -405,29 +434,43 @@ impl<S: Surroundings> Running<'_, S> {
         Ok(())
     }
 
-    /// The user's line, without the lost machines if there is room for the job on the others.
-    fn line(&self) -> Vec<OsString> {
-        let line = &self.job.line;
+    /// Places the next incarnation on the machines that are left. Returns what is to be said about them. If the user
+    /// wants spare machines and none is left, that is an error: then the job has to end.
+    fn place(&mut self) -> Result<Option<String>, hosts::Error> {
         if self.lost_hosts.is_empty() {
-            return line.clone();
+            return Ok(None);
         }
-        let directory = &self.job.directory;
-        let ranks = JobFile::read(directory).map_or(u32::MAX, |job| job.ranks);
-        let without = hosts::without(line, &self.lost_hosts, ranks, directory);
-        let names = self.lost_hosts.iter().map(|host| host.name.as_str());
-        let names: Vec<&str> = names.collect();
-        let names = names.join(", ");
-        let (said, line) = match without {
-            Ok(Some(line)) => (format!("the job goes on without {names}"), line),
-            Ok(None) => {
-                let why =
-                    "the line names no file of machines with room for all ranks on the others";
-                (format!("{names} is not left out: {why}"), line.clone())
+        let Job {
+            line,
+            machines,
+            directory,
+            ..
+        } = self.job;
+        let ranks = JobFile::read(directory).ok().map(|job| job.ranks);
+        let names = self.lost_names();
+        match machines.place(line, &self.lost_hosts, ranks, directory) {
+            Ok(placed) => {
+                let crowded = match placed.crowded {
+                    true => ", with more ranks on the others than they have room for",
+                    false => "",
+                };
+                self.placed = placed;
+                Ok(Some(format!("the job goes on without {names}{crowded}")))
             }
-            Err(why) => (format!("{names} is not left out: {why}"), line.clone()),
-        };
-        self.surroundings.lost(&[said]);
-        line
+            Err(hosts::Error::NoRoom) if machines.spares > 0 => Err(hosts::Error::NoRoom),
+            Err(why) => {
+                if machines.spares == 0 {
+                    // A machine that was lost before may be back.
+                    self.placed.line.clone_from(line);
+                }
+                Ok(Some(format!("{names} is not left out: {why}")))
+            }
+        }
+    }
+
+    fn lost_names(&self) -> String {
+        let names = self.lost_hosts.iter().map(|host| host.name.as_str());
+        names.collect::<Vec<_>>().join(", ")
     }
 
     /// The newest epoch that all ranks have.
@@ -596,8 +639,20 @@ impl<S: Surroundings> Running<'_, S> {
         self.forget_standby();
         self.killing = None;
         let way = self.standby.machine.next_begins();
+        let placed = match way {
+            // Its ranks are on their machines already.
+            Way::TakeOver => Ok(None),
+            Way::Anew => self.place(),
+        };
+        let Ok(said) = placed else {
+            self.surroundings.no_room(&self.lost_names());
+            return self.obey(Some(Order::Finish(None)));
+        };
         if let Some(failure) = failure {
             self.surroundings.recovers(failure, newest, failures, way);
+        }
+        if let Some(said) = said {
+            self.surroundings.lost(&[said]);
         }
         match way {
             Way::TakeOver => self.take_over(),

@@ -569,6 +569,13 @@ pub struct Run {
     /// kernel there. At least two heartbeats
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = schedule::fraction, env = "STASIS_LEASE")]
     pub lease: Duration,
+    /// Leave the last N machines of the launcher's file of machines, or of the allocation of srun, without ranks. Each
+    /// takes the place of a machine that is lost
+    #[arg(long, value_name = "N", default_value = "0", env = "STASIS_SPARES")]
+    pub spares: usize,
+    /// Put more ranks on the other machines than they have room for, if one is lost and no spare one is left
+    #[arg(long, env = "STASIS_OVERSUBSCRIBE", value_parser = yes_or_no())]
+    pub oversubscribe: bool,
     /// MPI Stages: the program saves its state itself, and says so by `stasis_mpix.h`. After the death of a rank the
     /// others go on in their memory. No checkpoints are taken
     #[arg(long, env = "STASIS_STAGES", value_parser = yes_or_no(), conflicts_with = "standby")]

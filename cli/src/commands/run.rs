@@ -17,6 +17,7 @@ use history::event::{Entry, Event};
 use job_spec::Schedule;
 use launcher::message;
 use supervisor::command_line;
+use supervisor::hosts::Machines;
 use supervisor::leases::Terms;
 use supervisor::recovery::{Failure, GivenUp, LauncherEnd, Policy};
 use supervisor::rescue;
@@ -79,6 +80,10 @@ pub fn run(options: &Run) -> exit::Result<()> {
         standby: options.standby,
         key: checkpoints.key.read().code(Code::Usage)?,
         terms: terms_of(options)?,
+        machines: Machines {
+            spares: options.spares,
+            oversubscribe: options.oversubscribe,
+        },
         stages: options.stages,
         refusal: Code::CannotServe.number(),
         terminal: io::stdin().is_terminal(),
@@ -378,6 +383,15 @@ impl Surroundings for KnownSets {
         message::say(format_args!(
             "the launcher could not start the job again (exit code {}): see its message. To go on from {}: {}",
             end.code(),
+            self.from(self.newest()),
+            self.by_hand()
+        ));
+    }
+
+    fn no_room(&self, lost: &str) {
+        message::say(format_args!(
+            "no spare machine is left for {lost}, and the others have no room for all ranks (--oversubscribe lets them \
+             have more): the job ends. To go on from {} on other machines: {}",
             self.from(self.newest()),
             self.by_hand()
         ));

@@ -57,6 +57,8 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("standby-cut-off", standby_cut_off);
         add("one-machine-only", one_machine_only);
         add("other-directory", other_directory);
+        add("spares", spares);
+        add("oversubscribe", oversubscribe);
         add("local-dir", |case| image_lost(case, &[]));
         add("local-dir-standby", |case| {
             image_lost(case, &["--standby", "warm"])
@@ -452,6 +454,49 @@ fn one_machine_only(case: &NodesCase) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The last node has no rank until another one is lost. With that one lost, too, the job ends with the command that
+/// continues it.
+fn spares(case: &NodesCase) -> Result<()> {
+    let mut job = case.start(&["--spares", "1"])?;
+    let running = stasis::incarnation(&case.ckpt, RUN_FILE)?;
+    let ranks = stasis::of_incarnation(job.ranks(), running);
+    let on = |node| {
+        anyhow::Ok(
+            case.nodes
+                .pids(node)?
+                .into_iter()
+                .any(|pid| ranks.contains(&pid)),
+        )
+    };
+    ensure!(on(LOST)? && !on(NODES)?, "the spare node has ranks");
+    case.recovered(&mut job, || case.nodes.connect(LOST, false))?;
+    said(&job, "the job goes on without node2")?;
+    let hosts = fs::read_to_string(case.ckpt.join("run.hosts"))?;
+    let place = hosts.lines().nth(1).unwrap_or_default();
+    ensure!(
+        place.starts_with(&Nodes::address(NODES)),
+        "the spare node does not stand in the place of the lost one: {hosts}"
+    );
+    case.nodes.connect(NODES, false)?;
+    let ended = job.wait(deadline())?;
+    ensure!(ended.is_some(), "the job did not end");
+    said(&job, "no spare machine is left for node2, node3")?;
+    said(&job, "stasis launch --resume")
+}
+
+/// With the spare node lost, too, all ranks go on on the one that is left.
+fn oversubscribe(case: &NodesCase) -> Result<()> {
+    let mut job = case.start(&["--spares", "1", "--oversubscribe"])?;
+    for node in [LOST, NODES] {
+        case.recovered(&mut job, || case.nodes.connect(node, false))?;
+    }
+    said(
+        &job,
+        "with more ranks on the others than they have room for",
+    )?;
+    case.finish(job)
 }
 
 /// A node has another directory in the place of the checkpoint directory: its rank says so, and the job ends.

@@ -543,5 +543,10 @@ fn not_started(case: &RunCase) -> Result<()> {
     let missing = job::run(stasis::run(&[], &missing), case.dir, "missing", LIMIT)?;
     refused(&missing, USAGE, &[&["/nowhere/mpirun"]])?;
     ensure!(!case.ckpt.join("run.json").exists(), "a run file was left");
-    Ok(())
+
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg(&case.program);
+    let run = stasis::run(&["--spares", "1"], &launch);
+    let spares = job::run(run, case.dir, "spares", LIMIT)?;
+    refused(&spares, USAGE, &[&["--spares 1"], &["--hostfile FILE"]])
 }
