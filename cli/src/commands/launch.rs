@@ -18,7 +18,9 @@ use crate::ui::exit::{self, Code, WithCode};
 pub fn run(options: &Launch) -> exit::Result<()> {
     let directory = options.directory();
     if let Some(incarnation) = options.running.checkpoints.incarnation() {
-        announce::announce(&directory, incarnation, options.asleep)?;
+        // `stasis run` does not hear of a rank that cannot reach it.
+        let announced = announce::announce(&directory, incarnation, options.asleep);
+        end_job::on_error(announced, Code::CannotServe, &options.running)?;
     }
     kernel::check_trap().code(Code::CannotServe)?;
     launcher::check_size().code(Code::Usage)?;

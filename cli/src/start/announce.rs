@@ -6,21 +6,20 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use supervisor::messages::{FromRank, Member};
-use supervisor::rank::Announcement;
+use supervisor::rank::{Announcement, Error};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
-use crate::ui::exit::{Code, Result, WithCode};
+use crate::ui::exit::Code;
 
 static ANNOUNCED: OnceLock<Announcement> = OnceLock::new();
 
 /// Announces the rank of this process, which belongs to an incarnation or, `asleep`, to a standby world.
-pub fn announce(directory: &Path, incarnation: u32, asleep: bool) -> Result<()> {
+pub fn announce(directory: &Path, incarnation: u32, asleep: bool) -> Result<(), Error> {
     let file = match asleep {
         true => STANDBY_FILE,
         false => RUN_FILE,
     };
-    let made = Announcement::make(directory, file, incarnation, Member::of_this_process());
-    let made = made.code(Code::CannotServe)?;
+    let made = Announcement::make(directory, file, incarnation, Member::of_this_process())?;
     ANNOUNCED.get_or_init(|| made);
     Ok(())
 }
