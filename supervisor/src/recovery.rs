@@ -185,8 +185,9 @@ pub struct Recovery {
     asked: bool,
     /// The rank that could not go on first. If another one is lost, that is the failure.
     failed: Option<Option<u32>>,
-    /// The rank that has ended first before it ran. If others are lost then, the launcher has killed them for it.
-    unstarted: Option<Option<u32>>,
+    /// The rank that has ended first before it ran, or before all others had started, and how. If others are lost then,
+    /// the launcher has killed them for it.
+    unstarted: Option<(Option<u32>, Departure)>,
     /// Failures since the last new checkpoint.
     failures: u32,
     /// Newest checkpoint at the last failure.
@@ -244,22 +245,21 @@ impl Recovery {
             self.failed.get_or_insert(rank);
             return None;
         }
-        if how == Departure::Unstarted {
-            // It was killed, or it could not be started. Most launchers end the job then, and tell which by their code.
-            self.unstarted.get_or_insert(rank);
+        if matches!(how, Departure::Unstarted | Departure::Early) {
+            // It was killed, or it or another rank could not be started. Most launchers end the job then, and tell
+            // which by their code.
+            self.unstarted.get_or_insert((rank, how));
             return Some(Order::AwaitLauncher);
         }
-        match self.unstarted {
-            Some(first) => self.fail(Failure::Rank(first, Departure::Unstarted)),
-            None => self.fail(Failure::Rank(rank, how)),
-        }
+        let (rank, how) = self.unstarted.unwrap_or((rank, how));
+        self.fail(Failure::Rank(rank, how))
     }
 
     /// After [`Order::AwaitLauncher`] the launcher has not ended: the other ranks would wait for ever.
     pub fn left_waiting(&mut self) -> Option<Order> {
-        let rank = self.unstarted?;
+        let (rank, how) = self.unstarted?;
         match self.state == State::Running && !self.wanted {
-            true => self.fail(Failure::Rank(rank, Departure::Unstarted)),
+            true => self.fail(Failure::Rank(rank, how)),
             false => None,
         }
     }
@@ -301,9 +301,11 @@ impl Recovery {
         if let Some(rank) = self.failed {
             return self.fail(Failure::Rank(rank, Departure::Fails));
         }
-        if failed {
+        // A launcher that kills ranks because it cannot start others may tell that by any code.
+        let killed = matches!(self.unstarted, Some((_, Departure::Early)));
+        if failed || killed {
             return self.fail(match self.unstarted {
-                Some(rank) => Failure::Rank(rank, Departure::Unstarted),
+                Some((rank, how)) => Failure::Rank(rank, how),
                 None => Failure::Launcher(end),
             });
         }
@@ -650,6 +652,15 @@ mod tests {
         let mut job = unstarted(RecoverOn::Signals);
         let end = job.launcher_ended(LauncherEnd::Exited(137), false, false);
         assert_eq!((end, job.failure()), (Some(Order::Kill), failure));
+        // The launcher kills those that it has started, and ends with a code of its own.
+        let mut job = machine(RecoverOn::Signals);
+        for rank in [1, 0] {
+            let order = job.rank_left(Some(rank), Departure::Early, false);
+            assert_eq!(order, Some(Order::AwaitLauncher));
+        }
+        let end = job.launcher_ended(LauncherEnd::Exited(8), false, false);
+        let early = Failure::Rank(Some(1), Departure::Early);
+        assert_eq!((end, job.failure()), (Some(Order::Kill), Some(early)));
         // The launcher kills the other one, or does nothing.
         let mut job = unstarted(RecoverOn::Signals);
         let order = job.rank_left(Some(0), Departure::Lost, false);

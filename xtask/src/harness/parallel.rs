@@ -12,8 +12,8 @@ pub fn each<T: Send>(
     each_beside(threads, iter::empty(), items, work);
 }
 
-/// The same, with the items of `lane` done one after the other, because two of them at a time would wait for each other.
-/// The other threads do `items` meanwhile.
+/// The same, with the items of `lane` done one after the other, because two of them at a time would wait for each
+/// other. The other threads do `items` meanwhile.
 pub fn each_beside<T: Send>(
     threads: usize,
     lane: impl Iterator<Item = T> + Send,
