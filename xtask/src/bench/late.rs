@@ -24,7 +24,7 @@ pub struct Options {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Seconds for which the last rank stays outside
-    #[arg(long, value_delimiter = ',', default_value = "0,1,10,60")]
+    #[arg(long, value_delimiter = ',', default_value = "1,10,60", value_parser = clap::value_parser!(u64).range(1..))]
     imbalance: Vec<u64>,
     /// Ranks
     #[arg(long, value_delimiter = ',', default_value = "2,4,8")]
