@@ -1,7 +1,7 @@
 //! `cargo xtask bench files`: cost of writes to files with the undo journal, compared with native runs.
 
 use super::{
-    compile, figures, in_turn, median, mpirun, prepare, under_stasis, Figures, Way, LIMIT,
+    compile, figures, in_turn, median, mpirun, prepare, range, under_stasis, Figures, Way, LIMIT,
 };
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
@@ -79,12 +79,12 @@ fn table(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
             let key = format!("{kind}_{moment}");
             let clock = Pair::of(&runs, &key, |figure| figure.0)?;
             let processor = Pair::of(&runs, &key, |figure| figure.1)?;
-            let [lowest, highest] = clock.extremes();
+            let (lowest, ratio, highest) = range(&clock.ratios());
             println!(
                 "| {title} | {when} | {:.1} | {:.1} | {:.2} ({lowest:.2} to {highest:.2}) | {:.1} | {:.1} | {:.2} |",
                 median(clock.native.clone()),
                 median(clock.stasis.clone()),
-                median(clock.ratios()),
+                ratio,
                 median(processor.native.clone()),
                 median(processor.stasis.clone()),
                 median(processor.ratios()),
@@ -132,11 +132,6 @@ impl Pair {
     fn ratios(&self) -> Vec<f64> {
         let pairs = self.native.iter().zip(&self.stasis);
         pairs.map(|(native, stasis)| stasis / native).collect()
-    }
-
-    fn extremes(&self) -> [f64; 2] {
-        let of = |pick: fn(f64, f64) -> f64| self.ratios().into_iter().reduce(pick);
-        [of(f64::min), of(f64::max)].map(|ratio| ratio.unwrap_or(f64::NAN))
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! A second table has operations of all kinds, each with the last of three ranks late.
 
-use super::{compile, median, prepare};
+use super::{compile, prepare, range};
 use crate::harness::job::Job;
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
@@ -105,11 +105,9 @@ fn by_imbalance(options: &Options, dir: &Path) -> Result<()> {
                 let retracted =
                     (0..options.rounds).map(|_| subject.checkpoint("Barrier", imbalance));
                 let retracted = retracted.collect::<Result<Vec<f64>>>()?;
-                let lowest = retracted.iter().copied().fold(f64::MAX, f64::min);
-                let highest = retracted.iter().copied().fold(0.0, f64::max);
+                let (lowest, median, highest) = range(&retracted);
                 println!(
-                    "| {mpi} | {ranks} | {seconds} | {completed:.3} | {:.3} | {lowest:.3} to {highest:.3} |",
-                    median(retracted)
+                    "| {mpi} | {ranks} | {seconds} | {completed:.3} | {median:.3} | {lowest:.3} to {highest:.3} |"
                 );
             }
         }

@@ -238,6 +238,12 @@ fn figures(printed: &str) -> Result<Figures> {
     Ok(figures)
 }
 
+/// Lowest, median and highest.
+fn range(values: &[f64]) -> (f64, f64, f64) {
+    let pick = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick).unwrap_or(f64::NAN);
+    (pick(f64::min), median(values.to_vec()), pick(f64::max))
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -267,10 +273,7 @@ fn lammps(options: &Options, dir: &Path) -> Result<()> {
     }
     let (native, ours) = (&runs[&Way::Native], &runs[&Way::Stasis]);
     let ratios: Vec<f64> = native.iter().zip(ours).map(|(a, b)| b / a).collect();
-    let extreme =
-        |pick: fn(f64, f64) -> f64| ratios.iter().copied().reduce(pick).unwrap_or(f64::NAN);
-    let (lowest, highest) = (extreme(f64::min), extreme(f64::max));
-    let ratio = median(ratios);
+    let (lowest, ratio, highest) = range(&ratios);
     println!(
         "| loop time over Open MPI | {:.2} | {:.2} | {ratio:.3} ({lowest:.2} to {highest:.2}) | ≤ 1.01{} |\n",
         median(native.clone()),

@@ -1,6 +1,6 @@
 //! The page with the papers' tables and figures beside ours, and a picture of each.
 
-use super::super::median;
+use super::super::range;
 use super::measure::{Lab, Missing, Rounds, Way};
 use crate::harness::mpi::cores;
 use anyhow::{Context, Result};
@@ -254,12 +254,6 @@ fn ratios(base: &[f64], ours: &[f64]) -> Vec<f64> {
         .zip(ours)
         .map(|(base, ours)| ours / base)
         .collect()
-}
-
-/// Lowest, median and highest.
-fn range(values: &[f64]) -> (f64, f64, f64) {
-    let pick = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick).unwrap_or(f64::NAN);
-    (pick(f64::min), median(values.to_vec()), pick(f64::max))
 }
 
 fn spread(values: &[f64]) -> String {
