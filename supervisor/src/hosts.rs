@@ -93,8 +93,8 @@ pub struct Placed {
 }
 
 impl Machines {
-    /// The line with a file without the lost machines and the spare ones, which is written into `directory`. `ranks` is
-    /// the number of ranks, as far as it is known.
+    /// The line with a file without the lost machines and the spare ones, which is written into `directory`. Without
+    /// any of these the line stays as it is. `ranks` is the number of ranks, as far as it is known.
     ///
     /// # Errors
     /// [`Error::NoFile`], [`Error::NoRoom`], [`Error::Unknown`], [`Error::TooFew`]; [`Error::Io`] if the file of
@@ -106,6 +106,12 @@ impl Machines {
         ranks: Option<u32>,
         directory: &Path,
     ) -> Result<Placed, Error> {
+        if self.spares == 0 && lost.is_empty() {
+            return Ok(Placed {
+                line: line.to_owned(),
+                crowded: false,
+            });
+        }
         let ranks = ranks.or_else(|| number_of_ranks(line));
         if let Some(srun) = place_of_srun(line) {
             return match self.spares {

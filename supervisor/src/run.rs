@@ -191,13 +191,7 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
 /// [`Error::Machines`] for its spare machines, [`Error::Start`] for the launcher, [`Error::System`] for all else.
 pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     let spares = job.machines.spares;
-    let placed = match spares {
-        0 => Ok(Placed {
-            line: job.line.clone(),
-            crowded: false,
-        }),
-        _ => job.machines.place(&job.line, &[], None, &job.directory),
-    };
+    let placed = job.machines.place(&job.line, &[], None, &job.directory);
     let placed = placed.map_err(|why| Error::Machines { spares, why })?;
     let before = RunFile::take_over(&job.directory)?;
     let used = before.as_ref().and_then(|file| file.network.as_ref());
