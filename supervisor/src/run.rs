@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const COPY_KILLED: &str =
     "a process that held it was killed, perhaps by the kernel for want of memory";
 
-/// Why a job ends a rank of which has refused to start.
+/// Reason for the end of a job with a rank that has refused to start.
 const REFUSED: &str = "a rank could not start, for the reason that its own message has";
 
 /// Interval at which it is looked whether there is memory for checkpoints in memory.
@@ -281,7 +281,7 @@ struct Running<'a, S> {
     lost_hosts: Vec<LostHost>,
     /// The line without the lost and the spare machines.
     placed: Placed,
-    /// Numbers of the checkpoints an image of which is out of reach.
+    /// Numbers of the checkpoints that have an image out of reach of all ranks.
     left_out: Vec<u64>,
     launcher: Option<Pid>,
     standby: StandbyWorld,

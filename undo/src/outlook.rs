@@ -565,8 +565,8 @@ impl<'a> Work<'a> {
             .whereabouts_by(&now, item, path, (host, left), (&is_it, &on_disk))
     }
 
-    /// Predicts what the function of this name in `apply.rs` does. `anew` tells that the undo has already created the
-    /// file again, under another name.
+    /// Predicts the effect of the function of this name in `apply.rs`. `anew` tells that the undo has already created
+    /// the file again, under another name.
     fn bring(&mut self, path: &Path, key: &Key, anew: bool) -> io::Result<Option<Node>> {
         let Some(item) = self.plan.files.get(key) else {
             return Ok(None);

@@ -111,7 +111,7 @@ pub fn newest_whole(dir: &Path, key: Option<&SealKey>) -> Result<Newest> {
     newest_whole_without(dir, key, &[])
 }
 
-/// The same without the sets of these numbers, an image of which is out of reach of the whole job.
+/// The same without the sets of these numbers. Each of them has an image that no rank of the job reaches.
 ///
 /// # Errors
 /// As for [`newest_whole`].

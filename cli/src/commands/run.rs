@@ -161,7 +161,7 @@ struct KnownSets {
     told: Cell<String>,
     /// The checkpoint that was last asked about, and the memory of its images.
     mapped: Cell<(u64, u64)>,
-    /// Numbers of the checkpoints an image of which is out of reach.
+    /// Numbers of the checkpoints that have an image out of reach of all ranks.
     left_out: RefCell<Vec<u64>>,
     stages: bool,
 }

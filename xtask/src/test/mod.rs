@@ -90,7 +90,7 @@ type Body = Box<dyn FnOnce(&Session, &Path) -> Outcome + Send>;
 pub struct Case {
     name: String,
     body: Body,
-    /// Whether it runs cargo in target/, of which two at a time wait for each other.
+    /// Whether it runs cargo in target/. Two such cases at a time would wait for each other.
     builds: bool,
 }
 

@@ -145,8 +145,8 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// A program that needs an MPI library of a name that nobody knows, which is there or is not: `doctor` and `launch`
-/// name it. A library that only stands beside one is not taken for one.
+/// A program needs an MPI library with an unknown name. `doctor` and `launch` name that library, whether its file is
+/// found or not. A library that only stands beside an MPI library is not taken for one.
 fn unknown_mpi(dir: &Path, found: bool) -> Result<()> {
     const UNKNOWN: &str = "libmpi_foo.so.12";
     let program = compile(dir, &Mpi::Mpich.compiler("c"), "imports.c", &[])?;
