@@ -5,59 +5,90 @@
 //! MPI is initialised by then, and the ranks agree with collective operations. The images themselves take their usual
 //! way, through the checkpoint directory, which all ranks can read.
 
-use std::path::Path;
-
 use anyhow::Result;
-use ckpt_image::{set_name, FileSystem, SealKey, Set};
+use ckpt_image::{set_name, FileSystem, Set};
+use job_spec::RestartSpec;
 
 use crate::console;
 use crate::mpi::world::{self, World};
+use crate::options;
 use crate::start::keeper;
 
-/// Copies the images of all ranks with `away` to the set, if all ranks have chosen the same set. An image that no rank
-/// can read stays missing. Returns whether copies were tried, the same value in all ranks.
-pub fn images(set: Option<&Set>, away: bool, world: &World) -> Result<bool> {
-    if world::minimum(i64::from(!away))? == 1 {
-        return Ok(false);
-    }
-    let number = i64::try_from(set.map_or(0, Set::number))?;
-    let (oldest, newest) = world::extremes(number)?;
-    let Some(set) = set.filter(|_| oldest == newest) else {
-        return Ok(false);
-    };
-    let all: Vec<bool> = world::gather_values(&away, world.size)?;
-    let away = (0..).zip(all).filter(|(_, away)| *away);
-    for (rank, _) in away {
-        // The lowest rank that can read the image copies it.
-        let offer = match set.reaches(rank) {
-            true => i64::from(world.rank),
-            false => i64::MAX,
-        };
-        if world::minimum(offer)? == i64::from(world.rank) {
-            bring(set, rank, world.rank);
-        }
-    }
-    world::minimum(0)?;
-    set.look_again();
-    Ok(true)
+use super::copy;
+
+/// The sets that all ranks have chosen.
+pub struct Choices {
+    /// Number of the oldest, 0 if a rank has none.
+    pub oldest: u64,
+    /// Number of the newest.
+    pub newest: u64,
+    /// Whether a rank cannot read its image.
+    some_away: bool,
 }
 
-/// Tells `stasis run`, if that has started the job, of a set that cannot be used because an image of it is out of
-/// reach of all ranks. That is the set of this rank after [`images`], or a newer one that others have chosen: they
-/// cannot know that this machine has lost an image. Returns whether the job starts again without the set, the same in
-/// all ranks.
-pub fn leave_out(set: Option<&Set>, rank: u32, dir: &Path, key: Option<&SealKey>) -> Result<bool> {
-    let number = i64::try_from(set.map_or(0, Set::number))?;
-    let newest = world::extremes(number)?.1;
-    let name = set_name(newest.cast_unsigned());
-    let newer = || Set::open(dir, &name, key).ok();
-    let its = match number < newest {
-        true => newer(),
-        false => set.cloned(),
-    };
-    let why = its.and_then(|set| set.check_reach(rank).err());
-    let told = why.is_some_and(|why| keeper::out_of_reach(newest.cast_unsigned(), &why));
-    Ok(world::minimum(-i64::from(told))? < 0)
+impl Choices {
+    /// Tells all ranks what each has chosen, and whether it cannot read its image (`away`).
+    pub fn gather(set: Option<&Set>, away: bool) -> Result<Choices> {
+        let number = i64::try_from(set.map_or(0, Set::number))?;
+        let (oldest, newest) = world::extremes(number)?;
+        Ok(Choices {
+            oldest: oldest.cast_unsigned(),
+            newest: newest.cast_unsigned(),
+            some_away: world::minimum(i64::from(!away))? == 0,
+        })
+    }
+
+    /// Whether all ranks have chosen the same set.
+    pub fn agree(&self) -> bool {
+        self.oldest == self.newest
+    }
+
+    /// Copies the images of all ranks with `away` to the set, if all ranks have chosen the same set. An image that no
+    /// rank can read stays missing. Returns whether copies were tried, the same value in all ranks.
+    pub fn fetch(&self, set: Option<&Set>, away: bool, world: &World) -> Result<bool> {
+        let Some(set) = set.filter(|_| self.some_away && self.agree()) else {
+            return Ok(false);
+        };
+        let all: Vec<bool> = world::gather_values(&away, world.size)?;
+        let away = (0..).zip(all).filter(|(_, away)| *away);
+        for (rank, _) in away {
+            // The lowest rank that can read the image copies it.
+            let offer = match set.reaches(rank) {
+                true => i64::from(world.rank),
+                false => i64::MAX,
+            };
+            if world::minimum(offer)? == i64::from(world.rank) {
+                bring(set, rank, world.rank);
+            }
+        }
+        world::minimum(0)?;
+        set.look_again();
+        Ok(true)
+    }
+
+    /// Tells `stasis run`, if that has started the job, of a set that cannot be used because an image of it is out of
+    /// reach of all ranks. That is the set of this rank after [`Choices::fetch`], or a newer one that others have
+    /// chosen: they cannot know that this machine has lost an image. Returns whether the job starts again without the
+    /// set, the same in all ranks.
+    pub fn leave_out(&self, set: Option<&Set>, rank: u32, options: &RestartSpec) -> Result<bool> {
+        if self.agree() && !self.some_away {
+            return Ok(false);
+        }
+        let its = match set.filter(|set| set.number() == self.newest) {
+            Some(set) => Some(set.clone()),
+            None => self.newest_set(options),
+        };
+        let why = its.and_then(|set| set.check_reach(rank).err());
+        let told = why.is_some_and(|why| keeper::out_of_reach(self.newest, &why));
+        Ok(world::minimum(-i64::from(told))? < 0)
+    }
+
+    /// The newest set, if this rank can open it, which has chosen another one.
+    fn newest_set(&self, options: &RestartSpec) -> Option<Set> {
+        let key = options::key(&options.checkpoints).ok()?;
+        let name = set_name(self.newest);
+        Set::open(copy::directory(options), &name, key.as_ref()).ok()
+    }
 }
 
 /// Copies the image of `rank`. After a failure the restart of that rank reports the missing image.

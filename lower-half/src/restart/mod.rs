@@ -36,6 +36,7 @@ use crate::mpi::world::{self, World};
 use crate::options;
 use crate::start::{bootstrap, job_state, keeper, launch, library_env, program_wrapper};
 use crate::{agent, clocks, console, mpi, record, recorder};
+use fetch_image::Choices;
 use read_report::{slowest_rank_line, slowness, EVERY};
 use truncate_files::RestartedRank;
 
@@ -378,7 +379,8 @@ fn join(
             }
         }
     };
-    let fetched = fetch_image::images(set, away, &world)?;
+    let choices = Choices::gather(set, away)?;
+    let fetched = choices.fetch(set, away, &world)?;
     if away {
         tracing::info!(fetched, "image was on another machine");
     }
@@ -400,9 +402,7 @@ fn join(
         );
         Ok(part)
     });
-    let dir = copy::directory(options);
-    let key = options::key(&options.checkpoints)?;
-    let left_out = fetch_image::leave_out(set, rank, dir, key.as_ref())?;
+    let left_out = choices.leave_out(set, rank, options)?;
     // `stasis run` says it then, once for all ranks.
     if let Some(why) = part.as_ref().err().filter(|_| !left_out) {
         // The message comes before the ranks agree: when the first rank ends, its launcher kills the others.
@@ -415,7 +415,7 @@ fn join(
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
     match part {
         Ok(part) if code == 0 && agreed => {
-            same_set(set, left_out, dir)?;
+            same_set(set, &choices, left_out, copy::directory(options))?;
             return Ok((world, part));
         }
         _ => world::finalize(),
@@ -445,14 +445,12 @@ fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
 /// Checks that all ranks have chosen the same set. A rank has chosen an older set if it cannot read its image of the
 /// newest, because that image is in a local directory of another machine.
 /// `left_out` tells that `stasis run` knows, and that the job goes on from an older one.
-fn same_set(set: Option<&Set>, left_out: bool, dir: &Path) -> Result<()> {
-    let number = set.map_or(0, Set::number);
-    let number = i64::try_from(number).context("the set has too high a number")?;
-    let (oldest, newest) = world::extremes(number)?;
-    if oldest == newest {
+fn same_set(set: Option<&Set>, choices: &Choices, left_out: bool, dir: &Path) -> Result<()> {
+    if choices.agree() {
         return Ok(());
     }
-    if number < newest && !left_out {
+    let Choices { oldest, newest, .. } = choices;
+    if set.map_or(0, Set::number) < *newest && !left_out {
         console::tell(&anyhow!(
             "this rank cannot reach its image of ckpt-{newest}, which other ranks can use: it is in a \
              local directory (`stasis list {0}` says where) and was not drained yet. Nothing was restored. \
