@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -220,4 +220,11 @@ pub fn until_reached(
         !now.is_empty() && now != before
     })?;
     Ok(now)
+}
+
+/// Number of images in the folders of all jobs and sets in a local directory (`--local-dir`).
+pub fn local_images(local: &Path) -> usize {
+    let within = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
+    let folders = within(local.to_owned()).flat_map(|job| within(job.path()));
+    folders.flat_map(|folder| within(folder.path())).count()
 }

@@ -147,7 +147,8 @@ impl NodesCase<'_> {
         taken.expect_success("the checkpoint").map(drop)
     }
 
-    /// Starts the job with a local directory for each node, and takes a second checkpoint. Both are drained.
+    /// Starts the job with a local directory for each node, and takes a second checkpoint. Both are drained, and no image
+    /// or copy of one is left on a node.
     fn start_with_levels(&self, flags: &[&str], launch: &[&str]) -> Result<Job> {
         let local = self.dir.join("local-%N").display().to_string();
         let launch = [&["--local-dir", &local], launch].concat();
@@ -158,6 +159,11 @@ impl NodesCase<'_> {
                 (0..RANKS).all(|rank| set.join(format!("rank-{rank}.img")).exists())
             });
             job.explain(drained, self.dir)?;
+            let local = |node| self.dir.join(format!("local-{}", Nodes::name(node)));
+            let removed = job.until("the local images were removed", deadline(), || {
+                (1..=NODES).all(|node| stasis::local_images(&local(node)) == 0)
+            });
+            job.explain(removed, self.dir)?;
             if number == 1 {
                 self.checkpoint()?;
             }

@@ -174,10 +174,7 @@ fn local(dir: &Path) -> PathBuf {
 
 /// Images in a rank's local directory.
 fn lying(dir: &Path, rank: usize) -> usize {
-    let within = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
-    let jobs = within(dir.join(format!("node{rank}")));
-    let folders = jobs.flat_map(|job| within(job.path()));
-    folders.flat_map(|folder| within(folder.path())).count()
+    stasis::local_images(&dir.join(format!("node{rank}")))
 }
 
 fn verify(ckpt: &Path, dir: &Path) -> Result<()> {
