@@ -229,22 +229,27 @@ pub fn is_recovered(example: &Example) -> bool {
         && example.kill == Kill::Now
 }
 
-/// Whether a mode is among the cases without `full`. A run that goes on after a checkpoint shows what one without a
-/// checkpoint shows, and a restart under the other library what one under the same library shows. So each fourth
-/// example has those, and examples that have nothing else. A job that is killed and restarted shows most of what one
-/// shows that goes on, which every second example has, and those with `Matrix: full`.
+/// Whether a mode is among the cases without `full`. Each mode shows most of what another one shows, which every example
+/// has that may have it. So only some examples have the lesser one: as many as let the default run end in time. Those
+/// that have nothing else keep it, and those with `Matrix: full` go on after a checkpoint, too.
 fn is_chosen(example: &Example, mode: Mode) -> bool {
     let (shown_by, of, this) = match mode {
-        Mode::Plain => (Mode::Continue, 4, 0),
-        Mode::Restart => (Mode::Migrate, 4, 1),
-        Mode::Continue if !example.full => (Mode::Migrate, 2, 0),
+        // A run that goes on after a checkpoint shows what one without a checkpoint shows.
+        Mode::Plain => (Mode::Continue, 8, 0),
+        // A job that is restarted under the other library shows what one shows that stays under its own, and most of
+        // what one shows that goes on.
+        Mode::Restart => (Mode::Migrate, 8, 1),
+        Mode::Continue if !example.full => (Mode::Migrate, 4, 2),
+        // One more restart, and eight more.
+        Mode::Cycle => (Mode::Migrate, 2, 1),
+        Mode::Ten => (Mode::Cycle, 2, 0),
         _ => return true,
     };
     hash(&example.name) / 16 % of == this || !example.modes.contains(&shown_by)
 }
 
-/// All of an example's combinations with `full`; otherwise one per mode, or two with `Matrix: full`, in a rotation by
-/// which the examples together cover all.
+/// All of an example's combinations with `full`; otherwise one per mode, or two with `Matrix: full` of a mode with one
+/// restart at most, in a rotation by which the examples together cover all.
 fn plans(example: &Example, full: bool) -> Vec<Plan> {
     let pairs: Vec<(Mpi, Mpi)> = example
         .fronts
@@ -264,8 +269,8 @@ fn plans(example: &Example, full: bool) -> Vec<Plan> {
         }
         let count = match (full, example.full) {
             (true, _) => pairs.len(),
-            (false, true) => 2,
-            (false, false) => 1,
+            (false, true) if !matches!(mode, Mode::Cycle | Mode::Ten) => 2,
+            (false, _) => 1,
         };
         for i in 0..count {
             // Neighbours in the list share a front; stepping by two changes it.
