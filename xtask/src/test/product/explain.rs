@@ -4,6 +4,7 @@
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
+use crate::test::support::browser;
 use crate::test::support::held_job::{bring_back, reach_cut_of};
 use crate::test::support::helper_programs;
 use crate::test::Case;
@@ -141,6 +142,8 @@ pub fn cases() -> Vec<Case> {
             let name = format!("explain/{}:{mpi}", planted.kind);
             Case::new(name, move |_, dir| deadlock(dir, mpi, planted).into())
         }));
+        let name = format!("explain/picture:{mpi}");
+        cases.push(Case::new(name, move |_, dir| picture(dir, mpi).into()));
         let name = format!("explain/job_goes_on:{mpi}");
         cases.push(Case::new(name, move |_, dir| job_goes_on(dir, mpi).into()));
     }
@@ -165,10 +168,7 @@ fn start(mut launch: Command, dir: &Path) -> Result<Job> {
 /// before it.
 fn deadlock(dir: &Path, mpi: Mpi, planted: &'static Planted) -> Result<()> {
     let ckpt = dir.join("ck");
-    let program = helper_programs::planted(dir, &mpi.compiler("c"), "deadlocks.c", &[])?;
-    let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
-    launch.arg(program).arg(planted.kind);
-    let mut job = start(launch, dir)?;
+    let mut job = start(launch(&ckpt, dir, mpi, planted)?, dir)?;
     job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?
         .expect_success("stasis checkpoint")?;
     fs::write(dir.join("go"), "")?;
@@ -179,6 +179,48 @@ fn deadlock(dir: &Path, mpi: Mpi, planted: &'static Planted) -> Result<()> {
         bring_back(&mut job, restart, &ckpt, dir)?;
         look(&mut job, &ckpt, dir, planted)?;
     }
+    job.kill()
+}
+
+/// The job with a planted deadlock.
+fn launch(ckpt: &Path, dir: &Path, mpi: Mpi, planted: &Planted) -> Result<Command> {
+    let program = helper_programs::planted(dir, &mpi.compiler("c"), "deadlocks.c", &[])?;
+    let mut launch = stasis::launch(mpi, RANKS, ckpt, dir);
+    launch.arg(program).arg(planted.kind);
+    Ok(launch)
+}
+
+/// The picture of a deadlock: a node for each place, arrows between them in the colour of a deadlock, and the verdict. A
+/// browser shows it.
+fn picture(dir: &Path, mpi: Mpi) -> Result<()> {
+    let planted = PLANTED.iter().find(|planted| planted.kind == "member");
+    let planted = planted.context("no such deadlock is planted")?;
+    let ckpt = dir.join("ck");
+    let mut job = start(launch(&ckpt, dir, mpi, planted)?, dir)?;
+    fs::write(dir.join("go"), "")?;
+    look(&mut job, &ckpt, dir, planted)?;
+    let file = dir.join("deadlock.svg");
+    let mut explain = stasis::command(["explain", "--svg"]);
+    explain.arg(&file).arg(&ckpt);
+    let told = job::run(explain, dir, "svg", LIMIT)?.expect_success("stasis explain --svg")?;
+    let svg = fs::read_to_string(&file)?;
+    let parts = [
+        ("<g>", 2),
+        ("marker-end=\"url(#stuck)\"", 2),
+        ("marker-end=\"url(#needs)\"", 0),
+        (">ranks 0-2</text>", 1),
+        (">MPI_Allreduce</text>", 1),
+        (">rank 3</text>", 1),
+        (">MPI_Recv</text>", 1),
+    ];
+    for (part, times) in parts {
+        let found = svg.matches(part).count();
+        ensure!(found == times, "{found} times {part}, not {times}:\n{svg}");
+    }
+    let verdict = told.stdout.lines().find(|line| line.contains("deadlock"));
+    let verdict = verdict.context("it tells no verdict")?.trim();
+    ensure!(svg.contains(verdict), "the picture lacks: {verdict}\n{svg}");
+    browser::shows(&file, dir, &[("node of a deadlock", [0xff, 0xee, 0xee])])?;
     job.kill()
 }
 
