@@ -14,6 +14,8 @@ const NODE_WIDTH: f64 = 190.0;
 const NODE_HEIGHT: f64 = 46.0;
 /// Room around the nodes, and for the verdict below them.
 const MARGIN: f64 = 30.0;
+/// Width of a letter, at most: a browser may have another font.
+const LETTER: f64 = 8.0;
 /// Length of the circle that a node takes.
 const SPACING: f64 = 260.0;
 
@@ -33,9 +35,12 @@ pub fn picture(job: &Job, verdict: &Verdict) -> String {
         Verdict::Free | Verdict::HeldUp(_) | Verdict::Moving => RankSet::default(),
     };
     let places = text::places(job);
+    let lines = text::of_verdict(job, verdict);
+    let letters = lines.iter().map(|line| line.chars().count()).max();
+    let text_width = letters.unwrap_or(0) as f64 * LETTER;
     let radius = (places.len() as f64 * SPACING / TAU).max(120.0);
     let (width, height) = (
-        2.0 * (radius + MARGIN) + NODE_WIDTH,
+        (2.0 * radius + NODE_WIDTH).max(text_width) + 2.0 * MARGIN,
         2.0 * (radius + MARGIN) + NODE_HEIGHT,
     );
     let middle = (width / 2.0, height / 2.0);
@@ -58,7 +63,6 @@ pub fn picture(job: &Job, verdict: &Verdict) -> String {
             }
         })
         .collect();
-    let lines = text::of_verdict(job, verdict);
     let total = height + 18.0 * lines.len() as f64 + MARGIN;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {total:.0}\" width=\"{width:.0}\" \

@@ -217,9 +217,23 @@ fn picture(dir: &Path, mpi: Mpi) -> Result<()> {
         let found = svg.matches(part).count();
         ensure!(found == times, "{found} times {part}, not {times}:\n{svg}");
     }
-    let verdict = told.stdout.lines().find(|line| line.contains("deadlock"));
-    let verdict = verdict.context("it tells no verdict")?.trim();
-    ensure!(svg.contains(verdict), "the picture lacks: {verdict}\n{svg}");
+    let verdict = told.stdout.lines();
+    let verdict: Vec<&str> = verdict
+        .skip_while(|line| !line.contains("deadlock"))
+        .take(3)
+        .collect();
+    ensure!(verdict.len() == 3, "it tells no verdict: {}", told.stdout);
+    let width = svg
+        .split_once(" width=\"")
+        .and_then(|(_, rest)| rest.split_once('"'));
+    let width: usize = width.context("the picture has no width")?.0.parse()?;
+    for line in verdict {
+        let line = line.trim();
+        ensure!(svg.contains(line), "the picture lacks: {line}\n{svg}");
+        // Letters of 13 pixels are seven wide and more.
+        let wide = 7 * line.len();
+        ensure!(wide < width, "{width} pixels are too few for: {line}");
+    }
     browser::shows(&file, dir, &[("node of a deadlock", [0xff, 0xee, 0xee])])?;
     job.kill()
 }
