@@ -34,6 +34,14 @@ pub fn called_from(back: usize) -> String {
     }
 }
 
+/// Whether a thread is in a call that ends as soon as the thread gets a processor, since the phase has changed.
+pub fn is_about_to_end() -> bool {
+    match loader::current_call() {
+        CurrentCall::InLibrary(back) => slot_called(back).is_some_and(mpi::returns_at_once),
+        CurrentCall::Computing | CurrentCall::InMpi => false,
+    }
+}
+
 /// Whether the call that will return to `back` is a function of the library for files. Other ranks help all other calls
 /// to their end when they drain, and services end when a checkpoint is pending.
 pub fn is_of_files(back: usize) -> bool {

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const RANKS: usize = 4;
+/// Answers, one after the other, each of which must be right.
+const ANSWERS: usize = 10;
 
 /// A planted deadlock, and what must be said of it: parts of the answer in JSON.
 struct Planted {
@@ -199,6 +201,12 @@ fn picture(dir: &Path, mpi: Mpi) -> Result<()> {
     let mut job = start(launch(&ckpt, dir, mpi, planted)?, dir)?;
     fs::write(dir.join("go"), "")?;
     look(&mut job, &ckpt, dir, planted)?;
+    // No later answer knows less, however seldom a rank gets a processor.
+    for _ in 0..ANSWERS {
+        let answer = explain(&ckpt, dir);
+        let answer = job.explain(answer, dir)?;
+        ensure!(is_right(&answer, planted), "{answer:#}");
+    }
     let file = dir.join("deadlock.svg");
     let mut explain = stasis::command(["explain", "--svg"]);
     explain.arg(&file).arg(&ckpt);
