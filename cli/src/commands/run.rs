@@ -26,6 +26,7 @@ use supervisor::standby::Way;
 use supervisor::standby_world::Kind;
 
 use crate::args::{Arguments, Launch, Run};
+use crate::check::memory_left;
 use crate::commands::stacks;
 use crate::explain::ask;
 use crate::hand_over::{run_beside, HandOver};
@@ -36,9 +37,6 @@ use crate::ui::exit::{self, Code, WithCode};
 const STACKS_LIMIT: Duration = Duration::from_secs(6);
 /// Memory that a sleeping rank is taken to need.
 const BYTES_OF_SLEEPER: u64 = 64 << 20;
-
-/// Memory that has to be left, so that checkpoints in memory are kept.
-const LEAST_LEFT: u64 = 128 << 20;
 
 /// Runs the command; returns only if the job cannot be run.
 pub fn run(options: &Run) -> exit::Result<()> {
@@ -349,15 +347,7 @@ impl Surroundings for KnownSets {
     }
 
     fn room_to_hold(&self) -> Result<(), String> {
-        let budget = MemoryBudget::for_each_of(1);
-        match budget.bytes < LEAST_LEFT {
-            false => Ok(()),
-            true => Err(format!(
-                "memory is short: {} MiB are left ({})",
-                budget.bytes >> 20,
-                budget.limit
-            )),
-        }
+        memory_left::suffices()
     }
 
     fn not_held(&self, why: &str) {
