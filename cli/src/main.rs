@@ -27,6 +27,7 @@ fn main() {
         std::process::exit(exit::Code::CannotServe.number());
     }
     commands::completions::answer();
+    start::node_keeper::answer();
     let arguments = Arguments::try_parse().unwrap_or_else(|why| wrong_usage(&why));
     if let Err(why) = trace::log::to_stderr() {
         eprintln!("stasis: {why}");

@@ -195,7 +195,7 @@ pub struct HeldImage {
 }
 
 /// An image that was held in memory and is written now.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WrittenImage {
     /// Its rank.
     pub rank: u32,

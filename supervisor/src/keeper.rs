@@ -16,8 +16,8 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{geteuid, Pid};
 
 use crate::child_parts;
-use crate::memory_sets::Word;
-use crate::messages::{send, FromRank, JobEnd, Member, NoSurvivor, ToRank, LONGEST};
+use crate::memory_sets::{Image, Word};
+use crate::messages::{send, take_line, FromRank, JobEnd, Member, NoSurvivor, ToRank, LONGEST};
 use crate::processes;
 use crate::recovery::Departure;
 
@@ -380,8 +380,7 @@ impl Kept {
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Ok(_) | Err(_) => self.stream = None,
             }
-            while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.text.drain(..=end).collect();
+            while let Some(line) = take_line(&mut self.text) {
                 match serde_json::from_slice(&line) {
                     Ok(message) => match self.word(message) {
                         Ok(word) => words.push(word),
@@ -417,7 +416,7 @@ impl Kept {
                     number,
                     rank,
                     ranks,
-                    image,
+                    image: Image::Here(image),
                 }))
             }
             message => Err(message),
@@ -480,6 +479,11 @@ impl Kept {
             }
             // Its pidfd stays the same.
             FromRank::Beat | FromRank::Executes => return None,
+            // This machine needs none.
+            FromRank::KeepsNode { .. } => {
+                self.stream = None;
+                return None;
+            }
             // Of a process that is no rank.
             FromRank::Holds { .. } | FromRank::Held(_) | FromRank::NotHeld(_) => return None,
         };

@@ -16,6 +16,8 @@
 //! | [`recovery`] | the machine that decides; it is pure |
 //! | [`memory_sets`] | the checkpoints in memory |
 //! | [`child_parts`] | the descriptors of the children that have them |
+//! | [`node_keeper`] | the process that has them on another machine |
+//! | [`node_messages`] | what it and `stasis run` say to each other |
 //! | [`rescue`] | a checkpoint in memory that is written, after a failure |
 //! | [`standby`] | the machine of the standby world; it is pure, too |
 //! | [`standby_world`] | the processes of the standby world |
@@ -54,6 +56,8 @@ pub mod keeper;
 pub mod leases;
 pub mod memory_sets;
 pub mod messages;
+pub mod node_keeper;
+pub mod node_messages;
 pub mod processes;
 pub mod rank;
 pub mod recovery;

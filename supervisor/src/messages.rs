@@ -30,6 +30,14 @@ pub enum FromRank {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         announced: bool,
     },
+    /// The first message of a node keeper, which keeps the copies of its machine's ranks in all incarnations. Its other
+    /// messages are [`FromNode`](crate::node_messages::FromNode).
+    KeepsNode {
+        /// Token of the run file.
+        token: String,
+        /// The node keeper.
+        process: Process,
+    },
     /// The rank lives: asks for a longer lease.
     Beat,
     /// The rank's process is about to execute another program (execve(2)), which connects anew.
@@ -173,6 +181,12 @@ pub fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
+}
+
+/// Takes the first whole line out of what has come.
+pub fn take_line(text: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let end = text.iter().position(|byte| *byte == b'\n')?;
+    Some(text.drain(..=end).collect())
 }
 
 /// Reads a message. `line` has the part of it that has come before a timeout. An order to die is an error.

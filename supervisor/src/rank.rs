@@ -19,6 +19,7 @@ use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use crate::child_parts;
 use crate::leases::Terms;
 use crate::messages::{receive, send, FromRank, Member, Process, ToRank};
+use crate::node_keeper::NodeKeeper;
 use crate::run_file::{self, RunFile, RUN_FILE};
 
 /// Reason why a rank must not run.
@@ -85,6 +86,8 @@ pub struct Link {
     sending: Mutex<()>,
     /// The lease of a rank on another machine.
     lease: Option<(Terms, Box<dyn KillTimer>)>,
+    /// The node keeper there.
+    node: Option<NodeKeeper>,
     /// Process id of the rank. A child that it forks has a copy of the connection and must not use it.
     process: u32,
 }
@@ -170,6 +173,7 @@ fn greet(stream: &Stream, file: RunFile, member: Member, announced: bool) -> Res
 /// connection survives the execution of the lower half, so that its end is that of the process.
 pub struct Announcement {
     stream: Stream,
+    node: Option<NodeKeeper>,
 }
 
 impl Announcement {
@@ -184,8 +188,17 @@ impl Announcement {
         member: Member,
     ) -> Result<Announcement, Error> {
         let (file, stream) = reach(directory, file, incarnation)?;
+        let node = match &stream {
+            Stream::Tcp(_) => NodeKeeper::of(&file),
+            Stream::Unix(_) => None,
+        };
         greet(&stream, file, member, true)?;
-        Ok(Announcement { stream })
+        Ok(Announcement { stream, node })
+    }
+
+    /// The node keeper, if this is another machine than that of `stasis run`.
+    pub fn node_keeper(&self) -> Option<&NodeKeeper> {
+        self.node.as_ref()
     }
 
     /// Tells `stasis run` why there will be no rank.
@@ -225,6 +238,7 @@ impl Link {
             lease = Some((network.terms, timer().map_err(Error::Timer)?));
         }
         let begun = lease.as_ref().map(|(_, timer)| timer.now());
+        let node = lease.as_ref().and_then(|_| NodeKeeper::of(&file));
         greet(&stream, file, member, false)?;
         if let (Some((terms, timer)), Some(begun)) = (&lease, begun) {
             // Nothing of the program runs before.
@@ -234,6 +248,7 @@ impl Link {
             stream,
             sending: Mutex::new(()),
             lease,
+            node,
             process: std::process::id(),
         })
     }
@@ -251,15 +266,18 @@ impl Link {
         }
     }
 
-    /// Hands a child with a copy of the rank's memory to `stasis run`.
+    /// Hands a child with a copy of the rank's memory to `stasis run` or, on another machine, to the node keeper.
     ///
     /// # Errors
-    /// The connection is broken, or `stasis run` is on another machine ([`io::ErrorKind::Unsupported`]).
+    /// The connection is broken, or the machine has no node keeper.
     pub fn hand_over(&self, message: &FromRank, child: &ChildParts) -> io::Result<()> {
-        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        match &self.stream {
-            Stream::Unix(stream) => child_parts::send(stream, message, child),
-            Stream::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+        match (&self.stream, &self.node) {
+            (Stream::Unix(stream), _) => {
+                let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+                child_parts::send(stream, message, child)
+            }
+            (Stream::Tcp(_), Some(node)) => node.hand_over(message, child),
+            (Stream::Tcp(_), None) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

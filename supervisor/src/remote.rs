@@ -1,4 +1,5 @@
-//! The ranks on other machines. Each has a connection by TCP, over which it asks for a longer lease again and again.
+//! The ranks on other machines, and the node keepers there. Each has a connection by TCP, over which it asks for a
+//! longer lease again and again. The lease of a node keeper does not end with the incarnation.
 //!
 //! A thread answers, so that no lease ends because the loop of [`run`](crate::run) waits for a file system. That loop,
 //! too, reads what has come when it treats the ranks, since the order of deaths and last words counts.
@@ -13,13 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ckpt_image::SetId;
 use coordinator::net::addresses;
+use dump::WrittenImage;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use crate::hosts::LostHost;
 use crate::keeper::Left;
 use crate::leases::{Id, Leases, Terms};
-use crate::messages::{send, FromRank, JobEnd, Member, Process, ToRank, LONGEST};
+use crate::memory_sets::{Image, Word};
+use crate::messages::{send, take_line, FromRank, JobEnd, Member, Process, ToRank, LONGEST};
+use crate::node_messages::{self, FromNode, ToNode};
 use crate::recovery::Departure;
 use crate::run_file::{Network, RunFile};
 
@@ -34,7 +39,7 @@ const COLLECT: Duration = Duration::from_millis(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What has become of the ranks.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct News {
     /// Ranks that have left.
     pub left: Vec<Left>,
@@ -48,6 +53,21 @@ pub struct News {
     pub out_of_reach: Vec<(u64, String)>,
     /// How a rank wants the job to be ended, since it cannot do that itself.
     pub ends_job: Option<JobEnd>,
+    /// What ranks and node keepers have said about checkpoints in memory.
+    pub words: Vec<Word>,
+    /// Node keepers' answers to orders to write, and their ends, in their order.
+    pub answers: Vec<Answer>,
+}
+
+/// What has become of an order to write images.
+#[derive(Debug)]
+pub struct Answer {
+    /// The node keeper.
+    pub node: Id,
+    /// Its machine.
+    pub host: String,
+    /// An image of the set; without it the node keeper has ended.
+    pub image: Option<(SetId, Result<WrittenImage, String>)>,
 }
 
 /// Place of a run file.
@@ -82,6 +102,7 @@ impl Remote {
             started: Instant::now(),
             run: None,
             leases: Leases::new(terms.until_dead()),
+            nodes: Leases::new(terms.until_dead()),
             next: 0,
             connections: BTreeMap::new(),
             news: News::default(),
@@ -127,6 +148,19 @@ impl Remote {
         state.connections.retain(|_, known| known.holder.is_none());
         state.news = News::default();
         state.run = Some((file, path));
+        // Of ranks that are dead an image may have come that nobody has heard of.
+        let nodes = state.connections.iter();
+        let nodes = nodes.filter_map(|(id, known)| known.node.as_ref().map(|_| *id));
+        for node in nodes.collect::<Vec<_>>() {
+            state.tell_node(node, &ToNode::DropAll);
+        }
+    }
+
+    /// A handle by which node keepers are told what to do.
+    pub fn orders(&self) -> Orders {
+        Orders {
+            state: self.state.clone(),
+        }
     }
 
     /// The standby world of these ranks is the running incarnation from now on, which `file` names.
@@ -174,7 +208,7 @@ impl Remote {
         let mut state = self.state();
         // New connections are left to the thread, which has to watch them.
         let known = state.connections.iter();
-        let known = known.filter(|(_, known)| known.holder.is_some());
+        let known = known.filter(|(_, known)| !known.is_unknown());
         let known: Vec<Id> = known.map(|(id, _)| *id).collect();
         state.pump(&known);
         std::mem::take(&mut state.news)
@@ -249,6 +283,18 @@ impl Drop for Remote {
     }
 }
 
+/// Tells node keepers what to do.
+pub struct Orders {
+    state: Arc<Mutex<State>>,
+}
+
+impl Orders {
+    /// Tells one of them. One that cannot be told is lost when its lease ends, which is an [`Answer`].
+    pub fn tell(&self, node: Id, order: &ToNode) {
+        lock(&self.state).tell_node(node, order);
+    }
+}
+
 /// The thread that answers.
 fn answer(shared: &Mutex<State>) {
     let mut ready = Vec::new();
@@ -290,6 +336,8 @@ struct State {
     /// The run file of the incarnation that may run, or of the standby world, and its place.
     run: Option<(RunFile, RunPath)>,
     leases: Leases,
+    /// The leases of node keepers.
+    nodes: Leases,
     next: Id,
     connections: BTreeMap<Id, Known>,
     news: News,
@@ -312,8 +360,24 @@ struct Known {
     since: Instant,
     /// Received bytes of an unfinished line.
     text: Vec<u8>,
-    /// Set by the first message.
+    /// Set by the first message of a rank.
     holder: Option<Holder>,
+    /// Set by the first message of a node keeper.
+    node: Option<Process>,
+}
+
+impl Known {
+    /// Whether it has had no first message.
+    fn is_unknown(&self) -> bool {
+        self.holder.is_none() && self.node.is_none()
+    }
+
+    /// Longest line that is read.
+    fn longest(&self) -> usize {
+        self.node
+            .as_ref()
+            .map_or(LONGEST, |_| node_messages::LONGEST)
+    }
 }
 
 struct Holder {
@@ -362,9 +426,12 @@ impl State {
         for (id, how) in self.leases.expired(self.started.elapsed()) {
             self.lose(id, how);
         }
+        for (id, _) in self.nodes.expired(self.started.elapsed()) {
+            self.lose_node(id);
+        }
         // Those without a first message are none of the job's.
         self.connections.retain(|_, known| {
-            known.holder.is_some() || known.stream.is_some() && known.since.elapsed() < HELLO_LIMIT
+            !known.is_unknown() || known.stream.is_some() && known.since.elapsed() < HELLO_LIMIT
         });
         let over = self.leases.is_over();
         let stirred = std::mem::take(&mut self.stirred);
@@ -392,14 +459,10 @@ impl State {
 
     /// Time until a lease ends, or a connection has to have had its first message.
     fn pause(&self) -> PollTimeout {
-        let lease = self
-            .leases
-            .next_end()
-            .map(|end| end.saturating_sub(self.started.elapsed()));
-        let unknown = self
-            .connections
-            .values()
-            .any(|known| known.holder.is_none());
+        let lease = [&self.leases, &self.nodes].map(Leases::next_end);
+        let lease = lease.into_iter().flatten().min();
+        let lease = lease.map(|end| end.saturating_sub(self.started.elapsed()));
+        let unknown = self.connections.values().any(Known::is_unknown);
         let pauses = [
             lease,
             unknown.then_some(HELLO_LIMIT),
@@ -418,7 +481,7 @@ impl State {
         let unknown = self
             .connections
             .iter()
-            .filter(|(_, known)| known.holder.is_none());
+            .filter(|(_, known)| known.is_unknown());
         let oldest = unknown.clone().next().map(|(id, _)| *id);
         if unknown.count() >= MOST_UNKNOWN {
             oldest.and_then(|oldest| self.connections.remove(&oldest));
@@ -433,6 +496,7 @@ impl State {
                 since: Instant::now(),
                 text: Vec::new(),
                 holder: None,
+                node: None,
             },
         );
         self.read(id);
@@ -450,7 +514,7 @@ impl State {
             };
             let end = match (&*stream).read(&mut buffer) {
                 Ok(0) => Found::Closed,
-                Ok(n) if known.text.len() + n <= LONGEST => {
+                Ok(n) if known.text.len() + n <= known.longest() => {
                     known.text.extend_from_slice(&buffer[..n]);
                     Found::Open
                 }
@@ -460,11 +524,7 @@ impl State {
             };
             let mut rules = true;
             while let Some(line) = self.line(id) {
-                rules = rules
-                    && match serde_json::from_slice(&line) {
-                        Ok(message) => self.receive(id, &stream, message),
-                        Err(_) => false,
-                    };
+                rules = rules && self.treat(id, &stream, &line);
             }
             match end {
                 Found::Open if rules => {}
@@ -473,19 +533,98 @@ impl State {
                     if let Some(how) = self.leases.closed(id, self.started.elapsed()) {
                         self.lose(id, how);
                     }
+                    if self.nodes.closed(id, self.started.elapsed()).is_some() {
+                        self.lose_node(id);
+                    }
                 }
                 Found::Open | Found::Broken => {
-                    self.drop_stream(id);
-                    self.leases.broken(id, self.started.elapsed());
+                    self.break_off(id);
                 }
             }
         }
     }
 
     fn line(&mut self, id: Id) -> Option<Vec<u8>> {
-        let text = &mut self.connections.get_mut(&id)?.text;
-        let end = text.iter().position(|byte| *byte == b'\n')?;
-        Some(text.drain(..=end).collect())
+        take_line(&mut self.connections.get_mut(&id)?.text)
+    }
+
+    /// The connection is of no use any more. Its other side dies when its lease ends.
+    fn break_off(&mut self, id: Id) {
+        self.drop_stream(id);
+        self.leases.broken(id, self.started.elapsed());
+        self.nodes.broken(id, self.started.elapsed());
+    }
+
+    /// Treats a line. Returns false if the connection is to be closed.
+    fn treat(&mut self, id: Id, stream: &TcpStream, line: &[u8]) -> bool {
+        let known = self.connections.get(&id);
+        if known.is_some_and(|known| known.node.is_some()) {
+            let message = serde_json::from_slice(line);
+            return message.is_ok_and(|message| self.receive_of_node(id, stream, message));
+        }
+        let message = serde_json::from_slice(line);
+        message.is_ok_and(|message| self.receive(id, stream, message))
+    }
+
+    /// Treats a message of a node keeper.
+    fn receive_of_node(&mut self, id: Id, stream: &TcpStream, message: FromNode) -> bool {
+        match message {
+            FromNode::Beat => {
+                let lives = self.nodes.beat(id, self.started.elapsed());
+                return !lives || send(stream, &ToNode::Lives).is_ok();
+            }
+            FromNode::Holds {
+                set,
+                number,
+                rank,
+                ranks,
+            } => self.news.words.push(Word::Holds {
+                set,
+                number,
+                rank,
+                ranks,
+                image: Image::At(id),
+            }),
+            FromNode::Lost { set, why } => self.news.words.push(Word::Lost(set, why)),
+            FromNode::Wrote { set, image } => self.answer_of(id, Some((set, image))),
+        }
+        self.stirred = true;
+        true
+    }
+
+    fn answer_of(&mut self, node: Id, image: Option<(SetId, Result<WrittenImage, String>)>) {
+        let known = self.connections.get(&node);
+        if let Some(process) = known.and_then(|known| known.node.as_ref()) {
+            let host = process.host.clone();
+            self.news.answers.push(Answer { node, host, image });
+            self.stirred = true;
+        }
+    }
+
+    /// A node keeper has ended.
+    fn lose_node(&mut self, id: Id) {
+        self.answer_of(id, None);
+        self.connections.remove(&id);
+    }
+
+    fn tell_node(&mut self, node: Id, order: &ToNode) {
+        let stream = self
+            .connections
+            .get(&node)
+            .and_then(|known| known.stream.clone());
+        if stream.is_some_and(|stream| send(&*stream, order).is_err()) {
+            self.break_off(node);
+        }
+    }
+
+    /// The first message of a node keeper.
+    fn welcome_node(&mut self, id: Id, stream: &TcpStream, process: Process) -> bool {
+        // If this process dies, the next one has to know that there are leases.
+        let welcome = self.note_use() && self.nodes.welcome(id, self.started.elapsed());
+        if let Some(known) = self.connections.get_mut(&id).filter(|_| welcome) {
+            known.node = Some(process);
+        }
+        welcome && send(stream, &ToNode::Welcome).is_ok()
     }
 
     fn drop_stream(&mut self, id: Id) {
@@ -518,6 +657,9 @@ impl State {
             FromRank::Hello { token, .. } => {
                 return self.refuse(stream, &token);
             }
+            FromRank::KeepsNode { token, process } => {
+                return self.is_our_token(&token) && self.welcome_node(id, stream, process);
+            }
             FromRank::Beat => {
                 // One that is not answered any more dies when its lease ends, unless it hears the order before.
                 return !self.leases.beat(id, now) || send(stream, &ToRank::Lives).is_ok();
@@ -542,12 +684,10 @@ impl State {
             FromRank::Mapped(set) => {
                 return self.note(id, |holder| holder.mapped = Some(set));
             }
-            // A job with checkpoints in memory is on one machine, and so is one of MPI Stages.
-            FromRank::Holds { .. }
-            | FromRank::Held(_)
-            | FromRank::NotHeld(_)
-            | FromRank::StandIn(_)
-            | FromRank::Survives(_) => return true,
+            FromRank::Held(set) => return self.word(id, Word::Held(set)),
+            FromRank::NotHeld(set) => return self.word(id, Word::NotHeld(set)),
+            // Its node keeper says so. A job of MPI Stages is on one machine.
+            FromRank::Holds { .. } | FromRank::StandIn(_) | FromRank::Survives(_) => return true,
             FromRank::Exits(code) => Departure::Exits(code),
             FromRank::EndsJob(end) => {
                 let code = end.code;
@@ -576,6 +716,22 @@ impl State {
         known.and_then(|known| known.holder.as_mut()).map(note);
         self.stirred = true;
         true
+    }
+
+    /// Notes what a rank has said about a checkpoint in memory.
+    fn word(&mut self, id: Id, word: Word) -> bool {
+        let known = self.connections.get(&id);
+        let is_rank = known.is_some_and(|known| known.holder.is_some());
+        if is_rank {
+            self.news.words.push(word);
+            self.stirred = true;
+        }
+        is_rank
+    }
+
+    fn is_our_token(&self, token: &str) -> bool {
+        let file = self.run.as_ref().map(|(file, _)| file);
+        file.is_some_and(|file| file.token == token)
     }
 
     /// Whether the first message is that of a rank of the incarnation that may run.

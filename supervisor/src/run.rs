@@ -22,11 +22,12 @@ use crate::hosts::{self, LostHost, Machines, Placed};
 use crate::input::Input;
 use crate::keeper::{self, Keeper};
 use crate::leases::Terms;
-use crate::memory_sets::MemorySets;
+use crate::memory_sets::{MemorySets, Word, COPY_KILLED};
 use crate::messages::ToRank;
+use crate::node_messages::ToNode;
 use crate::processes;
 use crate::recovery::{Departure, Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
-use crate::remote::{Remote, RunPath};
+use crate::remote::{Answer, Remote, RunPath};
 use crate::rescue::{self, Rescue};
 use crate::run_file::{self, RunFile, RUN_FILE};
 use crate::standby::{self, Way};
@@ -43,10 +44,6 @@ const NUDGE: Duration = Duration::from_millis(10);
 
 /// Time for survivors to write their memory. A rank that takes longer is started anew.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Why a checkpoint in memory is lost.
-const COPY_KILLED: &str =
-    "a process that held it was killed, perhaps by the kernel for want of memory";
 
 /// Reason for the end of a job with a rank that has refused to start.
 const REFUSED: &str = "a rank could not start, for the reason that its own message has";
@@ -699,12 +696,8 @@ impl<S: Surroundings> Running<'_, S> {
 
     fn treat_ranks(&mut self) -> Result<(), Error> {
         let mut all = self.keeper.turn();
-        for word in self.keeper.words() {
-            if !self.memory.note(word) {
-                self.surroundings.not_held(COPY_KILLED);
-            }
-        }
         let news = self.remote.turn();
+        self.note_words(news.words, news.answers);
         all.extend(news.left);
         let away = [self.keeper.out_of_reach(), news.out_of_reach].concat();
         for (set, why) in away {
@@ -740,6 +733,7 @@ impl<S: Surroundings> Running<'_, S> {
         let covered = self.keeper.covered().max(news.covered);
         if let Some(set) = covered.filter(|_| goes_on) {
             self.memory.written(set);
+            self.tell_nodes();
             self.treat_checkpoint(set);
         }
         if self.surviving.is_none() && self.killing.is_none() {
@@ -756,6 +750,35 @@ impl<S: Surroundings> Running<'_, S> {
             }
         }
         Ok(())
+    }
+
+    /// Notes what was said about checkpoints in memory, here and on `elsewhere`.
+    fn note_words(&mut self, elsewhere: Vec<Word>, answers: Vec<Answer>) {
+        for word in elsewhere.into_iter().chain(self.keeper.words()) {
+            if let Some(why) = self.memory.note(word) {
+                self.surroundings.not_held(&why);
+            }
+        }
+        for answer in answers {
+            if answer.image.is_none() && self.memory.lose_node(answer.node) {
+                self.surroundings.not_held(&format!(
+                    "the process that held the copies on {} has ended, or its machine does not answer",
+                    answer.host
+                ));
+            }
+            if let Some(rescue) = &self.rescue {
+                rescue.note(answer);
+            }
+        }
+        self.tell_nodes();
+    }
+
+    /// Tells node keepers which images nobody needs any more.
+    fn tell_nodes(&mut self) {
+        let orders = self.remote.orders();
+        for (node, set) in self.memory.untold() {
+            orders.tell(node, &ToNode::Drop(set));
+        }
     }
 
     /// The job runs, and would go on from this checkpoint.
@@ -788,18 +811,22 @@ impl<S: Surroundings> Running<'_, S> {
                 self.surroundings.not_held(&why);
             }
         }
+        self.tell_nodes();
     }
 
     /// Begins to write the checkpoint in memory, if the job can go on from it.
     fn rescue(&mut self) {
-        let Some(set) = self.memory.take() else {
+        let set = self.memory.take();
+        self.tell_nodes();
+        let Some(set) = set else {
             return;
         };
         let number = set.number();
         if self.newest().is_some_and(|newest| newest >= number) {
+            // The next incarnation has node keepers give up all that they hold.
             return;
         }
-        match Rescue::start(&self.job.directory, set) {
+        match Rescue::start(&self.job.directory, set, self.remote.orders()) {
             Ok(rescue) => self.rescue = Some(rescue),
             Err(why) => self.surroundings.rescued(number, Err(why.into())),
         }

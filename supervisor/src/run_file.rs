@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
@@ -178,6 +178,24 @@ impl RunFile {
             (Err(_), Some(network)) => self.address(network).connect(),
             (Err(why), None) => Err(why),
         }
+    }
+
+    /// Connects to `stasis run` by TCP, also from its own machine. Returns the intervals of leases, too.
+    ///
+    /// # Errors
+    /// It does not live, or cannot be reached from here.
+    pub fn connect_by_network(&self) -> io::Result<(TcpStream, Terms)> {
+        let network = self.network.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        match self.address(network).connect()? {
+            Stream::Tcp(stream) => Ok((stream, network.terms)),
+            Stream::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Name of the abstract Unix socket of the node keeper on another machine. It is a new one for each `stasis run`
+    /// and each standby world.
+    pub fn node_socket(&self) -> String {
+        format!("{}-node", self.socket)
     }
 
     fn connect_here(&self) -> io::Result<UnixStream> {

@@ -332,7 +332,7 @@ pub struct Schedule {
     #[arg(short, long, value_name = "SECONDS|auto", value_parser = schedule::interval, env = "STASIS_INTERVAL")]
     pub interval: Option<Interval>,
     /// Interval between checkpoints in memory, in seconds (or 30m, 12h). A copy-on-write copy of each rank is kept, and
-    /// is written only when a part of the job has died. For ranks on the machine of `stasis run`, and only under it
+    /// is written only when a part of the job has died. Only under `stasis run`
     #[arg(long, value_name = "SECONDS", value_parser = schedule::seconds, env = "STASIS_MEMORY_INTERVAL")]
     pub memory_interval: Option<u64>,
     /// For `--interval auto`: mean time between failures of a job of this size [default: 1d]

@@ -9,17 +9,30 @@ use supervisor::messages::{FromRank, Member};
 use supervisor::rank::{Announcement, Error};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
+use crate::start::node_keeper;
 use crate::ui::exit::Code;
 
 static ANNOUNCED: OnceLock<Announcement> = OnceLock::new();
 
-/// Announces the rank of this process, which belongs to an incarnation or, `asleep`, to a standby world.
-pub fn announce(directory: &Path, incarnation: u32, asleep: bool) -> Result<(), Error> {
+/// Announces the rank of this process, which belongs to an incarnation or, `asleep`, to a standby world. On another
+/// machine than that of `stasis run`, a job with checkpoints `in_memory` gets a node keeper.
+pub fn announce(
+    directory: &Path,
+    incarnation: u32,
+    asleep: bool,
+    in_memory: bool,
+) -> Result<(), Error> {
     let file = match asleep {
         true => STANDBY_FILE,
         false => RUN_FILE,
     };
     let made = Announcement::make(directory, file, incarnation, Member::of_this_process())?;
+    if let Some(keeper) = made.node_keeper().filter(|_| in_memory) {
+        if let Err(why) = node_keeper::start(keeper.socket(), directory, file) {
+            // The job runs without it. Each rank of the machine says at a checkpoint in memory that there is none.
+            tracing::warn!(%why, "no node keeper can be started");
+        }
+    }
     ANNOUNCED.get_or_init(|| made);
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
 use ckpt_image::{ImageError, SetId};
+use coordinator::net::addresses;
 use dump::{Handover, HeaderInfo};
 use job_spec::{Checkpoints, ExitCode};
 use nix::sys::signal::{kill, Signal};
@@ -99,11 +100,6 @@ fn check_remote(checkpoints: &Checkpoints) -> Result<()> {
         checkpoints.stages.is_none(),
         "--stages: this rank is on another machine than `stasis run`, which is not supported"
     );
-    ensure!(
-        checkpoints.schedule.memory.is_none(),
-        "--memory-interval: this rank is on another machine than `stasis run`, which keeps the copies of the ranks' \
-         memory only on its own. Leave it out; --local-dir with --partner survives the loss of a machine"
-    );
     Ok(())
 }
 
@@ -154,7 +150,7 @@ pub fn covered(set: u64) {
     tell(&FromRank::Covered(set));
 }
 
-/// Hands this rank's image of a checkpoint in memory to the keeper.
+/// Hands this rank's image of a checkpoint in memory to the keeper or, on another machine, to the node keeper.
 pub fn hands_over(info: &HeaderInfo, number: u64, handover: &Handover) -> Result<()> {
     let link = LINK.get().context("`stasis run` does not run this job")?;
     let message = FromRank::Holds {
@@ -165,7 +161,14 @@ pub fn hands_over(info: &HeaderInfo, number: u64, handover: &Handover) -> Result
         recipe: handover.recipe,
     };
     link.hand_over(&message, &handover.child)
-        .context("cannot hand the copy of the memory to `stasis run`")
+        .with_context(|| match link.is_remote() {
+            false => "cannot hand the copy of the memory to `stasis run`".to_owned(),
+            true => format!(
+                "no node keeper takes the copy of the memory on {}; there is one again when the job has been started \
+                 again",
+                addresses::host()
+            ),
+        })
 }
 
 /// Tells the keeper, for the whole job, that all ranks have handed over their images of this set.

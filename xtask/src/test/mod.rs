@@ -192,6 +192,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::standby::cases(full));
     cases.extend(start::early_deaths::cases(full));
     cases.extend(start::lost_nodes::cases(full));
+    cases.extend(start::node_keepers::cases(full));
     cases.extend(start::stages::cases(full));
     cases.extend(bad_input::cases());
     cases.extend(storage::write_faults::cases(full));

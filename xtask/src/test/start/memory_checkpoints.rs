@@ -10,13 +10,14 @@ use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 const INTERVAL: &str = "STASIS_MEMORY_INTERVAL";
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words about a checkpoint that was in memory.
-const WRITTEN: &str = "was in memory, and is written now";
+pub(super) const WRITTEN: &str = "was in memory, and is written now";
 
 /// All cases of this file.
 pub fn cases(full: bool) -> Vec<Case> {
@@ -51,13 +52,17 @@ fn held(case: &RunCase, job: &mut Job) -> Result<()> {
 }
 
 /// The copies that checkpoints in memory consist of.
-fn copies(job: &Job) -> Vec<i32> {
+pub(super) fn copies(job: &Job) -> Vec<i32> {
     job.named(&["stasis-twin"])
 }
 
-/// Numbers of the checkpoints on disk, in ascending order.
 fn on_disk(case: &RunCase) -> Vec<u64> {
-    let entries = fs::read_dir(&case.ckpt).into_iter().flatten().flatten();
+    numbers_on_disk(&case.ckpt)
+}
+
+/// Numbers of the checkpoints in a directory, in ascending order.
+pub(super) fn numbers_on_disk(ckpt: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(ckpt).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut found: Vec<u64> = names
         .filter_map(|name| name.strip_prefix("ckpt-")?.parse().ok())
@@ -88,7 +93,8 @@ fn finish(case: &RunCase, job: Job) -> Result<()> {
     gone(&pids)
 }
 
-fn gone(pids: &[i32]) -> Result<()> {
+/// Waits until none of these processes lives.
+pub(super) fn gone(pids: &[i32]) -> Result<()> {
     let limit = Instant::now() + LIMIT;
     let lives = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok();
     while pids.iter().any(lives) {

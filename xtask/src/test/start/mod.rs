@@ -10,6 +10,7 @@ pub mod lost_nodes;
 pub mod lower_halves;
 pub mod memory_checkpoints;
 pub mod memory_hooks;
+pub mod node_keepers;
 pub mod privileges;
 pub mod recovery;
 pub mod registration_caches;
