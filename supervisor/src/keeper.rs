@@ -16,6 +16,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::{geteuid, Pid};
 
 use crate::child_parts;
+use crate::exit_signal;
 use crate::memory_sets::{Image, Word};
 use crate::messages::{send, take_line, FromRank, JobEnd, Member, NoSurvivor, ToRank, LONGEST};
 use crate::processes;
@@ -284,6 +285,13 @@ impl Keeper {
                 Some(Ok(()) | Err(NoSurvivor::Finalises)) => None,
             });
         all.collect()
+    }
+
+    /// The signal that has killed a rank, if the kernel tells it.
+    pub fn signal_of(&self, rank: u32) -> Option<i32> {
+        let is_it = |kept: &&Kept| kept.member.is_some_and(|member| member.rank == Some(rank));
+        let mut its = self.ranks.iter().filter(is_it);
+        its.find_map(|kept| exit_signal::of(kept.process.as_ref()?.as_fd()))
     }
 
     /// Does what can be done without waiting. Returns the ranks that have left meanwhile.

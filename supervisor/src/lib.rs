@@ -28,6 +28,7 @@
 //! | [`epochs`] | the states of MPI that a job of MPI Stages has written |
 //! | [`hang`] | the watch for a job without progress |
 //! | [`processes`] | the processes below `stasis run` |
+//! | [`exit_signal`] | the signal that has killed a rank |
 //! | [`unblocked`] | commands that are started with no signal blocked |
 //! | [`run`] | threads, signals and processes around the machine |
 //!
@@ -49,6 +50,7 @@
 pub mod child_parts;
 pub mod command_line;
 pub mod epochs;
+pub mod exit_signal;
 pub mod hang;
 pub mod hosts;
 pub mod input;

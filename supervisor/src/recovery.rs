@@ -10,7 +10,10 @@
 
 use std::fmt;
 
-/// Failures of the same rank out of the same checkpoint after which the program itself is taken for the reason.
+use nix::sys::signal::Signal;
+
+/// Failures of the same rank out of the same checkpoint after which the program itself is taken for the reason. Signals
+/// must be the same as far as they are known.
 const SAME_RANK: u32 = 3;
 
 /// What is recovered; each value includes those before it.
@@ -39,6 +42,8 @@ pub struct Policy {
 pub enum Departure {
     /// It is dead and had not said that it would end.
     Lost,
+    /// The same, by this signal.
+    Killed(i32),
     /// The same, when other ranks of the incarnation had not started: the launcher may have failed to start them.
     Early,
     /// It is on another machine and does not answer: it is dead by now.
@@ -60,6 +65,11 @@ pub enum LauncherEnd {
     Exited(i32),
     /// By a signal.
     Killed(i32),
+}
+
+/// Whether two deaths are known to have different reasons.
+fn are_different_signals(one: Departure, other: Departure) -> bool {
+    matches!((one, other), (Departure::Killed(one), Departure::Killed(other)) if one != other)
 }
 
 impl LauncherEnd {
@@ -124,6 +134,10 @@ impl fmt::Display for Departure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Departure::Lost => write!(f, "was killed"),
+            Departure::Killed(signal) => match Signal::try_from(*signal) {
+                Ok(signal) => write!(f, "was killed by {signal}"),
+                Err(_) => write!(f, "was killed by signal {signal}"),
+            },
             Departure::Early => write!(f, "was killed before all ranks had started"),
             Departure::Silent => write!(f, "does not answer"),
             Departure::Unstarted => write!(f, "ended before it ran"),
@@ -192,8 +206,8 @@ pub struct Recovery {
     failures: u32,
     /// Newest checkpoint at the last failure.
     newest: Option<u64>,
-    /// The rank that failed last, and its failures in a row out of the same checkpoint.
-    suspect: Option<(u32, u32)>,
+    /// The rank that failed last, how, and its failures in a row out of the same checkpoint.
+    suspect: Option<(u32, Departure, u32)>,
 }
 
 impl Recovery {
@@ -215,6 +229,7 @@ impl Recovery {
     fn recovers(&self, how: Departure) -> bool {
         match how {
             Departure::Lost
+            | Departure::Killed(_)
             | Departure::Early
             | Departure::Silent
             | Departure::Fails
@@ -324,6 +339,16 @@ impl Recovery {
         }
     }
 
+    /// The rank that is lost was killed by this signal. Known only when all are dead.
+    pub fn learn_signal(&mut self, signal: i32) {
+        if let State::Ending {
+            failure: Failure::Rank(_, how @ Departure::Lost),
+        } = &mut self.state
+        {
+            *how = Departure::Killed(signal);
+        }
+    }
+
     /// Every process of the incarnation is dead, and `newest` is the newest committed checkpoint.
     pub fn all_dead(&mut self, newest: Option<u64>) -> Option<Order> {
         let State::Ending { failure } = self.state else {
@@ -342,16 +367,19 @@ impl Recovery {
             (Failure::Rank(_, Departure::Silent | Departure::Early | Departure::Unstarted), _) => {
                 None
             }
-            (Failure::Rank(Some(rank), _), Some((last, times))) if rank == last => {
-                Some((rank, times + 1))
+            (Failure::Rank(Some(rank), how), Some((last, before, times)))
+                if rank == last && !are_different_signals(how, before) =>
+            {
+                let known = matches!(how, Departure::Killed(_));
+                Some((rank, if known { how } else { before }, times + 1))
             }
-            (Failure::Rank(Some(rank), _), _) => Some((rank, 1)),
+            (Failure::Rank(Some(rank), how), _) => Some((rank, how, 1)),
             (Failure::Rank(None, _), suspect) => suspect,
             (Failure::OutOfReach(_), suspect) => suspect,
             (Failure::Launcher(_) | Failure::LeftBehind(_) | Failure::Hang, _) => None,
         };
         let given_up = match self.suspect {
-            Some((rank, SAME_RANK..)) => Some(GivenUp::SameRank(rank)),
+            Some((rank, _, SAME_RANK..)) => Some(GivenUp::SameRank(rank)),
             _ if self.failures > self.policy.most => Some(GivenUp::Failures(self.failures)),
             _ => None,
         };
@@ -707,6 +735,35 @@ mod tests {
         assert_eq!(job.rank_left(Some(1), Departure::Lost, true), None);
         let end = job.launcher_ended(LauncherEnd::Exited(7), true, false);
         assert_eq!(end, Some(Order::Finish(None)));
+    }
+
+    #[test]
+    fn the_same_rank_is_suspected_if_it_dies_of_the_same_signal() {
+        let mut job = Recovery::new(Policy {
+            on: RecoverOn::Signals,
+            most: 20,
+        });
+        let mut fail = |signal| {
+            job.rank_left(Some(1), Departure::Lost, false);
+            if let Some(signal) = signal {
+                job.learn_signal(signal);
+            }
+            let failure = job.failure().map(|failure| failure.to_string());
+            (failure.unwrap_or_default(), job.all_dead(Some(1)))
+        };
+        let (told, order) = fail(Some(libc::SIGSEGV));
+        assert_eq!(told, "rank 1 was killed by SIGSEGV");
+        assert_eq!(order, Some(Order::Start { failures: 1 }));
+        assert!(matches!(
+            fail(Some(libc::SIGKILL)).1,
+            Some(Order::Start { .. })
+        ));
+        // Nothing contradicts that it was the same.
+        let (told, order) = fail(None);
+        assert_eq!(told, "rank 1 was killed");
+        assert!(matches!(order, Some(Order::Start { .. })));
+        let (_, order) = fail(Some(libc::SIGKILL));
+        assert_eq!(order, Some(Order::Finish(Some(GivenUp::SameRank(1)))));
     }
 
     #[test]

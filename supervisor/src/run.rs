@@ -607,6 +607,11 @@ impl<S: Surroundings> Running<'_, S> {
 
     /// Every process of the incarnation is dead.
     fn treat_death(&mut self) -> Result<(), Error> {
+        if let Some(Failure::Rank(Some(rank), _)) = self.machine.failure() {
+            if let Some(signal) = self.keeper.signal_of(rank) {
+                self.machine.learn_signal(signal);
+            }
+        }
         let failure = self.machine.failure();
         if let Some(rescue) = self.rescue.take() {
             let number = rescue.number();

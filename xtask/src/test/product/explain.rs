@@ -192,8 +192,8 @@ fn launch(ckpt: &Path, dir: &Path, mpi: Mpi, planted: &Planted) -> Result<Comman
     Ok(launch)
 }
 
-/// The picture of a deadlock: a node for each place, arrows between them in the colour of a deadlock, and the verdict. A
-/// browser shows it.
+/// The picture of a deadlock: a node for each place, arrows between them in the colour of a deadlock, and the verdict.
+/// A browser shows it.
 fn picture(dir: &Path, mpi: Mpi) -> Result<()> {
     let planted = PLANTED.iter().find(|planted| planted.kind == "member");
     let planted = planted.context("no such deadlock is planted")?;
