@@ -53,7 +53,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-restart", 14, 0),
     ("stasis-skip", 0, 0),
     ("stasis-stack-trace", 0, 0),
-    ("stasis-supervisor", 5, 0),
+    ("stasis-supervisor", 4, 0),
     ("stasis-trace", 1, 0),
     ("stasis-undo", 2, 2),
     ("stasis-upper-half", 291, 2),

@@ -229,9 +229,9 @@ pub fn is_recovered(example: &Example) -> bool {
         && example.kill == Kill::Now
 }
 
-/// Whether a mode is among the cases without `full`. Each mode shows most of what another one shows, which every example
-/// has that may have it. So only some examples have the lesser one: as many as let the default run end in time. Those
-/// that have nothing else keep it, and those with `Matrix: full` go on after a checkpoint, too.
+/// Whether a mode is among the cases without `full`. Some modes show little that another mode does not show. They are
+/// left to some of the examples that have both, so that the default run ends in time. Examples with `Matrix: full` go
+/// on after a checkpoint, too.
 fn is_chosen(example: &Example, mode: Mode) -> bool {
     let (shown_by, of, this) = match mode {
         // A run that goes on after a checkpoint shows what one without a checkpoint shows.

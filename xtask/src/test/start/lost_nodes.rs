@@ -167,8 +167,8 @@ impl NodesCase<'_> {
         taken.expect_success("the checkpoint").map(drop)
     }
 
-    /// Starts the job with a local directory for each node, and takes a second checkpoint. Both are drained, and no image
-    /// or copy of one is left on a node.
+    /// Starts the job with a local directory for each node, and takes a second checkpoint. Both are drained, and no
+    /// image or copy of one is left on a node.
     fn start_with_levels(&self, flags: &[&str], launch: &[&str]) -> Result<Job> {
         let local = self.dir.join("local-%N").display().to_string();
         let launch = [&["--local-dir", &local], launch].concat();
