@@ -8,30 +8,21 @@
 
 use core::sync::atomic::Ordering;
 
-use contract::{abi, gate, Gate, Service, FIRST_MPI_SLOT, SLOTS};
+use contract::{abi, gate, Gate, FIRST_MPI_SLOT, SLOTS};
 
-use super::{adapter, hooks, service, world};
+use super::{adapter, hooks, polling_services, service, world};
 
 /// Functions that return no error class. The upper half answers those that programs call.
 const NO_CLASS: [&str; 4] = ["MPI_Wtime", "MPI_Wtick", "MPI_Aint_add", "MPI_Aint_diff"];
-
-/// Services that stand for functions of MPI.
-const SERVICES: [Service; 8] = [
-    Service::Recv,
-    Service::SendReceive,
-    Service::Probe,
-    Service::Mprobe,
-    Service::WaitOne,
-    Service::WaitAll,
-    Service::WaitAny,
-    Service::WaitSome,
-];
 
 /// Has all functions of MPI fail.
 pub fn break_off(gate: &Gate) {
     hooks::break_off(end);
     let slots = (FIRST_MPI_SLOT..SLOTS).filter(|slot| has_class(*slot));
-    let services = SERVICES.iter().map(|service| *service as usize);
+    // They stand for functions of MPI.
+    let services = polling_services::ALL
+        .iter()
+        .map(|service| *service as usize);
     for slot in slots.chain(services) {
         gate.slots[slot].store(try_reload as *const () as usize, Ordering::Relaxed);
     }

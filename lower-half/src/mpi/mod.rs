@@ -33,8 +33,9 @@ pub use convert::native::{load, ANY_LIBRARY, KIND};
 pub use hooks::{set_hooks, Ending, Hooks};
 pub use live_datatypes::free_all as free_datatypes;
 pub use opened_files::share_files;
+pub use polling_services::returns_at_once;
 pub use progress_turn::{is_served as serves_turns, set_pending};
-pub use slot_name::{mpi_function as function_of, returns_at_once};
+pub use slot_name::mpi_function as function_of;
 
 /// Writes the addresses of services and MPI functions into the gate, and the hash of the table that they were generated
 /// from.

@@ -10,7 +10,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering;
 
 use contract::abi::{self, Status};
-use contract::service::{Exchange, ExchangedMessage};
+use contract::service::{Exchange, ExchangedMessage, Service};
 use contract::{gate, Phase, INTERRUPTED};
 use mpi_sys::MPI_Request;
 
@@ -19,6 +19,25 @@ use super::convert::handle::{handle, lower};
 use super::convert::value_map::{self, NATIVE_SUCCESS};
 use super::convert::{array, error, status};
 use super::thread_turns;
+
+/// The services of this file.
+pub const ALL: [Service; 8] = [
+    Service::Recv,
+    Service::SendReceive,
+    Service::Probe,
+    Service::Mprobe,
+    Service::WaitOne,
+    Service::WaitAll,
+    Service::WaitAny,
+    Service::WaitSome,
+];
+
+/// Whether a slot is that of a service of this file that returns as soon as the phase is another one than
+/// [`Phase::Run`]. The one that sends before it receives may wait in the library for its receiver.
+pub fn returns_at_once(slot: usize) -> bool {
+    let mut services = ALL.iter().map(|service| *service as usize);
+    slot != Service::SendReceive as usize && services.any(|service| service == slot)
+}
 
 /// Calls `test` until it has a result. After a checkpoint has become pending, calls it one last time.
 #[inline(always)]

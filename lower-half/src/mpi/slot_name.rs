@@ -1,4 +1,4 @@
-//! Names of the gate's slots, for messages, and what is known of their calls.
+//! Names of the gate's slots, for messages.
 
 use contract::Service;
 
@@ -23,19 +23,4 @@ pub fn mpi_function(slot: usize) -> Option<&'static str> {
     service
         .map(|(_, name)| *name)
         .or_else(|| adapter::name_of(slot))
-}
-
-/// Whether a slot is that of a service that waits for a message and returns as soon as the job does not merely run
-/// (`polling_services.rs`). One that sends before it receives may wait in the library for its receiver.
-pub fn returns_at_once(slot: usize) -> bool {
-    let services = [
-        Service::Recv,
-        Service::Probe,
-        Service::Mprobe,
-        Service::WaitOne,
-        Service::WaitAll,
-        Service::WaitAny,
-        Service::WaitSome,
-    ];
-    services.iter().any(|service| *service as usize == slot)
 }
