@@ -106,6 +106,11 @@ pub fn signal(text: &str) -> Result<Signal, String> {
 }
 
 impl Schedule {
+    /// Whether checkpoints are kept in memory.
+    pub fn in_memory(&self) -> bool {
+        self.memory_interval.is_some()
+    }
+
     /// The schedule for the lower half.
     pub fn spec(&self) -> Result<job_spec::Schedule> {
         let interval = self.interval.map(|interval| match interval {

@@ -19,12 +19,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     let directory = options.directory();
     if let Some(incarnation) = options.running.checkpoints.incarnation() {
         // `stasis run` does not hear of a rank that cannot reach it.
-        let in_memory = options
-            .running
-            .checkpoints
-            .schedule
-            .memory_interval
-            .is_some();
+        let in_memory = options.running.checkpoints.schedule.in_memory();
         let announced = announce::announce(&directory, incarnation, options.asleep, in_memory);
         end_job::on_error(announced, Code::CannotServe, &options.running)?;
     }

@@ -60,7 +60,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         directory: directory.clone(),
         key,
         most: options.recover,
-        memory: checkpoints.schedule.memory_interval.is_some(),
+        memory: checkpoints.schedule.in_memory(),
         standby: options.standby != Kind::No,
         told: Cell::default(),
         mapped: Cell::default(),
@@ -202,7 +202,7 @@ impl KnownSets {
 fn check_stages(launch: &Launch) -> exit::Result<()> {
     let checkpoints = &launch.running.checkpoints;
     let others = launch.resume || checkpoints.local_dir.is_some();
-    let in_memory = checkpoints.schedule.memory_interval.is_some();
+    let in_memory = checkpoints.schedule.in_memory();
     if in_memory || others || schedule(&launch.running)? != Schedule::default() {
         let why = anyhow!(
             "--stages: the program saves its state itself, and Stasis takes no checkpoints. Leave out --interval, --memory-interval, \

@@ -69,8 +69,7 @@ pub fn prepare_local(running: &Running, directory: &Path) -> exit::Result<()> {
 /// The schedule for the lower half. An error ends all ranks, because only the first one queries Slurm.
 pub fn schedule(running: &Running) -> exit::Result<Schedule> {
     let checkpoints = &running.checkpoints;
-    let in_memory = checkpoints.schedule.memory_interval.is_some();
-    let schedule = match in_memory && checkpoints.incarnation().is_none() {
+    let schedule = match checkpoints.schedule.in_memory() && checkpoints.incarnation().is_none() {
         true => Err(anyhow!(
             "--memory-interval: only `stasis run` keeps checkpoints in memory when a rank has died, and goes on from \
              them. Put `stasis run --` in front of the line, or leave the option out (--interval writes checkpoints)"
