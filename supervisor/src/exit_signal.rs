@@ -23,7 +23,7 @@ pub fn of(process: BorrowedFd<'_>) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::fd::{AsFd, FromRawFd, OwnedFd};
     use std::process::Command;
 
     use super::*;
@@ -37,8 +37,7 @@ mod tests {
             OwnedFd::from_raw_fd(i32::try_from(process).unwrap())
         };
         shell.wait().unwrap();
-        let signal = of(std::os::fd::AsFd::as_fd(&process));
-        signal
+        of(process.as_fd())
     }
 
     #[test]

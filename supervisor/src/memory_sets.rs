@@ -130,7 +130,7 @@ pub struct MemorySets {
     sets: Vec<MemorySet>,
     /// The sets that were given up last. An image of them may still come.
     given_up: VecDeque<SetId>,
-    /// The set of which rank 0 has spoken before an image of it was known.
+    /// The set that rank 0 has called held before its first image was known.
     early: Option<SetId>,
     /// Number of the set from which the job could go on last.
     newest: Option<u64>,
@@ -139,8 +139,7 @@ pub struct MemorySets {
 }
 
 impl MemorySets {
-    /// Notes what was said. Returns the reason why the job could not go on from a set any more from which it could, or
-    /// was to.
+    /// Notes a message. If the job has lost a set from which it could have gone on, returns the reason.
     pub fn note(&mut self, word: Word) -> Option<String> {
         let lost = match word {
             Word::Holds {
@@ -212,7 +211,7 @@ impl MemorySets {
         }
     }
 
-    /// Gives up these sets. Whether the job could have gone on from one.
+    /// Gives up these sets. Returns whether the job could have gone on from one.
     fn give_up(&mut self, which: impl Fn(&MemorySet) -> bool) -> bool {
         let mut lost = false;
         for set in std::mem::take(&mut self.sets) {
@@ -257,12 +256,12 @@ impl MemorySets {
         self.sets.iter().flat_map(MemorySet::pids)
     }
 
-    /// Gives up the sets of which a child on this machine has ended. Whether the job could have gone on from one.
+    /// Gives up the sets that have lost a child on this machine. Returns whether the job could have gone on from one.
     pub fn lose(&mut self) -> bool {
         self.give_up(|set| !set.lives())
     }
 
-    /// Gives up the sets of which this node keeper had images, and which has ended. Whether the job could have gone on
+    /// Gives up the sets with images at this node keeper, which has ended. Returns whether the job could have gone on
     /// from one.
     pub fn lose_node(&mut self, node: Id) -> bool {
         let lost = self.give_up(|set| set.is_at(node));
@@ -325,7 +324,7 @@ mod tests {
         }
     }
 
-    /// Sets of which the older one is whole.
+    /// One whole set, from which the job could go on.
     fn with_old() -> MemorySets {
         let mut sets = MemorySets::default();
         note_all(

@@ -1,10 +1,11 @@
 //! The node keeper: the process that holds the copies of the ranks' memory on another machine than `stasis run`. A copy
 //! ends when no living process has its socket (`dump/src/held.rs`), and the rank that has made it may be dead.
 //!
-//! A rank's process starts it before it becomes the rank, unless the machine has one: it binds an abstract Unix socket
-//! whose name the run file tells. It holds the copies through all incarnations, and no part of the program. It ends
-//! with its connection to `stasis run`. Its kernel kills it when its lease ends, as it does with a rank
-//! ([`leases`](crate::leases)): so nothing is written here any more when `stasis run` uses the number of a set again.
+//! A rank's process starts it before it becomes the rank, unless the machine has one: the process binds an abstract
+//! Unix socket. The run file has the name of that socket. The node keeper holds the copies through all incarnations,
+//! and runs no part of the program. It ends with its connection to `stasis run`. Its kernel kills it when its lease
+//! ends, as it does with a rank ([`leases`](crate::leases)): so nothing is written here any more when `stasis run`
+//! uses the number of a set again.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

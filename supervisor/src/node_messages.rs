@@ -69,7 +69,7 @@ pub enum ToNode {
 /// Takes the first message of `stasis run` out of what has come.
 ///
 /// # Errors
-/// What has come is no message.
+/// The line is no message, or is too long.
 pub fn take(text: &mut Vec<u8>) -> io::Result<Option<ToNode>> {
     match take_line(text) {
         Some(line) => Ok(Some(serde_json::from_slice(&line)?)),

@@ -169,6 +169,14 @@ fn greet(stream: &Stream, file: RunFile, member: Member, announced: bool) -> Res
     }
 }
 
+/// The node keeper, if `stasis run` is on another machine.
+fn node_keeper(stream: &Stream, file: &RunFile) -> Option<NodeKeeper> {
+    match stream {
+        Stream::Tcp(_) => NodeKeeper::of(file),
+        Stream::Unix(_) => None,
+    }
+}
+
 /// A process that is to become a rank, as `stasis run` knows it. It has no lease and runs nothing of the program. The
 /// connection survives the execution of the lower half, so that its end is that of the process.
 pub struct Announcement {
@@ -188,10 +196,7 @@ impl Announcement {
         member: Member,
     ) -> Result<Announcement, Error> {
         let (file, stream) = reach(directory, file, incarnation)?;
-        let node = match &stream {
-            Stream::Tcp(_) => NodeKeeper::of(&file),
-            Stream::Unix(_) => None,
-        };
+        let node = node_keeper(&stream, &file);
         greet(&stream, file, member, true)?;
         Ok(Announcement { stream, node })
     }
@@ -238,7 +243,7 @@ impl Link {
             lease = Some((network.terms, timer().map_err(Error::Timer)?));
         }
         let begun = lease.as_ref().map(|(_, timer)| timer.now());
-        let node = lease.as_ref().and_then(|_| NodeKeeper::of(&file));
+        let node = node_keeper(&stream, &file);
         greet(&stream, file, member, false)?;
         if let (Some((terms, timer)), Some(begun)) = (&lease, begun) {
             // Nothing of the program runs before.

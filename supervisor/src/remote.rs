@@ -53,13 +53,13 @@ pub struct News {
     pub out_of_reach: Vec<(u64, String)>,
     /// How a rank wants the job to be ended, since it cannot do that itself.
     pub ends_job: Option<JobEnd>,
-    /// What ranks and node keepers have said about checkpoints in memory.
+    /// Messages of ranks and node keepers about checkpoints in memory.
     pub words: Vec<Word>,
     /// Node keepers' answers to orders to write, and their ends, in their order.
     pub answers: Vec<Answer>,
 }
 
-/// What has become of an order to write images.
+/// A node keeper's answer to an order to write images, or its end.
 #[derive(Debug)]
 pub struct Answer {
     /// The node keeper.
@@ -148,7 +148,7 @@ impl Remote {
         state.connections.retain(|_, known| known.holder.is_none());
         state.news = News::default();
         state.run = Some((file, path));
-        // Of ranks that are dead an image may have come that nobody has heard of.
+        // A rank may have handed over an image before it died, and `stasis run` may not have heard of it.
         let nodes = state.connections.iter();
         let nodes = nodes.filter_map(|(id, known)| known.node.as_ref().map(|_| *id));
         for node in nodes.collect::<Vec<_>>() {
@@ -658,7 +658,7 @@ impl State {
                 return self.refuse(stream, &token);
             }
             FromRank::KeepsNode { token, process } => {
-                return self.is_our_token(&token) && self.welcome_node(id, stream, process);
+                return self.file_with(&token).is_some() && self.welcome_node(id, stream, process);
             }
             FromRank::Beat => {
                 // One that is not answered any more dies when its lease ends, unless it hears the order before.
@@ -729,21 +729,21 @@ impl State {
         is_rank
     }
 
-    fn is_our_token(&self, token: &str) -> bool {
+    /// The run file, if it has this token.
+    fn file_with(&self, token: &str) -> Option<&RunFile> {
         let file = self.run.as_ref().map(|(file, _)| file);
-        file.is_some_and(|file| file.token == token)
+        file.filter(|file| file.token == token)
     }
 
     /// Whether the first message is that of a rank of the incarnation that may run.
     fn is_ours(&self, token: &str, incarnation: u32) -> bool {
-        let file = self.run.as_ref().map(|(file, _)| file);
-        file.is_some_and(|file| file.token == token && file.incarnation == incarnation)
+        let file = self.file_with(token);
+        file.is_some_and(|file| file.incarnation == incarnation)
     }
 
     /// Tells a rank of another incarnation that it must not run.
     fn refuse(&self, stream: &TcpStream, token: &str) -> bool {
-        let file = self.run.as_ref().map(|(file, _)| file);
-        if let Some(file) = file.filter(|file| file.token == token) {
+        if let Some(file) = self.file_with(token) {
             let by = file.incarnation;
             let _ = send(stream, &ToRank::Superseded { by });
         }

@@ -766,10 +766,8 @@ impl<S: Surroundings> Running<'_, S> {
         }
         for answer in answers {
             if answer.image.is_none() && self.memory.lose_node(answer.node) {
-                self.surroundings.not_held(&format!(
-                    "the process that held the copies on {} has ended, or its machine does not answer",
-                    answer.host
-                ));
+                let why = rescue::Error::NodeLost(answer.host.clone());
+                self.surroundings.not_held(&why.to_string());
             }
             if let Some(rescue) = &self.rescue {
                 rescue.note(answer);

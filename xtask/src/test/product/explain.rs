@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const RANKS: usize = 4;
-/// Answers, one after the other, each of which must be right.
+/// Number of answers in a row. Each must be right.
 const ANSWERS: usize = 10;
 
 /// A planted deadlock, and what must be said of it: parts of the answer in JSON.

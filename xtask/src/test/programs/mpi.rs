@@ -236,8 +236,8 @@ fn is_chosen(example: &Example, mode: Mode) -> bool {
     let (shown_by, of, this) = match mode {
         // A run that goes on after a checkpoint shows what one without a checkpoint shows.
         Mode::Plain => (Mode::Continue, 8, 0),
-        // A job that is restarted under the other library shows what one shows that stays under its own, and most of
-        // what one shows that goes on.
+        // A restart under the other library shows what one under the same library shows, and most of what a run that
+        // goes on shows.
         Mode::Restart => (Mode::Migrate, 8, 1),
         Mode::Continue if !example.full => (Mode::Migrate, 4, 2),
         // One more restart, and eight more.

@@ -9,7 +9,7 @@ use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 use std::fs;
 
-/// What the log of `stasis run` says.
+/// Words in the log of `stasis run`.
 const HELD: &str = "a checkpoint is in memory";
 const ASLEEP: &str = "the standby world is asleep";
 const LET_GO: &str = "the standby world is let go";
@@ -166,7 +166,7 @@ fn lost(case: &NodesCase, killed: bool) -> Result<()> {
         "it goes on without the node's copies: {text}"
     );
     if !killed {
-        // What the node held has not outlived its lease.
+        // The end of the lease has ended the node keeper and its copies.
         gone(&held_there)?;
         case.nodes.connect(LOST, true)?;
     }
