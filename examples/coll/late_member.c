@@ -10,6 +10,8 @@
 //#Variant: alltoall
 //#Variant: alltoallw
 //#Variant: allgather
+//#Variant: allgather_in_place
+//#Variant: allgatherv_in_place
 //#Variant: gather_in_place; ranks=2
 //#Variant: scatter
 //#Variant: scan
@@ -22,6 +24,23 @@ enum { N = 40, MOST = 3 };
 static int in[MOST * N], out[MOST * N];
 
 static int value(int rank, int i) { return 1000 * rank + 7 * i; }
+
+/* Each rank's own block is in its place, and nothing in the others'. */
+static void gather_in_place_begin(MPI_Comm comm)
+{
+    int r;
+    MPI_OK(MPI_Comm_rank(comm, &r));
+    for (int i = 0; i < MOST * N; i++)
+        in[i] = i / N == r ? value(r, i) : -1;
+}
+
+/* Each block begins with `n` values of its rank. */
+static void gather_in_place_end(int n)
+{
+    for (int k = 0; k < test_size; k++)
+        for (int i = 0; i < n; i++)
+            CHECK_EQ(in[k * N + i], value(k, k * N + i));
+}
 
 /* The operation in which all ranks but the last wait, and its result. */
 static void operation(const char *name, MPI_Comm comm)
@@ -78,6 +97,19 @@ static void operation(const char *name, MPI_Comm comm)
         MPI_OK(MPI_Allgather(in, N, MPI_INT, out, N, MPI_INT, comm));
         for (int i = 0; i < p * N; i++)
             CHECK_EQ(out[i], value(i / N, i % N));
+    } else if (!strcmp(name, "allgather_in_place")) {
+        gather_in_place_begin(comm);
+        MPI_OK(MPI_Allgather(MPI_IN_PLACE, 0, MPI_INT, in, N, MPI_INT, comm));
+        gather_in_place_end(N);
+    } else if (!strcmp(name, "allgatherv_in_place")) {
+        int counts[MOST], places[MOST];
+        for (int k = 0; k < p; k++) {
+            counts[k] = N - k;
+            places[k] = k * N;
+        }
+        gather_in_place_begin(comm);
+        MPI_OK(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_INT, in, counts, places, MPI_INT, comm));
+        gather_in_place_end(N - p + 1);
     } else if (!strcmp(name, "gather_in_place")) {
         MPI_OK(MPI_Gather(r ? in : MPI_IN_PLACE, N, MPI_INT, in, N, MPI_INT, 0, comm));
         for (int i = 0; r == 0 && i < p * N; i++)
@@ -108,8 +140,8 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "barrier";
     if (!strcmp(name, "duplicate"))
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    /* The last rank is the first of the scan. */
-    if (!strcmp(name, "scan"))
+    /* The last rank is the first of the scan, and of gathers in place: some libraries move the others' blocks early. */
+    if (!strcmp(name, "scan") || !strcmp(name, "allgather_in_place") || !strcmp(name, "allgatherv_in_place"))
         MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, 0, -test_rank, &comm));
     late_begin();
     operation(name, comm);

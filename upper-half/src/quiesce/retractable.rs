@@ -33,6 +33,7 @@ use crate::crossing::abandon::abandonable;
 use crate::crossing::stubs::service;
 #[cfg(not(test))]
 use crate::crossing::switch::block_word;
+use crate::datatype::extent::extents;
 use crate::object::lower_handle::named;
 use crate::object::{Comm, Datatype, File, Op};
 use crate::quiesce::collective_gate::{
@@ -51,7 +52,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{compiler_fence, Ordering};
 
 /// Most bytes of inputs that are kept: copying them takes a few nanoseconds.
-const MOST_KEPT: usize = 512;
+pub(crate) const MOST_KEPT: usize = 512;
 
 /// Effect of a collective operation on its inputs.
 #[derive(Clone, Copy)]
@@ -67,20 +68,22 @@ pub enum Inputs {
 }
 
 impl Inputs {
-    /// Inputs of an operation that overwrites them with MPI_IN_PLACE.
+    /// Inputs of an operation that overwrites them in place.
     #[inline(always)]
-    pub fn unless_in_place(sendbuf: *const c_void) -> Inputs {
-        match sendbuf as usize {
-            IN_PLACE => Inputs::Change,
-            _ => Inputs::Stay,
+    pub fn unless_in_place(sendbuf: *const c_void, recvbuf: *mut c_void) -> Inputs {
+        match is_in_place(sendbuf, recvbuf) {
+            true => Inputs::Change,
+            false => Inputs::Stay,
         }
     }
 
-    /// The same of a reduction of `count` elements.
+    /// The same of a reduction of `count` elements for all processes, or for the process `root`.
     #[inline(always)]
     pub fn of_reduction(
         sendbuf: *const c_void,
         recvbuf: *mut c_void,
+        comm: &'static Comm,
+        root: Option<i32>,
         count: i64,
         datatype: &'static Datatype,
         operator: &'static Op,
@@ -88,10 +91,37 @@ impl Inputs {
         if !operator.is_predefined() {
             return Inputs::Change;
         }
+        if !may_be_in_place(comm, root) {
+            return Inputs::Stay;
+        }
         Inputs::in_place(sendbuf, recvbuf, count, datatype)
     }
 
-    /// The same of an exchange in which `count` elements in all are overwritten.
+    /// The same of a gather for all processes, or for the process `root`, in which the input is a block of the receive
+    /// buffer. A library may move that block before it has received the others, as Open MPI does. `block` gives the
+    /// first element and the length of the block; it is called only where the arguments of the receiving side are
+    /// significant.
+    #[inline(always)]
+    pub fn of_gather(
+        sendbuf: *const c_void,
+        recvbuf: *mut c_void,
+        comm: &'static Comm,
+        root: Option<i32>,
+        datatype: &'static Datatype,
+        block: impl FnOnce() -> (i64, i64),
+    ) -> Inputs {
+        if !may_be_in_place(comm, root) {
+            return Inputs::Stay;
+        }
+        let Ok(extents) = extents(datatype) else {
+            return Inputs::Change;
+        };
+        let (first, count) = block();
+        let at = recvbuf.wrapping_byte_offset(extents.extent.wrapping_mul(first as isize));
+        Inputs::in_place(sendbuf, at, count, datatype)
+    }
+
+    /// The same of an exchange in which `count` elements in all are overwritten, from `recvbuf` on.
     #[inline(always)]
     pub fn in_place(
         sendbuf: *const c_void,
@@ -99,18 +129,32 @@ impl Inputs {
         count: i64,
         datatype: &'static Datatype,
     ) -> Inputs {
-        if sendbuf as usize != IN_PLACE {
+        if !is_in_place(sendbuf, recvbuf) {
             return Inputs::Stay;
         }
         let bytes = count.saturating_mul(datatype.body.size());
         let is_dense = datatype.is_predefined() && !GAPPY.contains(&(datatype.index() as usize));
         match usize::try_from(bytes) {
+            Ok(0) => Inputs::Stay,
             Ok(bytes) if bytes <= MOST_KEPT && is_dense && !recvbuf.is_null() => {
                 Inputs::Overwritten(recvbuf, bytes)
             }
             _ => Inputs::Change,
         }
     }
+}
+
+/// Whether this process receives at all, from a group that it belongs to.
+#[inline(always)]
+fn may_be_in_place(comm: &'static Comm, root: Option<i32>) -> bool {
+    !comm.body.inter && root.is_none_or(|root| root == comm.body.rank)
+}
+
+/// Whether the input is in the receive buffer, at `recvbuf`. The standard forbids to pass one buffer for both; with
+/// a library that does not look for it, programs that do so work.
+#[inline(always)]
+fn is_in_place(sendbuf: *const c_void, recvbuf: *mut c_void) -> bool {
+    sendbuf as usize == IN_PLACE || sendbuf == recvbuf && !sendbuf.is_null()
 }
 
 /// Predefined datatypes whose extent is not their size.

@@ -31,7 +31,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-contract", 3, 0),
     ("stasis-coordinator", 2, 0),
     ("stasis-dump", 23, 0),
-    ("stasis-front-common", 9, 0),
+    ("stasis-front-common", 10, 0),
     ("stasis-front-mpich", 7, 0),
     ("stasis-front-openmpi", 20, 0),
     ("stasis-front-standard", 6, 0),

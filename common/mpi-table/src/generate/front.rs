@@ -253,8 +253,7 @@ fn retractable(function: &Function, comm: &str, body: &mut Body, call: &str) -> 
     lines
 }
 
-/// Effect of a blocking collective operation on its inputs. A gather in place leaves the rank's own block in the
-/// receive buffer as it is.
+/// Effect of a blocking collective operation on its inputs.
 fn inputs(function: &Function) -> String {
     if let (true, Some(file)) = (function.class.is_file(), input(function, Kind::File)) {
         return match function.positioning() {
@@ -275,20 +274,45 @@ fn inputs(function: &Function) -> String {
         let mut params = function.params.iter();
         params.any(|param| param.name == name && param.array.is_none())
     };
+    let root = match input(function, Kind::Rank) {
+        Some(root) => format!("Some(abi::rank_in({root}))"),
+        None => "None".to_owned(),
+    };
     let of_reduction = |op: &str, recvbuf: &str, count: &str| {
-        format!("upper_half::Inputs::of_reduction({sendbuf}, {recvbuf}, {count}, datatype_, {op}_)")
+        format!(
+            "upper_half::Inputs::of_reduction({sendbuf}, {recvbuf}, comm_, {root}, {count}, datatype_, {op}_)"
+        )
     };
     match input(function, Kind::Op) {
         Some(op) if has("count") => of_reduction(op, recvbuf, "count as i64"),
         Some(op) if has("recvcount") => of_reduction(op, recvbuf, blocks),
         // With a count for each process the inputs are not kept.
         Some(op) => of_reduction(op, "core::ptr::null_mut()", "i64::MAX"),
-        None if !function.name.contains("Alltoall") => "upper_half::Inputs::Stay".to_owned(),
-        None if has("recvcount") => {
-            format!("upper_half::Inputs::in_place({sendbuf}, {recvbuf}, {blocks}, recvtype_)")
+        None if function.name.contains("Alltoall") => match has("recvcount") {
+            true => {
+                format!("upper_half::Inputs::in_place({sendbuf}, {recvbuf}, {blocks}, recvtype_)")
+            }
+            false => format!("upper_half::Inputs::unless_in_place({sendbuf}, {recvbuf})"),
+        },
+        None if is_gather(function) => {
+            let block = match (has("recvcount"), function.folded()) {
+                (true, None) => "common::block(recvcount, comm_.body.rank)",
+                (true, Some(_)) => "common::block(recvcount_fold.count(), comm_.body.rank)",
+                (false, _) => "common::listed_block(recvcounts, displs, comm_.body.rank)",
+            };
+            format!(
+                "upper_half::Inputs::of_gather({sendbuf}, {recvbuf}, comm_, {root}, recvtype_, || {block})"
+            )
         }
-        None => format!("upper_half::Inputs::unless_in_place({sendbuf})"),
+        None => "upper_half::Inputs::Stay".to_owned(),
     }
+}
+
+/// Whether a process that receives may have its own block in the receive buffer.
+fn is_gather(function: &Function) -> bool {
+    ["MPI_Gather", "MPI_Allgather"]
+        .iter()
+        .any(|name| function.name.starts_with(name))
 }
 
 /// For an access to a window: the window, and the name and the arguments of the upper half's own function. That

@@ -25,6 +25,30 @@ pub unsafe fn total(counts: *const i64, n: usize) -> i64 {
     })
 }
 
+/// First element and length of the block of process `rank` in a receive buffer of blocks of `count` elements.
+pub fn block(count: impl Into<i64>, rank: i32) -> (i64, i64) {
+    let count = count.into();
+    (count.saturating_mul(i64::from(rank)), count)
+}
+
+/// The same with lengths and places of their own. Without lists, which the library refuses, the length is no buffer's.
+///
+/// # Safety
+/// `counts` and `places` must be null or have an entry for each process of which `rank` is one.
+pub unsafe fn listed_block<C, P>(counts: *const C, places: *const P, rank: i32) -> (i64, i64)
+where
+    C: Copy + Into<i64>,
+    P: Copy + TryInto<i64>,
+{
+    if counts.is_null() || places.is_null() {
+        return (0, i64::MAX);
+    }
+    let at = entries(rank);
+    // SAFETY: the caller promises an entry for `rank`.
+    let (count, place) = unsafe { (*counts.add(at), *places.add(at)) };
+    (place.try_into().unwrap_or(0), count.into())
+}
+
 /// Number of processes that a collective operation on `comm` addresses. For an intercommunicator it is the size of the
 /// remote group.
 pub fn collective_size(comm: &'static Comm) -> usize {

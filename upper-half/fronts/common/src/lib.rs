@@ -18,7 +18,7 @@ mod translate;
 mod type_contents;
 mod world;
 
-pub use array_length::{collective_size, entries, neighbours, total};
+pub use array_length::{block, collective_size, entries, listed_block, neighbours, total};
 pub use attribute::{attribute_as_integer, attribute_out, AttributeValues};
 pub use convert::{f2c, map_in_place, single_status};
 pub use data_symbol::DataSymbol;
