@@ -9,14 +9,11 @@ use coordinator::protocol::{Level, Report};
 use serde_json::json;
 
 use crate::args::Checkpoint;
-use crate::explain::ask;
+use crate::explain::findings::findings;
 use crate::ui::exit::{self, Code};
 use crate::ui::json::{self, seconds};
 use crate::ui::progress_bar::CheckpointBar;
 use crate::ui::text;
-
-/// Longest time for what the ranks wait for.
-const EXPLAIN_LIMIT: Duration = Duration::from_secs(6);
 
 /// Runs the command.
 pub fn run(options: &Checkpoint) -> exit::Result<()> {
@@ -52,7 +49,9 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
     let result = client.checkpoint(options.stop, tell);
     drop(shown);
     if let Err(Error::Late(_) | Error::Impatient(_)) = &result {
-        explain(&directory);
+        for found in findings(&directory) {
+            eprintln!("stasis: {found}");
+        }
     }
     let report = result.map_err(failure)?;
     // A short checkpoint is over before the job has told of its stages.
@@ -91,12 +90,6 @@ pub fn run(options: &Checkpoint) -> exit::Result<()> {
         );
     }
     Ok(())
-}
-
-/// Tells what the ranks wait for that a checkpoint has waited for in vain.
-fn explain(directory: &Path) {
-    let lines = ask::lines(directory, Some(EXPLAIN_LIMIT)).unwrap_or_default();
-    lines.iter().for_each(|line| eprintln!("stasis: {line}"));
 }
 
 /// Reason for the length of the pause.

@@ -27,14 +27,11 @@ use supervisor::standby_world::Kind;
 
 use crate::args::{Arguments, Launch, Run};
 use crate::check::memory_left;
-use crate::commands::stacks;
-use crate::explain::ask;
+use crate::explain::findings::findings;
 use crate::hand_over::{run_beside, HandOver};
 use crate::start::exec_lower::{prepare, schedule};
 use crate::ui::exit::{self, Code, WithCode};
 
-/// Longest time for the stacks of a job that hangs.
-const STACKS_LIMIT: Duration = Duration::from_secs(6);
 /// Memory that a sleeping rank is taken to need.
 const BYTES_OF_SLEEPER: u64 = 64 << 20;
 
@@ -249,18 +246,7 @@ impl Surroundings for KnownSets {
         for rank in ranks {
             message::say(rank);
         }
-        // A rank that has stopped does not answer in this time.
-        let stacks = stacks::lines(&self.directory, Some(STACKS_LIMIT)).unwrap_or_default();
-        if !stacks.is_empty() {
-            message::say(format_args!("its threads are here:\n{}", stacks.join("\n")));
-        }
-        let waits = ask::lines(&self.directory, Some(STACKS_LIMIT)).unwrap_or_default();
-        if !waits.is_empty() {
-            message::say(format_args!(
-                "its ranks wait like this:\n{}",
-                waits.join("\n")
-            ));
-        }
+        findings(&self.directory).iter().for_each(message::say);
     }
 
     fn lost(&self, ranks: &[String]) {

@@ -37,7 +37,10 @@ const SOURCES: [(&str, &[&str]); 19] = [
     (HISTORY, &[]),
     ("jobs", &["cli/src/commands/jobs.rs"]),
     ("stop", &["cli/src/commands/stop.rs"]),
-    ("stacks", &["cli/src/commands/stacks.rs"]),
+    (
+        "stacks",
+        &["cli/src/commands/stacks.rs", "cli/src/explain/stacks.rs"],
+    ),
     ("explain", &["cli/src/explain/json.rs"]),
     ("list", &["cli/src/commands/list.rs"]),
     ("verify", &["cli/src/commands/verify.rs"]),

@@ -260,11 +260,22 @@ fn another_user(dir: &Path) -> Result<()> {
     job.kill()
 }
 
-/// A checkpoint that can only be taken when rank 1 has reached the barrier in which rank 0 waits.
+/// A checkpoint that can only be taken when rank 1 has reached the operation in which rank 0 waits.
 fn who_holds_it_up(dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
     let blocked = example("p2p", "p2p/blocked_in.own_operation")?;
     let job = start(&blocked, dir, &ckpt, Mpi::OpenMpi)?;
+    let mut impatient = stasis::checkpoint(&ckpt);
+    impatient.args(["--patience", "2"]);
+    let finished = job::run(impatient, dir, "impatient", LIMIT)?;
+    let words: &[&[&str]] = &[
+        &["no checkpoint was taken within 2 s; the job runs on"],
+        &["the job's threads are here:"],
+        &["main (blocked_in)"],
+        &["the job's ranks wait like this:"],
+        &["waits for rank 1, which is in no call of MPI"],
+    ];
+    refused(&finished, CHECKPOINT, words)?;
     let mut request = Job::start(stasis::checkpoint(&ckpt), dir, "checkpoint")?;
     let mut last = Value::Null;
     let told = request.until("status told", Instant::now() + LIMIT, || {
