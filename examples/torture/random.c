@@ -363,12 +363,54 @@ SHARED void stay_outside(void)
         nanosleep(&pause, NULL);
 }
 
+/* A late rank's operation, with its input in the receive buffer: the library may have moved it when the rank comes. */
+SHARED void late_in_place(world *w, int what, int base)
+{
+    enum { N = 512 / sizeof(int) / RANKS };
+    int buffer[RANKS * N], counts[RANKS], places[RANKS], r = w->rank, p = w->size;
+    int gathers = what >= 3, sum = 1000 * (p * (p - 1) / 2);
+    for (int i = 0; i < p * N; i++)
+        buffer[i] = gathers && i / N != r ? -1 : base + 1000 * r + i;
+    for (int k = 0; k < p; k++) {
+        counts[k] = N - k;
+        places[k] = k * N;
+    }
+    switch (what) {
+    case 0:
+        MPI_OK(MPI_Allreduce(MPI_IN_PLACE, buffer, N, MPI_INT, MPI_SUM, w->base));
+        for (int i = 0; i < N; i++)
+            CHECK_EQ(buffer[i], p * (base + i) + sum);
+        break;
+    case 1:
+        MPI_OK(MPI_Reduce_scatter_block(MPI_IN_PLACE, buffer, N, MPI_INT, MPI_SUM, w->base));
+        for (int i = 0; i < N; i++)
+            CHECK_EQ(buffer[i], p * (base + r * N + i) + sum);
+        break;
+    case 2:
+        MPI_OK(MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, N, MPI_INT, w->base));
+        for (int i = 0; i < p * N; i++)
+            CHECK_EQ(buffer[i], base + 1000 * (i / N) + r * N + i % N);
+        break;
+    case 3:
+        MPI_OK(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, N, MPI_INT, w->base));
+        for (int i = 0; i < p * N; i++)
+            CHECK_EQ(buffer[i], base + 1000 * (i / N) + i);
+        break;
+    default:
+        MPI_OK(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer, counts, places, MPI_INT, w->base));
+        for (int i = 0; i < p * N; i++)
+            if (i % N < counts[i / N])
+                CHECK_EQ(buffer[i], base + 1000 * (i / N) + i);
+        break;
+    }
+}
+
 /* One rank is late for an operation that no other can leave without it. */
 SHARED void late_round(world *w)
 {
-    enum { N = 40 };
+    enum { N = 40, ELSEWHERE = 6, IN_PLACE = 5 };
     int in[RANKS * N], out[RANKS * N];
-    int what = draw_below(&w->late, 6), late = draw_below(&w->late, w->size), p = w->size;
+    int what = draw_below(&w->late, ELSEWHERE + IN_PLACE), late = draw_below(&w->late, w->size), p = w->size;
     int base = draw_below(&w->late, 1000000);
     for (int i = 0; i < p * N; i++) {
         in[i] = base + 1000 * w->rank + i;
@@ -402,10 +444,13 @@ SHARED void late_round(world *w)
         for (int i = 0; i < N; i++)
             CHECK_EQ(in[i], base + 1000 * late + i);
         break;
-    default:
+    case 5:
         MPI_OK(MPI_Scatter(in, N, MPI_INT, out, N, MPI_INT, late, w->base));
         for (int i = 0; i < N; i++)
             CHECK_EQ(out[i], base + 1000 * late + w->rank * N + i);
+        break;
+    default:
+        late_in_place(w, what - ELSEWHERE, base);
         break;
     }
     note(w, (uint32_t)base);
