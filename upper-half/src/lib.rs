@@ -91,10 +91,10 @@ pub use op::*;
 pub use pt2pt::*;
 pub use quiesce::*;
 pub use request::*;
-// In the place of those of `request` and `pt2pt`.
+// In the place of those of `request`, `pt2pt` and `rma`.
 pub use record::{
-    cancel, improbe, iprobe, mprobe, mrecv, probe, recv, request_get_status, sendrecv,
-    sendrecv_replace, test, testall, testany, testsome, wait, waitall, waitany, waitsome,
+    cancel, improbe, iprobe, mprobe, mrecv, parrived, probe, recv, request_get_status, sendrecv,
+    sendrecv_replace, test, testall, testany, testsome, wait, waitall, waitany, waitsome, win_test,
 };
 pub use rma::*;
 pub use runtime::wtime::{wtick, wtime};

@@ -330,7 +330,7 @@ impl Function {
     /// Whether the function looks whether something is complete and does not wait: the record of a run has its call
     /// with an outcome only.
     pub fn is_recorded_with_outcome(&self) -> bool {
-        const LOOKS: [&str; 7] = [
+        const LOOKS: [&str; 9] = [
             "MPI_Test",
             "MPI_Testall",
             "MPI_Testany",
@@ -338,6 +338,8 @@ impl Function {
             "MPI_Request_get_status",
             "MPI_Iprobe",
             "MPI_Improbe",
+            "MPI_Parrived",
+            "MPI_Win_test",
         ];
         LOOKS.contains(&self.name.as_str())
     }
@@ -353,9 +355,7 @@ impl Function {
             | Class::Collective
             | Class::CollectiveNonblocking
             | Class::CollectivePersistent
-            | Class::ObjectCollective => {
-                !self.is_recorded_with_outcome() && self.name != "MPI_Parrived"
-            }
+            | Class::ObjectCollective => !self.is_recorded_with_outcome(),
             _ => self.name == "MPI_Finalize",
         }
     }

@@ -5,12 +5,14 @@
 
 use crate::argument::{InOut, Out, Output};
 use crate::breakpoint;
-use crate::object::Request;
+use crate::object::{Request, Win};
+use crate::pt2pt::partitioned;
 use crate::record::digests::{self, Places};
 use crate::record::mode::{recording, replaying, sees_calls};
 use crate::record::replay::{attempt, before_wait, Does};
 use crate::record::{function, log, receives, replay, turns};
 use crate::request::{test as tests, wait as waits};
+use crate::rma;
 use crate::stages::state::error_of_several;
 use contract::abi::{Status, SUCCESS, UNDEFINED};
 use contract::record::{Call, Outcome};
@@ -408,7 +410,7 @@ pub fn testsome(
 /// MPI_Request_get_status
 pub fn request_get_status(
     request: &'static Request,
-    mut flag: Out<'_, i32>,
+    flag: Out<'_, i32>,
     status: Option<&mut Status>,
 ) -> i32 {
     if !sees_calls() {
@@ -417,12 +419,50 @@ pub fn request_get_status(
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
     let call = call(function::REQUEST_GET_STATUS, 1);
-    let (error, here) = attempt(&call, Outcome::Index, |wait, flag| loop {
-        let error = tests::request_get_status(request, (&mut *flag).into(), Some(status));
+    looked(&call, request, flag, |flag| {
+        tests::request_get_status(request, flag, Some(status))
+    })
+}
+
+/// MPI_Parrived
+pub fn parrived(request: &'static Request, partition: i32, flag: Out<'_, i32>) -> i32 {
+    if !sees_calls() {
+        return partitioned::parrived(request, partition, flag);
+    }
+    let call = call(function::PARRIVED, 1);
+    looked(&call, request, flag, |flag| {
+        partitioned::parrived(request, partition, flag)
+    })
+}
+
+/// A look at an operation that is not completed by it: `look` is repeated until it finds what the recorded one found.
+fn looked(
+    call: &Call,
+    request: &'static Request,
+    mut flag: Out<'_, i32>,
+    mut look: impl FnMut(Out<'_, i32>) -> i32,
+) -> i32 {
+    let (error, here) = attempt(call, Outcome::Index, |wait, flag| loop {
+        let error = look((&mut *flag).into());
         if wait.is_none() || *flag != 0 || error != SUCCESS {
             break error;
         }
         waits::go_on_later(&[request]);
+    });
+    note(call, (here != 0).then_some(Event::Index(0)));
+    flag.set(here);
+    error
+}
+
+/// MPI_Win_test
+pub fn win_test(win: &'static Win, mut flag: Out<'_, i32>) -> i32 {
+    if !sees_calls() {
+        return rma::win_test(win, flag);
+    }
+    let call = call(function::WIN_TEST, 0);
+    let (error, here) = attempt(&call, Outcome::Index, |wait, flag| match wait {
+        Some(_) => rma::win_wait(win),
+        None => rma::win_test(win, flag.into()),
     });
     note(&call, (here != 0).then_some(Event::Index(0)));
     flag.set(here);

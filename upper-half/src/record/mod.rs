@@ -31,7 +31,8 @@ pub(crate) mod turns;
 
 pub(crate) use calls::{note_again, note_call, note_result};
 pub use completions::{
-    cancel, request_get_status, test, testall, testany, testsome, wait, waitall, waitany, waitsome,
+    cancel, parrived, request_get_status, test, testall, testany, testsome, wait, waitall, waitany,
+    waitsome, win_test,
 };
 pub use probes::{improbe, iprobe, mprobe, probe};
 pub use received::{mrecv, recv, sendrecv, sendrecv_replace};

@@ -23,9 +23,10 @@ const ODDS: &str = "3";
 pub(super) const DIVERGED: i32 = 8;
 
 /// Programs of `bugs` whose result differs from run to run, and the libraries over which they are recorded by default.
-const RACES: [(&str, &[Mpi]); 3] = [
+const RACES: [(&str, &[Mpi]); 4] = [
     ("bugs/race", &[Mpi::OpenMpi]),
     ("bugs/choices", &[Mpi::Mpich]),
+    ("bugs/polling", &[Mpi::Mpich]),
     ("bugs/threads", &Mpi::ALL),
 ];
 
