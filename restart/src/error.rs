@@ -41,6 +41,17 @@ pub enum RestartError {
         what: String,
         source: std::io::Error,
     },
+    #[error(
+        "{set} cannot bring the files back to where they were: the job has gone on from ckpt-{by} since, and its files \
+         are those of that run. Continue from another checkpoint, or keep the files as they are, apart from what was \
+         appended: stasis restart --files cut"
+    )]
+    LeftBehind { set: String, by: u64 },
+    #[error("the undo journals in {} cannot be read: {source}", dir.display())]
+    Journals {
+        dir: PathBuf,
+        source: std::io::Error,
+    },
     #[error("cannot examine this machine: {0}")]
     Machine(#[source] std::io::Error),
     #[error(

@@ -23,6 +23,7 @@
 mod compatibility;
 mod error;
 mod handed_over;
+mod left_behind;
 mod map_early;
 mod map_memory;
 mod sections;
@@ -41,6 +42,7 @@ use ckpt_image::{
 use map_early::EarlyMemory;
 
 pub use error::{RestartError, Result};
+pub use left_behind::{check_not_left_behind, cut_of, left_behind};
 pub use map_memory::{map, MappedUpper};
 pub use sections::{JobState, Sections};
 

@@ -136,6 +136,11 @@ impl Journal {
         }
     }
 
+    /// Number of the links that the journals of all ranks keep to a file. The program knows nothing of them.
+    pub fn kept_links(&self, device: u64, inode: u64) -> u64 {
+        segment::kept_links(&self.checkpoints, device, inode)
+    }
+
     /// Starts a segment: the program is stopped at this cut. `sizes` are the lengths of files that it has open or has
     /// written to.
     pub fn begin(&mut self, cut: Cut, sizes: HashMap<Identity, u64>) {

@@ -70,6 +70,7 @@ mod apply;
 mod blocks;
 mod history;
 mod journal;
+mod left_behind;
 mod outlook;
 mod plan;
 mod record;
@@ -77,6 +78,7 @@ mod segment;
 
 pub use apply::{Done, Keeper};
 pub use journal::{Current, Facts, Journal, Name, Place, Read};
+pub use left_behind::{left_behind, LeftBehind};
 pub use outlook::{Change, Deed, Outlook};
 pub use plan::{Plan, Share, View};
 pub use record::{is_local, keeps_numbers, now, Cut, Identity};

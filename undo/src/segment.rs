@@ -1,9 +1,11 @@
 //! Locations of segments, and their removal.
 
+use crate::left_behind;
 use crate::record::{self, encode, Cut, Record, VERSION};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Directory of the journals in the checkpoint directory.
@@ -51,6 +53,11 @@ impl Segment {
             },
             path,
         })
+    }
+
+    /// Its records.
+    pub fn log(&self) -> PathBuf {
+        self.path.join(LOG)
     }
 
     /// Whether it holds changes made after this cut. An aborted set has the number of the next one and another id: its
@@ -104,6 +111,17 @@ fn present(checkpoints: &Path) -> io::Result<Vec<Segment>> {
     Ok(each.collect::<io::Result<Vec<_>>>()?.concat())
 }
 
+/// Number of the links that the journals of all ranks keep to a file.
+pub fn kept_links(checkpoints: &Path, device: u64, inode: u64) -> u64 {
+    let is_link = |path: &PathBuf| {
+        let facts = fs::symlink_metadata(path);
+        facts.is_ok_and(|facts| (facts.dev(), facts.ino()) == (device, inode))
+    };
+    let segments = present(checkpoints).unwrap_or_default();
+    let inside = |segment: &Segment| entries(&segment.path).unwrap_or_default();
+    segments.iter().flat_map(inside).filter(is_link).count() as u64
+}
+
 /// Removes the segments that only sets before the number `oldest` need.
 ///
 /// # Errors
@@ -121,6 +139,7 @@ pub fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
             let _ = fs::remove_dir_all(left);
         }
     }
+    left_behind::prune(checkpoints, oldest)?;
     for path in renewed(checkpoints)? {
         // A segment that begins at that set or later was started after the undo.
         let set = |record: &Record| match record {
@@ -208,19 +227,17 @@ fn beside(checkpoints: &Path, host: Option<&str>, end: &str) -> PathBuf {
 pub fn forget(checkpoints: &Path, cut: &Cut) -> io::Result<()> {
     let directory = checkpoints.join(DIRECTORY);
     let mut paths = forgotten(checkpoints)?;
-    let after = all(checkpoints)?;
-    let after = after.into_iter().filter(|segment| segment.is_after(cut));
-    paths.extend(after.map(|segment| segment.path));
+    let mut after = all(checkpoints)?;
+    after.retain(|segment| segment.is_after(cut));
+    left_behind::note(checkpoints, cut, &after)?;
+    paths.extend(after.into_iter().map(|segment| segment.path));
     let list = directory.join(FORGOTTEN);
     if !paths.is_empty() {
         let own = paths
             .iter()
             .filter_map(|path| path.strip_prefix(&directory).ok());
         let text: String = own.map(|path| format!("{}\n", path.display())).collect();
-        // Each rank does this if ranks have no MPI yet.
-        let new = list.with_extension(std::process::id().to_string());
-        fs::write(&new, text)?;
-        fs::rename(new, &list)?;
+        rewrite_text(&list, &text)?;
     }
     for path in &paths {
         remove(path)?;
@@ -230,6 +247,17 @@ pub fn forget(checkpoints: &Path, cut: &Cut) -> io::Result<()> {
         unless_gone(fs::remove_file(note))?;
     }
     unless_gone(fs::remove_file(list))
+}
+
+/// Writes a file anew, atomically; an empty one is removed.
+pub(crate) fn rewrite_text(path: &Path, text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return unless_gone(fs::remove_file(path));
+    }
+    // Each rank does this if ranks have no MPI yet.
+    let new = path.with_extension(std::process::id().to_string());
+    fs::write(&new, text)?;
+    fs::rename(new, path)
 }
 
 /// File that lists segments in removal.

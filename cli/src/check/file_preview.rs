@@ -9,7 +9,7 @@ use coordinator::net::addresses;
 use job_spec::{ChangedFilePolicy, FilePolicy};
 use restart::{Checks, ClosedFilePolicy, Fate, Listed, Prospect, Saved, Sections, LONGEST_TAIL};
 use serde_json::{json, Value};
-use undo::{Change, Cut, Deed, Outlook, Plan};
+use undo::{Change, Deed, Outlook, Plan};
 
 use crate::ui::text;
 
@@ -45,18 +45,19 @@ impl Files {
         changed: ChangedFilePolicy,
         runs: bool,
     ) -> Result<Files> {
-        let cut = Cut {
-            number: set.number(),
-            id: set.manifest().set_id.0,
-        };
         let host = addresses::host();
         let plan = match policy {
-            FilePolicy::Undo => Plan::read(directory, &cut).with_context(|| {
-                format!(
-                    "the undo journals in {} cannot be read",
-                    directory.display()
-                )
-            })?,
+            FilePolicy::Undo => {
+                if !runs {
+                    restart::check_not_left_behind(directory, set)?;
+                }
+                Plan::read(directory, &restart::cut_of(set)).with_context(|| {
+                    format!(
+                        "the undo journals in {} cannot be read",
+                        directory.display()
+                    )
+                })?
+            }
             FilePolicy::Cut | FilePolicy::Leave => Plan::default(),
         };
         Ok(Files {

@@ -9,7 +9,7 @@ use ckpt_image::{
     any_finished, list_sets, named_whole, newest_whole_without, Manifest, SealKey, Set,
 };
 use coordinator::claim;
-use job_spec::{CopyOf, RestartSpec};
+use job_spec::{CopyOf, FilePolicy, RestartSpec};
 use launcher::message;
 use nix::unistd::{access, AccessFlags};
 use progress::{Bytes, TICK};
@@ -243,7 +243,7 @@ fn find(
     key: Option<&SealKey>,
     running: &Running,
 ) -> exit::Result<Set> {
-    let chosen = choose(directory, named, left_out, key);
+    let chosen = choose(directory, named, left_out, running.checkpoints.files(), key);
     let sets = chosen.is_err().then(|| list_sets(directory, key));
     let sets = sets.and_then(ckpt_image::Result::ok).unwrap_or_default();
     // Images in local directories may be readable on some nodes only, so that only some ranks fail.
@@ -257,16 +257,33 @@ fn choose(
     directory: &Path,
     named: Option<&str>,
     left_out: &[u64],
+    files: FilePolicy,
     key: Option<&SealKey>,
-) -> ckpt_image::Result<Set> {
+) -> Result<Set> {
     let Some(name) = named else {
-        let newest = newest_whole_without(directory, key, left_out)?;
+        let left_behind = match files {
+            FilePolicy::Undo => ::restart::left_behind(directory, key).with_context(|| {
+                format!("cannot read the undo journals in {}", directory.display())
+            })?,
+            FilePolicy::Cut | FilePolicy::Leave => Vec::new(),
+        };
+        let behind = left_behind.iter().map(|left| left.cut.number);
+        let left_out: Vec<u64> = behind.chain(left_out.iter().copied()).collect();
+        let newest = newest_whole_without(directory, key, &left_out)?;
+        for left in &left_behind {
+            let (number, by) = (left.cut.number, left.by);
+            if number > newest.set.number() && launcher::is_first() {
+                message::say(format_args!(
+                    "skipping ckpt-{number}: the job has gone on from ckpt-{by} since, and its files are those of that run"
+                ));
+            }
+        }
         for why in newest.skipped.iter().filter(|_| launcher::is_first()) {
             message::say(format_args!("skipping {why}"));
         }
         return Ok(newest.set);
     };
-    named_whole(directory, name, key)
+    Ok(named_whole(directory, name, key)?)
 }
 
 /// Checks the number of ranks before MPI starts, if the launcher's environment gives it.

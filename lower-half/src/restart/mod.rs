@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ::restart::{JobState, Opened, Sections};
+use ::restart::{cut_of, JobState, Opened, Sections};
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use ckpt_image::Set;
 use contract::{abi, gate, MpiState};
@@ -29,7 +29,7 @@ use loader::{
     Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState, SavedRegisters, ThreadNumbers,
 };
 use progress::Bytes;
-use undo::{Cut, Plan};
+use undo::Plan;
 
 use crate::exit_code;
 use crate::mpi::world::{self, World};
@@ -242,9 +242,18 @@ fn set_named(options: &RestartSpec, size: u32) -> Result<Set> {
         copy::directory(options),
         options::key(&options.checkpoints)?,
     );
-    let left_out = keeper::left_out(&options.checkpoints)?;
+    let mut left_out = keeper::left_out(&options.checkpoints)?;
+    if undoes(options) {
+        let left_behind = ::restart::left_behind(dir, key.as_ref())?;
+        left_out.extend(left_behind.iter().map(|left| left.cut.number));
+    }
     let set = ::restart::choose(dir, options.set.as_deref(), &left_out, key.as_ref(), size)?;
     Ok(set)
+}
+
+/// Whether changes of files are undone. The journals in the directory of a copy are the first job's.
+fn undoes(options: &RestartSpec) -> bool {
+    options.checkpoints.files == FilePolicy::Undo && options.copy_of.is_none()
 }
 
 /// Verifies the rank's image and opens its files, before the new MPI library can take the numbers of their descriptors.
@@ -308,11 +317,13 @@ fn verified(
     let copied = copied.transpose().with_context(|| {
         format!("rank {rank} of {name} cannot be copied, and nothing of the first job was changed")
     })?;
-    let plan = match options.checkpoints.files {
-        FilePolicy::Undo if copied.is_none() => Plan::read(dir, &cut_of(set))
-            .with_context(|| format!("the undo journals in {} cannot be read", dir.display()))?,
-        // The journals are the first job's.
-        _ => Plan::default(),
+    let plan = match undoes(options) {
+        true => {
+            ::restart::check_not_left_behind(dir, set)?;
+            Plan::read(dir, &cut_of(set))
+                .with_context(|| format!("the undo journals in {} cannot be read", dir.display()))?
+        }
+        false => Plan::default(),
     };
     let host = coordinator::net::addresses::host();
     let checks = Checks {
@@ -337,14 +348,6 @@ fn verified(
         clocks,
         copied,
     })
-}
-
-/// The cut at which a set was made.
-fn cut_of(set: &Set) -> Cut {
-    Cut {
-        number: set.number(),
-        id: set.manifest().set_id.0,
-    }
 }
 
 /// Initialises MPI, if it was not before, and checks that every rank can be restored before any rank is. A rank that

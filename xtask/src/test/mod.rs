@@ -209,6 +209,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(product::gdb::cases());
     cases.extend(programs::conformance::cases());
     cases.extend(files::closed_files::cases());
+    cases.extend(files::two_cuts::cases());
     cases.extend(files::undo::cases());
     cases.extend(files::network::cases());
     cases.extend(files::overlay::cases());

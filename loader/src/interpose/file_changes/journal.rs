@@ -83,6 +83,13 @@ pub fn keep_journal(journal: Journal, say: impl Fn(&str) + Send + 'static) -> io
     Ok(())
 }
 
+/// Number of the links that the journals of all ranks keep to a file.
+pub fn kept_links(device: u64, inode: u64) -> u64 {
+    let noting = lock_of(&NOTING);
+    let noting = noting.as_ref();
+    noting.map_or(0, |noting| noting.journal.kept_links(device, inode))
+}
+
 fn read_file(request: &Request) -> io::Result<Vec<u8>> {
     let mut options = std::fs::OpenOptions::new();
     options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);

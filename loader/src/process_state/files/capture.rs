@@ -13,6 +13,7 @@ use super::{Descriptor, Files, Kind, OpenFile, Shared};
 use crate::error::CaptureError;
 use crate::interpose::descriptors::fd_owner;
 use crate::interpose::descriptors::own_fd_table::on_copied_fd_table;
+use crate::interpose::file_changes::journal;
 use crate::sys::descriptor::{all_open, fcntl, same_open_file};
 use crate::sys::file_system;
 
@@ -141,7 +142,8 @@ impl Found<'_> {
         if file_system::is_message_queue(look.fd) {
             return look.refuse(format!("the message queue {link}"));
         }
-        if look.facts.st_nlink > 0 && !hidden {
+        if look.facts.st_nlink > 0 && !hidden && look.facts.st_nlink > journal::kept_links(dev, ino)
+        {
             return look.refuse(format!(
                 "{link}, whose name was removed; it may have another name"
             ));

@@ -3,4 +3,5 @@
 pub mod closed_files;
 pub mod network;
 pub mod overlay;
+pub mod two_cuts;
 pub mod undo;

@@ -1,0 +1,236 @@
+//! Sets that a restart from an older one leaves behind. It brings the files back to their state at the older set, and
+//! the job goes on from there. The journals that it has undone are removed, and nothing leads from these files to the
+//! newer set: a restart from that would find the files of another run.
+//!
+//! A line of the file `undo/left-behind` has the number and the id of such a set, the number of the older set, and
+//! whether files had changed between the two.
+
+use crate::record::{self, Cut, Record};
+use crate::segment::{all, rewrite_text, Segment, DIRECTORY};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A set that was left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftBehind {
+    /// The cut at which it was made.
+    pub cut: Cut,
+    /// Number of the older set from which the job has gone on.
+    pub by: u64,
+}
+
+/// What is known of a set.
+#[derive(Clone, Copy)]
+struct Entry {
+    by: u64,
+    /// Files had changed from the older set to this one.
+    changed: bool,
+}
+
+/// By number and id.
+type Entries = BTreeMap<(u64, [u8; 16]), Entry>;
+
+/// The sets of a checkpoint directory whose files a later run has replaced.
+///
+/// # Errors
+/// The journals cannot be read.
+pub fn left_behind(checkpoints: &Path) -> io::Result<Vec<LeftBehind>> {
+    let entries = read(checkpoints)?;
+    if entries.is_empty() {
+        return Ok(Vec::new());
+    }
+    let later = numbers_of_changed(&all(checkpoints)?)?;
+    let is_lost = |number: u64, entry: &Entry| {
+        entry.changed || later.iter().any(|at| (entry.by..number).contains(at))
+    };
+    let lost = entries
+        .into_iter()
+        .filter(|((number, _), entry)| is_lost(*number, entry));
+    let lost = lost.map(|((number, id), entry)| LeftBehind {
+        cut: Cut { number, id },
+        by: entry.by,
+    });
+    Ok(lost.collect())
+}
+
+/// Notes the sets that a restart from `cut` leaves behind. `undone` are the segments behind it, which are there still.
+pub(crate) fn note(checkpoints: &Path, cut: &Cut, undone: &[Segment]) -> io::Result<()> {
+    let changed = numbers_of_changed(undone)?;
+    let mut entries = read(checkpoints)?;
+    let cuts = undone
+        .iter()
+        .map(|segment| (segment.cut.number, segment.cut.id));
+    for (number, id) in cuts.filter(|(number, _)| *number > cut.number) {
+        let new = Entry {
+            by: number,
+            changed: false,
+        };
+        entries.entry((number, id)).or_insert(new);
+    }
+    for ((number, _), entry) in &mut entries {
+        if *number > cut.number {
+            // One that was left behind before has the files of the set that it was left behind by.
+            entry.changed |= changed.iter().any(|at| *at < entry.by);
+            entry.by = entry.by.min(cut.number);
+        }
+    }
+    write(checkpoints, &entries)
+}
+
+/// Forgets sets before the number `oldest`.
+pub(crate) fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
+    let mut entries = read(checkpoints)?;
+    let before = entries.len();
+    entries.retain(|(number, _), _| *number >= oldest);
+    match entries.len() == before {
+        true => Ok(()),
+        false => write(checkpoints, &entries),
+    }
+}
+
+/// Numbers of the cuts behind which files were changed.
+fn numbers_of_changed(segments: &[Segment]) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for segment in segments {
+        if has_changes(segment)? {
+            numbers.push(segment.cut.number);
+        }
+    }
+    Ok(numbers)
+}
+
+fn has_changes(segment: &Segment) -> io::Result<bool> {
+    let log = match File::open(segment.log()) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(false),
+        log => log?,
+    };
+    // What cannot be read may be a change.
+    Ok(record::read(&log).map_or(true, |records| {
+        let mut records = records.iter();
+        records.any(|(record, _)| !matches!(record, Record::Begin { .. }))
+    }))
+}
+
+fn path(checkpoints: &Path) -> PathBuf {
+    checkpoints.join(DIRECTORY).join("left-behind")
+}
+
+fn read(checkpoints: &Path) -> io::Result<Entries> {
+    let text = match fs::read_to_string(path(checkpoints)) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Entries::new()),
+        text => text?,
+    };
+    Ok(text.lines().filter_map(entry).collect())
+}
+
+fn entry(line: &str) -> Option<((u64, [u8; 16]), Entry)> {
+    let mut words = line.split_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let id = u128::from_str_radix(words.next()?, 16).ok()?.to_be_bytes();
+    let by = words.next()?.parse().ok()?;
+    let changed = words.next()? == CHANGED;
+    Some(((number, id), Entry { by, changed }))
+}
+
+const CHANGED: &str = "changed";
+const UNCHANGED: &str = "unchanged";
+
+fn write(checkpoints: &Path, entries: &Entries) -> io::Result<()> {
+    let lines = entries.iter().map(|((number, id), entry)| {
+        let (id, by) = (u128::from_be_bytes(*id), entry.by);
+        let how = if entry.changed { CHANGED } else { UNCHANGED };
+        format!("{number} {id:032x} {by} {how}\n")
+    });
+    rewrite_text(&path(checkpoints), &lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::{forget, prune};
+    use crate::{Facts, Identity, Journal};
+    use std::collections::HashMap;
+
+    const FIRST: Cut = Cut {
+        number: 1,
+        id: [1; 16],
+    };
+    const SECOND: Cut = Cut {
+        number: 2,
+        id: [2; 16],
+    };
+
+    fn facts() -> Facts {
+        Facts {
+            identity: Identity {
+                device: 1,
+                inode: 2,
+                local: true,
+            },
+            size: 8,
+            mode: 0o644,
+            links: 1,
+        }
+    }
+
+    fn begin(journal: &mut Journal, cut: Cut) {
+        journal.begin(cut, HashMap::from([(facts().identity, facts().size)]));
+    }
+
+    fn change(journal: &mut Journal) {
+        let old = |_, len| Ok(vec![0; len]);
+        journal.changing(&facts(), &|| PathBuf::from("/file"), 0..4, &old);
+    }
+
+    fn journal(checkpoints: &Path) -> Journal {
+        Journal::new(checkpoints, 0, "node".into(), u64::MAX)
+    }
+
+    const LOST: LeftBehind = LeftBehind { cut: SECOND, by: 1 };
+
+    #[test]
+    fn a_restart_from_an_older_set_leaves_newer_ones_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = folder.path();
+        let mut journal = journal(checkpoints);
+        begin(&mut journal, FIRST);
+        change(&mut journal);
+        begin(&mut journal, SECOND);
+        change(&mut journal);
+        assert_eq!(left_behind(checkpoints).unwrap(), []);
+        // A restart from the newest set leaves none.
+        forget(checkpoints, &SECOND).unwrap();
+        assert_eq!(left_behind(checkpoints).unwrap(), []);
+        begin(&mut journal, SECOND);
+        change(&mut journal);
+        forget(checkpoints, &FIRST).unwrap();
+        assert_eq!(left_behind(checkpoints).unwrap(), [LOST]);
+        prune(checkpoints, 2).unwrap();
+        assert_eq!(left_behind(checkpoints).unwrap(), [LOST]);
+        prune(checkpoints, 3).unwrap();
+        assert_eq!(left_behind(checkpoints).unwrap(), []);
+        assert!(!path(checkpoints).exists());
+    }
+
+    #[test]
+    fn without_changes_between_them_a_set_is_lost_when_the_job_changes_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = folder.path();
+        let mut first_run = journal(checkpoints);
+        begin(&mut first_run, FIRST);
+        begin(&mut first_run, SECOND);
+        change(&mut first_run);
+        forget(checkpoints, &FIRST).unwrap();
+        assert_eq!(left_behind(checkpoints).unwrap(), []);
+        let mut second_run = journal(checkpoints);
+        begin(&mut second_run, FIRST);
+        assert_eq!(left_behind(checkpoints).unwrap(), []);
+        change(&mut second_run);
+        assert_eq!(left_behind(checkpoints).unwrap(), [LOST]);
+        // Another restart from the first set undoes that change.
+        forget(checkpoints, &FIRST).unwrap();
+        assert_eq!(left_behind(checkpoints).unwrap(), []);
+    }
+}

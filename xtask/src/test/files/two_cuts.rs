@@ -1,0 +1,91 @@
+//! Files that change between two checkpoints.
+
+use crate::harness::job;
+use crate::harness::mpi::Mpi;
+use crate::harness::stasis;
+use crate::test::support::helper_programs::compile;
+use crate::test::support::phased_job::PhasedJob;
+use crate::test::support::refusal::{refused, IMAGE};
+use crate::test::Case;
+use anyhow::{ensure, Result};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// All cases of this file.
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for mpi in Mpi::ALL {
+        let name = format!("two-cuts/unlinked:{mpi}");
+        cases.push(Case::new(name, move |_, dir| unlinked(dir, mpi).into()));
+        let name = format!("two-cuts/left-behind:{mpi}");
+        cases.push(Case::new(name, move |_, dir| left_behind(dir, mpi).into()));
+    }
+    cases
+}
+
+fn launch<'a>(dir: &'a Path, mpi: Mpi, how: &str) -> Result<PhasedJob<'a>> {
+    let program = compile(dir, &mpi.compiler("c"), "two_cuts.c", &[])?;
+    let mut launch = stasis::launch(mpi, 1, &dir.join("ck"), dir);
+    launch.arg(program).arg(how);
+    PhasedJob::start(launch, dir)
+}
+
+/// The journal keeps a link to a file that has lost its name since the first checkpoint. The second one is taken all
+/// the same, and has the content.
+fn unlinked(dir: &Path, mpi: Mpi) -> Result<()> {
+    let mut job = launch(dir, mpi, "unlinked")?;
+    job.reach(1)?;
+    job.checkpoint()?;
+    job.go(1)?;
+    job.reach(2)?;
+    job.checkpoint()?;
+    job.restart(mpi.other(), "ckpt-2")?;
+    job.go(2)?;
+    job.finish("data: one two three")?;
+    ensure!(!dir.join("data").exists(), "the file has its name again");
+    Ok(())
+}
+
+/// A restart from an older set leaves the newer one behind, whose files are lost.
+fn left_behind(dir: &Path, mpi: Mpi) -> Result<()> {
+    let mut job = launch(dir, mpi, "rewritten")?;
+    for phase in 1..=2 {
+        job.reach(phase)?;
+        job.checkpoint()?;
+        job.go(phase)?;
+    }
+    job.reach(3)?;
+    for name in ["go.2", "at.2", "at.3"] {
+        fs::remove_file(dir.join(name))?;
+    }
+    fs::write(dir.join("second-run"), "")?;
+    job.restart(mpi.other(), "ckpt-1")?;
+    job.reach(2)?;
+    job.job.kill()?;
+    for (name, flag) in [("restart-2", None), ("dry-run", Some("--dry-run"))] {
+        let mut restart = stasis::restart(mpi, 1, &job.ckpt.join("ckpt-2"), dir);
+        restart.args(flag);
+        let ended = job::run(restart, dir, name, LIMIT)?;
+        let words: &[&[&str]] = &[
+            &["ckpt-2 cannot bring the files back"],
+            &["the job has gone on from ckpt-1 since"],
+            &["stasis restart --files cut"],
+        ];
+        refused(&ended, IMAGE, words)?;
+    }
+    fs::remove_file(dir.join("at.2"))?;
+    job.restart(mpi, "")?;
+    let said = job::read_text(&job.job.stderr);
+    ensure!(
+        said.contains("skipping ckpt-2: the job has gone on from ckpt-1 since"),
+        "{said}"
+    );
+    job.reach(2)?;
+    for phase in 2..=3 {
+        job.go(phase)?;
+    }
+    job.finish("data: two of the second run")
+}
