@@ -189,6 +189,15 @@ pub enum CaptureError {
         /// Name of the call.
         call: &'static str,
     },
+    /// System V semaphores or a message queue.
+    #[error(
+        "the program has called {call}, and no image holds System V semaphores and message queues; checkpoint when it \
+         has removed them (IPC_RMID)"
+    )]
+    SysvIpc {
+        /// Name of the call.
+        call: &'static str,
+    },
     /// A POSIX timer whose clock refers to a process or a thread.
     #[error(
         "POSIX timer {id} runs on the processor time of one process or thread (clock {clock}), \

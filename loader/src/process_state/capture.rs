@@ -5,7 +5,7 @@ use super::{ProcessState, ThreadState};
 use crate::error::CaptureError;
 use crate::interpose::posix_timers::{self, Timer};
 use crate::interpose::signals::actions;
-use crate::interpose::syscalls::unsupported;
+use crate::interpose::syscalls::{sysv_ipc, unsupported};
 use crate::interpose::threads::stop::Stopped;
 use crate::interpose::{children, syscalls, threads};
 use crate::load::program_info;
@@ -105,6 +105,9 @@ pub fn capture(
 ) -> Result<ProcessState, CaptureError> {
     if let Some(call) = unsupported::noted() {
         return Err(CaptureError::Unsupported { call });
+    }
+    if let Some(call) = sysv_ipc::known() {
+        return Err(CaptureError::SysvIpc { call });
     }
     if let Some((id, timer)) = posix_timers::all()
         .into_iter()

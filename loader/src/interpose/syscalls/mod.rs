@@ -27,6 +27,7 @@ pub mod process;
 mod signals;
 mod site_kinds;
 pub mod sysv;
+pub mod sysv_ipc;
 pub mod timers;
 mod unmaps;
 pub mod unsupported;
@@ -154,9 +155,10 @@ fn pass(call: &mut Call) -> Outcome {
 }
 
 /// All handlers, by topic.
-const TOPICS: [&[(i64, Handler)]; 14] = [
+const TOPICS: [&[(i64, Handler)]; 15] = [
     memory::HANDLERS,
     sysv::HANDLERS,
+    sysv_ipc::HANDLERS,
     files::HANDLERS,
     path_redirect::HANDLERS,
     process::HANDLERS,
