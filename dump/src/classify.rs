@@ -117,13 +117,6 @@ impl PlannedRegion {
     /// it can.
     pub fn mark(&self, pagemap: &Pagemap, marks: &WriteMarks) -> io::Result<Option<MarkedPages>> {
         let tracked = match (self.stored, self.tracking) {
-            // The content of a file of ours has not changed since it was mapped.
-            (Stored::OurFile, _) if !pagemap.any(self.range(), false)? => {
-                return Ok(Some(MarkedPages {
-                    own: vec![self.range()],
-                    unchanged: vec![self.range()],
-                }));
-            }
             (_, WriteTracking::Active) => true,
             (_, WriteTracking::New) if pagemap.any(self.range(), self.anonymous())? => false,
             _ => return Ok(None),

@@ -6,7 +6,8 @@ use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
 use crate::test::support::held_job::{bring_back, example, start_by};
-use crate::test::support::helper_programs::on_older_kernel;
+use crate::test::support::helper_programs::{compile, on_older_kernel};
+use crate::test::support::phased_job::PhasedJob;
 use crate::test::support::refusal::{refused, CHECKPOINT, DIRECTORY, IMAGE};
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
@@ -65,7 +66,27 @@ pub fn cases() -> Vec<Case> {
         case("without-watch", without, UNWATCHED),
         case("one-without-watch", one_without, OWN),
     ];
-    marks.chain(digests).chain(others).collect()
+    let all = marks.chain(digests).chain(others);
+    all.chain([case("loads-late", loads_late, OWN)]).collect()
+}
+
+/// The MPI library is loaded into memory that was freed after the first checkpoint. The increment has its code, and not
+/// what was there before.
+fn loads_late(dir: &Path, on: Kernel) -> Result<()> {
+    let program = compile(dir, "cc", "loads_late.c", &["-ldl"])?;
+    let mut launch = stasis::launch(Mpi::OpenMpi, 1, &dir.join("ck"), dir);
+    launch.args(["--full-every", "8"]).arg(program);
+    let mut job = PhasedJob::start(on.run(launch, dir)?, dir)?;
+    for number in 1..=2 {
+        job.reach(number)?;
+        job.checkpoint()?;
+        if number == 1 {
+            job.go(1)?;
+        }
+    }
+    job.restart(Mpi::Mpich, "ckpt-2")?;
+    job.go(2)?;
+    job.finish("version of MPI: ")
 }
 
 /// A job that changes a little of its memory in each permitted step.
