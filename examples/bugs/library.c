@@ -2,7 +2,7 @@
  * from there. As the first one in LD_LIBRARY_PATH it is the library of the lower half. The fault is that of an
  * algorithm for one size: it is in vectors and messages of FAULTY longs, at rank 1.
  *
- * With -DWRONG_SUM, MPI_Allreduce gives that rank a sum that is one too much.
+ * With -DWRONG_SUM, MPI_Allreduce gives that rank a sum that is one too much, and so does MPI_Iallreduce.
  * With -DDAMAGED_BODY, a message of that rank has another bit than what was sent. */
 #include <mpi.h>
 #include <string.h>
@@ -25,6 +25,14 @@ int MPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype da
     if (is_faulty(count, datatype, comm))
         *(long *)recvbuf += 1;
     return code;
+}
+
+/* The sum is there before the request is complete, which the standard allows. */
+int MPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
+                   MPI_Request *request)
+{
+    MPI_Allreduce(sendbuf, recvbuf, count, datatype, op, comm);
+    return PMPI_Ibarrier(comm, request);
 }
 #endif
 

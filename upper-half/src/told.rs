@@ -1,7 +1,7 @@
 //! Calls of the application, as the debugging tools are told of them.
 
 use crate::argument::Buffer;
-use crate::object::{Comm, Datatype};
+use crate::object::{Comm, Datatype, Request};
 use crate::perturb::delivery;
 use crate::tools::{is_only, is_set, untold, RECORDED};
 use crate::{breakpoint, record};
@@ -45,10 +45,28 @@ pub fn received(
     count: i64,
     datatype: &'static Datatype,
 ) {
-    let is_known = gets && !comm.body.inter && buffer.as_ptr() as usize != IN_PLACE;
-    if is_set(RECORDED) && is_known && !untold() {
+    if is_set(RECORDED) && is_known(comm, gets, buffer) && !untold() {
         record::note_result(buffer, count, datatype, comm);
     }
+}
+
+/// The same of a non-blocking one that has been started: it will have that result when its request is complete.
+#[cold]
+pub fn will_receive(
+    request: &'static Request,
+    comm: &'static Comm,
+    gets: bool,
+    buffer: Buffer<'static>,
+    count: i64,
+    datatype: &'static Datatype,
+) {
+    if is_set(RECORDED) && is_known(comm, gets, buffer) && !untold() {
+        record::note_result_of(request, buffer, count, datatype, comm);
+    }
+}
+
+fn is_known(comm: &'static Comm, gets: bool, buffer: Buffer<'_>) -> bool {
+    gets && !comm.body.inter && buffer.as_ptr() as usize != IN_PLACE
 }
 
 /// The application calls another function, which may wait in the library.

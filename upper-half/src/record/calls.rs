@@ -1,7 +1,8 @@
 //! Calls of the application.
 
 use crate::argument::Buffer;
-use crate::object::{Comm, Datatype};
+use crate::object::request::collective_result::CollectiveResult;
+use crate::object::{Comm, Datatype, Request};
 use crate::record::turns::{self, Begins};
 use crate::record::{digests, log, replay};
 use contract::record::Call;
@@ -63,5 +64,18 @@ pub(crate) fn note_result(
 ) {
     if digests::are_taken() {
         digests::of_data(buffer, count, datatype, comm);
+    }
+}
+
+/// A collective operation of the application will have this result when its request is complete.
+pub(crate) fn note_result_of(
+    request: &'static Request,
+    buffer: Buffer<'static>,
+    count: i64,
+    datatype: &'static Datatype,
+    comm: &'static Comm,
+) {
+    if digests::are_taken() {
+        request.keep_result(CollectiveResult::new(buffer, count, datatype, comm));
     }
 }

@@ -8,11 +8,13 @@
 use crate::argument::Buffer;
 use crate::datatype::extent::is_contiguous;
 use crate::object::comm::CommBody;
+use crate::object::request::collective_result::CollectiveResult;
 use crate::object::request::pair::SendCopy;
-use crate::object::request::{Args, State};
+use crate::object::request::{Args, Kind, State};
 use crate::object::{Comm, Datatype, DatatypeBody, ObjectRef, Request};
 use crate::record::{log, turns};
 use contract::abi::{Status, PROC_NULL};
+use std::rc::Rc;
 
 /// Whether the data of any message have a digest.
 #[inline]
@@ -68,14 +70,19 @@ fn buffer_of(buffer: Buffer<'_>) -> Buffer<'static> {
     unsafe { crate::argument::pass(crate::argument::App(buffer.as_ptr())) }
 }
 
-/// Where a receive puts its message.
-struct Place {
-    args: Args,
-    /// The request may be gone by then.
-    _kept: (ObjectRef<DatatypeBody>, ObjectRef<CommBody>),
+/// Where an operation puts what it gets.
+enum Place {
+    /// A receive its message.
+    Message {
+        args: Args,
+        /// The request may be gone by then.
+        _kept: (ObjectRef<DatatypeBody>, ObjectRef<CommBody>),
+    },
+    /// A collective operation its result.
+    Result(Rc<CollectiveResult>),
 }
 
-/// The places of receives, noted before the call that completes them.
+/// The places of receives and collective operations, noted before the call that completes them.
 pub(super) struct Places(Vec<Option<Place>>);
 
 impl Places {
@@ -89,16 +96,18 @@ impl Places {
 
     /// The request with this index is complete, with this status.
     pub(super) fn complete(&self, index: usize, status: &Status) {
-        let Some(Some(place)) = self.0.get(index) else {
-            return;
-        };
-        let Args {
-            buffer,
-            datatype,
-            comm,
-            ..
-        } = place.args;
-        of_message(buffer, datatype, comm, status);
+        match self.0.get(index) {
+            Some(Some(Place::Message { args, .. })) => {
+                of_message(args.buffer, args.datatype, args.comm, status);
+            }
+            Some(Some(Place::Result(result))) => of_data(
+                result.buffer,
+                result.count,
+                result.datatype.object(),
+                result.comm.object(),
+            ),
+            _ => {}
+        }
     }
 }
 
@@ -125,10 +134,13 @@ fn place(request: &'static Request) -> Option<Place> {
         return place(pair.main);
     }
     let body = &request.body;
+    if body.kind.get() == Kind::Collective {
+        return request.kept_result().map(Place::Result);
+    }
     let is_receive = body.kind.get().is_receive() && body.state.get() != State::Inactive;
     is_receive.then(|| {
         let args = body.args.get();
-        Place {
+        Place::Message {
             args,
             _kept: (ObjectRef::new(args.datatype), ObjectRef::new(args.comm)),
         }

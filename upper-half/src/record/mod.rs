@@ -29,7 +29,7 @@ pub(crate) mod receives;
 mod replay;
 pub(crate) mod turns;
 
-pub(crate) use calls::{note_again, note_call, note_result};
+pub(crate) use calls::{note_again, note_call, note_result, note_result_of};
 pub use completions::{
     cancel, parrived, request_get_status, test, testall, testany, testsome, wait, waitall, waitany,
     waitsome, win_test,

@@ -248,12 +248,8 @@ impl Request {
     pub(crate) fn recycle(&'static self) {
         let body = &self.body;
         match body.kind.get() {
-            Kind::Send
-            | Kind::Collective
-            | Kind::Access
-            | Kind::File
-            | Kind::FileCollective
-            | Kind::Matched => {}
+            Kind::Send | Kind::Access | Kind::File | Kind::FileCollective | Kind::Matched => {}
+            Kind::Collective => drop(body.collective_result.take()),
             Kind::Pair => drop(body.pair.take()),
             Kind::Partitioned => free_partitioned(self),
             Kind::Generalized => grequest_callbacks::free(self),

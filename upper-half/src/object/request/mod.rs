@@ -9,6 +9,7 @@
 //! Bodies are changed through `Cell`s; `request/lifecycle.rs` says why that is sound.
 #![allow(unsafe_code)]
 
+pub(crate) mod collective_result;
 pub(crate) mod generalized;
 pub(crate) mod in_vain;
 mod operation;
@@ -22,6 +23,7 @@ pub(crate) use operation::{Args, Kind, Mode, Posting, State, StateCell};
 
 use crate::object::comm::Comm;
 use crate::object::comm::NOBODY;
+use crate::object::request::collective_result::CollectiveResult;
 use crate::object::request::generalized::Generalized;
 use crate::object::request::in_vain::InVain;
 use crate::object::request::pair::Pair;
@@ -38,6 +40,7 @@ use contract::abi::{Status, SUCCESS};
 use contract::{abi, HandleKind};
 use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
+use std::rc::Rc;
 
 /// A request.
 pub type Request = Object<RequestBody>;
@@ -77,6 +80,8 @@ pub struct RequestBody {
     /// A collective operation that is reduced to messages, in state `Upper`.
     pub(crate) schedule: Lock<Option<Box<Schedule>>>,
     pub(crate) scratch: Cell<Scratch>,
+    /// Of a non-blocking collective operation of a run that is recorded with digests.
+    pub(crate) collective_result: Cell<Option<Rc<CollectiveResult>>>,
     /// Of MPI_Comm_idup: the duplicate, and the lower handle that it gets when the operation is complete.
     pub(crate) duplicate: Cell<Option<(&'static Comm, usize)>>,
     /// Next in the list of free entries, or of orphans.
@@ -122,6 +127,7 @@ impl RequestBody {
             partitioned: Cell::new(None),
             schedule: Lock::new(None),
             scratch: Cell::new(None),
+            collective_result: Cell::new(None),
             duplicate: Cell::new(None),
             next: Cell::new(None),
         }

@@ -19,12 +19,24 @@ const RANKS: usize = 3;
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for mpi in Mpi::ALL {
-        for (name, fault, body) in [
-            ("sum", "WRONG_SUM", wrong_sum as fn(&Faulty) -> Result<()>),
-            ("body", "DAMAGED_BODY", damaged_body),
+        let blocking: &[&str] = &[];
+        for (name, fault, flags, body) in [
+            (
+                "sum",
+                "WRONG_SUM",
+                blocking,
+                wrong_sum as fn(&Faulty) -> Result<()>,
+            ),
+            (
+                "later-sum",
+                "WRONG_SUM",
+                &["-DNONBLOCKING"],
+                wrong_later_sum,
+            ),
+            ("body", "DAMAGED_BODY", blocking, damaged_body),
         ] {
             cases.push(Case::new(format!("faults/{name}:{mpi}"), move |_, dir| {
-                Faulty::new(dir, mpi, fault)
+                Faulty::new(dir, mpi, fault, flags)
                     .and_then(|faulty| body(&faulty))
                     .into()
             }));
@@ -43,8 +55,8 @@ struct Faulty<'a> {
 }
 
 impl<'a> Faulty<'a> {
-    fn new(dir: &'a Path, mpi: Mpi, fault: &str) -> Result<Self> {
-        let program = planted(dir, &mpi.compiler("c"), "sizes.c", &[])?;
+    fn new(dir: &'a Path, mpi: Mpi, fault: &str, flags: &[&str]) -> Result<Self> {
+        let program = planted(dir, &mpi.compiler("c"), "sizes.c", flags)?;
         let mut native = mpi.mpirun(RANKS, dir);
         native.arg(&program);
         let expected = job::run(native, dir, "native", LIMIT)?.expect_success("the native run")?;
@@ -149,6 +161,28 @@ fn wrong_sum(faulty: &Faulty) -> Result<()> {
         &[
             "rank 1: the data of call 17 differ from the record",
             "call 17, both:  MPI_Allreduce",
+            "then recorded: 40 bytes of data with CRC-32",
+            "but now:       40 bytes of data with CRC-32",
+        ],
+    )
+}
+
+/// The same sum of a non-blocking operation has its digest where it is waited for.
+fn wrong_later_sum(faulty: &Faulty) -> Result<()> {
+    let told = faulty.compared()?;
+    holds(
+        &told,
+        &[
+            "rank 0: call 61, MPI_Reduce",
+            "rank 1: call 22, MPI_Wait: 40 bytes of data with CRC-32",
+        ],
+    )?;
+    ensure!(told.lines().count() == 2, "{told}");
+    holds(
+        &faulty.replayed()?,
+        &[
+            "rank 1: the data of call 22 differ from the record",
+            "call 22, both:  MPI_Wait",
             "then recorded: 40 bytes of data with CRC-32",
             "but now:       40 bytes of data with CRC-32",
         ],

@@ -3,6 +3,7 @@
 //! Names in the generated text, for a parameter `x`: `x` is the application's argument; `x_` is the argument of the
 //! call (an object, or a pointer into scratch); `x_scratch`, `x_lower` and `x_lower_handles` hold it.
 
+use super::received;
 use crate::generate::lower_type::identifier;
 use crate::{Class, Direction, Function, Kind, Length, Param};
 
@@ -274,8 +275,9 @@ impl Body {
             }
             _ => format!("upper_half::collective_request(clock, {name}_lower, None)"),
         };
+        let result = received::will_receive(function, true).unwrap_or_default();
         self.request = format!(
-            "match {make} {{ Ok(object) => {{ *{name} = abi::request_out(object); \
+            "match {make} {{ Ok(object) => {{ {result} *{name} = abi::request_out(object); \
              contract::abi::SUCCESS }} Err(code) => code }}"
         );
     }

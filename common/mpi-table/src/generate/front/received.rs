@@ -1,16 +1,30 @@
-//! The statement that tells the debugging tools what a blocking collective operation has received.
+//! The statements that tell the debugging tools what a collective operation has received, or will receive.
 
 use super::data::base_name;
 use super::input;
 use crate::generate::lower_type::identifier;
 use crate::{Class, Function, Kind};
 
-/// The statement, for a function whose result is in one piece of memory. It follows the call that has succeeded.
-/// `folds` is whether large counts are folded into datatypes.
+/// The statement, for a blocking function whose result is in one piece of memory. It follows the call that has
+/// succeeded. `folds` is whether large counts are folded into datatypes.
 pub fn told(function: &Function, folds: bool) -> Option<String> {
-    if function.class != Class::Collective {
-        return None;
-    }
+    let result = result(function, folds).filter(|_| function.class == Class::Collective)?;
+    Some(format!(
+        "if upper_half::tools::any() {{ upper_half::told::received({result}); }}"
+    ))
+}
+
+/// The same for a non-blocking function, whose request is `object`.
+pub fn will_receive(function: &Function, folds: bool) -> Option<String> {
+    let starts = function.class == Class::CollectiveNonblocking;
+    let result = result(function, folds).filter(|_| starts)?;
+    Some(format!(
+        "if upper_half::tools::any() {{ upper_half::told::will_receive(object, {result}); }}"
+    ))
+}
+
+/// The communicator, whether this process has a result, and its buffer, count and datatype.
+fn result(function: &Function, folds: bool) -> Option<String> {
     let root = input(function, Kind::Rank).map(|root| format!("abi::rank_in({root}) as i32"));
     let at_root = |is: &str| Some(format!("comm_.body.rank {is} {}", root.as_ref()?));
     let blocks = " * i64::from(comm_.body.size)";
@@ -41,7 +55,6 @@ pub fn told(function: &Function, folds: bool) -> Option<String> {
         (false, false) => name,
     };
     Some(format!(
-        "if upper_half::tools::any() {{ upper_half::told::received(comm_, {gets}, \
-         pass(App(abi::buffer({buffer} as _))), {count} as i64{times}, {datatype}_); }}"
+        "comm_, {gets}, pass(App(abi::buffer({buffer} as _))), {count} as i64{times}, {datatype}_"
     ))
 }

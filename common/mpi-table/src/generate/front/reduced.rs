@@ -110,10 +110,13 @@ pub fn body(function: &Function) -> Option<Vec<String>> {
                  Some(code) => {failed}"
             )
         }
-        _ => format!(
-            "Some(Ok(object)) => {{ *request = abi::request_out(object); contract::abi::SUCCESS }} \
-             Some(Err(code)) => {failed}"
-        ),
+        _ => {
+            let result = received::will_receive(function, false).unwrap_or_default();
+            format!(
+                "Some(Ok(object)) => {{ {result} *request = abi::request_out(object); contract::abi::SUCCESS }} \
+                 Some(Err(code)) => {failed}"
+            )
+        }
     };
     lines.push(format!("match made {{ None => NOT_REDUCED, {outcome} }}"));
     Some(lines)
