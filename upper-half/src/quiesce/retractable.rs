@@ -117,7 +117,10 @@ impl Inputs {
             return Inputs::Change;
         };
         let (first, count) = block();
-        let at = recvbuf.wrapping_byte_offset(extents.extent.wrapping_mul(first as isize));
+        let at = match sendbuf == recvbuf {
+            true => recvbuf,
+            false => recvbuf.wrapping_byte_offset(extents.extent.wrapping_mul(first as isize)),
+        };
         Inputs::in_place(sendbuf, at, count, datatype)
     }
 

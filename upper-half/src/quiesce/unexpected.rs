@@ -2,8 +2,7 @@
 //! The queue is in `object/unexpected.rs`.
 //!
 //! A pulled message may still be arriving: the drain waits for its bytes, others look now and then. To its sender it is
-//! received: a synchronous send completes a little earlier than the receiver asks for it, which only a program could
-//! tell that relies on being blocked.
+//! received: a synchronous send completes before the receiver asks for the message (docs/not-supported.md).
 //!
 //! # Safety
 //! `Entry` owns the memory into which the lower half receives, and does not move it: entries are boxed, and one is

@@ -27,7 +27,9 @@ fn a_rank_that_receives_a_gather_keeps_its_own_block() {
         assert!(matches!(of(sendbuf, 0), Inputs::Stay));
         assert!(matches!(of(sendbuf, 1 + MOST_KEPT as i64), Inputs::Change));
     }
-    assert!(matches!(of(recvbuf, 3), Inputs::Stay));
+    assert!(matches!(of(recvbuf, 3), Inputs::Overwritten(at, 3) if at == recvbuf));
+    let elsewhere = recvbuf.wrapping_byte_add(1);
+    assert!(matches!(of(elsewhere, 3), Inputs::Stay));
     let of_other_root = Inputs::of_gather(own, recvbuf, world(), Some(1), byte(), || {
         panic!("the lists are another process's")
     });

@@ -287,7 +287,7 @@ fn inputs(function: &Function) -> String {
         Some(op) if has("count") => of_reduction(op, recvbuf, "count as i64"),
         Some(op) if has("recvcount") => of_reduction(op, recvbuf, blocks),
         // With a count for each process the inputs are not kept.
-        Some(op) => of_reduction(op, "core::ptr::null_mut()", "i64::MAX"),
+        Some(op) => of_reduction(op, recvbuf, "i64::MAX"),
         None if function.name.contains("Alltoall") => match has("recvcount") {
             true => {
                 format!("upper_half::Inputs::in_place({sendbuf}, {recvbuf}, {blocks}, recvtype_)")
