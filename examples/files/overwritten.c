@@ -3,7 +3,7 @@
 //#Modes: plain, continue, restart, migrate, cycle, ten, stop
 //#Matrix: full
 //#Timeout: 120
-//#Shows: files that are made, overwritten, cut off, renamed over each other, linked and removed in each step, by one rank and by all in turn, until the job is killed: each rank remembers what is in every file, and in the end finds just that
+//#Shows: files that are made, overwritten, cut off, also by descriptors that append, renamed over each other, linked and removed in each step, by one rank and by all in turn, until the job is killed: each rank remembers what is in every file, and in the end finds just that
 #include "../stasis_test.h"
 
 #include <dirent.h>
@@ -60,6 +60,12 @@ static int free_file(const struct directory *d)
             CHECK((call) >= 0, "%s in %s: %s", #call, d->path, strerror(errno));    \
     } while (0)
 
+static void fill(struct directory *d, int file, int from, int length)
+{
+    for (int i = 0; i < length; i++)
+        d->content[file][from + i] = (unsigned char)pick(d, 256);
+}
+
 static void put(struct directory *d, int name, int from, int length, int flags, int mine)
 {
     int file = d->file_of[name], fd = -1;
@@ -75,8 +81,7 @@ static void put(struct directory *d, int name, int from, int length, int flags, 
         length = LONGEST - from;
     if (from > d->length[file])
         memset(d->content[file] + d->length[file], 0, (size_t)(from - d->length[file]));
-    for (int i = 0; i < length; i++)
-        d->content[file][from + i] = (unsigned char)pick(d, 256);
+    fill(d, file, from, length);
     if (length && from + length > d->length[file])
         d->length[file] = from + length;
     DO(fd = open(path_of(d, name), O_CREAT | flags, 0644));
@@ -96,9 +101,35 @@ static void shorten(struct directory *d, int name, int length, int mine)
     DO(truncate(path_of(d, name), length));
 }
 
+/* A descriptor that appends cuts the file off. Then it appends no more, and the other of its numbers overwrites. */
+static void by_appending(struct directory *d, int name, int from, int length, int mine)
+{
+    int file = d->file_of[name], fd = -1, second = -1;
+    if (file < 0)
+        return;
+    if (from > d->length[file])
+        from = d->length[file];
+    if (from + length > LONGEST)
+        length = LONGEST - from;
+    DO(fd = open(path_of(d, name), O_RDWR | O_APPEND));
+    DO(second = dup(fd));
+    DO(ftruncate(fd, from));
+    fill(d, file, from, length);
+    if (mine)
+        CHECK_EQ(write(second, d->content[file] + from, (size_t)length), length);
+    d->length[file] = from + length;
+    DO(fcntl(fd, F_SETFL, 0));
+    length = d->length[file] / 2;
+    fill(d, file, 0, length);
+    if (mine)
+        CHECK_EQ(pwrite(second, d->content[file], (size_t)length, 0), length);
+    DO(close(fd));
+    DO(close(second));
+}
+
 static void change(struct directory *d, int mine)
 {
-    int name = (int)pick(d, FILES), other = (int)pick(d, FILES), what = (int)pick(d, 9);
+    int name = (int)pick(d, FILES), other = (int)pick(d, FILES), what = (int)pick(d, 10);
     int from = (int)pick(d, LONGEST), length = (int)pick(d, pick(d, 3) ? 300 : LONGEST);
     int is = d->file_of[name] >= 0;
     switch (what) {
@@ -129,6 +160,9 @@ static void change(struct directory *d, int mine)
             d->file_of[name] = -1;
             DO(unlink(path_of(d, name)));
         }
+        break;
+    case 8:
+        by_appending(d, name, from, length, mine);
         break;
     default:
         if (is && d->file_of[other] < 0) {

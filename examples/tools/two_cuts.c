@@ -1,5 +1,6 @@
 /* Changes a file between two checkpoints, as its argument says. One rank. It waits in `phase` for the test. */
 #include <mpi.h>
+#include <sys/stat.h>
 
 #include "phases.h"
 
@@ -42,11 +43,24 @@ static void rewritten(void)
     phase(3);
 }
 
+/* A directory with more rights than the mask of the process leaves to a new one is removed. */
+static void removed(void)
+{
+    umask(0);
+    check(mkdir("directory", 01777) == 0 && chmod("directory", 01777) == 0, "mkdir");
+    umask(022);
+    phase(1);
+    check(rmdir("directory") == 0, "rmdir");
+    phase(2);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     if (argc > 1 && !strcmp(argv[1], "unlinked"))
         unlinked();
+    else if (argc > 1 && !strcmp(argv[1], "removed"))
+        removed();
     else
         rewritten();
     MPI_Finalize();

@@ -228,7 +228,10 @@ impl<'a> Work<'a> {
                 continue;
             }
             self.vacate(path, scope);
-            match DirBuilder::new().mode(mode & 0o7777).create(path) {
+            let mode = mode & 0o7777;
+            let made = DirBuilder::new().mode(mode).create(path);
+            // The umask has taken bits of the mode away.
+            match made.and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode))) {
                 Ok(()) => self.done.restored += 1,
                 Err(why) => self.trouble(path, &"cannot be made again", &why),
             }

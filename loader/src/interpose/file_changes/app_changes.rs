@@ -176,7 +176,7 @@ pub fn changing(fd: i32, bytes: Range<u64>) {
 /// meanwhile. None if nothing is to be journaled, and the call is still to be made.
 pub fn changing_at_position(fd: i32, len: u64, call: impl FnOnce() -> isize) -> Option<isize> {
     let work = |noting: &mut Noting| {
-        let open = noting.look(fd)?;
+        let open = noting.look(fd).filter(|open| !open.appends)?;
         let at = descriptor::position(fd)?;
         noting.changing(fd, &open, at..at.saturating_add(len));
         Some(call())

@@ -45,6 +45,8 @@ pub(super) struct Open {
     facts: Facts,
     /// Whether the old content can be read through it.
     readable: bool,
+    /// Whether writes append.
+    pub(super) appends: bool,
 }
 
 /// Request to read a file, with the channel for the reply.
@@ -153,6 +155,7 @@ impl Noting {
         }
         let open = self.look_at_new(fd);
         match &open {
+            Some(open) if open.appends => watched_fds::let_append(fd),
             Some(open) => {
                 self.open.insert(fd, open.clone());
                 watched_fds::watch(fd);
@@ -165,11 +168,10 @@ impl Noting {
     fn look_at_new(&mut self, fd: i32) -> Option<Open> {
         let facts = stat(fd).ok()?;
         let flags = fcntl(fd, libc::F_GETFL, 0).ok()?;
-        // Appended bytes lie behind all old content, and the content of an unnamed file is in the image.
+        // The content of an unnamed file is in the image.
         let passes = facts.st_mode & libc::S_IFMT != libc::S_IFREG
             || facts.st_nlink == 0
             || !writable(flags)
-            || flags & libc::O_APPEND != 0
             || launcher_stdio::is_given(fd, (facts.st_dev, facts.st_ino))
             || is_made_up(fd);
         if passes || is_device(&link_of(fd)?) {
@@ -186,6 +188,7 @@ impl Noting {
         (!self.journal.ignores(&identity)).then_some(Open {
             facts,
             readable: flags & libc::O_ACCMODE == libc::O_RDWR && !direct,
+            appends: flags & libc::O_APPEND != 0,
         })
     }
 

@@ -14,6 +14,7 @@ static SEGMENT: AtomicU32 = AtomicU32::new(0);
 const STEP: u32 = 4;
 const PASSES: u32 = 1;
 const WATCHED: u32 = 2;
+const APPENDS: u32 = 3;
 
 fn state(fd: i32) -> Option<&'static AtomicU32> {
     STATES.get(usize::try_from(fd).ok()?)
@@ -32,7 +33,7 @@ fn set(fd: i32, what: u32) {
 
 /// Starts a segment.
 pub fn begin() {
-    SEGMENT.fetch_add(STEP, Ordering::Relaxed);
+    forget_all();
 }
 
 /// Whether changes are journaled at all.
@@ -40,9 +41,14 @@ pub fn is_on() -> bool {
     SEGMENT.load(Ordering::Relaxed) != 0
 }
 
-/// Whether a write through the descriptor may have to be journaled.
+/// Whether a change of the file through the descriptor may have to be journaled.
 pub fn may_change(fd: i32) -> bool {
     is_on() && !is(fd, PASSES)
+}
+
+/// Whether a write through the descriptor may have to be journaled. Appended bytes lie behind all old content.
+pub fn may_overwrite(fd: i32) -> bool {
+    may_change(fd) && !is(fd, APPENDS)
 }
 
 /// Whether the descriptor was examined and is journaled.
@@ -55,12 +61,22 @@ pub fn watch(fd: i32) {
     set(fd, WATCHED);
 }
 
+/// Marks the descriptor: writes append, and other changes are to be journaled.
+pub fn let_append(fd: i32) {
+    set(fd, APPENDS);
+}
+
 /// Marks the descriptor: writes need no journal record.
 pub fn let_pass(fd: i32) {
     set(fd, PASSES);
 }
 
-/// Forgets a descriptor whose number or flags have changed.
+/// Forgets all descriptors: several numbers may share the flags that have changed.
+pub fn forget_all() {
+    SEGMENT.fetch_add(STEP, Ordering::Relaxed);
+}
+
+/// Forgets a descriptor whose number has changed.
 pub fn forget(fd: i32) {
     set(fd, 0);
 }
@@ -78,8 +94,10 @@ mod tests {
         assert!(!may_change(7) && may_change(8));
         forget(7);
         assert!(may_change(7) && !is_watched(7));
+        let_append(7);
+        assert!(may_change(7) && !may_overwrite(7) && may_overwrite(8));
         watch(7);
-        assert!(may_change(7) && is_watched(7));
+        assert!(may_change(7) && may_overwrite(7) && is_watched(7));
         begin();
         assert!(!is_watched(7));
         let_pass(LIMIT as i32);

@@ -51,6 +51,10 @@ fn may_change(call: &Call, fd: i32) -> bool {
     watched_fds::may_change(fd) && call.in_rank()
 }
 
+fn may_overwrite(call: &Call, fd: i32) -> bool {
+    watched_fds::may_overwrite(fd) && call.in_rank()
+}
+
 /// Makes a call that may find the disk full, and then frees the space of the journal.
 fn pass(call: &mut Call) -> Outcome {
     let outcome = call.pass();
@@ -107,7 +111,7 @@ fn write(call: &mut Call) -> Outcome {
 
 fn noted_write(call: &mut Call) -> Outcome {
     let fd = call.int(0);
-    if !may_change(call, fd) {
+    if !may_overwrite(call, fd) {
         return pass(call);
     }
     let (nr, args) = (call.nr() as i64, call.args());
@@ -126,6 +130,14 @@ fn noted_write(call: &mut Call) -> Outcome {
     }
 }
 
+/// Journals these bytes and makes the call, which writes.
+fn pass_writing(call: &mut Call, fd: i32, bytes: impl FnOnce(&Call) -> Range<u64>) -> Outcome {
+    match may_overwrite(call, fd) {
+        true => pass_changing(call, fd, bytes),
+        false => pass(call),
+    }
+}
+
 /// Journals these bytes and makes the call.
 fn pass_changing(call: &mut Call, fd: i32, bytes: impl FnOnce(&Call) -> Range<u64>) -> Outcome {
     if !may_change(call, fd) {
@@ -139,19 +151,24 @@ fn pass_changing(call: &mut Call, fd: i32, bytes: impl FnOnce(&Call) -> Range<u6
 fn pwrite(call: &mut Call) -> Outcome {
     let [_, _, len, at, ..] = call.args();
     let fd = call.int(0);
-    let outcome = pass_changing(call, fd, |_| span(at as u64, len as u64));
+    let outcome = pass_writing(call, fd, |_| span(at as u64, len as u64));
     whole(call, outcome)
 }
 
 fn pwritev(call: &mut Call) -> Outcome {
-    let [_, vector, count, at, ..] = call.args();
+    const NO_APPEND: usize = 0x20; // RWF_NOAPPEND, since Linux 6.9
+    let [_, vector, count, at, _, flags] = call.args();
     let fd = call.int(0);
     // pwritev2 uses the position for -1.
     let at = match at {
         usize::MAX => position(call, fd),
         at => at as u64,
     };
-    pass_changing(call, fd, |_| span(at, length_of(vector, count)))
+    let bytes = |_: &Call| span(at, length_of(vector, count));
+    match call.nr() as i64 == libc::SYS_pwritev2 && flags & NO_APPEND != 0 {
+        true => pass_changing(call, fd, bytes),
+        false => pass_writing(call, fd, bytes),
+    }
 }
 
 /// Position of an open file; 0 if it has none.
@@ -171,13 +188,13 @@ fn target(call: &Call, fd: i32, place: usize) -> u64 {
 fn sendfile(call: &mut Call) -> Outcome {
     let fd = call.int(0);
     let len = call.args()[3] as u64;
-    pass_changing(call, fd, |call| span(position(call, fd), len))
+    pass_writing(call, fd, |call| span(position(call, fd), len))
 }
 
 fn splice(call: &mut Call) -> Outcome {
     let [_, _, _, place, len, _] = call.args();
     let fd = call.int(2);
-    pass_changing(call, fd, |call| span(target(call, fd, place), len as u64))
+    pass_writing(call, fd, |call| span(target(call, fd, place), len as u64))
 }
 
 fn copy_file_range(call: &mut Call) -> Outcome {

@@ -381,12 +381,23 @@ fn fcntl(call: &mut Call) -> Outcome {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => dup(call),
         libc::F_SETFD if is_lowers(call, fd) => fail(libc::EBADF),
         libc::F_SETFL => {
-            watched_fds::forget(fd);
+            // The flags are those of the open file, which several numbers may share.
+            if watched_fds::is_on() && ends_appending(call, fd) {
+                watched_fds::forget_all();
+            }
             call.pass()
         }
         _ if call.in_rank() && closed_stdio::is_vacant(fd) => fail(libc::EBADF),
         _ => call.pass(),
     }
+}
+
+/// Whether F_SETFL has writes through the descriptor append no more.
+fn ends_appending(call: &mut Call, fd: i32) -> bool {
+    let asked = [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0];
+    let now = call.kernel(libc::SYS_fcntl, asked);
+    let appends = |flags: i32| flags & libc::O_APPEND != 0;
+    now >= 0 && appends(now as i32) && !appends(call.int(2))
 }
 
 fn close(call: &mut Call) -> Outcome {

@@ -9,6 +9,7 @@ use crate::test::support::refusal::{refused, IMAGE};
 use crate::test::Case;
 use anyhow::{ensure, Result};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ pub fn cases() -> Vec<Case> {
     for mpi in Mpi::ALL {
         let name = format!("two-cuts/unlinked:{mpi}");
         cases.push(Case::new(name, move |_, dir| unlinked(dir, mpi).into()));
+        let name = format!("two-cuts/directory:{mpi}");
+        cases.push(Case::new(name, move |_, dir| directory(dir, mpi).into()));
         let name = format!("two-cuts/left-behind:{mpi}");
         cases.push(Case::new(name, move |_, dir| left_behind(dir, mpi).into()));
     }
@@ -47,6 +50,23 @@ fn unlinked(dir: &Path, mpi: Mpi) -> Result<()> {
     job.finish("data: one two three")?;
     ensure!(!dir.join("data").exists(), "the file has its name again");
     Ok(())
+}
+
+/// A directory that was removed after the checkpoint has its rights again, whatever the mask of the restarted process.
+fn directory(dir: &Path, mpi: Mpi) -> Result<()> {
+    let mut job = launch(dir, mpi, "removed")?;
+    job.reach(1)?;
+    job.checkpoint()?;
+    job.go(1)?;
+    job.reach(2)?;
+    fs::remove_file(dir.join("go.1"))?;
+    job.restart(mpi.other(), "ckpt-1")?;
+    let mode = fs::metadata(dir.join("directory"))?.mode() & 0o7777;
+    ensure!(mode == 0o1777, "the directory has the mode {mode:o}");
+    for phase in 1..=2 {
+        job.go(phase)?;
+    }
+    job.finish("")
 }
 
 /// A restart from an older set leaves the newer one behind, whose files are lost.
