@@ -38,19 +38,24 @@ pub fn run(options: &Job) -> exit::Result<()> {
     let directory = options.directory()?;
     let job = Client::connect(&directory).map(|client| client.job);
     let first = RankProcess::of_job(&directory);
+    let keeper = keeper(&directory).code(Code::CannotServe)?;
     let job = match job {
         Ok(job) => Some(job),
-        // No command reaches ranks before MPI_Init.
-        Err(_) if !first.is_empty() => None,
+        // No command reaches ranks before MPI_Init. Between two incarnations `stasis run` is all there is.
+        Err(_) if !first.is_empty() || keeper.is_some() => None,
         Err(why) => return Err(checkpoint::failure(why)),
     };
-    if first.is_empty() {
+    if first.is_empty() && (job.is_some() || keeper.is_none()) {
         return Err(elsewhere(job.as_ref(), &directory)).code(Code::CannotServe);
     }
-    let keeper = keeper(&directory).code(Code::CannotServe)?;
     if let Some(keeper) = &keeper {
         tell(keeper).code(Code::CannotServe)?;
     }
+    // The next incarnation may have begun before `stasis run` was told.
+    let first = match first.is_empty() {
+        true => RankProcess::of_job(&directory),
+        false => first,
+    };
     let killed = kill_ranks(&directory, first).code(Code::CannotServe)?;
     if let Some(keeper) = &keeper {
         let ended = wait(&[keeper.pid], Instant::now() + LIMIT);
