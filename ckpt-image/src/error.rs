@@ -203,6 +203,25 @@ fn on(places: &[(String, PathBuf)]) -> String {
 }
 
 impl ImageError {
+    /// The reason why a set cannot be used that an older set may not have: damage to its files.
+    pub fn damage_of_set(&self) -> Option<&ImageError> {
+        match self {
+            ImageError::Unusable { reason, .. } => reason.damage_of_set(),
+            ImageError::Link { reason, .. } => reason.damage_of_set().map(|_| self),
+            ImageError::Damaged { .. }
+            | ImageError::BrokenSeal { .. }
+            | ImageError::MissingImage { .. }
+            | ImageError::OtherRank { .. }
+            | ImageError::MixedSet { .. }
+            | ImageError::Disagrees { .. }
+            | ImageError::NoManifest { .. }
+            | ImageError::NoSuchSet { .. }
+            | ImageError::OtherLink { .. }
+            | ImageError::TooLong => Some(self),
+            _ => None,
+        }
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path, source: impl Into<std::io::Error>) -> Self {
         ImageError::Io {
             action,

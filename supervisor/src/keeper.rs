@@ -98,7 +98,7 @@ struct Kept {
     /// The checkpoint from which the job would go on, if it has told that since the last turn.
     covered: Option<u64>,
     /// The set that it cannot go on from and why, if it has told that since the last turn.
-    out_of_reach: Option<(u64, String)>,
+    unusable: Option<(u64, String)>,
     /// The process that stands in for it with the launcher.
     stand_in: Option<Pid>,
     /// Whether it has said that its program ends with exit code 0.
@@ -197,9 +197,9 @@ impl Keeper {
     }
 
     /// The sets that ranks cannot go on from, as they have told since the last call, and why.
-    pub fn out_of_reach(&mut self) -> Vec<(u64, String)> {
+    pub fn unusable(&mut self) -> Vec<(u64, String)> {
         let ranks = self.ranks.iter_mut();
-        ranks.filter_map(|rank| rank.out_of_reach.take()).collect()
+        ranks.filter_map(|rank| rank.unusable.take()).collect()
     }
 
     /// What ranks have said about checkpoints in memory since the last call.
@@ -363,7 +363,7 @@ impl Keeper {
                     announced: false,
                     mapped: None,
                     covered: None,
-                    out_of_reach: None,
+                    unusable: None,
                     stand_in: None,
                     ended_well: false,
                     ends_job: None,
@@ -473,8 +473,8 @@ impl Kept {
                 self.covered = self.member.and(Some(set));
                 return None;
             }
-            FromRank::OutOfReach { set, why } => {
-                self.out_of_reach = self.member.map(|_| (set, why));
+            FromRank::Unusable { set, why } => {
+                self.unusable = self.member.map(|_| (set, why));
                 return None;
             }
             FromRank::Mapped(set) => {

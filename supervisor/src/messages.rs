@@ -50,9 +50,9 @@ pub enum FromRank {
     EndsJob(JobEnd),
     /// The rank cannot go on, perhaps because of the death of another one.
     Fails,
-    /// The rank's image of the set with this number is out of reach of all ranks, for this reason: the job has to go on
-    /// from another one.
-    OutOfReach {
+    /// The rank's image of the set with this number is damaged, or out of reach of all ranks: the job has to go on from
+    /// another one.
+    Unusable {
         /// Number of the set.
         set: u64,
         /// The reason, which `stasis run` prints.

@@ -100,7 +100,7 @@ pub fn check_present(directory: &Path, incarnation: u32) -> Result<(), Error> {
     present(directory, RUN_FILE, incarnation).map(drop)
 }
 
-/// Numbers of the sets that the job does not go on from, since an image of each is out of reach of its ranks. Outside
+/// Numbers of the sets that the job does not go on from, since an image of each cannot be used. Outside
 /// of an incarnation there are none.
 ///
 /// # Errors

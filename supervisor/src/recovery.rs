@@ -103,8 +103,8 @@ pub enum Failure {
     LeftBehind(i32),
     /// No rank makes progress.
     Hang,
-    /// The incarnation cannot go on from the checkpoint of this number, since an image of it is out of reach.
-    OutOfReach(u64),
+    /// The incarnation cannot go on from the checkpoint of this number, since an image of it is damaged or out of reach.
+    Unusable(u64),
 }
 
 impl fmt::Display for Failure {
@@ -113,7 +113,7 @@ impl fmt::Display for Failure {
             Failure::Rank(Some(rank), how) => write!(f, "rank {rank} {how}"),
             Failure::Rank(None, how) => write!(f, "a rank {how}"),
             Failure::Hang => write!(f, "no rank makes progress"),
-            Failure::OutOfReach(set) => write!(f, "ckpt-{set} is out of reach"),
+            Failure::Unusable(set) => write!(f, "ckpt-{set} cannot be used"),
             Failure::LeftBehind(code) => {
                 write!(
                     f,
@@ -287,14 +287,14 @@ impl Recovery {
         }
     }
 
-    /// An image of the checkpoint of this number is out of reach: the next incarnation leaves it out. The ranks end for
+    /// An image of the checkpoint of this number cannot be used: the next incarnation leaves it out. The ranks end for
     /// it, and may be heard later than the launcher. Call it once for each checkpoint.
-    pub fn out_of_reach(&mut self, set: u64) -> Option<Order> {
+    pub fn unusable(&mut self, set: u64) -> Option<Order> {
         match self.state {
-            State::Running if !self.wanted => self.fail(Failure::OutOfReach(set)),
+            State::Running if !self.wanted => self.fail(Failure::Unusable(set)),
             State::Ending { .. } => {
                 self.state = State::Ending {
-                    failure: Failure::OutOfReach(set),
+                    failure: Failure::Unusable(set),
                 };
                 None
             }
@@ -354,7 +354,7 @@ impl Recovery {
         let State::Ending { failure } = self.state else {
             return None;
         };
-        let left_out = matches!(failure, Failure::OutOfReach(_));
+        let left_out = matches!(failure, Failure::Unusable(_));
         if newest != self.newest && !left_out {
             (self.failures, self.suspect) = (0, None);
         }
@@ -375,7 +375,7 @@ impl Recovery {
             }
             (Failure::Rank(Some(rank), how), _) => Some((rank, how, 1)),
             (Failure::Rank(None, _), suspect) => suspect,
-            (Failure::OutOfReach(_), suspect) => suspect,
+            (Failure::Unusable(_), suspect) => suspect,
             (Failure::Launcher(_) | Failure::LeftBehind(_) | Failure::Hang, _) => None,
         };
         let given_up = match self.suspect {
@@ -815,7 +815,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_out_of_reach_is_no_failure_of_the_program() {
+    fn an_unusable_checkpoint_is_no_failure_of_the_program() {
         let mut job = Recovery::new(Policy {
             on: RecoverOn::Signals,
             most: 1,
@@ -826,11 +826,11 @@ mod tests {
             // It may be heard before the ranks end, or after one has.
             if older % 2 == 0 {
                 job.rank_left(Some(1), Departure::Lost, false);
-                assert_eq!(job.out_of_reach(older + 1), None);
+                assert_eq!(job.unusable(older + 1), None);
             } else {
-                assert_eq!(job.out_of_reach(older + 1), Some(Order::Kill));
+                assert_eq!(job.unusable(older + 1), Some(Order::Kill));
             }
-            assert_eq!(job.failure(), Some(Failure::OutOfReach(older + 1)));
+            assert_eq!(job.failure(), Some(Failure::Unusable(older + 1)));
             let order = job.all_dead(Some(older));
             assert_eq!(order, Some(Order::Start { failures: 1 }));
         }

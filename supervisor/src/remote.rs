@@ -50,7 +50,7 @@ pub struct News {
     /// The checkpoint from which the job would go on, if rank 0 has told one.
     pub covered: Option<u64>,
     /// Sets that ranks cannot go on from, and why.
-    pub out_of_reach: Vec<(u64, String)>,
+    pub unusable: Vec<(u64, String)>,
     /// How a rank wants the job to be ended, since it cannot do that itself.
     pub ends_job: Option<JobEnd>,
     /// Messages of ranks and node keepers about checkpoints in memory.
@@ -673,8 +673,8 @@ impl State {
                 self.stirred = true;
                 return true;
             }
-            FromRank::OutOfReach { set, why } => {
-                self.news.out_of_reach.push((set, why));
+            FromRank::Unusable { set, why } => {
+                self.news.unusable.push((set, why));
                 self.stirred = true;
                 return true;
             }

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ckpt_image::SealKey;
-use coordinator::job_file::JobFile;
+use coordinator::claim;
+use coordinator::job_file::{self, JobFile};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -41,6 +42,9 @@ const GRACE_ON_SILENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_
 
 /// Interval of the signals that tell a launcher that its ranks are dead.
 const NUDGE: Duration = Duration::from_millis(10);
+
+/// Time for the ranks of a killed `stasis run` to notice that.
+const ORPHANS_END: Duration = Duration::from_secs(5);
 
 /// Time for survivors to write their memory. A rank that takes longer is started anew.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -102,7 +106,7 @@ pub trait Surroundings {
     fn lost(&self, ranks: &[String]);
     /// Ranks of an earlier `stasis run` on other machines may live for so long.
     fn waits(&self, time: Duration);
-    /// An image of the checkpoint of this number is out of reach, for this reason. It is left out from now on. Without
+    /// An image of the checkpoint of this number cannot be used, for this reason. It is left out from now on. Without
     /// a reason, an earlier `stasis run` has said so.
     fn leave_out(&self, set: u64, why: Option<&str>);
     /// The job goes on after a failure, and how.
@@ -147,6 +151,9 @@ pub enum Error {
     /// The run file.
     #[error(transparent)]
     File(#[from] run_file::Error),
+    /// Another job runs in the directory, or may run there.
+    #[error(transparent)]
+    Directory(#[from] job_file::Error),
     /// The job cannot be placed on its machines.
     #[error("--spares {spares}: {why}")]
     Machines {
@@ -180,11 +187,27 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
     }
 }
 
+/// Ensures that no job runs in `directory` without `stasis run`: its checkpoints would be taken for those of the new job.
+/// `left_behind` tells that a `stasis run` was killed there. Its ranks on this machine end by themselves.
+fn await_free(directory: &Path, left_behind: bool) -> Result<(), job_file::Error> {
+    let limit = Instant::now() + ORPHANS_END;
+    loop {
+        match claim::check_free(directory) {
+            // No event tells of the end of processes that are no children.
+            Err(job_file::Error::Taken { .. }) if left_behind && Instant::now() < limit => {
+                std::thread::sleep(NUDGE);
+            }
+            done => return done,
+        }
+    }
+}
+
 /// Runs a job to its end. Returns the exit code of the last launcher. Call it while the process has one thread, since
 /// signals are blocked for all threads that come.
 ///
 /// # Errors
 /// The job cannot be run: [`Error::File`] if the run file cannot be used or another `stasis run` keeps the job,
+/// [`Error::Directory`] if another job runs in the directory,
 /// [`Error::Machines`] for its spare machines, [`Error::Start`] for the launcher, [`Error::System`] for all else.
 pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     let spares = job.machines.spares;
@@ -198,6 +221,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         surroundings.waits(time);
         std::thread::sleep(time);
     }
+    await_free(&job.directory, before.is_some())?;
     let signals = SigSet::from_iter(SIGNALS);
     signals.thread_block().map_err(system("block signals"))?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
@@ -278,7 +302,7 @@ struct Running<'a, S> {
     lost_hosts: Vec<LostHost>,
     /// The line without the lost and the spare machines.
     placed: Placed,
-    /// Numbers of the checkpoints that have an image out of reach of all ranks.
+    /// Numbers of the checkpoints that have a damaged image, or one out of reach of all ranks.
     left_out: Vec<u64>,
     launcher: Option<Pid>,
     standby: StandbyWorld,
@@ -704,13 +728,13 @@ impl<S: Surroundings> Running<'_, S> {
         let news = self.remote.turn();
         self.note_words(news.words, news.answers);
         all.extend(news.left);
-        let away = [self.keeper.out_of_reach(), news.out_of_reach].concat();
-        for (set, why) in away {
-            // Of the ranks of a lost machine one suffices.
+        let unusable = [self.keeper.unusable(), news.unusable].concat();
+        for (set, why) in unusable {
+            // Of several ranks with such an image one suffices.
             if !self.left_out.contains(&set) {
                 self.left_out.push(set);
                 self.surroundings.leave_out(set, Some(&why));
-                let order = self.machine.out_of_reach(set);
+                let order = self.machine.unusable(set);
                 self.obey(order)?;
             }
         }

@@ -58,7 +58,7 @@ pub struct RunFile {
     /// Where ranks of other machines connect.
     #[serde(default)]
     pub network: Option<Network>,
-    /// Numbers of the sets that the job does not go on from: an image of each is out of reach of its ranks.
+    /// Numbers of the sets that the job does not go on from: an image of each is damaged, or out of reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<u64>,
 }

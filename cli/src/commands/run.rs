@@ -84,7 +84,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
-        run::Error::File(_) => (why, Code::Directory),
+        run::Error::File(_) | run::Error::Directory(_) => (why, Code::Directory),
         _ => (why, Code::Usage),
     });
     match code {
@@ -156,7 +156,7 @@ struct KnownSets {
     told: Cell<String>,
     /// The checkpoint that was last asked about, and the memory of its images.
     mapped: Cell<(u64, u64)>,
-    /// Numbers of the checkpoints that have an image out of reach of all ranks.
+    /// Numbers of the checkpoints that have a damaged image, or one out of reach of all ranks.
     left_out: RefCell<Vec<u64>>,
     stages: bool,
 }
@@ -276,7 +276,7 @@ impl Surroundings for KnownSets {
         };
         let count = match failure {
             // It does not count.
-            Failure::OutOfReach(_) => String::new(),
+            Failure::Unusable(_) => String::new(),
             _ => format!(
                 " (failure {failures} without a new {}, of at most {})",
                 self.unit(),

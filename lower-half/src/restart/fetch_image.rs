@@ -5,8 +5,9 @@
 //! MPI is initialised by then, and the ranks agree with collective operations. The images themselves take their usual
 //! way, through the checkpoint directory, which all ranks can read.
 
+use ::restart::RestartError;
 use anyhow::Result;
-use ckpt_image::{set_name, FileSystem, Set};
+use ckpt_image::{set_name, FileSystem, ImageError, Set};
 use job_spec::RestartSpec;
 
 use crate::console;
@@ -66,21 +67,41 @@ impl Choices {
         Ok(true)
     }
 
-    /// Tells `stasis run`, if that has started the job, of a set that cannot be used because an image of it is out of
-    /// reach of all ranks. That is the set of this rank after [`Choices::fetch`], or a newer one that others have
-    /// chosen: they cannot know that this machine has lost an image. Returns whether the job starts again without the
-    /// set, the same in all ranks.
-    pub fn leave_out(&self, set: Option<&Set>, rank: u32, options: &RestartSpec) -> Result<bool> {
+    /// Tells `stasis run`, if that has started the job, of a set that cannot be used because an image of it is damaged,
+    /// or out of reach of all ranks. That is the set of this rank after [`Choices::fetch`], or a newer one that others
+    /// have chosen: they cannot know that this machine has lost an image. `failed` is the reason why this rank cannot
+    /// use its image. Returns whether the job starts again without the set, the same in all ranks.
+    pub fn leave_out(
+        &self,
+        set: Option<&Set>,
+        failed: Option<&anyhow::Error>,
+        rank: u32,
+        options: &RestartSpec,
+    ) -> Result<bool> {
+        let away = self.out_of_reach(set, rank, options);
+        let told = match (&away, set.zip(failed)) {
+            (Some(why), _) => keeper::unusable(self.newest, why),
+            (None, Some((set, why))) => tell_damage(set, why),
+            (None, None) => false,
+        };
+        Ok(world::minimum(-i64::from(told))? < 0)
+    }
+
+    /// Why the newest set is out of reach of this rank.
+    fn out_of_reach(
+        &self,
+        set: Option<&Set>,
+        rank: u32,
+        options: &RestartSpec,
+    ) -> Option<ImageError> {
         if self.agree() && !self.some_away {
-            return Ok(false);
+            return None;
         }
         let its = match set.filter(|set| set.number() == self.newest) {
             Some(set) => Some(set.clone()),
             None => self.newest_set(options),
         };
-        let why = its.and_then(|set| set.check_reach(rank).err());
-        let told = why.is_some_and(|why| keeper::out_of_reach(self.newest, &why));
-        Ok(world::minimum(-i64::from(told))? < 0)
+        its.and_then(|set| set.check_reach(rank).err())
     }
 
     /// The newest set, if this rank can open it, which has chosen another one.
@@ -89,6 +110,17 @@ impl Choices {
         let name = set_name(self.newest);
         Set::open(copy::directory(options), &name, key.as_ref()).ok()
     }
+}
+
+/// Tells `stasis run` that this rank's image of the set is damaged, if that is why the rank has failed. Returns whether
+/// the job starts again without the set.
+pub fn tell_damage(set: &Set, failed: &anyhow::Error) -> bool {
+    let image = match failed.downcast_ref() {
+        Some(RestartError::Image(why)) => Some(why),
+        _ => failed.downcast_ref::<ImageError>(),
+    };
+    let damage = image.and_then(ImageError::damage_of_set);
+    damage.is_some_and(|why| keeper::unusable(set.number(), why))
 }
 
 /// Copies the image of `rank`. After a failure the restart of that rank reports the missing image.

@@ -114,7 +114,12 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
             tell_the_slowest(took, rank, size)?;
             (Some(world), part)
         }
-        false => (None, part?),
+        false => {
+            if let (Some(set), Err(why)) = (&set, &part) {
+                fetch_image::tell_damage(set, why);
+            }
+            (None, part?)
+        }
     };
     let Part {
         mut opened,
@@ -405,7 +410,7 @@ fn join(
         );
         Ok(part)
     });
-    let left_out = choices.leave_out(set, rank, options)?;
+    let left_out = choices.leave_out(set, part.as_ref().err(), rank, options)?;
     // `stasis run` says it then, once for all ranks.
     if let Some(why) = part.as_ref().err().filter(|_| !left_out) {
         // The message comes before the ranks agree: when the first rank ends, its launcher kills the others.

@@ -204,16 +204,16 @@ pub fn ends_job(code: i32) {
     tell(&FromRank::EndsJob(JobEnd { code, why: None }));
 }
 
-/// Numbers of the sets that `stasis run` leaves out, since an image of each is out of reach.
+/// Numbers of the sets that `stasis run` leaves out, since an image of each cannot be used.
 pub fn left_out(checkpoints: &Checkpoints) -> Result<Vec<u64>, rank::Error> {
     rank::left_out(&checkpoints.dir, checkpoints.incarnation)
 }
 
-/// Tells the keeper that this rank's image of a set is out of reach of all ranks, and why. False without a keeper.
-pub fn out_of_reach(set: u64, why: &ImageError) -> bool {
+/// Tells the keeper that this rank's image of a set cannot be used, and why. False without a keeper.
+pub fn unusable(set: u64, why: &ImageError) -> bool {
     // A message has a limit, and a path may be as long.
     let why: String = why.to_string().chars().take(MOST_OF_WHY).collect();
-    tell(&FromRank::OutOfReach { set, why });
+    tell(&FromRank::Unusable { set, why });
     LINK.get().is_some()
 }
 

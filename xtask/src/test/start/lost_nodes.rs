@@ -413,7 +413,7 @@ fn image_lost(case: &NodesCase, flags: &[&str]) -> Result<()> {
         text.matches(why).count() == 1,
         "it does not say once: {why}\n{text}"
     );
-    said(&job, "ckpt-2 is out of reach; the job goes on from ckpt-1")?;
+    said(&job, "ckpt-2 cannot be used; the job goes on from ckpt-1")?;
     // A later incarnation does not try it again.
     let running = stasis::incarnation(&case.ckpt, RUN_FILE)?;
     let ranks = stasis::of_incarnation(job.ranks(), running);

@@ -30,10 +30,12 @@ pub fn cases(full: bool) -> Vec<Case> {
             cases.push(RunCase::case(mpi, name, body));
         };
         add("all-ranks", all_ranks);
+        add("damaged-checkpoint", damaged_checkpoint);
         add("launcher", launcher);
         add("before-the-first-checkpoint", before_the_first);
         add("controller", controller);
         add("two-controllers", two_controllers);
+        add("beside-a-plain-job", beside_a_plain_job);
         add("exits", |case| own_will(case, "exits"));
         add("aborts", |case| own_will(case, "aborts"));
         add("exits-wanted", exits_wanted);
@@ -216,6 +218,33 @@ fn all_ranks(case: &RunCase) -> Result<()> {
     case.finish(job)
 }
 
+/// The newest checkpoint is damaged: the job goes on from the one before, and says so once.
+fn damaged_checkpoint(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    (0..3).try_for_each(|_| case.checkpoint())?;
+    let image = case.ckpt.join("ckpt-3").join("rank-1.img");
+    let mut bytes = fs::read(&image)?;
+    // Memory starts here (docs/image-format.md).
+    bytes[4096] ^= 0x10;
+    fs::write(&image, bytes)?;
+    case.recovered(&mut job, |job| kill_rank(job, 0))?;
+    let text = said(&job);
+    let why = "ckpt-3 is left out: ";
+    ensure!(
+        text.matches(why).count() == 1,
+        "it does not say once: {why}\n{text}"
+    );
+    let on = "ckpt-3 cannot be used; the job goes on from ckpt-2";
+    ensure!(text.contains(on), "it does not say: {on}\n{text}");
+    ensure!(
+        text.matches(GOES_ON).count() == 2,
+        "it was started more than twice again:\n{text}"
+    );
+    // A later incarnation does not try it again.
+    case.recovered(&mut job, |job| kill_rank(job, 1))?;
+    case.finish(job)
+}
+
 fn launcher(case: &RunCase) -> Result<()> {
     let mut job = case.start(&[], "runs", "run")?;
     case.checkpoint()?;
@@ -280,6 +309,28 @@ fn two_controllers(case: &RunCase) -> Result<()> {
     let job = case.start(&[], "runs", "run")?;
     let second = job::run(case.command(&[], "runs"), case.dir, "second", LIMIT)?;
     refused(&second, DIRECTORY, &[&["keeps a job"], &["--ckpt-dir"]])?;
+    case.finish(job)
+}
+
+/// A job without `stasis run` has the directory: its checkpoints are not taken for those of another job.
+fn beside_a_plain_job(case: &RunCase) -> Result<()> {
+    let mut plain = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    plain.arg(&case.program).arg("runs");
+    let job = case.start_command(case.at_its_cut(plain), "plain")?;
+    case.checkpoint()?;
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg("--resume").arg(&case.program).arg("runs");
+    let second = case.at_its_cut(stasis::run(&[], &launch));
+    let second = job::run(second, case.dir, "second", LIMIT)?;
+    ensure!(
+        !second.stderr.contains(GOES_ON),
+        "it was started again and again"
+    );
+    refused(
+        &second,
+        DIRECTORY,
+        &[&["is used by a job that runs already"], &["stasis stop"]],
+    )?;
     case.finish(job)
 }
 
