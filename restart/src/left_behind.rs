@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use ckpt_image::{SealKey, Set};
+use ckpt_image::{list_sets, SealKey, Set};
 use undo::{Cut, LeftBehind};
 
 use crate::error::{RestartError, Result};
@@ -15,6 +15,23 @@ pub fn cut_of(set: &Set) -> Cut {
         number: set.number(),
         id: set.manifest().set_id.0,
     }
+}
+
+/// The cuts of the sets of a directory that are newer than `cut`.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn newer_sets(dir: &Path, key: Option<&SealKey>, cut: &Cut) -> Result<Vec<Cut>> {
+    let sets = list_sets(dir, key)?.into_iter();
+    let newer = sets.filter(|set| set.number > cut.number);
+    let cuts = newer.filter_map(|set| {
+        let id = set.manifest?.set_id.0;
+        Some(Cut {
+            number: set.number,
+            id,
+        })
+    });
+    Ok(cuts.collect())
 }
 
 /// The sets of a directory that restarts from older ones have left behind.

@@ -42,7 +42,7 @@ use ckpt_image::{
 use map_early::EarlyMemory;
 
 pub use error::{RestartError, Result};
-pub use left_behind::{check_not_left_behind, cut_of, left_behind};
+pub use left_behind::{check_not_left_behind, cut_of, left_behind, newer_sets};
 pub use map_memory::{map, MappedUpper};
 pub use sections::{JobState, Sections};
 

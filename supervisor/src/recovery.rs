@@ -103,7 +103,7 @@ pub enum Failure {
     LeftBehind(i32),
     /// No rank makes progress.
     Hang,
-    /// The incarnation cannot go on from the checkpoint of this number, since an image of it is damaged or out of reach.
+    /// The incarnation cannot go on from the checkpoint of this number: an image of it is damaged, or out of reach.
     Unusable(u64),
 }
 

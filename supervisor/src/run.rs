@@ -187,8 +187,8 @@ fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
     }
 }
 
-/// Ensures that no job runs in `directory` without `stasis run`: its checkpoints would be taken for those of the new job.
-/// `left_behind` tells that a `stasis run` was killed there. Its ranks on this machine end by themselves.
+/// Ensures that no job runs in `directory` without `stasis run`: its checkpoints would be taken for those of the new
+/// job. `left_behind` tells that a `stasis run` was killed there. Its ranks on this machine end by themselves.
 fn await_free(directory: &Path, left_behind: bool) -> Result<(), job_file::Error> {
     let limit = Instant::now() + ORPHANS_END;
     loop {

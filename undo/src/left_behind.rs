@@ -8,8 +8,9 @@
 use crate::record::{self, Cut, Record};
 use crate::segment::{all, rewrite_text, Segment, DIRECTORY};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// A set that was left behind.
@@ -41,7 +42,7 @@ pub fn left_behind(checkpoints: &Path) -> io::Result<Vec<LeftBehind>> {
     if entries.is_empty() {
         return Ok(Vec::new());
     }
-    let later = numbers_of_changed(&all(checkpoints)?)?;
+    let later = numbers_of_changed(&all(checkpoints)?);
     let is_lost = |number: u64, entry: &Entry| {
         entry.changed || later.iter().any(|at| (entry.by..number).contains(at))
     };
@@ -55,14 +56,17 @@ pub fn left_behind(checkpoints: &Path) -> io::Result<Vec<LeftBehind>> {
     Ok(lost.collect())
 }
 
-/// Notes the sets that a restart from `cut` leaves behind. `undone` are the segments behind it, which are there still.
-pub(crate) fn note(checkpoints: &Path, cut: &Cut, undone: &[Segment]) -> io::Result<()> {
-    let changed = numbers_of_changed(undone)?;
+/// Notes that a restart from `cut` leaves the sets `newer` behind. `undone` are the segments behind the cut, which are
+/// there still.
+pub(crate) fn note(
+    checkpoints: &Path,
+    cut: &Cut,
+    newer: &[Cut],
+    undone: &[Segment],
+) -> io::Result<()> {
+    let changed = numbers_of_changed(undone);
     let mut entries = read(checkpoints)?;
-    let cuts = undone
-        .iter()
-        .map(|segment| (segment.cut.number, segment.cut.id));
-    for (number, id) in cuts.filter(|(number, _)| *number > cut.number) {
+    for Cut { number, id } in newer.iter().copied() {
         let new = Entry {
             by: number,
             changed: false,
@@ -91,26 +95,21 @@ pub(crate) fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
 }
 
 /// Numbers of the cuts behind which files were changed.
-fn numbers_of_changed(segments: &[Segment]) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for segment in segments {
-        if has_changes(segment)? {
-            numbers.push(segment.cut.number);
-        }
-    }
-    Ok(numbers)
+fn numbers_of_changed(segments: &[Segment]) -> Vec<u64> {
+    let changed = segments.iter().filter(|segment| has_changes(segment));
+    changed.map(|segment| segment.cut.number).collect()
 }
 
-fn has_changes(segment: &Segment) -> io::Result<bool> {
+/// What cannot be read may be a change.
+fn has_changes(segment: &Segment) -> bool {
     let log = match File::open(segment.log()) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(false),
-        log => log?,
+        Err(why) => return why.kind() != io::ErrorKind::NotFound,
+        Ok(log) => log,
     };
-    // What cannot be read may be a change.
-    Ok(record::read(&log).map_or(true, |records| {
+    record::read(&log).map_or(true, |records| {
         let mut records = records.iter();
         records.any(|(record, _)| !matches!(record, Record::Begin { .. }))
-    }))
+    })
 }
 
 fn path(checkpoints: &Path) -> PathBuf {
@@ -143,7 +142,16 @@ fn write(checkpoints: &Path, entries: &Entries) -> io::Result<()> {
         let how = if entry.changed { CHANGED } else { UNCHANGED };
         format!("{number} {id:032x} {by} {how}\n")
     });
-    rewrite_text(&path(checkpoints), &lines.collect::<String>())
+    let text = lines.collect::<String>();
+    if !text.is_empty() {
+        // There is none if no rank has changed a file.
+        let directory = checkpoints.join(DIRECTORY);
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+    }
+    rewrite_text(&path(checkpoints), &text)
 }
 
 #[cfg(test)]
@@ -201,17 +209,28 @@ mod tests {
         change(&mut journal);
         assert_eq!(left_behind(checkpoints).unwrap(), []);
         // A restart from the newest set leaves none.
-        forget(checkpoints, &SECOND).unwrap();
+        forget(checkpoints, &SECOND, &[]).unwrap();
         assert_eq!(left_behind(checkpoints).unwrap(), []);
         begin(&mut journal, SECOND);
         change(&mut journal);
-        forget(checkpoints, &FIRST).unwrap();
+        forget(checkpoints, &FIRST, &[SECOND]).unwrap();
         assert_eq!(left_behind(checkpoints).unwrap(), [LOST]);
         prune(checkpoints, 2).unwrap();
         assert_eq!(left_behind(checkpoints).unwrap(), [LOST]);
         prune(checkpoints, 3).unwrap();
         assert_eq!(left_behind(checkpoints).unwrap(), []);
         assert!(!path(checkpoints).exists());
+    }
+
+    #[test]
+    fn a_set_may_be_left_behind_before_any_file_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        forget(folder.path(), &FIRST, &[SECOND]).unwrap();
+        assert_eq!(left_behind(folder.path()).unwrap(), []);
+        let mut second_run = journal(folder.path());
+        begin(&mut second_run, FIRST);
+        change(&mut second_run);
+        assert_eq!(left_behind(folder.path()).unwrap(), [LOST]);
     }
 
     #[test]
@@ -222,7 +241,7 @@ mod tests {
         begin(&mut first_run, FIRST);
         begin(&mut first_run, SECOND);
         change(&mut first_run);
-        forget(checkpoints, &FIRST).unwrap();
+        forget(checkpoints, &FIRST, &[SECOND]).unwrap();
         assert_eq!(left_behind(checkpoints).unwrap(), []);
         let mut second_run = journal(checkpoints);
         begin(&mut second_run, FIRST);
@@ -230,7 +249,7 @@ mod tests {
         change(&mut second_run);
         assert_eq!(left_behind(checkpoints).unwrap(), [LOST]);
         // Another restart from the first set undoes that change.
-        forget(checkpoints, &FIRST).unwrap();
+        forget(checkpoints, &FIRST, &[SECOND]).unwrap();
         assert_eq!(left_behind(checkpoints).unwrap(), []);
     }
 }

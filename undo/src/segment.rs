@@ -220,16 +220,17 @@ fn beside(checkpoints: &Path, host: Option<&str>, end: &str) -> PathBuf {
 
 /// Removes the segments that were undone once all files are in their state at this cut: those of all ranks or, if
 /// interrupted, of none, because the records of some ranks do not suffice for an undo. If this fails, the job must not
-/// go on: its later changes would be mixed with the earlier ones.
+/// go on: its later changes would be mixed with the earlier ones. The sets `newer`, which are newer than the cut, are
+/// left behind.
 ///
 /// # Errors
 /// The list cannot be written, or a segment cannot be removed.
-pub fn forget(checkpoints: &Path, cut: &Cut) -> io::Result<()> {
+pub fn forget(checkpoints: &Path, cut: &Cut, newer: &[Cut]) -> io::Result<()> {
     let directory = checkpoints.join(DIRECTORY);
     let mut paths = forgotten(checkpoints)?;
     let mut after = all(checkpoints)?;
     after.retain(|segment| segment.is_after(cut));
-    left_behind::note(checkpoints, cut, &after)?;
+    left_behind::note(checkpoints, cut, newer, &after)?;
     paths.extend(after.into_iter().map(|segment| segment.path));
     let list = directory.join(FORGOTTEN);
     if !paths.is_empty() {
@@ -362,7 +363,7 @@ mod tests {
         assert_eq!(after.collect::<Vec<_>>(), [&made[2], &made[3]]);
         prune(dir.path(), 5).unwrap();
         assert_eq!(all(dir.path()).unwrap(), made[1..]);
-        forget(dir.path(), &cuts[2]).unwrap();
+        forget(dir.path(), &cuts[2], &[]).unwrap();
         assert_eq!(all(dir.path()).unwrap(), made[1..2]);
     }
 
@@ -382,13 +383,13 @@ mod tests {
         fs::create_dir_all(second.path.parent().unwrap()).unwrap();
         fs::write(&second.path, "").unwrap();
         assert_eq!(all(dir.path()).unwrap().len(), 3);
-        forget(dir.path(), &cuts[1]).unwrap_err();
+        forget(dir.path(), &cuts[1], &[]).unwrap_err();
         assert!(!first.path.exists() && second.path.exists());
         assert_eq!(all(dir.path()).unwrap(), [old]);
         assert_eq!(last_turn(dir.path(), 1).unwrap(), 1);
         assert_eq!(last_turn(dir.path(), 2).unwrap(), 1);
         fs::remove_file(&second.path).unwrap();
-        forget(dir.path(), &cuts[1]).unwrap();
+        forget(dir.path(), &cuts[1], &[]).unwrap();
         assert!(!dir.path().join(DIRECTORY).join(FORGOTTEN).exists());
     }
 }

@@ -401,7 +401,7 @@ fn is_undone(before: &[Step], epochs: &[Epoch], links: bool, kill: u8) {
                 were.truncate(were.len() - (back % were.len()));
                 let (number, was) = were.last().unwrap();
                 undo_to(*number, checkpoints, &world.files, was, kill);
-                undo::forget(checkpoints, &cut(*number)).unwrap();
+                undo::forget(checkpoints, &cut(*number), &[]).unwrap();
                 world.journals = start().into();
                 at = cut(*number);
             }

@@ -155,10 +155,18 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     let cut = cut_of(opened.set());
     let dir = &options.checkpoints.dir;
     let name = opened.set().name().to_owned();
+    // The first rank notes them for all.
+    let newer = match rank {
+        0 if undoes(options) => {
+            ::restart::newer_sets(dir, options::key(&options.checkpoints)?.as_ref(), &cut)?
+        }
+        _ => Vec::new(),
+    };
     let restarted = RestartedRank {
         dir,
         set: &name,
         rank,
+        newer: &newer,
     };
     let begun = Instant::now();
     truncate_files::undo(&plan, &cut, &restarted, others)?;

@@ -103,7 +103,7 @@ pub fn undo(
 }
 
 fn forget(restarted: &RestartedRank<'_>, cut: &Cut) -> Result<()> {
-    ::undo::forget(restarted.dir, cut).with_context(|| {
+    ::undo::forget(restarted.dir, cut, restarted.newer).with_context(|| {
         format!(
             "cannot remove the undo journals in {}",
             restarted.dir.display()
@@ -206,6 +206,8 @@ pub struct RestartedRank<'a> {
     pub set: &'a str,
     /// The rank.
     pub rank: u32,
+    /// The cuts of newer sets, which this restart leaves behind.
+    pub newer: &'a [Cut],
 }
 
 /// The messages about truncated files, for all ranks together.

@@ -76,7 +76,7 @@ pub fn forget_all() {
     SEGMENT.fetch_add(STEP, Ordering::Relaxed);
 }
 
-/// Forgets a descriptor whose number has changed.
+/// Forgets a descriptor whose number or flags have changed.
 pub fn forget(fd: i32) {
     set(fd, 0);
 }

@@ -381,11 +381,14 @@ fn fcntl(call: &mut Call) -> Outcome {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => dup(call),
         libc::F_SETFD if is_lowers(call, fd) => fail(libc::EBADF),
         libc::F_SETFL => {
-            // The flags are those of the open file, which several numbers may share.
-            if watched_fds::is_on() && ends_appending(call, fd) {
-                watched_fds::forget_all();
+            let ends = watched_fds::is_on() && ends_appending(call, fd);
+            let outcome = call.pass();
+            match ends {
+                // The flags are those of the open file, which several numbers may share.
+                true => watched_fds::forget_all(),
+                false => watched_fds::forget(fd),
             }
-            call.pass()
+            outcome
         }
         _ if call.in_rank() && closed_stdio::is_vacant(fd) => fail(libc::EBADF),
         _ => call.pass(),

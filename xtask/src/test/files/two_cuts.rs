@@ -72,15 +72,13 @@ fn directory(dir: &Path, mpi: Mpi) -> Result<()> {
 /// A restart from an older set leaves the newer one behind, whose files are lost.
 fn left_behind(dir: &Path, mpi: Mpi) -> Result<()> {
     let mut job = launch(dir, mpi, "rewritten")?;
-    for phase in 1..=2 {
-        job.reach(phase)?;
-        job.checkpoint()?;
-        job.go(phase)?;
-    }
-    job.reach(3)?;
-    for name in ["go.2", "at.2", "at.3"] {
-        fs::remove_file(dir.join(name))?;
-    }
+    job.reach(1)?;
+    job.checkpoint()?;
+    job.go(1)?;
+    job.reach(2)?;
+    job.checkpoint()?;
+    // No file changes behind the second checkpoint.
+    fs::remove_file(dir.join("at.2"))?;
     fs::write(dir.join("second-run"), "")?;
     job.restart(mpi.other(), "ckpt-1")?;
     job.reach(2)?;
