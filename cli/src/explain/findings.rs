@@ -1,4 +1,4 @@
-//! All that can be told of a running job that does not come on: where its threads are, and what its ranks wait for.
+//! All that can be told of a running job that makes no progress: where its threads are, and what its ranks wait for.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{ask, stacks};
 /// Longest time for each of the two. A rank that has stopped does not answer in this time.
 const LIMIT: Duration = Duration::from_secs(6);
 
-/// What is found, each with a heading: nothing of a job that does not answer at all.
+/// The findings, each with a heading. A job that does not answer at all has none.
 pub fn findings(directory: &Path) -> Vec<String> {
     let threads = stacks::ask(directory, Some(LIMIT), WantedStacks::All);
     let threads = threads.map(|(tree, silent)| stacks::lines(&tree, &silent));

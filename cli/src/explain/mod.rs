@@ -8,7 +8,7 @@
 //! | [`ask`] | the question to a running job |
 //! | [`text`], [`json`], [`svg`] | the answer |
 //! | [`stacks`] | the tree of all threads' stacks |
-//! | [`findings`] | both, for a job that does not come on |
+//! | [`findings`] | both, for a job that makes no progress |
 
 pub mod ask;
 pub mod findings;
