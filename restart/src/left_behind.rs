@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use ckpt_image::{list_sets, SealKey, Set};
+use ckpt_image::{list_sets, set_name, SealKey, Set};
 use undo::{Cut, LeftBehind};
 
 use crate::error::{RestartError, Result};
@@ -42,7 +42,7 @@ pub fn left_behind(dir: &Path, key: Option<&SealKey>) -> io::Result<Vec<LeftBehi
     let mut all = undo::left_behind(dir)?;
     // A set that was removed may have given its number to another one.
     all.retain(|left| {
-        let set = Set::open(dir, &format!("ckpt-{}", left.cut.number), key);
+        let set = Set::open(dir, &set_name(left.cut.number), key);
         set.is_ok_and(|set| cut_of(&set) == left.cut)
     });
     Ok(all)

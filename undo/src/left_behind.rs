@@ -22,7 +22,7 @@ pub struct LeftBehind {
     pub by: u64,
 }
 
-/// What is known of a set.
+/// The facts about a set that was left behind.
 #[derive(Clone, Copy)]
 struct Entry {
     by: u64,
@@ -64,8 +64,12 @@ pub(crate) fn note(
     newer: &[Cut],
     undone: &[Segment],
 ) -> io::Result<()> {
-    let changed = numbers_of_changed(undone);
     let mut entries = read(checkpoints)?;
+    if newer.is_empty() && entries.is_empty() {
+        // The usual restart: the logs need not be read again.
+        return Ok(());
+    }
+    let changed = numbers_of_changed(undone);
     for Cut { number, id } in newer.iter().copied() {
         let new = Entry {
             by: number,
@@ -100,7 +104,7 @@ fn numbers_of_changed(segments: &[Segment]) -> Vec<u64> {
     changed.map(|segment| segment.cut.number).collect()
 }
 
-/// What cannot be read may be a change.
+/// Whether the segment has records of changes. A log that cannot be read counts as changed.
 fn has_changes(segment: &Segment) -> bool {
     let log = match File::open(segment.log()) {
         Err(why) => return why.kind() != io::ErrorKind::NotFound,

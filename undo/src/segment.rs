@@ -250,7 +250,7 @@ pub fn forget(checkpoints: &Path, cut: &Cut, newer: &[Cut]) -> io::Result<()> {
     unless_gone(fs::remove_file(list))
 }
 
-/// Writes a file anew, atomically; an empty one is removed.
+/// Replaces the content of a file atomically. Without content, the file is removed.
 pub(crate) fn rewrite_text(path: &Path, text: &str) -> io::Result<()> {
     if text.is_empty() {
         return unless_gone(fs::remove_file(path));

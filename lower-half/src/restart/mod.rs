@@ -256,7 +256,7 @@ fn set_named(options: &RestartSpec, size: u32) -> Result<Set> {
         options::key(&options.checkpoints)?,
     );
     let mut left_out = keeper::left_out(&options.checkpoints)?;
-    if undoes(options) {
+    if options.set.is_none() && undoes(options) {
         let left_behind = ::restart::left_behind(dir, key.as_ref())?;
         left_out.extend(left_behind.iter().map(|left| left.cut.number));
     }

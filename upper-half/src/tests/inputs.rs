@@ -1,4 +1,4 @@
-//! What is kept of the inputs of an operation that can be retracted.
+//! Tests of the inputs that a retractable operation keeps.
 
 use crate::object::datatype::Extents;
 use crate::quiesce::retractable::{Inputs, MOST_KEPT};

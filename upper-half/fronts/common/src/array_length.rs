@@ -31,10 +31,11 @@ pub fn block(count: impl Into<i64>, rank: i32) -> (i64, i64) {
     (count.saturating_mul(i64::from(rank)), count)
 }
 
-/// The same with lengths and places of their own. Without lists, which the library refuses, the length is no buffer's.
+/// The same for lists of lengths and places. Null lists give the length `i64::MAX`, which no buffer has. The library
+/// refuses such a call.
 ///
 /// # Safety
-/// `counts` and `places` must be null or have an entry for each process of which `rank` is one.
+/// Each of `counts` and `places` is null, or has more than `rank` entries.
 pub unsafe fn listed_block<C, P>(counts: *const C, places: *const P, rank: i32) -> (i64, i64)
 where
     C: Copy + Into<i64>,

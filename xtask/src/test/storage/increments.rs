@@ -70,8 +70,8 @@ pub fn cases() -> Vec<Case> {
     all.chain([case("loads-late", loads_late, OWN)]).collect()
 }
 
-/// The MPI library is loaded into memory that was freed after the first checkpoint. The increment has its code, and not
-/// what was there before.
+/// The MPI library is loaded into memory that was freed after the first checkpoint. The increment holds the code of the
+/// library, not the content of the freed memory.
 fn loads_late(dir: &Path, on: Kernel) -> Result<()> {
     let program = compile(dir, "cc", "loads_late.c", &["-ldl"])?;
     let mut launch = stasis::launch(Mpi::OpenMpi, 1, &dir.join("ck"), dir);
