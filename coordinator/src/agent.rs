@@ -436,13 +436,11 @@ impl AgentLoop {
                 self.pending.set(Known::Writing);
                 self.process.resume_while_saving();
             }
-            Effect::CancelWork => {
-                self.pending.set(Known::Nothing);
-                self.process.cancel_work();
-            }
+            Effect::CancelWork => self.process.cancel_work(),
             Effect::Resume(outcome) => {
-                self.pending.set(Known::Nothing);
                 self.process.resume(&outcome);
+                // The targets say which messages are not to be pulled, so that they stay as long as some may be.
+                self.pending.set(Known::Nothing);
             }
             Effect::Exit { set } => {
                 self.pending.set(Known::Nothing);

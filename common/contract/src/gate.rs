@@ -14,6 +14,19 @@ pub const CLOCKS: usize = 1 << 16;
 /// have begun. A rank begins the missing ones in its next drain, and not before, on its way to the targets.
 pub const DRAIN_CLOCK: u64 = 3;
 
+/// Id of the clock of the process with this world rank that begins when the process makes its first synchronous send.
+/// Its target tells the other ranks so.
+pub const fn synchronous_sends_clock(rank: u32) -> u64 {
+    SYNCHRONOUS_SENDS_CLOCKS | rank as u64
+}
+
+const SYNCHRONOUS_SENDS_CLOCKS: u64 = 2 << 32;
+
+/// Whether a clock with this id counts the collective operations of a communicator.
+pub const fn is_clock_of_communicator(id: u64) -> bool {
+    !matches!(id, 0 | DRAIN_CLOCK) && id >> 32 != SYNCHRONOUS_SENDS_CLOCKS >> 32
+}
+
 /// Number of ranks that [`Activity`] can list.
 pub const ACTIVITY_RANKS: usize = 64;
 

@@ -58,6 +58,11 @@ const SEVERAL_CALLS: Variant = Variant {
     several_calls: true,
     ..Variant::OURS
 };
+/// Sends that wait for their receivers are synchronous.
+const SYNCHRONOUS: Variant = Variant {
+    synchronous: true,
+    ..Variant::OURS
+};
 const FAULT: Variant = Variant {
     faults: 1,
     ..Variant::OURS
@@ -176,6 +181,20 @@ fn every_small_program_is_checkpointed_without_retraction() {
 #[test]
 fn every_small_program_whose_operations_make_several_calls_is_checkpointed() {
     all_right(&SHORT, SEVERAL_CALLS, 1, 300);
+}
+
+#[test]
+fn every_small_program_that_sends_synchronously_is_checkpointed() {
+    all_right(&SHORT, SYNCHRONOUS, 1, 300);
+}
+
+#[test]
+fn programs_that_send_synchronously_go_on_after_a_fault() {
+    let variant = Variant {
+        faults: 1,
+        ..SYNCHRONOUS
+    };
+    all_right(&SHORT[2..3], variant, 2, 14);
 }
 
 /// Checks all programs of a scope in which ranks stay outside of a collective operation, or of a message, for ever.

@@ -17,7 +17,7 @@ use contract::recorder::Event;
 use contract::waits::{
     self, WaitFor, WaitKind, WaitReports, WaitSlot, ANY_PEER, ANY_TAG, ONE_IS_ENOUGH, SOME_AMOUNT,
 };
-use contract::{gate, Activity, ActivityKind, Clock, MpiState, Phase, DRAIN_CLOCK};
+use contract::{gate, is_clock_of_communicator, Activity, ActivityKind, Clock, MpiState, Phase};
 use coordinator::protocol::{Entered, RankWaits, Tag, ThreadWaits, Unasked, Wait};
 
 use crate::agent::current_call;
@@ -213,8 +213,7 @@ pub fn entered(clocks: &[Clock], activity: &Activity) -> Vec<Entered> {
         let comm = clock.id.load(Ordering::Acquire);
         let left = clock.left.load(Ordering::Acquire);
         let inside = clock.seq.load(Ordering::Acquire) != left || inside == Some(comm);
-        let used = comm != 0 && comm != DRAIN_CLOCK;
-        used.then_some(Entered {
+        is_clock_of_communicator(comm).then_some(Entered {
             comm,
             number: left + u64::from(inside),
             inside,

@@ -38,6 +38,9 @@ pub(crate) struct Entry {
     pub(crate) bytes: Vec<u8>,
     pub(crate) stage: Stage,
     pub(crate) error: i32,
+    /// Of a synchronous message: the world rank of its sender, and the send. The sender is told when a receive has
+    /// asked for the message.
+    pub(crate) receipt: Option<(u32, u64)>,
 }
 
 /// How far an early message has come.
@@ -70,6 +73,7 @@ impl Entry {
             bytes: Vec::new(),
             stage: Stage::Matched { message, length },
             error: SUCCESS,
+            receipt: None,
         })
     }
 

@@ -48,7 +48,7 @@ fn is_wild(source: i32, comm: &'static Comm) -> bool {
 
 /// Takes in hand what has come over a communicator. The data stay where they are.
 fn take_in_hand(queue: &mut Queue, comm: &'static Comm) -> Result<(), i32> {
-    while queue.match_next(comm)?.is_some() {}
+    while queue.match_next(ANY_SOURCE, comm)?.is_some() {}
     Ok(())
 }
 

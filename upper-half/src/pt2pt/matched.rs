@@ -19,7 +19,7 @@ use crate::object::{unexpected, Comm, Datatype, Message, Request};
 use crate::perturb::open_probes::Attempt;
 use crate::perturb::{self, open_probes, BY_THE_APPLICATION};
 use crate::pt2pt::vain_probes::{self, Pattern};
-use crate::pt2pt::{post, probe};
+use crate::pt2pt::{post, probe, receipts};
 use crate::quiesce::{bookmarks, progress, wait_loop};
 use crate::record::turns;
 use crate::request::{error_origin, lifecycle, wait};
@@ -35,7 +35,11 @@ fn no_process() -> &'static Message {
 }
 
 /// Takes an early message in hand.
-fn from_early(entry: Box<Entry>, comm: &'static Comm) -> Result<(&'static Message, Status), i32> {
+fn from_early(
+    mut entry: Box<Entry>,
+    comm: &'static Comm,
+) -> Result<(&'static Message, Status), i32> {
+    receipts::give(&mut entry);
     let status = entry.status();
     comm.retain();
     let body = MessageBody {
@@ -233,18 +237,19 @@ pub fn imrecv(
     if message.is_null() {
         return ERR_REQUEST;
     }
-    let new = match lifecycle::acquire(Kind::Matched, NOBODY, body.comm.unwrap_or_else(Comm::null))
-    {
+    let Status { source, tag, .. } = body.status;
+    let comm = body.comm.unwrap_or_else(Comm::null);
+    let args = Args::new(buf, count, datatype, source, tag, comm);
+    let new = match lifecycle::acquire(Kind::Matched, NOBODY, comm) {
         Ok(new) => new,
         Err(error) => return error,
     };
     let mut error = SUCCESS;
     match (body.comm, body.entry.take()) {
-        (Some(comm), Some(entry)) => {
+        (Some(_), Some(entry)) => {
             // A receive that has its message already; it is not counted again.
             new.body.kind.set(Kind::Receive);
-            let Status { source, tag, .. } = body.status;
-            new.keep(Args::new(buf, count, datatype, source, tag, comm));
+            new.keep(args);
             post::give(new, entry);
         }
         (Some(_), None) => {
@@ -254,10 +259,12 @@ pub fn imrecv(
             // used up. The request's lower handle is a local.
             error = unsafe { named::MPI_Imrecv(buf.as_ptr(), count, datatype, from, place) };
             if error == SUCCESS {
+                new.keep(args);
                 new.started(lower_handle);
             }
         }
         (None, _) => {
+            new.keep(args);
             new.complete(&Status::PROC_NULL, SUCCESS);
         }
     }

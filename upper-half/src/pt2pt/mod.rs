@@ -5,6 +5,7 @@
 //! `quiesce/wait_loop.rs`.
 
 pub(crate) mod bsend_buffer;
+mod hear;
 mod isendrecv;
 pub(crate) mod kept;
 pub(crate) mod local_copy;
@@ -14,12 +15,16 @@ pub(crate) mod partitioned;
 pub(crate) mod persistent_message;
 pub(crate) mod post;
 pub(crate) mod probe;
+mod receipts;
+pub(crate) mod receipts_heard;
 pub(crate) mod receive;
 pub(crate) mod send;
 mod send_below;
 mod sendrecv_replace;
 mod status;
+mod synchronous_sends;
 mod taken_sends;
+mod tell;
 pub(crate) mod vain_probes;
 
 pub use bsend_buffer::{buffer_attach, buffer_attach_c, buffer_detach, buffer_detach_c};

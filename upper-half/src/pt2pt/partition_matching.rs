@@ -1,54 +1,26 @@
 //! Receives of partitioned communication and the announcements that they wait for (see `partitioned.rs`).
-//!
-//! # Safety
-//! The place of an announcement is a box that stays until its receive is over.
-#![allow(unsafe_code)]
 
-use crate::argument::{pass, App};
 use crate::crossing::mpi_result::check;
-use crate::object::comm::internal::sync_comm;
 use crate::object::request::partitioned::{Announcement, Matching, ANNOUNCEMENT, MATCHING};
 use crate::object::request::{Args, Kind, Mode, State};
-use crate::object::{Datatype, Request};
-use crate::pt2pt::{persistent_message, post};
-use contract::abi;
-use contract::abi::{Status, ANY_SOURCE, ERR_REQUEST, SUCCESS};
-use core::ffi::c_void;
-
-pub(crate) const BYTES: i32 = size_of::<Announcement>() as i32;
-
-pub(crate) fn byte() -> &'static Datatype {
-    Datatype::at(abi::datatype::BYTE as u32)
-}
+use crate::object::Request;
+use crate::pt2pt::hear::hear;
+use crate::pt2pt::persistent_message;
+use contract::abi::ERR_REQUEST;
 
 impl Matching {
     /// Takes announcements that are there, as long as receives wait for some.
     fn listen(&mut self) -> Result<(), i32> {
+        const BLANK: Announcement = Announcement {
+            comm: 0,
+            tag: 0,
+            channel: 0,
+        };
         while !self.waiting.is_empty() {
-            let Some((request, place)) = self.next.take() else {
-                let mut place = Box::new(Announcement {
-                    comm: 0,
-                    tag: 0,
-                    channel: 0,
-                });
-                let bytes = (&raw mut *place).cast::<c_void>();
-                // SAFETY: the box has that many bytes, and stays here until the receive is over.
-                let buffer = unsafe { pass(App(bytes)) };
-                let args = Args::new(buffer, BYTES, byte(), ANY_SOURCE, ANNOUNCEMENT, sync_comm());
-                self.next = Some((post::post(args)?, place));
-                continue;
-            };
-            if request.body.state.get() != State::Done {
-                self.next = Some((request, place));
+            let Some(announcement) = hear(&mut self.next, ANNOUNCEMENT, BLANK)? else {
                 return Ok(());
-            }
-            let mut status = Status::EMPTY;
-            let error = request.result(&mut status);
-            request.recycle();
-            if error != Some(SUCCESS) {
-                return Err(error.unwrap_or(ERR_REQUEST));
-            }
-            self.heard.push((status.source as u32, *place));
+            };
+            self.heard.push(announcement);
             self.bring_together()?;
         }
         Ok(())

@@ -9,32 +9,27 @@
 //!
 //! The application's request stands for another, an ordinary persistent one over that communicator. A cut finds that
 //! one, and a restart makes it again.
-//!
-//! # Safety
-//! An announcement is in a box that stays until its send is over.
-#![allow(unsafe_code)]
 
-use crate::argument::{pass, App, Buffer, Input, Out};
+use crate::argument::{Buffer, Input, Out};
 use crate::attribute::predefined::TAG_UB_LIMIT;
 use crate::crossing::mpi_result::code_of;
 use crate::datatype::large_count;
 use crate::object::comm::internal::sync_comm;
 use crate::object::comm::{peer_of, NOBODY};
 use crate::object::request::partitioned::{
-    Announcement, Matching, Partitioned, ANNOUNCEMENT, MATCHING,
+    Announcement, Matching, Partitioned, ANNOUNCEMENT, FIRST_CHANNEL, MATCHING,
 };
-use crate::object::request::{Args, Kind, Mode, State};
+use crate::object::request::{Args, Kind, State};
 use crate::object::{Comm, Datatype, Info, Request};
 use crate::profile;
-use crate::pt2pt::partition_matching::{byte, open, start_whole, BYTES};
-use crate::pt2pt::send;
+use crate::pt2pt::partition_matching::{open, start_whole};
+use crate::pt2pt::tell::tell;
 use crate::quiesce::waits::Waits;
 use crate::request::request_array::ArrayState;
 use crate::request::{lifecycle, test};
 use contract::abi;
 use contract::abi::{ERR_ARG, ERR_REQUEST, PROC_NULL, SUCCESS};
 use core::cell::Cell;
-use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, Ordering};
 
 impl Partitioned {
@@ -51,22 +46,14 @@ impl Matching {
     /// A tag for a channel: those that are used again belong to sends of long ago.
     fn next_channel(&mut self) -> i32 {
         self.channel = match self.channel {
-            TAG_UB_LIMIT => ANNOUNCEMENT + 1,
+            TAG_UB_LIMIT => FIRST_CHANNEL,
             channel => channel + 1,
         };
         self.channel
     }
 
     fn announce(&mut self, to: u32, announcement: Announcement) -> Result<(), i32> {
-        lifecycle::recycle_done(&mut self.told);
-        let mut told = Box::new(announcement);
-        let bytes = (&raw mut *told).cast::<c_void>();
-        // SAFETY: the box has that many bytes, and stays in the list until the send is over.
-        let buffer = unsafe { pass(App(bytes)) };
-        let message = Args::new(buffer, BYTES, byte(), to as i32, ANNOUNCEMENT, sync_comm());
-        let request = send::starting(Mode::Standard, message)?;
-        self.told.push((request, told));
-        Ok(())
+        tell(&mut self.told, to, ANNOUNCEMENT, announcement)
     }
 }
 

@@ -9,12 +9,12 @@ use crate::argument::{Buffer, Out};
 use crate::crossing::mpi_result::{check, code_of};
 use crate::crossing::stubs;
 use crate::object::lower_handle::named;
-use crate::object::request::{Args, Kind, Mode, Posting, State};
+use crate::object::request::{synchronous, Args, Kind, Mode, Posting, State};
 use crate::object::unexpected;
 use crate::object::{Comm, Datatype, Request};
 use crate::perturb::open_receives;
 use crate::pt2pt::post::peer_for;
-use crate::pt2pt::{post, taken_sends};
+use crate::pt2pt::{post, send_below, taken_sends};
 use crate::quiesce::bookmarks;
 use crate::record::receives;
 use crate::request::lifecycle;
@@ -91,9 +91,14 @@ pub(crate) fn start(request: &'static Request) -> i32 {
         }
         Kind::PersistentSend => {
             bookmarks::sent(body.peer.get());
+            match body.mode.get() {
+                Mode::Synchronous => send_below::starts_synchronously(request, body.args.get()),
+                Mode::Standard | Mode::Buffered => send_below::starts(body.args.get()),
+            }
             let error = start_below(request);
             if error != SUCCESS {
                 bookmarks::unsent(body.peer.get());
+                synchronous::ended(request);
             }
             error
         }

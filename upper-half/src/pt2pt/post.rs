@@ -13,6 +13,7 @@ use crate::object::request::{Args, Kind, Posting, State};
 use crate::object::unexpected::Entry;
 use crate::object::{unexpected, Comm, Request};
 use crate::perturb::open_receives;
+use crate::pt2pt::receipts;
 use crate::record::{bindings, mode, receives};
 use crate::request::lifecycle;
 use crate::runtime::lock::multiple;
@@ -147,6 +148,7 @@ pub(crate) fn post_late(request: &'static Request) -> Result<(), i32> {
 
 /// Gives a receive its early message; done at once if that has arrived.
 pub(crate) fn give(request: &'static Request, mut entry: Box<Entry>) {
+    receipts::give(&mut entry);
     let Args {
         buffer,
         count,

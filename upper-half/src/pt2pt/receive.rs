@@ -10,7 +10,7 @@ use crate::argument::{Buffer, Out};
 use crate::crossing::stubs::service;
 use crate::crossing::thread_level::take_turns;
 use crate::object::comm::peer_of;
-use crate::object::request::{Args, Kind, Mode, Posting};
+use crate::object::request::{synchronous, Args, Kind, Mode, Posting};
 use crate::object::{unexpected, Comm, Datatype, Request};
 use crate::pt2pt::post::{peer_for, post, post_and_wait};
 use crate::pt2pt::send;
@@ -168,7 +168,9 @@ pub(crate) fn exchange(sent: Args, received: Args, status: Option<&mut Status>) 
     let mut own = Status::EMPTY;
     let status = status.unwrap_or(&mut own);
     let here = unexpected::any() || multiple() || tools::any_that_changes();
-    let waits = take_turns() || send::may_wait(Mode::Standard, sent.count, sent.datatype);
+    let waits = take_turns()
+        || synchronous::are_used()
+        || send::may_wait(Mode::Standard, sent.count, sent.datatype);
     if here || waits || received.peer == PROC_NULL {
         return one_by_one(sent, received, status);
     }

@@ -1,15 +1,17 @@
 //! Sending. A send is counted and goes straight down. A send that blocks below while a checkpoint is pending returns
 //! when its receiver, waiting or draining, pulls the message.
 //!
+//! A process that has made a synchronous send waits for all its sends in the upper half (`synchronous_sends.rs`).
+//!
 //! Ready mode goes down as standard mode, which MPI allows: after a restart a receive that was posted before the cut is
 //! posted again on its rank, but maybe not before the sender goes on.
 
 use crate::argument::{Buffer, Out};
 use crate::crossing::thread_level;
 use crate::object::comm::peer_of;
-use crate::object::request::{Args, Kind, Mode};
+use crate::object::request::{synchronous, Args, Kind, Mode};
 use crate::object::{Comm, Datatype, Request};
-use crate::pt2pt::{persistent_message, send_below as below, taken_sends};
+use crate::pt2pt::{persistent_message, send_below as below, synchronous_sends, taken_sends};
 use crate::quiesce::progress::polls;
 use crate::quiesce::waits::Report;
 use crate::record::turns;
@@ -28,7 +30,7 @@ pub(crate) fn blocking(mode: Mode, message: Args) -> i32 {
         datatype,
         comm,
     } = message;
-    if thread_level::take_turns() || polls() || must_not_wait(mode) {
+    if thread_level::take_turns() || polls() || synchronous::are_used() || must_not_wait(mode) {
         return by_request(mode, buffer, count, datatype, dest, tag, comm);
     }
     if may_wait(mode, count, datatype) {
@@ -133,7 +135,10 @@ pub fn ssend(
     comm: &'static Comm,
 ) -> i32 {
     let message = Args::new(buf, count, datatype, dest, tag, comm);
-    blocking(Mode::Synchronous, message)
+    match synchronous_sends::begin_use() {
+        Ok(()) => blocking(Mode::Synchronous, message),
+        Err(error) => error,
+    }
 }
 
 /// MPI_Bsend
@@ -188,7 +193,8 @@ pub fn issend(
     request: &mut &'static Request,
 ) -> i32 {
     let message = Args::new(buf, count, datatype, dest, tag, comm);
-    Out::from(request).give(starting(Mode::Synchronous, message))
+    let used = synchronous_sends::begin_use();
+    Out::from(request).give(used.and_then(|()| starting(Mode::Synchronous, message)))
 }
 
 /// MPI_Ibsend
@@ -244,7 +250,8 @@ pub fn ssend_init(
     request: &mut &'static Request,
 ) -> i32 {
     let message = Args::new(buf, count, datatype, dest, tag, comm);
-    Out::from(request).give(persistent(Mode::Synchronous, message))
+    let used = synchronous_sends::begin_use();
+    Out::from(request).give(used.and_then(|()| persistent(Mode::Synchronous, message)))
 }
 
 /// MPI_Bsend_init

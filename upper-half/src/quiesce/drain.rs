@@ -8,7 +8,8 @@
 //! still inside a blocking send comes here once its receiver has pulled the message, and meanwhile the exchange waits
 //! for it, pulling. Receives that match nothing stay posted: nothing can arrive.
 //!
-//! Then puts and gets of windows are completed. At the end a barrier keeps every rank looking until all are through,
+//! Then the ranks settle which synchronous sends are complete (`settlement.rs`), and puts and gets of windows are
+//! completed. At the end a barrier keeps every rank looking until all are through,
 //! since a library may need this rank's help to move another's data.
 //!
 //! The exchange and the barrier are collective operations on a communicator of ours. A drain may be given up anywhere,
@@ -33,7 +34,7 @@ use crate::perturb::delivery;
 use crate::pt2pt::matched;
 use crate::quiesce::internal_handles::byte;
 use crate::quiesce::progress::phase;
-use crate::quiesce::{bookmarks, progress};
+use crate::quiesce::{bookmarks, progress, settlement};
 use crate::record::receives;
 use crate::request::lifecycle;
 use crate::rma::create;
@@ -76,11 +77,21 @@ fn begun() -> u64 {
 /// What was begun and is not complete, in the order of its beginning.
 static LEFT: Lock<Vec<Operation>> = Lock::new(Vec::new());
 
-/// An operation of a drain, with the numbers that it gives to and takes from every rank.
+/// An operation of a drain, with what it gives to and takes from every rank.
 struct Operation {
     request: Slot<RequestBody>,
-    sent: Box<[u64]>,
-    expected: Box<[u64]>,
+    sent: Box<[Told]>,
+    expected: Box<[Told]>,
+}
+
+/// What one rank tells another.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Told {
+    /// Messages that it has sent to that rank.
+    messages: u64,
+    /// Questions that it has about its synchronous sends.
+    questions: u64,
 }
 
 /// Leaves nothing of this rank in the lower half but receives that match nothing. Returns 0, or an
@@ -94,7 +105,10 @@ pub fn drain() -> i32 {
     }
     delivery::release();
     record(Event::DrainBegan, [unexpected::queued(), 0]);
-    let error = run().err().unwrap_or(SUCCESS);
+    let drained = run();
+    progress::ALL_HAVE_STOPPED.store(false, Ordering::Relaxed);
+    let error = drained.inspect_err(|_| settlement::give_up()).err();
+    let error = error.unwrap_or(SUCCESS);
     record(Event::DrainEnded, [error as u64, unexpected::queued()]);
     error
 }
@@ -113,10 +127,18 @@ fn run() -> Result<(), i32> {
         finish_first()?;
     }
     begin()?;
+    let number = begun();
     let expected = finish_first()?;
+    progress::ALL_HAVE_STOPPED.store(true, Ordering::Relaxed);
     while !(step()? && all_received(&expected) && !anything_left()) {
         service::yield_now();
     }
+    let asked: Vec<u64> = expected.iter().map(|told| told.questions).collect();
+    settlement::settle(&asked, number, || {
+        step()?;
+        service::yield_now();
+        Ok(())
+    })?;
     create::flush()?;
     begin()?;
     finish_first()?;
@@ -150,23 +172,27 @@ fn anything_left() -> bool {
 }
 
 /// Whether every peer's messages are here.
-fn all_received(expected: &[u64]) -> bool {
+fn all_received(expected: &[Told]) -> bool {
     let (_, received) = bookmarks::totals();
     received
         .iter()
         .zip(expected)
-        .all(|(received, expected)| received.load(Ordering::Relaxed) == *expected)
+        .all(|(received, expected)| received.load(Ordering::Relaxed) == expected.messages)
 }
 
-/// Begins the next operation in turn: an exchange of how many messages each rank has sent to each, or
-/// a barrier.
+/// Begins the next operation in turn: an exchange of what each rank tells each, or a barrier.
 fn begin() -> Result<(), i32> {
     let (sent, _) = bookmarks::totals();
-    let sent: Box<[u64]> = sent
+    let questions = settlement::questions_for(sent.len());
+    let sent: Box<[Told]> = sent
         .iter()
-        .map(|sent| sent.load(Ordering::Relaxed))
+        .zip(questions)
+        .map(|(sent, questions)| Told {
+            messages: sent.load(Ordering::Relaxed),
+            questions,
+        })
         .collect();
-    let expected = vec![0_u64; sent.len()].into_boxed_slice();
+    let expected = vec![Told::default(); sent.len()].into_boxed_slice();
     let mut left = LEFT.lock();
     left.push(Operation {
         request: Slot::empty(),
@@ -178,9 +204,9 @@ fn begin() -> Result<(), i32> {
     };
     let before = begun();
     let exchange = before.is_multiple_of(OPERATIONS_OF_A_DRAIN);
-    let bytes = size_of::<u64>() as i32;
+    let bytes = size_of::<Told>() as i32;
     // SAFETY: collective operations of all ranks, in the same order on each, on a communicator of
-    // ours; one number to and from every rank, in buffers that stay in the list, on the heap, until
+    // ours; one entry to and from every rank, in buffers that stay in the list, on the heap, until
     // the operation is complete.
     let error = unsafe {
         match exchange {
@@ -205,7 +231,7 @@ fn begin() -> Result<(), i32> {
 }
 
 /// Goes on looking until the first operation that is left is complete; what every rank said in it.
-fn finish_first() -> Result<Box<[u64]>, i32> {
+fn finish_first() -> Result<Box<[Told]>, i32> {
     loop {
         let (mut flag, mut status) = (0, Status::EMPTY);
         let mut left = LEFT.lock();

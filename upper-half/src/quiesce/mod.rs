@@ -4,8 +4,9 @@
 //! From the ground up: `bookmarks` count messages, `unexpected` pulls those that no receive has asked for, `progress`
 //! looks at everything under way, `wait_report` and `waits` tell the agent on which ranks this one waits and for what,
 //! `unasked` tells it which messages nobody has asked for, `wait_loop` is where a thread waits and stops,
-//! `collective_gate` holds collective operations back, `drain` leaves nothing under way at the cut, and
-//! `restore_requests` posts the unmatched receives again after a restart.
+//! `collective_gate` holds collective operations back, `drain` leaves nothing under way at the cut,
+//! `settlement` finds out which synchronous sends are complete then, and `restore_requests` posts the unmatched
+//! receives again after a restart.
 
 pub(crate) mod bookmarks;
 pub(crate) mod collective_gate;
@@ -14,6 +15,7 @@ pub(crate) mod internal_handles;
 pub(crate) mod progress;
 pub(crate) mod restore_requests;
 pub(crate) mod retractable;
+mod settlement;
 mod two_phase;
 pub(crate) mod unasked;
 pub(crate) mod unexpected;

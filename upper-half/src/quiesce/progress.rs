@@ -14,7 +14,7 @@ use crate::crossing::{call_guard, stubs};
 use crate::object::comm::live_comms;
 use crate::object::request::pair::Pair;
 use crate::object::request::partitioned::Partitioned;
-use crate::object::request::State;
+use crate::object::request::{synchronous, State};
 use crate::object::{unexpected, Request};
 use crate::pt2pt::post::deliver;
 use crate::quiesce::bookmarks::count_progress;
@@ -24,7 +24,7 @@ use crate::tools::{self, POLLS};
 use contract::abi::{Status, SUCCESS};
 use contract::{gate, Phase, TOOL_REDUCE_VISIBLE};
 use core::cell::Cell;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 static SWEEP: Lock<()> = Lock::new(());
 
@@ -146,7 +146,16 @@ fn one(request: &'static Request) {
                 }
                 stubs::MPI_Test(&raw mut lower_handle, &raw mut flag, &raw mut status)
             };
-            if flag != 0 || error != SUCCESS {
+            if flag != 0 && error == SUCCESS && phase() == Phase::Stop && is_settled_later(request)
+            {
+                count_progress();
+                body.status.set(status);
+                body.error.set(SUCCESS);
+                if !body.kind.get().is_persistent_below() {
+                    request.clear_lower();
+                }
+                body.state.set(State::Upper);
+            } else if flag != 0 || error != SUCCESS {
                 count_progress();
                 request.ended(&status);
                 if error != SUCCESS && body.kind.get().is_persistent_below() {
@@ -256,12 +265,25 @@ fn advance(request: &'static Request) {
     }
 }
 
-/// Pulls messages for which no receive is posted, so that their senders can go on. The result says whether all
-/// that were pulled have arrived.
+/// Whether the drain asks the receiver before a send that the library has finished is complete.
+fn is_settled_later(request: &'static Request) -> bool {
+    !request.body.cancelling.get() && synchronous::is_under_way(request)
+}
+
+/// All ranks are in the drain: no application sees a send end.
+pub(crate) static ALL_HAVE_STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Pulls messages for which no receive is posted, so that their senders can go on. Those of ranks that send
+/// synchronously stay where they are until all ranks have stopped: their senders can stop without that. The result says
+/// whether all that were pulled have arrived.
 pub(crate) fn messages() -> Result<bool, i32> {
+    let all = ALL_HAVE_STOPPED.load(Ordering::Relaxed);
     let mut queue = unexpected::queue();
     for comm in live_comms() {
-        queue.pull(comm)?;
+        match all {
+            true => queue.pull(comm)?,
+            false => queue.pull_unsynchronous(comm)?,
+        }
     }
     queue.look()
 }

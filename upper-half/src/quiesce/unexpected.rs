@@ -1,8 +1,8 @@
 //! Early messages: pulling them out of the lower half while a checkpoint is pending, and delivering them to receives.
 //! The queue is in `object/unexpected.rs`.
 //!
-//! A pulled message may still be arriving: the drain waits for its bytes, others look now and then. To its sender it is
-//! received: a synchronous send completes before the receiver asks for the message (docs/not-supported.md).
+//! A pulled message may still be arriving: the drain waits for its bytes, others look now and then. To its sender's
+//! library it is received. `settlement.rs` has what that means for synchronous sends.
 //!
 //! # Safety
 //! `Entry` owns the memory into which the lower half receives, and does not move it: entries are boxed, and one is
@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::crossing::call_guard::record;
+use crate::crossing::stubs::service;
 use crate::object::comm::internal::internal_self;
 use crate::object::comm::peer_of;
 use crate::object::lower_handle::{named, Below, Slot};
@@ -19,6 +20,7 @@ use crate::quiesce::{bookmarks, internal_handles};
 use crate::runtime::lock::Lock;
 use contract::abi::{Status, ANY_SOURCE, ANY_TAG, ERR_NO_MEM, ERR_TRUNCATE, ERR_TYPE, SUCCESS};
 use contract::recorder::Event;
+use contract::synchronous_sends_clock;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 
@@ -201,21 +203,61 @@ pub(crate) unsafe fn to_ourselves(
     }
 }
 
+/// Whether a world rank has made a synchronous send before the pending checkpoint's targets.
+fn sends_synchronously(rank: u32) -> bool {
+    service::clock_target(synchronous_sends_clock(rank)) != 0
+}
+
 impl Queue {
     /// Pulls every message that can be pulled from `comm`; they count as received.
     pub(crate) fn pull(&mut self, comm: &'static Comm) -> Result<(), i32> {
-        while let Some(entry) = self.match_next(comm)? {
+        self.pull_from(ANY_SOURCE, comm)
+    }
+
+    fn pull_from(&mut self, source: i32, comm: &'static Comm) -> Result<(), i32> {
+        while let Some(entry) = self.match_next(source, comm)? {
             entry.look()?;
         }
         Ok(())
     }
 
-    /// Takes the next message from `comm` in hand, if there is one; it counts as received. Its data stay where they
-    /// are.
-    pub(crate) fn match_next(&mut self, comm: &'static Comm) -> Result<Option<&mut Entry>, i32> {
+    /// The same for messages of ranks that do not send synchronously.
+    pub(crate) fn pull_unsynchronous(&mut self, comm: &'static Comm) -> Result<(), i32> {
+        loop {
+            let (mut flag, mut status) = (0, Status::EMPTY);
+            let error = named::MPI_Iprobe(ANY_SOURCE, ANY_TAG, comm, &mut flag, Some(&mut status));
+            if error != SUCCESS {
+                return Err(error);
+            }
+            if flag == 0 {
+                return Ok(());
+            }
+            if sends_synchronously(peer_of(comm, status.source)) {
+                break;
+            }
+            if let Some(entry) = self.match_next(status.source, comm)? {
+                entry.look()?;
+            }
+        }
+        // The first message stays, and hides those of other ranks.
+        let others = (0..comm.body.peer_count())
+            .filter(|source| !sends_synchronously(peer_of(comm, *source)));
+        for source in others {
+            self.pull_from(source, comm)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the next message from `source` over `comm` in hand, if there is one; it counts as received. Its data stay
+    /// where they are.
+    pub(crate) fn match_next(
+        &mut self,
+        source: i32,
+        comm: &'static Comm,
+    ) -> Result<Option<&mut Entry>, i32> {
         let (mut flag, mut message, mut status) = (0, Slot::empty(), Status::EMPTY);
         let error = named::MPI_Improbe(
-            ANY_SOURCE,
+            source,
             ANY_TAG,
             comm,
             &mut flag,

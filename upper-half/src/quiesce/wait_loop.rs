@@ -11,7 +11,7 @@
 use crate::crossing::call_guard::{self, record};
 use crate::crossing::stubs::service;
 use crate::perturb::delivery;
-use crate::pt2pt::partition_matching;
+use crate::pt2pt::{partition_matching, receipts_heard};
 use crate::quiesce::progress::phase;
 use crate::quiesce::waits::{Report, Waits};
 use crate::quiesce::{bookmarks, progress, unasked, wait_report};
@@ -127,6 +127,7 @@ pub(crate) fn look_around(phase: Phase) {
 pub(crate) fn look_from_library(phase: Phase) {
     progress::requests();
     partition_matching::match_announced();
+    receipts_heard::listen();
     delivery::look(1);
     match phase {
         Phase::Run => {}

@@ -4,6 +4,7 @@
 
 use crate::crossing::call_guard::thread_id;
 use crate::object::comm::{peer_of, NOBODY};
+use crate::object::request::synchronous;
 use crate::object::Comm;
 use crate::quiesce::wait_report::WaitSet;
 use crate::runtime::lock::multiple;
@@ -86,9 +87,13 @@ impl Waits {
         });
     }
 
-    /// The receiver of a message. The coordinator is not told: a receiver that waits or drains pulls the message.
+    /// The receiver of a message. The coordinator is told only where the receiver leaves the message, since otherwise a
+    /// receiver that waits or drains pulls it.
     pub(crate) fn receiver(&mut self, comm: &'static Comm, peer: u32, tag: i32, bytes: u64) {
         if peer != NOBODY {
+            if synchronous::are_used() {
+                self.set.add(peer);
+            }
             self.add(sending(comm, peer, tag, bytes));
         }
     }

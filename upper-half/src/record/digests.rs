@@ -137,7 +137,9 @@ fn place(request: &'static Request) -> Option<Place> {
     if body.kind.get() == Kind::Collective {
         return request.kept_result().map(Place::Result);
     }
-    let is_receive = body.kind.get().is_receive() && body.state.get() != State::Inactive;
+    let kind = body.kind.get();
+    let receives = kind.is_receive() || kind == Kind::Matched;
+    let is_receive = receives && body.state.get() != State::Inactive;
     is_receive.then(|| {
         let args = body.args.get();
         Place::Message {

@@ -19,7 +19,7 @@ use crate::object::comm::NOBODY;
 use crate::object::request::pair::Pair;
 use crate::object::request::partitioned::MATCHING;
 use crate::object::request::persistent_collective::PersistentCollective;
-use crate::object::request::{Args, Kind, Posting, RequestBody, State};
+use crate::object::request::{synchronous, Args, Kind, Posting, RequestBody, State};
 use crate::object::table::Body;
 use crate::object::{Comm, Request};
 use crate::quiesce::bookmarks;
@@ -171,6 +171,9 @@ impl Request {
                 }
             }
             Kind::Send | Kind::PersistentSend => {
+                if synchronous::any_under_way() {
+                    synchronous::ended(self);
+                }
                 if cancelled {
                     bookmarks::unsent(body.peer.get());
                 }
@@ -248,13 +251,13 @@ impl Request {
     pub(crate) fn recycle(&'static self) {
         let body = &self.body;
         match body.kind.get() {
-            Kind::Send | Kind::Access | Kind::File | Kind::FileCollective | Kind::Matched => {}
+            Kind::Send | Kind::Access | Kind::File | Kind::FileCollective => {}
             Kind::Collective => drop(body.collective_result.take()),
             Kind::Pair => drop(body.pair.take()),
             Kind::Partitioned => free_partitioned(self),
             Kind::Generalized => grequest_callbacks::free(self),
             Kind::PersistentCollective => drop(body.persistent_collective.take()),
-            Kind::Receive | Kind::PersistentSend | Kind::PersistentReceive => {
+            Kind::Receive | Kind::Matched | Kind::PersistentSend | Kind::PersistentReceive => {
                 let args = body.args.get();
                 args.comm.release();
                 args.datatype.release();
@@ -288,6 +291,12 @@ pub(crate) fn recycle_done<T>(requests: &mut Vec<(&'static Request, T)>) {
         }
         !is_over
     });
+}
+
+/// A synchronous send, whose outcome it has kept in state `Upper`, is complete.
+pub(crate) fn finish_send(request: &'static Request) {
+    let body = &request.body;
+    request.complete(&body.status.get(), body.error.get());
 }
 
 /// Whom the application freed while it was active: its operation goes on, and its entry is given

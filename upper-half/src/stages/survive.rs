@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::state::{is_finalizing, BROKEN};
-use crate::object::request::{Kind, State};
+use crate::object::request::{synchronous, Kind, State};
 use crate::object::session::any_session;
 use crate::object::table::Body;
 use crate::object::unexpected;
@@ -16,6 +16,7 @@ use crate::object::{FileBody, MessageBody, Request, WinBody};
 use crate::perturb::delivery;
 use crate::quiesce::progress::end_schedule;
 use crate::request::lifecycle::{self, DUPLICATIONS};
+use crate::tools;
 use contract::abi::{Status, ERR_TRY_RELOAD};
 use contract::{gate, MpiState, NoSurvivor};
 use core::sync::atomic::Ordering;
@@ -74,6 +75,9 @@ fn break_off() {
         request.complete(&Status::EMPTY, ERR_TRY_RELOAD);
     }
     delivery::forget();
+    for _ in 0..synchronous::forget() {
+        tools::ends_here();
+    }
     DUPLICATIONS.store(0, Ordering::Relaxed);
     unexpected::queue().clear();
 }

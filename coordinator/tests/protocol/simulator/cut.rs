@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::process::At;
 use super::program::{Op, Program};
 use super::World;
 
@@ -23,9 +22,14 @@ impl World {
             check(p.stopped || p.dead, &|| {
                 format!("rank {r} ran while the set was committed")
             })?;
-            let inside = matches!(p.at, At::Inside(_) | At::Made | At::Sending);
-            check(!inside, &|| format!("rank {r} was cut inside a call"))?;
-            let left = p.arrived.len() + p.matched.len() + p.sending.len();
+            check(!self.is_in_library(p), &|| {
+                format!("rank {r} was cut inside a call")
+            })?;
+            let sending = match self.variant.synchronous {
+                true => 0,
+                false => p.sending.len(),
+            };
+            let left = p.arrived.len() + p.matched.len() + sending;
             check(left == 0, &|| {
                 format!("{left} messages of rank {r} are left below")
             })?;

@@ -23,7 +23,7 @@ use stasis_coordinator::protocol::coordinator::{
     Action, Config, Coordinator, Event, Parking, PartialSet,
 };
 use stasis_coordinator::protocol::rank::{Effect, Input};
-use stasis_coordinator::protocol::{Outcome, ToClient, ToRank};
+use stasis_coordinator::protocol::{Activity, Outcome, ToClient, ToRank};
 
 /// The simulated algorithm, and the possible faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,9 @@ pub struct Variant {
     pub retracts: bool,
     /// Whether these make several calls below, as the constructor of a window does: only the first can be retracted.
     pub several_calls: bool,
+    /// Whether all sends that wait for their receivers are synchronous: their messages are not pulled before all ranks
+    /// have stopped, and they end when a receive has asked for the message.
+    pub synchronous: bool,
     /// Whether reports of ranks may be late too, and ranks may report activities while they go on.
     /// Otherwise only messages to ranks are late.
     pub late_reports: bool,
@@ -60,6 +63,7 @@ impl Variant {
         copies: false,
         retracts: true,
         several_calls: false,
+        synchronous: false,
         late_reports: false,
     };
     /// Published, and hangs: one clock for all communicators with the same members.
@@ -599,6 +603,7 @@ impl World {
             Frees::Sender => {
                 sender.at = process::At::Start;
                 sender.pc += 1;
+                sender.activity = Activity::Running;
                 sender.notified = true;
             }
             Frees::Request(request) => {
@@ -610,12 +615,16 @@ impl World {
 
     /// Receives all arrived messages into upper-half buffers.
     fn pull(&mut self, r: u32) -> bool {
-        if self.processes[r as usize].arrived.is_empty() {
+        let synchronous = self.variant.synchronous;
+        let p = &self.processes[r as usize];
+        if p.arrived.is_empty() || (synchronous && p.job != Some(Job::Pull)) {
             return false;
         }
         while let Some(mut message) = self.process(r).arrived.pop_front() {
-            self.free(&message);
-            message.frees = Frees::Nobody;
+            if !synchronous {
+                self.free(&message);
+                message.frees = Frees::Nobody;
+            }
             let p = self.process(r);
             p.received[message.from as usize] += 1;
             p.pulled.push_back(message);

@@ -191,9 +191,7 @@ impl World {
         let hurried = p.phase == Phase::Run;
         match job {
             // A thread inside a call of the lower half leaves it first.
-            Job::Stop if !hurried && matches!(p.at, At::Sending | At::Inside(_) | At::Made) => {
-                return false;
-            }
+            Job::Stop if !hurried && self.is_in_library(p) => return false,
             Job::Stop | Job::Exchange(_) | Job::Pull | Job::Barrier(_) if hurried && fails => {
                 return false;
             }
@@ -263,6 +261,15 @@ impl World {
         true
     }
 
+    /// Whether the process is in a call of the lower half. A synchronous send waits in the upper half.
+    pub(super) fn is_in_library(&self, p: &Process) -> bool {
+        match p.at {
+            At::Inside(_) | At::Made => true,
+            At::Sending => !self.variant.synchronous,
+            _ => false,
+        }
+    }
+
     fn begun_by_all(&self, number: u64) -> bool {
         self.processes.iter().all(|q| q.begun >= number)
     }
@@ -274,7 +281,7 @@ impl World {
             p.complete.contains(request) || self.full(program, *key)
         };
         let comes = |(s, q): (usize, &Shared<Process>)| q.sent[r as usize] == p.received[s];
-        p.sending.is_empty()
+        (p.sending.is_empty() || self.variant.synchronous)
             && self.processes.iter().enumerate().all(comes)
             && p.collectives.iter().all(ended)
     }

@@ -26,7 +26,10 @@ impl World {
                 rendezvous,
             } => {
                 if p.at == At::Sending {
-                    return false;
+                    return match self.variant.synchronous {
+                        true => self.wait(r, WaitTarget::Ranks(vec![to])),
+                        false => false,
+                    };
                 }
                 if rendezvous {
                     self.send(r, to, tag, Frees::Sender);
@@ -79,7 +82,15 @@ impl World {
                     }
                 }
                 let receive = p.posted.iter().find(|(_, _, q)| *q == request);
-                let on = receive.map_or(WaitTarget::Ranks(vec![]), |(from, _, _)| self.on(*from));
+                let receiver = program.ops[r as usize].iter().find_map(|op| match op {
+                    Op::Isend { to, request: q, .. } if *q == request => Some(*to),
+                    _ => None,
+                });
+                let on = match (receive, receiver) {
+                    (Some((from, _, _)), _) => self.on(*from),
+                    (None, Some(to)) if self.variant.synchronous => WaitTarget::Ranks(vec![to]),
+                    (None, _) => WaitTarget::Ranks(vec![]),
+                };
                 self.wait(r, on)
             }
             Op::Collective { comm, early } if self.variant.retracts => {

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 pub const WORLD: u64 = 1;
 /// Id of the internal duplicate of MPI_COMM_WORLD.
 pub const INTERNAL_WORLD: u64 = 2;
-/// Ids up to here are fixed ([`contract::DRAIN_CLOCK`] is one of them).
-const LAST_FIXED: u64 = (1 << 33) - 1;
+/// Ids up to here are fixed ([`contract::DRAIN_CLOCK`] and [`contract::synchronous_sends_clock`] are among them).
+const LAST_FIXED: u64 = (3 << 32) - 1;
 
 /// Id of MPI_COMM_SELF of a process.
 pub fn of_self(world_rank: u32) -> u64 {

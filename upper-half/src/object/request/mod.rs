@@ -17,6 +17,7 @@ pub(crate) mod pair;
 pub(crate) mod partitioned;
 pub(crate) mod persistent_collective;
 pub mod schedule;
+pub(crate) mod synchronous;
 
 pub use operation::Scratch;
 pub(crate) use operation::{Args, Kind, Mode, Posting, State, StateCell};

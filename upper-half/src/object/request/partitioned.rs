@@ -11,6 +11,9 @@ use core::sync::atomic::AtomicI32;
 /// Tag of announcements: constructors of communicators have those below.
 pub(crate) const ANNOUNCEMENT: i32 = 0x8000;
 
+/// The first tag of a channel. Receipts have the one before (`synchronous.rs`).
+pub(crate) const FIRST_CHANNEL: i32 = ANNOUNCEMENT + 2;
+
 /// What a request of partitioned communication holds.
 pub(crate) struct Partitioned {
     /// The request that moves all partitions; a receive has none before its announcement.
@@ -64,5 +67,5 @@ pub(crate) static MATCHING: Lock<Matching> = Lock::new(Matching {
     next: None,
     heard: Vec::new(),
     waiting: Vec::new(),
-    channel: ANNOUNCEMENT,
+    channel: FIRST_CHANNEL - 1,
 });
