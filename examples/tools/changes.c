@@ -167,8 +167,10 @@ static void change(void)
         unlink(from);
         break;
     case 7:
-    case 8:
         rename(from, to);
+        break;
+    case 8:
+        renameat2(AT_FDCWD, from, AT_FDCWD, to, pick(2) ? RENAME_EXCHANGE : 0);
         break;
     case 9:
         (void)!truncate(from, length());
@@ -185,8 +187,12 @@ static void change(void)
     case 12:
         directory(from);
         directory(to);
-        if (!strstr(from, "common") && strchr(from + 8, '/'))
+        if (strstr(from, "common") || !strchr(from + 8, '/'))
+            break;
+        if (pick(2))
             rename(from, to);
+        else if (!strstr(to, "common") && strchr(to + 8, '/'))
+            renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE);
         break;
     case 13:
         if (pick(2))

@@ -1,13 +1,14 @@
 /* Changes a file between two checkpoints, as its argument says. One rank. It waits in `phase` for the test. */
+#define _GNU_SOURCE
 #include <mpi.h>
 #include <sys/stat.h>
 
 #include "phases.h"
 
-static void put(const char *text)
+static void put(const char *name, const char *text)
 {
-    FILE *file = fopen("data", "w");
-    check(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, "data");
+    FILE *file = fopen(name, "w");
+    check(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, name);
 }
 
 static void show(int file)
@@ -32,25 +33,35 @@ static void unlinked(void)
 /* The file has other content after each checkpoint, and in each run. */
 static void rewritten(void)
 {
-    put("one");
+    put("data", "one");
     phase(1);
-    put(access("second-run", F_OK) == 0 ? "two of the second run" : "two");
+    put("data", access("second-run", F_OK) == 0 ? "two of the second run" : "two");
     phase(2);
     int file = open("data", O_RDONLY);
     show(file);
     close(file);
-    put("three");
+    put("data", "three");
     phase(3);
 }
 
-/* A directory with more rights than the mask of the process leaves to a new one is removed. */
-static void removed(void)
+/* A directory with more rights than the mask of the process leaves to a new one is removed. Two directories exchange
+ * their names, and so do a directory and a file. */
+static void directories(void)
 {
     umask(0);
     check(mkdir("directory", 01777) == 0 && chmod("directory", 01777) == 0, "mkdir");
     umask(022);
+    check(mkdir("one", 0755) == 0 && mkdir("two", 0755) == 0 && mkdir("three", 0755) == 0, "mkdir");
+    put("one/file", "one");
+    put("two/file", "two");
+    put("three/file", "three");
+    put("data", "none");
     phase(1);
     check(rmdir("directory") == 0, "rmdir");
+    check(renameat2(AT_FDCWD, "one", AT_FDCWD, "two", RENAME_EXCHANGE) == 0, "two directories");
+    check(renameat2(AT_FDCWD, "data", AT_FDCWD, "three", RENAME_EXCHANGE) == 0, "a directory");
+    put("one/file", "three");
+    put("three", "four");
     phase(2);
 }
 
@@ -59,8 +70,8 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     if (argc > 1 && !strcmp(argv[1], "unlinked"))
         unlinked();
-    else if (argc > 1 && !strcmp(argv[1], "removed"))
-        removed();
+    else if (argc > 1 && !strcmp(argv[1], "directories"))
+        directories();
     else
         rewritten();
     MPI_Finalize();

@@ -75,6 +75,22 @@ impl Plan {
 
 pub(crate) const BACK: &str = "cannot be restored";
 
+/// Message for a rename that cannot be reversed.
+pub(crate) fn not_moved_back(m: &Move) -> String {
+    let from = m.from.display();
+    match m.exchange {
+        true => format!("cannot exchange its name with {from} again"),
+        false => format!("cannot be renamed to {from} again"),
+    }
+}
+
+/// Exchanges two names.
+fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    let here = nix::fcntl::AT_FDCWD;
+    let flags = nix::fcntl::RenameFlags::RENAME_EXCHANGE;
+    Ok(nix::fcntl::renameat2(here, one, here, other, flags)?)
+}
+
 struct Work<'a> {
     plan: &'a Plan,
     share: &'a Share<'a>,
@@ -175,23 +191,19 @@ impl<'a> Work<'a> {
     }
 
     fn move_back(&mut self, m: &Move) {
-        match fs::rename(&m.to, &m.from) {
+        // A file that the job has made since the cut has been removed by now: its name is free.
+        let (made, names) = match m.exchange && exists(&m.from) {
+            true => (exchange(&m.from, &m.to), 2),
+            false => (fs::rename(&m.to, &m.from), 1),
+        };
+        match made {
             Ok(()) => {
-                self.done.restored += 1;
+                self.done.restored += names;
                 for (_, left) in &mut self.left {
-                    if let Ok(rest) = left.strip_prefix(&m.to) {
-                        *left = m.from.join(rest);
-                    }
+                    *left = m.before(left).unwrap_or_else(|| left.clone());
                 }
             }
-            Err(why) => {
-                let from = m.from.display();
-                self.trouble(
-                    &m.to,
-                    &format_args!("cannot be renamed to {from} again"),
-                    &why,
-                );
-            }
+            Err(why) => self.trouble(&m.to, &not_moved_back(m), &why),
         }
     }
 

@@ -282,12 +282,13 @@ impl Journal {
         is_kept
     }
 
-    /// Records that a directory is about to be renamed.
-    pub fn moving(&mut self, directory: Identity, from: &Path, to: &Path) {
+    /// Records that a directory is about to be renamed or, with `exchange`, to exchange its name with what is at `to`.
+    pub fn moving(&mut self, directory: Identity, from: &Path, to: &Path, exchange: bool) {
         let record = Record::Moved {
             directory,
             from: record::Name::new(from.to_owned()),
             to: record::Name::new(to.to_owned()),
+            exchange,
             time: now(),
         };
         self.write(&record);

@@ -7,9 +7,10 @@
 //! The one unsafe call queries a name that is a C string.
 #![allow(unsafe_code)]
 
-use crate::apply::{has_mode, Done, BACK};
+use crate::apply::{has_mode, not_moved_back, Done, BACK};
 use crate::plan::{
-    is_ours, may_be, stash, Item, Key, Move, Plan, Scope, Stage, Temporary, View, Was,
+    is_ours, may_be, renamed, stash, Item, Key, Move, Plan, Scope, Stage, Temporary, View, Was,
+    OURS,
 };
 use crate::segment::Progress;
 use serde::Serialize;
@@ -180,9 +181,7 @@ impl Names {
     fn predicted(&self, path: &Path) -> PathBuf {
         let mut path = path.to_owned();
         for (from, to) in &self.moved {
-            if let Ok(rest) = path.strip_prefix(from) {
-                path = to.join(rest);
-            }
+            path = renamed(&path, from, to).unwrap_or(path);
         }
         path
     }
@@ -191,10 +190,10 @@ impl Names {
     fn on_disk(&self, path: &Path) -> Option<PathBuf> {
         let mut path = path.to_owned();
         for (from, to) in self.moved.iter().rev() {
-            path = match path.strip_prefix(to) {
-                Ok(rest) => from.join(rest),
-                Err(_) if path.starts_with(from) => return None,
-                Err(_) => path,
+            path = match renamed(&path, to, from) {
+                Some(path) => path,
+                None if path.starts_with(from) => return None,
+                None => path,
             };
         }
         Some(path)
@@ -234,10 +233,9 @@ impl Names {
     }
 
     fn rename(&mut self, from: &Path, to: &Path) {
-        let other = |path: &Path| Some(to.join(path.strip_prefix(from).ok()?));
         let mut over = BTreeMap::new();
         for (path, node) in std::mem::take(&mut self.over) {
-            match other(&path) {
+            match renamed(&path, from, to) {
                 Some(path) => over.insert(path, node),
                 None if path.starts_with(to) => None,
                 None => over.insert(path, node),
@@ -245,6 +243,14 @@ impl Names {
         }
         self.over = over;
         self.moved.push((from.to_owned(), to.to_owned()));
+    }
+
+    /// An exchange has the result of three renames.
+    fn exchange(&mut self, one: &Path, other: &Path) {
+        let between = one.with_file_name(format!("{OURS}exchange"));
+        self.rename(one, &between);
+        self.rename(other, one);
+        self.rename(&between, other);
     }
 }
 
@@ -429,42 +435,38 @@ impl<'a> Work<'a> {
 
     fn move_back(&mut self, m: &Move) {
         let names = &self.found.names;
+        let exchange = m.exchange && names.look(&m.from).is_some();
         let why = match (names.look(&m.to), names.look(&m.from)) {
             (None, _) => Some(io::ErrorKind::NotFound.into()),
-            (_, Some(node)) if node.kind != Kind::Directory => {
+            (_, Some(node)) if !exchange && node.kind != Kind::Directory => {
                 Some(io::ErrorKind::NotADirectory.into())
             }
-            (_, Some(_)) if !names.is_empty(&m.from) => {
+            (_, Some(_)) if !exchange && !names.is_empty(&m.from) => {
                 Some(io::ErrorKind::DirectoryNotEmpty.into())
             }
             _ => self.in_the_way(&m.to).or(self.in_the_way(&m.from)),
         };
         match why {
             None => {
-                let from = self.found.names.on_disk(&m.to);
-                self.found.names.rename(&m.to, &m.from);
+                let [from, to] = [&m.to, &m.from].map(|path| self.found.names.on_disk(path));
+                match exchange {
+                    true => self.found.names.exchange(&m.from, &m.to),
+                    false => self.found.names.rename(&m.to, &m.from),
+                }
                 for (_, left) in &mut self.left {
-                    if let Ok(rest) = left.strip_prefix(&m.to) {
-                        *left = m.from.join(rest);
-                    }
+                    *left = m.before(left).unwrap_or_else(|| left.clone());
                 }
                 for change in &mut self.found.changes {
-                    let inside = change
-                        .path
-                        .strip_prefix(&m.to)
-                        .map(|rest| m.from.join(rest));
-                    match (&change.deed, inside) {
-                        (Deed::Removed { .. }, _) | (_, Err(_)) => {}
-                        (_, Ok(path)) => change.path = path,
+                    if !matches!(change.deed, Deed::Removed { .. }) {
+                        change.path = m.before(&change.path).unwrap_or(change.path.clone());
                     }
                 }
                 self.note(&m.from, Deed::Restored { from });
+                if exchange {
+                    self.note(&m.to, Deed::Restored { from: to });
+                }
             }
-            Some(why) => {
-                let from = m.from.display();
-                let what = format_args!("cannot be renamed to {from} again");
-                self.trouble(&m.to, &what, &why);
-            }
+            Some(why) => self.trouble(&m.to, &not_moved_back(m), &why),
         }
     }
 

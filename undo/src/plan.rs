@@ -64,13 +64,37 @@ pub(crate) struct Stage {
     pub names: BTreeMap<(Scope, PathBuf), Was>,
 }
 
-/// Rename of a directory.
+/// Rename of a directory, or exchange of its name with another one.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
     pub directory: Key,
     pub from: PathBuf,
     pub to: PathBuf,
+    pub exchange: bool,
     time: u64,
+}
+
+impl Move {
+    /// Name before the move of what has this name after it; none if the name was created in the place of the renamed
+    /// directory.
+    pub fn before(&self, path: &Path) -> Option<PathBuf> {
+        let back = renamed(path, &self.to, &self.from);
+        back.or_else(|| match self.exchange {
+            true => renamed(path, &self.from, &self.to),
+            false => None,
+        })
+        .or_else(|| (self.exchange || !path.starts_with(&self.from)).then(|| path.to_owned()))
+    }
+}
+
+/// Name of a path after the rename of `from`, if it is `from` or below it.
+pub(crate) fn renamed(path: &Path, from: &Path, to: &Path) -> Option<PathBuf> {
+    let rest = path.strip_prefix(from).ok()?;
+    // A slash at the end would make the name of a file lead nowhere.
+    Some(match rest.as_os_str().is_empty() {
+        true => to.to_owned(),
+        false => to.join(rest),
+    })
 }
 
 /// A file that existed at the cut.
@@ -494,12 +518,7 @@ impl Plan {
             let moved = self.stages[number + 1].begun_by.as_ref();
             let moved = moved.filter(|m| m.directory.0 == *scope);
             if let Some(m) = moved {
-                path = match path.strip_prefix(&m.to) {
-                    Ok(rest) => m.from.join(rest),
-                    // The name was created in the place of the renamed directory.
-                    Err(_) if path.starts_with(&m.from) => return None,
-                    Err(_) => path,
-                };
+                path = m.before(&path)?;
             }
             let place = (scope.clone(), path);
             if self.stages[number].names.contains_key(&place) {
@@ -517,9 +536,7 @@ impl Plan {
         let moves = self.stages.iter().rev();
         let moves = moves.filter_map(|stage| stage.begun_by.as_ref());
         for m in moves.filter(|m| m.time < time && m.directory.0 == *scope) {
-            if let Ok(rest) = path.strip_prefix(&m.to) {
-                path = m.from.join(rest);
-            }
+            path = m.before(&path).unwrap_or(path);
         }
         path
     }
@@ -673,11 +690,13 @@ fn moves(sources: &[Source]) -> Vec<Move> {
                     directory,
                     from,
                     to,
+                    exchange,
                     time,
                 } => own.push(Move {
                     directory: source.key(*directory),
                     from: from.path().to_owned(),
                     to: to.path().to_owned(),
+                    exchange: *exchange,
                     time: *time,
                 }),
                 Record::Stayed { from, to } => {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of the encoding; no other version is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes before a record's head.
 const FRAME: usize = 16;
 /// Maximum length of a head: its longest part are two paths.
@@ -173,11 +173,12 @@ pub enum Record {
     /// The file is about to lose its last name, and all of its content is in the journal. Its inode may become another
     /// file's.
     Gone { file: u32, time: u64 },
-    /// A directory is about to be renamed.
+    /// A directory is about to be renamed or, with `exchange`, to exchange its name with what is at `to`.
     Moved {
         directory: Identity,
         from: Name,
         to: Name,
+        exchange: bool,
         time: u64,
     },
     /// The rename failed: the last record of it is void.

@@ -3,6 +3,7 @@
 //! job is killed and continues from an older checkpoint: a file that an undo creates again is another file for the
 //! journals that stay.
 
+use nix::fcntl::RenameFlags;
 use proptest::prelude::*;
 use stasis_undo::{
     self as undo, Current, Cut, Facts, Identity, Journal, Keeper, Outlook, Place, Plan, Share,
@@ -25,7 +26,7 @@ struct Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let numbers = (0..2_usize, 0..12_u8, any::<u8>(), any::<u8>());
+    let numbers = (0..2_usize, 0..14_u8, any::<u8>(), any::<u8>());
     // Empty files, and some with equal content.
     let length = prop_oneof![Just(0), Just(7), 1..9_000_u16];
     let place = prop_oneof![Just(0), 0..20_000_u16];
@@ -160,6 +161,25 @@ impl World {
         }
     }
 
+    fn exchange(&mut self, rank: usize, from: &Path, to: &Path) {
+        let (from, to) = if to.is_dir() { (to, from) } else { (from, to) };
+        let moves = match current(from) {
+            Current::Directory(facts) => {
+                self.journals[rank].moving(facts.identity, from, to, true);
+                true
+            }
+            _ => {
+                self.naming(rank, to);
+                self.naming(rank, from);
+                false
+            }
+        };
+        let (here, flags) = (nix::fcntl::AT_FDCWD, RenameFlags::RENAME_EXCHANGE);
+        if nix::fcntl::renameat2(here, from, here, to, flags).is_err() && moves {
+            self.journals[rank].stayed(from, to);
+        }
+    }
+
     fn run(&mut self, step: &Step) {
         let Step { rank, at, len, .. } = *step;
         let (from, to) = (self.name(step.from), self.name(step.to));
@@ -211,7 +231,7 @@ impl World {
                 }
             }
             // The outermost directory stays.
-            9 | 11 if step.to.is_multiple_of(4) => {}
+            9 | 11 | 13 if step.to.is_multiple_of(4) => {}
             9 => {
                 if current(&new).is_absent() {
                     self.naming(rank, &new);
@@ -227,16 +247,19 @@ impl World {
                     std::os::unix::fs::symlink("nowhere", &to).ok();
                 }
             }
-            _ => {
+            11 => {
                 let Current::Directory(facts) = current(&old) else {
                     return;
                 };
                 self.naming(rank, &new);
-                self.journals[rank].moving(facts.identity, &old, &new);
+                self.journals[rank].moving(facts.identity, &old, &new, false);
                 if fs::rename(&old, &new).is_err() {
                     self.journals[rank].stayed(&old, &new);
                 }
             }
+            12 => self.exchange(rank, &from, &to),
+            _ if step.from.is_multiple_of(2) => self.exchange(rank, &from, &new),
+            _ => self.exchange(rank, &old, &new),
         }
     }
 }

@@ -255,19 +255,28 @@ pub fn renaming(
     exchange: bool,
     call: impl FnOnce() -> isize,
 ) -> Option<isize> {
-    let from = name_of(from.0, from.1, false)?;
-    let to = name_of(to.0, to.1, false)?;
+    let mut from = name_of(from.0, from.1, false)?;
+    let mut to = name_of(to.0, to.1, false)?;
+    let is_directory =
+        |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+    // An exchange has no direction: it is journaled as the rename of a directory if one of the two is one.
+    if exchange && is_directory(&to) {
+        std::mem::swap(&mut from, &mut to);
+    }
+    let moves = is_directory(&from);
     let note = |noting: &mut Noting| {
         let directory = match noting.current(&from) {
             Current::Directory(facts) => Some(facts.identity),
             _ => None,
         };
-        match exchange || directory.is_some() {
-            true => noting.naming(&to),
-            false => noting.losing_name(&to),
+        match (directory, exchange) {
+            // Both names lead to what they led to before, once the names are exchanged again.
+            (Some(_), true) => {}
+            (Some(_), false) | (None, true) => noting.naming(&to),
+            (None, false) => noting.losing_name(&to),
         }
         match directory {
-            Some(directory) => noting.journal.moving(directory, &from, &to),
+            Some(directory) => noting.journal.moving(directory, &from, &to, exchange),
             None => noting.naming(&from),
         }
         let result = call();
@@ -276,6 +285,5 @@ pub fn renaming(
         }
         result
     };
-    let moves = std::fs::symlink_metadata(&from).is_ok_and(|found| found.is_dir());
     noting()?.run(|noting| noting.while_held(&[&from, &to], moves, note))
 }

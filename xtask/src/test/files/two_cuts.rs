@@ -53,8 +53,9 @@ fn unlinked(dir: &Path, mpi: Mpi) -> Result<()> {
 }
 
 /// A directory that was removed after the checkpoint has its rights again, whatever the mask of the restarted process.
+/// Names that were exchanged lead to what they led to.
 fn directory(dir: &Path, mpi: Mpi) -> Result<()> {
-    let mut job = launch(dir, mpi, "removed")?;
+    let mut job = launch(dir, mpi, "directories")?;
     job.reach(1)?;
     job.checkpoint()?;
     job.go(1)?;
@@ -63,6 +64,16 @@ fn directory(dir: &Path, mpi: Mpi) -> Result<()> {
     job.restart(mpi.other(), "ckpt-1")?;
     let mode = fs::metadata(dir.join("directory"))?.mode() & 0o7777;
     ensure!(mode == 0o1777, "the directory has the mode {mode:o}");
+    let files = [
+        ("one/file", "one"),
+        ("two/file", "two"),
+        ("three/file", "three"),
+        ("data", "none"),
+    ];
+    for (file, wanted) in files {
+        let held = fs::read_to_string(dir.join(file))?;
+        ensure!(held == wanted, "{file} has {held:?}");
+    }
     for phase in 1..=2 {
         job.go(phase)?;
     }
