@@ -2,11 +2,11 @@
 //! the job goes on from there. The journals that it has undone are removed, and nothing leads from these files to the
 //! newer set: a restart from that would find the files of another run.
 //!
-//! A line of the file `undo/left-behind` has the number and the id of such a set, the number of the older set, and
+//! A line of the file `undo/left-behind` has the cut of such a set, the number of the older set, and
 //! whether files had changed between the two.
 
 use crate::record::{self, Cut, Record};
-use crate::segment::{all, rewrite_text, Segment, DIRECTORY};
+use crate::segment::{all, rewrite, Segment, DIRECTORY};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -30,8 +30,7 @@ struct Entry {
     changed: bool,
 }
 
-/// By number and id.
-type Entries = BTreeMap<(u64, [u8; 16]), Entry>;
+type Entries = BTreeMap<Cut, Entry>;
 
 /// The sets of a checkpoint directory whose files a later run has replaced.
 ///
@@ -43,16 +42,12 @@ pub fn left_behind(checkpoints: &Path) -> io::Result<Vec<LeftBehind>> {
         return Ok(Vec::new());
     }
     let later = numbers_of_changed(&all(checkpoints)?);
-    let is_lost = |number: u64, entry: &Entry| {
-        entry.changed || later.iter().any(|at| (entry.by..number).contains(at))
+    let is_lost = |(cut, entry): &(Cut, Entry)| {
+        let between = entry.by..cut.number;
+        entry.changed || later.iter().any(|at| between.contains(at))
     };
-    let lost = entries
-        .into_iter()
-        .filter(|((number, _), entry)| is_lost(*number, entry));
-    let lost = lost.map(|((number, id), entry)| LeftBehind {
-        cut: Cut { number, id },
-        by: entry.by,
-    });
+    let lost = entries.into_iter().filter(is_lost);
+    let lost = lost.map(|(cut, entry)| LeftBehind { cut, by: entry.by });
     Ok(lost.collect())
 }
 
@@ -70,15 +65,15 @@ pub(crate) fn note(
         return Ok(());
     }
     let changed = numbers_of_changed(undone);
-    for Cut { number, id } in newer.iter().copied() {
+    for newer in newer {
         let new = Entry {
-            by: number,
+            by: newer.number,
             changed: false,
         };
-        entries.entry((number, id)).or_insert(new);
+        entries.entry(*newer).or_insert(new);
     }
-    for ((number, _), entry) in &mut entries {
-        if *number > cut.number {
+    for (newer, entry) in &mut entries {
+        if newer.number > cut.number {
             // One that was left behind before has the files of the set that it was left behind by.
             entry.changed |= changed.iter().any(|at| *at < entry.by);
             entry.by = entry.by.min(cut.number);
@@ -91,7 +86,7 @@ pub(crate) fn note(
 pub(crate) fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
     let mut entries = read(checkpoints)?;
     let before = entries.len();
-    entries.retain(|(number, _), _| *number >= oldest);
+    entries.retain(|cut, _| cut.number >= oldest);
     match entries.len() == before {
         true => Ok(()),
         false => write(checkpoints, &entries),
@@ -128,23 +123,21 @@ fn read(checkpoints: &Path) -> io::Result<Entries> {
     Ok(text.lines().filter_map(entry).collect())
 }
 
-fn entry(line: &str) -> Option<((u64, [u8; 16]), Entry)> {
+fn entry(line: &str) -> Option<(Cut, Entry)> {
     let mut words = line.split_whitespace();
-    let number = words.next()?.parse().ok()?;
-    let id = u128::from_str_radix(words.next()?, 16).ok()?.to_be_bytes();
+    let cut = Cut::named(words.next()?)?;
     let by = words.next()?.parse().ok()?;
     let changed = words.next()? == CHANGED;
-    Some(((number, id), Entry { by, changed }))
+    Some((cut, Entry { by, changed }))
 }
 
 const CHANGED: &str = "changed";
 const UNCHANGED: &str = "unchanged";
 
 fn write(checkpoints: &Path, entries: &Entries) -> io::Result<()> {
-    let lines = entries.iter().map(|((number, id), entry)| {
-        let (id, by) = (u128::from_be_bytes(*id), entry.by);
+    let lines = entries.iter().map(|(cut, entry)| {
         let how = if entry.changed { CHANGED } else { UNCHANGED };
-        format!("{number} {id:032x} {by} {how}\n")
+        format!("{cut} {} {how}\n", entry.by)
     });
     let text = lines.collect::<String>();
     if !text.is_empty() {
@@ -155,7 +148,7 @@ fn write(checkpoints: &Path, entries: &Entries) -> io::Result<()> {
             .mode(0o700)
             .create(directory)?;
     }
-    rewrite_text(&path(checkpoints), &text)
+    rewrite(&path(checkpoints), text.as_bytes())
 }
 
 #[cfg(test)]

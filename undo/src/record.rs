@@ -9,6 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,12 +25,30 @@ const FRAME: usize = 16;
 const LONGEST_HEAD: u32 = 1 << 16;
 
 /// Cut at which a segment begins: the number and the id of the set that was made there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cut {
     /// N of `ckpt-N`.
     pub number: u64,
     /// Id of the set: an aborted set and the next one have the same number.
     pub id: [u8; 16],
+}
+
+/// Number and id, as in the name of a segment.
+impl fmt::Display for Cut {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}-{:032x}", self.number, u128::from_be_bytes(self.id))
+    }
+}
+
+impl Cut {
+    /// The cut that a text of this form names.
+    pub(crate) fn named(text: &str) -> Option<Cut> {
+        let (number, id) = text.split_once('-')?;
+        Some(Cut {
+            number: number.parse().ok()?,
+            id: u128::from_str_radix(id, 16).ok()?.to_be_bytes(),
+        })
+    }
 }
 
 /// A path, which need not be valid UTF-8.

@@ -32,25 +32,18 @@ pub fn home(checkpoints: &Path, rank: u32) -> PathBuf {
 impl Segment {
     /// Next segment of a rank.
     pub fn next(checkpoints: &Path, rank: u32, turn: u64, cut: Cut) -> Segment {
-        let id: String = cut.id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let name = format!("{turn:08}-ckpt-{}-{id}", cut.number);
         Segment {
             turn,
             cut,
-            path: home(checkpoints, rank).join(name),
+            path: home(checkpoints, rank).join(format!("{turn:08}-ckpt-{cut}")),
         }
     }
 
     fn at(path: PathBuf) -> Option<Segment> {
-        let (turn, rest) = path.file_name()?.to_str()?.split_once("-ckpt-")?;
-        let (number, id) = rest.split_once('-')?;
-        let id = u128::from_str_radix(id, 16).ok()?;
+        let (turn, cut) = path.file_name()?.to_str()?.split_once("-ckpt-")?;
         Some(Segment {
             turn: turn.parse().ok()?,
-            cut: Cut {
-                number: number.parse().ok()?,
-                id: id.to_be_bytes(),
-            },
+            cut: Cut::named(cut)?,
             path,
         })
     }
@@ -146,7 +139,7 @@ pub fn prune(checkpoints: &Path, oldest: u64) -> io::Result<()> {
             Record::Renewed { set, .. } => *set,
             _ => u64::MAX,
         };
-        rewrite(&path, |records| {
+        change_records(&path, |records| {
             records.retain(|record| set(record) > oldest)
         })?;
     }
@@ -179,7 +172,7 @@ pub fn note_renewed(
         host: host.unwrap_or_default().to_owned(),
         cut,
     };
-    rewrite(&beside(checkpoints, host, RENEWED), |records| {
+    change_records(&beside(checkpoints, host, RENEWED), |records| {
         if records.is_empty() {
             records.push(begin);
         }
@@ -188,7 +181,7 @@ pub fn note_renewed(
 }
 
 /// Changes the records of a file of records without data, atomically; an empty file is removed.
-fn rewrite(path: &Path, change: impl FnOnce(&mut Vec<Record>)) -> io::Result<()> {
+fn change_records(path: &Path, change: impl FnOnce(&mut Vec<Record>)) -> io::Result<()> {
     let old: Vec<Record> = match File::open(path) {
         Ok(file) => record::read(&file)?
             .into_iter()
@@ -202,14 +195,13 @@ fn rewrite(path: &Path, change: impl FnOnce(&mut Vec<Record>)) -> io::Result<()>
     if records == old {
         return Ok(());
     }
-    if records.len() < 2 {
-        return fs::remove_file(path);
-    }
+    // The first record is that of the file.
     let all = records.iter().map(|record| encode(record, b""));
-    let bytes = all.collect::<io::Result<Vec<_>>>()?.concat();
-    let new = path.with_extension("renewing");
-    fs::write(&new, bytes)?;
-    fs::rename(new, path)
+    let bytes = match records.len() {
+        0 | 1 => Vec::new(),
+        _ => all.collect::<io::Result<Vec<_>>>()?.concat(),
+    };
+    rewrite(path, &bytes)
 }
 
 /// File in the directory of journals for a host's local file systems, or for shared ones.
@@ -238,7 +230,7 @@ pub fn forget(checkpoints: &Path, cut: &Cut, newer: &[Cut]) -> io::Result<()> {
             .iter()
             .filter_map(|path| path.strip_prefix(&directory).ok());
         let text: String = own.map(|path| format!("{}\n", path.display())).collect();
-        rewrite_text(&list, &text)?;
+        rewrite(&list, text.as_bytes())?;
     }
     for path in &paths {
         remove(path)?;
@@ -251,13 +243,13 @@ pub fn forget(checkpoints: &Path, cut: &Cut, newer: &[Cut]) -> io::Result<()> {
 }
 
 /// Replaces the content of a file atomically. Without content, the file is removed.
-pub(crate) fn rewrite_text(path: &Path, text: &str) -> io::Result<()> {
-    if text.is_empty() {
+pub(crate) fn rewrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    if content.is_empty() {
         return unless_gone(fs::remove_file(path));
     }
     // Each rank does this if ranks have no MPI yet.
     let new = path.with_extension(std::process::id().to_string());
-    fs::write(&new, text)?;
+    fs::write(&new, content)?;
     fs::rename(new, path)
 }
 
@@ -331,9 +323,7 @@ impl Progress {
     /// Records the progress before the step is made.
     pub fn write(&self, left: usize, moving: Option<u64>) -> io::Result<()> {
         let moving = moving.map_or(String::new(), |inode| inode.to_string());
-        let new = self.path.with_extension("new");
-        fs::write(&new, format!("{left} {moving}\n"))?;
-        fs::rename(new, &self.path)
+        rewrite(&self.path, format!("{left} {moving}\n").as_bytes())
     }
 }
 
