@@ -1,7 +1,12 @@
 /* Changes a file between two checkpoints, as its argument says. One rank. It waits in `phase` for the test. */
 #define _GNU_SOURCE
+#include <linux/fs.h>
 #include <mpi.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "phases.h"
 
@@ -9,6 +14,18 @@ static void put(const char *name, const char *text)
 {
     FILE *file = fopen(name, "w");
     check(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, name);
+}
+
+enum { PAGE = 4096, SIZE = 16 * PAGE };
+
+/* A file of one letter, open for reading and writing. */
+static int filled(const char *name, int letter)
+{
+    static char text[SIZE];
+    memset(text, letter, SIZE);
+    int file = open(name, O_CREAT | O_RDWR | O_TRUNC, 0644);
+    check(file >= 0 && write(file, text, SIZE) == SIZE, name);
+    return file;
 }
 
 static void show(int file)
@@ -65,13 +82,27 @@ static void directories(void)
     phase(2);
 }
 
+/* Files are changed by a clone of another one. */
+static void cloned(void)
+{
+    int source = filled("source", 's'), whole = filled("whole", 'a'), part = filled("part", 'a');
+    struct file_clone_range range = {source, 0, PAGE, 4 * PAGE};
+    phase(1);
+    check(ioctl(whole, FICLONE, source) == 0, "FICLONE");
+    check(ioctl(part, FICLONERANGE, &range) == 0, "FICLONERANGE");
+    phase(2);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
-    if (argc > 1 && !strcmp(argv[1], "unlinked"))
+    check(argc >= 2, "the argument");
+    if (!strcmp(argv[1], "unlinked"))
         unlinked();
-    else if (argc > 1 && !strcmp(argv[1], "directories"))
+    else if (!strcmp(argv[1], "directories"))
         directories();
+    else if (!strcmp(argv[1], "cloned"))
+        cloned();
     else
         rewritten();
     MPI_Finalize();

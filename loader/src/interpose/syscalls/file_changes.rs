@@ -6,7 +6,7 @@
 //! The values that the journal's functions return own no memory: it would be freed here, with the upper half's FS.
 
 use super::{Call, Handler, Outcome};
-use crate::interpose::file_changes::ranges::{allocated, span};
+use crate::interpose::file_changes::ranges::{allocated, cloned, span};
 use crate::interpose::file_changes::{app_changes, journal, watched_fds};
 use crate::sys::{syscall, user_copy};
 use core::ffi::CStr;
@@ -26,6 +26,8 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_ftruncate, ftruncate),
     (libc::SYS_truncate, truncate),
     (libc::SYS_fallocate, fallocate),
+    // The undo journal first records the bytes that a clone of another file (FICLONE, FICLONERANGE) replaces.
+    (libc::SYS_ioctl, ioctl),
     // A file that loses its name is first kept beside the journal, for a restart.
     (libc::SYS_unlink, unlink),
     (libc::SYS_unlinkat, unlink),
@@ -210,6 +212,20 @@ fn fallocate(call: &mut Call) -> Outcome {
     let [_, _, at, len, ..] = call.args();
     let (fd, mode) = (call.int(0), call.int(1));
     pass_changing(call, fd, |_| allocated(mode, at as u64, len as u64))
+}
+
+/// FIDEDUPERANGE changes no content: it shares bytes that are equal.
+fn ioctl(call: &mut Call) -> Outcome {
+    let (fd, argument) = (call.int(0), call.args()[2]);
+    match call.int(1) as u32 as libc::Ioctl {
+        libc::FICLONE => pass_changing(call, fd, |_| cloned(0, 0)),
+        libc::FICLONERANGE => pass_changing(call, fd, |_| {
+            // The source, the offset there, the length, and the offset here. If they are unreadable, the call fails.
+            let [_, _, len, at] = user_copy::read::<[u64; 4]>(argument).unwrap_or([u64::MAX; 4]);
+            cloned(at, len)
+        }),
+        _ => call.pass(),
+    }
 }
 
 fn truncate(call: &mut Call) -> Outcome {

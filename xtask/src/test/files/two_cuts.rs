@@ -6,6 +6,7 @@ use crate::harness::stasis;
 use crate::test::support::helper_programs::compile;
 use crate::test::support::phased_job::PhasedJob;
 use crate::test::support::refusal::{refused, IMAGE};
+use crate::test::support::small_fs::in_btrfs;
 use crate::test::Case;
 use anyhow::{ensure, Result};
 use std::fs;
@@ -26,20 +27,62 @@ pub fn cases() -> Vec<Case> {
         let name = format!("two-cuts/left-behind:{mpi}");
         cases.push(Case::new(name, move |_, dir| left_behind(dir, mpi).into()));
     }
+    cases.push(Case::new("two-cuts/cloned", |_, dir| in_btrfs(dir, cloned)));
     cases
 }
 
-fn launch<'a>(dir: &'a Path, mpi: Mpi, how: &str) -> Result<PhasedJob<'a>> {
+fn launch<'a>(dir: &'a Path, mpi: Mpi, how: &[&str]) -> Result<PhasedJob<'a>> {
     let program = compile(dir, &mpi.compiler("c"), "two_cuts.c", &[])?;
     let mut launch = stasis::launch(mpi, 1, &dir.join("ck"), dir);
-    launch.arg(program).arg(how);
+    launch.arg(program).args(how);
     PhasedJob::start(launch, dir)
+}
+
+/// Runs the program's changes behind a checkpoint and restarts it from there, up to the state at the checkpoint.
+fn undone<'a>(dir: &'a Path, mpi: Mpi, how: &[&str]) -> Result<PhasedJob<'a>> {
+    let mut job = launch(dir, mpi, how)?;
+    job.reach(1)?;
+    job.checkpoint()?;
+    job.go(1)?;
+    job.reach(2)?;
+    fs::remove_file(dir.join("go.1"))?;
+    job.restart(mpi.other(), "ckpt-1")?;
+    Ok(job)
+}
+
+/// Lets a restarted program make its changes again.
+fn repeated(mut job: PhasedJob) -> Result<()> {
+    for phase in 1..=2 {
+        job.go(phase)?;
+    }
+    job.finish("")
+}
+
+fn is_filled(path: &Path) -> Result<()> {
+    let held = fs::read(path)?;
+    let other = held.iter().position(|byte| *byte != b'a');
+    ensure!(
+        held.len() == 1 << 16 && other.is_none(),
+        "{} has {} bytes, and another one at {other:?}",
+        path.display(),
+        held.len()
+    );
+    Ok(())
+}
+
+/// Files that were overwritten by clones of another one have their content again.
+fn cloned(dir: &Path) -> Result<()> {
+    let job = undone(dir, Mpi::Mpich, &["cloned"])?;
+    for file in ["whole", "part"] {
+        is_filled(&dir.join(file))?;
+    }
+    repeated(job)
 }
 
 /// The journal keeps a link to a file that has lost its name since the first checkpoint. The second one is taken all
 /// the same, and has the content.
 fn unlinked(dir: &Path, mpi: Mpi) -> Result<()> {
-    let mut job = launch(dir, mpi, "unlinked")?;
+    let mut job = launch(dir, mpi, &["unlinked"])?;
     job.reach(1)?;
     job.checkpoint()?;
     job.go(1)?;
@@ -55,13 +98,7 @@ fn unlinked(dir: &Path, mpi: Mpi) -> Result<()> {
 /// A directory that was removed after the checkpoint has its rights again, whatever the mask of the restarted process.
 /// Names that were exchanged lead to what they led to.
 fn directory(dir: &Path, mpi: Mpi) -> Result<()> {
-    let mut job = launch(dir, mpi, "directories")?;
-    job.reach(1)?;
-    job.checkpoint()?;
-    job.go(1)?;
-    job.reach(2)?;
-    fs::remove_file(dir.join("go.1"))?;
-    job.restart(mpi.other(), "ckpt-1")?;
+    let job = undone(dir, mpi, &["directories"])?;
     let mode = fs::metadata(dir.join("directory"))?.mode() & 0o7777;
     ensure!(mode == 0o1777, "the directory has the mode {mode:o}");
     let files = [
@@ -74,15 +111,12 @@ fn directory(dir: &Path, mpi: Mpi) -> Result<()> {
         let held = fs::read_to_string(dir.join(file))?;
         ensure!(held == wanted, "{file} has {held:?}");
     }
-    for phase in 1..=2 {
-        job.go(phase)?;
-    }
-    job.finish("")
+    repeated(job)
 }
 
 /// A restart from an older set leaves the newer one behind, whose files are lost.
 fn left_behind(dir: &Path, mpi: Mpi) -> Result<()> {
-    let mut job = launch(dir, mpi, "rewritten")?;
+    let mut job = launch(dir, mpi, &["rewritten"])?;
     job.reach(1)?;
     job.checkpoint()?;
     job.go(1)?;

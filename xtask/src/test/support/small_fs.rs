@@ -1,4 +1,4 @@
-//! File systems in memory with little space or few inodes.
+//! File systems of their own: in memory, with little space or few inodes, and one whose files can be cloned.
 
 use crate::test::Outcome;
 use anyhow::Result;
@@ -28,6 +28,34 @@ pub fn in_small_directory(
         Ok(false) => Outcome::Skipped("cannot mount a small file system here".into()),
         Err(error) => Err(error).into(),
     }
+}
+
+/// Runs a case in a file system whose files can be cloned.
+pub fn in_btrfs(dir: &Path, body: fn(&Path) -> Result<()>) -> Outcome {
+    let place = dir.join("btrfs");
+    match mount_btrfs(&dir.join("disk"), &place) {
+        Ok(true) => {
+            let result = body(&place);
+            let unmounted = Command::new("umount").arg("-l").arg(&place).output();
+            result.and(unmounted.map(drop).map_err(Into::into)).into()
+        }
+        Ok(false) => Outcome::Skipped("cannot make and mount a btrfs here".into()),
+        Err(error) => Err(error).into(),
+    }
+}
+
+/// Returns whether that was possible.
+fn mount_btrfs(disk: &Path, place: &Path) -> Result<bool> {
+    const SIZE: u64 = 1 << 29;
+    fs::create_dir(place)?;
+    fs::File::create(disk)?.set_len(SIZE)?;
+    let made = Command::new("mkfs.btrfs").arg("-q").arg(disk).output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        return Ok(false);
+    }
+    let mut mount = Command::new("mount");
+    mount.args(["-o", "loop"]).arg(disk).arg(place);
+    Ok(mount.output()?.status.success())
 }
 
 /// Returns whether that was possible.
