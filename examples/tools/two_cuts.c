@@ -93,6 +93,19 @@ static void cloned(void)
     phase(2);
 }
 
+/* A shared mapping of a file is enlarged. */
+static void remapped(void)
+{
+    int file = filled("data", 'a');
+    char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    check(memory != MAP_FAILED && close(file) == 0, "mmap");
+    phase(1);
+    memory = mremap(memory, PAGE, SIZE, MREMAP_MAYMOVE);
+    check(memory != MAP_FAILED, "mremap");
+    memset(memory, 'b', SIZE);
+    phase(2);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -103,6 +116,8 @@ int main(int argc, char **argv)
         directories();
     else if (!strcmp(argv[1], "cloned"))
         cloned();
+    else if (!strcmp(argv[1], "remapped"))
+        remapped();
     else
         rewritten();
     MPI_Finalize();

@@ -32,8 +32,24 @@ pub fn read() -> std::io::Result<Vec<Mapping>> {
         .collect())
 }
 
+/// The mapping of this process at an address, with its file.
+pub fn at(address: usize) -> Option<proc_maps::Mapping> {
+    let text = std::fs::read("/proc/self/maps").ok()?;
+    let mut mappings = text
+        .split(|byte| *byte == b'\n')
+        .filter_map(proc_maps::parse_line);
+    mappings.find(|mapping| (mapping.start..mapping.end).contains(&(address as u64)))
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn finds_the_mapping_at_an_address() {
+        let local = 0;
+        let mapping = super::at(&raw const local as usize).expect("the stack");
+        assert!(!mapping.shared && mapping.inode == 0);
+    }
+
     #[test]
     fn reads_itself() {
         let maps = super::read().expect("maps");

@@ -7,10 +7,11 @@
 use super::absolute_names::{is_device, name_of, MOST_LINKS};
 use super::journal::{ask, device_and_inode, fd_path, noting, Noting};
 use super::name_locks::NameLocks;
-use crate::sys::{descriptor, syscall};
-use std::ffi::{CStr, CString};
+use crate::sys::{descriptor, proc_maps, syscall};
+use std::ffi::{CStr, CString, OsString};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use undo::{Current, Facts};
 
@@ -69,7 +70,7 @@ pub fn opening(
         }
         Current::Absent if empties => Left::Nothing(Made::Not, open(libc::O_NOFOLLOW)),
         Current::File(facts) if empties => {
-            noting.cutting(&name, &facts, 0);
+            noting.changing_named(&name, &facts, 0..u64::MAX);
             Left::after(Made::Not, open(libc::O_NOFOLLOW))
         }
         Current::File(_) if flags & EXCLUSIVE == libc::O_CREAT && !is_directory => {
@@ -125,13 +126,13 @@ impl Noting {
         result
     }
 
-    /// Journals a truncation to `len` bytes.
-    fn cutting(&mut self, name: &Path, facts: &Facts, len: u64) {
+    /// Journals the bytes of a file that are about to be overwritten or cut off, by its name.
+    fn changing_named(&mut self, name: &Path, facts: &Facts, bytes: Range<u64>) {
         let reader = self.reader.clone();
         let file = device_and_inode(&facts.identity);
         let read = |at, len| ask(&reader, name.to_owned(), file, at, len);
         let name = || name.to_owned();
-        self.journal.changing(facts, &name, len..u64::MAX, &read);
+        self.journal.changing(facts, &name, bytes, &read);
     }
 }
 
@@ -172,6 +173,26 @@ pub fn changing(fd: i32, bytes: Range<u64>) {
     noting().map(|mut all| all.run(work));
 }
 
+/// Journals the bytes of a file that come into reach of the program's memory if the shared mapping at `address`, of
+/// `len` bytes, is enlarged to `new_len`.
+pub fn enlarging(address: usize, len: usize, new_len: usize) {
+    let work = |noting: &mut Noting| {
+        let mapping = proc_maps::at(address).filter(|mapping| mapping.shared)?;
+        let name = PathBuf::from(OsString::from_vec(mapping.path));
+        // A file without a name is in the image.
+        let found = std::fs::symlink_metadata(&name).ok()?;
+        if is_device(&name) || !found.is_file() || found.ino() != mapping.inode {
+            return None;
+        }
+        let facts = noting.facts(&found, &name);
+        let start = mapping.offset + (address as u64 - mapping.start);
+        let bytes = start + len as u64..start.saturating_add(new_len as u64);
+        noting.changing_named(&name, &facts, bytes);
+        Some(())
+    };
+    noting().map(|mut all| all.run(work));
+}
+
 /// Journals a write of `len` bytes at the descriptor's position. Makes the call itself if the position must not move
 /// meanwhile. None if nothing is to be journaled, and the call is still to be made.
 pub fn changing_at_position(fd: i32, len: u64, call: impl FnOnce() -> isize) -> Option<isize> {
@@ -198,7 +219,7 @@ pub fn truncating(
         let note = |noting: &mut Noting| match noting.current(&name) {
             Current::Link(_) => None,
             Current::File(facts) => {
-                noting.cutting(&name, &facts, len);
+                noting.changing_named(&name, &facts, len..u64::MAX);
                 Some(call(&whole))
             }
             _ => Some(call(&whole)),

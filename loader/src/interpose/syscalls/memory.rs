@@ -5,19 +5,22 @@ use super::{fail, Call, Handler, Outcome};
 use crate::interpose::cpuid::{self, places};
 use crate::interpose::file_changes::{app_changes, watched_fds};
 use crate::load::va_allocator::{self, page_up, BRK_END, BRK_START, PAGE};
+use crate::sys::descriptor::writable;
 use crate::sys::spin_lock::Spin;
 use crate::sys::syscall::{err, is_err};
 use contract::{ARENA_END, ARENA_START};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
     // The arena chooses the address, below the lower half; ranges in the lower half are refused.
-    (libc::SYS_mmap, mmap),
     (libc::SYS_munmap, munmap),
-    (libc::SYS_mremap, mremap),
     (libc::SYS_mprotect, mprotect),
     (libc::SYS_pkey_mprotect, mprotect),
     (libc::SYS_brk, brk),
+    // The arena chooses the address, below the lower half. The undo journal first records the bytes of a file that come
+    // into reach of shared memory.
+    (libc::SYS_mmap, mmap),
+    (libc::SYS_mremap, mremap),
     // Refused with ENOSYS: the kernel itself would choose addresses for these, in the lower half.
     (libc::SYS_io_setup, absent),
     (libc::SYS_io_uring_setup, absent),
@@ -58,6 +61,14 @@ pub fn remapped() -> u64 {
     REMAPPED.load(Ordering::Acquire)
 }
 
+/// Whether a file may be mapped so that writes to the memory change it.
+static MAY_SHARE: AtomicBool = AtomicBool::new(false);
+
+/// Records that the program has mappings from before a restart, maybe such ones.
+pub fn note_restored() {
+    MAY_SHARE.store(true, Ordering::Relaxed);
+}
+
 fn absent(_: &mut Call) -> Outcome {
     fail(libc::ENOSYS)
 }
@@ -90,6 +101,15 @@ fn map(call: &mut Call) -> Outcome {
         return call.pass();
     };
     let shared = flags & libc::MAP_SHARED != 0 && flags & libc::MAP_ANONYMOUS == 0;
+    if shared && !MAY_SHARE.load(Ordering::Relaxed) {
+        let flags = call.kernel(
+            libc::SYS_fcntl,
+            [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0],
+        );
+        if !is_err(flags) && writable(flags as i32) {
+            MAY_SHARE.store(true, Ordering::Relaxed);
+        }
+    }
     if shared && watched_fds::may_change(fd) && call.in_rank() {
         // Writes to the memory change the file without a system call.
         let bytes = at as u64..(at as u64).saturating_add(len as u64);
@@ -200,6 +220,12 @@ fn mremap(call: &mut Call) -> Outcome {
     };
     if !is_upper(old, old_len) || (flags & fixed != 0 && !is_upper(new, new_len)) {
         return fail(libc::EINVAL);
+    }
+    // With a length of 0 the call makes a second mapping.
+    let grows = new_len > old_len && MAY_SHARE.load(Ordering::Relaxed);
+    if grows && watched_fds::is_on() && call.in_rank() {
+        call.thread
+            .on_lower(|| app_changes::enlarging(old, old_len, new_len));
     }
     if flags & fixed != 0 {
         let result = call.kernel(libc::SYS_mremap, args);

@@ -28,6 +28,9 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(name, move |_, dir| left_behind(dir, mpi).into()));
     }
     cases.push(Case::new("two-cuts/cloned", |_, dir| in_btrfs(dir, cloned)));
+    cases.push(Case::new("two-cuts/remapped", |_, dir| {
+        remapped(dir).into()
+    }));
     cases
 }
 
@@ -76,6 +79,13 @@ fn cloned(dir: &Path) -> Result<()> {
     for file in ["whole", "part"] {
         is_filled(&dir.join(file))?;
     }
+    repeated(job)
+}
+
+/// A file that was overwritten through an enlarged mapping has its content again.
+fn remapped(dir: &Path) -> Result<()> {
+    let job = undone(dir, Mpi::Mpich, &["remapped"])?;
+    is_filled(&dir.join("data"))?;
     repeated(job)
 }
 
