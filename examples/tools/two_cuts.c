@@ -106,6 +106,26 @@ static void remapped(void)
     phase(2);
 }
 
+/* Pipes, sockets and a file get names, and files and a directory get other access rights. */
+static void named(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
+    umask(0);
+    int file = filled("file", 'a'), held = filled("held", 'a');
+    check(mkdir("directory", 0755) == 0, "mkdir");
+    check(mkfifo("old-pipe", 0600) == 0, "mkfifo");
+    close(file);
+    phase(1);
+    int server = socket(AF_UNIX, SOCK_STREAM, 0);
+    check(bind(server, (struct sockaddr *)&address, sizeof address) == 0 && close(server) == 0, "bind");
+    check(mkfifo("pipe", 0600) == 0, "mkfifo");
+    check(mknod("node", S_IFREG | 0600, 0) == 0, "mknod");
+    check(unlink("old-pipe") == 0 && mkfifo("old-pipe", 0600) == 0, "a second mkfifo");
+    check(chmod("file", 0444) == 0 && fchmod(held, 04711) == 0, "chmod");
+    check(fchmodat(AT_FDCWD, "directory", 0500, 0) == 0, "fchmodat");
+    phase(2);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -118,6 +138,8 @@ int main(int argc, char **argv)
         cloned();
     else if (!strcmp(argv[1], "remapped"))
         remapped();
+    else if (!strcmp(argv[1], "named"))
+        named();
     else
         rewritten();
     MPI_Finalize();

@@ -69,6 +69,7 @@ impl Plan {
         }
         work.tidy(|_| true);
         work.contents();
+        work.modes();
         work.done
     }
 }
@@ -232,18 +233,23 @@ impl<'a> Work<'a> {
         own.map(|((_, path), was)| (path.as_path(), was))
     }
 
-    /// Restores directories, outer ones before those in them.
+    /// Restores directories, outer ones before those in them. Until all names are back, the process may change what is
+    /// in them, whatever their modes were or are.
     fn directories(&mut self, stage: &'a Stage, scope: &'a Scope) {
         for (path, was) in Work::names(stage, scope) {
-            let Was::Directory(mode) = was else { continue };
-            if fs::symlink_metadata(path).is_ok_and(|facts| facts.is_dir()) {
+            if !matches!(was, Was::Directory(_)) {
+                continue;
+            }
+            if let Some(facts) = directory(path) {
+                let mode = facts.mode() | OWNERS;
+                if mode != facts.mode() && is_own(&facts) {
+                    // If this fails, so does what needs it, which names the reason.
+                    let _ = fs::set_permissions(path, Permissions::from_mode(mode));
+                }
                 continue;
             }
             self.vacate(path, scope);
-            let mode = mode & 0o7777;
-            let made = DirBuilder::new().mode(mode).create(path);
-            // The umask has taken bits of the mode away.
-            match made.and_then(|()| fs::set_permissions(path, Permissions::from_mode(mode))) {
+            match DirBuilder::new().mode(OWNERS).create(path) {
                 Ok(()) => self.done.restored += 1,
                 Err(why) => self.trouble(path, &"cannot be made again", &why),
             }
@@ -265,7 +271,7 @@ impl<'a> Work<'a> {
                         Ok(Some(beside))
                     }),
                 },
-                Was::Absent | Was::Directory(_) => Ok(None),
+                Was::Absent | Was::Other | Was::Directory(_) => Ok(None),
             };
             match made {
                 Ok(Some(beside)) => ready.push((beside, path, was)),
@@ -344,7 +350,7 @@ impl<'a> Work<'a> {
     fn is_back(&self, path: &Path, item: &Item) -> io::Result<bool> {
         let file = open(path, false)?;
         let facts = file.metadata()?;
-        let may_be = has_mode(item, &facts) && !self.is_old(&facts);
+        let may_be = has_mode(item.mode, &facts) && !self.is_old(&facts);
         Ok(may_be && is_as_it_was(item, &file)?)
     }
 
@@ -445,7 +451,7 @@ impl<'a> Work<'a> {
     /// Removes names that did not exist at the cut. The content of a directory is removed before it.
     fn remove(&mut self, stage: &'a Stage, scope: &'a Scope) {
         for (path, was) in Work::names(stage, scope).rev() {
-            if *was == Was::Absent && exists(path) {
+            if was.is_gone(|| is_other(path)) && exists(path) {
                 match self.vacate(path, scope) {
                     true => self.done.removed += 1,
                     false => self
@@ -478,8 +484,19 @@ impl<'a> Work<'a> {
                 Some(why) => Err(io::Error::other(why.clone())),
                 None => self.content(path, item),
             };
-            if let Err(why) = done {
+            if let Err(why) = done.and_then(|()| set_mode(path, item.mode)) {
                 self.trouble(path, &BACK, &why);
+            }
+        }
+    }
+
+    /// Restores the modes of directories, inner ones before those that they are in.
+    fn modes(&mut self) {
+        for ((scope, path), mode) in self.plan.directories.iter().rev() {
+            if self.share.has(scope) && directory(path).is_some() {
+                if let Err(why) = set_mode(path, *mode) {
+                    self.trouble(path, &BACK, &why);
+                }
             }
         }
     }
@@ -514,15 +531,45 @@ impl<'a> Work<'a> {
         };
         self.keeper.keep(path, &file, from, what);
         write(item, &file)?;
-        file.set_permissions(Permissions::from_mode(item.mode & 0o7777))?;
         self.done.rewritten += 1;
         Ok(())
     }
 }
 
+/// Mode bits that `chmod` sets.
+const BITS: u32 = 0o7777;
+/// Mode bits with which the owner of a directory may change what is in it.
+const OWNERS: u32 = 0o700;
+
 /// Whether a file has the permissions of the old one.
-pub(crate) fn has_mode(item: &Item, facts: &Metadata) -> bool {
-    (facts.mode() ^ item.mode) & 0o7777 == 0
+pub(crate) fn has_mode(mode: u32, facts: &Metadata) -> bool {
+    (facts.mode() ^ mode) & BITS == 0
+}
+
+/// Gives a file or a directory the mode that it had. One of another user has a mode that the job could not change.
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let facts = fs::symlink_metadata(path)?;
+    match has_mode(mode, &facts) || !is_own(&facts) {
+        true => Ok(()),
+        false => fs::set_permissions(path, Permissions::from_mode(mode & BITS)),
+    }
+}
+
+/// Whether this process may change the mode.
+pub(crate) fn is_own(facts: &Metadata) -> bool {
+    let user = nix::unistd::geteuid();
+    user.is_root() || facts.uid() == user.as_raw()
+}
+
+fn directory(path: &Path) -> Option<Metadata> {
+    let facts = fs::symlink_metadata(path).ok();
+    facts.filter(Metadata::is_dir)
+}
+
+/// Whether a pipe, a device or a socket has the name.
+fn is_other(path: &Path) -> bool {
+    let facts = fs::symlink_metadata(path);
+    facts.is_ok_and(|facts| !facts.is_file() && !facts.is_dir() && !facts.is_symlink())
 }
 
 fn is_as_it_was(item: &Item, file: &File) -> io::Result<bool> {

@@ -212,7 +212,7 @@ impl Journal {
         self.look_for_moves();
         let state = match current {
             _ if self.names.contains(name) => return,
-            Current::Other => return,
+            Current::Other => State::Other,
             Current::Absent => State::Absent,
             Current::File(facts) => match self.number_of(facts, &|| name.to_owned()) {
                 Some(number) => {

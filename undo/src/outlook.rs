@@ -7,7 +7,7 @@
 //! The one unsafe call queries a name that is a C string.
 #![allow(unsafe_code)]
 
-use crate::apply::{has_mode, not_moved_back, Done, BACK};
+use crate::apply::{has_mode, is_own, not_moved_back, Done, BACK};
 use crate::plan::{
     is_ours, may_be, renamed, stash, Item, Key, Move, Plan, Scope, Stage, Temporary, View, Was,
     OURS,
@@ -476,8 +476,20 @@ impl<'a> Work<'a> {
         match self.found.names.look(parent) {
             None => Some(io::ErrorKind::NotFound.into()),
             Some(Node { real: None, .. }) => None,
-            Some(node) => refusal(&node.real?),
+            Some(node) => refusal(&node.real?).filter(|_| !self.opens(parent)),
         }
+    }
+
+    /// Whether the undo gives its process access to the directory.
+    fn opens(&self, path: &Path) -> bool {
+        let scopes = [None, Some(self.host.to_owned())];
+        let mut names = scopes.map(|scope| (scope, path.to_owned())).into_iter();
+        let stages = &self.plan.stages;
+        let noted = names.any(|name| {
+            let mut were = stages.iter().filter_map(|stage| stage.names.get(&name));
+            were.any(|was| matches!(was, Was::Directory(_)))
+        });
+        noted && fs::symlink_metadata(path).is_ok_and(|facts| is_own(&facts))
     }
 
     fn names<'s>(
@@ -520,7 +532,7 @@ impl<'a> Work<'a> {
                     Some(Kind::Link(now)) if now == *target => Ok(None),
                     _ => Ok(Some(Node::made(Kind::Link(target.clone())))),
                 },
-                Was::Absent | Was::Directory(_) => Ok(None),
+                Was::Absent | Was::Other | Was::Directory(_) => Ok(None),
             };
             let made = made.and_then(|node| match node.is_some().then(|| self.in_the_way(path)) {
                 Some(Some(why)) => Err(why),
@@ -609,7 +621,7 @@ impl<'a> Work<'a> {
         let node = node.filter(|node| node.kind == Kind::File && !self.is_old(node));
         let real = node.and_then(|node| node.real);
         real.is_some_and(|real| {
-            fs::symlink_metadata(&real).is_ok_and(|facts| has_mode(item, &facts))
+            fs::symlink_metadata(&real).is_ok_and(|facts| has_mode(item.mode, &facts))
                 && Now::of(item, &real).is_ok_and(|now| now.is_as_it_was())
         })
     }
@@ -650,8 +662,12 @@ impl<'a> Work<'a> {
 
     fn remove(&mut self, stage: &'a Stage, scope: &Scope) {
         for (path, was) in Work::names(stage, scope).rev() {
-            let there = self.found.names.look(path).filter(|_| *was == Was::Absent);
-            let Some(node) = there else { continue };
+            let Some(node) = self.found.names.look(path) else {
+                continue;
+            };
+            if !was.is_gone(|| node.kind == Kind::Other) {
+                continue;
+            }
             let now = node.real.unwrap_or_else(|| path.to_owned());
             let bytes = match node.kind {
                 Kind::File => length(&now),
@@ -710,9 +726,8 @@ impl<'a> Work<'a> {
             };
         }
         if let Some(why) = refusal(&real) {
-            // The owner could change the permission first. SAFETY: geteuid has no preconditions.
-            let owner = unsafe { libc::geteuid() };
-            let own = fs::symlink_metadata(&real)?.uid() == owner;
+            // The owner could change the permission first.
+            let own = is_own(&fs::symlink_metadata(&real)?);
             if why.kind() != io::ErrorKind::PermissionDenied || !own {
                 return Err(why);
             }

@@ -25,6 +25,8 @@ pub struct Plan {
     /// Old targets of names, in the order of the job's changes. Each stage but the first begins with the rename of a
     /// directory: names below it have other targets from then on.
     pub(crate) stages: Vec<Stage>,
+    /// Access rights of directories that existed at the cut.
+    pub(crate) directories: BTreeMap<(Scope, PathBuf), u32>,
     /// Files that the job has created.
     pub(crate) born: BTreeSet<Key>,
     /// Temporary names left by an interrupted undo.
@@ -54,6 +56,19 @@ pub(crate) enum Was {
     File(Key),
     Directory(u32),
     Link(PathBuf),
+    /// A pipe, a device or a socket.
+    Other,
+}
+
+impl Was {
+    /// Whether the name is to be removed if it leads to something now.
+    pub fn is_gone(&self, is_other: impl FnOnce() -> bool) -> bool {
+        match self {
+            Was::Absent => true,
+            Was::Other => !is_other(),
+            Was::File(_) | Was::Directory(_) | Was::Link(_) => false,
+        }
+    }
 }
 
 /// Targets of names at the start of a stage.
@@ -468,6 +483,7 @@ impl Plan {
                 State::Absent => Was::Absent,
                 State::Directory(mode) => Was::Directory(*mode),
                 State::Link(target) => Was::Link(target.path().to_owned()),
+                State::Other => Was::Other,
                 State::File(identity) => {
                     let key = history.at_cut(&source.key(*identity), *time);
                     key.map_or(Was::Absent, Was::File)
@@ -494,11 +510,17 @@ impl Plan {
                 }
             }
         }
-        for ((_, name), was) in &at_cut {
-            if let Was::File(key) = was {
-                if let Some(item) = self.files.get_mut(key) {
-                    item.names.push(name.clone());
+        for (place, was) in &at_cut {
+            match was {
+                Was::File(key) => {
+                    if let Some(item) = self.files.get_mut(key) {
+                        item.names.push(place.1.clone());
+                    }
                 }
+                Was::Directory(mode) => {
+                    self.directories.insert(place.clone(), *mode);
+                }
+                Was::Absent | Was::Link(_) | Was::Other => {}
             }
         }
         // A file whose name led elsewhere at the cut got it later, and a file of the cut is recorded by its own name

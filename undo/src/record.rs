@@ -146,6 +146,8 @@ pub enum State {
     Directory(u32),
     /// Symbolic link, with its target.
     Link(Name),
+    /// A pipe, a device or a socket, which an undo does not make again.
+    Other,
 }
 
 /// One record. Times are nanoseconds since 1970, taken after the old state was read: of two records of the same thing

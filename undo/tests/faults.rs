@@ -2,8 +2,8 @@
 //! interruption.
 
 use stasis_undo::{Current, Cut, Done, Facts, Identity, Journal, Keeper, Place, Plan, Share};
-use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const CUT: Cut = Cut {
@@ -238,6 +238,28 @@ fn interrupted_undo_is_repeated() {
     let texts = ["a", "b", "c"].map(|name| scene.text(name));
     assert!(texts.iter().all(|text| text == "as it was"), "{texts:?}");
     assert!(!scene.path("new").exists());
+}
+
+#[test]
+fn a_directory_that_an_interrupted_undo_has_made_gets_its_mode() {
+    let scene = Scene::new(&[]);
+    let path = scene.path("directory");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o1755)).unwrap();
+    let place = Place {
+        name: &path,
+        local: true,
+    };
+    scene
+        .journal(0)
+        .naming(place, &Current::Directory(facts(&path)));
+    fs::remove_dir(&path).unwrap();
+    // The undo was killed when it had made the directory.
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+    let (_, done, _) = scene.undo();
+    assert_eq!((done.restored, done.failed), (0, 0));
+    assert_eq!(facts(&path).mode & 0o7777, 0o1755);
 }
 
 /// As on a FUSE file system that has given the file another number since.

@@ -9,9 +9,9 @@ use stasis_undo::{
     self as undo, Current, Cut, Facts, Identity, Journal, Keeper, Outlook, Place, Plan, Share,
 };
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// One change: the operation and its names.
@@ -26,7 +26,7 @@ struct Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let numbers = (0..2_usize, 0..14_u8, any::<u8>(), any::<u8>());
+    let numbers = (0..2_usize, 0..15_u8, any::<u8>(), any::<u8>());
     // Empty files, and some with equal content.
     let length = prop_oneof![Just(0), Just(7), 1..9_000_u16];
     let place = prop_oneof![Just(0), 0..20_000_u16];
@@ -258,6 +258,21 @@ impl World {
                 }
             }
             12 => self.exchange(rank, &from, &to),
+            // The outermost directory stays as it is.
+            14 if step.to.is_multiple_of(4) && !step.from.is_multiple_of(2) => {}
+            14 => {
+                let name = match step.from.is_multiple_of(2) {
+                    true => &from,
+                    false => &new,
+                };
+                match current(name) {
+                    Current::File(facts) => self.journals[rank].opened(&facts, &|| name.clone()),
+                    Current::Directory(_) => self.naming(rank, name),
+                    _ => return,
+                }
+                let mode = [0o755, 0o640, 0o555, 0o1777][usize::from(at) % 4];
+                fs::set_permissions(name, Permissions::from_mode(mode)).unwrap();
+            }
             _ if step.from.is_multiple_of(2) => self.exchange(rank, &from, &new),
             _ => self.exchange(rank, &old, &new),
         }
@@ -276,9 +291,10 @@ impl IsAbsent for Current {
 
 #[derive(Debug, PartialEq)]
 enum Entry {
-    Directory,
-    /// Content, and the first of its names.
-    File(Vec<u8>, PathBuf),
+    /// Mode.
+    Directory(u32),
+    /// Content, the first of its names, and mode.
+    File(Vec<u8>, PathBuf, u32),
     Link(PathBuf),
 }
 
@@ -291,16 +307,16 @@ fn tree(
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort_unstable();
     for path in paths {
+        let facts = fs::symlink_metadata(&path).unwrap();
         if path.is_symlink() {
             found.insert(path.clone(), Entry::Link(fs::read_link(&path).unwrap()));
         } else if path.is_dir() {
             tree(&path, found, firsts);
-            found.insert(path, Entry::Directory);
+            found.insert(path, Entry::Directory(facts.mode()));
         } else {
-            let inode = fs::metadata(&path).unwrap().ino();
-            let first = firsts.entry(inode).or_insert_with(|| path.clone());
-            let first = first.clone();
-            found.insert(path.clone(), Entry::File(fs::read(&path).unwrap(), first));
+            let first = firsts.entry(facts.ino()).or_insert_with(|| path.clone());
+            let (first, content) = (first.clone(), fs::read(&path).unwrap());
+            found.insert(path.clone(), Entry::File(content, first, facts.mode()));
         }
     }
 }
@@ -351,8 +367,9 @@ fn undo_to(
         let differ = |name: &&PathBuf| is.get(*name) != was.get(*name);
         if let Some(name) = names.clone().find(differ) {
             let sizes = [&is, was].map(|tree| match tree.get(name) {
-                Some(Entry::File(bytes, first)) => {
-                    format!("{} bytes, first {}", bytes.len(), first.display())
+                Some(Entry::File(bytes, first, mode)) => {
+                    let first = first.display();
+                    format!("{} bytes, mode {mode:o}, first {first}", bytes.len())
                 }
                 other => format!("{other:?}"),
             });
@@ -372,9 +389,9 @@ fn is_foretold(outlook: &Outlook, now: &BTreeMap<PathBuf, Entry>, was: &BTreeMap
     for (name, entry) in was {
         let kind = match (entry, now.get(name)) {
             // A moved directory restores its content with it.
-            (Entry::Directory, Some(Entry::Directory)) => continue,
+            (Entry::Directory(_), Some(Entry::Directory(_))) => continue,
             // Another of its names may have come or gone.
-            (Entry::File(was, _), Some(Entry::File(now, _))) if was == now => continue,
+            (Entry::File(was, ..), Some(Entry::File(now, ..))) if was == now => continue,
             (was, Some(now)) if was == now => continue,
             (_, kind) => kind,
         };

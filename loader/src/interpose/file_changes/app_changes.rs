@@ -4,7 +4,7 @@
 //! A function that takes the call as a closure makes it while the names in question are locked (`name_locks.rs`). All
 //! functions run with the lower half's FS.
 
-use super::absolute_names::{is_device, name_of, MOST_LINKS};
+use super::absolute_names::{is_device, link_of, name_of, MOST_LINKS};
 use super::journal::{ask, device_and_inode, fd_path, noting, Noting};
 use super::name_locks::NameLocks;
 use crate::sys::{descriptor, proc_maps, syscall};
@@ -124,6 +124,15 @@ impl Noting {
         drop(held);
         self.names = locks;
         result
+    }
+
+    /// Journals access rights that are about to change.
+    fn changing_mode(&mut self, name: &Path) {
+        match self.current(name) {
+            Current::File(facts) => self.journal.opened(&facts, &|| name.to_owned()),
+            Current::Directory(_) => self.naming(name),
+            _ => {}
+        }
     }
 
     /// Journals the bytes of a file that are about to be overwritten or cut off, by its name.
@@ -265,6 +274,21 @@ pub fn naming(directory: i32, path: &CStr) {
             }
         };
         noting().map(|mut all| all.run(work));
+    }
+}
+
+/// Journals the access rights of what a name leads to.
+pub fn changing_mode(directory: i32, path: &CStr, follow: bool) {
+    if let Some(name) = name_of(directory, path, follow) {
+        noting().map(|mut all| all.run(|noting| noting.changing_mode(&name)));
+    }
+}
+
+/// Journals the access rights of an open file or directory.
+pub fn changing_mode_of(fd: i32) {
+    // What has lost its name is in the image.
+    if let Some(name) = link_of(fd).filter(|name| !is_device(name)) {
+        noting().map(|mut all| all.run(|noting| noting.changing_mode(&name)));
     }
 }
 

@@ -42,6 +42,14 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_symlinkat, name),
     (libc::SYS_mkdir, name),
     (libc::SYS_mkdirat, name),
+    (libc::SYS_mknod, name),
+    (libc::SYS_mknodat, name),
+    (libc::SYS_bind, bind),
+    // The undo journal first records the access rights.
+    (libc::SYS_chmod, chmod),
+    (libc::SYS_fchmod, chmod),
+    (libc::SYS_fchmodat, chmod),
+    (libc::SYS_fchmodat2, chmod),
 ];
 
 /// Whether the call's changes are to be journaled.
@@ -271,12 +279,60 @@ fn unlink(call: &mut Call) -> Outcome {
 fn name(call: &mut Call) -> Outcome {
     let [first, second, third, ..] = call.args();
     let name = match call.nr() as i64 {
-        libc::SYS_mkdir => (libc::AT_FDCWD, first),
-        libc::SYS_mkdirat => (first as i32, second),
+        libc::SYS_mkdir | libc::SYS_mknod => (libc::AT_FDCWD, first),
+        libc::SYS_mkdirat | libc::SYS_mknodat => (first as i32, second),
         libc::SYS_symlinkat => (second as i32, third),
         _ => (libc::AT_FDCWD, second),
     };
     note(call, name, app_changes::naming);
+    pass(call)
+}
+
+/// A local socket gets a name, unless that begins with a NUL.
+fn bind(call: &mut Call) -> Outcome {
+    const LOCAL: u16 = libc::AF_UNIX as u16;
+    let [_, address, len, ..] = call.args();
+    if is_noted(call) && user_copy::read::<u16>(address) == Ok(LOCAL) {
+        // The kernel takes a name without a NUL at its end, too.
+        let mut name = [0_u8; size_of::<libc::sockaddr_un>()];
+        let bytes = (address + size_of::<u16>()..address + len.min(name.len() - 1))
+            .map_while(|at| user_copy::read::<u8>(at).ok());
+        for (byte, given) in name.iter_mut().zip(bytes) {
+            *byte = given;
+        }
+        if let Some(path) = CStr::from_bytes_until_nul(&name)
+            .ok()
+            .filter(|path| !path.is_empty())
+        {
+            call.thread
+                .on_lower(|| app_changes::naming(libc::AT_FDCWD, path));
+        }
+    }
+    pass(call)
+}
+
+fn chmod(call: &mut Call) -> Outcome {
+    let [first, second, _, flags, ..] = call.args();
+    let nr = call.nr() as i64;
+    let (directory, path, flags) = match nr {
+        libc::SYS_chmod => (libc::AT_FDCWD, first, 0),
+        libc::SYS_fchmodat => (first as i32, second, 0),
+        _ => (first as i32, second, flags as i32),
+    };
+    let of_fd = nr == libc::SYS_fchmod
+        || flags & libc::AT_EMPTY_PATH != 0 && user_copy::path(path).is_none_or(CStr::is_empty);
+    match of_fd {
+        true if is_noted(call) => call
+            .thread
+            .on_lower(|| app_changes::changing_mode_of(directory)),
+        true => {}
+        false => {
+            let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+            note(call, (directory, path), |directory, path| {
+                app_changes::changing_mode(directory, path, follow);
+            });
+        }
+    }
     pass(call)
 }
 

@@ -31,6 +31,7 @@ pub fn cases() -> Vec<Case> {
     cases.push(Case::new("two-cuts/remapped", |_, dir| {
         remapped(dir).into()
     }));
+    cases.push(Case::new("two-cuts/named", |_, dir| named(dir).into()));
     cases
 }
 
@@ -86,6 +87,24 @@ fn cloned(dir: &Path) -> Result<()> {
 fn remapped(dir: &Path) -> Result<()> {
     let job = undone(dir, Mpi::Mpich, &["remapped"])?;
     is_filled(&dir.join("data"))?;
+    repeated(job)
+}
+
+/// Names of pipes and sockets that were made are gone, one that was there is there, and access rights are as they were.
+fn named(dir: &Path) -> Result<()> {
+    let job = undone(dir, Mpi::Mpich, &["named"])?;
+    for name in ["pipe", "socket", "node"] {
+        ensure!(!dir.join(name).exists(), "{name} is still there");
+    }
+    for (name, wanted) in [
+        ("file", 0o644),
+        ("held", 0o644),
+        ("directory", 0o755),
+        ("old-pipe", 0o600),
+    ] {
+        let mode = fs::metadata(dir.join(name))?.mode() & 0o7777;
+        ensure!(mode == wanted, "{name} has the mode {mode:o}");
+    }
     repeated(job)
 }
 
