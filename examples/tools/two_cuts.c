@@ -126,6 +126,37 @@ static void named(void)
     phase(2);
 }
 
+static char *object(const char *name, int flags)
+{
+    int file = shm_open(name, O_RDWR | flags, 0600);
+    check(file >= 0 && ftruncate(file, PAGE) == 0, name);
+    char *memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    check(memory != MAP_FAILED && close(file) == 0, name);
+    return memory;
+}
+
+/* One object of shared memory is mapped at the checkpoint, another one is not, and a third is made behind it. */
+static void objects(const char *tag)
+{
+    char names[3][64];
+    for (int i = 0; i < 3; i++)
+        snprintf(names[i], sizeof names[i], "/stasis-%s-%d", tag, i);
+    char *held = object(names[0], O_CREAT | O_EXCL), *closed = object(names[1], O_CREAT | O_EXCL);
+    strcpy(held, "held");
+    strcpy(closed, "closed");
+    munmap(closed, PAGE);
+    phase(1);
+    check(strcmp(held, "held") == 0, "the held object");
+    strcpy(held, "other");
+    closed = object(names[1], 0);
+    check(strcmp(closed, "closed") == 0, "the closed object");
+    strcpy(closed, "other");
+    strcpy(object(names[2], O_CREAT | O_EXCL), "new");
+    check(shm_unlink(names[0]) == 0 && shm_unlink(names[1]) == 0, "shm_unlink");
+    phase(2);
+    check(shm_unlink(names[2]) == 0, "shm_unlink");
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -140,6 +171,8 @@ int main(int argc, char **argv)
         remapped();
     else if (!strcmp(argv[1], "named"))
         named();
+    else if (!strcmp(argv[1], "objects"))
+        objects(argv[2]);
     else
         rewritten();
     MPI_Finalize();

@@ -4,9 +4,11 @@ use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Whether the path is in /dev, /proc or no directory (named memory above all), and so is not a file of the job.
+/// Whether the path is in /dev, /proc or no directory, and so is not a file of the job. Objects of shared memory are
+/// files: a restart makes only those again that were mapped at the cut.
 pub fn is_device(path: &Path) -> bool {
-    !path.is_absolute() || path.starts_with("/dev") || path.starts_with("/proc")
+    let of_kernel = path.starts_with("/dev") || path.starts_with("/proc");
+    !path.is_absolute() || of_kernel && !path.starts_with("/dev/shm")
 }
 
 pub fn link_of(fd: i32) -> Option<PathBuf> {

@@ -4,6 +4,7 @@
 //! An open for reading, or a close, does no work. A name has one entry; of more than [`KEPT`] names the most recently
 //! opened stay.
 
+use super::absolute_names::is_device;
 use crate::sys::descriptor::stat;
 use crate::sys::file_system::is_made_up;
 use crate::sys::mutex::lock_of;
@@ -69,12 +70,11 @@ pub fn note_opened(fd: i32) -> Option<(libc::stat, PathBuf)> {
         return None;
     }
     let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
-    // Files in /dev, and named memory above all, are not output.
-    if !path.is_absolute() || path.starts_with("/dev") || is_made_up(fd) {
+    if is_device(&path) || is_made_up(fd) {
         return None;
     }
-    // An unnamed file cannot be found later.
-    if facts.st_nlink > 0 {
+    // An unnamed file cannot be found later, and shared memory is not output.
+    if facts.st_nlink > 0 && !path.starts_with("/dev") {
         remember(path.clone(), (facts.st_dev, facts.st_ino));
     }
     Some((facts, path))

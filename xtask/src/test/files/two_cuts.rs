@@ -31,6 +31,7 @@ pub fn cases() -> Vec<Case> {
     cases.push(Case::new("two-cuts/remapped", |_, dir| {
         remapped(dir).into()
     }));
+    cases.push(Case::new("two-cuts/objects", |_, dir| objects(dir).into()));
     cases.push(Case::new("two-cuts/named", |_, dir| named(dir).into()));
     cases
 }
@@ -87,6 +88,22 @@ fn cloned(dir: &Path) -> Result<()> {
 fn remapped(dir: &Path) -> Result<()> {
     let job = undone(dir, Mpi::Mpich, &["remapped"])?;
     is_filled(&dir.join("data"))?;
+    repeated(job)
+}
+
+/// Objects of shared memory have their content again, those that were unmapped among them. One that was made is gone.
+fn objects(dir: &Path) -> Result<()> {
+    let tag = std::process::id().to_string();
+    let job = undone(dir, Mpi::Mpich, &["objects", &tag])?;
+    let name = |number| Path::new("/dev/shm").join(format!("stasis-{tag}-{number}"));
+    let starts =
+        |number, text: &[u8]| Ok::<_, anyhow::Error>(fs::read(name(number))?.starts_with(text));
+    ensure!(starts(0, b"held")?, "the mapped object has another content");
+    ensure!(
+        starts(1, b"closed")?,
+        "the unmapped object has another content"
+    );
+    ensure!(!name(2).exists(), "an object that was made is still there");
     repeated(job)
 }
 
