@@ -54,7 +54,7 @@ type Checkpoint = fn(&FileSystem, &Path, u64) -> (Result<PathBuf>, Result<()>);
 fn checkpoint(fs: &FileSystem, dir: &Path, number: u64) -> (Result<PathBuf>, Result<()>) {
     let made = write_set_on(fs, dir, number, RANKS, None);
     let pruned = match made {
-        Ok(_) => prune(fs, dir, NonZeroUsize::MIN, None, None),
+        Ok(_) => prune(fs, dir, NonZeroUsize::MIN, None, None, &[]),
         Err(_) => Ok(Vec::new()),
     };
     (made, pruned.map(drop))
@@ -126,7 +126,7 @@ fn checkpoint_in_levels(fs: &FileSystem, dir: &Path, number: u64) -> (Result<Pat
     let made = write_locally(fs, dir, number);
     let rest = match made {
         Ok(_) => drain(fs, dir)
-            .and_then(|()| prune(fs, dir, NonZeroUsize::MIN, None, None))
+            .and_then(|()| prune(fs, dir, NonZeroUsize::MIN, None, None, &[]))
             .map(drop),
         Err(_) => Ok(()),
     };
@@ -365,6 +365,7 @@ fn retention_never_leaves_too_few_sets() {
         NonZeroUsize::new(2).unwrap(),
         None,
         None,
+        &[],
     )
     .unwrap();
     assert_eq!(gone, ["ckpt-1"], "one that cannot be used does not count");
@@ -397,7 +398,7 @@ fn a_drained_set_stays_until_there_is_a_newer_one() {
     let (temp, fs) = (tempfile::tempdir().unwrap(), FileSystem::default());
     let dir = temp.path().join("ck");
     write_set(&dir, 1, RANKS);
-    let pruned = || prune(&fs, &dir, NonZeroUsize::MIN, None, None).unwrap();
+    let pruned = || prune(&fs, &dir, NonZeroUsize::MIN, None, None, &[]).unwrap();
     for number in 2..=3 {
         write_locally(&fs, &dir, number).unwrap();
     }

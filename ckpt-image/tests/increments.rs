@@ -205,7 +205,7 @@ fn needed_sets_are_kept() {
     let dir = dir.path();
     let keep = |number| {
         let number = NonZeroUsize::new(number).unwrap();
-        prune(&FileSystem::default(), dir, number, None, None).unwrap()
+        prune(&FileSystem::default(), dir, number, None, None, &[]).unwrap()
     };
     write_set(dir, 1, 1);
     write_set(dir, 2, 1);

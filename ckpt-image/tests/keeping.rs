@@ -32,13 +32,39 @@ fn set_of(dir: &Path, number: u64, lineage: Option<&Lineage>) -> Manifest {
 }
 
 fn pruned(dir: &Path, own: Option<&Lineage>) -> Vec<String> {
-    prune(&FileSystem::default(), dir, NonZeroUsize::MIN, None, own).unwrap()
+    prune(
+        &FileSystem::default(),
+        dir,
+        NonZeroUsize::MIN,
+        None,
+        own,
+        &[],
+    )
+    .unwrap()
 }
 
 fn names(dir: &Path) -> Vec<String> {
     let sets = list_sets(dir, None).unwrap();
     assert!(sets.iter().all(|set| set.state == SetState::Whole));
     sets.into_iter().map(|set| set.name).collect()
+}
+
+#[test]
+fn sets_that_are_left_behind_do_not_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let pruned = |left_behind: &[u64]| {
+        let two = NonZeroUsize::new(2).unwrap();
+        prune(&FileSystem::default(), dir, two, None, None, left_behind).unwrap()
+    };
+    for number in 1..=4 {
+        set_of(dir, number, None);
+    }
+    // The job has gone on from the first set, and made the fourth one.
+    assert_eq!(pruned(&[2, 3]), [""; 0]);
+    set_of(dir, 5, None);
+    assert_eq!(pruned(&[2, 3]), ["ckpt-3", "ckpt-2", "ckpt-1"]);
+    assert_eq!(names(dir), ["ckpt-5", "ckpt-4"]);
 }
 
 #[test]

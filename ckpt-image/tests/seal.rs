@@ -119,6 +119,7 @@ fn with_a_key_a_set_without_a_seal_is_refused_and_an_older_one_named() {
         NonZeroUsize::MIN,
         Some(&key),
         None,
+        &[],
     )
     .unwrap();
     assert!(

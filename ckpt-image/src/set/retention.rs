@@ -18,6 +18,8 @@ use crate::set::set_writer::remove_partial;
 /// - the newest `keep`, and the sets that they depend on;
 /// - the newest drained set, while none of those is drained: a set on nodes alone is lost with a node;
 /// - sets that cannot be used, also for lack of the right key: the user may want to know why. They do not count;
+/// - sets with a number in `left_behind`, while fewer than `keep` newer ones stay: they can be restarted from only with
+///   the files of a later run, and do not count;
 /// - sets of runs that are neither `own` nor continued by it; without `own`, sets with any lineage. They do not
 ///   count either.
 ///
@@ -34,6 +36,7 @@ pub fn prune(
     keep: NonZeroUsize,
     key: Option<&SealKey>,
     own: Option<&Lineage>,
+    left_behind: &[u64],
 ) -> Result<Vec<String>> {
     let sets = list_sets(dir, key)?;
     let by_own = |set: &&SetInfo| {
@@ -45,11 +48,13 @@ pub fn prune(
     };
     let whole = sets.iter().filter(|set| set.state == SetState::Whole);
     let whole = whole.filter(by_own);
-    let (mut gone, mut needed, mut drained) = (Vec::new(), BTreeSet::new(), false);
-    for (place, set) in whole.enumerate() {
-        let first_drained = !drained && set.undrained.is_empty();
-        if place < keep.get() || needed.contains(&*set.name) || first_drained {
-            drained |= set.undrained.is_empty();
+    let (mut gone, mut needed, mut drained, mut newer) = (Vec::new(), BTreeSet::new(), false, 0);
+    for set in whole {
+        let counts = !left_behind.contains(&set.number);
+        let is_drained = counts && set.undrained.is_empty();
+        if newer < keep.get() || needed.contains(&*set.name) || is_drained && !drained {
+            newer += usize::from(counts);
+            drained |= is_drained;
             needed.extend(set.parent());
             continue;
         }

@@ -24,7 +24,9 @@ pub fn run(options: &Compact) -> exit::Result<()> {
         Keep::All => Vec::new(),
         Keep::Newest(number) => {
             let own = compacted.from.set.manifest().lineage.as_ref();
-            prune(&disk, directory, number, key, own).code(Code::Directory)?
+            let left_behind = restart::left_behind(directory, key).code(Code::Directory)?;
+            let left_behind: Vec<u64> = left_behind.iter().map(|left| left.cut.number).collect();
+            prune(&disk, directory, number, key, own, &left_behind).code(Code::Directory)?
         }
     };
     let from = &compacted.from.set;

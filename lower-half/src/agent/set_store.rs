@@ -1,12 +1,14 @@
 //! Image sets for the coordinator: the directory to which ranks write, the parent of an increment, and the manifest.
 
+use std::error::Error;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ckpt_image::{
-    create_checkpoint_dir, next_number, oldest_number, prune, set_name, ImageSummary, Manifest,
-    ParentSet, PartnerCopy, RankEntry, Set, SetId, SetWriter,
+    create_checkpoint_dir, next_number, oldest_number, prune, set_name, FileSystem, ImageSummary,
+    Lineage, Manifest, ParentSet, PartnerCopy, RankEntry, SealKey, Set, SetId, SetWriter,
 };
 use coordinator::protocol::coordinator::{Cost, Parent, PartialSet};
 use coordinator::protocol::Summary;
@@ -104,6 +106,20 @@ pub fn forget_older(dir: &Path) {
     if let Err(why) = forgotten.and_then(|oldest| undo::prune(dir, oldest)) {
         launcher::message::say(format_args!("cannot remove older undo journals: {why}"));
     }
+}
+
+/// Removes sets that are older than the newest `keep`.
+fn older_removed(
+    disk: &FileSystem,
+    dir: &Path,
+    keep: NonZeroUsize,
+    key: Option<&SealKey>,
+    own: &Lineage,
+) -> Result<(), Box<dyn Error>> {
+    let left_behind = ::restart::left_behind(dir, key)?.into_iter();
+    let left_behind: Vec<u64> = left_behind.map(|left| left.cut.number).collect();
+    prune(disk, dir, keep, key, Some(own), &left_behind)?;
+    Ok(())
 }
 
 impl Store for SetStore {
@@ -225,7 +241,8 @@ impl Store for SetStore {
         let Keep::Newest(keep) = checkpoints.keep else {
             return;
         };
-        if let Err(why) = prune(disk, &checkpoints.dir, keep, key.as_ref(), Some(lineage)) {
+        let removed = older_removed(disk, &checkpoints.dir, keep, key.as_ref(), lineage);
+        if let Err(why) = removed {
             launcher::message::say(format_args!("cannot remove older checkpoints: {why}"));
         }
         forget_older(&checkpoints.dir);

@@ -193,6 +193,11 @@ fn left_behind(dir: &Path, mpi: Mpi) -> Result<()> {
         "{said}"
     );
     job.reach(2)?;
+    job.checkpoint()?;
+    ensure!(
+        job.ckpt.join("ckpt-1").exists(),
+        "the set that was left behind was counted: ckpt-1 is gone"
+    );
     for phase in 2..=3 {
         job.go(phase)?;
     }
