@@ -55,7 +55,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-stack-trace", 0, 0),
     ("stasis-supervisor", 4, 0),
     ("stasis-trace", 1, 0),
-    ("stasis-undo", 2, 2),
+    ("stasis-undo", 1, 2),
     ("stasis-upper-half", 291, 2),
     ("xtask", 1, 3),
 ];
