@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use job_spec::shell;
+
 use crate::format::ids::{KeyId, SetId};
 use crate::limits::{FORMAT_VERSION, LONGEST_CHAIN};
 
@@ -254,7 +256,7 @@ fn older_set(older: Option<&Path>) -> String {
     match older {
         Some(path) => format!(
             " Go back to the newest whole checkpoint before it: stasis restart {}",
-            path.display()
+            shell::word(path)
         ),
         None => " There is no older whole checkpoint beside it".to_owned(),
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use job_spec::shell;
 use serde::{Deserialize, Serialize};
 
 use crate::net::contact::{random_token, Address};
@@ -52,7 +53,7 @@ pub enum Error {
     #[error(
         "no job runs in {} (there is no {JOB_FILE}); start one with `mpirun -n RANKS stasis launch \
          --ckpt-dir {} PROGRAM`",
-        .0.display(), .0.display()
+        .0.display(), shell::word(.0)
     )]
     None(PathBuf),
     /// The job file cannot be used.
@@ -66,7 +67,7 @@ pub enum Error {
         "the job in {} does not answer any more: {program} was process {pid} on {host}, and was \
          probably killed ({why}). If it has a checkpoint, continue it with `mpirun -n {ranks} \
          stasis restart {}`",
-        directory.display(), directory.display()
+        directory.display(), shell::word(directory)
     )]
     Dead {
         /// Checkpoint directory.
@@ -86,7 +87,7 @@ pub enum Error {
     #[error(
         "the job in {} ({program}) has ended with {set}, as requested. Continue it with `mpirun -n \
          {ranks} stasis restart {}`",
-        directory.display(), directory.display()
+        directory.display(), shell::word(directory)
     )]
     Ended {
         /// Checkpoint directory.
@@ -102,7 +103,7 @@ pub enum Error {
     #[error(
         "{} is used by a job that runs already ({program}, process {pid} on {host}); end that job \
          with `stasis stop {}`, or give another --ckpt-dir",
-        directory.display(), directory.display()
+        directory.display(), shell::word(directory)
     )]
     Taken {
         /// Checkpoint directory.

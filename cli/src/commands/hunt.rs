@@ -6,13 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{anyhow, bail, Context, Result};
+use job_spec::shell;
 use launcher::message;
 use record::{files, files_of};
 use supervisor::command_line;
 
 use crate::args::Hunt;
 use crate::ui::exit::{self, Code, WithCode};
-use crate::ui::text;
 
 /// Variables that would give a run other tools than those of the hunt.
 const TOOLS: [&str; 3] = ["STASIS_PERTURB", "STASIS_RECORD", "STASIS_REPLAY"];
@@ -81,7 +81,7 @@ fn first_failure(options: &Hunt, record: &Path) -> Result<Option<u64>> {
         if recorded.is_empty() {
             bail!(
                 "the job did not begin with seed {seed}, as its messages say: {}",
-                text::shell(&line)
+                shell::line(&line)
             );
         }
         if !passed {
@@ -107,8 +107,8 @@ fn tell(options: &Hunt, seed: u64, record: &Path) -> Result<()> {
         "the run with seed {seed} failed; its record is {}. It is replayed by the line that follows. Another run with \
          its seed, which may end otherwise: {}",
         record.display(),
-        text::shell(&again)
+        shell::line(&again)
     ));
-    say!("{}", text::shell(&replay));
+    say!("{}", shell::line(&replay));
     Ok(())
 }

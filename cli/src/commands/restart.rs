@@ -9,7 +9,7 @@ use ckpt_image::{
     any_finished, list_sets, named_whole, newest_whole_without, Manifest, SealKey, Set,
 };
 use coordinator::claim;
-use job_spec::{CopyOf, FilePolicy, RestartSpec};
+use job_spec::{shell, CopyOf, FilePolicy, RestartSpec};
 use launcher::message;
 use nix::unistd::{access, AccessFlags};
 use progress::{Bytes, TICK};
@@ -296,7 +296,7 @@ fn check_size(set: &Set) -> Result<()> {
             "{} was taken with {}: start it with `mpirun -n {taken} stasis restart {}`",
             set.name(),
             text::ranks(taken),
-            set.path().display()
+            shell::word(set.path())
         ),
     }
 }

@@ -14,7 +14,7 @@ use coordinator::job_file::JobFile;
 use coordinator::net::addresses;
 use dump::MemoryBudget;
 use history::event::{Entry, Event};
-use job_spec::Schedule;
+use job_spec::{shell, Schedule};
 use launcher::message;
 use supervisor::command_line;
 use supervisor::hosts::Machines;
@@ -188,10 +188,9 @@ impl KnownSets {
     /// The command by which the user continues the job.
     fn by_hand(&self) -> String {
         let line = command_line::resumed(&self.line);
-        let words: Vec<_> = line.iter().map(|word| word.to_string_lossy()).collect();
         // Without `stasis run` the line would be refused.
         let run = if self.memory { "stasis run -- " } else { "" };
-        format!("{run}{}", words.join(" "))
+        format!("{run}{}", shell::line(&line))
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, ensure, Context, Result};
 use ckpt_image::{any_finished, Set};
-use job_spec::CopyOf;
+use job_spec::{shell, CopyOf};
 
 use crate::args::Restart;
 use crate::start::end_job;
@@ -25,8 +25,8 @@ pub fn prepare(
             Some(given) => Err(anyhow!(
                 "a restart goes on in the directory of its checkpoint. With --ckpt-dir {}, give --copy-of {} to start \
                  a copy of the job there (STASIS_CKPT_DIR counts as --ckpt-dir)",
-                given.display(),
-                directory.display()
+                shell::word(given),
+                shell::word(directory)
             ))
             .code(Code::Usage),
         };

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, Result};
 use ckpt_image::{any_finished, archive, list_sets, FileSystem, Manifest, SealKey, SetInfo};
+use job_spec::shell;
 
 use crate::args::Launch;
 use crate::ui::text;
@@ -68,7 +69,7 @@ pub fn make_free(directory: &Path, options: &Launch, key: Option<&SealKey>) -> R
              them to the checkpoint directory by `stasis drain {}` on each node, or give another --ckpt-dir",
             directory.display(),
             set.name,
-            directory.display()
+            shell::word(directory)
         ));
     }
     // The undo journals belong to these sets: a restart from one needs them.

@@ -1,6 +1,5 @@
 //! Readable formats: bytes, durations, names of libraries.
 
-use std::ffi::OsString;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anstream::{AutoStream, ColorChoice};
@@ -71,19 +70,6 @@ pub fn tell(error: &anyhow::Error) {
         launcher::rank_label(),
         message::reasons(error.as_ref())
     ));
-}
-
-/// A command line as a shell reads it.
-pub fn shell(words: &[OsString]) -> String {
-    let word = |word: &OsString| {
-        let word = word.to_string_lossy();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-        match !word.is_empty() && word.chars().all(is_plain) {
-            true => word.into_owned(),
-            false => format!("'{}'", word.replace('\'', r"'\''")),
-        }
-    };
-    words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 mod exit_code;
 mod path;
+pub mod shell;
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;

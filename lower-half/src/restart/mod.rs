@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 
 use ::restart::{cut_of, JobState, Opened, Sections};
 use anyhow::{anyhow, bail, ensure, Context, Result};
-use ckpt_image::Set;
+use ckpt_image::{set_name, Set};
 use contract::{abi, gate, MpiState};
 use coordinator::claim;
-use job_spec::{Checkpoints, ExitCode, FilePolicy, RestartSpec};
+use job_spec::{shell, Checkpoints, ExitCode, FilePolicy, RestartSpec};
 use launcher::message;
 use loader::{
     Checks, ClosedFileList, HeldNumbers, OpenedFiles, ProcessState, SavedRegisters, ThreadNumbers,
@@ -469,9 +469,10 @@ fn same_set(set: Option<&Set>, choices: &Choices, left_out: bool, dir: &Path) ->
     if set.map_or(0, Set::number) < *newest && !left_out {
         console::tell(&anyhow!(
             "this rank cannot reach its image of ckpt-{newest}, which other ranks can use: it is in a \
-             local directory (`stasis list {0}` says where) and was not drained yet. Nothing was restored. \
-             Restart on the same machines, or from an older checkpoint: stasis restart {0}/ckpt-{oldest}",
-            dir.display()
+             local directory (`stasis list {}` says where) and was not drained yet. Nothing was restored. \
+             Restart on the same machines, or from an older checkpoint: stasis restart {}",
+            shell::word(dir),
+            shell::word(dir.join(set_name(*oldest)))
         ));
     }
     // All ranks have printed their messages before the first one ends.

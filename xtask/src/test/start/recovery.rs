@@ -95,6 +95,15 @@ impl RunCase<'_> {
         })
     }
 
+    /// The same with another checkpoint directory.
+    fn in_directory(&self, name: &str) -> RunCase<'_> {
+        RunCase {
+            program: self.program.clone(),
+            ckpt: self.dir.join(name),
+            ..*self
+        }
+    }
+
     fn gate(&self) -> PathBuf {
         self.dir.join("go")
     }
@@ -549,8 +558,10 @@ fn older_incarnation(case: &RunCase) -> Result<()> {
     case.finish(job)
 }
 
-/// The launcher fails at its second start, as for want of a node: the message has the line that continues the job.
+/// The launcher fails at its second start, as for want of a node: the message has the line that continues the job, as a
+/// shell reads it.
 fn not_started_again(case: &RunCase) -> Result<()> {
+    let case = &case.in_directory("c k");
     let launcher = case.dir.join("launcher");
     let script = format!(
         "#!/bin/sh\n[ -e {0}.ran ] && exit 1\ntouch {0}.ran\nexec \"$@\"\n",
@@ -580,6 +591,7 @@ fn not_started_again(case: &RunCase) -> Result<()> {
         "could not start the job again",
         "from ckpt-1: ",
         "launch --resume",
+        &format!("--ckpt-dir '{}'", case.ckpt.display()),
     ] {
         ensure!(said.contains(words), "it does not say: {words}\n{said}");
     }
