@@ -1,17 +1,43 @@
 //! The connection of a command to a running job.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use job_spec::shell;
+
 use crate::job_file::{self, JobFile};
+use crate::net::addresses;
 use crate::net::frame::{self, MAX_FRAME};
+use crate::net::socket::{self, Watched};
 use crate::net::stream::Stream;
+use crate::process_liveness;
 use crate::protocol::messages::{
     Details, Hello, Progress, Report, Request, Status, ToClient, PROTOCOL,
 };
 
 /// Time after the end of the user's patience in which the job may still tell which rank has used it up.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Longest wait for the answer to a question. A job waits for less than that for the ranks that have to answer it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// Interval at which it is looked whether rank 0 is stopped, of which no event tells.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Why rank 0 does not answer, and what helps.
+fn silence(stopped: bool, pid: u32, directory: &Path) -> String {
+    let directory = shell::word(directory);
+    match stopped {
+        true => format!(
+            "is stopped (by SIGSTOP or a debugger): `kill -CONT {pid}` lets it go on, and `stasis stop {directory}` \
+             ends the job"
+        ),
+        false => format!(
+            "has not answered for {} s: is its machine down, or is it stuck in a call of the kernel? `stasis stop \
+             {directory}` on its machine ends the job",
+            ANSWER_LIMIT.as_secs()
+        ),
+    }
+}
 
 /// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +60,18 @@ pub enum Error {
          what it waits for)", .0.as_secs()
     )]
     Impatient(Duration),
+    /// Rank 0 is stopped, or has not answered within the time limit.
+    #[error("rank 0 (process {pid} on {host}), which answers for the job, {}", silence(*stopped, *pid, directory))]
+    Silent {
+        /// Process id of rank 0.
+        pid: u32,
+        /// Host of rank 0.
+        host: String,
+        /// Whether it is stopped.
+        stopped: bool,
+        /// The checkpoint directory.
+        directory: PathBuf,
+    },
     /// The connection broke.
     #[error(
         "the job ended, or was killed, before it answered ({0}); `stasis list` shows which \
@@ -68,6 +106,7 @@ pub enum News {
 pub struct Client {
     /// Content of the job file.
     pub job: JobFile,
+    directory: PathBuf,
     stream: Stream,
     /// Patience of the user, and the end of the time for answers.
     patience: Option<(Duration, Instant)>,
@@ -83,6 +122,7 @@ impl Client {
         let stream = job.connect(directory)?;
         Ok(Client {
             job,
+            directory: directory.to_owned(),
             stream,
             patience: None,
         })
@@ -104,7 +144,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Rejected`], and [`Error::Failed`] or [`Error::Late`] if the checkpoint was given up, with the job's
-    /// reason; [`Error::Impatient`] after the time limit; [`Error::Lost`] and [`Error::Closed`] if the connection
+    /// reason; [`Error::Impatient`] after the time limit; without one, [`Error::Silent`] if rank 0 is stopped;
+    /// [`Error::Lost`] and [`Error::Closed`] if the connection
     /// ends.
     pub fn checkpoint(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<Report, Error> {
         self.ask(Request::Checkpoint {
@@ -113,7 +154,7 @@ impl Client {
             patience: self.patience(),
         })?;
         loop {
-            if let ToClient::Committed(report) = self.answer_to(&mut tell)? {
+            if let ToClient::Committed(report) = self.answer_to(None, &mut tell)? {
                 return Ok(report);
             }
         }
@@ -122,7 +163,7 @@ impl Client {
     /// Requests a checkpoint and returns as soon as the job has noted the request.
     ///
     /// # Errors
-    /// As for [`Client::checkpoint`].
+    /// As for [`Client::checkpoint`], and [`Error::Silent`] if rank 0 does not answer.
     pub fn request(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<(), Error> {
         self.ask(Request::Checkpoint {
             stop,
@@ -130,16 +171,21 @@ impl Client {
             patience: self.patience(),
         })?;
         loop {
-            if let ToClient::Noted | ToClient::Committed(_) = self.answer_to(&mut tell)? {
+            let answer = self.answer_to(Some(ANSWER_LIMIT), &mut tell)?;
+            if let ToClient::Noted | ToClient::Committed(_) = answer {
                 return Ok(());
             }
         }
     }
 
     /// The job's answer to the request for a checkpoint; an error if none will be taken.
-    fn answer_to(&mut self, tell: &mut impl FnMut(News)) -> Result<ToClient, Error> {
+    fn answer_to(
+        &mut self,
+        limit: Option<Duration>,
+        tell: &mut impl FnMut(News),
+    ) -> Result<ToClient, Error> {
         loop {
-            match self.answer()? {
+            match self.answer(limit)? {
                 ToClient::Note(text) => tell(News::Note(text)),
                 ToClient::Progress(progress) => tell(News::Progress(progress)),
                 ToClient::Failed(reason) => return Err(Error::Failed(reason)),
@@ -161,11 +207,12 @@ impl Client {
     /// The status of the job, with these details of each rank.
     ///
     /// # Errors
-    /// [`Error::Rejected`] with the job's reason, [`Error::Lost`] and [`Error::Closed`] if the connection ends.
+    /// [`Error::Rejected`] with the job's reason, [`Error::Silent`] if rank 0 does not answer, [`Error::Lost`] and
+    /// [`Error::Closed`] if the connection ends.
     pub fn details(mut self, details: Details) -> Result<Status, Error> {
         self.ask(Request::Status { details })?;
         loop {
-            match self.answer()? {
+            match self.answer(Some(ANSWER_LIMIT))? {
                 ToClient::Status(status) => return Ok(status),
                 ToClient::Rejected(reason) => return Err(Error::Rejected(reason)),
                 ToClient::Note(_)
@@ -188,8 +235,10 @@ impl Client {
         frame::send(&mut &self.stream, &first).map_err(|why| self.lost(why))
     }
 
-    fn answer(&mut self) -> Result<ToClient, Error> {
+    /// The next message of the job. Without the user's patience, `limit` bounds the wait for it.
+    fn answer(&mut self, limit: Option<Duration>) -> Result<ToClient, Error> {
         let Some((patience, end)) = self.patience else {
+            self.await_word(limit)?;
             return frame::receive(&mut &self.stream, MAX_FRAME).map_err(|why| self.lost(why));
         };
         let left = end.saturating_duration_since(Instant::now());
@@ -202,6 +251,26 @@ impl Client {
             true => Error::Impatient(patience),
             false => self.lost(why),
         })
+    }
+
+    /// Waits until the job says something. Fails if rank 0 is stopped, or says nothing within the limit.
+    fn await_word(&self, limit: Option<Duration>) -> Result<(), Error> {
+        let begun = Instant::now();
+        let is_here = self.job.host == addresses::host();
+        loop {
+            if socket::wait(vec![Watched::new(&self.stream)], Some(LOOK)).contains(&true) {
+                return Ok(());
+            }
+            let stopped = is_here && process_liveness::is_stopped(self.job.pid);
+            if stopped || limit.is_some_and(|limit| begun.elapsed() >= limit) {
+                return Err(Error::Silent {
+                    pid: self.job.pid,
+                    host: self.job.host.clone(),
+                    stopped,
+                    directory: self.directory.clone(),
+                });
+            }
+        }
     }
 
     fn lost(&self, why: frame::Error) -> Error {

@@ -41,11 +41,21 @@ pub fn outlives(pid: u32, at: u64, limit: Duration) -> bool {
     !ready.contains(&true)
 }
 
+/// Whether the process with this number is stopped, by a signal or a debugger.
+pub fn is_stopped(pid: u32) -> bool {
+    let state = fields(pid).and_then(|fields| fields.trim_start().chars().next());
+    matches!(state, Some('T' | 't'))
+}
+
+/// What /proc/PID/stat says behind the name of a process. The name is in parentheses and may contain any character.
+fn fields(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.to_owned())
+}
+
 /// Start time of a process in seconds since 1970.
 fn begun(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may contain any character.
-    let fields = stat.rsplit_once(')')?.1;
+    let fields = fields(pid)?;
     let ticks: u64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     let machine = fs::read_to_string("/proc/stat").ok()?;
     let boot = machine.lines().find_map(|line| line.strip_prefix("btime "));
@@ -68,6 +78,7 @@ mod tests {
         let mut cat = Command::new("cat");
         let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
         assert!(outlives(cat.id(), now, Duration::ZERO));
+        assert!(!is_stopped(cat.id()));
         drop(cat.stdin.take());
         assert!(!outlives(cat.id(), now, Duration::from_secs(20)));
         cat.wait().unwrap();

@@ -114,6 +114,7 @@ pub fn failure(error: Error) -> exit::Failure {
         | Error::Failed(_)
         | Error::Late(_)
         | Error::Impatient(_)
+        | Error::Silent { .. }
         | Error::Closed { .. } => Code::Checkpoint,
     };
     exit::Failure {

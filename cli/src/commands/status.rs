@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use ::profile::Job;
 use anyhow::Context;
-use coordinator::client::Client;
+use coordinator::client::{self, Client};
 use coordinator::job_file::JobFile;
 use coordinator::protocol::{self, Details, RankState, RankStatus};
 use serde_json::{json, Value};
@@ -205,9 +205,14 @@ fn trace(directory: &Path, log: Option<&Path>) -> exit::Result<()> {
     };
     // A job that is being killed may still accept the connection.
     let asked = Client::connect(directory).and_then(|client| client.details(details));
-    if let Ok(status) = asked {
-        told(status);
-        return Ok(());
+    match asked {
+        Ok(status) => {
+            told(status);
+            return Ok(());
+        }
+        Err(silent @ client::Error::Silent { .. }) => return Err(checkpoint::failure(silent)),
+        // No job runs there.
+        Err(_) => {}
     }
     let advice = format!(
         "no job runs there, and there are no events of one in {}: they are kept for a job that was started \

@@ -217,13 +217,30 @@ fn by_a_lock(dir: &Path, mpi: Mpi) -> Result<()> {
     stuck.ends_well()
 }
 
-/// The process is stopped.
+/// The process of a rank is stopped: first that of rank 0, which answers all commands, then the other one.
 fn by_a_signal(dir: &Path, mpi: Mpi) -> Result<()> {
     let mut stuck = StuckJob::begin(dir, mpi, "free", &[])?;
     let status = stasis::status(&stuck.ckpt, dir, LIMIT)?;
-    let pid = status["ranks"][1]["pid"]
-        .as_i64()
-        .context("no process id")?;
+    let pid_of = |rank: usize| {
+        let pid = status["ranks"][rank]["pid"].as_i64();
+        pid.context("no process id")
+    };
+    let first = pid_of(0)?;
+    signal::send(first as i32, Signal::SIGSTOP);
+    for command in ["status", "explain"] {
+        let mut asked = stasis::command([command]);
+        asked.arg(&stuck.ckpt);
+        let asked = job::run(asked, dir, command, LIMIT)?;
+        let words: &[&[&str]] = &[
+            &[&format!("rank 0 (process {first} on ")],
+            &["is stopped (by SIGSTOP or a debugger)"],
+            &[&format!("kill -CONT {first}")],
+            &["stasis stop "],
+        ];
+        refused(&asked, CHECKPOINT, words)?;
+    }
+    signal::send(first as i32, Signal::SIGCONT);
+    let pid = pid_of(1)?;
     signal::send(pid as i32, Signal::SIGSTOP);
     let asked = stuck.checkpoint(&[])?;
     let words: &[&[&str]] = &[
