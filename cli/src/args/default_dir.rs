@@ -1,9 +1,12 @@
 //! Default checkpoint directory of a command line without one.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, Context};
+use nix::unistd::{geteuid, Uid, User};
 
 use crate::ui::exit::{self, Code, WithCode};
 
@@ -50,6 +53,36 @@ pub fn only_one_here() -> exit::Result<PathBuf> {
         }
     };
     Err(why).code(Code::Usage)
+}
+
+/// Checks that the directory is this user's, whose alone its job and its checkpoints are. One that does not exist is
+/// the command's to report.
+pub fn check_owner(directory: &Path) -> exit::Result<()> {
+    let mut at = directory.ancestors();
+    // Another user's directory may not be looked into, and that which holds it may.
+    let seen = at.find_map(|at| match at.metadata() {
+        Err(why) if why.kind() == io::ErrorKind::PermissionDenied => None,
+        looked => Some(looked),
+    });
+    let Some(Ok(seen)) = seen else {
+        return Ok(());
+    };
+    let me = geteuid();
+    if seen.uid() == me.as_raw() {
+        return Ok(());
+    }
+    let name = |user: Uid| {
+        let known = User::from_uid(user).ok().flatten();
+        known.map_or_else(|| format!("user {user}"), |known| known.name)
+    };
+    let owner = name(Uid::from_raw(seen.uid()));
+    Err(anyhow!(
+        "{} belongs to {owner}, and this command runs as {}: a job and its checkpoints are their owner's alone. Give \
+         the command as {owner}",
+        directory.display(),
+        name(me)
+    ))
+    .code(Code::Directory)
 }
 
 /// Checks that a directory of a job exists, before a command says that the job has left nothing there.

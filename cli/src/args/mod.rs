@@ -959,7 +959,9 @@ macro_rules! of_one_directory {
         impl $options {
             /// The directory of the command line, or the only one here.
             pub fn directory(&self) -> exit::Result<PathBuf> {
-                self.directory.clone().map_or_else(default_dir::only_one_here, Ok)
+                let directory = self.directory.clone().map_or_else(default_dir::only_one_here, Ok)?;
+                default_dir::check_owner(&directory)?;
+                Ok(directory)
             }
         }
     )*};

@@ -36,7 +36,20 @@ pub fn cases() -> Vec<Case> {
             chown(&theirs, Some(NOBODY), Some(NOBODY))?;
             let command = launch_alone(&theirs, &["/bin/true"]);
             let finished = job::run(command, dir, "launch", LIMIT)?;
-            refused(&finished, DIRECTORY, &[&["theirs"], &["own", "belong"]])
+            refused(&finished, DIRECTORY, &[&["theirs"], &["own", "belong"]])?;
+            // The other way round the directory cannot even be looked into.
+            let mine = dir.join("mine");
+            fs::create_dir(&mine)?;
+            fs::set_permissions(&mine, Permissions::from_mode(0o700))?;
+            for command in ["status", "checkpoint", "stop", "list", "verify", "drain"] {
+                for (directory, user, owner) in [(&theirs, 0, "nobody"), (&mine, NOBODY, "root")] {
+                    let mut asked = stasis::command([command]);
+                    asked.arg(directory).uid(user).gid(user).current_dir("/");
+                    let asked = job::run(asked, dir, command, LIMIT)?;
+                    refused(&asked, DIRECTORY, &[&[&format!("belongs to {owner}")]])?;
+                }
+            }
+            Ok(())
         }),
         case("directory-open-to-others", |dir| {
             let open = dir.join("open");
