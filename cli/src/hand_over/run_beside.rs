@@ -15,6 +15,7 @@ use nix::sys::wait::{waitid, Id, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
 use super::{HandOver, Handed};
+use crate::ui::exit::Code;
 
 /// Longest time in milliseconds until a checkpoint is noticed that another machine has committed: inotify(7) tells
 /// nothing of it.
@@ -34,7 +35,8 @@ const SIGNALS: [Signal; 6] = [
 const SI_KERNEL: i32 = 0x80;
 
 /// Runs a command to its end, and hands over what is committed meanwhile. Returns its exit code, that of a shell if a
-/// signal has ended it.
+/// signal has ended it. If the command succeeds and the last checkpoint could not be handed over, that is the code for
+/// a checkpoint that is missing.
 ///
 /// # Errors
 /// The command cannot be started, or the system refuses something.
@@ -69,7 +71,11 @@ pub fn run(mut command: Command, hand_over: HandOver) -> io::Result<i32> {
         }
         let idle = beside.turn(code.is_some());
         if let Some(code) = code.filter(|_| idle) {
-            return Ok(code);
+            let is_stored = !matches!(beside.failed, Some((_, true)));
+            return Ok(match code == 0 && !is_stored {
+                true => Code::Image.number(),
+                false => code,
+            });
         }
         let mut fds = [
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),

@@ -4,6 +4,7 @@ use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
 use crate::test::support::held_job::{example, start_by, RANKS};
+use crate::test::support::refusal::IMAGE;
 use crate::test::Case;
 use anyhow::{ensure, Result};
 use std::fs;
@@ -123,13 +124,15 @@ fn slow(mpi: Mpi, dir: &Path) -> Result<()> {
 }
 
 /// A command that fails is told, twice, and does the job no harm. `stasis drain --with` hands over what is missing, and
-/// nothing when it is called again. The exit code of a job is its own.
+/// nothing when it is called again. The exit code tells of it, unless the job itself fails.
 fn fails(dir: &Path) -> Result<()> {
     let mut stored = Stored::start(Mpi::Mpich, dir, &[], "echo no room >&2; exit 3")?;
     stored.checkpoint(&[])?;
     stored.until_said("has not stored ckpt-1 (exit status: 3)")?;
     stored.go()?;
-    stored.job.succeed(Instant::now() + LIMIT, dir)?;
+    let ended = stored.job.wait(Instant::now() + LIMIT)?;
+    let code = ended.and_then(|ended| ended.code());
+    ensure!(code == Some(IMAGE), "it ends with code {code:?}");
     let said = job::read_text(&stored.job.stderr);
     let printed = said.lines().filter(|line| *line == "no room");
     ensure!(printed.count() == 2, "{said}");
