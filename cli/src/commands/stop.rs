@@ -13,7 +13,9 @@ use anyhow::{anyhow, ensure, Context, Result};
 use ckpt_image::{list_sets, SetState};
 use coordinator::client::Client;
 use coordinator::job_file::JobFile;
+use coordinator::net::addresses;
 use coordinator::process_liveness;
+use coordinator::protocol::RankState;
 use history::event::{Entry, Event};
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -36,13 +38,20 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Runs the command.
 pub fn run(options: &Job) -> exit::Result<()> {
     let directory = options.directory()?;
-    let job = Client::connect(&directory).map(|client| client.job);
+    let client = Client::connect(&directory);
     let first = RankProcess::of_job(&directory);
     let keeper = keeper(&directory).code(Code::CannotServe)?;
-    let job = match job {
-        Ok(job) => Some(job),
+    let asked = client.map(|client| {
+        let job = client.job.clone();
+        // Those that are here are counted when they are killed.
+        let all_here = first.len() >= job.ranks as usize;
+        let others = (!all_here).then(|| elsewhere_of(client)).flatten();
+        (job, others.unwrap_or_default())
+    });
+    let (job, others) = match asked {
+        Ok((job, others)) => (Some(job), others),
         // No command reaches ranks before MPI_Init. Between two incarnations `stasis run` is all there is.
-        Err(_) if !first.is_empty() || keeper.is_some() => None,
+        Err(_) if !first.is_empty() || keeper.is_some() => (None, Vec::new()),
         Err(why) => return Err(checkpoint::failure(why)),
     };
     if first.is_empty() && (job.is_some() || keeper.is_none()) {
@@ -66,8 +75,28 @@ pub fn run(options: &Job) -> exit::Result<()> {
         // A history that cannot be written harms nothing but the report.
         let _ = history::file::append(&directory, &Entry::now(Event::Stopped));
     }
-    report(options, &directory, job.as_ref(), keeper.as_ref(), &killed);
+    let others = others.iter().filter(|rank| !killed.contains(&Some(**rank)));
+    let others = u32::try_from(others.count()).unwrap_or(u32::MAX);
+    let ended = Ended {
+        directory: &directory,
+        job: job.as_ref(),
+        supervised: keeper.is_some(),
+        killed: &killed,
+        others,
+    };
+    report(options, &ended);
     Ok(())
+}
+
+/// The ranks of a job on other machines, if it says which live. One that is stopped is not waited for long.
+fn elsewhere_of(client: Client) -> Option<Vec<u32>> {
+    let status = client.patient(Some(Duration::ZERO)).status().ok()?;
+    let here = addresses::host();
+    let elsewhere = status.ranks.iter().filter(|rank| {
+        let lives = !matches!(rank.state, RankState::Finished | RankState::Lost);
+        lives && !rank.host.is_empty() && rank.host != here
+    });
+    Some(elsewhere.map(|rank| rank.rank).collect())
 }
 
 /// The error for a job without a rank on this machine.
@@ -164,15 +193,26 @@ fn wait(pids: &[u32], limit: Instant) -> Result<()> {
     Ok(())
 }
 
-fn report(
-    options: &Job,
-    directory: &Path,
-    job: Option<&JobFile>,
-    keeper: Option<&RunFile>,
-    killed: &BTreeSet<Option<u32>>,
-) {
-    let here = u32::try_from(killed.len()).unwrap_or(u32::MAX);
-    let others = job.map_or(0, |job| job.ranks.saturating_sub(here));
+/// A job that was ended.
+struct Ended<'a> {
+    directory: &'a Path,
+    job: Option<&'a JobFile>,
+    /// Whether `stasis run` kept it.
+    supervised: bool,
+    /// Its ranks on this machine.
+    killed: &'a BTreeSet<Option<u32>>,
+    /// Number of its ranks on other machines.
+    others: u32,
+}
+
+fn report(options: &Job, ended: &Ended<'_>) {
+    let Ended {
+        directory,
+        job,
+        supervised,
+        killed,
+        others,
+    } = *ended;
     let sets = list_sets(directory, None).unwrap_or_default();
     let mut finished = sets.iter().filter(|set| set.state != SetState::Unfinished);
     let newest = finished.next().map(|set| &set.name);
@@ -182,7 +222,7 @@ fn report(
             "program": job.map(|job| &job.program),
             "killed": killed.iter().flatten().collect::<Vec<_>>(),
             "elsewhere": others,
-            "supervised": keeper.is_some(),
+            "supervised": supervised,
             "newest": newest,
         }));
         return;
@@ -191,7 +231,7 @@ fn report(
         "the job in {}{} has ended without a checkpoint: {} killed on this machine",
         directory.display(),
         job.map_or(String::new(), |job| format!(" ({})", job.command())),
-        match here {
+        match killed.len() {
             1 => "1 rank was".to_owned(),
             n => format!("{n} ranks were"),
         },
@@ -202,7 +242,7 @@ fn report(
             text::ranks(others)
         );
     }
-    if keeper.is_some() {
+    if supervised {
         text += "; `stasis run` does not start it again";
     }
     match newest {
