@@ -66,8 +66,9 @@ fn main() {
         Command::Version(options) => commands::version::run(&options),
     };
     if let Err(failure) = result {
-        start::announce::refuses(failure.code);
-        text::tell(&failure.error);
+        if !start::announce::refuses(failure.code, &failure.error) {
+            text::tell(&failure.error);
+        }
         if prints_json {
             json::print_failure(&failure);
         }

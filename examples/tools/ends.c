@@ -1,5 +1,6 @@
 /* A job that waits at its cut and then ends in the way of its argument: `runs`, `exits` (rank 1, with code 3) or
- * `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits, with `large` it has 256 MiB. */
+ * `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits, with `large` it has 256 MiB. With
+ * `reads` it has the file of the next argument open. */
 #include "../stasis_test.h"
 
 #define LARGE ((size_t)256 << 20)
@@ -22,6 +23,7 @@ int main(int argc, char **argv)
 {
     int sum = 0;
     char *memory = NULL;
+    FILE *input = NULL;
     test_start(&argc, &argv);
     if (test_is(argc, argv, "large")) {
         memory = malloc(LARGE);
@@ -31,6 +33,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < LARGE; i += 4096)
             memory[i] = (char)i;
     }
+    if (test_is(argc, argv, "reads") && (input = fopen(argv[2], "r")) == NULL)
+        MPI_Abort(MPI_COMM_WORLD, 1);
     for (int i = 0; i < 100; i++) {
         int mine = i * (test_rank + 1), all;
         MPI_OK(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
@@ -46,6 +50,8 @@ int main(int argc, char **argv)
     if (test_rank == 1 && test_is(argc, argv, "aborts"))
         MPI_Abort(MPI_COMM_WORLD, 5);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    if (input != NULL)
+        fclose(input);
     free(memory);
     return test_finish("ends");
 }

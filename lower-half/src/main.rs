@@ -46,11 +46,11 @@ fn begin() -> i32 {
         Ok(Command::Launch(options)) => (ExitCode::CannotServe.number(), launch(options)),
         Ok(Command::Restart(options)) => {
             let Err(error) = self::restart::restart(options);
-            (exit_code::of_restart(&error), Err(error))
+            return refused_restart(&error);
         }
         Ok(Command::Standby(options)) => {
             let Err(error) = self::restart::standby::standby(options);
-            (exit_code::of_restart(&error), Err(error))
+            return refused_restart(&error);
         }
         Ok(Command::Refuse(code, library)) => start::abort_job::abort_job(code, library.as_deref()),
         Ok(Command::About) => {
@@ -61,6 +61,20 @@ fn begin() -> i32 {
     };
     let Err(error) = error;
     console::tell(&error);
+    end(code)
+}
+
+/// Ends a rank whose restart has failed before the program went on.
+fn refused_restart(error: &anyhow::Error) -> i32 {
+    let code = exit_code::of_restart(error);
+    if !start::keeper::refuses(Some(error), code) {
+        console::tell(error);
+    }
+    end(code)
+}
+
+/// Ends the rank with this code, or returns it for the end of the process.
+fn end(code: i32) -> i32 {
     mpi::world::leave(code);
     match mpi::world::rank() {
         // This rank must not just exit, because the other ranks wait for it.

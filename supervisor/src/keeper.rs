@@ -18,7 +18,9 @@ use nix::unistd::{geteuid, Pid};
 use crate::child_parts;
 use crate::exit_signal;
 use crate::memory_sets::{Image, Word};
-use crate::messages::{send, take_line, FromRank, JobEnd, Member, NoSurvivor, ToRank, LONGEST};
+use crate::messages::{
+    send, take_line, FromRank, JobEnd, Member, NoSurvivor, Refusal, ToRank, LONGEST,
+};
 use crate::processes;
 use crate::recovery::Departure;
 
@@ -99,6 +101,8 @@ struct Kept {
     covered: Option<u64>,
     /// The set that it cannot go on from and why, if it has told that since the last turn.
     unusable: Option<(u64, String)>,
+    /// Why it cannot be started or restored, if it has told that since the last turn.
+    refusal: Option<Refusal>,
     /// The process that stands in for it with the launcher.
     stand_in: Option<Pid>,
     /// Whether it has said that its program ends with exit code 0.
@@ -200,6 +204,12 @@ impl Keeper {
     pub fn unusable(&mut self) -> Vec<(u64, String)> {
         let ranks = self.ranks.iter_mut();
         ranks.filter_map(|rank| rank.unusable.take()).collect()
+    }
+
+    /// Why ranks cannot be started or restored, as they have told since the last call.
+    pub fn refusals(&mut self) -> Vec<Refusal> {
+        let ranks = self.ranks.iter_mut();
+        ranks.filter_map(|rank| rank.refusal.take()).collect()
     }
 
     /// What ranks have said about checkpoints in memory since the last call.
@@ -364,6 +374,7 @@ impl Keeper {
                     mapped: None,
                     covered: None,
                     unusable: None,
+                    refusal: None,
                     stand_in: None,
                     ended_well: false,
                     ends_job: None,
@@ -469,6 +480,10 @@ impl Kept {
                 Departure::Aborts(code)
             }
             FromRank::Fails => Departure::Fails,
+            FromRank::Refuses(refusal) => {
+                self.refusal = self.member.map(|_| refusal);
+                Departure::Refused
+            }
             FromRank::Covered(set) => {
                 self.covered = self.member.and(Some(set));
                 return None;

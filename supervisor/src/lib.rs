@@ -19,6 +19,7 @@
 //! | [`node_keeper`] | the process that has them on another machine |
 //! | [`node_messages`] | what it and `stasis run` say to each other |
 //! | [`rescue`] | a checkpoint in memory that is written, after a failure |
+//! | [`pauses`] | the pauses before the starts of a job that makes no progress |
 //! | [`standby`] | the machine of the standby world; it is pure, too |
 //! | [`standby_world`] | the processes of the standby world |
 //! | [`input`] | standard input of a launcher that was started as a standby world |
@@ -60,6 +61,7 @@ pub mod memory_sets;
 pub mod messages;
 pub mod node_keeper;
 pub mod node_messages;
+pub mod pauses;
 pub mod processes;
 pub mod rank;
 pub mod recovery;

@@ -50,6 +50,8 @@ pub enum FromRank {
     EndsJob(JobEnd),
     /// The rank cannot go on, perhaps because of the death of another one.
     Fails,
+    /// The rank cannot be started or restored, and nothing of it has run.
+    Refuses(Refusal),
     /// The rank's image of the set with this number is damaged, or out of reach of all ranks: the job has to go on from
     /// another one.
     Unusable {
@@ -119,6 +121,33 @@ pub struct JobEnd {
     /// of a rank that ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// Why a rank cannot be started or restored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Reason for the user, which `stasis run` prints. Without one, another rank has told why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Exit code of the rank.
+    pub code: i32,
+    /// Whether the reason cannot pass while the job waits.
+    pub lasts: bool,
+}
+
+impl Refusal {
+    /// Longest reason, in characters: a message has a limit, and a path may be as long.
+    const LONGEST: usize = 900;
+
+    /// A refusal for this reason, and whether the whole of it is in it.
+    pub fn new(why: Option<String>, code: i32, lasts: bool) -> (Refusal, bool) {
+        let short = why
+            .as_ref()
+            .map(|why| why.chars().take(Refusal::LONGEST).collect());
+        let is_whole = short == why;
+        let why = short;
+        (Refusal { why, code, lasts }, is_whole)
+    }
 }
 
 /// Why a rank's memory does not go on in the next incarnation.

@@ -3,6 +3,8 @@
 //!
 //! ```text
 //! Running ──failure──▶ Ending ──every process is dead──▶ Running of the next incarnation, or Over
+//!    │                   ▲  └──and a pause──▶ Pausing ──▶ Running, or Over
+//!    │                   └──the state of the run cannot be written──┘
 //!    └──the launcher has ended, without a failure──▶ Over
 //! ```
 //! So an incarnation starts only after the last one is dead, and a failure during a recovery is a failure of the next
@@ -52,6 +54,8 @@ pub enum Departure {
     Unstarted,
     /// It cannot go on, perhaps because another one is lost.
     Fails,
+    /// It cannot be started or restored, for a reason that it has told, and nothing of it has run.
+    Refused,
     /// Its program ends with this code.
     Exits(i32),
     /// It ends the job with MPI_Abort and this code.
@@ -103,6 +107,8 @@ pub enum Failure {
     LeftBehind(i32),
     /// No rank makes progress.
     Hang,
+    /// The incarnation could not be started, since its run file could not be written.
+    NotStarted,
     /// The incarnation cannot go on from the checkpoint of this number: an image of it is damaged, or out of reach.
     Unusable(u64),
 }
@@ -113,6 +119,7 @@ impl fmt::Display for Failure {
             Failure::Rank(Some(rank), how) => write!(f, "rank {rank} {how}"),
             Failure::Rank(None, how) => write!(f, "a rank {how}"),
             Failure::Hang => write!(f, "no rank makes progress"),
+            Failure::NotStarted => write!(f, "the job could not be started again"),
             Failure::Unusable(set) => write!(f, "ckpt-{set} cannot be used"),
             Failure::LeftBehind(code) => {
                 write!(
@@ -142,6 +149,7 @@ impl fmt::Display for Departure {
             Departure::Silent => write!(f, "does not answer"),
             Departure::Unstarted => write!(f, "ended before it ran"),
             Departure::Fails => write!(f, "could not go on"),
+            Departure::Refused => write!(f, "could not be restored"),
             Departure::Exits(code) => write!(f, "ended with exit code {code}"),
             Departure::Aborts(code) => write!(f, "called MPI_Abort with code {code}"),
         }
@@ -184,7 +192,11 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
     Running,
-    Ending { failure: Failure },
+    Ending {
+        failure: Failure,
+    },
+    /// No incarnation lives, and the next one is not started yet.
+    Pausing,
     Over,
 }
 
@@ -233,6 +245,7 @@ impl Recovery {
             | Departure::Early
             | Departure::Silent
             | Departure::Fails
+            | Departure::Refused
             | Departure::Unstarted => true,
             Departure::Exits(0) => false,
             Departure::Exits(_) => self.policy.on >= RecoverOn::Exits,
@@ -247,6 +260,12 @@ impl Recovery {
 
     /// A rank has left, or is about to. `ends` tells whether the job ends with a checkpoint, as requested.
     pub fn rank_left(&mut self, rank: Option<u32>, how: Departure, ends: bool) -> Option<Order> {
+        if let (State::Ending { failure }, Departure::Refused) = (&mut self.state, how) {
+            // It is heard late, from another machine: those that were noticed before have ended for it.
+            if matches!(failure, Failure::Rank(..) | Failure::Launcher(_)) {
+                *failure = Failure::Rank(rank, how);
+            }
+        }
         if self.state != State::Running || self.wanted {
             return None;
         }
@@ -259,6 +278,13 @@ impl Recovery {
             // The launcher ends the job for it.
             self.failed.get_or_insert(rank);
             return None;
+        }
+        if how == Departure::Refused {
+            // The others end for it, and the launcher with them.
+            let before = self.unstarted;
+            let before = before.filter(|(_, before)| *before == Departure::Refused);
+            self.unstarted = before.or(Some((rank, how)));
+            return Some(Order::AwaitLauncher);
         }
         if matches!(how, Departure::Unstarted | Departure::Early) {
             // It was killed, or it or another rank could not be started. Most launchers end the job then, and tell
@@ -298,7 +324,7 @@ impl Recovery {
                 };
                 None
             }
-            State::Running | State::Over => None,
+            State::Running | State::Pausing | State::Over => None,
         }
     }
 
@@ -316,9 +342,13 @@ impl Recovery {
         if let Some(rank) = self.failed {
             return self.fail(Failure::Rank(rank, Departure::Fails));
         }
-        // A launcher that kills ranks because it cannot start others may tell that by any code.
-        let killed = matches!(self.unstarted, Some((_, Departure::Early)));
-        if failed || killed {
+        // A launcher that kills ranks because it cannot start others may tell that by any code. So does one whose ranks
+        // have told why they end.
+        let told = matches!(
+            self.unstarted,
+            Some((_, Departure::Early | Departure::Refused))
+        );
+        if failed || told {
             return self.fail(match self.unstarted {
                 Some((rank, how)) => Failure::Rank(rank, how),
                 None => Failure::Launcher(end),
@@ -364,9 +394,16 @@ impl Recovery {
         self.failures += u32::from(!left_out);
         self.suspect = match (failure, self.suspect) {
             // The machine or the network is to blame, or the launcher: no program has run.
-            (Failure::Rank(_, Departure::Silent | Departure::Early | Departure::Unstarted), _) => {
-                None
-            }
+            (
+                Failure::Rank(
+                    _,
+                    Departure::Silent
+                    | Departure::Early
+                    | Departure::Unstarted
+                    | Departure::Refused,
+                ),
+                _,
+            ) => None,
             (Failure::Rank(Some(rank), how), Some((last, before, times)))
                 if rank == last && !are_different_signals(how, before) =>
             {
@@ -376,7 +413,10 @@ impl Recovery {
             (Failure::Rank(Some(rank), how), _) => Some((rank, how, 1)),
             (Failure::Rank(None, _), suspect) => suspect,
             (Failure::Unusable(_), suspect) => suspect,
-            (Failure::Launcher(_) | Failure::LeftBehind(_) | Failure::Hang, _) => None,
+            (
+                Failure::Launcher(_) | Failure::LeftBehind(_) | Failure::Hang | Failure::NotStarted,
+                _,
+            ) => None,
         };
         let given_up = match self.suspect {
             Some((rank, _, SAME_RANK..)) => Some(GivenUp::SameRank(rank)),
@@ -391,6 +431,31 @@ impl Recovery {
         Some(Order::Start {
             failures: self.failures,
         })
+    }
+
+    /// The next incarnation, for which there was [`Order::Start`], is not started at once.
+    pub fn pauses(&mut self) {
+        if self.state == State::Running {
+            self.state = State::Pausing;
+        }
+    }
+
+    /// The pause is over: the incarnation starts now. False if there was no pause, or the job has ended in it.
+    pub fn goes_on(&mut self) -> bool {
+        let pauses = self.state == State::Pausing;
+        if pauses {
+            self.state = State::Running;
+        }
+        pauses
+    }
+
+    /// The incarnation cannot be started: [`Recovery::all_dead`] is called next.
+    pub fn cannot_start(&mut self) {
+        if self.state == State::Running {
+            self.state = State::Ending {
+                failure: Failure::NotStarted,
+            };
+        }
     }
 
     /// The failure because of which the incarnation is being ended.
@@ -410,10 +475,7 @@ impl Recovery {
                 Some(Order::Terminate)
             }
             State::Running => Some(Order::Stop),
-            State::Ending { .. } | State::Over => {
-                self.wanted = true;
-                None
-            }
+            State::Pausing | State::Ending { .. } | State::Over => self.end_wanted(),
         }
     }
 
@@ -423,9 +485,14 @@ impl Recovery {
         (self.state == State::Running).then_some(Order::Terminate)
     }
 
-    /// The user has sent a signal to the job that ends it.
-    pub fn end_wanted(&mut self) {
+    /// The user has sent a signal to the job that ends it. It is over if none of it lives.
+    pub fn end_wanted(&mut self) -> Option<Order> {
         self.wanted = true;
+        if self.state != State::Pausing {
+            return None;
+        }
+        self.state = State::Over;
+        Some(Order::Finish(None))
     }
 }
 
@@ -446,6 +513,8 @@ mod tests {
         left: bool,
         /// Whether a rank has ended before it ran.
         unstarted: bool,
+        /// Whether the next incarnation is not started yet.
+        pausing: bool,
         newest: Option<u64>,
         incarnation: u32,
         finished: Option<Option<GivenUp>>,
@@ -465,6 +534,7 @@ mod tests {
                 killing: false,
                 left: false,
                 unstarted: false,
+                pausing: false,
                 newest: None,
                 incarnation: 1,
                 finished: None,
@@ -477,19 +547,32 @@ mod tests {
             !self.launcher && self.ranks.iter().all(|lives| !lives)
         }
 
+        fn begin(&mut self) {
+            assert!(self.dead(), "two incarnations: {self:?}");
+            (self.ranks, self.launcher) = (vec![true; RANKS], true);
+            self.incarnation += 1;
+        }
+
         fn obey(&mut self, order: Option<Order>) {
             match order {
                 Some(Order::Kill) => self.killing = true,
                 Some(Order::Start { .. }) => {
                     assert!(self.dead(), "two incarnations: {self:?}");
                     assert!(self.finished.is_none());
-                    self.ranks = vec![true; RANKS];
-                    (self.launcher, self.killing) = (true, false);
-                    self.incarnation += 1;
+                    self.killing = false;
+                    // The first recovery is at once, as that of a job which has made progress.
+                    match self.incarnation {
+                        1 => self.begin(),
+                        _ => {
+                            self.machine.pauses();
+                            self.pausing = true;
+                        }
+                    }
                 }
                 Some(Order::Finish(given_up)) => {
                     assert!(self.finished.is_none(), "two ends: {self:?}");
                     self.finished = Some(given_up);
+                    self.pausing = false;
                 }
                 Some(Order::Await) => self.left = true,
                 Some(Order::AwaitLauncher) => self.unstarted = true,
@@ -530,6 +613,7 @@ mod tests {
                     // One rank suffices to show the difference.
                     if rank == 0 {
                         next.push(leaves(Departure::Early, 1));
+                        next.push(leaves(Departure::Refused, 1));
                     }
                     next.push(leaves(Departure::Exits(1), 1));
                     next.push(leaves(Departure::Aborts(1), 1));
@@ -588,6 +672,21 @@ mod tests {
                     world.faults -= 1;
                     world.machine.hangs()
                 }));
+            }
+            if self.pausing {
+                next.push(self.after(|world| {
+                    assert!(world.machine.goes_on());
+                    world.pausing = false;
+                    world.begin();
+                    None
+                }));
+                let mut unwritable = self.clone();
+                assert!(unwritable.machine.goes_on());
+                unwritable.pausing = false;
+                unwritable.machine.cannot_start();
+                let order = unwritable.machine.all_dead(unwritable.newest);
+                unwritable.obey(order);
+                next.push(unwritable);
             }
             if self.terms > 0 {
                 next.push(self.after(|world| {
@@ -837,6 +936,53 @@ mod tests {
         job.rank_left(Some(0), Departure::Lost, false);
         let end = Order::Finish(Some(GivenUp::Failures(2)));
         assert_eq!(job.all_dead(Some(1)), Some(end));
+    }
+
+    #[test]
+    fn a_rank_that_is_refused_is_no_error_of_the_program_and_a_failure_with_any_code() {
+        let most = 5;
+        let mut job = Recovery::new(Policy {
+            on: RecoverOn::Signals,
+            most,
+        });
+        for failures in 1..=most {
+            // The other rank was noticed before, and has ended for it.
+            let order = job.rank_left(Some(1), Departure::Early, false);
+            assert_eq!(order, Some(Order::AwaitLauncher));
+            job.rank_left(Some(0), Departure::Refused, false);
+            job.rank_left(Some(1), Departure::Refused, false);
+            let end = job.launcher_ended(LauncherEnd::Exited(5), false, false);
+            let refused = Failure::Rank(Some(0), Departure::Refused);
+            assert_eq!((end, job.failure()), (Some(Order::Kill), Some(refused)));
+            assert_eq!(job.all_dead(Some(1)), Some(Order::Start { failures }));
+        }
+        // The word of a rank on another machine comes after the end of those that have ended for it.
+        job.rank_left(Some(1), Departure::Lost, false);
+        assert_eq!(job.rank_left(Some(0), Departure::Refused, false), None);
+        let refused = Failure::Rank(Some(0), Departure::Refused);
+        assert_eq!(job.failure(), Some(refused));
+        let end = GivenUp::Failures(most + 1);
+        assert_eq!(job.all_dead(Some(1)), Some(Order::Finish(Some(end))));
+    }
+
+    #[test]
+    fn a_job_that_ends_in_a_pause_is_over() {
+        let paused = || {
+            let mut job = machine(RecoverOn::Signals);
+            job.rank_left(Some(1), Departure::Lost, false);
+            job.all_dead(None);
+            job.pauses();
+            job
+        };
+        assert_eq!(paused().terminate(), Some(Order::Finish(None)));
+        let mut job = paused();
+        assert_eq!(job.end_wanted(), Some(Order::Finish(None)));
+        assert!(!job.goes_on());
+        let mut job = paused();
+        assert!(job.goes_on());
+        job.cannot_start();
+        assert_eq!(job.all_dead(None), Some(Order::Start { failures: 2 }));
+        assert_eq!(job.terminate(), Some(Order::Stop));
     }
 
     #[test]

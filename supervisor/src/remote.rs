@@ -23,7 +23,9 @@ use crate::hosts::LostHost;
 use crate::keeper::Left;
 use crate::leases::{Id, Leases, Terms};
 use crate::memory_sets::{Image, Word};
-use crate::messages::{send, take_line, FromRank, JobEnd, Member, Process, ToRank, LONGEST};
+use crate::messages::{
+    send, take_line, FromRank, JobEnd, Member, Process, Refusal, ToRank, LONGEST,
+};
 use crate::node_messages::{self, FromNode, ToNode};
 use crate::recovery::Departure;
 use crate::run_file::{Network, RunFile};
@@ -51,6 +53,8 @@ pub struct News {
     pub covered: Option<u64>,
     /// Sets that ranks cannot go on from, and why.
     pub unusable: Vec<(u64, String)>,
+    /// Why ranks cannot be started or restored.
+    pub refusals: Vec<Refusal>,
     /// How a rank wants the job to be ended, since it cannot do that itself.
     pub ends_job: Option<JobEnd>,
     /// Messages of ranks and node keepers about checkpoints in memory.
@@ -696,6 +700,10 @@ impl State {
             }
             FromRank::Aborts(code) => Departure::Aborts(code),
             FromRank::Fails => Departure::Fails,
+            FromRank::Refuses(refusal) => {
+                self.news.refusals.push(refusal);
+                Departure::Refused
+            }
         };
         let Some(holder) = self
             .connections

@@ -24,8 +24,9 @@ use crate::input::Input;
 use crate::keeper::{self, Keeper};
 use crate::leases::Terms;
 use crate::memory_sets::{MemorySets, Word, COPY_KILLED};
-use crate::messages::ToRank;
+use crate::messages::{Refusal, ToRank};
 use crate::node_messages::ToNode;
+use crate::pauses::Pauses;
 use crate::processes;
 use crate::recovery::{Departure, Failure, GivenUp, LauncherEnd, Order, Policy, Recovery};
 use crate::remote::{Answer, Remote, RunPath};
@@ -51,6 +52,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Reason for the end of a job with a rank that has refused to start.
 const REFUSED: &str = "a rank could not start, for the reason that its own message has";
+
+/// Reason for the end of a job whose last checkpoint was not taken.
+const NO_LAST: &str =
+    "the checkpoint with which the job was to end was not taken, so the job ends without it";
+
+/// Reason for the end of a job that the user ends between two incarnations.
+const NOT_AGAIN: &str = "the job ends before its next start, as requested";
 
 /// Interval at which it is looked whether there is memory for checkpoints in memory.
 const LOOK: Duration = Duration::from_secs(1);
@@ -110,7 +118,11 @@ pub trait Surroundings {
     /// a reason, an earlier `stasis run` has said so.
     fn leave_out(&self, set: u64, why: Option<&str>);
     /// The job goes on after a failure, and how.
-    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way);
+    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, next: Next);
+    /// Ranks could not be started or restored, or the run file could not be written, for these reasons.
+    fn refusals(&self, why: &[String]);
+    /// The job ends, for this reason, and can be continued.
+    fn ends(&self, why: &str);
     /// Whether the memory of this machine suffices for `ranks` sleeping ranks more; otherwise why not.
     ///
     /// # Errors
@@ -143,6 +155,15 @@ pub trait Surroundings {
     fn too_late(&self, failure: Failure);
     /// The job is not started again.
     fn given_up(&self, failure: Failure, why: GivenUp);
+}
+
+/// How the next incarnation begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// By which ranks.
+    pub way: Way,
+    /// After which time.
+    pub pause: Duration,
 }
 
 /// Reason why the job cannot be run.
@@ -263,6 +284,10 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         memory: MemorySets::default(),
         looked: Instant::now(),
         rescue: None,
+        begun: Instant::now(),
+        pauses: Pauses::default(),
+        due: None,
+        refusals: Vec::new(),
         finished: false,
     };
     for set in &running.left_out {
@@ -274,7 +299,10 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     // A run file that was left behind is that of a `stasis run` that was killed: its job goes on.
     running.start(before.is_some())?;
     while !running.finished || !running.standby.machine.is_none() {
-        running.turn()?;
+        if let Err(why) = running.turn() {
+            surroundings.ends("`stasis run` cannot go on");
+            return Err(why);
+        }
     }
     if job.stages {
         epochs::remove(&job.directory).map_err(system("remove the epochs"))?;
@@ -328,6 +356,13 @@ struct Running<'a, S> {
     looked: Instant,
     /// The checkpoint in memory that is being written, after a failure.
     rescue: Option<Rescue>,
+    /// Begin of the incarnation.
+    begun: Instant,
+    pauses: Pauses,
+    /// When the next incarnation is started, if it is not yet.
+    due: Option<Instant>,
+    /// Why ranks of the incarnation could not be started or restored.
+    refusals: Vec<Refusal>,
     finished: bool,
 }
 
@@ -336,10 +371,14 @@ impl<S: Surroundings> Running<'_, S> {
         self.issued += 1;
         self.incarnation = self.issued;
         self.memory.clear();
+        self.refusals.clear();
+        self.begun = Instant::now();
         self.keeper.next(self.incarnation);
         // The launcher reads standard input itself.
         self.input = None;
-        let (file, path) = self.write_run_file()?;
+        let Some((file, path)) = self.present_run_file()? else {
+            return Ok(());
+        };
         self.remote.next(file, path);
         let line = match self.job.stages {
             true => {
@@ -363,6 +402,20 @@ impl<S: Surroundings> Running<'_, S> {
         self.launcher = Some(Pid::from_raw(started?.id().cast_signed()));
         tracing::info!(incarnation = self.incarnation, "the launcher is started");
         Ok(())
+    }
+
+    /// Makes the present incarnation the one that may run. None if the run file cannot be written although an earlier
+    /// incarnation had one: that counts as a failure of this one, since ranks find `stasis run` by that file.
+    fn present_run_file(&mut self) -> Result<Option<(RunFile, RunPath)>, Error> {
+        match self.write_run_file() {
+            Err(Error::File(why)) if self.incarnation > self.first => {
+                self.surroundings.refusals(&[why.to_string()]);
+                self.machine.cannot_start();
+                self.kill();
+                Ok(None)
+            }
+            written => written.map(Some),
+        }
     }
 
     /// Makes the present incarnation the one that may run.
@@ -431,10 +484,14 @@ impl<S: Surroundings> Running<'_, S> {
         };
         self.incarnation = world.incarnation;
         self.memory.clear();
+        self.refusals.clear();
+        self.begun = Instant::now();
         self.keeper = world.keeper;
         self.remote = world.remote;
         self.launcher = world.launcher;
-        let (file, path) = self.write_run_file()?;
+        let Some((file, path)) = self.present_run_file()? else {
+            return Ok(());
+        };
         self.remote.take_over(file, path);
         self.keeper.tell_asleep(ToRank::Go);
         self.remote.tell_asleep(ToRank::Go);
@@ -571,6 +628,9 @@ impl<S: Surroundings> Running<'_, S> {
             } else if self.stop == Some(pid) {
                 self.stop = None;
                 if end != LauncherEnd::Exited(0) {
+                    if !self.surroundings.has_ended() {
+                        self.surroundings.ends(NO_LAST);
+                    }
                     let order = self.machine.stop_failed();
                     self.obey(order)?;
                 }
@@ -594,6 +654,12 @@ impl<S: Surroundings> Running<'_, S> {
             let order = self.machine.left_waiting();
             self.unstarted = None;
             self.obey(order)?;
+        }
+        if self.due.is_some_and(|due| due <= Instant::now()) {
+            self.due = None;
+            if self.machine.goes_on() {
+                self.start(true)?;
+            }
         }
         self.kill_on();
         if self.killing.is_some() && self.is_dead() {
@@ -646,8 +712,12 @@ impl<S: Surroundings> Running<'_, S> {
             self.surroundings.refused(REFUSED);
             self.machine.end_wanted();
         }
+        let refused = self.is_refused() || self.treat_refusals();
         let newest = self.newest();
         let order = self.machine.all_dead(newest);
+        if order == Some(Order::Finish(None)) && !refused && !self.job.stages {
+            self.surroundings.ends(NOT_AGAIN);
+        }
         tracing::info!(incarnation = self.incarnation, "the incarnation is dead");
         if let (Some(failure), Some(Order::Finish(Some(why)))) = (failure, order) {
             self.surroundings.given_up(failure, why);
@@ -668,16 +738,60 @@ impl<S: Surroundings> Running<'_, S> {
             self.surroundings.no_room(&self.lost_names());
             return self.obey(Some(Order::Finish(None)));
         };
+        let pause = match (way, failure) {
+            // No rank was refused, and the set that could not be used is not tried again.
+            (Way::TakeOver, _) | (_, Some(Failure::Unusable(_))) => Duration::ZERO,
+            _ => self.pauses.after(self.begun.elapsed(), failures),
+        };
         if let Some(failure) = failure {
-            self.surroundings.recovers(failure, newest, failures, way);
+            let next = Next { way, pause };
+            self.surroundings.recovers(failure, newest, failures, next);
         }
         if let Some(said) = said {
             self.surroundings.lost(&[said]);
         }
         match way {
             Way::TakeOver => self.take_over(),
-            Way::Anew => self.start(true),
+            Way::Anew if pause.is_zero() => self.start(true),
+            Way::Anew => {
+                // A rank of the last incarnation that comes now belongs to none.
+                self.keeper.next(self.issued + 1);
+                self.machine.pauses();
+                self.due = Some(Instant::now() + pause);
+                Ok(())
+            }
         }
+    }
+
+    /// Tells the user why ranks could not be started or restored. At the first start that ends the job, as the user is
+    /// to hear it at once, and nothing has run that would be lost. So does a reason that cannot pass in a pause.
+    /// Returns whether the job ends for it.
+    fn treat_refusals(&mut self) -> bool {
+        let refused = matches!(
+            self.machine.failure(),
+            Some(Failure::Rank(_, Departure::Refused))
+        );
+        if !refused {
+            return false;
+        }
+        let all = self
+            .refusals
+            .iter()
+            .filter_map(|refusal| refusal.why.clone());
+        let all: Vec<String> = all.collect();
+        self.surroundings.refusals(&all);
+        let is_first = self.incarnation == self.first;
+        let lasts = self.refusals.iter().any(|refusal| refusal.lasts);
+        if is_first || lasts {
+            if !is_first {
+                self.surroundings.ends(
+                    "the job is not started again, because that does not pass while it waits",
+                );
+            }
+            self.machine.end_wanted();
+            self.aborted = self.refusals.iter().map(|refusal| refusal.code).max();
+        }
+        is_first || lasts
     }
 
     /// Whether a rank that did not reach this process has refused to start: the launcher has killed the others for it,
@@ -728,6 +842,8 @@ impl<S: Surroundings> Running<'_, S> {
         let news = self.remote.turn();
         self.note_words(news.words, news.answers);
         all.extend(news.left);
+        self.refusals.extend(self.keeper.refusals());
+        self.refusals.extend(news.refusals);
         let unusable = [self.keeper.unusable(), news.unusable].concat();
         for (set, why) in unusable {
             // Of several ranks with such an image one suffices.
@@ -885,15 +1001,18 @@ impl<S: Surroundings> Running<'_, S> {
             Signal::SIGCHLD => return Ok(()),
             Signal::SIGTERM => self.machine.terminate(),
             signal => {
-                if !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) {
-                    self.machine.end_wanted();
-                }
                 if let Some(launcher) = self.launcher.filter(|_| !by_terminal) {
                     processes::send(launcher, signal);
                 }
-                None
+                match signal {
+                    Signal::SIGUSR1 | Signal::SIGUSR2 => None,
+                    _ => self.machine.end_wanted(),
+                }
             }
         };
+        if self.due.is_some() && order.is_some() {
+            self.surroundings.ends(NOT_AGAIN);
+        }
         self.obey(order)
     }
 
@@ -923,6 +1042,7 @@ impl<S: Surroundings> Running<'_, S> {
                 match stop {
                     Ok(child) => self.stop = Some(Pid::from_raw(child.id().cast_signed())),
                     Err(_) => {
+                        self.surroundings.ends(NO_LAST);
                         let order = self.machine.stop_failed();
                         self.obey(order)?;
                     }
@@ -941,7 +1061,7 @@ impl<S: Surroundings> Running<'_, S> {
             }
             Some(Order::Finish(_)) => {
                 self.finished = true;
-                self.killing = None;
+                (self.killing, self.due) = (None, None);
                 let order = self.standby.machine.job_is_over();
                 self.obey_standby(order);
             }
@@ -1005,10 +1125,14 @@ impl<S: Surroundings> Running<'_, S> {
         let awaiting = [self.awaiting, self.unstarted].into_iter().flatten();
         let awaiting =
             awaiting.map(|since| lease.saturating_sub(since.elapsed()) + Duration::from_millis(1));
+        let pause = self
+            .due
+            .map(|due| due.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
         let others = self
             .standby
             .patience()
             .into_iter()
+            .chain(pause)
             .chain(survivors)
             .chain(awaiting)
             .chain(look);

@@ -21,7 +21,7 @@ use supervisor::hosts::Machines;
 use supervisor::leases::Terms;
 use supervisor::recovery::{Failure, GivenUp, LauncherEnd, Policy};
 use supervisor::rescue;
-use supervisor::run::{self, Job, Surroundings};
+use supervisor::run::{self, Job, Next, Surroundings};
 use supervisor::standby::Way;
 use supervisor::standby_world::Kind;
 
@@ -31,6 +31,9 @@ use crate::explain::findings::findings;
 use crate::hand_over::{run_beside, HandOver};
 use crate::start::exec_lower::{prepare, schedule};
 use crate::ui::exit::{self, Code, WithCode};
+
+/// Ranks of a start that are quoted why they could not be restored. The reasons of the others are mostly the same.
+const MOST_REFUSALS: usize = 3;
 
 /// Memory that a sleeping rank is taken to need.
 const BYTES_OF_SLEEPER: u64 = 64 << 20;
@@ -268,8 +271,8 @@ impl Surroundings for KnownSets {
         }
     }
 
-    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, way: Way) {
-        let anew = match self.standby && way == Way::Anew {
+    fn recovers(&self, failure: Failure, newest: Option<u64>, failures: u32, next: Next) {
+        let anew = match self.standby && next.way == Way::Anew {
             true => "; no standby world was ready, so its ranks are started anew",
             false => "",
         };
@@ -283,8 +286,15 @@ impl Surroundings for KnownSets {
             ),
         };
         let from = self.from(newest);
+        let pause = match next.pause.as_secs() {
+            0 => String::new(),
+            pause => format!(
+                ". It is started in {pause} s, since the last start has made no progress; `stasis stop {}` ends it",
+                shell::word(&self.directory)
+            ),
+        };
         message::say(format_args!(
-            "{failure}; the job goes on from {from}{count}{anew}"
+            "{failure}; the job goes on from {from}{count}{anew}{pause}"
         ));
         self.note(Event::Failure {
             what: failure.to_string(),
@@ -343,6 +353,25 @@ impl Surroundings for KnownSets {
 
     fn refused(&self, why: &str) {
         message::say(format_args!("the job ends: {why}"));
+    }
+
+    fn refusals(&self, why: &[String]) {
+        for why in why.iter().take(MOST_REFUSALS) {
+            message::say(why);
+        }
+        if let Some(more @ 1..) = why.len().checked_sub(MOST_REFUSALS) {
+            message::say(format_args!("{more} ranks more say the like"));
+        }
+    }
+
+    fn ends(&self, why: &str) {
+        match (self.newest(), self.stages) {
+            (Some(number), false) => message::say(format_args!(
+                "{why}. To go on from ckpt-{number}: {}",
+                self.by_hand()
+            )),
+            _ => message::say(why),
+        }
     }
 
     fn rescued(&self, set: u64, result: Result<(), rescue::Error>) {

@@ -5,14 +5,16 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use supervisor::messages::{FromRank, Member};
+use launcher::message;
+use supervisor::messages::{FromRank, Member, Refusal};
 use supervisor::rank::{Announcement, Error};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
 use crate::start::node_keeper;
 use crate::ui::exit::Code;
 
-static ANNOUNCED: OnceLock<Announcement> = OnceLock::new();
+/// The announcement, and whether it is that of a standby world.
+static ANNOUNCED: OnceLock<(Announcement, bool)> = OnceLock::new();
 
 /// Announces the rank of this process, which belongs to an incarnation or, `asleep`, to a standby world. On another
 /// machine than that of `stasis run`, a job with checkpoints `in_memory` gets a node keeper.
@@ -33,19 +35,27 @@ pub fn announce(
             tracing::warn!(%why, "no node keeper can be started");
         }
     }
-    ANNOUNCED.get_or_init(|| made);
+    ANNOUNCED.get_or_init(|| (made, asleep));
     Ok(())
 }
 
-/// The rank does not start, for a reason that this process has told: if the launcher kills others for that, these
-/// deaths are no failures.
-pub fn refuses(code: Code) {
-    if let Some(announced) = ANNOUNCED.get() {
-        announced.tell(&FromRank::Aborts(code.number()));
-    }
+/// Tells `stasis run` why the rank does not start: if the launcher kills others for that, these deaths are no failures.
+/// Returns whether the user hears the whole reason from it.
+pub fn refuses(code: Code, why: &anyhow::Error) -> bool {
+    let Some((announced, asleep)) = ANNOUNCED.get() else {
+        return false;
+    };
+    // A directory may be free, whole or writable again, and a file back. Options and programs stay as they are.
+    let lasts = !matches!(code, Code::Directory | Code::Image);
+    let why = message::reasons(why.as_ref());
+    let why = format!("{}{why}", launcher::rank_label());
+    let (refusal, is_whole) = Refusal::new(Some(why), code.number(), lasts);
+    announced.tell(&FromRank::Refuses(refusal));
+    // The job goes on without a standby world, so that its refusal is no end.
+    is_whole && !asleep
 }
 
 /// The descriptor of the announcement, for the lower half that this process executes next.
 pub fn inherited() -> Option<RawFd> {
-    ANNOUNCED.get()?.inherit().ok()
+    ANNOUNCED.get()?.0.inherit().ok()
 }

@@ -41,8 +41,9 @@ pub fn on_error<T, E: Into<anyhow::Error>>(
     if !others || library == Some(Library::OpenMpi) {
         return Err(failure);
     }
-    text::tell(&failure.error);
-    announce::refuses(code);
+    if !announce::refuses(code, &failure.error) {
+        text::tell(&failure.error);
+    }
     if library == Some(Library::Mpich) && tell_hydra(code) {
         std::thread::sleep(LIMIT);
     }

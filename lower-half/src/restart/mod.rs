@@ -419,16 +419,21 @@ fn join(
         Ok(part)
     });
     let left_out = choices.leave_out(set, part.as_ref().err(), rank, options)?;
+    let code = part.as_ref().err().map_or(0, exit_code::of_restart);
     // `stasis run` says it then, once for all ranks.
     if let Some(why) = part.as_ref().err().filter(|_| !left_out) {
         // The message comes before the ranks agree: when the first rank ends, its launcher kills the others.
-        console::tell(why);
+        if !keeper::refuses(Some(why), code) {
+            console::tell(why);
+        }
     }
     // All ranks end with the same exit code, since a launcher may report that of any rank.
-    let code = part.as_ref().err().map_or(0, exit_code::of_restart);
     let code = -world::minimum(-i64::from(code))?;
     // The image was chosen by the rank in the launcher's environment. The rank in MPI must be the same.
     let agreed = world::minimum(i64::from((world.rank, world.size) == (rank, size)))? == 1;
+    if code != 0 && part.is_ok() && !left_out {
+        keeper::refuses(None, i32::try_from(code)?);
+    }
     match part {
         Ok(part) if code == 0 && agreed => {
             same_set(set, &choices, left_out, copy::directory(options))?;
@@ -467,13 +472,18 @@ fn same_set(set: Option<&Set>, choices: &Choices, left_out: bool, dir: &Path) ->
     }
     let Choices { oldest, newest, .. } = choices;
     if set.map_or(0, Set::number) < *newest && !left_out {
-        console::tell(&anyhow!(
+        let why = anyhow!(
             "this rank cannot reach its image of ckpt-{newest}, which other ranks can use: it is in a \
              local directory (`stasis list {}` says where) and was not drained yet. Nothing was restored. \
              Restart on the same machines, or from an older checkpoint: stasis restart {}",
             shell::word(dir),
             shell::word(dir.join(set_name(*oldest)))
-        ));
+        );
+        if !keeper::refuses(Some(&why), ExitCode::Image.number()) {
+            console::tell(&why);
+        }
+    } else if !left_out {
+        keeper::refuses(None, ExitCode::Image.number());
     }
     // All ranks have printed their messages before the first one ends.
     world::minimum(0)?;

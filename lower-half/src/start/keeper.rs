@@ -4,6 +4,7 @@
 
 use std::io;
 use std::process::exit;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -13,9 +14,10 @@ use ckpt_image::{ImageError, SetId};
 use coordinator::net::addresses;
 use dump::{Handover, HeaderInfo};
 use job_spec::{Checkpoints, ExitCode};
+use launcher::message;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::{close, Pid};
-use supervisor::messages::{FromRank, JobEnd, Member, ToRank};
+use supervisor::messages::{FromRank, JobEnd, Member, Refusal, ToRank};
 use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
@@ -25,6 +27,8 @@ use crate::stages;
 const MOST_OF_WHY: usize = 900;
 
 static LINK: OnceLock<Link> = OnceLock::new();
+/// Whether the rank is one of a standby world that was not let go.
+static ASLEEP: AtomicBool = AtomicBool::new(false);
 
 /// Timer of the lease.
 struct Timer(loader::KillTimer);
@@ -125,6 +129,7 @@ impl Sleeper {
         let treat = move |message| {
             let _ = tell.send(message);
         };
+        ASLEEP.store(true, Ordering::Relaxed);
         connect_by(STANDBY_FILE, checkpoints, treat)?;
         Ok(Sleeper { told })
     }
@@ -135,7 +140,10 @@ impl Sleeper {
         tell(&FromRank::Asleep { ranks });
         loop {
             match self.told.recv() {
-                Ok(ToRank::Go) => return Ok(true),
+                Ok(ToRank::Go) => {
+                    ASLEEP.store(false, Ordering::Relaxed);
+                    return Ok(true);
+                }
                 Ok(ToRank::Leave) => return Ok(false),
                 Ok(ToRank::Map(set)) if map(set) => tell(&FromRank::Mapped(set)),
                 Ok(ToRank::Map(_)) => {}
@@ -215,6 +223,20 @@ pub fn unusable(set: u64, why: &ImageError) -> bool {
     let why: String = why.to_string().chars().take(MOST_OF_WHY).collect();
     tell(&FromRank::Unusable { set, why });
     LINK.get().is_some()
+}
+
+/// Tells the keeper that this rank's restart fails before anything of the program runs: for this reason or, without
+/// one, because others fail. Returns whether `stasis run` tells the user the whole of it.
+pub fn refuses(why: Option<&anyhow::Error>, code: i32) -> bool {
+    // Nobody waits for a rank that sleeps, and `stasis run` starts the job without it.
+    if ASLEEP.load(Ordering::Relaxed) {
+        return false;
+    }
+    let why = why.map(|why| message::reasons(why.as_ref()));
+    let why = why.map(|why| format!("{}{why}", launcher::rank_label()));
+    let (refusal, is_whole) = Refusal::new(why, code, false);
+    tell(&FromRank::Refuses(refusal));
+    LINK.get().is_some() && is_whole
 }
 
 /// Tells the keeper that this rank cannot go on.

@@ -6,10 +6,12 @@ use crate::harness::{signal, stasis};
 use crate::test::support::held_job::reach_cut_of;
 use crate::test::support::helper_programs::compile;
 use crate::test::support::refusal::{refused, DIRECTORY, USAGE};
+use crate::test::support::small_fs::in_small_directory;
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::Signal;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -51,10 +53,17 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("older-incarnation", older_incarnation);
         add("not-started", not_started);
         add("not-started-again", not_started_again);
+        add("refused", refused_restart);
+        add("ended-in-a-pause", ended_in_a_pause);
         if !mpi.is_open_mpi() {
             add("proxy", proxy);
         }
     }
+    cases.push(Case::new("recover/full-directory", |_, dir| {
+        in_small_directory(dir, "size=64m", |dir, _| {
+            RunCase::new(dir, Mpi::Mpich).and_then(|case| full_directory(&case))
+        })
+    }));
     // Over a library from PyPI in every run.
     cases.push(RunCase::case(Mpi::Standard, "all-ranks", all_ranks));
     cases
@@ -499,7 +508,7 @@ fn given_up(case: &RunCase) -> Result<()> {
 fn large_ranks(case: &RunCase) -> Result<()> {
     let mut job = case.start(&[], "large", "run")?;
     case.checkpoint()?;
-    for rank in [0, 1, 0, 1, 0] {
+    for rank in [0, 1, 0, 1] {
         case.recovered(&mut job, |job| kill_rank(job, rank))?;
     }
     case.finish(job)
@@ -595,6 +604,109 @@ fn not_started_again(case: &RunCase) -> Result<()> {
     ] {
         ensure!(said.contains(words), "it does not say: {words}\n{said}");
     }
+    Ok(())
+}
+
+/// Starts a job whose ranks have a file open, takes its checkpoint, moves the file away and kills a rank. Waits until
+/// its restart was refused, and returns the file's places.
+fn refuse_restart(case: &RunCase) -> Result<(Job, [PathBuf; 2])> {
+    let places = ["input", "away"].map(|name| case.dir.join(name));
+    let [input, away] = &places;
+    fs::write(input, "some words\n")?;
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg(&case.program).arg("reads").arg(input);
+    let mut job = case.start_command(case.at_its_cut(stasis::run(&[], &launch)), "run")?;
+    case.checkpoint()?;
+    fs::rename(input, away)?;
+    kill_rank(&job, 1);
+    let paused = job.until_seen("it made a pause", deadline(), |job| {
+        said(job).contains("It is started in 2 s")
+    });
+    job.explain(paused, case.dir)?;
+    Ok((job, places))
+}
+
+/// A restart is refused, since a file is missing. That is told as what it is, with the reason, and the job waits longer
+/// each time. It goes on by itself when the file is back.
+fn refused_restart(case: &RunCase) -> Result<()> {
+    let (mut job, [input, away]) = refuse_restart(case)?;
+    let before = stasis::job_file(&case.ckpt);
+    fs::rename(away, &input)?;
+    let back = stasis::until_reached(&mut job, &case.ckpt, &before, deadline());
+    job.explain(back, case.dir)?;
+    let said = said(&job);
+    for words in [
+        &format!("cannot reopen {}", input.display()),
+        "move the file back to its path at the checkpoint",
+        "could not be restored; the job goes on from ckpt-1",
+        "It is started in 1 s, since the last start has made no progress",
+    ] {
+        ensure!(said.contains(words), "it does not say: {words}\n{said}");
+    }
+    let killed = said.matches("was killed").count();
+    ensure!(killed == 1, "{killed} ranks were killed, not 1:\n{said}");
+    case.finish(job)
+}
+
+/// SIGTERM in a pause ends the job at once, with the line that continues it.
+fn ended_in_a_pause(case: &RunCase) -> Result<()> {
+    let (mut job, [input, away]) = refuse_restart(case)?;
+    signal::send(job.pids()[0], Signal::SIGTERM);
+    let status = job.wait(deadline())?.context("the job does not end")?;
+    ensure!(!status.success(), "it ends with {status}");
+    let said = said(&job);
+    for words in ["as requested. To go on from ckpt-1: ", "launch --resume"] {
+        ensure!(said.contains(words), "it does not say: {words}\n{said}");
+    }
+    ensure!(
+        !case.ckpt.join("run.json").exists(),
+        "its run file is there"
+    );
+    fs::rename(away, input)?;
+    let restart = stasis::restart(case.mpi, case.ranks, &case.ckpt, case.dir);
+    case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
+}
+
+/// The checkpoint directory is full when a rank dies: the job waits, and goes on when there is room. It is full again
+/// when the job is to end with a checkpoint: it ends without one, and says how it can go on.
+fn full_directory(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    let filler = case.ckpt.join("filler");
+    fill(&filler)?;
+    kill_rank(&job, 1);
+    let paused = job.until_seen("it made a pause", deadline(), |job| {
+        said(job).contains("It is started in 1 s")
+    });
+    job.explain(paused, case.dir)?;
+    let words = format!("cannot write {}", case.ckpt.join("run.json").display());
+    let text = said(&job);
+    ensure!(text.contains(&words), "it does not say: {words}\n{text}");
+    let before = stasis::job_file(&case.ckpt);
+    fs::remove_file(&filler)?;
+    let back = stasis::until_reached(&mut job, &case.ckpt, &before, deadline());
+    job.explain(back, case.dir)?;
+    fill(&filler)?;
+    signal::send(job.pids()[0], Signal::SIGTERM);
+    job.wait(deadline())?.context("the job does not end")?;
+    let text = said(&job);
+    for words in ["was not taken, so the job ends", "To go on from ckpt-1: "] {
+        ensure!(text.contains(words), "it does not say: {words}\n{text}");
+    }
+    fs::remove_file(&filler)?;
+    let restart = stasis::restart(case.mpi, case.ranks, &case.ckpt, case.dir);
+    case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
+}
+
+/// Fills a file system with a file.
+fn fill(filler: &Path) -> Result<()> {
+    let filled = fs::File::open("/dev/zero")
+        .and_then(|mut zeros| io::copy(&mut zeros, &mut fs::File::create(filler)?));
+    let why = filled.err().map(|why| why.kind());
+    ensure!(
+        why == Some(io::ErrorKind::StorageFull),
+        "it is not full: {why:?}"
+    );
     Ok(())
 }
 

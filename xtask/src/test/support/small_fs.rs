@@ -16,7 +16,7 @@ pub fn in_full_directory(dir: &Path, body: fn(&Path, &Path) -> Result<()>) -> Ou
 pub fn in_small_directory(
     dir: &Path,
     limit: &str,
-    body: fn(&Path, &Path) -> Result<()>,
+    body: impl FnOnce(&Path, &Path) -> Result<()>,
 ) -> Outcome {
     let ckpt = dir.join("ck");
     match mount_small(&ckpt, limit) {
