@@ -234,7 +234,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     let spares = job.machines.spares;
     let placed = job.machines.place(&job.line, &[], None, &job.directory);
     let placed = placed.map_err(|why| Error::Machines { spares, why })?;
-    let before = RunFile::take_over(&job.directory)?;
+    let before = RunFile::left_behind(&job.directory)?;
     let used = before.as_ref().and_then(|file| file.network.as_ref());
     let used = used.filter(|network| network.used);
     if let Some(network) = used {

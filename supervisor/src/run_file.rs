@@ -13,6 +13,7 @@ use coordinator::net::addresses;
 use coordinator::net::contact::Address;
 use coordinator::net::stream::Stream;
 use coordinator::private_file::{self, Unreadable};
+use job_spec::shell;
 use serde::{Deserialize, Serialize};
 
 use crate::leases::Terms;
@@ -77,8 +78,9 @@ pub enum Error {
     Untrusted(PathBuf, &'static str),
     /// Another `stasis run` keeps a job in the directory.
     #[error(
-        "`stasis run` with the process number {pid} on {host} keeps a job in {} already; give another --ckpt-dir",
-        directory.display()
+        "`stasis run` with the process number {pid} on {host} keeps a job in {} already, and starts it again when it has \
+         died: end it with `stasis stop {}`, or give another --ckpt-dir",
+        directory.display(), shell::word(directory)
     )]
     Taken {
         /// Checkpoint directory.
@@ -234,12 +236,12 @@ impl RunFile {
         ask().is_some()
     }
 
-    /// Takes over the directory from a `stasis run` that is dead; returns its file. One on another machine that cannot
-    /// be reached counts as dead: the claim of a job to its directory then decides (`coordinator::claim`).
+    /// The file of a `stasis run` that is dead, if one was left behind. One on another machine that cannot be reached
+    /// counts as dead: the claim of a job to its directory then decides (`coordinator::claim`).
     ///
     /// # Errors
     /// [`Error::Taken`] if it lives, and those of [`RunFile::read`].
-    pub fn take_over(directory: &Path) -> Result<Option<RunFile>, Error> {
+    pub fn left_behind(directory: &Path) -> Result<Option<RunFile>, Error> {
         let Some(file) = RunFile::read(directory, RUN_FILE)? else {
             return Ok(None);
         };

@@ -11,7 +11,7 @@ use crate::commands::restart;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::exec_lower::{exec_lower, prepare, prepare_local, schedule};
-use crate::start::{announce, end_job, existing_checkpoints, for_cpu, recording, word_order};
+use crate::start::{announce, end_job, existing_checkpoints, for_cpu, kept, recording, word_order};
 use crate::ui::exit::{self, Code, WithCode};
 
 /// Runs the command; returns only if the program cannot be started.
@@ -32,6 +32,7 @@ pub fn run(options: &Launch) -> exit::Result<()> {
         );
         return Err(why).code(Code::Usage);
     }
+    kept::check_start(&directory, &options.running)?;
     if options.resume {
         restart::resume(options, &directory)?;
     }

@@ -22,7 +22,7 @@ use crate::check::kernel;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::existing_checkpoints::{self, Likeness};
-use crate::start::{announce, copy, end_job, exec_lower, for_cpu, recording};
+use crate::start::{announce, copy, end_job, exec_lower, for_cpu, kept, recording};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
 use linked::mpi::Abi;
@@ -46,8 +46,14 @@ pub fn run(options: &Restart) -> exit::Result<()> {
         return dry_run(options, &directory, &set, key.as_ref());
     }
     match copy::prepare(options, &directory, &set)? {
-        Some((own, first)) => restart_set(&own, &set, &options.running, false, Some(first)),
-        None => restart_set(&directory, &set, &options.running, false, None),
+        Some((own, first)) => {
+            kept::check_start(&own, &options.running)?;
+            restart_set(&own, &set, &options.running, false, Some(first))
+        }
+        None => {
+            kept::check_start(&directory, &options.running)?;
+            restart_set(&directory, &set, &options.running, false, None)
+        }
     }
 }
 
@@ -65,6 +71,7 @@ fn dry_run(
     if let Some(size) = launcher::size() {
         set.check_world_size(size).code(Code::Image)?;
     }
+    kept::check(directory).code(Code::Directory)?;
     claim::check_free(directory).code(Code::Directory)?;
     let writable = access(directory, AccessFlags::W_OK | AccessFlags::X_OK);
     let writable = writable.map_err(|why| ckpt_image::explained(directory, why.into()));

@@ -7,6 +7,7 @@ pub mod end_job;
 pub mod exec_lower;
 pub mod existing_checkpoints;
 pub mod for_cpu;
+pub mod kept;
 pub mod node_keeper;
 pub mod recording;
 pub mod word_order;

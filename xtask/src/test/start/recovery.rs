@@ -627,9 +627,14 @@ fn refuse_restart(case: &RunCase) -> Result<(Job, [PathBuf; 2])> {
 }
 
 /// A restart is refused, since a file is missing. That is told as what it is, with the reason, and the job waits longer
-/// each time. It goes on by itself when the file is back.
+/// each time. Nobody else may go on with it meanwhile. It goes on by itself when the file is back.
 fn refused_restart(case: &RunCase) -> Result<()> {
     let (mut job, [input, away]) = refuse_restart(case)?;
+    let restart = stasis::restart(case.mpi, case.ranks, &case.ckpt, case.dir);
+    let beside = job::run(restart, case.dir, "beside", LIMIT)?;
+    let keeper = format!("process number {}", job.pids()[0]);
+    let words: &[&[&str]] = &[&["keeps a job"], &[&keeper], &["stasis stop"]];
+    refused(&beside, DIRECTORY, words)?;
     let before = stasis::job_file(&case.ckpt);
     fs::rename(away, &input)?;
     let back = stasis::until_reached(&mut job, &case.ckpt, &before, deadline());
