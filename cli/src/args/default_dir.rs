@@ -55,8 +55,8 @@ pub fn only_one_here() -> exit::Result<PathBuf> {
     Err(why).code(Code::Usage)
 }
 
-/// Checks that the directory is this user's, whose alone its job and its checkpoints are. One that does not exist is
-/// the command's to report.
+/// Checks that the directory is this user's, whose alone its job and its checkpoints are. Root may look after the jobs
+/// of all users, and a job accepts its commands. A directory that does not exist is the command's to report.
 pub fn check_owner(directory: &Path) -> exit::Result<()> {
     let mut at = directory.ancestors();
     // Another user's directory may not be looked into, and that which holds it may.
@@ -68,7 +68,7 @@ pub fn check_owner(directory: &Path) -> exit::Result<()> {
         return Ok(());
     };
     let me = geteuid();
-    if seen.uid() == me.as_raw() {
+    if me.is_root() || seen.uid() == me.as_raw() {
         return Ok(());
     }
     let name = |user: Uid| {

@@ -38,11 +38,25 @@ impl FileBody {
         format!("the file {}", self.name.for_mpi().to_string_lossy())
     }
 
-    /// The error number if the file is no longer found under its name.
+    /// The error number if there is nothing under the file's name.
     fn gone(&self) -> Option<i32> {
         self.name
             .path()
             .and_then(|path| posix_file::exists(path).err())
+    }
+
+    /// Whether the name leads elsewhere than when the file was opened: to nothing, or to another file.
+    fn has_lost_its_name(&self) -> bool {
+        let Some(path) = self.name.path() else {
+            return false;
+        };
+        posix_file::identity(path).ok() != *self.identity.lock()
+    }
+
+    /// Notes what the name of the file, which was just opened, leads to.
+    pub(super) fn note_identity(&self) {
+        let path = self.name.path();
+        *self.identity.lock() = path.and_then(|path| posix_file::identity(path).ok());
     }
 }
 
@@ -50,7 +64,7 @@ impl FileBody {
 pub(crate) fn refusal() -> Option<String> {
     let file = by_id()
         .into_iter()
-        .find(|file| file.body.gone().is_some())?;
+        .find(|file| file.body.has_lost_its_name())?;
     Some(format!(
         "{} is open (MPI_File_open) but is no longer found under that name: a restart could not \
          open it; ask again when it is closed, or back in its place",
@@ -168,6 +182,7 @@ fn reopen_one(file: &'static File, unparked: &Unparked) -> Result<i64, Failure> 
     }
     place(body, &made, noted.position, &hints).map_err(failed)?;
     file.take(made);
+    body.note_identity();
     Ok(shared)
 }
 

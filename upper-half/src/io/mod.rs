@@ -95,6 +95,7 @@ fn open_below(
     let errhandler = Current::same_as(&File::null().body.errhandler);
     let file = File::make_of(made, FileBody::with(errhandler, comm, name, amode))?;
     file.body.take_hints(info);
+    file.body.note_identity();
     Ok(file)
 }
 

@@ -4,13 +4,14 @@
 //! System calls take C strings, a buffer and its length, and descriptors of our own.
 #![allow(unsafe_code)]
 
-use crate::object::file::FileName;
+use crate::object::file::{FileName, Identity};
 use crate::runtime::syscall::syscall;
 use core::ffi::CStr;
 use std::ffi::CString;
 
 const SYS_OPEN: usize = 2;
 const SYS_CLOSE: usize = 3;
+const SYS_STAT: usize = 4;
 const SYS_ACCESS: usize = 21;
 const SYS_FSYNC: usize = 74;
 const SYS_GETCWD: usize = 79;
@@ -92,6 +93,18 @@ fn on_path(call: usize, path: &CStr, number: usize) -> Result<usize, i32> {
 /// Whether there is something of that name, or the error number.
 pub(crate) fn exists(path: &CStr) -> Result<(), i32> {
     on_path(SYS_ACCESS, path, 0).map(|_| ())
+}
+
+/// What a name leads to, or the error number.
+pub(crate) fn identity(path: &CStr) -> Result<Identity, i32> {
+    /// Words of `struct stat`, which begins with the device and the inode number.
+    const WORDS: usize = 18;
+    let mut stat = [0_u64; WORDS];
+    let place = stat.as_mut_ptr() as usize;
+    // SAFETY: a C string, and room for the result.
+    result(unsafe { syscall(SYS_STAT, [path.as_ptr() as usize, place, 0, 0, 0, 0]) })?;
+    let [device, inode, ..] = stat;
+    Ok(Identity { device, inode })
 }
 
 /// Gives a file another name, in the place of whatever has that.

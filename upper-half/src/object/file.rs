@@ -37,6 +37,15 @@ pub struct FileBody {
     /// The split collective operation that was begun and not ended, and its status.
     pub(crate) split: Lock<Option<(Split, Status)>>,
     pub(crate) cut: Lock<CutState>,
+    /// What the name led to when the file was opened, here or by a restart.
+    pub(crate) identity: Lock<Option<Identity>>,
+}
+
+/// Device and inode number of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 impl Body for FileBody {
@@ -79,6 +88,7 @@ impl FileBody {
             shared: AtomicBool::new(amode & MODE_APPEND != 0),
             split: Lock::new(None),
             cut: Lock::new(CutState::default()),
+            identity: Lock::new(None),
         }
     }
 

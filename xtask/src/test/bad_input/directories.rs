@@ -42,7 +42,9 @@ pub fn cases() -> Vec<Case> {
             fs::create_dir(&mine)?;
             fs::set_permissions(&mine, Permissions::from_mode(0o700))?;
             for command in ["status", "checkpoint", "stop", "list", "verify", "drain"] {
-                for (directory, user, owner) in [(&theirs, 0, "nobody"), (&mine, NOBODY, "root")] {
+                for (directory, user, owner) in
+                    [(&theirs, NOBODY - 1, "nobody"), (&mine, NOBODY, "root")]
+                {
                     let mut asked = stasis::command([command]);
                     asked.arg(directory).uid(user).gid(user).current_dir("/");
                     let asked = job::run(asked, dir, command, LIMIT)?;
