@@ -216,6 +216,11 @@ impl Agent {
         })
     }
 
+    /// Whether the targets of the pending checkpoint are known.
+    pub fn targets_are_known(&self) -> bool {
+        matches!(&*self.pending.lock(), Known::Targets(_))
+    }
+
     /// Notifies the agent that clocks or activity have changed.
     pub fn notify(&self) {
         if !self.notified.swap(true, Ordering::AcqRel) {

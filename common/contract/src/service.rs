@@ -187,7 +187,7 @@ pub type Notify = unsafe extern "C" fn();
 
 /// `(clock id) -> target`: returns the target of a communicator that was created while a checkpoint is pending, or 0 if
 /// it has none. It may block until the targets of the pending checkpoint are known. With the id 0 it only waits for
-/// them, and returns 0. In the phase `Run` it returns at once.
+/// them, and returns 0. In the phase `Run` and for the id [`crate::TARGETS_ARE_KNOWN`] it returns at once.
 pub type ClockTarget = unsafe extern "C" fn(u64) -> u64;
 
 /// `(text, length, exit code)`: prints the text with the rank and the program on standard error, and calls MPI_Abort.

@@ -26,7 +26,7 @@ use std::sync::{mpsc, Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use contract::{gate, RETRACTABLE};
+use contract::{gate, RETRACTABLE, TARGETS_ARE_KNOWN};
 use coordinator::agent::Agent;
 use coordinator::chronicle;
 use coordinator::net::contact::{Address, Contact};
@@ -242,7 +242,10 @@ pub fn notify() {
 
 /// See `contract::service::ClockTarget`.
 pub fn clock_target(id: u64) -> u64 {
-    AGENT.get().map_or(0, |agent| agent.clock_target(id))
+    AGENT.get().map_or(0, |agent| match id {
+        TARGETS_ARE_KNOWN => u64::from(agent.targets_are_known()),
+        id => agent.clock_target(id),
+    })
 }
 
 /// Ends this rank's part in the control plane, before an orderly end of the process. No checkpoint can be taken from

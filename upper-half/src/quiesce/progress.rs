@@ -10,6 +10,7 @@
 //! no lower handle is in two calls at once.
 #![allow(unsafe_code)]
 
+use crate::crossing::stubs::service;
 use crate::crossing::{call_guard, stubs};
 use crate::object::comm::live_comms;
 use crate::object::request::pair::Pair;
@@ -22,7 +23,7 @@ use crate::request::lifecycle;
 use crate::runtime::lock::{multiple, Lock};
 use crate::tools::{self, POLLS};
 use contract::abi::{Status, SUCCESS};
-use contract::{gate, Phase, TOOL_REDUCE_VISIBLE};
+use contract::{gate, Phase, TARGETS_ARE_KNOWN, TOOL_REDUCE_VISIBLE};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -279,7 +280,9 @@ pub(crate) static ALL_HAVE_STOPPED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn messages() -> Result<bool, i32> {
     let all = ALL_HAVE_STOPPED.load(Ordering::Relaxed);
     let mut queue = unexpected::queue();
-    for comm in live_comms() {
+    // Before the targets are known, nobody knows which ranks those are.
+    let some = all || service::clock_target(TARGETS_ARE_KNOWN) != 0;
+    for comm in live_comms().filter(|_| some) {
         match all {
             true => queue.pull(comm)?,
             false => queue.pull_unsynchronous(comm)?,

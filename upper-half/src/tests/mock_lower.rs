@@ -21,7 +21,7 @@ use crate::quiesce::{bookmarks, drain, progress, restore_requests};
 use crate::runtime::{lock, syscall};
 use contract::abi::*;
 use contract::service::Exchange;
-use contract::{gate, MpiState, Phase, ThreadBlock, INTERRUPTED};
+use contract::{gate, MpiState, Phase, ThreadBlock, INTERRUPTED, TARGETS_ARE_KNOWN};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::{HashMap, VecDeque};
@@ -330,8 +330,8 @@ extern "C" fn notify() {
     called("notify");
 }
 
-extern "C" fn clock_target(_id: u64) -> u64 {
-    0
+extern "C" fn clock_target(id: u64) -> u64 {
+    u64::from(id == TARGETS_ARE_KNOWN)
 }
 
 extern "C" fn recv(
@@ -720,8 +720,10 @@ unsafe extern "C" fn MPI_Ialltoall(
 ) -> i32 {
     mock(|mock| {
         mock.calls.push("exchange");
-        // SAFETY: there is room for one number of each rank.
-        unsafe { many(recvbuf.cast(), mock.counts.len() as i32) }.copy_from_slice(&mock.counts);
+        // No rank has questions.
+        let told: Vec<[u64; 2]> = mock.counts.iter().map(|count| [*count, 0]).collect();
+        // SAFETY: there is room for two numbers of each rank.
+        unsafe { many(recvbuf.cast(), told.len() as i32) }.copy_from_slice(&told);
     });
     ours(request);
     SUCCESS
