@@ -36,6 +36,7 @@ struct Traffic {
 
 struct UnderWay {
     request: &'static Request,
+    name: u64,
     route: Route,
     /// Place on the route.
     place: u64,
@@ -59,14 +60,18 @@ struct Sends {
     traffic: BTreeMap<Route, Traffic>,
     /// By the index of the request.
     under_way: BTreeMap<u32, UnderWay>,
-    /// Those whose message is an early message of the receiver, by the index of the request.
-    early: BTreeMap<u32, &'static Request>,
+    /// Those whose message is an early message of the receiver, by name.
+    early: BTreeMap<u64, &'static Request>,
+    /// Number of all so far. The name of a send has it above the index of the request, which has other uses later: a
+    /// receipt for a send that was given up must not pass for that of another one.
+    number: u64,
 }
 
 static SENDS: Lock<Sends> = Lock::new(Sends {
     traffic: BTreeMap::new(),
     under_way: BTreeMap::new(),
     early: BTreeMap::new(),
+    number: 0,
 });
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 static EARLY: AtomicUsize = AtomicUsize::new(0);
@@ -111,8 +116,10 @@ pub(crate) fn begins(request: &'static Request, route: Route) {
     traffic.sent += 1;
     traffic.under_way += 1;
     let place = traffic.sent;
+    sends.number += 1;
     let entry = UnderWay {
         request,
+        name: sends.number << 32 | u64::from(request.index()),
         route,
         place,
     };
@@ -135,7 +142,7 @@ pub(crate) fn is_under_way(request: &'static Request) -> bool {
 pub(crate) fn questions() -> BTreeMap<u32, Vec<Question>> {
     let mut questions: BTreeMap<u32, Vec<Question>> = BTreeMap::new();
     let sends = SENDS.lock();
-    for (index, send) in &sends.under_way {
+    for send in sends.under_way.values() {
         let sent = sends
             .traffic
             .get(&send.route)
@@ -144,7 +151,7 @@ pub(crate) fn questions() -> BTreeMap<u32, Vec<Question>> {
             comm: send.route.comm,
             tag: send.route.tag.into(),
             later: sent.saturating_sub(send.place),
-            send: u64::from(*index),
+            send: send.name,
         });
     }
     questions
@@ -154,13 +161,13 @@ pub(crate) fn questions() -> BTreeMap<u32, Vec<Question>> {
 /// request if it is complete now.
 pub(crate) fn answered(send: u64, is_early: bool) -> Option<&'static Request> {
     let mut sends = SENDS.lock();
-    let index = u32::try_from(send).ok()?;
-    let request = sends.under_way.get(&index)?.request;
+    let asked_for = sends.under_way.get(&(send as u32));
+    let request = asked_for.filter(|one| one.name == send)?.request;
     sends.remove(request);
     if !is_early {
         return Some(request);
     }
-    sends.early.insert(index, request);
+    sends.early.insert(send, request);
     EARLY.store(sends.early.len(), Ordering::Relaxed);
     None
 }
@@ -168,7 +175,7 @@ pub(crate) fn answered(send: u64, is_early: bool) -> Option<&'static Request> {
 /// A receipt has come. Returns the request, which is complete now.
 pub(crate) fn receipted(send: u64) -> Option<&'static Request> {
     let mut sends = SENDS.lock();
-    let request = sends.early.remove(&u32::try_from(send).ok()?);
+    let request = sends.early.remove(&send);
     EARLY.store(sends.early.len(), Ordering::Relaxed);
     request
 }
