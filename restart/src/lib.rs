@@ -35,8 +35,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ckpt_image::{
-    explain, named_whole, newest_whole, newest_whole_without, Header, Image, Manifest, Newest,
-    SealKey, Section, SectionKind, Set,
+    explain, named_whole, newest_whole, newest_whole_without, Backing, Header, Image, Manifest,
+    Newest, SealKey, Section, SectionKind, Set,
 };
 
 use map_early::EarlyMemory;
@@ -181,6 +181,12 @@ impl Opened {
     /// The section of one of [`ckpt_image::kind`].
     pub fn section(&self, kind: SectionKind) -> Option<&Section> {
         self.image.section(kind)
+    }
+
+    /// Whether writes to its memory may change a file.
+    pub fn maps_files_to_write(&self) -> bool {
+        let mut regions = self.image.regions().iter();
+        regions.any(|region| matches!(region.backing, Backing::SharedFile { writable: true, .. }))
     }
 
     /// Maps what depends on the image alone, before it is known whether the process will restart from it. When this is

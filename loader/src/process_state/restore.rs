@@ -187,7 +187,6 @@ pub fn restore(
     clock::go_on_from(state.clocks);
     vdso::fill_slots()?;
     syscalls::set_brk_end(state.brk_end);
-    syscalls::note_restored();
     children::remember(&state.children);
     syscalls::restore_membarriers(state.membarriers);
     program_info::set_interpreter(state.interpreter[0], state.interpreter[1]);

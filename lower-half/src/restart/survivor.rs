@@ -46,6 +46,9 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
     launch::show_processor(checkpoints);
     let shared = restore_shared::restore(&opened, None)?;
     opened.map(&shared)?;
+    if opened.maps_files_to_write() {
+        loader::note_shared_file();
+    }
     loader::set_shm_ids(shared.segments().to_vec());
     let restored = loader::restore(process, registers.as_ref(), numbers, files, &|object| {
         shared.descriptor(object)

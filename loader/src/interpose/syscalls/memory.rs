@@ -64,8 +64,8 @@ pub fn remapped() -> u64 {
 /// Whether a file may be mapped so that writes to the memory change it.
 static MAY_SHARE: AtomicBool = AtomicBool::new(false);
 
-/// Records that the program has mappings from before a restart, maybe such ones.
-pub fn note_restored() {
+/// Records that the program has such a mapping from before a restart.
+pub fn note_shared_file() {
     MAY_SHARE.store(true, Ordering::Relaxed);
 }
 

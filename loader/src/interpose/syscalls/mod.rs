@@ -39,7 +39,7 @@ use super::trap_entry::app_syscall;
 use crate::sys::context::Context;
 use crate::sys::{syscall, user_copy};
 
-pub use memory::{brk_end, note_restored, remapped, set_brk_end};
+pub use memory::{brk_end, note_shared_file, remapped, set_brk_end};
 pub use process::{membarriers, restore_membarriers};
 pub use site_kinds::SITE_KINDS;
 pub use sysv::{set_shm_ids, shm_id};
