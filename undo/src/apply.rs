@@ -143,8 +143,7 @@ impl<'a> Work<'a> {
             }
             if let Some(m) = moved {
                 let inode = |path: &Path| Some(fs::symlink_metadata(path).ok()?.ino());
-                // The job may have been killed after the record and before the move.
-                let was_made = moving.is_some() || inode(&m.from) != Some(m.directory.1.inode);
+                let was_made = moving.is_some() || m.was_made(inode(&m.from));
                 if moving.is_none() && was_made {
                     moving = inode(&m.to);
                     progress.write(left, moving)?;

@@ -421,7 +421,7 @@ impl<'a> Work<'a> {
             if let Some(m) = moved.filter(|m| m.directory.0 == *scope) {
                 let names = &self.found.names;
                 let inode = |path: &Path| names.look(path).map(|node| node.inode[1]);
-                let was_made = moving.is_some() || inode(&m.from) != Some(m.directory.1.inode);
+                let was_made = moving.is_some() || m.was_made(inode(&m.from));
                 if moving.is_none() && was_made {
                     moving = inode(&m.to);
                 }

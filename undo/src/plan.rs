@@ -87,9 +87,17 @@ pub(crate) struct Move {
     pub to: PathBuf,
     pub exchange: bool,
     time: u64,
+    /// The log has nothing after it: the job may have been killed before the rename.
+    is_last: bool,
 }
 
 impl Move {
+    /// Whether it was made, by what has its first name now. The inode number alone does not tell: the undo may have made
+    /// the directory again, or the one that it was exchanged with, under the number of the other.
+    pub fn was_made(&self, from: Option<u64>) -> bool {
+        !self.is_last || from != Some(self.directory.1.inode)
+    }
+
     /// Name before the move of what has this name after it; none if the name was created in the place of the renamed
     /// directory.
     pub fn before(&self, path: &Path) -> Option<PathBuf> {
@@ -706,7 +714,8 @@ fn moves(sources: &[Source]) -> Vec<Move> {
     let mut all: Vec<Move> = Vec::new();
     for source in sources {
         let mut own: Vec<Move> = Vec::new();
-        for (record, _) in &source.records {
+        let number = source.records.len();
+        for (place, (record, _)) in source.records.iter().enumerate() {
             match record {
                 Record::Moved {
                     directory,
@@ -720,6 +729,7 @@ fn moves(sources: &[Source]) -> Vec<Move> {
                     to: to.path().to_owned(),
                     exchange: *exchange,
                     time: *time,
+                    is_last: place + 1 == number,
                 }),
                 Record::Stayed { from, to } => {
                     let is_it = |m: &Move| (&*m.from, &*m.to) == (from.path(), to.path());

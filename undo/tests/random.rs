@@ -504,3 +504,27 @@ fn the_prediction_knows_a_file_that_is_created_for_an_earlier_name() {
     ];
     is_undone(&before, &epochs, false, 2);
 }
+
+/// The directory of an exchange has its first name again by a later one.
+#[test]
+fn the_prediction_knows_exchanges_that_undo_each_other() {
+    let epochs = [
+        (steps([(9, 0, 141), (10, 0, 173)]), None),
+        (
+            steps([
+                (6, 93, 129),
+                (9, 0, 106),
+                (9, 0, 143),
+                (13, 191, 246),
+                (13, 3, 182),
+            ]),
+            None,
+        ),
+        (
+            steps([(5, 149, 0), (0, 212, 0), (11, 71, 134), (6, 0, 152)]),
+            Some(0),
+        ),
+        (steps([(0, 16, 0), (6, 76, 249), (9, 0, 51)]), None),
+    ];
+    is_undone(&[], &epochs, false, 2);
+}

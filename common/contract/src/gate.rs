@@ -14,8 +14,8 @@ pub const CLOCKS: usize = 1 << 16;
 /// have begun. A rank begins the missing ones in its next drain, and not before, on its way to the targets.
 pub const DRAIN_CLOCK: u64 = 3;
 
-/// For this id, [`crate::Service::ClockTarget`] tells at once whether the targets of the pending checkpoint are known: 1
-/// or 0.
+/// For this id, [`crate::Service::ClockTarget`] tells at once whether the targets of the pending checkpoint are known:
+/// 1 or 0.
 pub const TARGETS_ARE_KNOWN: u64 = u64::MAX;
 
 /// Id of the clock of the process with this world rank that begins when the process makes its first synchronous send.

@@ -84,9 +84,10 @@ fn result(value: isize) -> Result<usize, i32> {
     usize::try_from(value).map_err(|_| -value as i32)
 }
 
-/// A system call of the kind that takes a name and one number.
+/// A system call of the kind that takes a name and one number, or the address of a result.
 fn on_path(call: usize, path: &CStr, number: usize) -> Result<usize, i32> {
-    // SAFETY: a C string. The calls (`access`, `open`) only read it.
+    // SAFETY: a C string. The calls (`access`, `open`, `stat`) only read it. [`identity`] has room for what `stat`
+    // writes.
     result(unsafe { syscall(call, [path.as_ptr() as usize, number, 0, 0, 0, 0]) })
 }
 
@@ -100,9 +101,7 @@ pub(crate) fn identity(path: &CStr) -> Result<Identity, i32> {
     /// Words of `struct stat`, which begins with the device and the inode number.
     const WORDS: usize = 18;
     let mut stat = [0_u64; WORDS];
-    let place = stat.as_mut_ptr() as usize;
-    // SAFETY: a C string, and room for the result.
-    result(unsafe { syscall(SYS_STAT, [path.as_ptr() as usize, place, 0, 0, 0, 0]) })?;
+    on_path(SYS_STAT, path, stat.as_mut_ptr() as usize)?;
     let [device, inode, ..] = stat;
     Ok(Identity { device, inode })
 }

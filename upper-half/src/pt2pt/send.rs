@@ -13,7 +13,7 @@ use crate::object::request::{synchronous, Args, Kind, Mode};
 use crate::object::{Comm, Datatype, Request};
 use crate::pt2pt::{persistent_message, send_below as below, synchronous_sends, taken_sends};
 use crate::quiesce::progress::polls;
-use crate::quiesce::waits::Report;
+use crate::quiesce::waits::{in_blocking_send, Report};
 use crate::record::turns;
 use crate::request::wait;
 use crate::tools::{self, RECORDED};
@@ -92,7 +92,9 @@ fn by_request(
         Ok(request) => request,
         Err(error) => return error,
     };
-    wait::one(&mut request, &mut Status { ..Status::EMPTY })
+    in_blocking_send(message.bytes(), || {
+        wait::one(&mut request, &mut Status { ..Status::EMPTY })
+    })
 }
 
 /// Starts a send.

@@ -15,6 +15,7 @@ use contract::waits::{
     WAIT_ENTRIES,
 };
 use contract::Activity;
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
 /// The wait of one thread.
@@ -94,6 +95,10 @@ impl Waits {
             if synchronous::are_used() {
                 self.set.add(peer);
             }
+            let bytes = match bytes {
+                SOME_AMOUNT => BLOCKING_SEND.get(),
+                bytes => bytes,
+            };
             self.add(sending(comm, peer, tag, bytes));
         }
     }
@@ -124,6 +129,19 @@ impl Waits {
     pub(crate) fn show(&self, activity: &Activity) -> bool {
         self.set.show(activity)
     }
+}
+
+thread_local! {
+    /// Bytes of the message that the thread sends in a blocking call. A request does not know them.
+    static BLOCKING_SEND: Cell<u64> = const { Cell::new(SOME_AMOUNT) };
+}
+
+/// Waits for a request of a blocking send of this number of bytes.
+pub(crate) fn in_blocking_send<T>(bytes: u64, wait: impl FnOnce() -> T) -> T {
+    BLOCKING_SEND.set(bytes);
+    let result = wait();
+    BLOCKING_SEND.set(SOME_AMOUNT);
+    result
 }
 
 fn sending(comm: &'static Comm, peer: u32, tag: i32, bytes: u64) -> WaitFor {

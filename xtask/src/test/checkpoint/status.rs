@@ -5,7 +5,7 @@ use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
 use crate::test::support::held_job::{begin, example, reach_cut, start};
-use crate::test::support::refusal::{refused, CHECKPOINT, NO_JOB};
+use crate::test::support::refusal::{refused, CHECKPOINT, DIRECTORY, NO_JOB};
 use crate::test::support::NOBODY;
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
@@ -18,6 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -235,6 +236,13 @@ fn directory_renamed(dir: &Path, mpi: Mpi) -> Result<()> {
     job.kill()
 }
 
+/// Connects to a job, and prints what becomes of the connection.
+const ASKS_ANYWAY: &str = "\
+import socket, sys
+job = socket.socket(socket.AF_UNIX)
+job.connect(sys.argv[1])
+print('answers' if job.recv(1) else 'closed')";
+
 /// The job's socket rejects another user, even one with access to the files and the token.
 fn another_user(dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
@@ -250,11 +258,18 @@ fn another_user(dir: &Path) -> Result<()> {
     let mut ask = stasis::command(["status"]);
     ask.arg(&ckpt).uid(NOBODY).gid(NOBODY).current_dir("/");
     let asked = job::run(ask, dir, "status", LIMIT)?;
-    refused(
-        &asked,
-        CHECKPOINT,
-        &[&["closed the connection"], &["it runs"]],
-    )?;
+    refused(&asked, DIRECTORY, &[&["belongs to root"]])?;
+    // A program that does not care gets as far as the job, which hears nothing of it.
+    let mut ask = Command::new("python3");
+    ask.args(["-c", ASKS_ANYWAY]).arg(&socket);
+    ask.uid(NOBODY).gid(NOBODY).current_dir("/");
+    let asked = job::run(ask, dir, "anyway", LIMIT)?;
+    ensure!(
+        asked.status.success() && asked.stdout.trim() == "closed",
+        "the job answered another user: {}{}",
+        asked.stdout,
+        asked.stderr
+    );
     allow(&ckpt, 0o700)?;
     stasis::status(&ckpt, dir, LIMIT)?;
     job.kill()
