@@ -92,8 +92,8 @@ pub(crate) struct Move {
 }
 
 impl Move {
-    /// Whether it was made, by what has its first name now. The inode number alone does not tell: the undo may have made
-    /// the directory again, or the one that it was exchanged with, under the number of the other.
+    /// Whether it was made, by what has its first name now. The inode number alone does not tell: the undo may have
+    /// made the directory again, or the one that it was exchanged with, under the number of the other.
     pub fn was_made(&self, from: Option<u64>) -> bool {
         !self.is_last || from != Some(self.directory.1.inode)
     }

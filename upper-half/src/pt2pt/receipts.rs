@@ -1,5 +1,5 @@
-//! Receipts: the receiver of a synchronous message that a drain has pulled tells the sender when a receive has asked for
-//! the message. Only then is the send complete for the application (`receipts_heard.rs`).
+//! Receipts: the receiver of a synchronous message that a drain has pulled tells the sender when a receive has asked
+//! for the message. Only then is the send complete for the application (`receipts_heard.rs`).
 
 use crate::object::request::synchronous::RECEIPT;
 use crate::object::unexpected::Entry;

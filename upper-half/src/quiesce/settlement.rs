@@ -3,10 +3,10 @@
 //! take the completion of its synchronous sends for the end of its messages (Hoefler et al., *Scalable communication
 //! protocols for dynamic sparse data exchange*, PPoPP 2010).
 //!
-//! So no message of a rank that sends synchronously is pulled before all ranks have stopped (`pt2pt/synchronous_sends.rs`).
-//! A send that ends before that is complete. One that ends later is *settled* when all messages are there: its sender
-//! asks the receiver. If the message is an early message there, the receiver gives a receipt when a receive asks for it
-//! (`pt2pt/receipts.rs`). Otherwise the send is complete.
+//! So no message of a rank that sends synchronously is pulled before all ranks have stopped
+//! (`pt2pt/synchronous_sends.rs`). A send that ends before that is complete. One that ends later is *settled* when all
+//! messages are there: its sender asks the receiver. If the message is an early message there, the receiver gives a
+//! receipt when a receive asks for it (`pt2pt/receipts.rs`). Otherwise the send is complete.
 //!
 //! # Safety
 //! The lower half reads and writes the boxes of [`Part`] until their operations are over. They are leaked where a drain
