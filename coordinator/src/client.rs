@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Longest wait for the answer to a question. A job waits for less than that for the ranks that have to answer it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// Interval at which it is looked whether rank 0 is stopped, of which no event tells.
+/// Interval of the looks at the state of rank 0. The kernel tells a command nothing when that process is stopped.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Why rank 0 does not answer, and what helps.
@@ -145,8 +145,7 @@ impl Client {
     /// # Errors
     /// [`Error::Rejected`], and [`Error::Failed`] or [`Error::Late`] if the checkpoint was given up, with the job's
     /// reason; [`Error::Impatient`] after the time limit; without one, [`Error::Silent`] if rank 0 is stopped;
-    /// [`Error::Lost`] and [`Error::Closed`] if the connection
-    /// ends.
+    /// [`Error::Lost`] and [`Error::Closed`] if the connection ends.
     pub fn checkpoint(mut self, stop: bool, mut tell: impl FnMut(News)) -> Result<Report, Error> {
         self.ask(Request::Checkpoint {
             stop,

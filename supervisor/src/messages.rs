@@ -123,6 +123,9 @@ pub struct JobEnd {
     pub why: Option<String>,
 }
 
+/// Longest reason in a message, in characters: a message has a limit, and a path may be as long.
+pub const LONGEST_REASON: usize = 900;
+
 /// Why a rank cannot be started or restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
@@ -136,14 +139,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Longest reason, in characters: a message has a limit, and a path may be as long.
-    const LONGEST: usize = 900;
-
     /// A refusal for this reason, and whether the whole of it is in it.
     pub fn new(why: Option<String>, code: i32, lasts: bool) -> (Refusal, bool) {
         let short = why
             .as_ref()
-            .map(|why| why.chars().take(Refusal::LONGEST).collect());
+            .map(|why| why.chars().take(LONGEST_REASON).collect());
         let is_whole = short == why;
         let why = short;
         (Refusal { why, code, lasts }, is_whole)

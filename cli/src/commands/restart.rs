@@ -45,16 +45,12 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     if options.dry_run {
         return dry_run(options, &directory, &set, key.as_ref());
     }
-    match copy::prepare(options, &directory, &set)? {
-        Some((own, first)) => {
-            kept::check_start(&own, &options.running)?;
-            restart_set(&own, &set, &options.running, false, Some(first))
-        }
-        None => {
-            kept::check_start(&directory, &options.running)?;
-            restart_set(&directory, &set, &options.running, false, None)
-        }
-    }
+    let (directory, first) = match copy::prepare(options, &directory, &set)? {
+        Some((own, first)) => (own, Some(first)),
+        None => (directory, None),
+    };
+    kept::check_start(&directory, &options.running)?;
+    restart_set(&directory, &set, &options.running, false, first)
 }
 
 /// Reports whether a restart from a set is possible here, and its effect on the job's files. Changes nothing.

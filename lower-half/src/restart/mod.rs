@@ -183,11 +183,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     launch::show_processor(&checkpoints);
     let shared = restore_shared::restore(&opened, world.as_ref())?;
     tracing::info!(took = ?begun.elapsed(), "shared memory restored");
-    opened.map(&shared)?;
-    if opened.maps_files_to_write() {
-        loader::note_shared_file();
-    }
-    loader::set_shm_ids(shared.segments().to_vec());
+    restore_shared::map(&mut opened, &shared)?;
     let grown = options.checkpoints.files.into();
     let begun = Instant::now();
     truncate_files::truncate(&files, &process, &closed, grown, &restarted, others)?;

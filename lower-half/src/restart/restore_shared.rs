@@ -32,6 +32,16 @@ pub fn restore(opened: &Opened, world: Option<&World>) -> Result<SharedMemory> {
     Ok(shared)
 }
 
+/// Maps the memory of this rank's image, and tells the loader what it has to know of that.
+pub fn map(opened: &mut Opened, shared: &SharedMemory) -> Result<()> {
+    opened.map(shared)?;
+    if opened.maps_files_to_write() {
+        loader::note_shared_file();
+    }
+    loader::set_shm_ids(shared.segments().to_vec());
+    Ok(())
+}
+
 /// The results of a step in all ranks. If the step failed in a rank, that rank returns its error and the others end.
 fn together<T, E>(world: &World, result: Result<T, E>) -> Result<Vec<T>>
 where

@@ -45,11 +45,7 @@ pub fn go_on(checkpoints: &Checkpoints, directory: PathBuf) -> Result<Infallible
     } = part(&spec, &set, 0, None, None)?;
     launch::show_processor(checkpoints);
     let shared = restore_shared::restore(&opened, None)?;
-    opened.map(&shared)?;
-    if opened.maps_files_to_write() {
-        loader::note_shared_file();
-    }
-    loader::set_shm_ids(shared.segments().to_vec());
+    restore_shared::map(&mut opened, &shared)?;
     let restored = loader::restore(process, registers.as_ref(), numbers, files, &|object| {
         shared.descriptor(object)
     })?;

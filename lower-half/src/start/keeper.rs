@@ -17,14 +17,11 @@ use job_spec::{Checkpoints, ExitCode};
 use launcher::message;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::{close, Pid};
-use supervisor::messages::{FromRank, JobEnd, Member, Refusal, ToRank};
+use supervisor::messages::{FromRank, JobEnd, Member, Refusal, ToRank, LONGEST_REASON};
 use supervisor::rank::{self, KillTimer, Link};
 use supervisor::run_file::{RUN_FILE, STANDBY_FILE};
 
 use crate::stages;
-
-/// Characters of the reason why an image is out of reach.
-const MOST_OF_WHY: usize = 900;
 
 static LINK: OnceLock<Link> = OnceLock::new();
 /// Whether the rank is one of a standby world that was not let go.
@@ -219,8 +216,7 @@ pub fn left_out(checkpoints: &Checkpoints) -> Result<Vec<u64>, rank::Error> {
 
 /// Tells the keeper that this rank's image of a set cannot be used, and why. False without a keeper.
 pub fn unusable(set: u64, why: &ImageError) -> bool {
-    // A message has a limit, and a path may be as long.
-    let why: String = why.to_string().chars().take(MOST_OF_WHY).collect();
+    let why: String = why.to_string().chars().take(LONGEST_REASON).collect();
     tell(&FromRank::Unusable { set, why });
     LINK.get().is_some()
 }

@@ -96,7 +96,7 @@ pub(crate) fn exists(path: &CStr) -> Result<(), i32> {
     on_path(SYS_ACCESS, path, 0).map(|_| ())
 }
 
-/// What a name leads to, or the error number.
+/// The file that has the name, or the error number.
 pub(crate) fn identity(path: &CStr) -> Result<Identity, i32> {
     /// Words of `struct stat`, which begins with the device and the inode number.
     const WORDS: usize = 18;

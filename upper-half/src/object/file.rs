@@ -37,7 +37,7 @@ pub struct FileBody {
     /// The split collective operation that was begun and not ended, and its status.
     pub(crate) split: Lock<Option<(Split, Status)>>,
     pub(crate) cut: Lock<CutState>,
-    /// What the name led to when the file was opened, here or by a restart.
+    /// The file that had the name when it was opened, here or by a restart.
     pub(crate) identity: Lock<Option<Identity>>,
 }
 

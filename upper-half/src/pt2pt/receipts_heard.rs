@@ -5,7 +5,6 @@ use crate::pt2pt::hear::hear;
 use crate::pt2pt::tell::UnderWay;
 use crate::request::lifecycle::finish_send;
 use crate::runtime::lock::Lock;
-use crate::tools;
 
 /// The receive of the next receipt.
 static NEXT: Lock<Option<UnderWay<u64>>> = Lock::new(None);
@@ -28,7 +27,6 @@ fn listen_for_all() -> Result<(), i32> {
         };
         if let Some(request) = synchronous::receipted(send) {
             finish_send(request);
-            tools::ends_here();
         }
     }
     Ok(())

@@ -84,7 +84,7 @@ struct Operation {
     expected: Box<[Told]>,
 }
 
-/// What one rank tells another.
+/// Numbers that a rank sends to another one in an exchange.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Told {

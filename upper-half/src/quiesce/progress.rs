@@ -150,12 +150,7 @@ fn one(request: &'static Request) {
             if flag != 0 && error == SUCCESS && phase() == Phase::Stop && is_settled_later(request)
             {
                 count_progress();
-                body.status.set(status);
-                body.error.set(SUCCESS);
-                if !body.kind.get().is_persistent_below() {
-                    request.clear_lower();
-                }
-                body.state.set(State::Upper);
+                request.finished_below(&status);
             } else if flag != 0 || error != SUCCESS {
                 count_progress();
                 request.ended(&status);
@@ -280,7 +275,7 @@ pub(crate) static ALL_HAVE_STOPPED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn messages() -> Result<bool, i32> {
     let all = ALL_HAVE_STOPPED.load(Ordering::Relaxed);
     let mut queue = unexpected::queue();
-    // Before the targets are known, nobody knows which ranks those are.
+    // The targets tell which ranks those are. Until they are known, all messages stay.
     let some = all || service::clock_target(TARGETS_ARE_KNOWN) != 0;
     for comm in live_comms().filter(|_| some) {
         match all {

@@ -21,7 +21,6 @@ use crate::object::unexpected::{self, Queue};
 use crate::object::RequestBody;
 use crate::quiesce::internal_handles::as_bytes;
 use crate::request::lifecycle::finish_send;
-use crate::tools;
 use contract::abi::{Status, SUCCESS};
 use core::ffi::c_void;
 use std::collections::BTreeMap;
@@ -159,9 +158,8 @@ pub(crate) fn settle(
     for (rank, questions) in own {
         let answers = answers.get(&rank).map_or(&[][..], |answers| answers);
         for (question, answer) in questions.iter().zip(answers) {
-            match synchronous::answered(question.send, *answer != 0) {
-                Some(request) => finish_send(request),
-                None => tools::begins_here(),
+            if let Some(request) = synchronous::answered(question.send, *answer != 0) {
+                finish_send(request);
             }
         }
     }

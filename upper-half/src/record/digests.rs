@@ -134,10 +134,10 @@ fn place(request: &'static Request) -> Option<Place> {
         return place(pair.main);
     }
     let body = &request.body;
-    if body.kind.get() == Kind::Collective {
+    let kind = body.kind.get();
+    if kind == Kind::Collective {
         return request.kept_result().map(Place::Result);
     }
-    let kind = body.kind.get();
     let receives = kind.is_receive() || kind == Kind::Matched;
     let is_receive = receives && body.state.get() != State::Inactive;
     is_receive.then(|| {

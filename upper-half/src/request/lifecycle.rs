@@ -196,13 +196,24 @@ impl Request {
     /// The operation is finished, and nobody has asked for its result yet. Once it is called done its
     /// thread may collect it and give the entry its next use, so that comes last.
     pub(crate) fn complete(&'static self, status: &Status, error: i32) {
+        self.finished(status, error, State::Done);
+    }
+
+    /// A synchronous send is finished in the library. [`finish_send`] makes it complete for the application.
+    pub(crate) fn finished_below(&'static self, status: &Status) {
+        self.finished(status, SUCCESS, State::Upper);
+    }
+
+    /// Nothing of the operation is left below. The state comes last.
+    #[inline]
+    fn finished(&'static self, status: &Status, error: i32, state: State) {
         let body = &self.body;
         body.status.set(*status);
         body.error.set(error);
         if !body.kind.get().is_persistent_below() {
             self.clear_lower();
         }
-        body.state.set(State::Done);
+        body.state.set(state);
     }
 
     /// Status and error of a request of which nothing is under way, `None` while something is.
@@ -293,7 +304,7 @@ pub(crate) fn recycle_done<T>(requests: &mut Vec<(&'static Request, T)>) {
     });
 }
 
-/// A synchronous send, whose outcome it has kept in state `Upper`, is complete.
+/// A synchronous send, which [`Request::finished_below`] has left in state `Upper`, is complete.
 pub(crate) fn finish_send(request: &'static Request) {
     let body = &request.body;
     request.complete(&body.status.get(), body.error.get());

@@ -16,7 +16,6 @@ use crate::object::{FileBody, MessageBody, Request, WinBody};
 use crate::perturb::delivery;
 use crate::quiesce::progress::end_schedule;
 use crate::request::lifecycle::{self, DUPLICATIONS};
-use crate::tools;
 use contract::abi::{Status, ERR_TRY_RELOAD};
 use contract::{gate, MpiState, NoSurvivor};
 use core::sync::atomic::Ordering;
@@ -75,9 +74,7 @@ fn break_off() {
         request.complete(&Status::EMPTY, ERR_TRY_RELOAD);
     }
     delivery::forget();
-    for _ in 0..synchronous::forget() {
-        tools::ends_here();
-    }
+    synchronous::forget();
     DUPLICATIONS.store(0, Ordering::Relaxed);
     unexpected::queue().clear();
 }

@@ -286,7 +286,7 @@ pub fn changing_mode(directory: i32, path: &CStr, follow: bool) {
 
 /// Journals the access rights of an open file or directory.
 pub fn changing_mode_of(fd: i32) {
-    // What has lost its name is in the image.
+    // The image holds a file that has no name, so the journal need not.
     if let Some(name) = link_of(fd).filter(|name| !is_device(name)) {
         noting().map(|mut all| all.run(|noting| noting.changing_mode(&name)));
     }

@@ -9,6 +9,7 @@
 use crate::object::request::partitioned::ANNOUNCEMENT;
 use crate::object::request::{Request, State};
 use crate::runtime::lock::Lock;
+use crate::tools;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 
@@ -158,7 +159,7 @@ pub(crate) fn questions() -> BTreeMap<u32, Vec<Question>> {
 }
 
 /// The answer to a question: whether the message is an early message, which no receive has asked for. Returns the
-/// request if it is complete now.
+/// request if it is complete now. Otherwise calls that wait look for its receipt from now on.
 pub(crate) fn answered(send: u64, is_early: bool) -> Option<&'static Request> {
     let mut sends = SENDS.lock();
     let asked_for = sends.under_way.get(&(send as u32));
@@ -169,15 +170,17 @@ pub(crate) fn answered(send: u64, is_early: bool) -> Option<&'static Request> {
     }
     sends.early.insert(send, request);
     EARLY.store(sends.early.len(), Ordering::Relaxed);
+    tools::begins_here();
     None
 }
 
 /// A receipt has come. Returns the request, which is complete now.
 pub(crate) fn receipted(send: u64) -> Option<&'static Request> {
     let mut sends = SENDS.lock();
-    let request = sends.early.remove(&send);
+    let request = sends.early.remove(&send)?;
     EARLY.store(sends.early.len(), Ordering::Relaxed);
-    request
+    tools::ends_here();
+    Some(request)
 }
 
 /// Those that are finished in the library, and about which no answer has come.
@@ -194,15 +197,15 @@ pub(crate) fn unanswered() -> Vec<&'static Request> {
 }
 
 /// All requests are over.
-pub(crate) fn forget() -> usize {
+pub(crate) fn forget() {
     let mut sends = SENDS.lock();
     sends.traffic.clear();
     sends.under_way.clear();
     UNDER_WAY.store(0, Ordering::Relaxed);
-    let early = sends.early.len();
-    sends.early.clear();
+    for _ in core::mem::take(&mut sends.early) {
+        tools::ends_here();
+    }
     EARLY.store(0, Ordering::Relaxed);
-    early
 }
 
 impl Sends {
