@@ -125,17 +125,6 @@ impl Node {
         })
     }
 
-    /// Node that the undo would create.
-    fn made(kind: Kind) -> Node {
-        Node {
-            kind,
-            real: None,
-            inode: [0; 2],
-            links: 1,
-            anew: None,
-        }
-    }
-
     fn is(&self, key: &Key, host: &str) -> bool {
         self.kind == Kind::File && self.real.is_some() && may_be(key, self.inode, host)
     }
@@ -152,13 +141,32 @@ struct Names {
     links: BTreeMap<[u64; 2], i64>,
     /// Inodes of files that an interrupted undo has created again.
     back: BTreeMap<Key, [u64; 2]>,
+    /// Number of directories and links that would be created.
+    made: u64,
 }
+
+/// Devices that no file has: the inodes of files, and of directories and links, that the undo would create.
+const NEW_FILES: u64 = u64::MAX;
+const NEW_OTHERS: u64 = u64::MAX - 1;
 
 impl Names {
     fn look(&self, path: &Path) -> Option<Node> {
         match self.over.get(path) {
             Some(node) => node.clone(),
             None => Node::at(&self.on_disk(path)?),
+        }
+    }
+
+    /// Directory or link that the undo would create. Its inode differs from that of any other: a directory is known by it
+    /// after a move.
+    fn make(&mut self, kind: Kind) -> Node {
+        self.made += 1;
+        Node {
+            kind,
+            real: None,
+            inode: [NEW_OTHERS, self.made],
+            links: 1,
+            anew: None,
         }
     }
 
@@ -512,7 +520,8 @@ impl<'a> Work<'a> {
             let there = self.found.names.look(path).is_some();
             match there.then(taken).flatten().or(self.in_the_way(path)) {
                 None => {
-                    self.found.names.put(path, Node::made(Kind::Directory));
+                    let node = self.found.names.make(Kind::Directory);
+                    self.found.names.put(path, node);
                     self.note(path, Deed::Restored { from: None });
                 }
                 Some(why) => self.trouble(path, &"cannot be made again", &why),
@@ -530,7 +539,7 @@ impl<'a> Work<'a> {
                 }
                 Was::Link(target) => match self.found.names.look(path).map(|node| node.kind) {
                     Some(Kind::Link(now)) if now == *target => Ok(None),
-                    _ => Ok(Some(Node::made(Kind::Link(target.clone())))),
+                    _ => Ok(Some(self.found.names.make(Kind::Link(target.clone())))),
                 },
                 Was::Absent | Was::Other | Was::Directory(_) => Ok(None),
             };
@@ -604,11 +613,11 @@ impl<'a> Work<'a> {
             None if item.has_all() => {
                 let number = self.plan.files.keys().position(|other| other == key);
                 Ok(Some(Node {
-                    anew: Some(key.clone()),
-                    // An inode number that no file has.
-                    inode: [u64::MAX, number.map_or(0, |number| number as u64)],
+                    kind: Kind::File,
+                    real: None,
+                    inode: [NEW_FILES, number.map_or(0, |number| number as u64)],
                     links: 0,
-                    ..Node::made(Kind::File)
+                    anew: Some(key.clone()),
                 }))
             }
             None => Err(io::Error::other(item.why_lost())),

@@ -528,3 +528,11 @@ fn the_prediction_knows_exchanges_that_undo_each_other() {
     ];
     is_undone(&[], &epochs, false, 2);
 }
+
+/// Both directories of an exchange are created again.
+#[test]
+fn the_prediction_knows_two_new_directories_apart() {
+    let before = steps([(9, 0, 1)]);
+    let epoch = steps([(9, 0, 2), (13, 1, 2), (11, 2, 1), (9, 0, 1)]);
+    is_undone(&before, &[(epoch, None)], false, 1);
+}
