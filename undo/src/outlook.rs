@@ -157,8 +157,8 @@ impl Names {
         }
     }
 
-    /// Directory or link that the undo would create. Its inode differs from that of any other: a directory is known by it
-    /// after a move.
+    /// Directory or link that the undo would create. Its inode differs from that of any other: after a move, a
+    /// directory is known by it.
     fn make(&mut self, kind: Kind) -> Node {
         self.made += 1;
         Node {

@@ -2,7 +2,8 @@
 //! checkpoint. HPCC's MPIRandomAccess makes the most MPI calls a second of all programs here, and NWChem's Global
 //! Arrays lock a window at each access.
 
-use super::{in_turn, median, prepare, Way};
+use super::paired::Paired;
+use super::{in_turn, prepare, Way};
 use crate::build::setup;
 use crate::harness::job::read_text;
 use crate::harness::mpi::Mpi;
@@ -62,13 +63,12 @@ pub fn run(options: &Options) -> Result<()> {
     let (native, stasis) = (&runs[&Way::Native], &runs[&Way::Stasis]);
     for label in native.first().into_iter().flat_map(Figures::keys) {
         let of = |runs: &[Figures]| runs.iter().map(|run| run[label]).collect::<Vec<f64>>();
-        let (native, stasis) = (of(native), of(stasis));
-        let ratios = native.iter().zip(&stasis).map(|(a, b)| b / a).collect();
+        let paired = Paired::new(of(native), of(stasis));
         println!(
             "| {label} | {:.2} | {:.2} | {:.3} |",
-            median(native),
-            median(stasis),
-            median(ratios)
+            paired.base(),
+            paired.ours(),
+            paired.ratio()
         );
     }
     Ok(())

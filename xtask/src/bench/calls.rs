@@ -1,7 +1,8 @@
 //! The call benchmark: `examples/bench/calls.c` natively, with the writes of a crossing, under Stasis, and with
 //! two-phase commit.
 
-use super::{compile, figures, in_turn, median, Figures, Way};
+use super::paired::Paired;
+use super::{compile, figures, in_turn, Figures, Way};
 use crate::harness::mpi::Mpi;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -110,11 +111,11 @@ pub fn run(rounds: usize, mpi: Mpi, dir: &Path) -> Result<()> {
             let figures: Option<Vec<f64>> = runs[&way].iter().map(figure).collect();
             figures.with_context(|| format!("no figure for {key}"))
         };
-        let ratio = |way: Way, pick: fn(&(f64, f64)) -> f64| -> Result<f64> {
-            let (a, b) = (column(Way::Native, pick)?, column(way, pick)?);
-            Ok(median(a.iter().zip(&b).map(|(a, b)| b / a).collect()))
+        let paired = |way: Way, pick: fn(&(f64, f64)) -> f64| -> Result<Paired> {
+            Ok(Paired::new(column(Way::Native, pick)?, column(way, pick)?))
         };
-        let time = |way: Way| -> Result<f64> { Ok(median(column(way, |f| f.1)?)) };
+        let ratio = |way, pick| Ok::<f64, anyhow::Error>(paired(way, pick)?.ratio());
+        let time = |way| Ok::<f64, anyhow::Error>(paired(way, |f| f.1)?.ours());
         let of_medians = ratio(Way::Stasis, |f| f.1)?;
         let (limit, within) = match budget {
             Budget::Crossings(limit) => (

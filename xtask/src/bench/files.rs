@@ -1,8 +1,7 @@
 //! `cargo xtask bench files`: cost of writes to files with the undo journal, compared with native runs.
 
-use super::{
-    compile, figures, in_turn, median, mpirun, prepare, range, under_stasis, Figures, Way, LIMIT,
-};
+use super::paired::Paired;
+use super::{compile, figures, in_turn, mpirun, prepare, under_stasis, Figures, Way, LIMIT};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
@@ -77,62 +76,44 @@ fn table(options: &Options, mpi: Mpi, dir: &Path) -> Result<()> {
     for (kind, title) in KINDS {
         for (moment, when) in MOMENTS {
             let key = format!("{kind}_{moment}");
-            let clock = Pair::of(&runs, &key, |figure| figure.0)?;
-            let processor = Pair::of(&runs, &key, |figure| figure.1)?;
-            let (lowest, ratio, highest) = range(&clock.ratios());
+            let clock = paired(&runs, &key, |figure| figure.0)?;
+            let processor = paired(&runs, &key, |figure| figure.1)?;
+            let (lowest, ratio, highest) = clock.spread();
             println!(
                 "| {title} | {when} | {:.1} | {:.1} | {:.2} ({lowest:.2} to {highest:.2}) | {:.1} | {:.1} | {:.2} |",
-                median(clock.native.clone()),
-                median(clock.stasis.clone()),
+                clock.base(),
+                clock.ours(),
                 ratio,
-                median(processor.native.clone()),
-                median(processor.stasis.clone()),
-                median(processor.ratios()),
+                processor.base(),
+                processor.ours(),
+                processor.ratio(),
             );
         }
     }
     for (key, title) in FLOORS {
-        let [clock, processor] = [
-            Pair::of(&runs, key, |f| f.0)?,
-            Pair::of(&runs, key, |f| f.1)?,
-        ];
+        let [clock, processor] = [paired(&runs, key, |f| f.0)?, paired(&runs, key, |f| f.1)?];
         println!(
             "| pread, write to a new file, pwrite, {title} | natively | {:.1} | | | {:.1} | | |",
-            median(clock.native),
-            median(processor.native),
+            clock.base(),
+            processor.base(),
         );
     }
     println!();
     Ok(())
 }
 
-/// Result of each round, in microseconds.
-struct Pair {
-    native: Vec<f64>,
-    stasis: Vec<f64>,
-}
-
-impl Pair {
-    fn of(
-        runs: &BTreeMap<Way, Vec<Figures>>,
-        key: &str,
-        pick: fn(&(f64, f64)) -> f64,
-    ) -> Result<Pair> {
-        let column = |way: Way| -> Result<Vec<f64>> {
-            let figure = |run: &Figures| run.get(key).map(|figure| pick(figure) / 1e3);
-            let figures: Option<Vec<f64>> = runs[&way].iter().map(figure).collect();
-            figures.with_context(|| format!("no figure for {key}"))
-        };
-        Ok(Pair {
-            native: column(Way::Native)?,
-            stasis: column(Way::Stasis)?,
-        })
-    }
-
-    fn ratios(&self) -> Vec<f64> {
-        let pairs = self.native.iter().zip(&self.stasis);
-        pairs.map(|(native, stasis)| stasis / native).collect()
-    }
+/// Results in microseconds, natively and under Stasis.
+fn paired(
+    runs: &BTreeMap<Way, Vec<Figures>>,
+    key: &str,
+    pick: fn(&(f64, f64)) -> f64,
+) -> Result<Paired> {
+    let column = |way: Way| -> Result<Vec<f64>> {
+        let figure = |run: &Figures| run.get(key).map(|figure| pick(figure) / 1e3);
+        let figures: Option<Vec<f64>> = runs[&way].iter().map(figure).collect();
+        figures.with_context(|| format!("no figure for {key}"))
+    };
+    Ok(Paired::new(column(Way::Native)?, column(Way::Stasis)?))
 }
 
 /// One run, in a temporary directory.

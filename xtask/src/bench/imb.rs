@@ -1,6 +1,7 @@
 //! `cargo xtask bench imb`: the Intel MPI Benchmarks, as PyPI has them, natively and under Stasis over Intel MPI, drawn
 //! into docs/imb.svg: the time of each operation over the size of its messages.
 
+use super::paired::Paired;
 use super::{in_turn, median, prepare, Way};
 use crate::build::pypi;
 use crate::harness::mpi::Mpi;
@@ -68,7 +69,7 @@ pub fn run(options: &Options) -> Result<()> {
                     command.args(["-npmin", "2", "-time", "0.3", "-msglog"]);
                     command.arg(format!("3:{}", options.largest));
                 })?;
-                times.extend(parse(&finished.stdout)?);
+                times.extend(parse(&finished.stdout, TIMES)?);
             }
             all.entry(way).or_default().push(times);
         }
@@ -91,8 +92,14 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Times in the tables that a program prints. Of several tables of one operation the first counts.
-fn parse(printed: &str) -> Result<Times> {
+/// Titles of columns with the time of an operation.
+pub const TIMES: &[&str] = &["t_avg[usec]", "t_ovrl[usec]", "t[usec]"];
+/// Title of the column with the percentage of a non-blocking operation that a computation hides.
+pub const OVERLAP: &[&str] = &["overlap[%]"];
+
+/// Figures by operation and bytes in the tables that a program prints, of the first of these columns that there is. Of
+/// several tables of one operation the first counts.
+pub fn parse(printed: &str, columns: &[&str]) -> Result<Times> {
     let mut times = Times::new();
     let (mut operation, mut column) = (String::new(), None);
     for line in printed.lines() {
@@ -102,8 +109,7 @@ fn parse(printed: &str) -> Result<Times> {
             column = None;
         } else if words.first() == Some(&"#bytes") {
             let named = |name: &str| words.iter().position(|word| *word == name);
-            let names = ["t_avg[usec]", "t_ovrl[usec]", "t[usec]"];
-            column = names.into_iter().find_map(named);
+            column = columns.iter().copied().find_map(named);
         } else if let (Some(column), Ok(bytes)) = (column, words.first().unwrap_or(&"").parse()) {
             let time = words.get(column).context("a line that is too short")?;
             times
@@ -118,7 +124,7 @@ fn parse(printed: &str) -> Result<Times> {
 /// The figures of one operation.
 struct Panel {
     operation: &'static str,
-    /// Bytes, microseconds natively and under Stasis, and the ratio, each a median over the rounds.
+    /// Bytes, microseconds natively and under Stasis, and the ratio.
     points: Vec<(u64, f64, f64, f64)>,
 }
 
@@ -132,9 +138,8 @@ impl Panel {
                     runs.iter().map(|run| run.get(key).copied()).collect();
                 times.with_context(|| format!("no time of {operation} with {} bytes", key.1))
             };
-            let (native, stasis) = (of(native)?, of(stasis)?);
-            let ratios = native.iter().zip(&stasis).map(|(a, b)| b / a).collect();
-            Ok((key.1, median(native), median(stasis), median(ratios)))
+            let paired = Paired::new(of(native)?, of(stasis)?);
+            Ok((key.1, paired.base(), paired.ours(), paired.ratio()))
         });
         let points: Vec<_> = points.collect::<Result<_>>()?;
         ensure!(!points.is_empty(), "no times of {operation}");
@@ -219,7 +224,7 @@ fn draw(panels: &[Panel], picture: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, OVERLAP, TIMES};
 
     #[test]
     fn reads_the_tables_of_all_programs() {
@@ -227,10 +232,13 @@ mod tests {
                        #bytes #repetitions t[usec] Mbytes/sec\n 8 1000 0.50 16.00\n 16 1000 0.60 26.0\n\
                        # Benchmarking Bcast\n#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec]\n 8 10 1.0 3.0 2.0\n\
                        # Benchmarking Ibcast\n#bytes #repetitions t_ovrl[usec] t_pure[usec]\n 8 10 4.0 3.0\n";
-        let times = parse(printed).unwrap();
+        let times = parse(printed, TIMES).unwrap();
         let of = |name: &str, bytes| times[&(name.to_owned(), bytes)];
         assert_eq!([of("PingPong", 8), of("PingPong", 16)], [0.5, 0.6]);
         assert_eq!([of("Bcast", 8), of("Ibcast", 8)], [2.0, 4.0]);
-        assert!(parse("nothing").is_err());
+        let overlap = "# Benchmarking Ibcast\n#bytes t_ovrl[usec] overlap[%]\n 8 4.0 12.5\n";
+        let overlap = parse(overlap, OVERLAP).unwrap();
+        assert_eq!(overlap[&("Ibcast".to_owned(), 8)], 12.5);
+        assert!(parse("nothing", TIMES).is_err());
     }
 }

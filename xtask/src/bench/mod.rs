@@ -18,6 +18,7 @@
 //! | `system_calls.rs` | system calls of programs, and short programs that make many |
 //! | `recovery.rs` | the time from a rank's death to the next calls of all ranks |
 //! | `late.rs` | checkpoints while a rank is late for a collective operation |
+//! | `paired.rs` | ratios within a round, and times that agree with them |
 //! | `migration.rs` | latencies of a job that migrates between networks and libraries |
 //! | `papers/` | the tables and figures of the papers, with ours beside theirs |
 
@@ -31,6 +32,7 @@ mod imb;
 mod late;
 mod migration;
 mod other_checkpointers;
+mod paired;
 pub mod papers;
 mod recovery;
 mod system_calls;
@@ -40,6 +42,7 @@ use crate::harness::job::{self, Finished, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use anyhow::{bail, ensure, Context, Result};
+use paired::Paired;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -271,13 +274,13 @@ fn lammps(options: &Options, dir: &Path) -> Result<()> {
             runs.entry(way).or_default().push(loop_seconds(&finished)?);
         }
     }
-    let (native, ours) = (&runs[&Way::Native], &runs[&Way::Stasis]);
-    let ratios: Vec<f64> = native.iter().zip(ours).map(|(a, b)| b / a).collect();
-    let (lowest, ratio, highest) = range(&ratios);
+    let [native, ours] = [Way::Native, Way::Stasis].map(|way| runs[&way].clone());
+    let paired = Paired::new(native, ours);
+    let (lowest, ratio, highest) = paired.spread();
     println!(
         "| loop time over Open MPI | {:.2} | {:.2} | {ratio:.3} ({lowest:.2} to {highest:.2}) | ≤ 1.01{} |\n",
-        median(native.clone()),
-        median(ours.clone()),
+        paired.base(),
+        paired.ours(),
         if ratio <= 1.015 { "" } else { ", **over**" }
     );
     checkpoints(options, dir)

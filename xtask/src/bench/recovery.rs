@@ -65,6 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
                 ranks: RANKS,
                 program: &program,
                 mib: *mib,
+                steps: None,
                 dir: &dir,
             };
             for way in Way::ALL {
@@ -78,6 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
             let program = compile_reloads(mpi)?;
             let reloads = Subject {
                 program: &program,
+                steps: Some(Steps::BARRIERS),
                 ..subject
             };
             whole("Stages", reloads.reloads("stages", options.rounds)?);
@@ -88,22 +90,41 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Milliseconds of one recovery of a job with this memory a rank: by an image, which is read after the death (`cold`)
-/// or is mapped before it (`hot`), or from files of its own (`stages`, `reinit`, `cpr`).
-pub fn once(mpi: Mpi, ranks: usize, mib: usize, how: &str, dir: &Path) -> Result<f64> {
-    let image = Way::ALL.into_iter().find(|way| way.name() == how);
-    let program = match image {
-        Some(_) => compile(mpi, "bench/beats.c", "beats", &[])?,
-        None => compile_reloads(mpi)?,
+/// What `reloads.c` does in each step, and before the first.
+#[derive(Clone, Copy)]
+pub struct Steps {
+    /// `barrier`, `ring`, or the bytes of a face.
+    pub step: &'static str,
+    /// Milliseconds of the initialisation.
+    pub initialisation: &'static str,
+}
+
+impl Steps {
+    const BARRIERS: Steps = Steps {
+        step: "barrier",
+        initialisation: "0",
     };
+}
+
+/// Milliseconds of one recovery of `reloads.c` with this memory a rank: by an image, which is read after the death
+/// (`cold`) or is mapped before it (`hot`), or from files of its own (`stages`, `reinit`, `cpr`).
+pub fn once(
+    mpi: Mpi,
+    (ranks, mib): (usize, usize),
+    steps: Steps,
+    how: &str,
+    dir: &Path,
+) -> Result<f64> {
+    let program = compile_reloads(mpi)?;
     let subject = Subject {
         mpi,
         ranks,
         program: &program,
         mib,
+        steps: Some(steps),
         dir,
     };
-    match image {
+    match Way::ALL.into_iter().find(|way| way.name() == how) {
         Some(way) => {
             let phases = subject.recoveries(way, 1)?;
             Ok(phases.iter().flatten().sum::<f64>() * 1e3)
@@ -174,25 +195,39 @@ struct Subject<'a> {
     ranks: usize,
     program: &'a Path,
     mib: usize,
+    /// Those of `reloads.c`; `beats.c` has none.
+    steps: Option<Steps>,
     dir: &'a Path,
 }
 
+/// Argument of `reloads.c` under which it does nothing of its own after a death.
+const ANEW: &str = "cpr";
+
 impl Subject<'_> {
-    fn append_to(&self, command: &mut Command) {
+    /// Appends the program, which goes on after a death in this way.
+    fn append_to(&self, command: &mut Command, how: &str) {
         command.arg(self.program).arg(self.mib.to_string());
+        if let Some(Steps {
+            step,
+            initialisation,
+        }) = self.steps
+        {
+            command.arg(self.folder()).args([how, step, initialisation]);
+        }
     }
 
     fn ckpt(&self) -> PathBuf {
         self.dir.join("ck")
     }
 
-    fn launch(&self) -> Result<Command> {
+    fn launch(&self, how: &str) -> Result<Command> {
         let ckpt = self.ckpt();
         if ckpt.exists() {
             fs::remove_dir_all(&ckpt)?;
         }
+        self.empty_folder()?;
         let mut launch = stasis::launch(self.mpi, self.ranks, &ckpt, self.dir);
-        self.append_to(&mut launch);
+        self.append_to(&mut launch, how);
         Ok(launch)
     }
 
@@ -209,7 +244,7 @@ impl Subject<'_> {
     /// A job whose ranks are killed in turn, and which goes on from its one checkpoint, or from the newest in memory.
     fn recoveries(&self, way: Way, rounds: usize) -> Result<Vec<Times>> {
         let flags = ["--recover", "1000", "--standby", way.standby()];
-        let mut command = stasis::run(&flags, &self.launch()?);
+        let mut command = stasis::run(&flags, &self.launch(ANEW)?);
         command.env("STASIS_LOG", "info");
         if way == Way::Memory {
             command.env("STASIS_MEMORY_INTERVAL", "1");
@@ -280,7 +315,7 @@ impl Subject<'_> {
 
     /// Seconds from the kill of all processes to the first calls after `stasis restart`.
     fn by_hand(&self, rounds: usize) -> Result<f64> {
-        let mut job = Job::start(self.launch()?, self.dir, "run")?;
+        let mut job = Job::start(self.launch(ANEW)?, self.dir, "run")?;
         self.first_beats(&mut job, 0, u64::MAX)?;
         self.checkpoint()?;
         let mut all = Vec::new();
@@ -298,8 +333,7 @@ impl Subject<'_> {
 
     /// Milliseconds from the death of a rank to the next calls of all, which have read the program's own checkpoints.
     fn reloads(&self, how: &str, rounds: usize) -> Result<f64> {
-        let mut launch = self.launch()?;
-        launch.arg(self.folder()?).arg(how);
+        let launch = self.launch(how)?;
         let command = stasis::run(&["--stages", "--recover", "1000"], &launch);
         let mut job = Job::start(command, self.dir, "run")?;
         let all = self.reload_in_turn(&mut job, rounds);
@@ -323,11 +357,10 @@ impl Subject<'_> {
     /// Milliseconds from the death of a rank to the first calls of the program, which is started anew and reads its own
     /// checkpoints.
     fn starts_anew(&self, rounds: usize) -> Result<f64> {
-        let folder = self.folder()?;
+        self.empty_folder()?;
         let start = || {
             let mut native = self.mpi.mpirun(self.ranks, self.dir);
-            self.append_to(&mut native);
-            native.arg(&folder).arg("cpr");
+            self.append_to(&mut native, ANEW);
             Job::start(native, self.dir, "anew")
         };
         let mut job = start()?;
@@ -347,14 +380,17 @@ impl Subject<'_> {
         Ok(median(all))
     }
 
-    /// An empty folder for the program's own checkpoints.
-    fn folder(&self) -> Result<PathBuf> {
-        let folder = self.dir.join("app");
+    /// Folder of the program's own checkpoints.
+    fn folder(&self) -> PathBuf {
+        self.dir.join("app")
+    }
+
+    fn empty_folder(&self) -> Result<()> {
+        let folder = self.folder();
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
-        fs::create_dir(&folder)?;
-        Ok(folder)
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())
     }
 
     /// Kills a rank's process once the job is further than its checkpoint, to which the beats then fall back.
@@ -372,7 +408,7 @@ impl Subject<'_> {
         let mut all = Vec::new();
         for _ in 0..rounds {
             let mut native = self.mpi.mpirun(self.ranks, self.dir);
-            self.append_to(&mut native);
+            self.append_to(&mut native, ANEW);
             let started = now()?;
             let mut job = Job::start(native, self.dir, "native")?;
             let begun = self.first_beats(&mut job, 0, u64::MAX);

@@ -21,7 +21,8 @@ const PROGRAMS: [(&str, &str, &str); 6] = [
 ];
 
 /// Features, each with beginnings of its functions' names. The first that fits counts.
-const FEATURES: [(&str, &str); 10] = [
+const FEATURES: [(&str, &str); 11] = [
+    ("tools", "T_ Pcontrol"),
     ("persistent", "Send_init Bsend_init Ssend_init Rsend_init Recv_init Start"),
     ("one-sided", "Win_ Put Rput Get_accumulate Rget Accumulate Raccumulate Fetch_ Compare_"),
     ("files", "File_"),
@@ -63,20 +64,14 @@ struct Imports {
     by_feature: BTreeMap<&'static str, BTreeSet<&'static str>>,
     is_fortran: bool,
     has_openmp: bool,
+    /// Libraries that it loads and that call MPI.
+    libraries: Vec<String>,
 }
 
 impl Imports {
     fn of(file: &str) -> Result<Imports> {
-        let output = Command::new("nm")
-            .args(["-D", "--undefined-only", file])
-            .output();
-        let output = output.context("starting nm")?;
-        ensure!(output.status.success(), "nm {file} failed");
-        let text = String::from_utf8(output.stdout)?;
-        let symbols = text
-            .lines()
-            .filter_map(|line| line.split_whitespace().last());
-        let symbols: BTreeSet<&str> = symbols.collect();
+        let text = printed("nm", &["-D", "--undefined-only", file])?;
+        let symbols = symbols(&text);
         let mut by_feature = BTreeMap::<_, BTreeSet<&str>>::new();
         for function in mpi_table::functions() {
             let name = function.name.as_str();
@@ -93,8 +88,50 @@ impl Imports {
             by_feature,
             is_fortran: symbols.contains("mpi_init_") || symbols.contains("mpi_init_thread_"),
             has_openmp: symbols.iter().any(|symbol| symbol.starts_with("GOMP_")),
+            libraries: libraries(file)?,
         })
     }
+}
+
+fn printed(program: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.with_context(|| format!("starting {program}"))?;
+    ensure!(output.status.success(), "{program} {arguments:?} failed");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The last words of the lines that `nm` prints.
+fn symbols(text: &str) -> BTreeSet<&str> {
+    let lines = text.lines();
+    lines
+        .filter_map(|line| line.split_whitespace().last())
+        .collect()
+}
+
+/// The libraries that a file loads and that call MPI, without those of MPI itself, which define the functions.
+fn libraries(file: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for line in printed("ldd", &[file])?.lines() {
+        let Some((name, path)) = line.trim().split_once(" => ") else {
+            continue;
+        };
+        let path = path.split(" (").next().unwrap_or_default();
+        let text = printed("nm", &["-D", path])?;
+        let of = |kind: char| {
+            let functions = text.lines().filter(move |line| {
+                let mut words = line.split_whitespace().rev();
+                let name = words.next().unwrap_or_default().to_lowercase();
+                let is_function = name == "mpi_comm_rank" || name == "mpi_comm_rank_";
+                is_function && words.next() == Some(kind.encode_utf8(&mut [0; 4]))
+            });
+            functions.count() > 0
+        };
+        if of('U') && !of('T') && !of('W') {
+            let name = name.split(".so").next().unwrap_or(name);
+            found.push(name.to_owned());
+        }
+    }
+    Ok(found)
 }
 
 /// A row for each program, and one of all that this machine has.
@@ -121,7 +158,7 @@ fn share(all: &[Imports], has: impl Fn(&Imports) -> bool) -> String {
     format!("{with} of {}", all.len())
 }
 
-/// The languages and OpenMP.
+/// The languages of their calls, OpenMP, and libraries that call MPI.
 pub fn languages() -> Result<Vec<Row>> {
     let of_one = |imports: &Imports| {
         let language = if imports.is_fortran {
@@ -130,12 +167,17 @@ pub fn languages() -> Result<Vec<Row>> {
             "C or C++"
         };
         let model = if imports.has_openmp { ", OpenMP" } else { "" };
-        format!("{language}{model}")
+        let libraries = match imports.libraries.is_empty() {
+            true => String::new(),
+            false => format!("; {}", imports.libraries.join(", ")),
+        };
+        format!("{language}{model}{libraries}")
     };
     rows(of_one, |all| {
         let fortran = share(all, |imports| imports.is_fortran);
         let openmp = share(all, |imports| imports.has_openmp);
-        format!("Fortran: {fortran}; OpenMP: {openmp}")
+        let libraries = share(all, |imports| !imports.libraries.is_empty());
+        format!("Fortran: {fortran}; OpenMP: {openmp}; libraries that call MPI: {libraries}")
     })
 }
 

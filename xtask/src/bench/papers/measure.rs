@@ -347,7 +347,8 @@ fn figures_of(
     Ok(figures)
 }
 
-fn in_turn(
+/// Figures of all ways, in turn within each round.
+pub fn in_turn(
     rounds: usize,
     ways: &[&'static str],
     mut run: impl FnMut(&'static str) -> Result<Figures>,

@@ -1,5 +1,6 @@
 //! The page with the papers' tables and figures beside ours, and a picture of each.
 
+use super::super::paired::Paired;
 use super::super::range;
 use super::measure::{Lab, Missing, Rounds, Way};
 use crate::harness::mpi::cores;
@@ -37,9 +38,18 @@ pub struct Item {
     pub theirs: &'static str,
     /// How ours differs.
     pub differs: &'static str,
-    /// Our columns: what the ratios are formed with, and ours.
+    /// Our columns: what the ratios are formed with, and ours. Labels name the ways where rows are compared with
+    /// different ones.
     pub columns: (&'static str, &'static str),
     pub measure: fn(&Lab) -> Result<Vec<Row>>,
+}
+
+impl Item {
+    /// Its name in names of files and in arguments.
+    pub fn slug(&self) -> String {
+        let name = self.name.to_lowercase();
+        name.replace(", ", "-").replace([' ', '.'], "-")
+    }
 }
 
 /// One line of a table.
@@ -133,13 +143,16 @@ impl Row {
                 } else {
                     ""
                 };
-                let (base, ratio) = match base.is_empty() {
-                    true => (String::new(), String::new()),
-                    false => (spread(base), spread(&ratios(base, ours))),
+                let (base, shown, ratio) = match base.is_empty() {
+                    true => (String::new(), spread(range(ours)), String::new()),
+                    false => {
+                        let paired = Paired::new(base.clone(), ours.clone());
+                        let ratio = spread(paired.spread());
+                        (spread(range(base)), number(paired.ours()), ratio)
+                    }
                 };
                 let rounds = ours.len();
-                let ours = spread(ours);
-                format!("| {label} | {paper} | {base} | {ours} | {ratio} | {ranks}{marked} | {rounds} |")
+                format!("| {label} | {paper} | {base} | {shown} | {ratio} | {ranks}{marked} | {rounds} |")
             }
             Outcome::Seen(text) | Outcome::Without(text) => {
                 format!("| {label} | {paper} | | {text} | | | |")
@@ -170,22 +183,74 @@ pub struct Filled {
 }
 
 impl Filled {
+    /// Its rows as text.
+    pub fn write(&self, machine: &str) -> Written {
+        Written {
+            item: self.item,
+            rows: self.rows.iter().map(Row::line).collect(),
+            machine: machine.to_owned(),
+        }
+    }
+}
+
+/// An item as the page has it.
+pub struct Written {
+    item: &'static Item,
+    rows: Vec<String>,
+    machine: String,
+}
+
+const MACHINE: &str = "*Machine*: ";
+const DIFFERS: &str = ". *Differs from the paper in*: ";
+
+impl Written {
+    /// The rows and the machine of an item from the section of its paper on the page.
+    pub fn kept(section: &str, item: &'static Item) -> Written {
+        let mut tables = section.split("\n### ").skip(1);
+        let is_its = |table: &&str| {
+            let title = table.lines().next().unwrap_or_default();
+            title
+                .split_once(", ")
+                .is_some_and(|(_, name)| name == item.name)
+        };
+        let table = tables.find(is_its).unwrap_or_default();
+        let rows = table.lines().filter(|line| line.starts_with("| ")).skip(1);
+        let mut rows: Vec<String> = rows.map(str::to_owned).collect();
+        if rows.is_empty() {
+            rows.push("| all |  | | *not measured yet* | | | |".to_owned());
+        }
+        let about = table.split(MACHINE).nth(1).unwrap_or_default();
+        let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
+        let machine = about.split(DIFFERS).next().unwrap_or_default();
+        Written {
+            item,
+            rows,
+            machine: match machine {
+                "" => "none".to_owned(),
+                machine => machine.to_owned(),
+            },
+        }
+    }
+}
+
+impl Written {
+    fn bars(&self) -> Vec<Bar<'_>> {
+        self.rows.iter().filter_map(|row| Bar::of(row)).collect()
+    }
+
     /// The file of its picture: a table has none.
     fn picture(&self, paper: &Paper) -> Option<String> {
-        let bars = self.rows.iter().filter_map(Bar::of).count();
-        let name = self.item.name.to_lowercase();
-        let name = name.replace(", ", "-").replace([' ', '.'], "-");
-        (bars > 1 && self.item.name.starts_with("Figure"))
-            .then(|| format!("{}-{name}.svg", paper.number))
+        (self.bars().len() > 1 && self.item.name.starts_with("Figure"))
+            .then(|| format!("{}-{}.svg", paper.number, self.item.slug()))
     }
 }
 
 /// The section of a paper. Draws its pictures into the folder.
-pub fn section(paper: &Paper, filled: &[Filled], machine: &str, pictures: &Path) -> Result<String> {
+pub fn section(paper: &Paper, items: &[Written], pictures: &Path) -> Result<String> {
     let title = format!("## Paper {}: {}", paper.number, paper.title);
     let mut page = format!("{title}\n\n{}\n", wrapped(paper.setting));
-    for filled in filled {
-        let item = filled.item;
+    for written in items {
+        let item = written.item;
         let (base, ours) = item.columns;
         write!(
             page,
@@ -199,8 +264,8 @@ pub fn section(paper: &Paper, filled: &[Filled], machine: &str, pictures: &Path)
             "{}\n\n",
             wrapped(&format!("*The paper*: {}", item.theirs))
         )?;
-        if let Some(file) = filled.picture(paper) {
-            draw(filled, &pictures.join(&file)).with_context(|| file.clone())?;
+        if let Some(file) = written.picture(paper) {
+            draw(written, &pictures.join(&file)).with_context(|| file.clone())?;
             writeln!(
                 page,
                 "![{} of paper {}](papers/{file})\n",
@@ -209,20 +274,17 @@ pub fn section(paper: &Paper, filled: &[Filled], machine: &str, pictures: &Path)
         }
         let ratio = match base.is_empty() {
             true => String::new(),
-            false => format!("{} / {}", without_unit(ours), without_unit(base)),
+            false => quotient(item),
         };
         writeln!(
             page,
             "| | the paper's | {base} | {ours} | {ratio} | ranks | rounds |"
         )?;
         page += "|---|---|---|---|---|---|---|\n";
-        for row in &filled.rows {
-            writeln!(page, "{}", row.line())?;
+        for row in &written.rows {
+            writeln!(page, "{row}")?;
         }
-        let about = format!(
-            "*Machine*: {machine}. *Differs from the paper in*: {}.",
-            item.differs
-        );
+        let about = format!("{MACHINE}{}{DIFFERS}{}.", written.machine, item.differs);
         write!(page, "\n{}\n", wrapped(&about))?;
     }
     Ok(page)
@@ -244,20 +306,24 @@ pub fn wrapped(paragraph: &str) -> String {
     text
 }
 
+/// Beginning of the title of a column with figures of different ways, which the labels name.
+pub const COMPARED: &str = "compared with";
+
+/// Title of the ratios.
+fn quotient(item: &Item) -> String {
+    let (base, ours) = item.columns;
+    match base.starts_with(COMPARED) {
+        true => "ratio".to_owned(),
+        false => format!("{} / {}", without_unit(ours), without_unit(base)),
+    }
+}
+
 /// The title of a column without the unit behind a comma.
 fn without_unit(title: &str) -> &str {
     title.split(',').next().unwrap_or(title)
 }
 
-fn ratios(base: &[f64], ours: &[f64]) -> Vec<f64> {
-    base.iter()
-        .zip(ours)
-        .map(|(base, ours)| ours / base)
-        .collect()
-}
-
-fn spread(values: &[f64]) -> String {
-    let (lowest, middle, highest) = range(values);
+fn spread((lowest, middle, highest): (f64, f64, f64)) -> String {
     format!(
         "{} ({} to {})",
         number(middle),
@@ -288,36 +354,47 @@ struct Bar<'a> {
 }
 
 impl Bar<'_> {
-    fn of(row: &Row) -> Option<Bar<'_>> {
-        let Outcome::Measured { base, ours, .. } = &row.outcome else {
+    /// The bar of a line of a table; none if it has no figure.
+    fn of(row: &str) -> Option<Bar<'_>> {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, label, paper, _, ours, ratio, ..] = cells[..] else {
             return None;
         };
-        let is_ratio = !base.is_empty();
-        let values = match is_ratio {
-            true => ratios(base, ours),
-            false => ours.clone(),
-        };
-        let word = row.paper.split(' ').next().unwrap_or_default();
+        let is_ratio = !ratio.is_empty();
+        let word = paper.split(' ').next().unwrap_or_default();
         Some(Bar {
-            label: &row.label,
-            range: range(&values),
+            label,
+            range: range_of(if is_ratio { ratio } else { ours })?,
             paper: word.parse().ok().filter(|_| is_ratio),
             is_ratio,
         })
     }
 }
 
+/// Lowest, median and highest, from the text that `spread` makes of them.
+fn range_of(text: &str) -> Option<(f64, f64, f64)> {
+    let (middle, rest) = text.split_once(" (")?;
+    let (lowest, highest) = rest.strip_suffix(')')?.split_once(" to ")?;
+    let number = |text: &str| text.parse().ok();
+    Some((number(lowest)?, number(middle)?, number(highest)?))
+}
+
 /// Medians as bars, spreads as lines, and the paper's ratios as points.
-fn draw(filled: &Filled, file: &Path) -> Result<()> {
-    let bars: Vec<Bar<'_>> = filled.rows.iter().filter_map(Bar::of).collect();
-    let (base, ours) = filled.item.columns;
+fn draw(written: &Written, file: &Path) -> Result<()> {
+    let bars = written.bars();
+    let (_, ours) = written.item.columns;
     let is_ratio = bars.iter().any(|bar| bar.is_ratio);
     let axis = match is_ratio {
-        true => format!(
-            "{} / {}: median, lowest and highest; circles: the paper's",
-            without_unit(ours),
-            without_unit(base)
-        ),
+        true => {
+            let has_papers = bars.iter().any(|bar| bar.paper.is_some());
+            let circles = if has_papers {
+                "; circles: the paper's"
+            } else {
+                ""
+            };
+            let ratio = quotient(written.item);
+            format!("{ratio}: median, lowest and highest{circles}")
+        }
         false => format!("{ours}: median, lowest and highest"),
     };
     let highest = bars
@@ -352,8 +429,8 @@ fn draw(filled: &Filled, file: &Path) -> Result<()> {
         .draw()?;
     for (at, bar) in bars.iter().enumerate() {
         let (top, middle) = (at as f64, at as f64 + 0.5);
-        let (lowest, median, highest) = bar.range;
-        let [lowest, median, highest] = [lowest, median, highest].map(|value| value.min(most));
+        let (lowest, whole, highest) = bar.range;
+        let [lowest, median, highest] = [lowest, whole, highest].map(|value| value.min(most));
         chart.draw_series([Rectangle::new(
             [(0.0, top + 0.15), (median, top + 0.85)],
             blue.mix(0.6).filled(),
@@ -364,13 +441,24 @@ fn draw(filled: &Filled, file: &Path) -> Result<()> {
         ))?;
         let circles = bar
             .paper
-            .filter(|paper| *paper <= most)
-            .map(|paper| Circle::new((paper, middle), 4, red.stroke_width(2)));
+            .map(|paper| Circle::new((paper.min(most), middle), 4, red.stroke_width(2)));
         chart.draw_series(circles)?;
-        let place = (
-            12,
-            chart.plotting_area().map_coordinate(&(0.0, middle)).1 - 6,
-        );
+        let (right, row) = chart.plotting_area().map_coordinate(&(most, middle));
+        // Of what ends at the edge the number is given.
+        let cut = [Some(whole), bar.paper].map(|value| value.filter(|value| *value > most));
+        let cut = match cut {
+            [Some(ours), Some(paper)] => format!("{}; the paper's {}", number(ours), number(paper)),
+            [Some(ours), None] => number(ours),
+            [None, Some(paper)] => format!("the paper's {}", number(paper)),
+            [None, None] => String::new(),
+        };
+        let width = 7 * cut.chars().count() as i32;
+        area.draw(&Text::new(
+            cut,
+            (right - width - 8, row - 6),
+            ("sans-serif", 12),
+        ))?;
+        let place = (12, row - 6);
         let label = bar.label.replace('`', "");
         area.draw(&Text::new(label, place, ("sans-serif", 13)))?;
     }

@@ -1,6 +1,6 @@
 //! Calls that programs make in a run, by `stasis profile`.
 
-use super::super::{compile, figures as times_of};
+use super::super::{compile, figures as times_of, median};
 use super::imports::feature;
 use super::measure::pattern;
 use super::measure::{Figures, Lab, Program, Rounds, Way, STASIS};
@@ -15,14 +15,16 @@ use std::rc::Rc;
 const PROFILED: Way = Way::profiled(figures);
 const KINDS: [&str; 2] = ["point-to-point", "collective"];
 /// The first rank and the middle one, as the paper has them.
-const SHOWN: [(usize, &str); 2] = [(0, "rank 0"), (1, "the middle rank")];
+const SHOWN: [usize; 2] = [0, 1];
 
-/// Figures from what `stasis profile --json` prints: for each rank and each kind of operation the calls, those a
-/// second, the percentage of the time, and that of small messages; and the calls of each function.
+/// Figures from what `stasis profile --json` prints: for each rank the seconds and the percentage that it computes, for
+/// each kind of operation the calls, those a second, the percentage of the time, and that of small messages, and for
+/// each function the calls and the percentage of the time.
 fn figures(profile: &Value) -> Result<Figures> {
     let mut figures = Figures::new();
     for (rank, told) in (0..).zip(profile["ranks"].as_array().context("no ranks")?) {
         let elapsed = told["elapsed_seconds"].as_f64().context("no time")?;
+        let mut computes = 100.0;
         for kind in KINDS {
             let functions = told["functions"].as_array().context("no functions")?.iter();
             let its =
@@ -50,7 +52,9 @@ fn figures(profile: &Value) -> Result<Figures> {
                     sized += calls;
                     small += calls * f64::from(u8::from(size["from_bytes"].as_u64() < Some(below)));
                 }
+                let seconds = function["seconds"].as_f64().unwrap_or(0.0);
                 figures.insert(format!("{rank}/{name}"), calls);
+                figures.insert(format!("{rank}/time/{name}"), 100.0 * seconds / elapsed);
             }
             let mut add =
                 |name: &str, figure: f64| figures.insert(format!("{rank}/{kind}/{name}"), figure);
@@ -58,7 +62,10 @@ fn figures(profile: &Value) -> Result<Figures> {
             add("rate", sum("calls") / elapsed);
             add("time", 100.0 * sum("seconds") / elapsed);
             add("small", 100.0 * small / f64::max(sized, 1.0));
+            computes -= 100.0 * sum("seconds") / elapsed;
         }
+        figures.insert(format!("{rank}/computes"), computes);
+        figures.insert(format!("{rank}/seconds"), elapsed);
     }
     Ok(figures)
 }
@@ -150,26 +157,74 @@ pub fn calls(lab: &Lab) -> Result<Vec<Row>> {
 
 /// The calls of each kind.
 pub fn counts(lab: &Lab) -> Result<Vec<Row>> {
-    of_kinds(lab, "calls", "calls")
+    let calls = [
+        ("point-to-point, calls", "point-to-point/calls"),
+        ("collective, calls", "collective/calls"),
+    ];
+    of_programs(lab, |name, rounds| of_ranks(name, rounds, &calls))
 }
 
-/// The time in the calls of each kind.
+/// The time in the calls of each kind and in the computation, and of all.
 pub fn times(lab: &Lab) -> Result<Vec<Row>> {
-    of_kinds(lab, "time", "% of the time")
-}
-
-/// A figure of each kind of calls.
-fn of_kinds(lab: &Lab, figure: &str, unit: &str) -> Result<Vec<Row>> {
     of_programs(lab, |name, rounds| {
-        let mut rows = Vec::new();
-        for (rank, label) in SHOWN {
-            for kind in KINDS {
-                let label = format!("{name}, {label}, {kind}, {unit}");
-                let figure = format!("{rank}/{kind}/{figure}");
-                rows.push(Row::alone(label, "", rounds, &figure, PROFILED)?);
-            }
+        let shares = [
+            ("point-to-point, % of the time", "point-to-point/time"),
+            ("collective, % of the time", "collective/time"),
+            ("computation, % of the time", "computes"),
+        ];
+        let mut rows = of_ranks(name, rounds, &shares)?;
+        for rank in SHOWN {
+            let seconds = median(rounds.of(PROFILED.name, &format!("{rank}/seconds"))?);
+            let all = Outcome::Seen(format!("{seconds:.2} s"));
+            rows.push(Row::new(format!("{name}, rank {rank}, all"), "", all));
         }
         Ok(rows)
+    })
+}
+
+/// Figures of the ranks that are shown, each with its label.
+fn of_ranks(name: &str, rounds: &Rounds, figures: &[(&str, &str)]) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for rank in SHOWN {
+        for (label, figure) in figures {
+            let label = format!("{name}, rank {rank}, {label}");
+            let figure = format!("{rank}/{figure}");
+            rows.push(Row::alone(label, "", rounds, &figure, PROFILED)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Each function of a kind with its calls and its percentage of the time, the longest first.
+pub fn functions(lab: &Lab, kind: &'static str) -> Result<Vec<Row>> {
+    of_programs(lab, |name, rounds| {
+        let row = |rank: usize| {
+            let names = rounds.names(PROFILED.name).into_iter();
+            let of_rank = format!("{rank}/MPI_");
+            let names = names.filter_map(|name| name.strip_prefix(&of_rank));
+            let names = names.filter(|name| feature(&format!("MPI_{name}")) == Some(kind));
+            let mut all = Vec::new();
+            for name in names {
+                let of = |figure: String| Ok(median(rounds.of(PROFILED.name, &figure)?));
+                let calls: Result<f64> = of(format!("{of_rank}{name}"));
+                let time: Result<f64> = of(format!("{rank}/time/MPI_{name}"));
+                all.push((name, calls?, time?));
+            }
+            all.sort_by(|one, other| other.2.total_cmp(&one.2));
+            let told = all
+                .iter()
+                .map(|(name, calls, time)| format!("{name} {calls:.0} ({time:.1} %)"));
+            let told = match all.is_empty() {
+                true => "none".to_owned(),
+                false => Vec::from_iter(told).join(", "),
+            };
+            Ok(Row::new(
+                format!("{name}, rank {rank}"),
+                "",
+                Outcome::Seen(told),
+            ))
+        };
+        SHOWN.into_iter().map(row).collect()
     })
 }
 

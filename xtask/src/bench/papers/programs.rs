@@ -1,6 +1,8 @@
 //! Debian's LAMMPS, Quantum ESPRESSO and CP2K.
 
-use super::measure::{Figures, Lab, Program};
+use super::super::imb;
+use super::measure::{Figures, Lab, Missing, Program};
+use crate::build::pypi;
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
 use anyhow::{Context, Result};
@@ -27,10 +29,48 @@ pub fn lammps(lab: &Lab) -> Program {
     }
 }
 
-/// Debian's Quantum ESPRESSO with silicon.
+/// A program of the Intel MPI Benchmarks with some of its operations, as PyPI has it with Intel MPI. Its figures are
+/// the times in microseconds, as `Bcast/1024`, and the overlap, as `Ibcast/1024/overlap`.
+pub fn intel(lab: &Lab, program: &str, operations: &[&str]) -> Result<Program> {
+    let mpi = Mpi::Intel;
+    if let Some(why) = pypi::missing(&[mpi], None) {
+        return Err(Missing(why).into());
+    }
+    let bin = pypi::bin(mpi).context("Intel MPI has a folder")?;
+    let seconds = lab.sized("0.3", "0.01");
+    let flags = ["-npmin", "2", "-time", seconds, "-msglog", "2:20"];
+    let words = operations.iter().chain(&flags);
+    Ok(Program {
+        name: format!("{program} {}", operations.join(" ")),
+        mpi,
+        ranks: 2,
+        words: std::iter::once(bin.join(program).to_string_lossy().into_owned())
+            .chain(words.map(|word| (*word).to_owned()))
+            .collect(),
+        environment: &[],
+        package: None,
+        is_slow: true,
+        progress: None,
+        read: |printed, _| {
+            let name = |(operation, bytes): (String, u64)| format!("{operation}/{bytes}");
+            let times = imb::parse(printed, imb::TIMES)?.into_iter();
+            let mut figures: Figures = times.map(|(of, time)| (name(of), time)).collect();
+            // Blocking operations have none.
+            let overlap = imb::parse(printed, imb::OVERLAP).unwrap_or_default();
+            figures.extend(
+                overlap
+                    .into_iter()
+                    .map(|(of, part)| (name(of) + "/overlap", part)),
+            );
+            Ok(figures)
+        },
+    })
+}
+
+/// Debian's Quantum ESPRESSO with eight atoms of silicon, and enough plane waves for some seconds.
 pub fn espresso(ranks: usize) -> Program {
     let read = |printed: &str, _: &Path| espresso_time(printed);
-    let words = ["pw.x", "-in", "qe/si.in"];
+    let words = ["pw.x", "-in", "papers/silicon.in"];
     with_input("quantum-espresso", words, ranks, read)
 }
 
