@@ -176,7 +176,9 @@ pub const PAPER: Paper = Paper {
             columns: RECOVERY,
             measure: |lab| {
                 let mut rows = recoveries(lab, &COMD, "")?;
-                rows.extend(recoveries_of(lab, &COMD_INITIALISED, "initialisation of 1 s, ", 2)?);
+                if !lab.quick {
+                    rows.extend(recoveries_of(lab, &COMD_INITIALISED, "initialisation of 1 s, ", 2)?);
+                }
                 Ok(rows)
             },
         },
@@ -273,7 +275,7 @@ fn recoveries_of(lab: &Lab, of: &Recovered, label: &str, ranks: usize) -> Result
     let mib = lab.sized(of.mib, 1);
     let ways = lab.sized(
         &["cpr", "reinit", "stages", "cold", "hot"][..],
-        &["cpr", "reinit", "stages", "hot"],
+        &["cpr", "stages"],
     );
     let Steps {
         step,
@@ -303,7 +305,9 @@ fn recoveries_of(lab: &Lab, of: &Recovered, label: &str, ranks: usize) -> Result
             ("cpr", "hot"),
         ),
     ];
-    let all = all.into_iter().filter(|(.., (_, way))| ways.contains(way));
+    let was_run = |way: &str| ways.contains(&way);
+    let all = all.into_iter();
+    let all = all.filter(|(.., (base, ours))| was_run(base) && was_run(ours));
     let rows = all.map(|(name, paper, (base, ours))| {
         let outcome = Outcome::Measured {
             base: rounds.of(base, "ms")?,
