@@ -4,12 +4,13 @@
 //! Checkpoints in memory are not in the history. They come in quick succession, and the file is in the directory that
 //! they spare.
 
-use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use history::event::{self, Checkpoint, Entry, Event, RankTime, Slowest, MOST_LISTED};
-use history::metrics::Metrics;
-use history::{file, text};
+use history::event::{self, Checkpoint, Entry, Event, RankTime, Slowest, Start, MOST_LISTED};
+use history::metrics::{self, Metrics};
+use history::{file, last_seen, text};
 use launcher::message;
 
 use crate::protocol::messages::{Level, Report, Summary, Times};
@@ -31,6 +32,8 @@ pub struct Options {
 pub struct Chronicle {
     directory: PathBuf,
     metrics: Option<(PathBuf, Metrics)>,
+    /// Last sign of life.
+    seen: Option<Instant>,
     quiet: bool,
     /// Slowest ranks and notes of the newest images.
     images: (Slowest, Vec<String>),
@@ -41,43 +44,81 @@ pub struct Chronicle {
 impl Chronicle {
     /// The history in this directory, with the event with which the run begins.
     pub fn begin(directory: PathBuf, options: Options) -> Chronicle {
-        let mut metrics = options.metrics.map(|file| (file, Metrics::default()));
-        if let Some((_, metrics)) = &mut metrics {
-            let before = file::read(&directory).unwrap_or_default();
-            before.entries.iter().for_each(|entry| metrics.count(entry));
-        }
+        let before = file::read(&directory).unwrap_or_default().entries;
+        let gone = last_seen::unnoted_end(&directory, &before);
+        let gone = gone.filter(|_| !goes_on(&before, &options.begin));
         let mut chronicle = Chronicle {
             directory,
-            metrics,
+            metrics: options.metrics.map(|file| (file, metrics::of(&before))),
+            seen: None,
             quiet: options.quiet,
             images: Default::default(),
             said: false,
         };
+        if let Some(gone) = gone {
+            chronicle.append(&gone);
+        }
         chronicle.note(options.begin);
+        chronicle.lives();
         chronicle
     }
 
     /// Notes an event that happens now.
     pub fn note(&mut self, event: Event) {
-        let entry = Entry::now(event);
-        let appended = file::append(&self.directory, &entry).err();
-        let mut failed = appended.map(|why| (self.directory.join(file::NAME), why));
-        if let Some((file, metrics)) = &mut self.metrics {
-            metrics.count(&entry);
-            let written = metrics.write(file).err();
-            failed = failed.or(written.map(|why| (file.clone(), why)));
-        }
-        if let Some((path, why)) = failed {
-            tracing::warn!(path = %path.display(), %why, "event not noted");
+        self.append(&Entry::now(event));
+    }
+
+    fn append(&mut self, entry: &Entry) {
+        if let Err(why) = file::append(&self.directory, entry) {
             // A directory that is gone is made again, or the user is told.
-            let gone = why.kind() == ErrorKind::NotFound;
-            if !gone && !std::mem::replace(&mut self.said, true) {
-                message::say(format_args!(
-                    "cannot write {}: {why}; the job runs on, and events are missing there",
-                    path.display()
-                ));
+            let is_gone = why.kind() == ErrorKind::NotFound;
+            self.failed(&self.directory.join(file::NAME), &why, is_gone);
+        }
+        if entry.event.ends_run() {
+            last_seen::remove(&self.directory);
+        }
+        if let Some((_, metrics)) = &mut self.metrics {
+            metrics.count(entry);
+        }
+        self.write_metrics();
+    }
+
+    fn write_metrics(&mut self) {
+        if let Some((file, metrics)) = &self.metrics {
+            let (file, written) = (file.clone(), metrics.write(file));
+            if let Err(why) = written {
+                self.failed(&file, &why, false);
             }
         }
+    }
+
+    fn failed(&mut self, path: &Path, why: &io::Error, is_told_otherwise: bool) {
+        tracing::warn!(path = %path.display(), %why, "event not noted");
+        if !is_told_otherwise && !std::mem::replace(&mut self.said, true) {
+            message::say(format_args!(
+                "cannot write {}: {why}; the job runs on, and events are missing there",
+                path.display()
+            ));
+        }
+    }
+
+    /// Gives a sign of life, unless the last one is not long ago.
+    pub fn lives(&mut self) {
+        if self
+            .seen
+            .is_some_and(|seen| seen.elapsed() < last_seen::EVERY)
+        {
+            return;
+        }
+        self.seen = Some(Instant::now());
+        if let Err(why) = last_seen::write(&self.directory) {
+            // An event that cannot be noted is told.
+            tracing::warn!(%why, "no sign of life");
+        }
+        if let Some((_, metrics)) = &mut self.metrics {
+            metrics.lives();
+        }
+        self.write_metrics();
     }
 
     /// Keeps the slowest ranks and the notes of images until the checkpoint is noted.
@@ -130,6 +171,13 @@ impl Chronicle {
             warnings,
         })));
     }
+}
+
+/// Whether the process that begins this run is that of the newest one: its program has executed another one.
+fn goes_on(before: &[Entry], begin: &Event) -> bool {
+    let mut starts = before.iter().filter_map(|entry| entry.event.start());
+    let process = |start: &Start| (start.host.clone(), start.pid);
+    starts.next_back().map(process) == begin.start().map(process)
 }
 
 fn seconds(micros: u64) -> f64 {

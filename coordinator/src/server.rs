@@ -118,8 +118,8 @@ pub struct Server {
 enum ServerEvent {
     Net(NetEvent),
     Disk(Event),
-    /// The job ends, perhaps with this checkpoint.
-    Close(Option<String>),
+    /// The job ends, as this event notes.
+    Close(event::Event),
 }
 
 impl From<NetEvent> for ServerEvent {
@@ -214,9 +214,12 @@ impl Server {
     }
 
     /// Ends the job: stops answering, completes the file operations, and removes the job file. The order
-    /// matters: a checkpoint that is still requested would write the file again.
-    pub fn close(&self) {
-        self.stop(None);
+    /// matters: a checkpoint that is still requested would write the file again. The exit code is that of this process.
+    pub fn close(&self, exit_code: Option<i32>) {
+        self.stop(event::Event::End {
+            set: None,
+            exit_code: exit_code.filter(|code| *code != 0),
+        });
         if self.job.is_in(&self.directory).unwrap_or(false) {
             self.job.remove(&self.directory);
             remove_sockets(&self.directory, None);
@@ -233,11 +236,14 @@ impl Server {
         if self.job.is_in(&self.directory).unwrap_or(false) {
             remove_sockets(&self.directory, None);
         }
-        self.stop(Some(set.to_owned()));
+        self.stop(event::Event::End {
+            set: Some(set.to_owned()),
+            exit_code: None,
+        });
     }
 
-    fn stop(&self, set: Option<String>) {
-        let _ = self.events.send(ServerEvent::Close(set));
+    fn stop(&self, end: event::Event) {
+        let _ = self.events.send(ServerEvent::Close(end));
         let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = disk.recv_timeout(DISK_LIMIT);
     }
@@ -260,6 +266,7 @@ fn run_disk_jobs(
             DiskJob::Glance => {
                 // A failure was reported already, and is reported again at each request for a checkpoint.
                 let _ = place.ensure(|| store.make_directory());
+                history.lives();
                 continue;
             }
             DiskJob::Commit(epoch, images, cost) => {
@@ -346,9 +353,7 @@ impl ServerLoop {
             };
             let wake = due.map_or(next, |due| due.min(next));
             match incoming.recv_timeout(wake.saturating_duration_since(Instant::now())) {
-                Ok(ServerEvent::Close(set)) => {
-                    return self.submit(DiskJob::Note(event::Event::End { set }));
-                }
+                Ok(ServerEvent::Close(end)) => return self.submit(DiskJob::Note(end)),
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(event) => self.handle(event),
                 Err(RecvTimeoutError::Timeout) => {}

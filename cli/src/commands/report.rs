@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, Context};
 use coordinator::client::Client;
+use history::last_seen;
 use serde_json::json;
 
 use crate::args::Report;
@@ -30,8 +31,9 @@ pub fn run(options: &Report) -> exit::Result<()> {
         .code(Code::Directory);
     }
     let mut story = Story::of(&history.entries);
-    if Client::connect(&directory).is_ok() {
-        story.goes_on(history::event::now());
+    match Client::connect(&directory).is_ok() {
+        true => story.goes_on(history::event::now()),
+        false => story.ends(last_seen::unnoted_end(&directory, &history.entries)),
     }
     let file: PathBuf = options
         .output

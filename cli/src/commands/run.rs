@@ -13,7 +13,8 @@ use clap::Parser;
 use coordinator::job_file::JobFile;
 use coordinator::net::addresses;
 use dump::MemoryBudget;
-use history::event::{Entry, Event};
+use history::event::Event;
+use history::last_seen;
 use job_spec::{shell, Schedule};
 use launcher::message;
 use supervisor::command_line;
@@ -91,7 +92,10 @@ pub fn run(options: &Run) -> exit::Result<()> {
         _ => (why, Code::Usage),
     });
     match code {
-        Ok(code) => std::process::exit(code),
+        Ok(code) => {
+            known.ended(code);
+            std::process::exit(code)
+        }
         Err((why, code)) => Err(why).code(code),
     }
 }
@@ -167,8 +171,21 @@ struct KnownSets {
 impl KnownSets {
     /// Notes an event in the job's history. The ranks tell the user if that fails.
     fn note(&self, event: Event) {
-        if let Err(why) = history::file::append(&self.directory, &Entry::now(event)) {
+        if let Err(why) = last_seen::note(&self.directory, event) {
             tracing::warn!(%why, "event not noted");
+        }
+    }
+
+    /// Notes that the program has ended the job by itself, such as by MPI_Abort, if its ranks could not. A higher exit
+    /// code is that of a signal to the launcher, which the user has sent.
+    fn ended(&self, code: i32) {
+        let before = history::file::read(&self.directory).unwrap_or_default();
+        let is_open = last_seen::unnoted_end(&self.directory, &before.entries).is_some();
+        if is_open && (1..=128).contains(&code) {
+            self.note(Event::GivenUp {
+                what: format!("the launcher has ended with exit code {code}"),
+                why: "that is the program's own will (--on)".to_owned(),
+            });
         }
     }
 

@@ -16,7 +16,7 @@ use coordinator::job_file::JobFile;
 use coordinator::net::addresses;
 use coordinator::process_liveness;
 use coordinator::protocol::RankState;
-use history::event::{Entry, Event};
+use history::event::Event;
 use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, Signal};
@@ -73,7 +73,7 @@ pub fn run(options: &Job) -> exit::Result<()> {
     }
     if job.is_some() {
         // A history that cannot be written harms nothing but the report.
-        let _ = history::file::append(&directory, &Entry::now(Event::Stopped));
+        let _ = history::last_seen::note(&directory, Event::Stopped);
     }
     let others = others.iter().filter(|rank| !killed.contains(&Some(**rank)));
     let others = u32::try_from(others.count()).unwrap_or(u32::MAX);

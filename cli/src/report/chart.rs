@@ -54,22 +54,38 @@ pub fn runs(story: &Story) -> Markup {
     let first = story.runs.len() - shown.len();
     let axis = Axis::of(shown);
     let height = ROW * (shown.len() as f64 + 1.5);
+    let odd = in_odd_allocations(shown);
     picture(
         "Runs of the job over time",
         height,
         html! {
             @for (row, run) in shown.iter().enumerate() {
-                (self::run(run, first + row + 1, row as f64 * ROW, &axis))
+                (self::run(run, first + row + 1, row as f64 * ROW, &axis, odd[row]))
             }
             (axis.labels(height - 4.0))
         },
     )
 }
 
-fn run(run: &Run, number: usize, y: f64, axis: &Axis) -> Markup {
+/// For each run, whether its allocation is the second, the fourth and so on: these have another colour.
+fn in_odd_allocations(runs: &[Run]) -> Vec<bool> {
+    let changes = runs
+        .windows(2)
+        .map(|pair| pair[0].start.allocation != pair[1].start.allocation);
+    let mut is_odd = false;
+    let all = std::iter::once(false).chain(changes);
+    all.map(|changes| {
+        is_odd ^= changes;
+        is_odd
+    })
+    .collect()
+}
+
+fn run(run: &Run, number: usize, y: f64, axis: &Axis, is_odd: bool) -> Markup {
     let (from, to) = (axis.x(run.begin), axis.x(run.end));
     let how = match &run.outcome {
         Outcome::Open => "no end is noted".to_owned(),
+        Outcome::Gone => "killed".to_owned(),
         Outcome::Running => "it runs".to_owned(),
         Outcome::Killed => "ended by stasis stop".to_owned(),
         Outcome::Ended => "ended".to_owned(),
@@ -77,21 +93,26 @@ fn run(run: &Run, number: usize, y: f64, axis: &Axis) -> Markup {
         Outcome::Failed(what) => format!("failed: {what}"),
     };
     let tip = format!(
-        "run {number}: {} over {} on {}, {how}",
+        "run {number}: {} over {} on {}{}, {how}",
         span(run.duration()),
         run.start.mpi,
-        run.start.host
+        run.start.host,
+        match &run.start.allocation {
+            Some(id) => format!(", allocation {id}"),
+            None => String::new(),
+        }
     );
     let middle = y + ROW / 2.0;
+    let class = if is_odd { "run odd" } else { "run" };
     html! {
         text x=(LEFT - 8.0) y=(y + ROW - 5.0) text-anchor="end" { "run " (number) }
-        rect.run x=(from) y=(y + 3.0) width=((to - from).max(1.0)) height=(ROW - 6.0) { title { (tip) } }
+        rect class=(class) x=(from) y=(y + 3.0) width=((to - from).max(1.0)) height=(ROW - 6.0) { title { (tip) } }
         @for taken in &run.taken {
             line.cut x1=(axis.x(taken.checkpoint.cut)) x2=(axis.x(taken.checkpoint.cut)) y1=(y + 1.0) y2=(y + ROW - 1.0) {
                 title { (about(taken)) }
             }
         }
-        @if matches!(run.outcome, Outcome::Failed(_)) {
+        @if matches!(run.outcome, Outcome::Failed(_) | Outcome::Gone) {
             path.failed d={ "M" (to - 4.0) " " (middle - 4.0) "l8 8m0 -8l-8 8" } { title { (tip) } }
         }
     }

@@ -110,6 +110,7 @@ fn runs(story: &Story) -> Markup {
             td { (run.start.ranks) }
             td { (library(&run.start.mpi)) }
             td { (run.start.host) }
+            td { (run.start.allocation.as_deref().unwrap_or("")) }
             td { (outcome(&run.outcome)) }
         } }
     };
@@ -124,6 +125,7 @@ fn runs(story: &Story) -> Markup {
             "ranks",
             "MPI library",
             "host of rank 0",
+            "allocation",
             "end",
         ],
         &rows,
@@ -133,6 +135,7 @@ fn runs(story: &Story) -> Markup {
 fn outcome(outcome: &Outcome) -> Markup {
     match outcome {
         Outcome::Open => html! { "not noted" },
+        Outcome::Gone => html! { span.bad { "killed" } },
         Outcome::Running => html! { "it runs" },
         Outcome::Killed => html! { "ended by stasis stop" },
         Outcome::Ended => html! { "ended" },

@@ -11,8 +11,10 @@ pub type Seconds = f64;
 /// How a run has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It was killed, and nobody has noted that.
+    /// No event tells its end.
     Open,
+    /// It was killed, and no process was left to note that.
+    Gone,
     /// It runs.
     Running,
     /// By `stasis stop`, without a checkpoint.
@@ -55,8 +57,11 @@ pub struct Run {
     pub outcome: Outcome,
     /// Its checkpoints.
     pub taken: Vec<Taken>,
-    /// Work of the run before that was lost by this restart: from the checkpoint's cut to the last event.
+    /// Work that this restart has lost: from the checkpoint's cut to the last sign of life. What an earlier restart has
+    /// lost is not lost again.
     pub lost: Option<Seconds>,
+    /// Moment from which on its work is lost.
+    lost_from: Option<Seconds>,
 }
 
 impl Run {
@@ -69,7 +74,25 @@ impl Run {
             outcome: Outcome::Open,
             taken: Vec::new(),
             lost: None,
+            lost_from: None,
         }
+    }
+
+    /// Loses its work from this moment on, and returns how much of it was not lost before.
+    fn lose(&mut self, from: Seconds) -> Seconds {
+        let until = self.lost_from.unwrap_or(match &self.outcome {
+            // The job stood still after that cut.
+            Outcome::Stopped(set) => self.cut_of(set).unwrap_or(self.end),
+            _ => self.end,
+        });
+        self.lost_from = Some(until.min(from));
+        (until - from).max(0.0)
+    }
+
+    fn cut_of(&self, set: &str) -> Option<Seconds> {
+        let mut its = self.taken.iter();
+        let taken = its.rfind(|taken| taken.checkpoint.set == set);
+        taken.map(|taken| taken.checkpoint.cut)
     }
 
     /// Its time.
@@ -106,6 +129,13 @@ impl Story {
             story.event(entry);
         }
         story
+    }
+
+    /// Ends the last run with this entry, unless an event has ended it.
+    pub fn ends(&mut self, gone: Option<Entry>) {
+        if let Some(gone) = gone {
+            self.event(&gone);
+        }
     }
 
     /// Lets the last run go on until `now`: the job is running.
@@ -171,8 +201,13 @@ impl Story {
                 time,
                 checkpoint: (**checkpoint).clone(),
             }),
-            Event::End { set: None } => run.outcome = Outcome::Ended,
-            Event::End { set: Some(set) } => run.outcome = Outcome::Stopped(set.clone()),
+            Event::Gone => run.outcome = Outcome::Gone,
+            Event::End {
+                exit_code: Some(code),
+                ..
+            } => run.outcome = Outcome::Failed(format!("ended with exit code {code}")),
+            Event::End { set: None, .. } => run.outcome = Outcome::Ended,
+            Event::End { set: Some(set), .. } => run.outcome = Outcome::Stopped(set.clone()),
             Event::Stopped => run.outcome = Outcome::Killed,
             Event::Failure { what, .. } | Event::GivenUp { what, .. } => {
                 run.outcome = Outcome::Failed(what.clone());
@@ -185,17 +220,17 @@ impl Story {
         }
     }
 
-    /// Work that a restart from this set loses: that of the last run after the set's cut, and of all runs in between.
-    fn lost(&self, set: &str) -> Option<Seconds> {
-        let mut lost = 0.0;
-        for run in self.runs.iter().rev() {
-            let mut its = run.taken.iter();
-            if let Some(taken) = its.rfind(|taken| taken.checkpoint.set == set) {
-                return Some(lost + (run.end - taken.checkpoint.cut).max(0.0));
-            }
-            lost += run.duration();
-        }
-        None
+    /// Work that a restart from this set loses: that of the run with the set after its cut, and of all runs since.
+    fn lost(&mut self, set: &str) -> Option<Seconds> {
+        let its = self
+            .runs
+            .iter()
+            .rposition(|run| run.cut_of(set).is_some())?;
+        let runs = self.runs[its..].iter_mut();
+        Some(sum(runs.map(|run| {
+            let from = run.cut_of(set).unwrap_or(run.begin);
+            run.lose(from)
+        })))
     }
 
     /// All checkpoints.
@@ -282,6 +317,13 @@ mod tests {
         }))
     }
 
+    fn ended() -> Event {
+        Event::End {
+            set: None,
+            exit_code: None,
+        }
+    }
+
     /// A run of 100 s with cuts at 40 and 60, a failure at 100; a restart at 110 from the first cut, its end at 150.
     fn story() -> Story {
         let start = Start::default();
@@ -299,7 +341,7 @@ mod tests {
             (61.0, checkpoint("ckpt-2", 60.0)),
             (100.0, failure),
             (110.0, restart),
-            (150.0, Event::End { set: None }),
+            (150.0, ended()),
         ];
         let entries: Vec<Entry> = events.map(|(time, event)| Entry::at(time, event)).into();
         Story::of(&entries)
@@ -316,6 +358,46 @@ mod tests {
         assert_eq!(second.outcome, Outcome::Ended);
         assert_eq!(second.lost, Some(60.0));
         assert_eq!(story.remarks.len(), 1);
+    }
+
+    /// Two restarts from one set: the work of the first run is lost once, and that of the second one, too.
+    #[test]
+    fn work_is_lost_once() {
+        let start = Start::default;
+        let restart = || Event::Restart {
+            start: start(),
+            from: "ckpt-1".into(),
+        };
+        let events = [
+            (0.0, Event::Launch(start())),
+            (41.0, checkpoint("ckpt-1", 40.0)),
+            (100.0, Event::Gone),
+            (110.0, restart()),
+            (115.0, Event::Gone),
+            (120.0, restart()),
+            (151.0, checkpoint("ckpt-2", 150.0)),
+            (
+                152.0,
+                Event::End {
+                    set: Some("ckpt-2".into()),
+                    exit_code: None,
+                },
+            ),
+            // It stood still since the cut.
+            (
+                200.0,
+                Event::Restart {
+                    start: start(),
+                    from: "ckpt-2".into(),
+                },
+            ),
+        ];
+        let entries = events.map(|(time, event)| Entry::at(time, event));
+        let story = Story::of(&entries);
+        let lost: Vec<_> = story.runs.iter().map(|run| run.lost).collect();
+        assert_eq!(lost, [None, Some(60.0), Some(5.0), Some(0.0)]);
+        assert_eq!(story.figures().lost, 65.0);
+        assert_eq!(story.runs[0].outcome, Outcome::Gone);
     }
 
     #[test]

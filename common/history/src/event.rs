@@ -3,6 +3,7 @@
 //! A reader ignores members and events that it does not know. [`SCHEMA_VERSION`] grows when a
 //! member is removed or changes its meaning. Durations are in seconds, sizes in bytes.
 
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -90,11 +91,16 @@ pub enum Event {
         /// Their number.
         count: usize,
     },
+    /// The run before was killed, and no process was left to note that. Its time is that of the last sign of life.
+    Gone,
     /// The job has ended in an orderly way.
     End {
         /// The checkpoint with which it has ended; none if it was not asked to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         set: Option<String>,
+        /// Exit code of rank 0, if it is not 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
     },
     /// `stasis stop` has ended the job, without a checkpoint.
     Stopped,
@@ -122,6 +128,28 @@ pub enum Event {
     Unknown,
 }
 
+impl Event {
+    /// Whether no run of the job goes on after it.
+    pub fn ends_run(&self) -> bool {
+        matches!(
+            self,
+            Event::Gone
+                | Event::End { .. }
+                | Event::Stopped
+                | Event::Failure { .. }
+                | Event::GivenUp { .. }
+        )
+    }
+
+    /// The start of a run that it is.
+    pub fn start(&self) -> Option<&Start> {
+        match self {
+            Event::Launch(start) | Event::Restart { start, .. } => Some(start),
+            _ => None,
+        }
+    }
+}
+
 /// A start of the job's ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {
@@ -140,6 +168,12 @@ pub struct Start {
     /// Number of the start under `stasis run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<u32>,
+    /// Id of the allocation that a scheduler has given to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<String>,
+    /// File of the metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<PathBuf>,
     /// Version of Stasis.
     pub stasis_version: String,
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`event`] | the events, each a line of the file |
 //! | [`mod@file`] | appending to the file and reading it |
+//! | [`last_seen`] | the last sign of life of a run |
 //! | [`metrics`] | counters for a monitoring system, from the events of a running job |
 //! | [`text`] | sizes, durations and times as users read them |
 //!
@@ -13,14 +14,15 @@
 //! use stasis_history::file::{append, read};
 //!
 //! let place = tempfile::tempdir()?;
-//! append(place.path(), &Entry::now(Event::End { set: None }))?;
+//! append(place.path(), &Entry::now(Event::Stopped))?;
 //! let history = read(place.path())?;
 //! assert_eq!(history.entries.len(), 1);
-//! assert_eq!(history.entries[0].event, Event::End { set: None });
+//! assert_eq!(history.entries[0].event, Event::Stopped);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
 pub mod event;
 pub mod file;
+pub mod last_seen;
 pub mod metrics;
 pub mod text;

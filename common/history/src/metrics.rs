@@ -10,11 +10,18 @@ use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use crate::event::{Checkpoint, Entry, Event, Start};
+use crate::event::{self, Checkpoint, Entry, Event, Start};
+
+/// The counters of a job with these events.
+pub fn of(entries: &[Entry]) -> Metrics {
+    let mut metrics = Metrics::default();
+    entries.iter().for_each(|entry| metrics.count(entry));
+    metrics
+}
 
 /// Counters of a job.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +31,8 @@ pub struct Metrics {
     ended: bool,
     /// Time of the newest event.
     updated: f64,
+    /// Time of the last sign of life.
+    seen: f64,
     failed: u64,
     checkpoints: u64,
     bytes: u64,
@@ -55,10 +64,15 @@ impl Metrics {
                 self.last = Some((**taken).clone());
             }
             Event::CheckpointFailed { .. } => self.failed += 1,
-            Event::End { .. } => self.ended = true,
-            _ => {}
+            other => self.ended |= other.ends_run(),
         }
         self.updated = entry.time;
+        self.seen = self.seen.max(entry.time);
+    }
+
+    /// Counts a sign of life.
+    pub fn lives(&mut self) {
+        self.seen = event::now();
     }
 
     /// Writes the text in the place of `file`. A reader never sees a part of it.
@@ -79,8 +93,11 @@ impl Metrics {
         let labels = [("run", &*self.start.run), ("program", program)];
         let labels = labels.map(|(name, value)| (name.into(), escaped(value).into()));
         let mut registry = Registry::with_prefix_and_labels("stasis", labels.into_iter());
-        let version = vec![("version", self.start.stasis_version.clone())];
-        registry.register("job", "The job", Info::new(version));
+        // A gauge, since `node_exporter` knows no metrics of type info.
+        let info = Family::<Vec<(String, String)>, Gauge>::default();
+        let version = ("version".to_owned(), self.start.stasis_version.clone());
+        info.get_or_create(&vec![version]).set(1);
+        registry.register("job_info", "1, with the version of Stasis", info);
         for (name, unit, help, value) in self.gauges() {
             let gauge = Gauge::<f64, AtomicU64>::default();
             gauge.set(value);
@@ -103,6 +120,7 @@ impl Metrics {
             ("up", None, "1 while the job runs", f64::from(!self.ended)),
             ("ranks", None, "Ranks of the job", f64::from(self.start.ranks)),
             ("updated_timestamp", SECONDS, "Time of the newest event", self.updated),
+            ("seen_timestamp", SECONDS, "Time at which the job was last seen to run", self.seen),
         ];
         if let Some(last) = &self.last {
             gauges.extend([
@@ -194,11 +212,12 @@ mod tests {
             format!("stasis_checkpoints_pause_seconds_total{labels} 1.0"),
             format!("stasis_checkpoint_last_cut_timestamp_seconds{labels} 20.0"),
             "# TYPE stasis_checkpoints counter".to_owned(),
+            "# TYPE stasis_job_info gauge".to_owned(),
         ] {
             assert!(text.lines().any(|its| its == line), "no {line} in\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
-        let text = count(Event::End { set: None });
+        let text = count(Event::Gone);
         assert!(text.contains(&format!("stasis_up{labels} 0.0")), "{text}");
         let text = count(Event::Launch(start));
         let none = format!("stasis_checkpoints_total{labels} 0.0");

@@ -1,6 +1,7 @@
-//! The end of the Slurm allocation that this process's job runs in.
+//! The allocation that this process's job runs in, and the end of one of Slurm's.
 //!
-//! To add a scheduler, add its source for the end of the allocation to [`time_left`].
+//! To add a scheduler, add the variable with the id of a job to [`IDS`], and its source for the end of the allocation to
+//! [`time_left`].
 
 use std::env;
 use std::fmt;
@@ -10,6 +11,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Variable with the end in seconds since 1970. Newer versions of Slurm set it (22.05 does not).
 const END: &str = "SLURM_JOB_END_TIME";
 const JOB: &str = "SLURM_JOB_ID";
+
+/// Variables with the id of an allocation: of Slurm, PBS, LSF, Flux, Cobalt, Fujitsu's TCS, HTCondor, Grid Engine.
+const IDS: [&str; 8] = [
+    JOB,
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "FLUX_JOB_ID",
+    "COBALT_JOBID",
+    "PJM_JOBID",
+    "_CONDOR_JOB_ID",
+    "JOB_ID",
+];
+
+/// Id of the allocation that the scheduler of this machine has given to the job; none outside of one.
+pub fn id() -> Option<String> {
+    let mut ids = IDS.iter().filter_map(|name| env::var(name).ok());
+    ids.find(|id| !id.is_empty())
+}
 
 /// Reason why the end is unknown.
 #[derive(Debug, PartialEq, Eq)]

@@ -248,9 +248,9 @@ pub fn clock_target(id: u64) -> u64 {
     })
 }
 
-/// Ends this rank's part in the control plane, before an orderly end of the process. No checkpoint can be taken from
-/// now on.
-pub fn finished() {
+/// Ends this rank's part in the control plane, before an orderly end of the process with this exit code, or before
+/// another process is the rank. No checkpoint can be taken from now on.
+pub fn finished(exit_code: Option<i32>) {
     if let Some(agent) = AGENT.get() {
         agent.finished();
     }
@@ -265,7 +265,7 @@ pub fn finished() {
         relay.close();
     }
     if let Some(server) = SERVER.get() {
-        server.close();
+        server.close(exit_code);
     }
 }
 

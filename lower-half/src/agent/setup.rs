@@ -66,6 +66,8 @@ impl Setup {
             command: self.command.clone(),
             lineage: Some(self.lineage.clone()),
             incarnation: self.checkpoints.incarnation,
+            allocation: launcher::allocation::id(),
+            metrics: self.checkpoints.metrics.clone(),
             for_cpu: self.checkpoints.for_cpu.clone(),
             ranks,
         }

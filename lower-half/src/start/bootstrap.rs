@@ -87,7 +87,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
         kill_at_call::tell();
         keeper::exits(status);
         profile::write();
-        agent::finished();
+        agent::finished(Some(status));
         clocks::close();
         world::leave(status);
     });

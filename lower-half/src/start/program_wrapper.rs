@@ -138,7 +138,7 @@ fn decide(child: &Child, followed: &mut Option<Followed>, known: &mut Known) -> 
         return false;
     }
     GAVE_UP.store(true, Ordering::Relaxed);
-    agent::finished();
+    agent::finished(None);
     *followed = Some(Followed { pid, program });
     true
 }

@@ -28,6 +28,7 @@ pub fn cases() -> Vec<Case> {
         };
         add("report", report);
         add("metrics", metrics);
+        add("gone", gone);
         add("log", log);
         add("unwritable", unwritable);
         add("watch", watch);
@@ -182,6 +183,63 @@ fn metrics(dir: &Path, mpi: Mpi) -> Result<()> {
         job::read_text(&file)
     );
     job.kill()
+}
+
+/// A job that is killed whole was gone when it is started again, in another allocation; one that `stasis stop` ends was
+/// stopped, which its metrics say; and a program that ends without MPI_Finalize has its exit code in the history.
+fn gone(dir: &Path, mpi: Mpi) -> Result<()> {
+    let (ckpt, file) = (dir.join("ck"), dir.join("job.prom"));
+    let path = file.display().to_string();
+    let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    launch.env("SLURM_JOB_ID", "100");
+    let mut job = start(launch, &["--metrics", &path], dir, mpi)?;
+    take(&ckpt, dir)?;
+    stasis::until_noted(&mut job, &ckpt, "checkpoint", 1, Instant::now() + LIMIT)?;
+    let mut restart = stasis::restart(mpi.other(), RANKS, &ckpt, dir);
+    restart.args(["--metrics", &path]);
+    restart.env("SLURM_JOB_ID", "101");
+    // Kills all ranks first.
+    bring_back(&mut job, restart, &ckpt, dir)?;
+    let stop = job::run(of("stop", &ckpt), dir, "stop", LIMIT)?;
+    stop.expect_success("stasis stop")?;
+    let noted = events(&ckpt)?;
+    let wanted = ["launch", "checkpoint", "gone", "restart", "stopped"];
+    ensure!(names(&noted) == wanted, "the events are {noted:#?}");
+    let allocations = [&noted[0], &noted[3]].map(|start| start["allocation"].as_str());
+    ensure!(
+        allocations == [Some("100"), Some("101")],
+        "the allocations are {allocations:?}"
+    );
+    let text = job::read_text(&file);
+    let down = |line: &str| line.starts_with("stasis_up{") && line.ends_with(" 0.0");
+    ensure!(
+        text.lines().any(down) && text.contains("stasis_seen_timestamp_seconds{"),
+        "the metrics are\n{text}"
+    );
+    stasis::json(of("report", &ckpt), dir, "report", LIMIT)?;
+    let page = fs::read_to_string(ckpt.join("report.html"))?;
+    for words in ["killed", ">100<", ">101<", "ended by stasis stop"] {
+        ensure!(page.contains(words), "the page lacks {words}");
+    }
+    let odd = [("the second allocation", [0xc7, 0xb8, 0xe0])];
+    browser::shows(&ckpt.join("report.html"), dir, &odd)?;
+
+    let (ckpt, nowhere) = (dir.join("ended"), dir.join("nosuch/job.prom"));
+    let nowhere = nowhere.display().to_string();
+    let mut launch = stasis::launch(mpi, 1, &ckpt, dir);
+    launch.args(["--metrics", &nowhere, "/bin/sh", "-c", "exit 3"]);
+    let ended = job::run(launch, dir, "ended", LIMIT)?;
+    ensure!(
+        ended.stderr.contains(&format!("cannot write {nowhere}")),
+        "it says {}",
+        ended.stderr
+    );
+    let last = events(&ckpt)?.pop().context("no event")?;
+    ensure!(
+        last["event"] == "end" && last["exit_code"] == 3,
+        "the last event is {last}"
+    );
+    Ok(())
 }
 
 /// A committed checkpoint has a line with its time in the log, and none with --quiet.
