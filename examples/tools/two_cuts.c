@@ -106,6 +106,49 @@ static void remapped(void)
     phase(2);
 }
 
+enum { MAPPED = 7 };
+
+/* Letters of two pages of each mapping: one that is the file's, and one that the program has written. */
+static void show_mapped(char *memory[MAPPED])
+{
+    printf("mapped:");
+    for (int i = 0; i < MAPPED; i++)
+        printf(" %c%c", memory[i][3 * PAGE], memory[i][PAGE]);
+    printf("\n");
+}
+
+/* Files that are mapped privately are overwritten, emptied, extended, replaced, removed and moved with their directory.
+ * One is only opened. */
+static void privately(void)
+{
+    static const char *const names[MAPPED] = {"over", "emptied", "extended", "replaced", "removed", "one/moved", "opened"};
+    char *memory[MAPPED];
+    check(mkdir("one", 0755) == 0, "mkdir");
+    for (int i = 0; i < MAPPED; i++) {
+        int file = filled(names[i], 'a');
+        memory[i] = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+        check(memory[i] != MAP_FAILED && close(file) == 0, names[i]);
+        memory[i][PAGE] = 'p';
+        check(memory[i][2 * PAGE] == 'a', "the mapping");
+    }
+    phase(1);
+    for (int i = 0; i < MAPPED; i++)
+        for (int page = 0; page < SIZE / PAGE; page++)
+            check(memory[i][page * PAGE] == (page == 1 ? 'p' : 'a'), names[i]);
+    int file = open("over", O_WRONLY);
+    check(file >= 0 && pwrite(file, "b", 1, 3 * PAGE) == 1 && close(file) == 0, "over");
+    close(filled("emptied", 'b'));
+    file = open("extended", O_WRONLY | O_APPEND);
+    check(file >= 0 && write(file, "b", 1) == 1 && close(file) == 0, "extended");
+    put("new", "new");
+    check(rename("new", "replaced") == 0 && unlink("removed") == 0, "replaced");
+    check(rename("one", "two") == 0, "a directory");
+    file = open("opened", O_RDWR);
+    check(file >= 0 && close(file) == 0, "opened");
+    phase(2);
+    show_mapped(memory);
+}
+
 /* Pipes, sockets and a file get names, and files and a directory get other access rights. */
 static void named(void)
 {
@@ -167,6 +210,8 @@ int main(int argc, char **argv)
         directories();
     else if (!strcmp(argv[1], "cloned"))
         cloned();
+    else if (!strcmp(argv[1], "privately"))
+        privately();
     else if (!strcmp(argv[1], "remapped"))
         remapped();
     else if (!strcmp(argv[1], "named"))

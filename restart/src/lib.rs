@@ -40,6 +40,7 @@ use ckpt_image::{
 };
 
 use map_early::EarlyMemory;
+use undo::Plan;
 
 pub use error::{RestartError, Result};
 pub use left_behind::{check_not_left_behind, cut_of, left_behind, newer_sets};
@@ -79,8 +80,8 @@ pub fn choose(
 }
 
 /// Opens the image of `rank` in a job of `size` ranks, verifies all its bytes, and checks that it is compatible with
-/// this machine. Without `set`, it opens the newest complete set. `read` counts the bytes of memory that have been read
-/// and verified.
+/// this machine and its files as they are. Without `set`, it opens the newest complete set. `read` counts the bytes of
+/// memory that have been read and verified.
 ///
 /// # Errors
 /// [`RestartError::Image`] if the set or the image cannot be used, [`RestartError::Unsuitable`] if this machine does
@@ -99,10 +100,13 @@ pub fn open(
         }
         None => newest_whole(dir, key)?.set,
     };
-    open_in(dir, set, key, rank, size, read)
+    let opened = open_in(dir, set, key, rank, size, read)?;
+    opened.check_files(None)?;
+    Ok(opened)
 }
 
-/// Does the same for a set of `dir` that is already chosen.
+/// Does the same for a set of `dir` that is already chosen, except that it does not look at the files that the program
+/// has mapped ([`Opened::check_files`]).
 ///
 /// # Errors
 /// As for [`open`].
@@ -127,20 +131,13 @@ pub fn open_in(
         sections = image.sections().len(),
         "image verified"
     );
-    let reasons = compatibility::incompatibilities(&image)?;
-    if !reasons.is_empty() {
-        tracing::error!(?reasons, "image incompatible with this machine");
-        return Err(RestartError::Unsuitable {
-            set: name,
-            rank,
-            reasons,
-        });
-    }
-    Ok(Opened {
+    let opened = Opened {
         set,
         image,
         early: None,
-    })
+    };
+    opened.is_suitable(compatibility::incompatibilities(&opened.image)?)?;
+    Ok(opened)
 }
 
 /// A rank's image that can be restarted here.
@@ -153,6 +150,35 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// Checks the files that the program has mapped. With an undo, given by its plan and the host of this process, a
+    /// file that the job has changed is judged by what it will be then. Changes nothing.
+    ///
+    /// # Errors
+    /// [`RestartError::Unsuitable`] names the files that do not fit.
+    pub fn check_files(&self, undo: Option<(&Plan, &str)>) -> Result<()> {
+        self.is_suitable(compatibility::unsuitable_files(&self.image, undo))
+    }
+
+    /// Checks them again after the undo.
+    ///
+    /// # Errors
+    /// As for [`Opened::check_files`].
+    pub fn check_undone_files(&self) -> Result<()> {
+        self.is_suitable(compatibility::unsuitable_after_undo(&self.image))
+    }
+
+    fn is_suitable(&self, reasons: Vec<String>) -> Result<()> {
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        tracing::error!(?reasons, "image incompatible with this machine");
+        Err(RestartError::Unsuitable {
+            set: self.set.name().to_owned(),
+            rank: self.header().rank,
+            reasons,
+        })
+    }
+
     /// The set.
     pub fn set(&self) -> &Set {
         &self.set

@@ -8,6 +8,8 @@ use crate::plan::{
 };
 use crate::record::{self, Identity, Record};
 use crate::segment::{note_renewed, Progress};
+use nix::sys::stat::{utimensat, UtimensatFlags};
+use nix::sys::time::{TimeSpec, TimeValLike};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -483,7 +485,13 @@ impl<'a> Work<'a> {
                 Some(why) => Err(io::Error::other(why.clone())),
                 None => self.content(path, item),
             };
-            if let Err(why) = done.and_then(|()| set_mode(path, item.mode)) {
+            let done = done.and_then(|rewritten| {
+                if rewritten || item.touched {
+                    set_modified(path, item.modified);
+                }
+                set_mode(path, item.mode)
+            });
+            if let Err(why) = done {
                 self.trouble(path, &BACK, &why);
             }
         }
@@ -500,11 +508,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn content(&mut self, path: &Path, item: &Item) -> io::Result<()> {
+    /// Restores the content of a file; returns whether it was another one.
+    fn content(&mut self, path: &Path, item: &Item) -> io::Result<bool> {
         let facts = fs::symlink_metadata(path)?;
         if item.patches.is_empty() && facts.len() <= item.size {
             return match facts.len() == item.size {
-                true => Ok(()),
+                true => Ok(false),
                 false => Err(io::Error::other("it is shorter than it was")),
             };
         }
@@ -518,7 +527,7 @@ impl<'a> Work<'a> {
             opened => opened?,
         };
         if is_as_it_was(item, &file)? {
-            return Ok(());
+            return Ok(false);
         }
         let from = match item.patches.is_empty() {
             true => item.size,
@@ -531,7 +540,7 @@ impl<'a> Work<'a> {
         self.keeper.keep(path, &file, from, what);
         write(item, &file)?;
         self.done.rewritten += 1;
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -552,6 +561,14 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
         true => Ok(()),
         false => fs::set_permissions(path, Permissions::from_mode(mode & BITS)),
     }
+}
+
+/// Gives a file the time of modification that it had. Where that is not allowed, because the file is another user's,
+/// nothing needs it but a mapping of the file, which a restart compares.
+fn set_modified(path: &Path, modified: i64) {
+    let time = TimeSpec::nanoseconds(modified);
+    let (here, follow) = (nix::fcntl::AT_FDCWD, UtimensatFlags::NoFollowSymlink);
+    let _ = utimensat(here, path, &TimeSpec::UTIME_OMIT, &time, follow);
 }
 
 /// Whether this process may change the mode.

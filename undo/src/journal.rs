@@ -7,7 +7,7 @@ use crate::blocks::Blocks;
 use crate::record::{self, encode, encode_into, now, Cut, Identity, Record, State, VERSION};
 use crate::segment::{self, Segment, LOG};
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -29,6 +29,53 @@ pub struct Facts {
     pub mode: u32,
     /// Number of names (hard links).
     pub links: u64,
+    /// Time of the last modification, in nanoseconds since 1970.
+    pub modified: i64,
+}
+
+impl Facts {
+    /// Those of a file that was found by its name.
+    pub fn found(identity: Identity, found: &Metadata) -> Facts {
+        Facts {
+            identity,
+            size: found.len(),
+            mode: found.mode(),
+            links: found.nlink(),
+            modified: nanoseconds(found.mtime(), found.mtime_nsec()),
+        }
+    }
+
+    /// Those of an open file.
+    pub fn open(identity: Identity, found: &libc::stat) -> Facts {
+        Facts {
+            identity,
+            size: found.st_size as u64,
+            mode: found.st_mode,
+            links: found.st_nlink,
+            modified: nanoseconds(found.st_mtime, found.st_mtime_nsec),
+        }
+    }
+
+    /// The part that is remembered of each file at a cut.
+    pub fn at_cut(&self) -> AtCut {
+        AtCut {
+            size: self.size,
+            modified: self.modified,
+        }
+    }
+}
+
+fn nanoseconds(seconds: i64, rest: i64) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest)
+}
+
+/// State at the cut of a file that was open or known then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtCut {
+    /// Length in bytes.
+    pub size: u64,
+    /// Time of the last modification, in nanoseconds since 1970.
+    pub modified: i64,
 }
 
 /// Current target of a name.
@@ -67,6 +114,8 @@ enum Known {
         saved: Blocks,
         /// Whether it has a second name in the segment.
         kept: bool,
+        /// Whether a change without old content is recorded.
+        touched: bool,
         /// Names by which it was opened.
         names: Vec<PathBuf>,
     },
@@ -98,8 +147,8 @@ pub struct Journal {
     names: HashSet<PathBuf>,
     /// Directory renames of the job at that time.
     moves: u64,
-    /// Lengths at the cut of the files that were open or known then, in bytes.
-    sizes: HashMap<Identity, u64>,
+    /// States at the cut of the files that were open or known then.
+    at_cut: HashMap<Identity, AtCut>,
     numbers: u32,
     lost: u32,
     messages: Vec<String>,
@@ -129,7 +178,7 @@ impl Journal {
             files: HashMap::new(),
             names: HashSet::new(),
             moves: 0,
-            sizes: HashMap::new(),
+            at_cut: HashMap::new(),
             numbers: 0,
             lost: 0,
             messages: Vec::new(),
@@ -141,9 +190,8 @@ impl Journal {
         segment::kept_links(&self.checkpoints, device, inode)
     }
 
-    /// Starts a segment: the program is stopped at this cut. `sizes` are the lengths of files that it has open or has
-    /// written to.
-    pub fn begin(&mut self, cut: Cut, sizes: HashMap<Identity, u64>) {
+    /// Starts a segment: the program is stopped at this cut. `at_cut` has the files that it has open or has written to.
+    pub fn begin(&mut self, cut: Cut, at_cut: HashMap<Identity, AtCut>) {
         if self.turn == 0 {
             self.turn = segment::last_turn(&self.checkpoints, self.rank).unwrap_or(0);
         }
@@ -152,7 +200,7 @@ impl Journal {
         (self.log, self.broken) = (None, false);
         self.files.clear();
         self.names.clear();
-        self.sizes = sizes;
+        self.at_cut = at_cut;
         (self.numbers, self.lost) = (0, 0);
     }
 
@@ -330,7 +378,7 @@ impl Journal {
             };
             let wanted = bytes.start.min(*size)..bytes.end.min(*size);
             if wanted.is_empty() {
-                return;
+                return self.touching(facts.identity, number);
             }
             let Some(missing) = saved.next_missing(&wanted, PIECE) else {
                 return;
@@ -358,6 +406,20 @@ impl Journal {
         }
     }
 
+    /// Records that a change of the file begins, of which no old content is recorded.
+    fn touching(&mut self, identity: Identity, number: u32) {
+        let Some(Known::Old { touched, .. }) = self.files.get_mut(&identity) else {
+            return;
+        };
+        if !std::mem::replace(touched, true) {
+            let record = Record::Touched {
+                file: number,
+                time: now(),
+            };
+            self.write(&record);
+        }
+    }
+
     /// Number in the segment of a file that existed at the cut; none for a new or a lost file.
     fn number_of(&mut self, facts: &Facts, name: Name<'_>) -> Option<u32> {
         match self.files.get(&facts.identity) {
@@ -367,8 +429,8 @@ impl Journal {
         }
         self.numbers += 1;
         let number = self.numbers;
-        let size = self.sizes.get(&facts.identity).copied();
-        let size = size.unwrap_or(facts.size);
+        let at_cut = self.at_cut.get(&facts.identity).copied();
+        let AtCut { size, modified } = at_cut.unwrap_or(facts.at_cut());
         let name = name();
         let record = Record::File {
             file: number,
@@ -376,6 +438,7 @@ impl Journal {
             identity: facts.identity,
             size,
             mode: facts.mode,
+            modified,
             time: now(),
         };
         let known = match self.write(&record) {
@@ -384,6 +447,7 @@ impl Journal {
                 size,
                 saved: Blocks::default(),
                 kept: false,
+                touched: false,
                 names: vec![name],
             },
             false => Known::Lost,

@@ -177,11 +177,12 @@ mod tests {
             size: 8,
             mode: 0o644,
             links: 1,
+            modified: 0,
         }
     }
 
     fn begin(journal: &mut Journal, cut: Cut) {
-        journal.begin(cut, HashMap::from([(facts().identity, facts().size)]));
+        journal.begin(cut, HashMap::from([(facts().identity, facts().at_cut())]));
     }
 
     fn change(journal: &mut Journal) {

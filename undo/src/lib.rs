@@ -44,16 +44,12 @@
 //! let (checkpoints, path) = (folder.path().join("ck"), folder.path().join("result"));
 //! fs::write(&path, "is kept")?;
 //! let meta = path.metadata()?;
-//! let facts = Facts {
-//!     identity: Identity { device: meta.dev(), inode: meta.ino(), local: true },
-//!     size: meta.len(),
-//!     mode: 0o644,
-//!     links: 1,
-//! };
+//! let identity = Identity { device: meta.dev(), inode: meta.ino(), local: true };
+//! let facts = Facts::found(identity, &meta);
 //!
 //! let cut = Cut { number: 1, id: [1; 16] };
 //! let mut journal = Journal::new(&checkpoints, 0, "node1".into(), u64::MAX);
-//! journal.begin(cut, HashMap::from([(facts.identity, facts.size)]));
+//! journal.begin(cut, HashMap::from([(identity, facts.at_cut())]));
 //! // Before the file changes, the journal gets the bytes that are lost.
 //! let old = |at, len| Ok(fs::read(&path)?[at as usize..][..len].to_vec());
 //! journal.changing(&facts, &|| path.clone(), 0..2, &old);
@@ -63,6 +59,7 @@
 //! let done = Plan::read(&checkpoints, &cut)?.apply(&share, &mut Nothing);
 //! assert_eq!((done.rewritten, done.failed), (1, 0));
 //! assert_eq!(fs::read_to_string(&path)?, "is kept");
+//! assert_eq!(path.metadata()?.modified()?, meta.modified()?);
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
@@ -77,7 +74,7 @@ mod record;
 mod segment;
 
 pub use apply::{Done, Keeper};
-pub use journal::{Current, Facts, Journal, Name, Place, Read};
+pub use journal::{AtCut, Current, Facts, Journal, Name, Place, Read};
 pub use left_behind::{left_behind, LeftBehind};
 pub use outlook::{Change, Deed, Outlook};
 pub use plan::{Plan, Share, View};

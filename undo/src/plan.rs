@@ -131,6 +131,10 @@ pub(crate) struct Item {
     others: Vec<PathBuf>,
     pub size: u64,
     pub mode: u32,
+    /// Time of its last modification, in nanoseconds since 1970.
+    pub modified: i64,
+    /// Whether the job has changed it, apart from writes that append: the time of its modification is another one.
+    pub touched: bool,
     /// Time of its first record.
     pub time: u64,
     pub seen: Identity,
@@ -362,6 +366,7 @@ impl Plan {
                 (since, item.identity) = (*time, *identity);
             }
             item.gone = history.is_gone(&(key.0.clone(), item.identity), since);
+            item.touched |= !item.notes.is_empty();
             let patches = earliest(std::mem::take(&mut item.notes));
             // Another rank may have recorded a longer content later.
             let inside = |patch: Patch| {
@@ -388,7 +393,8 @@ impl Plan {
                 let item = self.files.entry(key).or_insert_with(|| noted.clone());
                 if time < item.time {
                     item.name = noted.name;
-                    (item.size, item.mode) = (noted.size, noted.mode);
+                    (item.size, item.mode, item.modified) =
+                        (noted.size, noted.mode, noted.modified);
                     (item.time, item.identity, item.seen) = (time, noted.identity, noted.seen);
                 }
                 continue;
@@ -424,6 +430,7 @@ impl Plan {
                     let kept = source.directory.join(format!("kept-{file}"));
                     item.kept.push(kept);
                 }
+                Record::Touched { .. } => item.touched = true,
                 Record::Linked { .. } => item.linked = true,
                 Record::Lost { why, .. } => item.lost = Some(why.clone()),
                 _ => item.others.extend(moved_back),
@@ -445,6 +452,7 @@ impl Plan {
             identity,
             size,
             mode,
+            modified,
             time,
         } = record
         else {
@@ -458,6 +466,8 @@ impl Plan {
             others: Vec::new(),
             size: *size,
             mode: *mode,
+            modified: *modified,
+            touched: false,
             time: *time,
             seen: *identity,
             identity: *identity,
@@ -851,6 +861,18 @@ impl View<'_> {
     /// Length in bytes.
     pub fn size(&self) -> u64 {
         self.item.size
+    }
+
+    /// Time of the last modification, in nanoseconds since 1970.
+    pub fn modified(&self) -> i64 {
+        self.item.modified
+    }
+
+    /// Current path of the file, if the job has not changed it: at most it has other names.
+    pub fn unchanged(&self) -> Option<&Path> {
+        let now = self.source.as_deref().filter(|_| !self.item.touched)?;
+        let len = fs::symlink_metadata(now).ok()?.len();
+        (len == self.item.size).then_some(now)
     }
 
     /// Number of bytes of it that the journals hold. It only grows while the job runs.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of the encoding; no other version is read.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes before a record's head.
 const FRAME: usize = 16;
 /// Maximum length of a head: its longest part are two paths.
@@ -169,6 +169,8 @@ pub enum Record {
         identity: Identity,
         size: u64,
         mode: u32,
+        /// Time of the last modification, in nanoseconds since 1970.
+        modified: i64,
         time: u64,
     },
     /// Another name of the file.
@@ -189,6 +191,8 @@ pub enum Record {
     },
     /// Old content of the file from the offset `at` on, in the record's data.
     Bytes { file: u32, at: u64, time: u64 },
+    /// A change of the file begins that overwrites no old content, but changes the time of its modification.
+    Touched { file: u32, time: u64 },
     /// Link to the file, `kept-FILE` beside the log.
     Kept { file: u32 },
     /// The file is about to lose its last name, and all of its content is in the journal. Its inode may become another
@@ -225,6 +229,7 @@ impl Record {
         match self {
             Record::Named { file, time, .. }
             | Record::Bytes { file, time, .. }
+            | Record::Touched { file, time }
             | Record::Gone { file, time } => Some((*file, Some(*time))),
             Record::Kept { file } | Record::Linked { file } | Record::Lost { file, .. } => {
                 Some((*file, None))

@@ -34,16 +34,12 @@ impl Keeper for Told {
 
 fn facts(path: &Path) -> Facts {
     let found = fs::symlink_metadata(path).unwrap();
-    Facts {
-        identity: Identity {
-            device: found.dev(),
-            inode: found.ino(),
-            local: true,
-        },
-        size: found.len(),
-        mode: found.mode(),
-        links: found.nlink(),
-    }
+    let identity = Identity {
+        device: found.dev(),
+        inode: found.ino(),
+        local: true,
+    };
+    Facts::found(identity, &found)
 }
 
 impl Scene {

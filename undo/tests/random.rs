@@ -66,16 +66,12 @@ impl Keeper for Killed {
 
 fn facts(path: &Path) -> Option<Facts> {
     let found = fs::symlink_metadata(path).ok()?;
-    Some(Facts {
-        identity: Identity {
-            device: found.dev(),
-            inode: found.ino(),
-            local: true,
-        },
-        size: found.len(),
-        mode: found.mode(),
-        links: found.nlink(),
-    })
+    let identity = Identity {
+        device: found.dev(),
+        inode: found.ino(),
+        local: true,
+    };
+    Some(Facts::found(identity, &found))
 }
 
 fn current(path: &Path) -> Current {
@@ -293,8 +289,8 @@ impl IsAbsent for Current {
 enum Entry {
     /// Mode.
     Directory(u32),
-    /// Content, the first of its names, and mode.
-    File(Vec<u8>, PathBuf, u32),
+    /// Content, the first of its names, mode, and time of modification.
+    File(Vec<u8>, PathBuf, u32, i64),
     Link(PathBuf),
 }
 
@@ -316,7 +312,9 @@ fn tree(
         } else {
             let first = firsts.entry(facts.ino()).or_insert_with(|| path.clone());
             let (first, content) = (first.clone(), fs::read(&path).unwrap());
-            found.insert(path.clone(), Entry::File(content, first, facts.mode()));
+            let modified = self::facts(&path).unwrap().modified;
+            let entry = Entry::File(content, first, facts.mode(), modified);
+            found.insert(path.clone(), entry);
         }
     }
 }
@@ -367,9 +365,9 @@ fn undo_to(
         let differ = |name: &&PathBuf| is.get(*name) != was.get(*name);
         if let Some(name) = names.clone().find(differ) {
             let sizes = [&is, was].map(|tree| match tree.get(name) {
-                Some(Entry::File(bytes, first, mode)) => {
-                    let first = first.display();
-                    format!("{} bytes, mode {mode:o}, first {first}", bytes.len())
+                Some(Entry::File(bytes, first, mode, modified)) => {
+                    let (len, first) = (bytes.len(), first.display());
+                    format!("{len} bytes, mode {mode:o}, of {modified}, first {first}")
                 }
                 other => format!("{other:?}"),
             });

@@ -71,12 +71,17 @@ impl Files {
         })
     }
 
+    /// Plan of the undo that the restart would make, and the host.
+    pub fn undo(&self) -> Option<(&Plan, &str)> {
+        Some((&self.plan, &self.host))
+    }
+
     /// Adds the files of a rank that ran on `host`.
     pub fn add(&mut self, rank: u32, host: &str, sections: &Sections) {
         let prospect = Prospect {
             checks: Checks {
                 changed: self.changed,
-                undo: Some((&self.plan, &self.host)),
+                undo: self.undo(),
             },
             grown: self.grown,
             outlook: &self.outlook,

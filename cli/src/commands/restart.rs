@@ -93,6 +93,7 @@ fn dry_run(
             shown.at(format!("{}, rank {} of {ranks}", set.name(), entry.rank));
             let (set, counter) = (set.clone(), shown.counter());
             let opened = ::restart::open_in(directory, set, key, entry.rank, ranks, counter)?;
+            opened.check_files(files.undo())?;
             files.add(entry.rank, &entry.host, &Sections::of(opened.image())?);
             Ok::<_, ::restart::RestartError>(())
         })

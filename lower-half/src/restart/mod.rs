@@ -170,6 +170,9 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     };
     let begun = Instant::now();
     truncate_files::undo(&plan, &cut, &restarted, others)?;
+    if !plan.is_empty() {
+        opened.check_undone_files()?;
+    }
     for warning in files.open_undone(&process, options.changed_files)? {
         console::say(rank, warning);
     }
@@ -342,6 +345,7 @@ fn verified(
         changed: options.changed_files,
         undo: Some((&plan, &host)),
     };
+    opened.check_files(checks.undo)?;
     let files = loader::open_files(&process, &checks, held)?;
     for warning in &files.warnings {
         tracing::warn!(warning, "open file");

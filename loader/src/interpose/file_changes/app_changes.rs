@@ -161,12 +161,7 @@ pub fn opened(fd: i32, (facts, name): (libc::stat, PathBuf), made: Option<u64>) 
             let since = made.unwrap_or_else(undo::now);
             return noting.journal.created(identity, place, since);
         }
-        let facts = Facts {
-            identity,
-            size: facts.st_size as u64,
-            mode: facts.st_mode,
-            links: facts.st_nlink,
-        };
+        let facts = Facts::open(identity, &facts);
         noting.journal.opened(&facts, &|| name.clone());
     };
     noting().map(|mut all| all.run(work));

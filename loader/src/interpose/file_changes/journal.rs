@@ -140,12 +140,7 @@ impl Noting {
     }
 
     pub(super) fn facts(&mut self, found: &Metadata, path: &Path) -> Facts {
-        Facts {
-            identity: self.identity(found.dev(), found.ino(), path),
-            size: found.len(),
-            mode: found.mode(),
-            links: found.nlink(),
-        }
+        Facts::found(self.identity(found.dev(), found.ino(), path), found)
     }
 
     /// Examines a descriptor; returns it if writes through it are to be journaled.
@@ -178,12 +173,7 @@ impl Noting {
             return None;
         }
         let identity = self.identity(facts.st_dev, facts.st_ino, &fd_path(fd));
-        let facts = Facts {
-            identity,
-            size: facts.st_size as u64,
-            mode: facts.st_mode,
-            links: facts.st_nlink,
-        };
+        let facts = Facts::open(identity, &facts);
         let direct = flags & libc::O_DIRECT != 0;
         (!self.journal.ignores(&identity)).then_some(Open {
             facts,

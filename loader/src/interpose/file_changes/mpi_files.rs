@@ -110,12 +110,7 @@ impl Descriptor {
 impl Noting {
     fn changing_below(&mut self, descriptor: &Descriptor, bytes: Range<u64>) {
         let (fd, found) = (descriptor.fd, &descriptor.facts);
-        let facts = Facts {
-            identity: descriptor.identity,
-            size: found.st_size as u64,
-            mode: found.st_mode,
-            links: found.st_nlink,
-        };
+        let facts = Facts::open(descriptor.identity, found);
         let reader = self.reader.clone();
         let read = |at, len| match reads_as_written(fd) {
             true => read_through(fd, at, len),

@@ -9,10 +9,10 @@ use crate::test::support::refusal::{refused, IMAGE};
 use crate::test::support::small_fs::in_btrfs;
 use crate::test::Case;
 use anyhow::{ensure, Result};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -24,6 +24,8 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(name, move |_, dir| unlinked(dir, mpi).into()));
         let name = format!("two-cuts/directory:{mpi}");
         cases.push(Case::new(name, move |_, dir| directory(dir, mpi).into()));
+        let name = format!("two-cuts/privately:{mpi}");
+        cases.push(Case::new(name, move |_, dir| privately(dir, mpi).into()));
         let name = format!("two-cuts/left-behind:{mpi}");
         cases.push(Case::new(name, move |_, dir| left_behind(dir, mpi).into()));
     }
@@ -158,6 +160,47 @@ fn directory(dir: &Path, mpi: Mpi) -> Result<()> {
         ensure!(held == wanted, "{file} has {held:?}");
     }
     repeated(job)
+}
+
+/// Files that were mapped privately have their content again, and their times, so that the second restart from a set
+/// knows them, too. One that another program has changed since is refused, although the job has opened it.
+fn privately(dir: &Path, mpi: Mpi) -> Result<()> {
+    let mut job = undone(dir, mpi, &["privately"])?;
+    job.go(1)?;
+    job.reach(2)?;
+    job.job.kill()?;
+    let opened = dir.join("opened");
+    let then = fs::metadata(&opened)?.modified()?;
+    let file = File::options().write(true).open(&opened)?;
+    let dry_run = |name: &str| {
+        let mut restart = stasis::restart(mpi, 1, &dir.join("ck/ckpt-1"), dir);
+        restart.arg("--dry-run");
+        job::run(restart, dir, name, LIMIT)
+    };
+    file.set_modified(SystemTime::now())?;
+    let words: &[&[&str]] = &[&["opened is not the file"], &["it was modified since"]];
+    refused(&dry_run("changed")?, IMAGE, words)?;
+    let restart = stasis::restart(mpi, 1, &job.ckpt, dir);
+    refused(&job::run(restart, dir, "refused", LIMIT)?, IMAGE, words)?;
+    file.set_modified(then)?;
+    dry_run("dry-run")?.expect_success("the dry run")?;
+    fs::remove_file(dir.join("go.1"))?;
+    job.restart(mpi, "ckpt-1")?;
+    for file in [
+        "over",
+        "emptied",
+        "extended",
+        "replaced",
+        "removed",
+        "one/moved",
+    ] {
+        is_filled(&dir.join(file))?;
+    }
+    for phase in 1..=2 {
+        job.go(phase)?;
+    }
+    // An emptied file takes the pages that the program has written with it.
+    job.finish("mapped: bp bb ap ap ap ap ap")
 }
 
 /// A restart from an older set leaves the newer one behind, whose files are lost.
