@@ -228,7 +228,10 @@ impl Classifier {
                 };
                 (backing, Stored::OwnPages)
             }
-            // Deleted, replaced, or not reachable by this path: its content is stored.
+            // Deleted, replaced, or not reachable by this path: all of its content is stored, also of pages that the
+            // program has never touched. It is anonymous memory after a restart, so a page that is given back then
+            // (MADV_DONTNEED) holds zeros instead of the file's content, and later writes to the file do not show. The
+            // file's content beneath a written page cannot be read here without a descriptor of the file.
             None => (Backing::Anonymous, Stored::Everything),
         })
     }
