@@ -13,7 +13,7 @@ use clap::Parser;
 use coordinator::job_file::JobFile;
 use coordinator::net::addresses;
 use dump::MemoryBudget;
-use history::event::Event;
+use history::event::{shortened, Event, MOST_LISTED};
 use history::last_seen;
 use job_spec::{shell, Schedule};
 use launcher::message;
@@ -66,6 +66,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         told: Cell::default(),
         mapped: Cell::default(),
         left_out: RefCell::default(),
+        refusals: RefCell::default(),
         stages: options.stages,
     };
     let job = Job {
@@ -165,6 +166,8 @@ struct KnownSets {
     mapped: Cell<(u64, u64)>,
     /// Numbers of the checkpoints that have a damaged image, or one out of reach of all ranks.
     left_out: RefCell<Vec<u64>>,
+    /// Why ranks of the last incarnation could not be started or restored, for the history.
+    refusals: RefCell<Vec<String>>,
     stages: bool,
 }
 
@@ -185,6 +188,7 @@ impl KnownSets {
             self.note(Event::GivenUp {
                 what: format!("the launcher has ended with exit code {code}"),
                 why: "that is the program's own will (--on)".to_owned(),
+                refusals: self.refusals.take(),
             });
         }
     }
@@ -316,6 +320,7 @@ impl Surroundings for KnownSets {
         self.note(Event::Failure {
             what: failure.to_string(),
             failures,
+            refusals: self.refusals.take(),
         });
     }
 
@@ -373,6 +378,8 @@ impl Surroundings for KnownSets {
     }
 
     fn refusals(&self, why: &[String]) {
+        let kept = why.iter().take(MOST_LISTED).map(|why| shortened(why));
+        *self.refusals.borrow_mut() = kept.collect();
         for why in why.iter().take(MOST_REFUSALS) {
             message::say(why);
         }
@@ -382,6 +389,14 @@ impl Surroundings for KnownSets {
     }
 
     fn ends(&self, why: &str) {
+        let refusals = self.refusals.take();
+        if !refusals.is_empty() {
+            self.note(Event::GivenUp {
+                what: "ranks could not be restored".to_owned(),
+                why: why.to_owned(),
+                refusals,
+            });
+        }
         match (self.newest(), self.stages) {
             (Some(number), false) => message::say(format_args!(
                 "{why}. To go on from ckpt-{number}: {}",
@@ -453,6 +468,7 @@ impl Surroundings for KnownSets {
         self.note(Event::GivenUp {
             what: failure.to_string(),
             why,
+            refusals: self.refusals.take(),
         });
     }
 }

@@ -180,11 +180,21 @@ impl Story {
                     named.join(", ")
                 ));
             }
-            Event::Failure { what, failures } => remark(format!(
-                "{what}; the job was started again (failure {failures} without a new checkpoint)"
+            Event::Failure {
+                what,
+                failures,
+                refusals,
+            } => remark(format!(
+                "{what}{}; the job was started again (failure {failures} without a new checkpoint)",
+                reasons(refusals)
             )),
-            Event::GivenUp { what, why } => remark(format!(
-                "{what}; the job was not started again, because {why}"
+            Event::GivenUp {
+                what,
+                why,
+                refusals,
+            } => remark(format!(
+                "{what}{}; the job was not started again, because {why}",
+                reasons(refusals)
             )),
             Event::Checkpoint(taken) => taken
                 .warnings
@@ -303,6 +313,14 @@ impl Figures {
     }
 }
 
+/// Reasons why ranks could not be started, as the end of a clause.
+fn reasons(refusals: &[String]) -> String {
+    match refusals {
+        [] => String::new(),
+        _ => format!(" ({})", refusals.join("; ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,6 +348,7 @@ mod tests {
         let failure = Event::Failure {
             what: "rank 1 was killed".into(),
             failures: 1,
+            refusals: Vec::new(),
         };
         let restart = Event::Restart {
             start: start.clone(),

@@ -110,6 +110,9 @@ pub enum Event {
         what: String,
         /// Number of failures without a new checkpoint.
         failures: u32,
+        /// Why ranks could not be started or restored, at most [`MOST_LISTED`] reasons.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refusals: Vec<String>,
     },
     /// `stasis run` does not start the job again.
     GivenUp {
@@ -117,6 +120,9 @@ pub enum Event {
         what: String,
         /// Why the job is not started again.
         why: String,
+        /// Why ranks could not be started or restored, at most [`MOST_LISTED`] reasons.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refusals: Vec<String>,
     },
     /// Older events were removed, because the file had reached its limit.
     Shortened {

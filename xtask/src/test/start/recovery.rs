@@ -8,8 +8,9 @@ use crate::test::support::helper_programs::compile;
 use crate::test::support::refusal::{refused, DIRECTORY, USAGE};
 use crate::test::support::small_fs::in_small_directory;
 use crate::test::Case;
-use anyhow::{ensure, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -650,6 +651,21 @@ fn refused_restart(case: &RunCase) -> Result<()> {
     }
     let killed = said.matches("was killed").count();
     ensure!(killed == 1, "{killed} ranks were killed, not 1:\n{said}");
+    let told = fs::read_to_string(case.ckpt.join("events.jsonl"))?;
+    let failures = told.lines().filter_map(|line| {
+        let event: Value = serde_json::from_str(line).ok()?;
+        (event["event"] == "failure").then_some(event)
+    });
+    let failures: Vec<Value> = failures.collect();
+    let [death, refusal, ..] = &failures[..] else {
+        bail!("the history has no two failures: {told}");
+    };
+    let words = format!("cannot reopen {}", input.display());
+    let reason = refusal["refusals"][0].as_str().unwrap_or_default();
+    ensure!(
+        death.get("refusals").is_none() && reason.contains(&words),
+        "the history does not say: {words}\n{told}"
+    );
     case.finish(job)
 }
 
