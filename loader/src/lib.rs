@@ -64,7 +64,9 @@ pub use interpose::memory_limits::note_use;
 pub use interpose::signals::checkpoint_request::{take_signals, RequestListener, RequestSource};
 pub use interpose::signals::{Action, STOP_SIGNAL};
 pub use interpose::sites::patched as patched_calls;
-pub use interpose::syscalls::{note_shared_file, remapped, set_shm_ids, shm_id};
+pub use interpose::syscalls::{
+    note_shared_file, note_watched_memory, remapped, set_shm_ids, shm_id,
+};
 pub use interpose::threads::current_call::{
     current_call, synchronize, thread_address, CurrentCall,
 };

@@ -1,5 +1,7 @@
 //! The mappings of this process, from `/proc/self/maps`.
 
+use std::ops::Range;
+
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -34,11 +36,23 @@ pub fn read() -> std::io::Result<Vec<Mapping>> {
 
 /// The mapping of this process at an address, with its file.
 pub fn at(address: usize) -> Option<proc_maps::Mapping> {
-    let text = std::fs::read("/proc/self/maps").ok()?;
-    let mut mappings = text
+    let found = inside(address..address + 1).ok()?;
+    found.into_iter().next()
+}
+
+/// The mappings of this process that have addresses in a range, with their files.
+///
+/// # Errors
+/// If `/proc/self/maps` cannot be read.
+pub fn inside(range: Range<usize>) -> std::io::Result<Vec<proc_maps::Mapping>> {
+    let text = std::fs::read("/proc/self/maps")?;
+    let mappings = text
         .split(|byte| *byte == b'\n')
         .filter_map(proc_maps::parse_line);
-    mappings.find(|mapping| (mapping.start..mapping.end).contains(&(address as u64)))
+    let is_inside = |mapping: &proc_maps::Mapping| {
+        mapping.start < range.end as u64 && (range.start as u64) < mapping.end
+    };
+    Ok(mappings.filter(is_inside).collect())
 }
 
 #[cfg(test)]

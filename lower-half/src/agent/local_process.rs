@@ -490,6 +490,9 @@ fn watch(unwatched: bool) -> Result<&'static DirtyTracker, String> {
         false => DirtyTracker::start(),
     });
     let tracker = tracker.unwrap_or_else(|why| Err(format!("no thread could be made: {why}")))?;
+    if tracker.unwatched().is_none() {
+        loader::note_watched_memory();
+    }
     Ok(Box::leak(Box::new(tracker)))
 }
 

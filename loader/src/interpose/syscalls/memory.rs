@@ -1,6 +1,7 @@
 //! Mappings. The allocator of addresses (`load/va_allocator.rs`) chooses each one; calls on the lower half's memory are
 //! refused.
 
+use super::remap_parts::{self, Remap};
 use super::{fail, Call, Handler, Outcome};
 use crate::interpose::cpuid::{self, places};
 use crate::interpose::file_changes::{app_changes, watched_fds};
@@ -228,7 +229,7 @@ fn mremap(call: &mut Call) -> Outcome {
             .on_lower(|| app_changes::enlarging(old, old_len, new_len));
     }
     if flags & fixed != 0 {
-        let result = call.kernel(libc::SYS_mremap, args);
+        let result = remap(call, args);
         if !is_err(result) {
             if !keep_old {
                 va_allocator::free(old, old + old_len);
@@ -238,7 +239,7 @@ fn mremap(call: &mut Call) -> Outcome {
         return Outcome::Value(result);
     }
     if new_len <= old_len && old_len != 0 && !keep_old {
-        let result = call.kernel(libc::SYS_mremap, args);
+        let result = remap(call, args);
         if !is_err(result) {
             va_allocator::free(old + new_len, old + old_len);
         }
@@ -246,7 +247,7 @@ fn mremap(call: &mut Call) -> Outcome {
     }
     if old_len != 0 && !keep_old && va_allocator::claim(old + old_len, new_len - old_len) {
         args[3] = flags & !may_move;
-        let result = call.kernel(libc::SYS_mremap, args);
+        let result = remap(call, args);
         if !is_err(result) {
             return Outcome::Value(result);
         }
@@ -258,12 +259,39 @@ fn mremap(call: &mut Call) -> Outcome {
     args[3] = flags | fixed;
     let result = place(new_len, va_allocator::natural_align(new_len), |at| {
         args[4] = at;
-        call.kernel(libc::SYS_mremap, args)
+        remap(call, args)
     });
     if !is_err(result) && !keep_old && old_len != 0 {
         va_allocator::free(old, old + old_len);
     }
     Outcome::Value(result)
+}
+
+/// The call of the kernel for `mremap`.
+fn remap(call: &Call, args: [usize; 6]) -> isize {
+    let whole = |call: &Call| call.kernel(libc::SYS_mremap, args);
+    let [old, old_len, new_len, flags, new, _] = args;
+    let lengths = page_up(old_len).zip(page_up(new_len));
+    let (true, Some((old_len, new_len))) = (remap_parts::may_be() && call.in_rank(), lengths)
+    else {
+        return whole(call);
+    };
+    let remap = Remap {
+        old,
+        old_len,
+        new_len,
+        flags,
+        new,
+    };
+    let kernel = |nr, [a, b, c, d, e]: [usize; 5]| call.kernel(nr, [a, b, c, d, e, 0]);
+    let by_parts = || call.thread.on_lower(|| remap.by_parts(&kernel));
+    if remap.may_stop_midway() {
+        return by_parts().unwrap_or_else(|| whole(call));
+    }
+    match whole(call) {
+        result if result == err(libc::EFAULT) => by_parts().unwrap_or(result),
+        result => result,
+    }
 }
 
 fn mprotect(call: &mut Call) -> Outcome {

@@ -24,6 +24,7 @@ pub mod memory;
 mod path_redirect;
 pub mod pi_futex;
 pub mod process;
+mod remap_parts;
 mod signals;
 mod site_kinds;
 pub mod sysv;
@@ -41,6 +42,7 @@ use crate::sys::{syscall, user_copy};
 
 pub use memory::{brk_end, note_shared_file, remapped, set_brk_end};
 pub use process::{membarriers, restore_membarriers};
+pub use remap_parts::note_watched_memory;
 pub use site_kinds::SITE_KINDS;
 pub use sysv::{set_shm_ids, shm_id};
 

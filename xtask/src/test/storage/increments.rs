@@ -67,7 +67,12 @@ pub fn cases() -> Vec<Case> {
         case("one-without-watch", one_without, OWN),
     ];
     let all = marks.chain(digests).chain(others);
-    all.chain([case("loads-late", loads_late, OWN)]).collect()
+    let late = [
+        case("loads-late", loads_late, OWN),
+        case("remapped-parts", remapped_parts, OWN),
+        case("digests-remapped-parts", remapped_parts, UNWATCHED),
+    ];
+    all.chain(late).collect()
 }
 
 /// The MPI library is loaded into memory that was freed after the first checkpoint. The increment holds the code of the
@@ -87,6 +92,31 @@ fn loads_late(dir: &Path, on: Kernel) -> Result<()> {
     job.restart(Mpi::Mpich, "ckpt-2")?;
     job.go(2)?;
     job.finish("version of MPI: ")
+}
+
+/// Parts of watched memory are replaced, and then all of it is moved, enlarged and shrunk, while checkpoints are taken.
+fn remapped_parts(dir: &Path, on: Kernel) -> Result<()> {
+    let program = compile(dir, &Mpi::Mpich.compiler("c"), "remapped_parts.c", &[])?;
+    let mut launch = stasis::launch(Mpi::Mpich, 1, &dir.join("ck"), dir);
+    launch
+        .args(["--full-every", "9", "--keep", "all"])
+        .arg(program);
+    let mut job = PhasedJob::start(on.run(launch, dir)?, dir)?;
+    job.reach(1)?;
+    job.checkpoint()?;
+    job.go(1)?;
+    job.reach(2)?;
+    for _ in 0..3 {
+        job.checkpoint()?;
+    }
+    job.reach(3)?;
+    job.checkpoint()?;
+    // From a set behind all moves, and from one between two of them.
+    job.restart(Mpi::OpenMpi, "ckpt-5")?;
+    job.go(3)?;
+    job.finish("all is there")?;
+    job.restart(Mpi::OpenMpi, "ckpt-3")?;
+    job.finish("all is there")
 }
 
 /// A job that changes a little of its memory in each permitted step.
