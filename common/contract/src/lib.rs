@@ -2,6 +2,22 @@
 //!
 //! A lower half of another build may restart an upper half that was saved. So all types are `repr(C)`, their layouts
 //! are asserted at compile time, and [`VERSION`] is the version of the whole.
+//!
+//! # Examples
+//! An agent reads a state that a thread of the upper half writes, and gets all of it or nothing:
+//! ```
+//! use stasis_contract::waits::{read, write};
+//! use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+//!
+//! let (version, state) = (AtomicU64::new(0), [AtomicU64::new(0), AtomicU64::new(0)]);
+//! let look = || read(&version, || state.each_ref().map(|word| word.load(Relaxed)));
+//! write(&version, || {
+//!     state[0].store(1, Relaxed);
+//!     assert_eq!(look(), None); // half of it is written
+//!     state[1].store(2, Relaxed);
+//! });
+//! assert_eq!(look(), Some([1, 2]));
+//! ```
 #![no_std]
 
 pub mod abi;

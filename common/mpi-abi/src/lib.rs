@@ -6,6 +6,21 @@
 //! and finds its functions by name. A function that the library lacks returns MPI_ERR_UNSUPPORTED_OPERATION, and so
 //! does every function before that.
 //!
+//! # Examples
+//! ```
+//! use stasis_mpi_abi::{load, LoadError, MPI_Comm_rank, RSMPI_COMM_WORLD};
+//! use std::path::Path;
+//!
+//! // A library, but none of MPI.
+//! let error = load(Path::new("libc.so.6")).unwrap_err();
+//! assert!(matches!(error, LoadError::NoMpi { function, .. } if function == "MPI_Init_thread"));
+//!
+//! let mut rank = 0;
+//! // SAFETY: no library is loaded, so the call returns an error and touches nothing.
+//! let code = unsafe { MPI_Comm_rank(RSMPI_COMM_WORLD, &raw mut rank) };
+//! assert_ne!(code, 0);
+//! ```
+//!
 //! # Safety
 //! The functions have the types of the standard, which the table of MPI functions lists. Their addresses come from
 //! `dlsym` of a library with this ABI, or are that of a function without parameters, which may be called with any in

@@ -1,5 +1,23 @@
 //! Progress reports while bytes are read: a bar on a terminal, or lines at intervals. If standard error is
 //! not a terminal, no bar is drawn, so that a file or a pipe gets plain lines.
+//!
+//! # Examples
+//! ```
+//! use stasis_progress::{Bytes, TICK};
+//! use std::sync::atomic::Ordering;
+//!
+//! let shown = Bytes::new(3);
+//! shown.at("three bytes".into());
+//! let line = |read| eprintln!("{read} of 3 bytes are read"); // where there is no terminal
+//! let sum: u64 = shown.during(TICK, line, || {
+//!     let read = |byte: u64| {
+//!         shown.counter().fetch_add(1, Ordering::Relaxed);
+//!         byte
+//!     };
+//!     [1, 2, 3].map(read).iter().sum()
+//! });
+//! assert_eq!((sum, shown.counter().load(Ordering::Relaxed)), (6, 3));
+//! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};

@@ -98,6 +98,43 @@ impl fmt::Display for Frame {
 }
 
 /// The objects of this process and their unwind tables, as they were mapped when it was made.
+///
+/// # Examples
+/// ```
+/// use stasis_stack_trace::{kernel::KernelWait, Bridge, Registers, Tracer};
+/// use std::sync::mpsc::channel;
+///
+/// /// Every frame has an unwind table.
+/// struct NoOther;
+/// impl Bridge for NoOther {
+///     fn caller(&mut self, _: &Registers) -> Option<Registers> {
+///         None
+///     }
+///     fn knows(&self, _: u64) -> bool {
+///         false
+///     }
+/// }
+///
+/// let (tell, told) = channel();
+/// let (end, wait) = channel::<()>();
+/// let sleeper = std::thread::spawn(move || {
+///     tell.send(nix::unistd::gettid().as_raw() as u32).unwrap();
+///     wait.recv()
+/// });
+/// let tid = told.recv()?;
+/// let [ip, sp] = loop {
+///     if let Some(registers) = KernelWait::of(tid).and_then(|asleep| asleep.registers()) {
+///         break registers;
+///     }
+///     std::thread::yield_now();
+/// };
+/// let frames = Tracer::new()?.trace(Registers { ip, sp, bp: 0 }, &mut NoOther);
+/// let in_recv = |frame: &stasis_stack_trace::Frame| frame.to_string().contains("Receiver");
+/// assert!(frames.iter().any(in_recv), "{frames:?}");
+/// drop(end);
+/// assert!(sleeper.join().unwrap().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Tracer {
     objects: Vec<Object>,
     /// The lines of each object, once they were looked for.
