@@ -224,6 +224,19 @@ impl ImageError {
         }
     }
 
+    /// Whether the set is refused for its key alone, and nothing is known of its bytes.
+    pub fn is_of_key(&self) -> bool {
+        match self {
+            ImageError::Unusable { reason, .. } | ImageError::Link { reason, .. } => {
+                reason.is_of_key()
+            }
+            ImageError::KeyWanted { .. }
+            | ImageError::OtherKey { .. }
+            | ImageError::NotSealed { .. } => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path, source: impl Into<std::io::Error>) -> Self {
         ImageError::Io {
             action,

@@ -38,6 +38,7 @@ pub fn run(options: &Verify) -> exit::Result<()> {
             let (sound, why) = match verdict {
                 Verdict::Sound => (Some(true), None),
                 Verdict::Removed => (None, Some(REMOVED.to_owned())),
+                Verdict::Refused(why) => (None, Some(why.to_string())),
                 Verdict::Bad(why) => (Some(false), Some(why.to_string())),
             };
             json!({ "name": name, "bytes": bytes, "sound": sound, "why": why })
@@ -47,10 +48,14 @@ pub fn run(options: &Verify) -> exit::Result<()> {
     }
     let mut bad = Vec::new();
     for (name, bytes, verdict) in results {
+        let word = match verdict {
+            Verdict::Refused(_) => "refused",
+            _ => "damaged",
+        };
         match verdict {
-            Verdict::Bad(why) => {
+            Verdict::Bad(why) | Verdict::Refused(why) => {
                 if !of.json {
-                    say!("{name}: {}", text::bad("damaged"));
+                    say!("{name}: {}", text::bad(word));
                 }
                 bad.push(format!("{name}: {why}"));
             }
@@ -102,15 +107,19 @@ fn sound(
         Ok(()) => Verdict::Sound,
         // The running job removes sets that newer ones have replaced (`--keep`).
         Err(_) if !directory.join(name).exists() => Verdict::Removed,
+        Err(RestartError::Image(why)) if why.is_of_key() => Verdict::Refused(why.into()),
         Err(why) => Verdict::Bad(why),
     }
 }
 
-/// Verdict on a checkpoint after every byte was read.
+/// Verdict on a checkpoint.
 enum Verdict {
+    /// Every byte was read.
     Sound,
     /// The set was removed meanwhile.
     Removed,
+    /// The set has another key than the reader, or only one of them has one.
+    Refused(RestartError),
     Bad(RestartError),
 }
 
@@ -182,6 +191,20 @@ mod tests {
             why.contains("rank 0") && why.contains("section process"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn sets_without_the_seal_of_the_key_are_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().unwrap();
+        let (dir, key) = (place.path().join("ck"), place.path().join("key"));
+        set_with(&dir, &[]);
+        std::fs::write(&key, [7; 32]).unwrap();
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let key = SealKey::read(&key).unwrap();
+        let shown = Bytes::new(0);
+        let verdict = sound(&dir, "ckpt-1", Some(&key), &shown, &Detail::default());
+        assert!(matches!(verdict, Verdict::Refused(_)));
     }
 
     #[test]

@@ -13,13 +13,13 @@ pub enum ExitCode {
     CannotServe = 3,
     /// The checkpoint was abandoned; the job runs on.
     Checkpoint = 4,
-    /// A checkpoint is missing, damaged, or does not fit the job.
+    /// A checkpoint is missing, damaged, refused for its seal, or does not fit the job.
     Image = 5,
     /// No job runs with that directory.
     NoJob = 6,
     /// The job has ended with a checkpoint, as requested, and can be continued.
     Unfinished = 7,
-    /// The run that was replayed does something else than its record.
+    /// A replayed run, or a rank that runs alone, does something else than its record, or the record ends.
     Diverged = 8,
 }
 
