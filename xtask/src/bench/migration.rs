@@ -85,8 +85,7 @@ pub fn run(options: &Options) -> Result<()> {
     println!("|---|---|---|---|---|");
     for (number, (leg, travelled)) in LEGS.iter().zip(&way).enumerate() {
         let laps = travelled.steps.iter().map(|step| step.lap).collect();
-        let next = way.get(number + 1).and_then(|next| next.steps.first());
-        let gap = travelled.steps.last().zip(next).map(|(a, b)| b.end - a.end);
+        let gap = gap(&way, number);
         println!(
             "| {} | {} | {:.0} | {:.1} | {} |",
             leg.name,
@@ -97,9 +96,23 @@ pub fn run(options: &Options) -> Result<()> {
         );
     }
     let picture = paths::root().join("docs/migration.svg");
-    draw(&way, &picture).context("drawing")?;
+    draw(&way, options.laps, &picture).context("drawing")?;
     println!("\ndrawn into {}", picture.display());
     Ok(())
+}
+
+/// Seconds from the last step of a leg to the first of the next one; none after the last leg.
+fn gap(way: &[Travelled], leg: usize) -> Option<f64> {
+    let next = way.get(leg + 1)?.steps.first()?;
+    Some(next.end - way[leg].steps.last()?.end)
+}
+
+/// The explanation of the spikes in the picture.
+fn legend(laps: usize) -> String {
+    format!(
+        "A high spike is a migration (checkpoint, kill, restart). It took the seconds beside it, and shows their mean over \
+         {laps} laps."
+    )
 }
 
 fn network(leg: &Leg) -> String {
@@ -111,8 +124,8 @@ fn network(leg: &Leg) -> String {
     }
 }
 
-/// Microseconds over steps; the legs are bands.
-fn draw(way: &[Travelled], picture: &Path) -> Result<()> {
+/// Microseconds over steps; the legs are bands, and the migrations have labels.
+fn draw(way: &[Travelled], laps_of_step: usize, picture: &Path) -> Result<()> {
     let steps = way.iter().map(|leg| leg.steps.len()).sum::<usize>() as f64;
     let laps = || way.iter().flat_map(|leg| &leg.steps).map(|step| step.lap);
     let lowest = laps().fold(f64::INFINITY, f64::min);
@@ -156,13 +169,28 @@ fn draw(way: &[Travelled], picture: &Path) -> Result<()> {
     let points = way.iter().flat_map(|leg| &leg.steps).enumerate();
     let points = points.map(|(number, step)| (number as f64 + 0.5, step.lap));
     chart.draw_series(LineSeries::new(points, RGBColor(20, 70, 140)))?;
+    let style = ("sans-serif", 13).into_font().color(&BLACK);
+    let style = style.pos(Pos::new(HPos::Left, VPos::Top));
+    let beside = steps * 0.004;
+    let mut from = 0.0;
+    for (leg, travelled) in way.iter().enumerate() {
+        from += travelled.steps.len() as f64;
+        let next = way.get(leg + 1).and_then(|next| next.steps.first());
+        if let (Some(gap), Some(spike)) = (gap(way, leg), next) {
+            let place = (from + 0.5 + beside, spike.lap);
+            chart.draw_series([Text::new(format!("{gap:.2} s"), place, style.clone())])?;
+        }
+    }
+    let first = way.first().map_or(0, |leg| leg.steps.len()) as f64;
+    let place = (first + beside, low * 1.5);
+    chart.draw_series([Text::new(legend(laps_of_step), place, style)])?;
     area.present()?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::LEGS;
+    use super::{legend, LEGS};
     use crate::harness::paths;
 
     #[test]
@@ -176,7 +204,10 @@ mod tests {
             for word in leg.name.split(", ") {
                 assert!(picture.contains(&format!("{word}\n")), "{word}");
             }
+            let gap = row.trim_end_matches('|').rsplit('|').next().unwrap().trim();
+            assert!(picture.contains(&format!("\n{gap} s\n")) || gap.is_empty());
         }
         assert_eq!(rows.next(), None);
+        assert!(picture.contains(&legend(5)));
     }
 }
