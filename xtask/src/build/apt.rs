@@ -25,8 +25,35 @@ pub fn missing<'a>(packages: impl IntoIterator<Item = &'a Package<'a>>) -> Missi
     Missing(packages.filter(|(name, _)| !is_installed(name)).collect())
 }
 
-/// Whether a package is installed.
+/// Programs of packages that serve as well when they come from elsewhere, by their names in PATH.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("openmpi-bin", "mpirun.openmpi"),
+    ("libopenmpi-dev", "mpicc.openmpi"),
+    ("mpich", "mpirun.mpich"),
+    ("libmpich-dev", "mpicc.mpich"),
+    ("gcc", "gcc"),
+    ("g++", "g++"),
+    ("gfortran", "gfortran"),
+    ("python3", "python3"),
+    ("gdb", "gdb"),
+    ("strace", "strace"),
+    ("patchelf", "patchelf"),
+];
+
+/// Whether a package is installed, or its program is there in another way. LIBCLANG_PATH, which bindgen reads, stands
+/// for `libclang-dev`.
 pub fn is_installed(package: &str) -> bool {
+    let in_path = |program: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    };
+    let mut programs = PROGRAMS.iter().filter(|(name, _)| *name == package);
+    programs.any(|(_, program)| in_path(program))
+        || package == "libclang-dev" && std::env::var_os("LIBCLANG_PATH").is_some()
+        || has_package(package)
+}
+
+fn has_package(package: &str) -> bool {
     Command::new("dpkg-query")
         .args(["-W", "-f", "${db:Status-Status}", package])
         .stderr(Stdio::null())
@@ -63,7 +90,10 @@ impl Missing<'_> {
             let names: Vec<&str> = self.names().collect();
             bail!(
                 "packages are missing, and this user may not install them. An administrator can, by this line:\n\n  \
-                 apt-get update && apt-get {} {}\n",
+                 apt-get update && apt-get {} {}\n\n\
+                 What is here in another way counts, too: MPI libraries as mpirun.openmpi, mpicc.openmpi, mpirun.mpich \
+                 and mpicc.mpich in PATH (links will do), libclang by LIBCLANG_PATH. `cargo xtask setup --minimal` \
+                 needs no LAMMPS and no Quantum ESPRESSO.",
                 INSTALL.join(" "),
                 names.join(" ")
             );
@@ -185,6 +215,13 @@ mod tests {
             Some("12.5 MB to download, 1168 MB on disk")
         );
         assert_eq!(cost("E: Unable to locate package lammps\n"), None);
+    }
+
+    #[test]
+    fn what_is_there_in_another_way_counts() {
+        assert!(PROGRAMS.iter().any(|one| *one == ("gcc", "gcc")));
+        assert!(is_installed("gcc"));
+        assert!(!is_installed("no-such-package"));
     }
 
     #[test]
