@@ -4,7 +4,7 @@
 //! several crossings calls the functions of [`named`], which take objects: each reads the lower handle in the crossing
 //! itself. No other code can read one: [`Below`] gives lower handles to the stubs alone.
 //!
-//! ```no_run
+//! ```
 //! use stasis_upper_half::object::lower_handle::named;
 //! use stasis_upper_half::Win;
 //! // The window may be another one below each time.
@@ -36,7 +36,7 @@
 //! The lower handle of a window that was just made is in a [`Fresh`]. It lives as long as the collective operation that
 //! makes the window, in which no thread parks:
 //!
-//! ```no_run
+//! ```
 //! use stasis_upper_half::object::lower_handle::Fresh;
 //! use stasis_upper_half::quiesce::{collective_begin, collective_end};
 //! use stasis_upper_half::object::{Comm, WinBody};
