@@ -166,6 +166,7 @@ impl Story {
     fn in_run(&mut self, time: Seconds, event: &Event) {
         let mut remark = |text: String| self.remarks.push(Remark { time, text });
         match event {
+            Event::Warning { rank, text } => remark(format!("rank {rank}: {text}")),
             Event::CheckpointFailed { why } => remark(format!("A checkpoint was given up: {why}")),
             Event::RanksLost { lost_ranks, count } => {
                 let named: Vec<String> = lost_ranks.iter().map(u32::to_string).collect();

@@ -84,6 +84,14 @@ pub enum Event {
         /// Reason.
         why: String,
     },
+    /// A rank has something to say about its restart, such as that a file has changed. Only the first
+    /// [`MOST_LISTED`] ranks note it.
+    Warning {
+        /// The rank.
+        rank: u32,
+        /// The text.
+        text: String,
+    },
     /// Connections to ranks broke: they have probably died.
     RanksLost {
         /// The first of these ranks, at most [`MOST_LISTED`].

@@ -66,8 +66,6 @@ impl Setup {
             command: self.command.clone(),
             lineage: Some(self.lineage.clone()),
             incarnation: self.checkpoints.incarnation,
-            allocation: launcher::allocation::id(),
-            metrics: self.checkpoints.metrics.clone(),
             for_cpu: self.checkpoints.for_cpu.clone(),
             ranks,
         }
@@ -83,6 +81,8 @@ impl Setup {
             host: addresses::host(),
             pid: std::process::id(),
             incarnation: self.checkpoints.incarnation,
+            allocation: launcher::allocation::id(),
+            metrics: self.checkpoints.metrics.clone(),
             stasis_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         match &self.from {

@@ -23,6 +23,7 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use ckpt_image::{set_name, Set};
 use contract::{abi, gate, MpiState};
 use coordinator::claim;
+use history::event::{shortened, Entry, Event, MOST_LISTED};
 use job_spec::{shell, Checkpoints, ExitCode, FilePolicy, RestartSpec};
 use launcher::message;
 use loader::{
@@ -174,7 +175,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         opened.check_undone_files()?;
     }
     for warning in files.open_undone(&process, options.changed_files)? {
-        console::say(rank, warning);
+        warn(rank, dir, &warning);
     }
     tracing::info!(took = ?begun.elapsed(), "changes of files undone");
     let begun = Instant::now();
@@ -348,8 +349,7 @@ fn verified(
     opened.check_files(checks.undo)?;
     let files = loader::open_files(&process, &checks, held)?;
     for warning in &files.warnings {
-        tracing::warn!(warning, "open file");
-        console::say(rank, warning);
+        warn(rank, dir, warning);
     }
     Ok(Part {
         opened,
@@ -515,4 +515,17 @@ fn rebuild() {
     }
     // SAFETY: see the head of this file. The type is that of `contract::UpperEntry`.
     unsafe { std::mem::transmute::<usize, extern "C" fn()>(entry)() };
+}
+
+/// Tells the user and the job's history what the rank has to say about its restart.
+fn warn(rank: u32, directory: &Path, warning: &str) {
+    tracing::warn!(warning, "restart");
+    console::say(rank, warning);
+    if (rank as usize) < MOST_LISTED {
+        let text = shortened(warning);
+        let entry = Entry::now(Event::Warning { rank, text });
+        if let Err(why) = history::file::append(directory, &entry) {
+            tracing::warn!(%why, "warning not noted");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::breakpoint;
 use crate::object::{Request, Win};
 use crate::pt2pt::partitioned;
 use crate::record::digests::{self, Places};
-use crate::record::mode::{recording, replaying, sees_calls};
+use crate::record::mode::{self, recording, replaying, sees_calls};
 use crate::record::replay::{attempt, before_wait, Does};
 use crate::record::{function, log, receives, replay, turns};
 use crate::request::{test as tests, wait as waits};
@@ -297,7 +297,7 @@ fn tested(
     let call = call(function::TEST, 1);
     let (error, here) = attempt(&call, Outcome::Index, |wait, flag| match wait {
         Some(_) => waits::one(request, status),
-        None => tests::test(request, flag.into(), Some(status)),
+        None => tests::test(request, flag.into(), Some(&mut *status)),
     });
     note(&call, (here != 0).then_some(Event::Index(0)));
     flag.set(here);
@@ -357,7 +357,7 @@ pub fn testany(
             }
             None => {
                 let place = (&mut found).into();
-                tests::testany(count, requests, place, flag.into(), Some(status))
+                tests::testany(count, requests, place, flag.into(), Some(&mut *status))
             }
         }
     });
@@ -381,6 +381,7 @@ pub fn testsome(
     }
     let n = requests.len();
     let call = call(function::TESTSOME, n);
+    let restarts = mode::restarts();
     let does = replay::does(&call, Outcome::Some);
     let places = Places::of(requests);
     let mut own = vec![Status::EMPTY; n];
@@ -399,7 +400,18 @@ pub fn testsome(
             if recording() {
                 note_indices(found, &indices);
             }
-            error
+            match replay::does_again(&call, Outcome::Some, restarts) {
+                Some(Does::Wait([number, _])) if found == 0 && number > 0 => {
+                    found = number;
+                    some_chosen(number, requests, &mut indices, statuses)
+                }
+                // What was found is taken: its indices are passed over in the record.
+                Some(Does::Wait([number, _])) => {
+                    (0..number).for_each(|_| drop(told(Outcome::Index)));
+                    error
+                }
+                _ => error,
+            }
         }
     };
     outcount.set(found);

@@ -47,15 +47,33 @@ pub(super) fn does(call: &Call, what: Outcome) -> Does {
 pub(super) fn attempt(
     call: &Call,
     what: Outcome,
-    run: impl FnOnce(Option<[i32; 2]>, &mut i32) -> i32,
+    mut run: impl FnMut(Option<[i32; 2]>, &mut i32) -> i32,
 ) -> (i32, i32) {
+    let restarts = mode::restarts();
     let (wait, mut flag) = match does(call, what) {
         Does::Miss => return (SUCCESS, 0),
         Does::Wait(numbers) => (Some(numbers), 1),
         Does::Look => (None, 0),
     };
     let error = run(wait, &mut flag);
-    (error, flag)
+    if wait.is_some() {
+        return (error, flag);
+    }
+    match does_again(call, what, restarts) {
+        // What the look has found is taken, and the recorded one found the same.
+        Some(Does::Wait(numbers)) if flag == 0 => {
+            flag = 1;
+            (run(Some(numbers), &mut flag), flag)
+        }
+        _ => (error, flag),
+    }
+}
+
+/// The way of such a call again, after a look in which the job was restarted, and is replayed now: the record has the
+/// call behind the checkpoint. The outcome of a look in the library is that of the recorded one, which returned while
+/// the job was stopping.
+pub(super) fn does_again(call: &Call, what: Outcome, restarts: u32) -> Option<Does> {
+    mode::has_another_record(restarts).then(|| does(call, what))
 }
 
 /// The outcome of a call that waits. `None` if the run is not replayed, or goes on without the record.

@@ -28,9 +28,7 @@ pub fn missing<'a>(packages: impl IntoIterator<Item = &'a Package<'a>>) -> Missi
 /// Programs of packages that serve as well when they come from elsewhere, by their names in PATH.
 const PROGRAMS: &[(&str, &str)] = &[
     ("openmpi-bin", "mpirun.openmpi"),
-    ("libopenmpi-dev", "mpicc.openmpi"),
     ("mpich", "mpirun.mpich"),
-    ("libmpich-dev", "mpicc.mpich"),
     ("gcc", "gcc"),
     ("g++", "g++"),
     ("gfortran", "gfortran"),
@@ -40,17 +38,33 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("patchelf", "patchelf"),
 ];
 
-/// Whether a package is installed, or its program is there in another way. LIBCLANG_PATH, which bindgen reads, stands
-/// for `libclang-dev`.
+/// Compilers that find the header of packages with headers. The compilers themselves are in other packages.
+const COMPILERS: &[(&str, &str)] = &[
+    ("libopenmpi-dev", "mpicc.openmpi"),
+    ("libmpich-dev", "mpicc.mpich"),
+];
+
+/// Whether a package is installed, or its program or its headers are there in another way. LIBCLANG_PATH, which bindgen
+/// reads, stands for `libclang-dev`.
 pub fn is_installed(package: &str) -> bool {
     let in_path = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
     };
     let mut programs = PROGRAMS.iter().filter(|(name, _)| *name == package);
+    let mut compilers = COMPILERS.iter().filter(|(name, _)| *name == package);
     programs.any(|(_, program)| in_path(program))
+        || compilers.any(|(_, compiler)| finds_mpi(compiler))
         || package == "libclang-dev" && std::env::var_os("LIBCLANG_PATH").is_some()
         || has_package(package)
+}
+
+fn finds_mpi(compiler: &str) -> bool {
+    Command::new(compiler)
+        .args(["-fsyntax-only", "-include", "mpi.h", "-x", "c", "/dev/null"])
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 fn has_package(package: &str) -> bool {
@@ -221,6 +235,7 @@ mod tests {
     fn what_is_there_in_another_way_counts() {
         assert!(PROGRAMS.contains(&("gcc", "gcc")));
         assert!(is_installed("gcc"));
+        assert!(!finds_mpi("gcc") && !finds_mpi("no-such-compiler"));
         assert!(!is_installed("no-such-package"));
     }
 

@@ -7,7 +7,7 @@ use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
 use crate::test::support::directives::{collect, Example};
 use crate::test::support::held_job::{bring_back, example, reach_cut_of};
-use crate::test::support::helper_programs::planted;
+use crate::test::support::helper_programs::{compile, planted};
 use crate::test::support::refusal::{refused, DIRECTORY};
 use crate::test::Case;
 use anyhow::{ensure, Result};
@@ -53,6 +53,8 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
     for mpi in Mpi::ALL {
         let name = format!("record/ends:{mpi}");
         cases.push(Case::new(name, move |_, dir| ends(dir, mpi).into()));
+        let name = format!("record/tested:{mpi}");
+        cases.push(Case::new(name, move |_, dir| tested(dir, mpi).into()));
     }
     for (at, example) in collect(&paths::examples(), &["p2p"])?
         .into_iter()
@@ -215,6 +217,38 @@ fn from_a_checkpoint(races: &Races) -> Result<()> {
     };
     replayed(races.mpi, "replayed")?;
     replayed(races.mpi.other(), "migrated")
+}
+
+/// Checkpoints come while a rank tests for the end of its messages without a pause. From each, the run is replayed under
+/// the other library. The number of tests that find nothing is part of its result.
+fn tested(dir: &Path, mpi: Mpi) -> Result<()> {
+    const CHECKPOINTS: usize = 4;
+    let program = compile(dir, &mpi.compiler("c"), "tested.c", &["-O2"])?;
+    let (ckpt, record) = (dir.join("ck"), dir.join("rec"));
+    let mut launch = stasis::launch(mpi, 1, &ckpt, dir);
+    launch.args(["--keep", "all", "--record"]).arg(&record);
+    launch.arg(program).arg("1000000");
+    let mut job = Job::start(launch, dir, "recorded")?;
+    stasis::until_reached(&mut job, &ckpt, "", Instant::now() + LIMIT)?;
+    for n in 1..=CHECKPOINTS {
+        stasis::take_checkpoint(&ckpt, dir, &format!("checkpoint-{n}"), LIMIT)?;
+    }
+    job.succeed(Instant::now() + LIMIT, dir)?;
+    let recorded = job::read_text(&job.stdout);
+    ensure!(recorded.starts_with("found 1000000, "), "{recorded}");
+    for n in 1..=CHECKPOINTS {
+        let set = ckpt.join(format!("ckpt-{n}"));
+        let mut restart = stasis::restart(mpi.other(), 1, &set, dir);
+        restart.arg("--replay").arg(&record);
+        let replayed = job::run(restart, dir, &format!("replayed-{n}"), LIMIT)?;
+        let replayed = replayed.expect_success("the replay")?;
+        ensure!(
+            replayed.stdout == recorded,
+            "from ckpt-{n}: {} instead of {recorded}",
+            replayed.stdout
+        );
+    }
+    Ok(())
 }
 
 /// A run that is killed after a checkpoint is recorded on, and replayed through the cut and from it.
