@@ -149,6 +149,22 @@ static void privately(void)
     show_mapped(memory);
 }
 
+/* The working directory of the checkpoint is removed. The test's files lead out of it. */
+static void workdir(void)
+{
+    static const char *const names[] = {"at.1", "go.1"};
+    char target[16];
+    check(mkdir("work", 0755) == 0 && chdir("work") == 0, "mkdir");
+    for (int i = 0; i < 2; i++) {
+        snprintf(target, sizeof target, "../%s", names[i]);
+        check(symlink(target, names[i]) == 0, "symlink");
+    }
+    phase(1);
+    check(access("../work", F_OK) == 0, "the working directory");
+    check(unlink("at.1") == 0 && unlink("go.1") == 0 && chdir("..") == 0 && rmdir("work") == 0, "rmdir");
+    phase(2);
+}
+
 /* Pipes, sockets and a file get names, and files and a directory get other access rights. */
 static void named(void)
 {
@@ -210,6 +226,8 @@ int main(int argc, char **argv)
         directories();
     else if (!strcmp(argv[1], "cloned"))
         cloned();
+    else if (!strcmp(argv[1], "workdir"))
+        workdir();
     else if (!strcmp(argv[1], "privately"))
         privately();
     else if (!strcmp(argv[1], "remapped"))

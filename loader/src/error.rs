@@ -266,6 +266,17 @@ pub enum RestoreError {
         /// Error of the open.
         source: std::io::Error,
     },
+    /// The working directory is gone or not accessible.
+    #[error(
+        "the program's working directory {path} cannot be entered: {source}; make it again, or allow access to it, and \
+         restart again"
+    )]
+    Workdir {
+        /// Path.
+        path: PathBuf,
+        /// Error of the attempt.
+        source: std::io::Error,
+    },
     /// A file differs from the checkpoint.
     #[error(
         "{path} (file descriptor {fd}) {how}; restore the file, or continue with the \

@@ -348,6 +348,11 @@ impl Outlook {
         self.names.look(path).is_some()
     }
 
+    /// Whether a directory would have the name.
+    pub fn is_directory(&self, path: &Path) -> bool {
+        self.names.is_directory(path)
+    }
+
     /// The regular file that would have this name, if it was changed since the cut.
     pub fn view<'a>(&self, plan: &'a Plan, path: &Path, host: &str) -> Option<View<'a>> {
         let node = self.names.look(path)?;

@@ -348,6 +348,12 @@ impl Plan {
         self.stages.len() > 1
     }
 
+    /// Whether the undo restores access rights of the directory, or of one that it is in.
+    pub fn restores_rights(&self, directory: &Path) -> bool {
+        let mut noted = self.directories.keys();
+        noted.any(|(_, noted)| directory.starts_with(noted))
+    }
+
     fn merge(&mut self, sources: &[Source], history: History) {
         let begun = moves(sources).into_iter().map(Some);
         let stages = std::iter::once(None).chain(begun);

@@ -25,6 +25,8 @@ pub struct Files {
     grown: ClosedFilePolicy,
     /// Whether the job is running. It then holds its own locks.
     runs: bool,
+    /// Working directories that cannot be entered: the reasons, with the ranks.
+    workdirs: BTreeMap<String, Vec<u32>>,
     /// Files, each with the ranks that have the same state of it.
     rows: BTreeMap<String, Row>,
 }
@@ -67,6 +69,7 @@ impl Files {
             changed,
             grown: policy.into(),
             runs,
+            workdirs: BTreeMap::new(),
             rows: BTreeMap::new(),
         })
     }
@@ -78,6 +81,13 @@ impl Files {
 
     /// Adds the files of a rank that ran on `host`.
     pub fn add(&mut self, rank: u32, host: &str, sections: &Sections) {
+        let process = &sections.process;
+        if let Err(why) = process.check_workdir(self.undo()) {
+            if host == self.host || !is_of_one_machine(&process.cwd) {
+                let of = self.workdirs.entry(why.to_string()).or_default();
+                of.push(rank);
+            }
+        }
         let prospect = Prospect {
             checks: Checks {
                 changed: self.changed,
@@ -87,7 +97,7 @@ impl Files {
             outlook: &self.outlook,
             locks: !self.runs,
         };
-        let mut all = sections.process.list_files(&prospect);
+        let mut all = process.list_files(&prospect);
         all.extend(sections.closed.list(&prospect));
         for listed in all {
             let bad = matches!(listed.fate, Fate::Refused { .. } | Fate::Left { .. });
@@ -121,12 +131,14 @@ impl Files {
             (Fate::Refused { why }, None) => Some(format!("{}: {why}", ranks(&row.ranks))),
             _ => None,
         });
+        let workdirs = self.workdirs.iter();
+        let workdirs = workdirs.map(|(why, of)| format!("{}: {why}", ranks(of)));
         let undone = self.outlook.changes.iter();
         let undone = undone.filter_map(|change| match &change.deed {
             Deed::Refused { why } => Some(format!("{} {why}", change.path.display())),
             _ => None,
         });
-        refused.chain(undone).collect()
+        workdirs.chain(refused).chain(undone).collect()
     }
 
     /// Adds the preview to the JSON output.

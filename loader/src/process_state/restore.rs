@@ -9,7 +9,7 @@ use super::pending_signals;
 use super::registers;
 use super::settings::{self, ProcessSettings};
 use super::xsave_area;
-use super::{OpenedFiles, ProcessState, SavedRegisters, ThreadNumbers, ThreadState};
+use super::{OpenedFiles, ProcessState, SavedRegisters, ThreadNumbers, ThreadState, LONGEST_TAIL};
 use crate::error::{LoadError, RestoreError};
 use crate::interpose::file_changes::segment;
 use crate::interpose::install::{leave_rust, start_loader, take_name};
@@ -28,7 +28,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
-use undo::Cut;
+use undo::{Cut, Plan};
 
 /// Addresses of the parts at fixed addresses.
 pub const FIXED: [usize; 4] = [
@@ -75,6 +75,28 @@ impl ProcessState {
         }
         CString::new(self.program.as_os_str().as_bytes()).map_err(|_| LoadError::Nul)?;
         self.files.check()
+    }
+
+    /// Checks that the working directory can be entered, or will be there after the undo. Changes nothing.
+    ///
+    /// # Errors
+    /// [`RestoreError::Workdir`] if not.
+    pub fn check_workdir(&self, undo: Option<(&Plan, &str)>) -> Result<(), RestoreError> {
+        // The dot is looked up in the directory, which takes the right to enter it.
+        let Err(source) = std::fs::metadata(self.cwd.join(".")) else {
+            return Ok(());
+        };
+        let comes = |(plan, host): (&Plan, &str)| match source.kind() {
+            io::ErrorKind::PermissionDenied => plan.restores_rights(&self.cwd),
+            _ => plan.outlook(host, LONGEST_TAIL).is_directory(&self.cwd),
+        };
+        match undo.is_some_and(comes) {
+            true => Ok(()),
+            false => Err(RestoreError::Workdir {
+                path: self.cwd.clone(),
+                source,
+            }),
+        }
     }
 }
 
@@ -197,8 +219,9 @@ pub fn restore(
     let program = CString::new(state.program.as_os_str().as_bytes()).map_err(|_| LoadError::Nul)?;
     program_info::set_program(program);
     threads::set_virtual_pid(state.pid);
-    std::env::set_current_dir(&state.cwd).map_err(|source| {
-        RestoreError::system(&format!("going to {}", state.cwd.display()))(source)
+    std::env::set_current_dir(&state.cwd).map_err(|source| RestoreError::Workdir {
+        path: state.cwd.clone(),
+        source,
     })?;
     files.install(&state.files, objects)?;
     umask(Mode::from_bits_truncate(state.umask));

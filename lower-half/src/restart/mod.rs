@@ -173,6 +173,7 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
     truncate_files::undo(&plan, &cut, &restarted, others)?;
     if !plan.is_empty() {
         opened.check_undone_files()?;
+        process.check_workdir(None)?;
     }
     for warning in files.open_undone(&process, options.changed_files)? {
         warn(rank, dir, &warning);
@@ -347,6 +348,7 @@ fn verified(
         undo: Some((&plan, &host)),
     };
     opened.check_files(checks.undo)?;
+    process.check_workdir(checks.undo)?;
     let files = loader::open_files(&process, &checks, held)?;
     for warning in &files.warnings {
         warn(rank, dir, warning);

@@ -26,6 +26,8 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(name, move |_, dir| directory(dir, mpi).into()));
         let name = format!("two-cuts/privately:{mpi}");
         cases.push(Case::new(name, move |_, dir| privately(dir, mpi).into()));
+        let name = format!("two-cuts/workdir:{mpi}");
+        cases.push(Case::new(name, move |_, dir| workdir(dir, mpi).into()));
         let name = format!("two-cuts/left-behind:{mpi}");
         cases.push(Case::new(name, move |_, dir| left_behind(dir, mpi).into()));
     }
@@ -201,6 +203,13 @@ fn privately(dir: &Path, mpi: Mpi) -> Result<()> {
     }
     // An emptied file takes the pages that the program has written with it.
     job.finish("mapped: bp bb ap ap ap ap ap")
+}
+
+/// A working directory that was removed since the checkpoint is made again before the program goes on in it.
+fn workdir(dir: &Path, mpi: Mpi) -> Result<()> {
+    let job = undone(dir, mpi, &["workdir"])?;
+    ensure!(dir.join("work").is_dir(), "the directory is not there");
+    repeated(job)
 }
 
 /// A restart from an older set leaves the newer one behind, whose files are lost.
