@@ -1,6 +1,7 @@
 //! The job file, by which commands find a running job. Rank 0 writes it to the checkpoint directory and
-//! removes it at the end. If the job ends with a checkpoint, the file stays and names the set. The file of
-//! a killed job is recognised because no process answers at its address.
+//! removes it at the end. If the job ends with a checkpoint, the file stays and names the set. If
+//! `stasis stop` has ended the job, the file stays and says so. The file of a killed job is recognised
+//! because no process answers at its address.
 
 use std::fs;
 use std::io;
@@ -44,6 +45,9 @@ pub struct JobFile {
     /// Set with which the job has ended and from which it can be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_with: Option<String>,
+    /// Whether `stasis stop` has ended the job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// Reason why no job answers, or why the file cannot be used.
@@ -99,6 +103,20 @@ pub enum Error {
         /// Name of the set.
         set: String,
     },
+    /// `stasis stop` has ended the job.
+    #[error(
+        "the job in {} ({program}) was ended by `stasis stop`. If it has a checkpoint, continue it with `mpirun -n \
+         {ranks} stasis restart {}`",
+        directory.display(), shell::word(directory)
+    )]
+    Stopped {
+        /// Checkpoint directory.
+        directory: PathBuf,
+        /// Program of the job.
+        program: String,
+        /// Number of ranks.
+        ranks: u32,
+    },
     /// Another job uses the directory.
     #[error(
         "{} is used by a job that runs already ({program}, process {pid} on {host}); end that job \
@@ -132,6 +150,7 @@ impl JobFile {
             mpi,
             started: since.map_or(0, |s| s.as_secs()),
             ended_with: None,
+            stopped: false,
         }
     }
 
@@ -209,14 +228,30 @@ impl JobFile {
     /// # Errors
     /// [`Error::Io`].
     pub fn end_with(&self, directory: &Path, set: &str) -> Result<(), Error> {
-        if !self.is_in(directory)? {
-            return Ok(());
-        }
         let ended = JobFile {
             ended_with: Some(set.to_owned()),
             ..self.clone()
         };
-        ended.write(directory)
+        ended.amend(directory)
+    }
+
+    /// Adds to the file, if it is still this job's, that `stasis stop` has ended the job.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn end_stopped(&self, directory: &Path) -> Result<(), Error> {
+        let ended = JobFile {
+            stopped: true,
+            ..self.clone()
+        };
+        ended.amend(directory)
+    }
+
+    fn amend(&self, directory: &Path) -> Result<(), Error> {
+        match self.is_in(directory)? {
+            true => self.write(directory),
+            false => Ok(()),
+        }
     }
 
     /// Removes the present file, unless it differs from `seen`. With no `seen`, it removes only a file that
@@ -250,8 +285,8 @@ impl JobFile {
     /// Connects to the job that the file names.
     ///
     /// # Errors
-    /// [`Error::Ended`] if the job has ended with a checkpoint; otherwise an error that names the job that does not
-    /// answer.
+    /// [`Error::Ended`] if the job has ended with a checkpoint, [`Error::Stopped`] if `stasis stop` has ended it;
+    /// otherwise an error that names the job that does not answer.
     pub fn connect(&self, directory: &Path) -> Result<Stream, Error> {
         if let Some(set) = &self.ended_with {
             return Err(Error::Ended {
@@ -259,6 +294,13 @@ impl JobFile {
                 program: self.command(),
                 ranks: self.ranks,
                 set: set.clone(),
+            });
+        }
+        if self.stopped {
+            return Err(Error::Stopped {
+                directory: directory.to_owned(),
+                program: self.command(),
+                ranks: self.ranks,
             });
         }
         let mut address = self.address.clone();
@@ -362,6 +404,17 @@ mod tests {
         next.write(&dir).unwrap();
         job.end_with(&dir, "ckpt-4").unwrap();
         assert_eq!(JobFile::read(&dir).unwrap(), next);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_stopped_job_was_not_killed() {
+        let dir = directory("stopped");
+        let job = job(1);
+        job.write(&dir).unwrap();
+        job.end_stopped(&dir).unwrap();
+        let error = JobFile::read(&dir).unwrap().connect(&dir).unwrap_err();
+        assert!(matches!(&error, Error::Stopped { .. }), "{error}");
         fs::remove_dir_all(dir).unwrap();
     }
 

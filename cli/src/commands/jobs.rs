@@ -49,7 +49,9 @@ impl Found {
         let over = |error: &job_file::Error| {
             matches!(
                 error,
-                job_file::Error::None(_) | job_file::Error::Ended { .. }
+                job_file::Error::None(_)
+                    | job_file::Error::Ended { .. }
+                    | job_file::Error::Stopped { .. }
             )
         };
         matches!(&self.answer, Err(Error::Job(error)) if over(error))

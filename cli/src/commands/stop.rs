@@ -71,7 +71,9 @@ pub fn run(options: &Job) -> exit::Result<()> {
         let ended = ended.context("`stasis run` waits for its launcher");
         ended.code(Code::CannotServe)?;
     }
-    if job.is_some() {
+    if let Some(job) = &job {
+        // Later commands would take the file for that of a killed job, and say so.
+        let _ = job.end_stopped(&directory);
         // A history that cannot be written harms nothing but the report.
         let _ = history::last_seen::note(&directory, Event::Stopped);
     }
@@ -214,8 +216,8 @@ fn report(options: &Job, ended: &Ended<'_>) {
         others,
     } = *ended;
     let sets = list_sets(directory, None).unwrap_or_default();
-    let mut finished = sets.iter().filter(|set| set.state != SetState::Unfinished);
-    let newest = finished.next().map(|set| &set.name);
+    let mut whole = sets.iter().filter(|set| set.state == SetState::Whole);
+    let newest = whole.next().map(|set| &set.name);
     if options.json {
         json::print(json!({
             "job": job.map(|job| &job.id),

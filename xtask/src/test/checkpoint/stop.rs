@@ -9,6 +9,7 @@ use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::Signal;
 use serde_json::json;
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,10 @@ fn stop(dir: &Path, mpi: Mpi) -> Result<()> {
     launch.args(["--signal", "TERM,INT"]);
     let mut job = start_by(launch, &ring, dir, mpi)?;
     job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?.expect_success("checkpoint")?;
+    // Of no use for a restart, although newer.
+    let damaged = ckpt.join("ckpt-2");
+    fs::create_dir(&damaged)?;
+    fs::write(damaged.join("manifest.json"), "{")?;
     let mut asked = stasis::command(["stop"]);
     asked.arg(&ckpt);
     let told = stasis::json(asked, dir, "stop", LIMIT)?;
@@ -56,8 +61,12 @@ fn stop(dir: &Path, mpi: Mpi) -> Result<()> {
     for words in [["status"], ["stop"]] {
         let mut again = stasis::command(words);
         again.arg(&ckpt);
-        refused(&job::run(again, dir, words[0], LIMIT)?, NO_JOB, &[])?;
+        let again = job::run(again, dir, words[0], LIMIT)?;
+        refused(&again, NO_JOB, &[&["was ended by `stasis stop`"]])?;
     }
+    let listed = stasis::listed(&[dir], &ckpt, dir, LIMIT)?;
+    ensure!(listed.is_none(), "the stopped job is listed: {listed:?}");
+    fs::remove_dir_all(&damaged)?;
     let restart = stasis::restart(mpi, 2, &ckpt, dir);
     bring_back(&mut job, restart, &ckpt, dir)?;
     job.kill()
