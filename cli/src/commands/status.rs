@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use ::profile::Job;
 use anyhow::Context;
 use coordinator::client::{self, Client};
-use coordinator::job_file::JobFile;
+use coordinator::job_file::{self, JobFile};
 use coordinator::protocol::{self, Details, RankState, RankStatus};
 use serde_json::{json, Value};
 use supervisor::run_file::RunFile;
@@ -106,11 +106,12 @@ fn shown(job: &JobFile, status: &protocol::Status) -> String {
     let mut lines = vec![
         format!("job {}: {}", job.id, job.command()),
         format!(
-            "  {} under {}, started {}",
+            "  {} under {}",
             text::ranks(status.size),
-            text::library(&job.mpi),
-            text::when(job.started)
+            text::library(&job.mpi)
         ),
+        // A line of its own, for a terminal of 80 columns.
+        format!("  started {}", text::when(job.started)),
         format!(
             "  now: {}; checkpoints committed: {}",
             status.stage, status.committed
@@ -174,7 +175,12 @@ fn watch(directory: &Path, interval: Duration, profile: bool) -> exit::Result<()
                 format!("the job is being started again: {}", why.error)
             }
             Err(why) if seen => {
-                say!("{}", why.error);
+                match why.error.downcast_ref() {
+                    Some(client::Error::Job(job_file::Error::None(_))) => {
+                        say!("the job in {} has ended", directory.display());
+                    }
+                    _ => say!("{}", why.error),
+                }
                 return Ok(());
             }
             Err(why) => return Err(why),

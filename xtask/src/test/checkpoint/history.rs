@@ -32,6 +32,7 @@ pub fn cases() -> Vec<Case> {
         add("log", log);
         add("unwritable", unwritable);
         add("watch", watch);
+        add("watch-to-the-end", watch_to_the_end);
     }
     cases
 }
@@ -295,6 +296,35 @@ fn unwritable(dir: &Path, mpi: Mpi) -> Result<()> {
         DIRECTORY,
         &[&["nosuch", "No such file or directory"]],
     )
+}
+
+/// The live view ends when the job has ended, and says so. No line is too long for a terminal.
+fn watch_to_the_end(dir: &Path, mpi: Mpi) -> Result<()> {
+    let ended = dir.join("ended");
+    let launch = stasis::launch(mpi, RANKS, &ended, dir);
+    let mut job = start(launch, &[], dir, mpi)?;
+    let mut command = stasis::command(["status", "--watch=0.1", "ended"]);
+    command.current_dir(dir);
+    let mut view = Job::start(command, dir, "watch-ended")?;
+    let deadline = Instant::now() + LIMIT;
+    view.until_seen("the state is shown", deadline, |view| {
+        job::read_text(&view.stdout).contains("checkpoints committed: 0")
+    })?;
+    fs::write(dir.join("go"), "")?;
+    job.succeed(deadline, dir)?;
+    view.succeed(deadline, dir)?;
+    let shown = job::read_text(&view.stdout);
+    ensure!(
+        shown.ends_with("the job in ended has ended\n"),
+        "it ends with {:?}",
+        shown.lines().last()
+    );
+    // Two columns for ages of three digits.
+    let long = shown.lines().find(|line| {
+        !line.contains("job ") && !line.contains("rank ") && line.chars().count() > 78
+    });
+    ensure!(long.is_none(), "a line is cut off: {long:?}");
+    Ok(())
 }
 
 /// The live view shows the state again and again, and ends when the job was killed.
