@@ -22,7 +22,7 @@ pub fn ago(then: u64) -> String {
         s @ 0..60 => format!("{s} s ago"),
         s @ 60..3_600 => format!("{} min ago", s / 60),
         s @ 3_600..86_400 => format!("{} h ago", s / 3_600),
-        s => format!("{} days ago", s / 86_400),
+        s => format!("{} ago", counted((s / 86_400) as usize, "day")),
     }
 }
 
@@ -88,6 +88,8 @@ mod tests {
     #[test]
     fn formats_are_short() {
         assert!(ago(0).ends_with("days ago"));
+        let now = history::event::now() as u64;
+        assert_eq!(ago(now - 90_000), "1 day ago");
         assert_eq!((ranks(1), ranks(2)), ("1 rank".into(), "2 ranks".into()));
     }
 }
