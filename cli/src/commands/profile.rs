@@ -67,7 +67,9 @@ pub fn read(directory: &Path) -> exit::Result<Option<Job>> {
 /// The reason why there is no profile.
 pub fn none(directory: &Path) -> anyhow::Error {
     anyhow!(
-        "{} has no profile of MPI calls: start the job with `stasis launch --profile`",
+        "{} has no profile of MPI calls: its job was started without `stasis launch --profile`, or has ended without \
+         MPI_Finalize (by exit, MPI_Abort or a signal) before its numbers were written. A checkpoint and `stasis status \
+         --profile` write them while the job runs",
         directory.display()
     )
 }

@@ -333,7 +333,7 @@ fn off(dir: &Path, mpi: Mpi) -> Result<()> {
     ensure!(!said.contains("profile of"), "{said}");
     ensure!(!dir.join("ck/profile").exists(), "there is a profile");
     let none = job::run(of("profile", dir), dir, "none", LIMIT)?;
-    let words: [&[&str]; 1] = [&["has no profile of MPI calls", "launch --profile"]];
+    let words: [&[&str]; 1] = [&["without MPI_Finalize"]];
     refused(&none, DIRECTORY, &words)?;
     let mut elsewhere = stasis::command(["profile"]);
     elsewhere.arg(dir.join("nosuch"));
