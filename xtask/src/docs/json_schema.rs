@@ -1,7 +1,6 @@
 //! `docs/json.schema.json`, a JSON Schema (draft 2020-12) of what `--json` prints: the tables of `docs/json.md` for
 //! programs. What commands print in tests is held to it.
-//!
-//! No member is required but the version, since the page says of many when they are there.
+//! The page marks members that may be missing, and the others are required.
 
 use crate::docs::json_page::{self, Section};
 use anyhow::{ensure, Context, Result};
@@ -9,6 +8,8 @@ use serde_json::{json, Map, Value};
 
 const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";
 const VERSION: &str = "schema_version";
+/// Mark of the type of a member that may be missing.
+const OPTIONAL: char = '*';
 
 /// The file's text.
 pub fn text() -> Result<String> {
@@ -46,7 +47,7 @@ fn schema() -> Result<Value> {
         "title": "What the commands of Stasis print with --json",
         "type": "object",
         "required": [VERSION],
-        "properties": { VERSION: { "const": 1 } },
+        "properties": { VERSION: only_version() },
         "anyOf": any,
         "$defs": commands,
     }))
@@ -59,8 +60,12 @@ fn reference(command: &str) -> String {
 fn of_section(section: &Section) -> Result<Value> {
     let mut own = json!({ "type": "object", "properties": {} });
     for (path, types) in &section.types {
-        let types = of_types(types).with_context(|| path.clone())?;
-        at(&mut own, path).extend(types);
+        let is_required = !types.ends_with(OPTIONAL);
+        let types = match path.as_str() {
+            VERSION => only_version(),
+            _ => of_types(types.trim_end_matches(OPTIONAL)).with_context(|| path.clone())?,
+        };
+        at(&mut own, path, is_required).extend(types);
     }
     for (place, other) in &section.included {
         let included = json!([{ "$ref": reference(other) }]);
@@ -68,7 +73,7 @@ fn of_section(section: &Section) -> Result<Value> {
             true => own["allOf"] = included,
             // It may be null, which is no output of that command.
             false => {
-                let place = at(&mut own, place);
+                let place = at(&mut own, place, false);
                 place.remove("type");
                 place.insert(
                     "anyOf".into(),
@@ -80,12 +85,20 @@ fn of_section(section: &Section) -> Result<Value> {
     Ok(own)
 }
 
-/// The place of a member, such as `ranks[].host`, which is made with the arrays and objects on the way to it.
-fn at<'a>(schema: &'a mut Value, path: &str) -> &'a mut Map<String, Value> {
+fn only_version() -> Map<String, Value> {
+    Map::from_iter([("const".to_owned(), json!(1))])
+}
+
+/// The place of a member, such as `ranks[].host`, which is made with the arrays and objects on the way to it. If the
+/// member is required, these are, too.
+fn at<'a>(schema: &'a mut Value, path: &str, is_required: bool) -> &'a mut Map<String, Value> {
     let mut place = schema;
     for segment in path.split('.') {
         let end = segment.find(['[', '{']).unwrap_or(segment.len());
         let (name, containers) = segment.split_at(end);
+        if is_required {
+            require(place, name);
+        }
         place = &mut kind(place, "object")["properties"][name];
         for container in containers.as_bytes().chunks(2) {
             place = match container {
@@ -98,6 +111,17 @@ fn at<'a>(schema: &'a mut Value, path: &str) -> &'a mut Map<String, Value> {
         *place = json!({});
     }
     place.as_object_mut().expect("every place is an object")
+}
+
+fn require(object: &mut Value, name: &str) {
+    if object["required"].is_null() {
+        object["required"] = json!([]);
+    }
+    let known = object["required"].as_array_mut();
+    let known = known.expect("it has just been made");
+    if !known.iter().any(|other| other == name) {
+        known.push(name.into());
+    }
 }
 
 /// Says what a place is, unless a row of its own says it.
@@ -134,8 +158,9 @@ fn of_types(cell: &str) -> Result<Map<String, Value>> {
         [one] => json!(one),
         _ => json!(types),
     };
-    let schema = match words[..] {
-        [] => json!({ "type": types }),
+    let schema = match (&types, &words[..]) {
+        (_, []) => json!({ "type": types }),
+        (Value::Array(none), _) if none.is_empty() => json!({ "enum": words }),
         _ => json!({ "anyOf": [{ "type": types }, { "enum": words }] }),
     };
     match schema {
@@ -150,6 +175,14 @@ fn differences(root: &Value, schema: &Value, value: &Value, place: &str) -> Vec<
     if let Some(other) = schema["$ref"].as_str() {
         let other = root.pointer(&other[1..]).unwrap_or(&Value::Null);
         wrong.extend(differences(root, other, value, place));
+    }
+    if let (Some(names), Value::Object(members)) = (schema["required"].as_array(), value) {
+        let names = names.iter().filter_map(Value::as_str);
+        let missing = names.filter(|name| !members.contains_key(*name));
+        wrong.extend(missing.map(|name| format!("{place}.{name} is missing")));
+    }
+    if schema.get("const").is_some_and(|only| only != value) {
+        wrong.push(format!("{place} is {value}"));
     }
     if !is_of_type(&schema["type"], value)
         || schema["enum"]
@@ -220,10 +253,10 @@ mod tests {
     #[test]
     fn values_are_held_to_the_types_of_the_page() {
         let schema = section(&[
-            ("a", "string?"),
-            ("b[].c", "number or `any`"),
-            ("d{}.e", "boolean"),
-            ("f", "number, `any`, or null"),
+            ("a", "string?*"),
+            ("b[].c", "number or `any`*"),
+            ("d{}.e", "boolean*"),
+            ("f", "number, `any`, or null*"),
         ]);
         let wrong = |value: Value| differences(&schema, &schema, &value, "");
         let good = json!({ "a": null, "b": [{ "c": 1 }, { "c": "any" }], "d": { "x": { "e": true } }, "f": null, "more": 1 });
@@ -233,6 +266,44 @@ mod tests {
         assert_eq!(wrong(json!({ "b": null })), [".b is null"]);
         assert_eq!(wrong(json!({ "d": { "x": { "e": 1 } } })), [".d.x.e is 1"]);
         assert_eq!(wrong(json!({ "f": "no" })), [".f is \"no\""]);
+    }
+
+    #[test]
+    fn members_are_required_and_words_are_listed() {
+        let schema = section(&[
+            ("schema_version", "number"),
+            ("a[].b", "`x` or `y`"),
+            ("c", "number?"),
+            ("d.e", "string*"),
+        ]);
+        let wrong = |value: Value| differences(&schema, &schema, &value, "");
+        let good = json!({ "schema_version": 1, "a": [{ "b": "x" }], "c": null });
+        assert_eq!(wrong(good), [""; 0]);
+        let bad = json!({ "schema_version": 2, "a": [{}, { "b": "z" }] });
+        let expected = [
+            ".c is missing",
+            ".a[].b is missing",
+            ".a[].b is \"z\"",
+            ".schema_version is 2",
+        ];
+        assert_eq!(wrong(bad), expected);
+    }
+
+    #[test]
+    fn what_is_nothing_of_any_command_is_refused() {
+        let schema = schema().unwrap();
+        for value in [
+            json!({ "schema_version": 1 }),
+            json!({ "schema_version": 1, "jobs": "nonsense" }),
+            json!({ "schema_version": 1, "time": 1, "event": "nonsense" }),
+            json!({ "schema_version": 2, "time": 1, "event": "end" }),
+        ] {
+            assert_ne!(
+                differences(&schema, &schema, &value, ""),
+                [""; 0],
+                "{value}"
+            );
+        }
     }
 
     #[test]
