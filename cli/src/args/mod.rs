@@ -118,7 +118,8 @@ impl Command {
             Command::List(options) => options.of.json,
             Command::Verify(options) => options.of.json,
             Command::Inspect(options) => options.json,
-            Command::Restart(options) => options.json && options.dry_run,
+            // One rank speaks for all of a job.
+            Command::Restart(options) => options.json && (options.dry_run || launcher::is_first()),
             Command::Diff(options) => options.json,
             Command::Compare(options) => options.json,
             Command::RecordInfo(options) => options.json,
@@ -140,17 +141,20 @@ impl Command {
 }
 
 /// Whether a command line that is wrong asks for JSON, as far as can be told: by the flag, or by its variable, of a
-/// command that has them.
+/// command that has them. An unknown command may have had the flag.
 pub fn asks_for_json() -> bool {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let by_flag = words.iter().any(|word| word == "--json");
     let of_command = |stasis: &clap::Command| {
-        let command = stasis.find_subcommand(words.first()?)?;
+        let Some(command) = stasis.find_subcommand(words.first()?) else {
+            return Some(by_flag);
+        };
         let mut flags = command.get_arguments();
         let flag = flags.find(|flag| flag.get_long() == Some("json"))?;
         let variable = std::env::var_os(flag.get_env()?);
         let yes = |value: OsString| yes_or_no().parse_ref(command, Some(flag), &value);
         let by_variable = variable.and_then(|value| yes(value).ok());
-        Some(by_variable == Some(true) || words.iter().any(|word| word == "--json"))
+        Some(by_variable == Some(true) || by_flag)
     };
     of_command(&Arguments::command()).unwrap_or(false)
 }
@@ -686,7 +690,7 @@ pub struct Restart {
     /// their present state. Needs no mpirun
     #[arg(long, env = "STASIS_DRY_RUN", value_parser = yes_or_no())]
     pub dry_run: bool,
-    /// Print JSON, with --dry-run
+    /// Print JSON, with --dry-run; without it only the reason of a failure
     #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
     pub json: bool,
     /// Options of the run.

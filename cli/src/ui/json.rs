@@ -27,11 +27,17 @@ pub fn print_failure(failure: &Failure) {
     }
 }
 
-/// Prints the reason why a command line is wrong, from the message: its first line, without `error: `.
+/// Prints the reason why a command line is wrong, from the message.
 pub fn print_wrong_usage(message: &str) {
-    let line = message.lines().next().unwrap_or_default();
-    let reason = line.strip_prefix("error: ").unwrap_or(line);
-    print_error(reason, Code::Usage);
+    print_error(&reason(message), Code::Usage);
+}
+
+/// The first paragraph of a message about a command line, without `error: `. Missing arguments have a line each.
+fn reason(message: &str) -> String {
+    let lines = message.lines().take_while(|line| !line.trim().is_empty());
+    let words: Vec<&str> = lines.map(str::trim).collect();
+    let text = words.join(" ");
+    text.strip_prefix("error: ").unwrap_or(&text).to_owned()
 }
 
 /// A duration in microseconds as outputs have it.
@@ -41,4 +47,16 @@ pub fn seconds(micros: u64) -> f64 {
 
 fn print_error(reason: &str, code: Code) {
     print(json!({ "error": reason, "exit_code": code.number() }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_arguments_are_named() {
+        let message =
+            "error: these were not provided:\n  <A>\n  <B>\n\nUsage: stasis diff <A> <B>\n";
+        assert_eq!(reason(message), "these were not provided: <A> <B>");
+    }
 }

@@ -7,7 +7,7 @@ use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
 use crate::test::support::held_job::start_by;
 use crate::test::support::held_job::{begin, example, start};
-use crate::test::support::refusal::{refused, USAGE};
+use crate::test::support::refusal::{refused, IMAGE, USAGE};
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
@@ -26,6 +26,8 @@ pub fn cases() -> Vec<Case> {
         Case::new("tools/list-inspect-diff", |_, dir| look(dir).into()),
         Case::new("tools/compress", |_, dir| compress(dir).into()),
         Case::new("tools/bars", |_, dir| bars(dir).into()),
+        Case::new("tools/colours", |_, dir| colours(dir).into()),
+        Case::new("tools/wrong-usage", |_, dir| wrong_usage(dir).into()),
         Case::new("tools/verbose", |_, dir| verbose(dir).into()),
         Case::new("tools/reader-goes-away", |_, dir| unread(dir).into()),
         Case::new("tools/resume", |_, dir| resume(dir).into()),
@@ -137,6 +139,64 @@ fn bars(dir: &Path) -> Result<()> {
     draws("restart", &ckpt, "ckpt-1, rank 0 of 1", dir)
 }
 
+/// What is wrong is red on a terminal. It is not if the user wants no colours, nor in a pipe.
+fn colours(dir: &Path) -> Result<()> {
+    const RED: &str = "\u{1b}[31m";
+    let set = dir.join("ck/ckpt-1");
+    fs::create_dir_all(&set)?;
+    fs::write(set.join("manifest.json"), "{")?;
+    for (verb, word) in [("list", "unusable"), ("verify", "damaged")] {
+        for (plain, expected) in [(None, true), (Some("1"), false)] {
+            let mut terminal = stasis::shell(
+                &format!("script --quiet --command 'stasis {verb} ck' /dev/null"),
+                dir,
+            );
+            terminal.env("TERM", "xterm").env_remove("NO_COLOR");
+            terminal.envs(plain.map(|plain| ("NO_COLOR", plain)));
+            let said = job::run(terminal, dir, verb, LIMIT)?.stdout;
+            ensure!(
+                said.contains(word) && said.contains(RED) == expected,
+                "with NO_COLOR={plain:?} {verb} says {said:?}"
+            );
+        }
+        let mut piped = stasis::command([verb]);
+        piped.arg(dir.join("ck"));
+        let said = job::run(piped, dir, verb, LIMIT)?.stdout;
+        ensure!(
+            said.contains(word) && !said.contains('\u{1b}'),
+            "in a pipe {verb} says {said:?}"
+        );
+    }
+    Ok(())
+}
+
+/// A wrong command line that asks for JSON gets its message as an object, which names what is missing. So does a
+/// restart that fails.
+fn wrong_usage(dir: &Path) -> Result<()> {
+    fs::create_dir(dir.join("empty"))?;
+    let lines: [(&[&str], &str, i32); 4] = [
+        (&["diff", "--json", "a"], "<DIR[/ckpt-N]>", USAGE),
+        (&["no-such", "--json"], "no-such", USAGE),
+        (&["list", "--json", "--no-such"], "--no-such", USAGE),
+        (&["restart", "--json", "empty"], "empty", IMAGE),
+    ];
+    for (words, expected, code) in lines {
+        let mut asked = stasis::command(words);
+        asked.current_dir(dir);
+        let finished = job::run(asked, dir, words[0], LIMIT)?;
+        let told: Value = serde_json::from_str(&finished.stdout)
+            .with_context(|| format!("{words:?} prints {:?}", finished.stdout))?;
+        docs::check_printed(json_page::FAILURE, &told)?;
+        let why = told["error"].as_str().unwrap_or_default();
+        ensure!(
+            why.contains(expected) && told["exit_code"] == code,
+            "{words:?} prints {told:#}"
+        );
+        refused(&finished, code, &[&[expected]])?;
+    }
+    Ok(())
+}
+
 /// Commands report their steps with `--verbose`, and only then.
 fn verbose(dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
@@ -166,20 +226,6 @@ fn verbose(dir: &Path) -> Result<()> {
             );
         }
     }
-    let wrong = job::run(
-        stasis::command(["list", "--json", "--no-such"]),
-        dir,
-        "wrong",
-        LIMIT,
-    )?;
-    let told: Value = serde_json::from_str(&wrong.stdout)?;
-    let why = told["error"].as_str().unwrap_or_default();
-    ensure!(
-        why.contains("--no-such") && told["exit_code"] == USAGE,
-        "a wrong command line prints {told:#}"
-    );
-    docs::check_printed(json_page::FAILURE, &told)?;
-    refused(&wrong, USAGE, &[&["--no-such"]])?;
     job.kill()
 }
 
