@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use ckpt_image::set_number;
 use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 
-use crate::args::schedule;
+use crate::args::{default_dir, schedule};
 use crate::install::layout::Layout;
 use crate::ui::text;
 
@@ -50,11 +50,18 @@ pub fn checkpoints(current: &OsStr) -> Vec<CompletionCandidate> {
     sets.into_iter().map(path).collect()
 }
 
-/// Names of the checkpoints in the directories of the command line, for `--set`.
+/// Names of the checkpoints in the directories of the command line, for `--set`. If it names none yet, they are those
+/// of the only default directory here.
 pub fn sets() -> Vec<CompletionCandidate> {
     let words = std::env::args_os().skip_while(|word| word != "--").skip(1);
-    let found = words.flat_map(|word| sets_in(&PathBuf::from(word)));
-    found.map(candidate).collect()
+    let mut found: Vec<_> = words
+        .flat_map(|word| sets_in(&PathBuf::from(word)))
+        .collect();
+    if found.is_empty() {
+        let here = default_dir::only_one_here().ok();
+        found.extend(here.iter().flat_map(|directory| sets_in(directory)));
+    }
+    found.into_iter().map(candidate).collect()
 }
 
 fn candidate((_, name, age): (u64, String, String)) -> CompletionCandidate {

@@ -13,8 +13,8 @@ use crate::ui::output;
 /// Variable by which a shell asks.
 const VARIABLE: &str = "STASIS_COMPLETE";
 const NAME: &str = "stasis";
-/// Launchers behind which `stasis` is completed, too. That of Slurm has completions of its own.
-const LAUNCHERS: &str = "mpirun mpiexec orterun prterun mpirun.openmpi mpiexec.openmpi mpirun.mpich mpiexec.mpich mpiexec.hydra";
+/// Launchers behind which `stasis` is completed, too.
+const LAUNCHERS: &str = "mpirun mpiexec orterun prterun mpirun.openmpi mpiexec.openmpi mpirun.mpich mpiexec.mpich mpiexec.hydra srun";
 
 /// Runs the command.
 pub fn run(options: &Completions) -> exit::Result<()> {

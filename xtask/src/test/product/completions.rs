@@ -35,6 +35,22 @@ const TYPED: &[(&str, &str)] = &[
         "stasis run -- mpirun -n 2 stasis launch --full",
         "stasis run -- mpirun -n 2 stasis launch --full-every ",
     ),
+    (
+        "mpirun -n 2 stasis launch --mpi=mp",
+        "mpirun -n 2 stasis launch --mpi=mpich ",
+    ),
+    (
+        "stasis launch --signal=USR1,TE",
+        "stasis launch --signal=USR1,TERM ",
+    ),
+    (
+        "srun -n 2 stasis restart ck --set=ckpt-9",
+        "srun -n 2 stasis restart ck --set=ckpt-9 ",
+    ),
+    (
+        "stasis restart --set ckpt-7",
+        "stasis restart --set ckpt-77 ",
+    ),
     ("stasis man expl", "stasis man explain "),
     ("mpirun -n 2 ./own-pro", "mpirun -n 2 ./own-program "),
 ];
@@ -87,8 +103,8 @@ fn script(shell: &str, dir: &Path) -> Result<String> {
 
 /// Types the lines into a shell.
 fn ask(shell: &str, load: &str, dir: &Path) -> Result<()> {
-    for set in ["ckpt-9", "ckpt-10"] {
-        fs::create_dir_all(dir.join("ck").join(set))?;
+    for set in ["ck/ckpt-9", "ck/ckpt-10", "app.ckpt/ckpt-77"] {
+        fs::create_dir_all(dir.join(set))?;
     }
     fs::write(dir.join("own-program"), "")?;
     let bin = paths::product().join("bin");
