@@ -272,9 +272,14 @@ pub const FILES: &[(&str, &str)] = &[
         "a checkpoint: an image for each rank, and the manifest",
     ),
     ("DIR/job.json", "where the running job is found"),
+    ("DIR/run.json", "where the `stasis run` of the job is found"),
     (
         "DIR/events.jsonl",
         "the history of the job, of which `stasis report` makes DIR/report.html",
+    ),
+    (
+        "DIR/events.jsonl.old",
+        "the older part of a history that has become long",
     ),
     (
         "DIR/profile",
@@ -289,11 +294,16 @@ pub const FILES: &[(&str, &str)] = &[
         "DIR/cut-off",
         "what restarts have taken out of the job's files",
     ),
-    (
-        "~/.local/share/stasis",
-        "lower halves that were built where the installation cannot be written to",
-    ),
+    BUILT,
 ];
+
+/// The files of `build-lower`.
+pub const BUILT_FILES: &[(&str, &str)] = &[BUILT];
+
+const BUILT: (&str, &str) = (
+    "~/.local/share/stasis",
+    "lower halves that were built where the installation cannot be written to",
+);
 
 #[cfg(test)]
 mod tests {

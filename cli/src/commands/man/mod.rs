@@ -13,7 +13,7 @@ use clap_mangen::roff::{bold, roman, Roff};
 use crate::args::{Arguments, Man};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::output;
-use examples::{FILES, PAGES};
+use examples::{BUILT_FILES, FILES, PAGES};
 
 /// Runs the command.
 pub fn run(options: &Man) -> exit::Result<()> {
@@ -36,7 +36,8 @@ pub fn run(options: &Man) -> exit::Result<()> {
 
 /// The command line with commands named as on their pages, such as `stasis-launch`.
 fn stasis() -> Command {
-    let mut stasis = Arguments::command();
+    // Its own commands would have pages that do not exist.
+    let mut stasis = Arguments::command().disable_help_subcommand(true);
     stasis.build();
     stasis
 }
@@ -70,8 +71,19 @@ fn sections(command: &Command) -> Roff {
     let known = PAGES.iter().find(|page| page.command == command.get_name());
     let examples = known.map_or(OVERVIEW, |known| known.examples);
     list(&mut page, "EXAMPLES", examples);
-    if known.is_none() || names_a_directory(command) {
-        list(&mut page, "FILES", FILES);
+    match command.get_name() {
+        "build-lower" => list(&mut page, "FILES", BUILT_FILES),
+        // The directory of `run` is named in the line that it starts.
+        "run" | "jobs" => list(&mut page, "FILES", FILES),
+        _ if known.is_none() || names_a_directory(command) => list(&mut page, "FILES", FILES),
+        _ => {}
+    }
+    if known.is_some()
+        && command.get_after_help().is_none()
+        && command.get_after_long_help().is_none()
+    {
+        page.control("SH", ["EXIT STATUS"]);
+        page.text([roman("stasis(1) has the exit codes of all commands.")]);
     }
     let others: Vec<&str> = match known {
         Some(known) => known.see_also.to_vec(),
@@ -120,6 +132,12 @@ mod tests {
         write_all(&stasis(), directory.path()).unwrap();
         let main = fs::read_to_string(directory.path().join("stasis.1")).unwrap();
         assert!(main.contains(EXIT_STATUS), "{main}");
+        assert!(!main.contains("stasis\\-help"), "{main}");
+        for page in ["launch", "run", "jobs", "build-lower"] {
+            let page =
+                fs::read_to_string(directory.path().join(format!("stasis-{page}.1"))).unwrap();
+            assert!(page.contains(".SH FILES"), "{page}");
+        }
         for command in stasis().get_subcommands() {
             let file = format!("stasis-{}.1", command.get_name());
             let page = fs::read_to_string(directory.path().join(&file)).unwrap();
@@ -128,7 +146,7 @@ mod tests {
                 let flag = format!("\\-\\-{}", flag.replace('-', "\\-"));
                 assert!(page.contains(&flag), "{file} lacks {flag}");
             }
-            let sections = [".SH EXAMPLES", ".SH \"SEE ALSO\""];
+            let sections = [".SH EXAMPLES", ".SH \"SEE ALSO\"", EXIT_STATUS];
             assert!(
                 sections.iter().all(|section| page.contains(section)),
                 "{file}: {page}"
