@@ -19,7 +19,9 @@ use crate::ui::{json, text};
 /// Maximum number of lines in the picture; smaller parts are summed in one more.
 const LINES: usize = 14;
 /// Length of the longest bar, in characters.
-const WIDTH: u64 = 40;
+const WIDTH: u64 = 16;
+/// Longest name of a part. All columns together fit a terminal of 80.
+const NAME_WIDTH: usize = 28;
 
 /// Size of a part of a set, in bytes.
 #[derive(Clone, Copy, Default)]
@@ -139,14 +141,7 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     let stored = parts.iter().map(|(_, amount)| amount.stored);
     let longest = stored.max().unwrap_or(0);
     for (what, amount) in &parts {
-        say!(
-            "{:>10} {:>10} {:>10}  {:28} {}",
-            text::bytes(amount.stored),
-            text::bytes(amount.memory),
-            text::bytes(amount.mapped),
-            what,
-            bar(amount.stored, longest)
-        );
+        say!("{}", row(what, *amount, longest));
     }
     say!();
     for (entry, amount) in ranks {
@@ -166,6 +161,18 @@ pub fn run(options: &Inspect) -> exit::Result<()> {
     }
     files.say_sums();
     Ok(())
+}
+
+/// A line about a part, with a bar that is the longest one for `longest` bytes.
+fn row(what: &str, amount: Amount, longest: u64) -> String {
+    format!(
+        "{:>10} {:>10} {:>10}  {:NAME_WIDTH$} {}",
+        text::bytes(amount.stored),
+        text::bytes(amount.memory),
+        text::bytes(amount.mapped),
+        console::truncate_str(what, NAME_WIDTH, "…"),
+        bar(amount.stored, longest)
+    )
 }
 
 /// A bar whose length is proportional to `of`; at least one character if `of` is not zero.
@@ -222,6 +229,17 @@ fn file_name(path: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_fit_a_terminal() {
+        let amount = Amount {
+            stored: 1 << 40,
+            memory: 1 << 40,
+            mapped: 1 << 40,
+        };
+        let row = row("libsomething-with-a-long-name.so.1.2.3", amount, 1 << 40);
+        assert!(row.chars().count() <= 80 && row.contains('…'), "{row}");
+    }
 
     #[test]
     fn bars_are_in_proportion_and_show_the_smallest() {
