@@ -55,8 +55,17 @@ pub fn name(comm: &Communicator) -> String {
     match (comm.name.as_str(), comm.id) {
         ("", Some(id)) => format!("unnamed {id:x}"),
         ("", None) => "all others".to_owned(),
-        (name, _) => name.to_owned(),
+        (name, _) => visible(name),
     }
+}
+
+/// A name that a program has given, with control characters made visible: they would break a table.
+fn visible(name: &str) -> String {
+    let shown = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    name.chars().map(shown).collect()
 }
 
 fn write_tables(text: &mut String, sums: &Sums) -> std::fmt::Result {
@@ -136,6 +145,15 @@ fn write_tables(text: &mut String, sums: &Sums) -> std::fmt::Result {
 mod tests {
     use super::*;
     use crate::sum::tests::job;
+
+    #[test]
+    fn names_stay_in_their_line() {
+        let comm = Communicator {
+            name: "a\n\u{1b}b é".into(),
+            ..Communicator::default()
+        };
+        assert_eq!(name(&comm), "a\\n\\u{1b}b é");
+    }
 
     #[test]
     fn lines_fit_a_terminal() {
