@@ -1,7 +1,7 @@
 //! The last sign of life of a run, for one that is killed whole: then no process is left to note its end.
 //!
-//! The coordinator writes the time into the file `last-seen` in the checkpoint directory again and again. The time is in
-//! the file, because copies of a directory have other times of modification.
+//! The coordinator writes the time into the file `last-seen` in the checkpoint directory again and again. The time is
+//! in the file, because copies of a directory have other times of modification.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};

@@ -1,7 +1,7 @@
 //! The allocation that this process's job runs in, and the end of one of Slurm's.
 //!
-//! To add a scheduler, add the variable with the id of a job to [`IDS`], and its source for the end of the allocation to
-//! [`time_left`].
+//! To add a scheduler, add the variable with the id of a job to [`IDS`], and its source for the end of the allocation
+//! to [`time_left`].
 
 use std::env;
 use std::fmt;

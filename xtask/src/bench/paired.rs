@@ -1,8 +1,8 @@
 //! Figures of two ways whose runs alternate within a round.
 //!
 //! The speed of a shared machine changes from round to round, and hardly within one. So the ratio is the median of the
-//! ratios of single rounds, and a table shows the time that has this ratio to the median of the other way. The median of
-//! all rounds, which may have another ratio, would contradict it.
+//! ratios of single rounds, and a table shows the time that has this ratio to the median of the other way. The median
+//! of all rounds, which may have another ratio, would contradict it.
 
 use super::{median, range};
 

@@ -282,6 +282,10 @@ pub const FILES: &[(&str, &str)] = &[
         "the older part of a history that has become long",
     ),
     (
+        "DIR/last-seen",
+        "when the running job was last seen to run, for the case that it is killed whole",
+    ),
+    (
         "DIR/profile",
         "numbers of the job's MPI calls, with `launch --profile`",
     ),

@@ -219,8 +219,8 @@ fn from_a_checkpoint(races: &Races) -> Result<()> {
     replayed(races.mpi.other(), "migrated")
 }
 
-/// Checkpoints come while a rank tests for the end of its messages without a pause. From each, the run is replayed under
-/// the other library. The number of tests that find nothing is part of its result.
+/// Checkpoints come while a rank tests for the end of its messages without a pause. From each, the run is replayed
+/// under the other library. The number of tests that find nothing is part of its result.
 fn tested(dir: &Path, mpi: Mpi) -> Result<()> {
     const CHECKPOINTS: usize = 4;
     let program = compile(dir, &mpi.compiler("c"), "tested.c", &["-O2"])?;
