@@ -74,9 +74,7 @@ impl Chronicle {
             let is_gone = why.kind() == ErrorKind::NotFound;
             self.failed(&self.directory.join(file::NAME), &why, is_gone);
         }
-        if entry.event.ends_run() {
-            last_seen::remove(&self.directory);
-        }
+        last_seen::ends(&self.directory, &entry.event);
         if let Some((_, metrics)) = &mut self.metrics {
             metrics.count(entry);
         }

@@ -155,6 +155,11 @@ impl Event {
         )
     }
 
+    /// Whether the job is over with it, and not only a run.
+    pub fn ends_job(&self) -> bool {
+        matches!(self, Event::End { .. } | Event::Stopped)
+    }
+
     /// The start of a run that it is.
     pub fn start(&self) -> Option<&Start> {
         match self {

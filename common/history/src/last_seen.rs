@@ -34,10 +34,13 @@ pub fn write(directory: &Path) -> io::Result<()> {
         .write_all_at(text.as_bytes(), 0)
 }
 
-/// Removes the file when the end of the run is noted.
-pub fn remove(directory: &Path) {
-    // One that stays is ignored: the run has an end.
-    let _ = std::fs::remove_file(directory.join(NAME));
+/// Removes the file if the job is over with this event. After a failure it stays for the next run, in a directory that
+/// may be full.
+pub fn ends(directory: &Path, event: &Event) {
+    if event.ends_job() {
+        // One that stays is ignored: the run has an end.
+        let _ = std::fs::remove_file(directory.join(NAME));
+    }
 }
 
 /// The time in the file; none if there is no such file.
@@ -73,9 +76,7 @@ pub fn unnoted_end(directory: &Path, entries: &[Entry]) -> Option<Entry> {
 pub fn note(directory: &Path, event: Event) -> io::Result<()> {
     let entry = Entry::now(event);
     file::append(directory, &entry)?;
-    if entry.event.ends_run() {
-        remove(directory);
-    }
+    ends(directory, &entry.event);
     let history = file::read(directory)?;
     let mut starts = history
         .entries

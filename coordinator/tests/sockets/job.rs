@@ -335,7 +335,7 @@ impl Fake {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.server.close();
+        self.server.close(None);
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

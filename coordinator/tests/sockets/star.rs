@@ -389,7 +389,7 @@ fn a_removed_or_renamed_directory_is_created_again_unless_another_job_has_it() {
     let other = Server::start(options, Disk::default()).unwrap();
     let refused = client(&renamed).checkpoint(false, |_| {}).unwrap_err();
     assert!(refused.to_string().contains("./other"), "{refused}");
-    other.close();
+    other.close(None);
     // The directory is this job's again.
     client(&renamed).checkpoint(false, |_| {}).unwrap();
     client(&job.directory).status().unwrap();
@@ -417,7 +417,7 @@ fn one_of_two_simultaneous_jobs_gets_the_directory() {
         let both = both.into_iter().map(|start| start.join().unwrap());
         let both: Vec<Server> = both.filter_map(Result::ok).collect();
         assert_eq!(both.len(), 1);
-        both[0].close();
+        both[0].close(None);
     }
     std::fs::remove_dir_all(directory).unwrap();
 }
