@@ -7,17 +7,38 @@ use crate::object::request::pair::SendCopy;
 use crate::object::request::{Args, Kind, Mode};
 use crate::object::Request;
 use crate::pt2pt::send_below;
+use crate::quiesce::progress;
 use crate::record::mode::replaying;
 use crate::request::lifecycle;
 use crate::runtime::lock::Lock;
 use crate::tools::{self, RECORDED};
 use contract::abi::{Status, PROC_NULL, SUCCESS};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of the largest message that a library may have taken.
 const MOST: u64 = 4 << 20;
 
 /// Copies under way, and their sends.
 static UNDER_WAY: Lock<Vec<(&'static Request, SendCopy)>> = Lock::new(Vec::new());
+/// Number of copies at which it is looked which are received, since nobody waits for them. It grows with those that are
+/// not, so that a look at all of them costs little for each send.
+static LOOK_AT: AtomicUsize = AtomicUsize::new(LEAST);
+const LEAST: usize = 64;
+
+/// Gives back the copies that are received, if there are many.
+fn tidy() {
+    let mut all = {
+        let mut all = UNDER_WAY.lock();
+        if all.len() < LOOK_AT.load(Ordering::Relaxed) {
+            return;
+        }
+        core::mem::take(&mut *all)
+    };
+    progress::look_at(all.iter().map(|(request, _)| *request));
+    lifecycle::recycle_done(&mut all);
+    LOOK_AT.store(LEAST.max(2 * all.len()), Ordering::Relaxed);
+    UNDER_WAY.lock().append(&mut all);
+}
 
 /// Whether sends in this mode are taken.
 #[inline(always)]
@@ -34,9 +55,8 @@ pub(crate) fn take(message: Args) -> Option<Result<(), i32>> {
     let copy = SendCopy::of(&message).ok()?;
     let sent = copy.message(message.peer, message.tag, message.comm);
     let started = send_below::start(Mode::Standard, sent);
-    let mut all = UNDER_WAY.lock();
-    lifecycle::recycle_done(&mut all);
-    Some(started.map(|request| all.push((request, copy))))
+    tidy();
+    Some(started.map(|request| UNDER_WAY.lock().push((request, copy))))
 }
 
 /// The request of a send that is taken, which is complete.

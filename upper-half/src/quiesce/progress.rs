@@ -117,12 +117,14 @@ pub(crate) fn requests() {
 /// Looks at a few orphans, so that they do not pile up in a program that makes many.
 pub(crate) fn orphans() {
     const AT_A_TIME: usize = 4;
-    let alone = SWEEP.lock();
-    for request in lifecycle::some_orphans::<AT_A_TIME>() {
-        one(request);
-    }
-    drop(alone);
+    look_at(lifecycle::some_orphans::<AT_A_TIME>());
     lifecycle::reap();
+}
+
+/// Looks at these operations.
+pub(crate) fn look_at(requests: impl Iterator<Item = &'static Request>) {
+    let _alone = SWEEP.lock();
+    requests.for_each(one);
 }
 
 /// Looks at one operation. The caller holds the lock.
