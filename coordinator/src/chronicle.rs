@@ -173,9 +173,8 @@ impl Chronicle {
 
 /// Whether the process that begins this run is that of the newest one: its program has executed another one.
 fn goes_on(before: &[Entry], begin: &Event) -> bool {
-    let mut starts = before.iter().filter_map(|entry| entry.event.start());
     let process = |start: &Start| (start.host.clone(), start.pid);
-    starts.next_back().map(process) == begin.start().map(process)
+    event::newest_start(before).map(process) == begin.start().map(process)
 }
 
 fn seconds(micros: u64) -> f64 {

@@ -406,7 +406,7 @@ impl Journal {
         }
     }
 
-    /// Records that a change of the file begins, of which no old content is recorded.
+    /// Records that the job changes the file, once. The change overwrites no old content, so nothing else records it.
     fn touching(&mut self, identity: Identity, number: u32) {
         let Some(Known::Old { touched, .. }) = self.files.get_mut(&identity) else {
             return;

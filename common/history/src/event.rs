@@ -169,6 +169,11 @@ impl Event {
     }
 }
 
+/// The newest start among these events.
+pub fn newest_start(entries: &[Entry]) -> Option<&Start> {
+    entries.iter().rev().find_map(|entry| entry.event.start())
+}
+
 /// A start of the job's ranks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {

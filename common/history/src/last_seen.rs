@@ -69,7 +69,7 @@ pub fn unnoted_end(directory: &Path, entries: &[Entry]) -> Option<Entry> {
     Some(Entry::at(seen.max(newest), Event::Gone))
 }
 
-/// Notes an event of a job that is not there to do it, and counts it in its metrics.
+/// Notes an event in the place of a job that cannot do it any more, and counts it in the job's metrics.
 ///
 /// # Errors
 /// That of the file system.
@@ -77,14 +77,10 @@ pub fn note(directory: &Path, event: Event) -> io::Result<()> {
     let entry = Entry::now(event);
     file::append(directory, &entry)?;
     ends(directory, &entry.event);
-    let history = file::read(directory)?;
-    let mut starts = history
-        .entries
-        .iter()
-        .filter_map(|entry| entry.event.start());
-    let metrics = starts.next_back().and_then(|start| start.metrics.clone());
-    match metrics {
-        Some(path) => crate::metrics::of(&history.entries).write(&path),
+    let entries = file::read(directory)?.entries;
+    let start = event::newest_start(&entries);
+    match start.and_then(|start| start.metrics.as_ref()) {
+        Some(path) => crate::metrics::of(&entries).write(path),
         None => Ok(()),
     }
 }

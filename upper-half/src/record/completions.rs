@@ -405,7 +405,7 @@ pub fn testsome(
                     found = number;
                     some_chosen(number, requests, &mut indices, statuses)
                 }
-                // What was found is taken: its indices are passed over in the record.
+                // The look has completed the operations already. The record must go on behind their indices.
                 Some(Does::Wait([number, _])) => {
                     for _ in 0..number {
                         told(Outcome::Index);

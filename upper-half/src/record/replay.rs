@@ -60,18 +60,17 @@ pub(super) fn attempt(
         return (error, flag);
     }
     match does_again(call, what, restarts) {
-        // What the look has found is taken, and the recorded one found the same.
         Some(Does::Wait(numbers)) if flag == 0 => {
             flag = 1;
             (run(Some(numbers), &mut flag), flag)
         }
+        // If the look has found something, so has the recorded one.
         _ => (error, flag),
     }
 }
 
-/// The way of such a call again, after a look in which the job was restarted, and is replayed now: the record has the
-/// call behind the checkpoint. The outcome of a look in the library is that of the recorded one, which returned while
-/// the job was stopping.
+/// Asks the record again after a look in which the job was restarted. The recorded call ended after the checkpoint, so
+/// the record has it behind the place where the replay begins.
 pub(super) fn does_again(call: &Call, what: Outcome, restarts: u32) -> Option<Does> {
     mode::has_another_record(restarts).then(|| does(call, what))
 }

@@ -200,7 +200,7 @@ struct Subject<'a> {
     dir: &'a Path,
 }
 
-/// Argument of `reloads.c` under which it does nothing of its own after a death.
+/// Argument with which `reloads.c` leaves the recovery to others.
 const ANEW: &str = "cpr";
 
 impl Subject<'_> {

@@ -261,7 +261,8 @@ const COMD_INITIALISED: Recovered = Recovered {
 /// Recoveries of each way, which a figure of the paper has ten of.
 const RECOVERIES: usize = 10;
 
-/// Recoveries, each way in turn within a round, compared with the start of the program anew, and Stages with Reinit.
+/// The rows of a program's recoveries. CPR is what the other ways are compared with, and Stages is compared with Reinit
+/// as well. The ways alternate within a round.
 fn recoveries(lab: &Lab, of: &Recovered, label: &str) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let more = lab.sized(&[2, 4][..], &[2]);

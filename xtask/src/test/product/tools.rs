@@ -139,7 +139,7 @@ fn bars(dir: &Path) -> Result<()> {
     draws("restart", &ckpt, "ckpt-1, rank 0 of 1", dir)
 }
 
-/// What is wrong is red on a terminal. It is not if the user wants no colours, nor in a pipe.
+/// The words for damage are red on a terminal. They have no colour in a pipe, or if the user wants none.
 fn colours(dir: &Path) -> Result<()> {
     const RED: &str = "\u{1b}[31m";
     let set = dir.join("ck/ckpt-1");
