@@ -125,13 +125,13 @@ impl Command {
             Command::RecordInfo(options) => options.json,
             Command::Compact(options) => options.json,
             Command::Drain(options) => options.json,
+            Command::Doctor(options) => options.json,
             Command::Version(options) => options.json,
             Command::Launch(_)
             | Command::Run(_)
             | Command::Bisect(_)
             | Command::Hunt(_)
             | Command::Gdb(_)
-            | Command::Doctor(_)
             | Command::BuildLower(_)
             | Command::Completions(_)
             | Command::Solo(_)
@@ -938,6 +938,9 @@ pub struct Doctor {
     /// or the current directory]
     #[arg(long, value_name = "DIR", add = ArgValueCompleter::new(candidates::directories), env = "STASIS_CKPT_DIR")]
     pub ckpt_dir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, env = "STASIS_JSON", value_parser = yes_or_no())]
+    pub json: bool,
 }
 
 impl Launch {

@@ -25,7 +25,7 @@ pub const HISTORY: &str = "events.jsonl";
 const INCLUDED: &str = "the members of `stasis ";
 
 /// Files that print the output of a command.
-const SOURCES: [(&str, &[&str]); 19] = [
+const SOURCES: [(&str, &[&str]); 20] = [
     ("checkpoint", &["cli/src/commands/checkpoint.rs"]),
     ("status", &["cli/src/commands/status.rs"]),
     ("profile", &["cli/src/commands/profile.rs"]),
@@ -58,6 +58,7 @@ const SOURCES: [(&str, &[&str]); 19] = [
     ("compare", &["cli/src/commands/compare.rs"]),
     ("record-info", &["cli/src/commands/record_info.rs"]),
     ("version", &["cli/src/commands/version.rs"]),
+    ("doctor", &["cli/src/commands/doctor.rs"]),
 ];
 /// Types that are serialised into the output of a command.
 const TYPES: [(&str, &str, &[&str]); 6] = [

@@ -1,6 +1,7 @@
 //! Unsupported programs.
 
 use super::{case, launch_alone, LIMIT};
+use crate::docs;
 use crate::harness::mpi::Mpi;
 use crate::harness::{job, paths, stasis};
 use crate::test::support::compile::patchelf;
@@ -8,7 +9,8 @@ use crate::test::support::held_job::RANKS;
 use crate::test::support::helper_programs::{compile, on_older_kernel};
 use crate::test::support::refusal::{refused, CANNOT_SERVE};
 use crate::test::Case;
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context, Result};
+use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -82,6 +84,22 @@ pub fn cases() -> Vec<Case> {
             let doctor = stasis::command(["doctor".as_ref(), program.as_os_str()]);
             let finished = job::run(doctor, dir, "doctor", LIMIT)?;
             refused(&finished, CANNOT_SERVE, &[&["BAD"], &[function]])?;
+            let mut doctor = stasis::command(["doctor", "--json"]);
+            doctor.arg(&program);
+            let told = job::run(doctor, dir, "doctor-bad-json", LIMIT)?.stdout;
+            let told: Value = serde_json::from_str(&told)?;
+            docs::check_printed("doctor", &told)?;
+            let found = told["findings"].as_array().context("no findings")?;
+            let text = |row: &Value| {
+                row["text"]
+                    .as_str()
+                    .is_some_and(|text| text.contains(function))
+            };
+            ensure!(
+                told["works"] == false
+                    && found.iter().any(|row| row["verdict"] == "bad" && text(row)),
+                "{told:#}"
+            );
             let mut doctor = stasis::command(["doctor", "--ckpt-dir"]);
             doctor.arg(dir.join("doctor.out"));
             let finished = job::run(doctor, dir, "doctor-file", LIMIT)?;
@@ -91,6 +109,18 @@ pub fn cases() -> Vec<Case> {
                 &[&["BAD"], &["is not a directory"]],
             )?;
             let program = compile(dir, &mpi.compiler("c"), "imports.c", &[])?;
+            let mut doctor = stasis::command(["doctor", "--symbols"]);
+            doctor.arg(&program);
+            let told = stasis::json(doctor, dir, "doctor-json", LIMIT)?;
+            let rows = |member: &str| told[member].as_array().cloned().unwrap_or_default();
+            let served = |row: &Value| row["name"] == "MPI_Init" && row["served"] == true;
+            let noted = |row: &Value| row["what"] == "MPI_Comm_spawn" && row["verdict"] == "note";
+            ensure!(
+                told["works"] == true
+                    && rows("symbols").iter().any(served)
+                    && rows("findings").iter().any(noted),
+                "{told:#}"
+            );
             let mut doctor = stasis::command(["doctor", "--symbols"]);
             doctor.arg(program);
             let finished = job::run(doctor, dir, "doctor-symbols", LIMIT)?;
