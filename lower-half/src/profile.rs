@@ -1,6 +1,6 @@
 //! The profile of this rank's calls (`--profile`). The upper half counts them (`contract::profile`). The rank's file in
-//! the checkpoint directory is written when a checkpoint is committed, when `stasis status` asks, and at the end. Then
-//! rank 0 prints the sum.
+//! the checkpoint directory is written when a checkpoint is committed, when `stasis status` asks, and at the end. In
+//! MPI_Finalize rank 0 prints the sum.
 //!
 //! # Safety
 //! The address in the gate is that of the upper half's counters, which live as long as the process and are atomics.
@@ -16,10 +16,11 @@ use anyhow::{Context, Result};
 use contract::abi::datatype;
 use contract::profile::{Counts, FunctionCounts, Profile, FIRST_COMBINER, OTHER_COMMS};
 use contract::{gate, MpiState};
+use job_spec::shell;
 use launcher::message;
 
 use crate::mpi::{self, world};
-use crate::{agent, console};
+use crate::{agent, console, tools};
 
 /// Functions that make derived datatypes, in the order of their combiners.
 const COMBINERS: [&str; 17] = [
@@ -54,23 +55,41 @@ fn counters() -> Option<&'static Profile> {
     unsafe { address.as_ref() }
 }
 
-/// MPI is initialised, and the job begins: removes the files of an older one.
-pub fn forget_older(rank: u32) -> Result<()> {
+/// MPI is initialised, and the job begins: rank 0 removes the files of an older one, and makes the folder of this one
+/// if its calls are counted.
+pub fn begin(rank: u32) -> Result<()> {
+    if rank != 0 {
+        return Ok(());
+    }
     let directory = agent::directory()?;
     let removed = || ::profile::file::remove(directory);
-    match rank {
-        0 => outside(removed)?.context("the profile of an older job cannot be removed"),
-        _ => Ok(()),
+    outside(removed)?.context("the profile of an older job cannot be removed")?;
+    if !tools::agreed().profile {
+        return Ok(());
     }
+    let made = || ::profile::file::make_folder(directory);
+    outside(made)?.context("the profile's folder cannot be made")
 }
 
-/// Writes the rank's file, if calls are counted and MPI is in use.
-pub fn write() {
+/// Writes the rank's file, if calls are counted and MPI is in use. Returns whether both are so.
+pub fn write() -> bool {
     let _one = one_at_a_time();
-    if gate().mpi_is(MpiState::Initialised) {
-        if let Some(counters) = counters() {
-            write_file(&rank(counters));
-        }
+    let counters = counters().filter(|_| gate().mpi_is(MpiState::Initialised));
+    if let Some(counters) = counters {
+        write_file(&rank(counters));
+    }
+    counters.is_some()
+}
+
+/// The program ends. If it has not called MPI_Finalize, nobody has added up the ranks' numbers: rank 0 says where they
+/// are.
+pub fn program_ends() {
+    let is_first = gate().lower.rank.load(Ordering::Acquire) == 0;
+    if let (true, true, Ok(directory)) = (write(), is_first, agent::directory()) {
+        message::say(format_args!(
+            "the program ends without MPI_Finalize, so its MPI calls are not added up here; see `stasis profile {}`",
+            shell::word(directory)
+        ));
     }
 }
 
@@ -177,7 +196,7 @@ fn communicators(counters: &Profile) -> Vec<Communicator> {
             .take_while(|byte| *byte != 0)
             .collect();
         Communicator {
-            id: (id != OTHER_COMMS).then_some(id),
+            id: (id != OTHER_COMMS).then(|| format!("{id:x}")),
             name: String::from_utf8_lossy(&name).into_owned(),
             processes: comm.size.load(Ordering::Relaxed),
             calls: load(&comm.all.calls),

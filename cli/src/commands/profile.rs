@@ -66,10 +66,15 @@ pub fn read(directory: &Path) -> exit::Result<Option<Job>> {
 
 /// The reason why there is no profile.
 pub fn none(directory: &Path) -> anyhow::Error {
-    anyhow!(
-        "{} has no profile of MPI calls: its job was started without `stasis launch --profile`, or has ended without \
-         MPI_Finalize (by exit, MPI_Abort or a signal) before its numbers were written. A checkpoint and `stasis status \
-         --profile` write them while the job runs",
-        directory.display()
-    )
+    match profile::file::has_folder(directory) {
+        true => anyhow!(
+            "the job in {} counts its MPI calls, but no rank has written its numbers. Ranks that a signal kills write \
+             none; each checkpoint, `stasis profile` and `stasis status --profile` write them while the job runs",
+            directory.display()
+        ),
+        false => anyhow!(
+            "{} has no profile of MPI calls: its job was started without `stasis launch --profile`",
+            directory.display()
+        ),
+    }
 }

@@ -58,8 +58,9 @@ pub struct SizeClass {
 /// The calls over one communicator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Communicator {
-    /// Id on which its members agree; none for those that are counted together.
-    pub id: Option<u64>,
+    /// Id on which its members agree, in hexadecimal digits; none for those that are counted together. It has 64 bits,
+    /// more than many readers of JSON keep of a number.
+    pub id: Option<String>,
     /// Its name at the first call; empty if it had none.
     pub name: String,
     /// Number of its processes.
@@ -95,8 +96,8 @@ impl Rank {
     /// # Errors
     /// That of the file system.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
+        make_folder(directory)?;
         let folder = directory.join(FOLDER);
-        fs::create_dir_all(&folder)?;
         let path = folder.join(format!("rank-{}.json", self.rank));
         static WRITES: AtomicU64 = AtomicU64::new(0);
         let (process, number) = (std::process::id(), WRITES.fetch_add(1, Ordering::Relaxed));
@@ -105,6 +106,19 @@ impl Rank {
         fs::write(&partial, text)?;
         fs::rename(&partial, &path)
     }
+}
+
+/// Makes the folder, which says that the job counts its calls.
+///
+/// # Errors
+/// That of the file system.
+pub fn make_folder(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory.join(FOLDER))
+}
+
+/// Whether a job in a checkpoint directory counts its calls, or has counted them.
+pub fn has_folder(directory: &Path) -> bool {
+    directory.join(FOLDER).is_dir()
 }
 
 /// Removes the files of an older job from a checkpoint directory.
@@ -155,6 +169,10 @@ mod tests {
     fn files_are_read_in_the_order_of_ranks_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()).unwrap(), []);
+        assert!(!has_folder(dir.path()));
+        make_folder(dir.path()).unwrap();
+        assert_eq!(read(dir.path()).unwrap(), []);
+        assert!(has_folder(dir.path()));
         let rank = |rank| Rank {
             rank,
             elapsed_seconds: 0.5,

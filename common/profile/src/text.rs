@@ -52,8 +52,8 @@ pub fn class(size: &SizeClass) -> String {
 
 /// The name of a communicator, or what is known of it.
 pub fn name(comm: &Communicator) -> String {
-    match (comm.name.as_str(), comm.id) {
-        ("", Some(id)) => format!("unnamed {id:x}"),
+    match (comm.name.as_str(), &comm.id) {
+        ("", Some(id)) => format!("unnamed {id}"),
         ("", None) => "all others".to_owned(),
         (name, _) => visible(name),
     }

@@ -60,7 +60,10 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
             record::finish();
             profile::finish();
         },
-        aborting: keeper::aborts,
+        aborting: |code| {
+            profile::program_ends();
+            keeper::aborts(code);
+        },
         failing: keeper::fails,
         ending: keeper::ends_job,
         notify: || {
@@ -86,7 +89,7 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
     loader::set_exit_hook(|status| {
         kill_at_call::tell();
         keeper::exits(status);
-        profile::write();
+        profile::program_ends();
         agent::finished(Some(status));
         clocks::close();
         world::leave(status);
@@ -111,10 +114,10 @@ pub fn start(checkpoints: &Checkpoints, lineage: Lineage, from: Option<String>) 
 
 /// MPI is initialised: connects this rank to the coordinator in rank 0.
 pub fn connected(rank: u32, size: u32) {
-    if agent::begins() {
-        report(profile::forget_older(rank));
-    }
     report(agent::tools().and_then(|own| tools::agree(own, rank, size)));
+    if agent::begins() {
+        report(profile::begin(rank));
+    }
     report(connect(rank, size));
     record::begin(rank, size);
     report(solo::record(rank, size));

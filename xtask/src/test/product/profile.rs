@@ -5,6 +5,7 @@ use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
 use crate::test::support::browser;
+use crate::test::support::compile::command_line;
 use crate::test::support::directives::Example;
 use crate::test::support::held_job::{begin, bring_back, example, reach_cut, RANKS};
 use crate::test::support::refusal::{refused, DIRECTORY};
@@ -38,6 +39,7 @@ pub fn cases() -> Vec<Case> {
         add("fortran", fortran);
         add("off", off);
         add("visible", visible);
+        add("early", early);
     }
     let name = format!("profile/counts/repeated:{}", Mpi::Mpich);
     cases.push(Case::new(name, |_, dir| repeated(dir).into()));
@@ -147,6 +149,11 @@ fn check(profile: &Value, rounds: u64, ended: bool) -> Result<()> {
             counts == wanted,
             "rank {number} has {counts:#?} instead of {wanted:#?}"
         );
+        // Numbers of JSON are exact up to 2^53 for most readers.
+        let ids = rank["communicators"]
+            .as_array()
+            .context("no communicators")?;
+        ensure!(ids.iter().all(|comm| comm["id"].is_string()), "{ids:#?}");
         ensure!(rank["rank"] == number && rank["threads"] == 1, "{rank:#}");
         let positive = |member: &str| rank[member].as_f64() > Some(0.0);
         ensure!(
@@ -259,6 +266,36 @@ fn over_a_restart(dir: &Path, mpi: Mpi, lower: Mpi) -> Result<()> {
     check_sums(&profile)
 }
 
+/// The calls of a program that ends without MPI_Finalize are known, and rank 0 says where. If a signal kills it, the
+/// command says that nobody has written them.
+fn early(dir: &Path, mpi: Mpi) -> Result<()> {
+    let program = example("tools", "tools/early_end")?;
+    for way in ["exit", "abort", "signal"] {
+        let dir = dir.join(way);
+        fs::create_dir(&dir)?;
+        let mut launch = stasis::launch(mpi, RANKS, &dir.join("ck"), &dir);
+        launch.arg("--profile");
+        launch.args(command_line(&program, Some(mpi))?).arg(way);
+        let said = job::run(launch, &dir, "launch", LIMIT)?.stderr;
+        if way == "signal" {
+            let none = job::run(of("profile", &dir), &dir, "none", LIMIT)?;
+            refused(&none, DIRECTORY, &[&["no rank has written"]])?;
+            continue;
+        }
+        let profile = profile(&dir)?;
+        let counts = table(&profile["ranks"][0]["functions"], "function")?;
+        ensure!(
+            profile["ranks"][0]["rank"] == 0 && counts.get("MPI_Barrier") == Some(&(10, 0)),
+            "after {way} the profile is {profile:#}"
+        );
+        ensure!(
+            said.contains("without MPI_Finalize") && said.contains("stasis profile "),
+            "after {way} it says {said}"
+        );
+    }
+    Ok(())
+}
+
 /// Each start of a persistent collective or a partitioned message counts with its bytes, over a restart, too. Debian's
 /// Open MPI has neither.
 fn repeated(dir: &Path) -> Result<()> {
@@ -333,8 +370,11 @@ fn off(dir: &Path, mpi: Mpi) -> Result<()> {
     ensure!(!said.contains("profile of"), "{said}");
     ensure!(!dir.join("ck/profile").exists(), "there is a profile");
     let none = job::run(of("profile", dir), dir, "none", LIMIT)?;
-    let words: [&[&str]; 1] = [&["without MPI_Finalize"]];
-    refused(&none, DIRECTORY, &words)?;
+    refused(
+        &none,
+        DIRECTORY,
+        &[&["started without `stasis launch --profile`"]],
+    )?;
     let mut elsewhere = stasis::command(["profile"]);
     elsewhere.arg(dir.join("nosuch"));
     let none = job::run(elsewhere, dir, "elsewhere", LIMIT)?;
