@@ -19,6 +19,8 @@ pub struct JobDirectory {
     /// Descriptor of the directory as last seen; it survives a rename.
     held: Option<File>,
     listener: ListenerHandle,
+    /// Whether the job file was ever there.
+    written: bool,
     /// Last message about a failure.
     said: Option<String>,
 }
@@ -34,14 +36,27 @@ enum Seen {
 }
 
 impl JobDirectory {
-    /// The directory into which the job has just written its file.
-    pub fn new(job: JobFile, directory: PathBuf, listener: ListenerHandle) -> JobDirectory {
+    /// The directory into which the job has just written its file, or why it could not. Then the job tries again.
+    pub fn new(
+        job: JobFile,
+        directory: PathBuf,
+        listener: ListenerHandle,
+        written: Result<(), String>,
+    ) -> JobDirectory {
+        let said = written.err();
+        if let Some(why) = &said {
+            eprintln!(
+                "stasis: {why}. The job runs on, and no command finds it until its file can be written: that is tried \
+                 every few seconds"
+            );
+        }
         JobDirectory {
             held: hold(&directory),
             job,
             directory,
             listener,
-            said: None,
+            written: said.is_none(),
+            said,
         }
     }
 
@@ -117,9 +132,11 @@ impl JobDirectory {
         }
         let shown = directory.display();
         if same {
-            eprintln!(
-                "stasis: {shown}: job.json was removed while the job runs, and is made again"
-            );
+            let what = match self.written {
+                true => "was removed while the job runs, and is made again",
+                false => "could be written now, so commands find the job",
+            };
+            eprintln!("stasis: {shown}: job.json {what}");
         } else {
             let renamed = self.held.take().and_then(|held| {
                 let held = PathBuf::from(format!("/proc/thread-self/fd/{}", held.as_raw_fd()));
@@ -137,6 +154,7 @@ impl JobDirectory {
             );
             self.held = hold(directory);
         }
+        self.written = true;
         self.said = None;
         Ok(())
     }
@@ -149,4 +167,35 @@ fn hold(directory: &Path) -> Option<File> {
         .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
         .open(directory)
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::contact::random_token;
+    use crate::net::listener::{Listener, NetEvent, Reach};
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_job_file_that_could_not_be_written_is_written_later() {
+        let name = format!("stasis-later-{}", std::process::id());
+        let directory = &std::env::temp_dir().join(name);
+        fs::create_dir_all(directory).unwrap();
+        let reach = Reach::Machine(Some(directory));
+        let listener = Listener::open(&reach, random_token().unwrap()).unwrap();
+        let job = JobFile::new(
+            listener.address.clone(),
+            1,
+            vec!["./a".into()],
+            "none".into(),
+        );
+        let (events, _incoming) = mpsc::channel::<NetEvent>();
+        let listener = listener.serve(events, 1).unwrap();
+        let written = Err("no room".to_owned());
+        let mut place = JobDirectory::new(job, directory.to_owned(), listener, written);
+        assert!(JobFile::read(directory).is_err());
+        place.ensure(|| Ok(())).unwrap();
+        JobFile::read(directory).unwrap();
+        fs::remove_dir_all(directory).unwrap();
+    }
 }

@@ -140,10 +140,11 @@ enum DiskJob {
 }
 
 impl Server {
-    /// Starts the listener and writes the job file.
+    /// Starts the listener and writes the job file. One that cannot be written, for example in a full directory, is
+    /// written later.
     ///
     /// # Errors
-    /// Another job has taken the directory; or the job file, a listener or a thread cannot be made.
+    /// Another job has taken the directory; or a listener or a thread cannot be made.
     pub fn start(options: Options, store: impl Store) -> Result<Server, Error> {
         // The directory was free before the program was loaded or the image opened. Another job may have
         // started at the same time.
@@ -179,11 +180,17 @@ impl Server {
         let ranks = options.config.size as usize;
         let listener = listener.serve(events.clone(), ranks).map_err(thread)?;
         let socket = job.address.socket.as_deref();
-        claim(&job, &options.directory).inspect_err(|_| {
-            socket.map(fs::remove_file);
-        })?;
+        let written = match claim(&job, &options.directory) {
+            Ok(()) => Ok(()),
+            // A full directory may have room later.
+            Err(why @ job_file::Error::Io(..)) => Err(why.to_string()),
+            Err(why) => {
+                socket.map(fs::remove_file);
+                return Err(why.into());
+            }
+        };
         remove_sockets(&options.directory, socket);
-        let place = JobDirectory::new(job.clone(), options.directory.clone(), listener);
+        let place = JobDirectory::new(job.clone(), options.directory.clone(), listener, written);
         let back = events.clone();
         let (working, disk) = mpsc::channel();
         let directory = options.directory.clone();
