@@ -301,6 +301,19 @@ pub const FILES: &[(&str, &str)] = &[
     BUILT,
 ];
 
+/// Files of a recorded run, for the pages of commands that read one.
+pub const RECORD_FILES: &[(&str, &str)] = &[
+    ("REC/rank-N.record", "what rank N has recorded"),
+    (
+        "REC/rank-N.clocks",
+        "the clocks that it has read, with `launch --record REC --time`",
+    ),
+    (
+        "REC/rank-N.contents",
+        "all that it has received, with `launch --record REC --contents`",
+    ),
+];
+
 /// The files of `build-lower`.
 pub const BUILT_FILES: &[(&str, &str)] = &[BUILT];
 

@@ -13,7 +13,7 @@ use clap_mangen::roff::{bold, roman, Roff};
 use crate::args::{Arguments, Man};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::output;
-use examples::{BUILT_FILES, FILES, PAGES};
+use examples::{BUILT_FILES, FILES, PAGES, RECORD_FILES};
 
 /// Runs the command.
 pub fn run(options: &Man) -> exit::Result<()> {
@@ -73,8 +73,9 @@ fn sections(command: &Command) -> Roff {
     list(&mut page, "EXAMPLES", examples);
     match command.get_name() {
         "build-lower" => list(&mut page, "FILES", BUILT_FILES),
-        // The directory of `run` is named in the line that it starts.
-        "run" | "jobs" => list(&mut page, "FILES", FILES),
+        "record-info" | "compare" | "solo" => list(&mut page, "FILES", RECORD_FILES),
+        // The directory of `run` is named in the line that it starts, and those of `diff` and `gdb` by position.
+        "run" | "jobs" | "diff" | "gdb" => list(&mut page, "FILES", FILES),
         _ if known.is_none() || names_a_directory(command) => list(&mut page, "FILES", FILES),
         _ => {}
     }
@@ -133,7 +134,15 @@ mod tests {
         let main = fs::read_to_string(directory.path().join("stasis.1")).unwrap();
         assert!(main.contains(EXIT_STATUS), "{main}");
         assert!(!main.contains("stasis\\-help"), "{main}");
-        for page in ["launch", "run", "jobs", "build-lower"] {
+        for page in [
+            "launch",
+            "run",
+            "jobs",
+            "build-lower",
+            "diff",
+            "gdb",
+            "compare",
+        ] {
             let page =
                 fs::read_to_string(directory.path().join(format!("stasis-{page}.1"))).unwrap();
             assert!(page.contains(".SH FILES"), "{page}");
