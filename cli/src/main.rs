@@ -19,7 +19,7 @@ mod start;
 use args::{Arguments, Command};
 use check::kernel;
 use clap::Parser;
-use ui::{exit, json, text};
+use ui::{exit, json};
 
 fn main() {
     if kernel::gives_privileges() {
@@ -66,9 +66,7 @@ fn main() {
         Command::Version(options) => commands::version::run(&options),
     };
     if let Err(failure) = result {
-        if !start::announce::refuses(failure.code, &failure.error) {
-            text::tell(&failure.error);
-        }
+        start::refusal::tell(&failure);
         if prints_json {
             json::print_failure(&failure);
         }

@@ -28,6 +28,7 @@ mod start;
 mod tools;
 
 use std::convert::Infallible;
+use std::path::Path;
 
 use anyhow::Result;
 use job_spec::ExitCode;
@@ -45,12 +46,14 @@ fn begin() -> i32 {
     let (code, error) = match options::parse(std::env::args_os().skip(1)) {
         Ok(Command::Launch(options)) => (ExitCode::CannotServe.number(), launch(options)),
         Ok(Command::Restart(options)) => {
+            let directory = options.checkpoints.dir.clone();
             let Err(error) = self::restart::restart(options);
-            return refused_restart(&error);
+            return refused_restart(&directory, &error);
         }
         Ok(Command::Standby(options)) => {
+            let directory = options.checkpoints.dir.clone();
             let Err(error) = self::restart::standby::standby(options);
-            return refused_restart(&error);
+            return refused_restart(&directory, &error);
         }
         Ok(Command::Refuse(code, library)) => start::abort_job::abort_job(code, library.as_deref()),
         Ok(Command::About) => {
@@ -65,11 +68,9 @@ fn begin() -> i32 {
 }
 
 /// Ends a rank whose restart has failed before the program went on.
-fn refused_restart(error: &anyhow::Error) -> i32 {
+fn refused_restart(directory: &Path, error: &anyhow::Error) -> i32 {
     let code = exit_code::of_restart(error);
-    if !start::keeper::refuses(Some(error), code) {
-        console::tell(error);
-    }
+    restart::refusal::tell(directory, error, code);
     end(code)
 }
 

@@ -22,7 +22,7 @@ use crate::check::kernel;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
 use crate::start::existing_checkpoints::{self, Likeness};
-use crate::start::{announce, copy, end_job, exec_lower, for_cpu, kept, recording};
+use crate::start::{announce, copy, end_job, exec_lower, for_cpu, kept, recording, refusal};
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
 use linked::mpi::Abi;
@@ -34,6 +34,9 @@ pub fn run(options: &Restart) -> exit::Result<()> {
     let source = options.copy_of.as_ref().or(options.directory.as_ref());
     let (directory, named) = directory_and_set(source.map_or(Path::new("."), PathBuf::as_path));
     let named = options.set.clone().or(named);
+    if !options.dry_run && options.copy_of.is_none() {
+        refusal::begins_restart(&directory);
+    }
     let key = options.running.checkpoints.key.read().code(Code::Usage)?;
     let set = find(
         &directory,
@@ -201,6 +204,7 @@ pub fn resume(options: &Launch, directory: &Path) -> exit::Result<()> {
     if !directory.exists() || !any_finished(directory).code(Code::Image)? {
         return Ok(());
     }
+    refusal::begins_restart(directory);
     let left_out = rank::left_out(directory, running.checkpoints.incarnation());
     let left_out = left_out.code(Code::CannotServe)?;
     let set = find(directory, None, &left_out, key.as_ref(), running)?;

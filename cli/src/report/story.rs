@@ -115,7 +115,7 @@ impl Run {
 pub struct Story {
     /// Its runs, the first one first.
     pub runs: Vec<Run>,
-    /// Failures and warnings.
+    /// Failures, warnings and refusals.
     pub remarks: Vec<Remark>,
     /// Events that are missing because the file had reached its limit.
     pub shortened: bool,
@@ -158,6 +158,12 @@ impl Story {
                 self.runs.push(run);
             }
             Event::Shortened { .. } => self.shortened = true,
+            // The run before has not gone on until then.
+            Event::RestartRefused { rank, why } => {
+                let rank = rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
+                let text = format!("A restart was refused: {rank}{why}");
+                self.remarks.push(Remark { time, text });
+            }
             Event::Unknown => {}
             other => self.in_run(time, other),
         }

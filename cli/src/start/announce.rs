@@ -39,6 +39,11 @@ pub fn announce(
     Ok(())
 }
 
+/// Whether `stasis run` knows this process.
+pub fn is_announced() -> bool {
+    ANNOUNCED.get().is_some()
+}
+
 /// Tells `stasis run` why the rank does not start: if the launcher kills others for that, these deaths are no failures.
 /// Returns whether the user hears the whole reason from it.
 pub fn refuses(code: Code, why: &anyhow::Error) -> bool {

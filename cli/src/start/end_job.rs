@@ -19,9 +19,8 @@ use launcher::{preload, Library};
 use crate::args::Running;
 use crate::install::layout::Layout;
 use crate::install::lower_registry::Preferred;
-use crate::start::announce;
+use crate::start::refusal;
 use crate::ui::exit::{Code, Result, WithCode};
-use crate::ui::text;
 
 /// Time for Hydra to end this process after the request.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -36,14 +35,13 @@ pub fn on_error<T, E: Into<anyhow::Error>>(
         Ok(value) => return Ok(value),
         Err(failure) => failure,
     };
+    refusal::is_of_this_rank();
     let others = launcher::size().is_some_and(|size| size > 1);
     let library = launcher::launcher().map(|launcher| launcher.library);
     if !others || library == Some(Library::OpenMpi) {
         return Err(failure);
     }
-    if !announce::refuses(code, &failure.error) {
-        text::tell(&failure.error);
-    }
+    refusal::tell(&failure);
     if library == Some(Library::Mpich) && tell_hydra(code) {
         std::thread::sleep(LIMIT);
     }

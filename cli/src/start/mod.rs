@@ -10,4 +10,5 @@ pub mod for_cpu;
 pub mod kept;
 pub mod node_keeper;
 pub mod recording;
+pub mod refusal;
 pub mod word_order;

@@ -92,6 +92,14 @@ pub enum Event {
         /// The text.
         text: String,
     },
+    /// A restart was refused before anything of the program ran. Under `stasis run` the failure has the reason.
+    RestartRefused {
+        /// The rank that says so, if it was one of several.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rank: Option<u32>,
+        /// Reason.
+        why: String,
+    },
     /// Connections to ranks broke: they have probably died.
     RanksLost {
         /// The first of these ranks, at most [`MOST_LISTED`].
@@ -158,6 +166,11 @@ impl Event {
     /// Whether the job is over with it, and not only a run.
     pub fn ends_job(&self) -> bool {
         matches!(self, Event::End { .. } | Event::Stopped)
+    }
+
+    /// Whether the job ran when it happened.
+    pub fn is_of_run(&self) -> bool {
+        !matches!(self, Event::RestartRefused { .. })
     }
 
     /// The start of a run that it is.

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::event::{Entry, Event};
+use crate::event::{shortened, Entry, Event, MOST_LISTED};
 
 /// Name of the file in the checkpoint directory.
 pub const NAME: &str = "events.jsonl";
@@ -23,6 +23,20 @@ pub const OLDER: &str = "events.jsonl.old";
 pub const LIMIT: u64 = 8 << 20;
 /// Longest line that is read.
 const LONGEST_LINE: u64 = 1 << 20;
+
+/// Notes that a restart is refused, if a job has a history in this directory. Only the first [`MOST_LISTED`] ranks note
+/// it.
+///
+/// # Errors
+/// That of the file system.
+pub fn note_refusal(directory: &Path, rank: Option<u32>, why: &str) -> io::Result<()> {
+    let listed = rank.is_none_or(|rank| (rank as usize) < MOST_LISTED);
+    if !listed || !directory.join(NAME).exists() {
+        return Ok(());
+    }
+    let why = shortened(why);
+    append(directory, &Entry::now(Event::RestartRefused { rank, why }))
+}
 
 /// Appends an event to the file of a checkpoint directory. The file is open only meanwhile, because the directory may
 /// be renamed or removed while the job runs.
@@ -168,6 +182,24 @@ mod tests {
         assert_eq!(texts(place.path()), ["one", "two"]);
         let mode = fs::metadata(place.path().join(NAME)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_refusal_makes_no_history() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path();
+        note_refusal(directory, None, "no room").unwrap();
+        assert!(!directory.join(NAME).exists());
+        append(directory, &failed("")).unwrap();
+        note_refusal(directory, Some(MOST_LISTED as u32), "no room").unwrap();
+        assert_eq!(read(directory).unwrap().entries.len(), 1);
+        note_refusal(directory, Some(1), "no room").unwrap();
+        let history = read(directory).unwrap();
+        let refused = Event::RestartRefused {
+            rank: Some(1),
+            why: "no room".into(),
+        };
+        assert_eq!(history.entries[1].event, refused);
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub fn unnoted_end(directory: &Path, entries: &[Entry]) -> Option<Entry> {
     if of_run.iter().any(|entry| entry.event.ends_run()) {
         return None;
     }
-    let newest = of_run.iter().map(|entry| entry.time).fold(0.0, f64::max);
+    let lived = of_run.iter().filter(|entry| entry.event.is_of_run());
+    let newest = lived.map(|entry| entry.time).fold(0.0, f64::max);
     let seen = read(directory).unwrap_or(newest);
     Some(Entry::at(seen.max(newest), Event::Gone))
 }
@@ -111,8 +112,14 @@ mod tests {
         assert_eq!(gone(&[launch.clone(), killed]), Some(seen));
         let stopped = Entry::at(8.0, Event::Stopped);
         assert_eq!(gone(&[launch.clone(), stopped.clone()]), None);
-        assert_eq!(gone(&[launch.clone(), stopped, launch]), Some(seen));
+        assert_eq!(gone(&[launch.clone(), stopped, launch.clone()]), Some(seen));
         assert_eq!(gone(&[]), None);
+        let refused = Event::RestartRefused {
+            rank: None,
+            why: "no room".into(),
+        };
+        let later = Entry::at(seen + 9.0, refused);
+        assert_eq!(gone(&[launch.clone(), later]), Some(seen));
     }
 
     #[test]

@@ -67,7 +67,9 @@ impl Metrics {
             other => self.ended |= other.ends_run(),
         }
         self.updated = entry.time;
-        self.seen = self.seen.max(entry.time);
+        if entry.event.is_of_run() {
+            self.seen = self.seen.max(entry.time);
+        }
     }
 
     /// Counts a sign of life.

@@ -8,6 +8,7 @@
 mod copy;
 mod fetch_image;
 mod read_report;
+pub mod refusal;
 mod restore_shared;
 pub mod standby;
 pub mod survivor;
@@ -428,9 +429,7 @@ fn join(
     // `stasis run` says it then, once for all ranks.
     if let Some(why) = part.as_ref().err().filter(|_| !left_out) {
         // The message comes before the ranks agree: when the first rank ends, its launcher kills the others.
-        if !keeper::refuses(Some(why), code) {
-            console::tell(why);
-        }
+        refusal::tell(&options.checkpoints.dir, why, code);
     }
     // All ranks end with the same exit code, since a launcher may report that of any rank.
     let code = -world::minimum(-i64::from(code))?;
@@ -441,7 +440,7 @@ fn join(
     }
     match part {
         Ok(part) if code == 0 && agreed => {
-            same_set(set, &choices, left_out, copy::directory(options))?;
+            same_set(set, &choices, left_out, options)?;
             return Ok((world, part));
         }
         _ => world::finalize(),
@@ -471,12 +470,18 @@ fn tell_the_slowest(took: Duration, rank: u32, size: u32) -> Result<()> {
 /// Checks that all ranks have chosen the same set. A rank has chosen an older set if it cannot read its image of the
 /// newest, because that image is in a local directory of another machine.
 /// `left_out` tells that `stasis run` knows, and that the job goes on from an older one.
-fn same_set(set: Option<&Set>, choices: &Choices, left_out: bool, dir: &Path) -> Result<()> {
+fn same_set(
+    set: Option<&Set>,
+    choices: &Choices,
+    left_out: bool,
+    options: &RestartSpec,
+) -> Result<()> {
     if choices.agree() {
         return Ok(());
     }
     let Choices { oldest, newest, .. } = choices;
     if set.map_or(0, Set::number) < *newest && !left_out {
+        let dir = copy::directory(options);
         let why = anyhow!(
             "this rank cannot reach its image of ckpt-{newest}, which other ranks can use: it is in a \
              local directory (`stasis list {}` says where) and was not drained yet. Nothing was restored. \
@@ -484,9 +489,7 @@ fn same_set(set: Option<&Set>, choices: &Choices, left_out: bool, dir: &Path) ->
             shell::word(dir),
             shell::word(dir.join(set_name(*oldest)))
         );
-        if !keeper::refuses(Some(&why), ExitCode::Image.number()) {
-            console::tell(&why);
-        }
+        refusal::tell(&options.checkpoints.dir, &why, ExitCode::Image.number());
     } else if !left_out {
         keeper::refuses(None, ExitCode::Image.number());
     }

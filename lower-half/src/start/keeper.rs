@@ -214,11 +214,16 @@ pub fn left_out(checkpoints: &Checkpoints) -> Result<Vec<u64>, rank::Error> {
     rank::left_out(&checkpoints.dir, checkpoints.incarnation)
 }
 
+/// Whether `stasis run` runs this job.
+pub fn is_there() -> bool {
+    LINK.get().is_some()
+}
+
 /// Tells the keeper that this rank's image of a set cannot be used, and why. False without a keeper.
 pub fn unusable(set: u64, why: &ImageError) -> bool {
     let why: String = why.to_string().chars().take(LONGEST_REASON).collect();
     tell(&FromRank::Unusable { set, why });
-    LINK.get().is_some()
+    is_there()
 }
 
 /// Tells the keeper that this rank's restart fails before anything of the program runs: for this reason or, without
@@ -232,7 +237,7 @@ pub fn refuses(why: Option<&anyhow::Error>, code: i32) -> bool {
     let why = why.map(|why| format!("{}{why}", launcher::rank_label()));
     let (refusal, is_whole) = Refusal::new(why, code, false);
     tell(&FromRank::Refuses(refusal));
-    LINK.get().is_some() && is_whole
+    is_there() && is_whole
 }
 
 /// Tells the keeper that this rank cannot go on.

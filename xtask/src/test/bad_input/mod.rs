@@ -1,7 +1,7 @@
 //! Bad input: a clear message, an exit code that is not 0, and nothing started or restored.
 
 mod commands;
-mod damaged_set;
+pub mod damaged_set;
 mod directories;
 mod files;
 mod images;

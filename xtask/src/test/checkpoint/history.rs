@@ -1,20 +1,24 @@
 //! The history of a job (`events.jsonl`) and what is made of it: the report, metrics, lines in the log, the live view.
 
+use crate::build::node_exporter;
 use crate::docs::{self, json_page};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{signal, stasis};
+use crate::test::bad_input::damaged_set::flip;
 use crate::test::support::browser;
 use crate::test::support::directives::Example;
 use crate::test::support::held_job::{begin, bring_back, example, reach_cut, start_by, RANKS};
-use crate::test::support::refusal::{refused, DIRECTORY};
-use crate::test::Case;
+use crate::test::support::refusal::{refused, DIRECTORY, IMAGE};
+use crate::test::{Case, Outcome};
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -29,10 +33,19 @@ pub fn cases() -> Vec<Case> {
         add("report", report);
         add("metrics", metrics);
         add("gone", gone);
+        add("refused", refused_restart);
         add("log", log);
         add("unwritable", unwritable);
         add("watch", watch);
         add("watch-to-the-end", watch_to_the_end);
+        let name = format!("history/node-exporter:{mpi}");
+        cases.push(Case::new(
+            name,
+            move |_, dir| match node_exporter::missing() {
+                Some(why) => Outcome::Skipped(why),
+                None => exported(dir, mpi).into(),
+            },
+        ));
     }
     cases
 }
@@ -241,6 +254,126 @@ fn gone(dir: &Path, mpi: Mpi) -> Result<()> {
         "the last event is {last}"
     );
     Ok(())
+}
+
+/// node_exporter passes the metrics of a running job on.
+fn exported(dir: &Path, mpi: Mpi) -> Result<()> {
+    const TOLD: &str = "\"Listening on\" address=";
+    let (ckpt, folder) = (dir.join("ck"), dir.join("metrics"));
+    fs::create_dir(&folder)?;
+    let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    let file = folder.join("job.prom").display().to_string();
+    let mut job = start(launch, &["--metrics", &file], dir, mpi)?;
+    take(&ckpt, dir)?;
+    stasis::until_noted(&mut job, &ckpt, "checkpoint", 1, Instant::now() + LIMIT)?;
+    let mut exporter = Command::new(node_exporter::path());
+    exporter.args(["--collector.disable-defaults", "--collector.textfile"]);
+    exporter.arg(format!(
+        "--collector.textfile.directory={}",
+        folder.display()
+    ));
+    exporter.arg("--web.listen-address=127.0.0.1:0");
+    let mut exporter = Job::start(exporter, dir, "exporter")?;
+    exporter.until_said(TOLD, Instant::now() + LIMIT)?;
+    let said = job::read_text(&exporter.stderr);
+    let (_, address) = said.split_once(TOLD).context("no address")?;
+    let address = address.lines().next().unwrap_or_default();
+    let mut connection = TcpStream::connect(address).with_context(|| address.to_owned())?;
+    connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    let mut page = String::new();
+    connection.read_to_string(&mut page)?;
+    exporter.kill()?;
+    job.kill()?;
+    let has = |name: &str, value: &str| {
+        let ends = format!(" {value}");
+        let mut lines = page.lines();
+        lines.any(|line| line.starts_with(name) && line.ends_with(&ends))
+    };
+    ensure!(
+        has("node_textfile_scrape_error", "0")
+            && has("stasis_up{", "1")
+            && has("stasis_checkpoints_total{", "1"),
+        "{page}"
+    );
+    Ok(())
+}
+
+/// A restart that is refused, by the launch of all ranks or by one of them, is in the history with its reason. It is no
+/// sign of life of the run before, and the job goes on when the cause is gone.
+fn refused_restart(dir: &Path, mpi: Mpi) -> Result<()> {
+    let ckpt = dir.join("ck");
+    let set = ckpt.join("ckpt-1");
+    let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    let mut job = start(launch, &[], dir, mpi)?;
+    take(&ckpt, dir)?;
+    stasis::until_noted(&mut job, &ckpt, "checkpoint", 1, Instant::now() + LIMIT)?;
+    job.kill()?;
+    let killed = history_now();
+    let few = job::run(stasis::restart(mpi, 1, &ckpt, dir), dir, "few", LIMIT)?;
+    refused(&few, IMAGE, &[&["ranks"]])?;
+    flip(&set, 0.5)?;
+    let damaged = job::run(
+        stasis::restart(mpi, RANKS, &set, dir),
+        dir,
+        "damaged",
+        LIMIT,
+    )?;
+    refused(&damaged, IMAGE, &[&["rank-1.img"]])?;
+    flip(&set, 0.5)?;
+    // A directory without a history gets none.
+    fs::create_dir(dir.join("empty"))?;
+    let empty = stasis::restart(mpi, RANKS, &dir.join("empty"), dir);
+    refused(&job::run(empty, dir, "empty", LIMIT)?, IMAGE, &[&["empty"]])?;
+    ensure!(!dir.join("empty/events.jsonl").exists(), "it has a history");
+
+    bring_back(
+        &mut job,
+        stasis::restart(mpi.other(), RANKS, &ckpt, dir),
+        &ckpt,
+        dir,
+    )?;
+    fs::write(dir.join("go"), "")?;
+    job.succeed(Instant::now() + LIMIT, dir)?;
+    let noted = events(&ckpt)?;
+    let wanted = [
+        "launch",
+        "checkpoint",
+        "restart_refused",
+        "restart_refused",
+        "gone",
+        "restart",
+        "end",
+    ];
+    ensure!(names(&noted) == wanted, "the events are {noted:#?}");
+    let why = |at: usize| noted[at]["why"].as_str().unwrap_or_default();
+    ensure!(
+        noted[2]["rank"].is_null() && why(2).contains("was taken with 2 ranks"),
+        "{}",
+        noted[2]
+    );
+    ensure!(
+        noted[3]["rank"] == 1 && why(3).contains("rank-1.img"),
+        "{}",
+        noted[3]
+    );
+    ensure!(
+        noted[4]["time"].as_f64() < Some(killed),
+        "the run was gone at {}, and killed before {killed}",
+        noted[4]["time"]
+    );
+    stasis::json(of("report", &ckpt), dir, "report", LIMIT)?;
+    let page = fs::read_to_string(ckpt.join("report.html"))?;
+    ensure!(
+        page.matches("A restart was refused: ").count() == 2,
+        "the page does not tell of the refusals"
+    );
+    Ok(())
+}
+
+/// The present time in seconds since 1970.
+fn history_now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
 }
 
 /// A committed checkpoint has a line with its time in the log, and none with --quiet.
