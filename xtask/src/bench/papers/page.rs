@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// The greatest ratio of a picture. Longer bars end there.
 const MOST_RATIO: f64 = 6.0;
+/// The most bars of a picture.
+const MOST_BARS: usize = 40;
 
 /// Width of the labels of a picture, in pixels: the longest fits.
 const Y_LABELS: u32 = 440;
@@ -238,10 +240,26 @@ impl Written {
         self.rows.iter().filter_map(|row| Bar::of(row)).collect()
     }
 
-    /// The file of its picture: a table has none.
-    fn picture(&self, paper: &Paper) -> Option<String> {
-        (self.bars().len() > 1 && self.item.name.starts_with("Figure"))
-            .then(|| format!("{}-{}.svg", paper.number, self.item.slug()))
+    /// The bars of its pictures, with their files. A table has no picture. A picture that no screen would show whole is
+    /// divided by the number of ranks.
+    fn pictures(&self, paper: &Paper) -> Vec<(String, Vec<Bar<'_>>)> {
+        let bars = self.bars();
+        if bars.len() < 2 || !self.item.name.starts_with("Figure") {
+            return Vec::new();
+        }
+        let stem = format!("{}-{}", paper.number, self.item.slug());
+        if bars.len() <= MOST_BARS {
+            return vec![(format!("{stem}.svg"), bars)];
+        }
+        let mut pictures: Vec<(String, Vec<Bar<'_>>)> = Vec::new();
+        for bar in bars {
+            let file = format!("{stem}-ranks-{}.svg", bar.ranks);
+            match pictures.iter_mut().find(|(name, _)| *name == file) {
+                Some((_, its)) => its.push(bar),
+                None => pictures.push((file, vec![bar])),
+            }
+        }
+        pictures
     }
 }
 
@@ -264,8 +282,8 @@ pub fn section(paper: &Paper, items: &[Written], pictures: &Path) -> Result<Stri
             "{}\n\n",
             wrapped(&format!("*The paper*: {}", item.theirs))
         )?;
-        if let Some(file) = written.picture(paper) {
-            draw(written, &pictures.join(&file)).with_context(|| file.clone())?;
+        for (file, bars) in written.pictures(paper) {
+            draw(item, &bars, &pictures.join(&file)).with_context(|| file.clone())?;
             writeln!(
                 page,
                 "![{} of paper {}](papers/{file})\n",
@@ -347,6 +365,7 @@ fn number(value: f64) -> String {
 /// A line of a picture: the ratio, or the figure of a row that has none.
 struct Bar<'a> {
     label: &'a str,
+    ranks: &'a str,
     range: (f64, f64, f64),
     /// The paper's ratio.
     paper: Option<f64>,
@@ -357,13 +376,14 @@ impl Bar<'_> {
     /// The bar of a line of a table; none if it has no figure.
     fn of(row: &str) -> Option<Bar<'_>> {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let [_, label, paper, _, ours, ratio, ..] = cells[..] else {
+        let [_, label, paper, _, ours, ratio, ranks, ..] = cells[..] else {
             return None;
         };
         let is_ratio = !ratio.is_empty();
         let word = paper.split(' ').next().unwrap_or_default();
         Some(Bar {
             label,
+            ranks,
             range: range_of(if is_ratio { ratio } else { ours })?,
             paper: word.parse().ok().filter(|_| is_ratio),
             is_ratio,
@@ -380,9 +400,8 @@ fn range_of(text: &str) -> Option<(f64, f64, f64)> {
 }
 
 /// Medians as bars, spreads as lines, and the paper's ratios as points.
-fn draw(written: &Written, file: &Path) -> Result<()> {
-    let bars = written.bars();
-    let (_, ours) = written.item.columns;
+fn draw(item: &Item, bars: &[Bar<'_>], file: &Path) -> Result<()> {
+    let (_, ours) = item.columns;
     let is_ratio = bars.iter().any(|bar| bar.is_ratio);
     let axis = match is_ratio {
         true => {
@@ -392,7 +411,7 @@ fn draw(written: &Written, file: &Path) -> Result<()> {
             } else {
                 ""
             };
-            let ratio = quotient(written.item);
+            let ratio = quotient(item);
             format!("{ratio}: median, lowest and highest{circles}")
         }
         false => format!("{ours}: median, lowest and highest"),
