@@ -110,6 +110,7 @@ mod write;
 pub use error::{explained, Damage, ImageError, Result};
 pub use format::chunk::{Chunk, Encoding, CHUNK_BYTES};
 pub use format::file_identity::{FileIdentity, FileIdentityCache};
+pub use format::guard_pages::GuardPages;
 pub use format::header::{Header, PAGE};
 pub use format::ids::{KeyId, SetId};
 pub use format::machine::Machine;

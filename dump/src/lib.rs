@@ -27,6 +27,7 @@
 //! # Ok::<(), ckpt_image::ImageError>(())
 //! ```
 
+mod advice;
 mod anonymous;
 mod changes;
 mod classify;

@@ -1,5 +1,5 @@
 //! Queries about the pages of a mapping: the pages that hold something which is not in the mapped file, and those
-//! of them that have been written since the last query.
+//! of them that have been written since the last query. And the guard pages.
 //!
 //! # Safety
 //! The only unsafe operation is the ioctl that asks the kernel; its argument points to local buffers that outlive the
@@ -13,6 +13,8 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use crate::advice::advise;
+use crate::anonymous::AnonymousMapping;
 use crate::ranges::push;
 
 const PAGE: u64 = 4096;
@@ -68,6 +70,28 @@ const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | 96 << 16 | (b'f' as libc::c_ulong)
 const PROTECT: u64 = 1 << 0;
 const ONLY_WATCHED: u64 = 1 << 1;
 
+/// The pages that a scan finds: in none of the first categories, and in one of the second.
+#[derive(Clone, Copy)]
+struct Wanted {
+    without: u64,
+    of: u64,
+}
+
+impl Wanted {
+    /// Those that hold something, and are in none of these categories.
+    const fn held(without: u64) -> Wanted {
+        Wanted {
+            without,
+            of: PRESENT | SWAPPED,
+        }
+    }
+
+    const GUARDS: Wanted = Wanted {
+        without: 0,
+        of: GUARD,
+    };
+}
+
 /// The interface of the kernel that is used.
 #[derive(Clone, Copy)]
 enum Interface {
@@ -100,7 +124,7 @@ impl Pagemap {
             interface: Interface::Entries,
         };
         for without in [FILE | ZERO_PAGE | GUARD, FILE | ZERO_PAGE] {
-            if pages.scan(0..PAGE, without, 0, 0).is_ok() {
+            if pages.scan(0..PAGE, Wanted::held(without), 0, 0).is_ok() {
                 pages.interface = Interface::Scan(without);
                 break;
             }
@@ -116,10 +140,10 @@ impl Pagemap {
     pub fn own(&self, range: Range<u64>, anonymous: bool) -> io::Result<Vec<Range<u64>>> {
         match self.interface {
             Interface::Scan(without) => {
-                let found = self.scan(range, files_in(without, anonymous), 0, 0)?;
+                let found = self.scan(range, held_in(without, anonymous), 0, 0)?;
                 Ok(merged(found.iter().map(PageRegion::range)))
             }
-            Interface::Entries => self.entries(range),
+            Interface::Entries => self.entries(range, Entry::is_own),
         }
     }
 
@@ -128,10 +152,10 @@ impl Pagemap {
         match self.interface {
             Interface::Scan(without) => {
                 let mut first = [PageRegion::default()];
-                let without = files_in(without, anonymous);
-                Ok(self.scan_once(range, without, 0, 0, 1, &mut first)? > 0)
+                let wanted = held_in(without, anonymous);
+                Ok(self.scan_once(range, wanted, 0, 0, 1, &mut first)? > 0)
             }
-            Interface::Entries => Ok(!self.entries(range)?.is_empty()),
+            Interface::Entries => Ok(!self.entries(range, Entry::is_own)?.is_empty()),
         }
     }
 
@@ -145,8 +169,8 @@ impl Pagemap {
             return Err(io::ErrorKind::Unsupported.into());
         };
         let there = if anonymous { 0 } else { PRESENT };
-        let without = files_in(without, anonymous);
-        let found = self.scan(range, without, PROTECT | ONLY_WATCHED, WRITTEN | there)?;
+        let wanted = held_in(without, anonymous);
+        let found = self.scan(range, wanted, PROTECT | ONLY_WATCHED, WRITTEN | there)?;
         let unchanged = found.iter().filter(|region| region.categories == there);
         Ok(MarkedPages {
             own: merged(found.iter().map(PageRegion::range)),
@@ -154,10 +178,28 @@ impl Pagemap {
         })
     }
 
+    /// The guard pages in `range`.
+    pub fn guards(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        match self.interface {
+            Interface::Scan(without) if without & GUARD != 0 => {
+                let found = self.scan(range, Wanted::GUARDS, 0, 0)?;
+                Ok(merged(found.iter().map(PageRegion::range)))
+            }
+            _ => self.entries(range, Entry::is_guard),
+        }
+    }
+
+    /// Whether the kernel tells guard pages from others, as far as it has any.
+    pub fn tells_guards(&self) -> io::Result<bool> {
+        let page = AnonymousMapping::new(PAGE as usize, libc::PROT_READ | libc::PROT_WRITE)?;
+        let page = page.start as u64..(page.start + page.len) as u64;
+        Ok(!advise(&page, contract::MADV_GUARD_INSTALL) || !self.guards(page)?.is_empty())
+    }
+
     fn scan(
         &self,
         range: Range<u64>,
-        without: u64,
+        wanted: Wanted,
         flags: u64,
         tell: u64,
     ) -> io::Result<Vec<PageRegion>> {
@@ -165,7 +207,7 @@ impl Pagemap {
         let mut all: Vec<PageRegion> = Vec::new();
         let mut start = range.start;
         loop {
-            let count = self.scan_once(start..range.end, without, flags, tell, 0, &mut found)?;
+            let count = self.scan_once(start..range.end, wanted, flags, tell, 0, &mut found)?;
             all.extend_from_slice(&found[..count]);
             // `walk_end` is unreliable if there are many regions. After a full result the scan continues behind the
             // last region. Any other result is the end.
@@ -180,7 +222,7 @@ impl Pagemap {
     fn scan_once(
         &self,
         range: Range<u64>,
-        without: u64,
+        wanted: Wanted,
         flags: u64,
         tell: u64,
         most: u64,
@@ -195,9 +237,9 @@ impl Pagemap {
             vec: found.as_mut_ptr() as u64,
             vec_len: found.len() as u64,
             max_pages: most,
-            category_inverted: without,
-            category_mask: without,
-            category_anyof_mask: PRESENT | SWAPPED,
+            category_inverted: wanted.without,
+            category_mask: wanted.without,
+            category_anyof_mask: wanted.of,
             // Neighbouring pages with equal categories are returned as one range.
             return_mask: tell,
         };
@@ -207,11 +249,11 @@ impl Pagemap {
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
-    fn entries(&self, range: Range<u64>) -> io::Result<Vec<Range<u64>>> {
-        const PRESENT: u64 = 1 << 63;
-        const SWAPPED: u64 = 1 << 62;
-        const FILE: u64 = 1 << 61;
-        const GUARD: u64 = 1 << 58;
+    fn entries(
+        &self,
+        range: Range<u64>,
+        wanted: impl Fn(Entry) -> bool,
+    ) -> io::Result<Vec<Range<u64>>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         let mut buffer = vec![0u8; 8 << 14];
         let mut page = range.start / PAGE;
@@ -221,8 +263,8 @@ impl Pagemap {
             let entries = &mut buffer[..8 * count];
             self.pagemap.read_exact_at(entries, page * 8)?;
             for entry in entries.chunks_exact(8) {
-                let entry = u64::from_le_bytes(entry.try_into().unwrap_or_default());
-                if entry & (PRESENT | SWAPPED) != 0 && entry & (FILE | GUARD) == 0 {
+                let entry = Entry(u64::from_le_bytes(entry.try_into().unwrap_or_default()));
+                if wanted(entry) {
                     push(&mut runs, page * PAGE..(page + 1) * PAGE);
                 }
                 page += 1;
@@ -232,12 +274,34 @@ impl Pagemap {
     }
 }
 
-/// The categories to leave out, of which that of files need not be asked for in anonymous memory.
-fn files_in(without: u64, anonymous: bool) -> u64 {
-    match anonymous {
+/// What the kernel tells of a page.
+#[derive(Clone, Copy)]
+struct Entry(u64);
+
+impl Entry {
+    const PRESENT: u64 = 1 << 63;
+    const SWAPPED: u64 = 1 << 62;
+    const FILE: u64 = 1 << 61;
+    /// Linux 6.15.
+    const GUARD: u64 = 1 << 58;
+
+    fn is_own(self) -> bool {
+        self.0 & (Entry::PRESENT | Entry::SWAPPED) != 0
+            && self.0 & (Entry::FILE | Entry::GUARD) == 0
+    }
+
+    fn is_guard(self) -> bool {
+        self.0 & Entry::GUARD != 0
+    }
+}
+
+/// The pages that hold something outside of these categories, of which that of files need not be asked for in anonymous
+/// memory.
+fn held_in(without: u64, anonymous: bool) -> Wanted {
+    Wanted::held(match anonymous {
         true => without & !FILE,
         false => without,
-    }
+    })
 }
 
 /// Ascending runs, with neighbours joined.
@@ -277,10 +341,30 @@ mod tests {
             .map(|run| base + run.start * PAGE..base + run.end * PAGE)
             .collect();
         let range = base..base + len as u64;
-        assert!(pages.entries(range.clone()).unwrap() == expected);
+        assert!(pages.entries(range.clone(), Entry::is_own).unwrap() == expected);
         assert!(pages.any(range.clone(), true).unwrap());
         assert!(!pages.any(base + 4700 * PAGE..range.end, true).unwrap());
         assert!(pages.own(range.clone(), false).unwrap() == expected);
-        assert!(pages.own(range, true).unwrap() == expected);
+        assert!(pages.own(range.clone(), true).unwrap() == expected);
+        assert!(pages.guards(range).unwrap().is_empty());
+    }
+
+    #[test]
+    fn guard_pages_are_told_from_others() {
+        let pages = Pagemap::open().unwrap();
+        let memory = AnonymousMapping::new(9 * PAGE as usize, 3).unwrap();
+        let page = |number: u64| memory.start as u64 + number * PAGE;
+        let guards = vec![page(1)..page(3), page(8)..page(9)];
+        if guards
+            .iter()
+            .any(|run| !advise(run, contract::MADV_GUARD_INSTALL))
+        {
+            skip::skip!("the kernel has no guard pages (Linux 6.13)");
+        }
+        assert!(pages.tells_guards().unwrap());
+        assert_eq!(pages.guards(page(0)..page(9)).unwrap(), guards);
+        assert!(pages.own(page(0)..page(9), true).unwrap().is_empty());
+        let told = pages.entries(page(0)..page(9), Entry::is_guard);
+        assert_eq!(told.unwrap(), guards);
     }
 }

@@ -1,12 +1,14 @@
 //! The plan of a save: all mappings and all shared objects of the upper half. It is complete before anything is
 //! written, so that a mapping that cannot be saved is refused before.
 
+use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use ckpt_image::{Result, SharedObject};
+use ckpt_image::{GuardPages, ImageError, Result, SharedObject};
 
 use crate::classify::{classify, Application, Classified, PlannedRegion};
+use crate::pagemap::Pagemap;
 use crate::prescan::{list_mappings, PreScan};
 use crate::request::StoreAssignment;
 use crate::shared_objects::{MappedObject, ObjectTable};
@@ -62,6 +64,28 @@ impl Plan {
                     .map(|part| (name.clone(), part))
             })
             .collect()
+    }
+
+    /// The guard pages (MADV_GUARD_INSTALL), if there are any.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] if the kernel does not tell them from other pages.
+    pub fn guard_pages(&self) -> Result<Option<GuardPages>> {
+        let failed = |source| ImageError::Io {
+            action: "find the guard pages (MADV_GUARD_INSTALL) in",
+            path: "/proc/self/pagemap".into(),
+            source,
+        };
+        let pagemap = Pagemap::open().map_err(failed)?;
+        if !pagemap.tells_guards().map_err(failed)? {
+            let why = "the kernel does not tell them from other pages (Linux 6.15 does)";
+            return Err(failed(io::Error::other(why)));
+        }
+        let mut all = Vec::new();
+        for region in &self.regions {
+            all.extend(pagemap.guards(region.range()).map_err(failed)?);
+        }
+        Ok(GuardPages::of(all))
     }
 
     /// The object that is the file of this device and inode.

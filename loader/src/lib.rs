@@ -65,7 +65,8 @@ pub use interpose::signals::checkpoint_request::{take_signals, RequestListener, 
 pub use interpose::signals::{Action, STOP_SIGNAL};
 pub use interpose::sites::patched as patched_calls;
 pub use interpose::syscalls::{
-    note_shared_file, note_watched_memory, remapped, set_shm_ids, shm_id,
+    may_have_guard_pages, note_guard_pages, note_shared_file, note_watched_memory, remapped,
+    set_shm_ids, shm_id,
 };
 pub use interpose::threads::current_call::{
     current_call, synchronize, thread_address, CurrentCall,

@@ -13,6 +13,7 @@ use ckpt_image::{Backing, Image, Region};
 
 use crate::error::Result;
 use crate::map_memory::RegionMapper;
+use crate::sections;
 use crate::shared_objects::SharedMemory;
 
 /// Memory of an upper half that was mapped in advance. Dropping it unmaps the memory.
@@ -30,12 +31,13 @@ impl EarlyMemory {
             return Ok(mapped);
         }
         let (memory, shared) = (image.memory()?, SharedMemory::default());
+        let guards = sections::guards(image)?;
         for (index, region) in image.regions().iter().enumerate() {
             if is_early(region) {
                 let mapper = RegionMapper::new(image, region, &shared);
                 mapper.map(memory.pieces_of(index))?;
                 mapped.ranges.push((region.start, region.len));
-                mapper.complete(memory.pieces_of(index), image)?;
+                mapper.complete(memory.pieces_of(index), image, &guards)?;
             }
         }
         Ok(mapped)

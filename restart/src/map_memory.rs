@@ -15,9 +15,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use ckpt_image::{side_by_side, Backing, Image, Piece, Region};
+use ckpt_image::{side_by_side, Backing, GuardPages, Image, Piece, Region};
+use contract::MADV_GUARD_INSTALL;
 
 use crate::error::{RestartError, Result};
+use crate::sections;
 use crate::shared_objects::{SharedHandle, SharedMemory};
 
 /// Totals of the mapped upper half.
@@ -39,7 +41,7 @@ pub struct MappedUpper {
 /// [`RestartError::Occupied`] if something else lies there, [`RestartError::Map`] if the kernel refuses a mapping,
 /// [`RestartError::Image`] if the image was changed since it was verified.
 pub fn map(image: &Image, shared: &SharedMemory, early: &[(u64, u64)]) -> Result<MappedUpper> {
-    let memory = image.memory()?;
+    let (memory, guards) = (image.memory()?, sections::guards(image)?);
     let mut mapped = MappedUpper::default();
     let begun = Instant::now();
     attach_segments(image, shared)?;
@@ -55,7 +57,7 @@ pub fn map(image: &Image, shared: &SharedMemory, early: &[(u64, u64)]) -> Result
         } else {
             mapper.map(pieces)?;
         }
-        mapper.complete(pieces, image)?;
+        mapper.complete(pieces, image, &guards)?;
         mapped.regions += 1;
         mapped.mapped_bytes += region.len;
         mapped.filled_bytes += pieces.iter().map(|piece| u64::from(piece.len)).sum::<u64>();
@@ -119,14 +121,30 @@ impl<'a> RegionMapper<'a> {
     }
 
     /// Fills the region, which has just been mapped, and protects it.
-    pub(crate) fn complete(&self, pieces: &[Piece], image: &Image) -> Result<()> {
+    pub(crate) fn complete(
+        &self,
+        pieces: &[Piece],
+        image: &Image,
+        guards: &GuardPages,
+    ) -> Result<()> {
         self.advise()?;
         self.fill(pieces, image)?;
         let filled_as_it_is = self.region.prot == 3;
-        match pieces.is_empty() || filled_as_it_is {
-            true => Ok(()),
-            false => self.protect(),
+        if !pieces.is_empty() && !filled_as_it_is {
+            self.protect()?;
         }
+        guards
+            .in_region(self.region)
+            .try_for_each(|pages| self.guard(pages.start, pages.end - pages.start))
+    }
+
+    /// Makes guard pages. Without those of the kernel, all access is forbidden in the ordinary way.
+    fn guard(&self, start: u64, len: u64) -> Result<()> {
+        let Err(why) = self.madvise(start, len, MADV_GUARD_INSTALL) else {
+            return Ok(());
+        };
+        tracing::info!(start, len, %why, "no guard pages: mprotect in their place");
+        self.set_protection(start, len, libc::PROT_NONE)
     }
 
     /// The segment that the region is a part of, if it is one of a System V segment.
@@ -288,8 +306,8 @@ impl<'a> RegionMapper<'a> {
     }
 
     fn madvise(&self, start: u64, len: u64, advice: i32) -> io::Result<()> {
-        // SAFETY: the range is in this region, which has just been mapped. None of the advice values used here discards
-        // memory of this process.
+        // SAFETY: the range is in this region, which has just been mapped. Only the advice for guard pages discards
+        // memory, and these pages hold nothing.
         match unsafe { libc::madvise(start as *mut libc::c_void, len as usize, advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -313,11 +331,12 @@ impl<'a> RegionMapper<'a> {
 
     fn protect(&self) -> Result<()> {
         let region = self.region;
-        let prot = i32::from(region.prot);
-        // SAFETY: the region has just been mapped and nothing refers to it.
-        let done =
-            unsafe { libc::mprotect(region.start as *mut libc::c_void, region.len as usize, prot) };
-        match done {
+        self.set_protection(region.start, region.len, region.prot.into())
+    }
+
+    fn set_protection(&self, start: u64, len: u64, prot: i32) -> Result<()> {
+        // SAFETY: the range is in this region, which has just been mapped and to which nothing refers.
+        match unsafe { libc::mprotect(start as *mut libc::c_void, len as usize, prot) } {
             0 => Ok(()),
             _ => Err(self.failed("protect", io::Error::last_os_error())),
         }

@@ -1,7 +1,7 @@
 //! The decoded sections of an image. A restart decodes them before it restores anything or changes any file.
 //! `stasis verify` decodes them in the same way.
 
-use ckpt_image::{kind, Image, SectionKind};
+use ckpt_image::{kind, GuardPages, Image, SectionKind};
 use loader::{ClosedFileList, ProcessState, SavedRegisters, ThreadNumbers};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -57,6 +57,8 @@ impl Sections {
             record: optional(image, kind::RECORD)?,
             clocks: optional(image, kind::CLOCKS)?,
         };
+        // They are made when the memory is mapped.
+        guards(image)?;
         let regions = image.regions();
         let holds = |address: usize| {
             let address = address as u64;
@@ -70,6 +72,11 @@ impl Sections {
             .map_err(|why| unreadable(image, kind::PROCESS.name, why.to_string()))?;
         Ok(sections)
     }
+}
+
+/// The guard pages of an image.
+pub(crate) fn guards(image: &Image) -> Result<GuardPages> {
+    Ok(optional(image, kind::GUARD_PAGES)?.unwrap_or_default())
 }
 
 /// Decodes a section that an image may lack.

@@ -3,6 +3,7 @@
 pub(crate) mod bytes;
 pub(crate) mod chunk;
 pub(crate) mod file_identity;
+pub(crate) mod guard_pages;
 pub(crate) mod header;
 pub(crate) mod ids;
 pub(crate) mod machine;

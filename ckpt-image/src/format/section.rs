@@ -91,9 +91,11 @@ pub mod kind {
     pub const CLOCKS: SectionKind = of(22, "clocks", 1, 1);
     /// The numbers of the threads: `loader::ThreadNumbers`.
     pub const THREAD_NUMBERS: SectionKind = of(23, "thread numbers", 1, 1);
+    /// The guard pages: [`crate::GuardPages`] (this crate's).
+    pub const GUARD_PAGES: SectionKind = of(24, "guard pages", 1, 1);
 }
 
-const KNOWN: [SectionKind; 14] = [
+const KNOWN: [SectionKind; 15] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -108,6 +110,7 @@ const KNOWN: [SectionKind; 14] = [
     kind::REGISTERS,
     kind::CLOCKS,
     kind::THREAD_NUMBERS,
+    kind::GUARD_PAGES,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.

@@ -3,6 +3,9 @@
 /// Option of `prctl`: system calls outside a range of addresses raise SIGSYS. From `<linux/prctl.h>`.
 pub const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
 
+/// Advice of `madvise`: an access to these pages raises SIGSEGV (Linux 6.13). From `<asm-generic/mman-common.h>`.
+pub const MADV_GUARD_INSTALL: i32 = 102;
+
 /// Code of `arch_prctl`: set the GS base. From `<asm/prctl.h>`, as the next three.
 pub const ARCH_SET_GS: i32 = 0x1001;
 /// Code of `arch_prctl`: set the FS base.

@@ -3,10 +3,6 @@
 //! Memory that is private to the process is copied on write by a forked child (`cow_child.rs`), which can write
 //! it into the image itself (`cow_child_io.rs`). All other memory is copied at once (`eager_copy.rs`). No
 //! snapshot is taken where `memory_budget.rs` finds too little memory for one.
-//!
-//! # Safety
-//! Advice about mappings of the upper half, whose threads stand still; the content of the memory stays as it is.
-#![allow(unsafe_code)]
 
 pub mod cow_child;
 mod cow_child_io;
@@ -17,8 +13,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ckpt_image::{MemorySource, Region, Result, Span, WriteOrder};
+use ckpt_image::{MemorySource, Result, Span, WriteOrder};
 
+use crate::advice::advise;
 use crate::changes::page_digests::{DigestKey, PageDigest};
 use crate::contents::{ImageRegion, Location};
 use crate::page_memory::{digests_of_read, PageMemory};
@@ -162,35 +159,25 @@ fn should_fork(parts: &[ImageRegion]) -> bool {
 
 /// Mappings that are not read in a copy, excluded from children that are created meanwhile. So the copy shares no
 /// memory, does not count as attached to a System V segment, and holds no mapped file open.
-struct ForkExclusion<'a>(Vec<&'a Region>);
+struct ForkExclusion(Vec<Range<u64>>);
 
-impl<'a> ForkExclusion<'a> {
-    fn of(parts: &'a [ImageRegion]) -> ForkExclusion<'a> {
+impl ForkExclusion {
+    fn of(parts: &[ImageRegion]) -> ForkExclusion {
         let unread = parts.iter().filter(|part| part.is_unread());
         let regions = unread
             .map(|part| &part.region)
-            .filter(|region| !region.advice.dont_fork && advise(region, libc::MADV_DONTFORK));
+            .filter(|region| !region.advice.dont_fork)
+            .map(|region| region.start..region.end())
+            .filter(|range| advise(range, libc::MADV_DONTFORK));
         ForkExclusion(regions.collect())
     }
 }
 
-impl Drop for ForkExclusion<'_> {
+impl Drop for ForkExclusion {
     fn drop(&mut self) {
-        for region in &self.0 {
-            advise(region, libc::MADV_DOFORK);
+        for range in &self.0 {
+            advise(range, libc::MADV_DOFORK);
         }
-    }
-}
-
-/// Gives the advice. Returns whether the kernel accepts it.
-fn advise(region: &Region, advice: libc::c_int) -> bool {
-    // SAFETY: a mapping of the upper half, whose threads are stopped. Its content does not change.
-    unsafe {
-        libc::madvise(
-            region.start as *mut libc::c_void,
-            region.len as usize,
-            advice,
-        ) == 0
     }
 }
 

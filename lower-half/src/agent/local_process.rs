@@ -273,6 +273,13 @@ impl LocalProcess {
             let closed = kind::CLOSED_FILES.encode(&closed);
             sections.push(closed.context("cannot encode the list of closed files")?);
         }
+        if loader::may_have_guard_pages() {
+            let guards = loader::on_own_fd_table(|| plan.guard_pages());
+            let guards = guards.context("no thread could be made")??;
+            let guards = guards.map(|guards| kind::GUARD_PAGES.encode(&guards));
+            let guards = guards.transpose();
+            sections.extend(guards.context("cannot encode the guard pages")?);
+        }
         loader::file_changes::begin_segment(stopped, cut);
         sections.extend((self.setup.sections)());
         Ok(sections)

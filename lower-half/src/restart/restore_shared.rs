@@ -2,6 +2,7 @@
 
 use ::restart::{CreatedObject, Opened, SharedClaim, SharedMemory};
 use anyhow::Result;
+use ckpt_image::kind;
 use job_spec::ExitCode;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -37,6 +38,9 @@ pub fn map(opened: &mut Opened, shared: &SharedMemory) -> Result<()> {
     opened.map(shared)?;
     if opened.maps_files_to_write() {
         loader::note_shared_file();
+    }
+    if opened.section(kind::GUARD_PAGES).is_some() {
+        loader::note_guard_pages();
     }
     loader::set_shm_ids(shared.segments().to_vec());
     Ok(())

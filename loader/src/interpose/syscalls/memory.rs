@@ -9,7 +9,7 @@ use crate::load::va_allocator::{self, page_up, BRK_END, BRK_START, PAGE};
 use crate::sys::descriptor::writable;
 use crate::sys::spin_lock::Spin;
 use crate::sys::syscall::{err, is_err};
-use contract::{ARENA_END, ARENA_START};
+use contract::{ARENA_END, ARENA_START, MADV_GUARD_INSTALL};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
@@ -22,6 +22,9 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     // into reach of shared memory.
     (libc::SYS_mmap, mmap),
     (libc::SYS_mremap, mremap),
+    // The loader records that the program has guard pages, for which every later checkpoint looks.
+    (libc::SYS_madvise, madvise),
+    (libc::SYS_process_madvise, process_madvise),
     // Refused with ENOSYS: the kernel itself would choose addresses for these, in the lower half.
     (libc::SYS_io_setup, absent),
     (libc::SYS_io_uring_setup, absent),
@@ -308,6 +311,36 @@ fn mprotect(call: &mut Call) -> Outcome {
         return Outcome::Value(call.kernel(nr, args));
     }
     Outcome::Value(result)
+}
+
+/// Whether the program may have guard pages.
+static GUARDS: AtomicBool = AtomicBool::new(false);
+
+/// Records that the program has guard pages.
+pub fn note_guard_pages() {
+    GUARDS.store(true, Ordering::Relaxed);
+}
+
+/// Whether the program may have guard pages (MADV_GUARD_INSTALL).
+pub fn may_have_guard_pages() -> bool {
+    GUARDS.load(Ordering::Relaxed)
+}
+
+fn madvise(call: &mut Call) -> Outcome {
+    let advice = call.int(2);
+    advised(call, advice)
+}
+
+fn process_madvise(call: &mut Call) -> Outcome {
+    let advice = call.int(3);
+    advised(call, advice)
+}
+
+fn advised(call: &mut Call, advice: i32) -> Outcome {
+    if advice == MADV_GUARD_INSTALL {
+        note_guard_pages();
+    }
+    call.pass()
 }
 
 static BRK: Spin<usize> = Spin::new(BRK_START);

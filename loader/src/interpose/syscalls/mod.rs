@@ -40,7 +40,9 @@ use super::trap_entry::app_syscall;
 use crate::sys::context::Context;
 use crate::sys::{syscall, user_copy};
 
-pub use memory::{brk_end, note_shared_file, remapped, set_brk_end};
+pub use memory::{
+    brk_end, may_have_guard_pages, note_guard_pages, note_shared_file, remapped, set_brk_end,
+};
 pub use process::{membarriers, restore_membarriers};
 pub use remap_parts::note_watched_memory;
 pub use site_kinds::SITE_KINDS;

@@ -69,6 +69,8 @@ pub fn cases() -> Vec<Case> {
     let all = marks.chain(digests).chain(others);
     let late = [
         case("loads-late", loads_late, OWN),
+        case("guard-pages", guard_pages, OWN),
+        case("digests-guard-pages", guard_pages, UNWATCHED),
         case("remapped-parts", remapped_parts, OWN),
         case("digests-remapped-parts", remapped_parts, UNWATCHED),
     ];
@@ -92,6 +94,28 @@ fn loads_late(dir: &Path, on: Kernel) -> Result<()> {
     job.restart(Mpi::Mpich, "ckpt-2")?;
     job.go(2)?;
     job.finish("version of MPI: ")
+}
+
+/// Guard pages come and go between the sets of a chain, and stay in the sets after a restart.
+fn guard_pages(dir: &Path, on: Kernel) -> Result<()> {
+    let program = compile(dir, &Mpi::Mpich.compiler("c"), "guards.c", &[])?;
+    let mut launch = stasis::launch(Mpi::Mpich, 1, &dir.join("ck"), dir);
+    launch.args(["--full-every", "8"]).arg(program);
+    let mut job = PhasedJob::start(on.run(launch, dir)?, dir)?;
+    for number in 1..=2 {
+        job.reach(number)?;
+        job.checkpoint()?;
+        if number == 1 {
+            job.go(1)?;
+        }
+    }
+    job.restart(Mpi::OpenMpi, "ckpt-2")?;
+    job.go(2)?;
+    job.reach(3)?;
+    job.checkpoint()?;
+    job.restart(Mpi::Mpich, "ckpt-3")?;
+    job.go(3)?;
+    job.finish("all is there")
 }
 
 /// Parts of watched memory are replaced, and then all of it is moved, enlarged and shrunk, while checkpoints are taken.
