@@ -66,6 +66,10 @@ pub struct PlannedRegion {
     pub forks: bool,
     /// Its content can be read by load instructions, in this process and in a copy of it.
     pub readable: bool,
+    /// The program has locked it (mlock).
+    pub locked: bool,
+    /// Each page is locked when it is touched (MLOCK_ONFAULT).
+    pub on_fault: bool,
     /// Whether the kernel can report which pages were written.
     pub tracking: WriteTracking,
 }
@@ -195,6 +199,8 @@ impl Classifier {
             stored,
             forks,
             readable,
+            locked: entry.has(b"lo"),
+            on_fault: entry.has(b"lf"),
             tracking,
         })
     }

@@ -88,6 +88,12 @@ impl Plan {
         Ok(GuardPages::of(all))
     }
 
+    /// The ranges that the program has locked (mlock), and whether each page is locked when it is touched.
+    pub fn locked(&self) -> impl Iterator<Item = (Range<u64>, bool)> + '_ {
+        let locked = self.regions.iter().filter(|region| region.locked);
+        locked.map(|region| (region.range(), region.on_fault))
+    }
+
     /// The object that is the file of this device and inode.
     pub fn object(&self, dev: u64, ino: u64) -> Option<&SharedObject> {
         let mut objects = self.objects.all().iter();

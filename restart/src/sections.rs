@@ -47,7 +47,7 @@ impl Sections {
     /// # Errors
     /// [`RestartError::Section`] names the section that cannot be decoded or does not fit the memory.
     pub fn of(image: &Image) -> Result<Sections> {
-        let sections = Sections {
+        let mut sections = Sections {
             process: decoded(image, kind::PROCESS)?,
             registers: optional(image, kind::REGISTERS)?,
             numbers: optional(image, kind::THREAD_NUMBERS)?.unwrap_or_default(),
@@ -57,6 +57,7 @@ impl Sections {
             record: optional(image, kind::RECORD)?,
             clocks: optional(image, kind::CLOCKS)?,
         };
+        sections.process.locked = optional(image, kind::LOCKED_MEMORY)?.unwrap_or_default();
         // They are made when the memory is mapped.
         guards(image)?;
         let regions = image.regions();

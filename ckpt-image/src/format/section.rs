@@ -93,9 +93,11 @@ pub mod kind {
     pub const THREAD_NUMBERS: SectionKind = of(23, "thread numbers", 1, 1);
     /// The guard pages: [`crate::GuardPages`] (this crate's).
     pub const GUARD_PAGES: SectionKind = of(24, "guard pages", 1, 1);
+    /// Locked memory: `loader::LockedMemory`.
+    pub const LOCKED_MEMORY: SectionKind = of(25, "locked memory", 1, 1);
 }
 
-const KNOWN: [SectionKind; 15] = [
+const KNOWN: [SectionKind; 16] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -111,6 +113,7 @@ const KNOWN: [SectionKind; 15] = [
     kind::CLOCKS,
     kind::THREAD_NUMBERS,
     kind::GUARD_PAGES,
+    kind::LOCKED_MEMORY,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.

@@ -1,7 +1,7 @@
 //! Reads the process's state while all its threads are parked.
 
 use super::{files, pending_signals, settings};
-use super::{ProcessState, ThreadState};
+use super::{LockedMemory, ProcessState, ThreadState};
 use crate::error::CaptureError;
 use crate::interpose::posix_timers::{self, Timer};
 use crate::interpose::signals::actions;
@@ -164,5 +164,6 @@ pub fn capture(
         children: children::all().1,
         membarriers: syscalls::membarriers(),
         fixed: super::restore::FIXED,
+        locked: LockedMemory::default(),
     })
 }

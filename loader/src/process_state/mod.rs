@@ -5,6 +5,7 @@
 
 mod capture;
 pub mod files;
+mod locked_memory;
 mod pending_signals;
 mod registers;
 mod restore;
@@ -25,6 +26,7 @@ pub use files::{
     Copying, Fate, Files, HeldNumbers, Length, Listed, MappedFile, OpenedFiles, Prospect, Saved,
     SharedFiles, TruncateReport, LONGEST_TAIL,
 };
+pub use locked_memory::LockedMemory;
 pub use registers::SavedRegisters;
 pub use restore::{restore, Restored};
 pub use settings::note_start;
@@ -72,6 +74,9 @@ pub struct ProcessState {
     pub membarriers: u32,
     /// Addresses of the parts at fixed addresses: gate, clocks, vDSO, vDSO slots.
     pub fixed: [usize; 4],
+    /// Memory that the program has locked. It is in a section of its own.
+    #[serde(skip)]
+    pub locked: LockedMemory,
 }
 
 /// One thread.

@@ -47,6 +47,7 @@ pub struct Restored {
     timers: [[i64; 4]; 3],
     pending: Vec<SigInfo>,
     requested: Vec<usize>,
+    warnings: Vec<String>,
     stopped: Stopped,
 }
 
@@ -256,6 +257,7 @@ pub fn restore(
         .filter(|t| t.by_request)
         .map(|t| t.frame)
         .collect();
+    let warnings = state.locked.lock().into_iter().collect();
     Ok(Restored {
         main,
         numbers,
@@ -263,6 +265,7 @@ pub fn restore(
         timers: state.timers,
         pending: state.pending,
         requested,
+        warnings,
         stopped,
     })
 }
@@ -279,6 +282,11 @@ fn start_timers(timers: &[[i64; 4]; 3]) {
 }
 
 impl Restored {
+    /// What could not be restored, and is not needed to go on.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Starts the record of changes to files, which are now in their state at this cut.
     pub fn note_changes_since(&self, cut: Cut) {
         segment::begin_segment(&self.stopped, cut);

@@ -27,7 +27,7 @@ use coordinator::protocol::{
 };
 use job_spec::{Checkpoints, FilePolicy, Pause};
 use launcher::message;
-use loader::{MappedFile, SavedRegisters, Stopped, ThreadNumbers};
+use loader::{LockedMemory, MappedFile, SavedRegisters, Stopped, ThreadNumbers};
 use undo::Cut;
 
 use super::debug::{fault_injection, kill_at_call};
@@ -279,6 +279,10 @@ impl LocalProcess {
             let guards = guards.map(|guards| kind::GUARD_PAGES.encode(&guards));
             let guards = guards.transpose();
             sections.extend(guards.context("cannot encode the guard pages")?);
+        }
+        if let Some(locked) = LockedMemory::capture(plan.locked()) {
+            let locked = kind::LOCKED_MEMORY.encode(&locked);
+            sections.push(locked.context("cannot encode what memory is locked")?);
         }
         loader::file_changes::begin_segment(stopped, cut);
         sections.extend((self.setup.sections)());

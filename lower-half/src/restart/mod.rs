@@ -199,6 +199,9 @@ fn go_on(options: &RestartSpec, mut before: Option<Initialised>) -> Result<Infal
         shared.descriptor(object)
     })?;
     tracing::info!("descriptors, timers and handlers restored");
+    for warning in restored.warnings() {
+        warn(rank, dir, warning);
+    }
     drop(shared);
     let set = opened.set().clone();
     agent::set_restored_abi(opened.header().abi.clone());

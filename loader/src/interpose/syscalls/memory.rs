@@ -8,9 +8,9 @@ use crate::interpose::file_changes::{app_changes, watched_fds};
 use crate::load::va_allocator::{self, page_up, BRK_END, BRK_START, PAGE};
 use crate::sys::descriptor::writable;
 use crate::sys::spin_lock::Spin;
-use crate::sys::syscall::{err, is_err};
+use crate::sys::syscall::{self, err, is_err};
 use contract::{ARENA_END, ARENA_START, MADV_GUARD_INSTALL};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 pub const HANDLERS: &[(i64, Handler)] = &[
     // The arena chooses the address, below the lower half; ranges in the lower half are refused.
@@ -25,6 +25,9 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     // The loader records that the program has guard pages, for which every later checkpoint looks.
     (libc::SYS_madvise, madvise),
     (libc::SYS_process_madvise, process_madvise),
+    // The loader records whether memory that is mapped later is locked, which the kernel does not tell.
+    (libc::SYS_mlockall, lock_all),
+    (libc::SYS_munlockall, lock_all),
     // Refused with ENOSYS: the kernel itself would choose addresses for these, in the lower half.
     (libc::SYS_io_setup, absent),
     (libc::SYS_io_uring_setup, absent),
@@ -47,6 +50,11 @@ pub(super) const fn remaps(nr: usize) -> bool {
             | libc::SYS_pkey_mprotect
             | libc::SYS_madvise
             | libc::SYS_process_madvise
+            | libc::SYS_mlock
+            | libc::SYS_mlock2
+            | libc::SYS_mlockall
+            | libc::SYS_munlock
+            | libc::SYS_munlockall
             | libc::SYS_remap_file_pages
             | libc::SYS_brk
             | libc::SYS_shmat
@@ -341,6 +349,38 @@ fn advised(call: &mut Call, advice: i32) -> Outcome {
         note_guard_pages();
     }
     call.pass()
+}
+
+/// Flags of `mlockall` by which memory that is mapped later is locked; 0 without MCL_FUTURE.
+static FUTURE_LOCKS: AtomicI32 = AtomicI32::new(0);
+
+/// The flags of `mlockall` for memory that the program maps later.
+pub fn future_locks() -> i32 {
+    FUTURE_LOCKS.load(Ordering::Relaxed)
+}
+
+/// Has memory that is mapped later locked as these flags say, at a restart.
+pub fn set_future_locks(flags: i32) {
+    let args = [flags as usize, 0, 0, 0, 0, 0];
+    if flags != 0 && !is_err(syscall::plain(libc::SYS_mlockall, args)) {
+        FUTURE_LOCKS.store(flags, Ordering::Relaxed);
+    }
+}
+
+fn lock_all(call: &mut Call) -> Outcome {
+    let flags = match call.nr() as i64 {
+        libc::SYS_mlockall => call.int(0),
+        _ => 0,
+    };
+    let outcome = call.pass();
+    if matches!(outcome, Outcome::Value(0)) {
+        let later = match flags & libc::MCL_FUTURE {
+            0 => 0,
+            _ => flags & !libc::MCL_CURRENT,
+        };
+        FUTURE_LOCKS.store(later, Ordering::Relaxed);
+    }
+    outcome
 }
 
 static BRK: Spin<usize> = Spin::new(BRK_START);

@@ -41,7 +41,8 @@ use crate::sys::context::Context;
 use crate::sys::{syscall, user_copy};
 
 pub use memory::{
-    brk_end, may_have_guard_pages, note_guard_pages, note_shared_file, remapped, set_brk_end,
+    brk_end, future_locks, may_have_guard_pages, note_guard_pages, note_shared_file, remapped,
+    set_brk_end, set_future_locks,
 };
 pub use process::{membarriers, restore_membarriers};
 pub use remap_parts::note_watched_memory;

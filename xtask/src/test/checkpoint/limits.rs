@@ -5,6 +5,7 @@ use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
 use crate::test::support::held_job::{bring_back, reach_cut};
 use crate::test::support::helper_programs::compile;
+use crate::test::support::phased_job::PhasedJob;
 use crate::test::support::refusal::{refused, CHECKPOINT};
 use crate::test::support::NOBODY;
 use crate::test::Case;
@@ -35,8 +36,42 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::as_root(name, why, move |dir| {
             at_limit(dir, mpi, "processes", true)
         }));
+        let why = "needs root to lock memory where other users may not";
+        for now in [true, false] {
+            let what = if now { "locked" } else { "locked-later" };
+            let name = format!("limits/{what}:{mpi}");
+            cases.push(Case::as_root(name, why, move |dir| locked(dir, mpi, now)));
+        }
     }
     cases
+}
+
+/// A program that has locked memory, or has all later memory locked, is restarted where it may lock nothing.
+fn locked(dir: &Path, mpi: Mpi, now: bool) -> Result<()> {
+    let program = compile(dir, &mpi.compiler("c"), "locks_memory.c", &[])?;
+    let ckpt = dir.join("ck");
+    let mut launch = stasis::launch(mpi, 1, &ckpt, dir);
+    launch.arg(program).args(now.then_some("now"));
+    let mut job = PhasedJob::start(launch, dir)?;
+    job.reach(1)?;
+    job.checkpoint()?;
+    let restart = stasis::restart(mpi, 1, &ckpt, dir);
+    let mut limited = Command::new("prlimit");
+    limited.args(["--memlock=0:0", "setpriv", "--bounding-set=-ipc_lock", "--"]);
+    limited.arg(restart.get_program()).args(restart.get_args());
+    let envs = restart.get_envs();
+    limited.envs(envs.filter_map(|(name, value)| Some((name, value?))));
+    limited.current_dir(dir);
+    bring_back(&mut job.job, limited, &ckpt, dir)?;
+    job.go(1)?;
+    job.finish("it goes on")?;
+    let said = job::read_text(&job.job.stderr);
+    let wanted = match now {
+        true => "1024 KiB of memory that the program had locked (mlock) are not locked here",
+        false => "not allowed to lock as much here",
+    };
+    ensure!(said.contains(wanted), "{said} instead of {wanted}");
+    Ok(())
 }
 
 fn at_limit(dir: &Path, mpi: Mpi, what: &str, nobody: bool) -> Result<()> {
