@@ -80,9 +80,9 @@ pub use load::gate::tell_crossings;
 pub use load::privileges::refuse_privileges;
 pub use process_state::{
     bound_kept, capture, capture_closed, look_ahead, open_files, restore, undo_changes, Checks,
-    ClosedFileList, ClosedFilePolicy, Copying, Fate, HeldNumbers, Length, Listed, LockedMemory,
-    MappedFile, OpenedFiles, ProcessState, Prospect, Restored, Saved, SavedRegisters, SharedFiles,
-    ThreadNumbers, ThreadState, TruncateReport, LONGEST_TAIL,
+    ClosedFileList, ClosedFilePolicy, Copying, Fate, FileOwners, HeldNumbers, Length, Listed,
+    LockedMemory, MappedFile, OpenedFiles, ProcessState, Prospect, Restored, Saved, SavedRegisters,
+    SharedFiles, ThreadNumbers, ThreadState, TruncateReport, LONGEST_TAIL,
 };
 pub use program::{check_address_space, prepare, Program, WRAPPER};
 pub use sys::cpu::time_stamps_allowed;

@@ -58,6 +58,7 @@ impl Sections {
             clocks: optional(image, kind::CLOCKS)?,
         };
         sections.process.locked = optional(image, kind::LOCKED_MEMORY)?.unwrap_or_default();
+        sections.process.files.owners = optional(image, kind::FILE_OWNERS)?.unwrap_or_default();
         // They are made when the memory is mapped.
         guards(image)?;
         let regions = image.regions();

@@ -95,9 +95,11 @@ pub mod kind {
     pub const GUARD_PAGES: SectionKind = of(24, "guard pages", 1, 1);
     /// Locked memory: `loader::LockedMemory`.
     pub const LOCKED_MEMORY: SectionKind = of(25, "locked memory", 1, 1);
+    /// Owners of open files and their signals: `loader::FileOwners`.
+    pub const FILE_OWNERS: SectionKind = of(26, "file owners", 1, 1);
 }
 
-const KNOWN: [SectionKind; 16] = [
+const KNOWN: [SectionKind; 17] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -114,6 +116,7 @@ const KNOWN: [SectionKind; 16] = [
     kind::THREAD_NUMBERS,
     kind::GUARD_PAGES,
     kind::LOCKED_MEMORY,
+    kind::FILE_OWNERS,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.

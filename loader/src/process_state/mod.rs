@@ -23,8 +23,8 @@ use std::path::PathBuf;
 pub use capture::{capture, capture_closed};
 pub use files::{
     bound_kept, look_ahead, open_files, undo_changes, Checks, ClosedFileList, ClosedFilePolicy,
-    Copying, Fate, Files, HeldNumbers, Length, Listed, MappedFile, OpenedFiles, Prospect, Saved,
-    SharedFiles, TruncateReport, LONGEST_TAIL,
+    Copying, Fate, FileOwners, Files, HeldNumbers, Length, Listed, MappedFile, OpenedFiles,
+    Prospect, Saved, SharedFiles, TruncateReport, LONGEST_TAIL,
 };
 pub use locked_memory::LockedMemory;
 pub use registers::SavedRegisters;

@@ -248,6 +248,10 @@ pub fn restore(
         posix_timers::restore(*id, timer, real_tid)
             .map_err(RestoreError::system("creating a POSIX timer"))?;
     }
+    state.files.notify(&|tid| match tid == main.tid {
+        true => syscall::gettid(),
+        false => threads::real_tid(tid),
+    })?;
     take_name();
     // The name is optional: the thread runs without it.
     let _ = std::fs::write("/proc/self/comm", &main.name);

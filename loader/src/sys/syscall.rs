@@ -28,6 +28,15 @@ const NONE: usize = 0;
 /// Ints in a `struct sigevent`.
 pub const SIGEVENT_INTS: usize = 16;
 
+/// Commands of `fcntl` and kinds of owners that `libc` does not have, from `<asm-generic/fcntl.h>`.
+pub const F_SETSIG: i32 = 10;
+pub const F_GETSIG: i32 = 11;
+pub const F_SETOWN_EX: i32 = 15;
+pub const F_GETOWN_EX: i32 = 16;
+pub const F_OWNER_TID: i32 = 0;
+pub const F_OWNER_PID: i32 = 1;
+pub const F_OWNER_PGRP: i32 = 2;
+
 /// `-EINTR` and friends as the kernel returns them.
 pub const fn err(errno: i32) -> isize {
     -(errno as isize)
@@ -119,6 +128,11 @@ pub fn gettid() -> u32 {
 /// Kernel process id.
 pub fn getpid() -> u32 {
     plain(libc::SYS_getpid, [0; 6]) as u32
+}
+
+/// Kernel id of the process group.
+pub fn process_group() -> u32 {
+    plain(libc::SYS_getpgid, [0; 6]) as u32
 }
 
 /// Yields the processor.
@@ -234,6 +248,18 @@ pub fn read_at(fd: i32, into: &mut [u8], offset: u64) -> isize {
         (offset as usize).into(),
     ];
     with_memory(libc::SYS_pread64, args)
+}
+
+/// Kind and kernel id of the owner of an open file.
+pub fn file_owner(fd: i32) -> Option<[i32; 2]> {
+    let mut owner = [0i32; 2];
+    let args = [fd.into(), F_GETOWN_EX.into(), of_mut(&mut owner)];
+    (!is_err(with_memory(libc::SYS_fcntl, args))).then_some(owner)
+}
+
+/// Sets the kind and kernel id of the owner of an open file.
+pub fn set_file_owner(fd: i32, owner: &[i32; 2]) -> isize {
+    with_memory(libc::SYS_fcntl, [fd.into(), F_SETOWN_EX.into(), of(owner)])
 }
 
 /// Whether the descriptor `own` of this process refers to the open file of the n-th entry with the number `fd` of an

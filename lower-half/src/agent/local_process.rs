@@ -260,6 +260,10 @@ impl LocalProcess {
             .as_ref()
             .context("the application's threads are not stopped (a defect in Stasis)")?;
         let state = loader::capture(stopped, &|dev, ino| mapped(plan, dev, ino))?;
+        let owners = &state.files.owners;
+        let owners = (!owners.is_empty()).then(|| kind::FILE_OWNERS.encode(owners));
+        let owners = owners.transpose();
+        let owners = owners.context("cannot encode the owners of open files")?;
         let state = kind::PROCESS.encode(&state);
         let registers = kind::REGISTERS.encode(&SavedRegisters::capture(stopped));
         let numbers = kind::THREAD_NUMBERS.encode(&ThreadNumbers::capture(stopped));
@@ -268,6 +272,7 @@ impl LocalProcess {
             registers.context("cannot encode the places of the registers")?,
             numbers.context("cannot encode the numbers of the threads")?,
         ];
+        sections.extend(owners);
         let closed = loader::capture_closed(stopped, &|dev, ino| mapped(plan, dev, ino));
         if !closed.is_empty() {
             let closed = kind::CLOSED_FILES.encode(&closed);

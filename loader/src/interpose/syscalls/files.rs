@@ -2,7 +2,7 @@
 //! no others.
 
 use super::file_changes::needs_room;
-use super::{fail, Call, Handler, Outcome};
+use super::{fail, file_owner, Call, Handler, Outcome};
 use crate::interpose::descriptors::{closed_stdio, fd_owner, socketpair_registry};
 use crate::interpose::file_changes::app_changes::{self, Left, Made};
 use crate::interpose::file_changes::opened_for_write::note_opened;
@@ -45,9 +45,11 @@ pub const HANDLERS: &[(i64, Handler)] = &[
     (libc::SYS_dup, dup),
     (libc::SYS_dup2, dup_onto),
     (libc::SYS_dup3, dup_onto),
-    (libc::SYS_fcntl, fcntl),
     (libc::SYS_close, close),
     (libc::SYS_close_range, close_range),
+    // As `dup`: the lower half's descriptors are not the application's. Ids of owners (F_SETOWN, F_GETOWN and their
+    // extended forms) are translated.
+    (libc::SYS_fcntl, fcntl),
 ];
 
 /// Records a returned descriptor. A vfork child has its own descriptor table but shares this memory, so nothing is
@@ -391,6 +393,7 @@ fn fcntl(call: &mut Call) -> Outcome {
             outcome
         }
         _ if call.in_rank() && closed_stdio::is_vacant(fd) => fail(libc::EBADF),
+        _ if file_owner::is_command(command) => file_owner::fcntl(call),
         _ => call.pass(),
     }
 }

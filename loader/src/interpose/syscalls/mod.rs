@@ -19,6 +19,7 @@ mod clocks;
 mod clone;
 mod exec;
 pub mod file_changes;
+mod file_owner;
 mod files;
 pub mod memory;
 mod path_redirect;

@@ -447,6 +447,23 @@ pub fn real_id(id: u32) -> u32 {
     }
 }
 
+/// The application's id of one of its threads, for the kernel's.
+pub fn application_tid(real: u32) -> Option<u32> {
+    let is = |t: &&Thread| {
+        t.state.load(Ordering::Acquire) != FREE && t.real_tid.load(Ordering::Relaxed) == real
+    };
+    all().find(is).map(Thread::tid)
+}
+
+/// The application's process or thread id for the kernel's (unchanged if it is not of this process).
+pub fn application_id(real: u32) -> u32 {
+    if real == real_pid() {
+        virtual_pid()
+    } else {
+        application_tid(real).unwrap_or(real)
+    }
+}
+
 /// Thread with this id of the application.
 pub fn find(tid: u32) -> Option<&'static Thread> {
     all().find(|t| tid != 0 && t.state.load(Ordering::Acquire) != FREE && t.tid() == tid)

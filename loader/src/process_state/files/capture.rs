@@ -91,7 +91,11 @@ impl Found<'_> {
                     locks: file_lock::capture(&look)?,
                 });
                 self.looks.push(look);
-                self.looks.len() - 1
+                let index = self.looks.len() - 1;
+                if !self.files.open[index].is_launchers() {
+                    self.files.owners.add(index, fd);
+                }
+                index
             }
         };
         self.files.descriptors.push(Descriptor {
@@ -103,12 +107,6 @@ impl Found<'_> {
     }
 
     fn classify(&mut self, look: &Look) -> Result<Kind, CaptureError> {
-        if look.flags & libc::O_ASYNC != 0 {
-            return look.refuse(format!(
-                "{} with signal-driven input and output (O_ASYNC)",
-                look.link.display()
-            ));
-        }
         match look.mode() {
             libc::S_IFREG => self.file(look),
             libc::S_IFDIR => reopen_by_path::capture_directory(look).map(Kind::ByPath),

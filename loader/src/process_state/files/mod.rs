@@ -18,6 +18,7 @@
 mod capture;
 mod closed;
 mod copied;
+mod file_owner;
 mod foreign_holders;
 pub mod kinds;
 pub mod look;
@@ -32,6 +33,7 @@ use undo::Plan;
 pub use capture::capture;
 pub use closed::{capture as capture_closed, look_ahead, ClosedFileList};
 pub use copied::{Copying, SharedFiles};
+pub use file_owner::FileOwners;
 pub use kinds::mapped::MappedFile;
 pub use outlook::{Fate, Listed, Prospect, Saved};
 pub use reopen::{open_files, HeldNumbers, OpenedFiles};
@@ -60,6 +62,9 @@ pub struct Files {
     descriptors: Vec<Descriptor>,
     open: Vec<OpenFile>,
     shared: Vec<Shared>,
+    /// Owners and signals. They are in a section of their own.
+    #[serde(skip)]
+    pub owners: FileOwners,
 }
 
 /// A file descriptor.
@@ -80,6 +85,13 @@ struct OpenFile {
     flags: i32,
     /// Locks held on it.
     locks: Vec<file_lock::FileLock>,
+}
+
+impl OpenFile {
+    /// Whether it is a standard file of the launcher.
+    fn is_launchers(&self) -> bool {
+        matches!(self.kind, Kind::Standard(_))
+    }
 }
 
 /// Kind of an open file.

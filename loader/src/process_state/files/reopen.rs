@@ -332,10 +332,11 @@ impl Files {
                 0 => true,
                 object => object < self.shared.len(),
             });
+        let sound = sound && self.owners.fit(self.open.len());
         sound.then_some(()).ok_or(RestoreError::Table)
     }
 
-    fn first_descriptor(&self, open: usize) -> Option<i32> {
+    pub(super) fn first_descriptor(&self, open: usize) -> Option<i32> {
         let mut descriptors = self.descriptors.iter();
         descriptors.find(|d| d.open == open).map(|d| d.fd)
     }
@@ -347,6 +348,6 @@ impl Files {
     fn is_standard(&self, fd: i32) -> bool {
         self.descriptor(fd)
             .and_then(|descriptor| self.open.get(descriptor.open))
-            .is_some_and(|file| matches!(file.kind, Kind::Standard(_)))
+            .is_some_and(OpenFile::is_launchers)
     }
 }
