@@ -2,7 +2,7 @@
 //#Cut: hold
 //#Flags: -pthread
 //#Modes: plain, continue, restart, migrate, cycle
-//#Shows: what the kernel keeps for a process and its threads and the program has changed: limits, priorities, processors, names, prctl, personality
+//#Shows: what the kernel keeps for a process and its threads and the program has changed: limits, priorities, processors, names, prctl, personality, coredump_filter, oom_score_adj
 #include "../stasis_test.h"
 
 #include <pthread.h>
@@ -66,6 +66,26 @@ static void *changes(void *argument)
     return argument;
 }
 
+static long read_proc(const char *path, int base)
+{
+    char text[32] = "";
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0, "%s", path);
+    close(fd);
+    return strtol(text, NULL, base);
+}
+
+static void write_proc(const char *path, const char *format, long value)
+{
+    char text[32];
+    int fd = open(path, O_WRONLY), n = snprintf(text, sizeof text, format, value);
+    CHECK(fd >= 0 && write(fd, text, (size_t)n) == n, "%s", path);
+    close(fd);
+}
+
+#define DUMPED "/proc/self/coredump_filter"
+#define KILLED "/proc/self/oom_score_adj"
+
 int main(int argc, char **argv)
 {
     struct rlimit files, core, now;
@@ -79,6 +99,10 @@ int main(int argc, char **argv)
     CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
     core.rlim_cur = core.rlim_max = 4096;
     CHECK_EQ(setrlimit(RLIMIT_CORE, &core), 0);
+    /* Users may only raise it. */
+    long killed = read_proc(KILLED, 10), score = killed < 950 ? killed + 50 : killed;
+    write_proc(DUMPED, "0x%lx", 0x15);
+    write_proc(KILLED, "%ld", score);
     CHECK_EQ(prctl(PR_SET_DUMPABLE, 0), 0);
     CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
     CHECK_EQ(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0);
@@ -104,6 +128,8 @@ int main(int argc, char **argv)
     CHECK_EQ(getrlimit(RLIMIT_CORE, &now), 0);
     CHECK(now.rlim_cur == 4096 && now.rlim_max == 4096, "%lu, %lu", now.rlim_cur, now.rlim_max);
     CHECK_EQ(prctl(PR_GET_DUMPABLE), 0);
+    CHECK_EQ(read_proc(DUMPED, 16), 0x15);
+    CHECK_EQ(read_proc(KILLED, 10), score);
     CHECK_EQ(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
     CHECK_EQ(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0), 1);
     int reaps = 0;

@@ -81,8 +81,8 @@ pub use load::privileges::refuse_privileges;
 pub use process_state::{
     bound_kept, capture, capture_closed, look_ahead, open_files, restore, undo_changes, Checks,
     ClosedFileList, ClosedFilePolicy, Copying, Fate, FileOwners, HeldNumbers, Length, Listed,
-    LockedMemory, MappedFile, OpenedFiles, ProcessState, Prospect, Restored, Saved, SavedRegisters,
-    SharedFiles, ThreadNumbers, ThreadState, TruncateReport, LONGEST_TAIL,
+    LockedMemory, MappedFile, OpenedFiles, ProcFiles, ProcessState, Prospect, Restored, Saved,
+    SavedRegisters, SharedFiles, ThreadNumbers, ThreadState, TruncateReport, LONGEST_TAIL,
 };
 pub use program::{check_address_space, prepare, Program, WRAPPER};
 pub use sys::cpu::time_stamps_allowed;

@@ -59,6 +59,7 @@ impl Sections {
         };
         sections.process.locked = optional(image, kind::LOCKED_MEMORY)?.unwrap_or_default();
         sections.process.files.owners = optional(image, kind::FILE_OWNERS)?.unwrap_or_default();
+        sections.process.proc_files = optional(image, kind::PROC_FILES)?.unwrap_or_default();
         // They are made when the memory is mapped.
         guards(image)?;
         let regions = image.regions();

@@ -97,9 +97,11 @@ pub mod kind {
     pub const LOCKED_MEMORY: SectionKind = of(25, "locked memory", 1, 1);
     /// Owners of open files and their signals: `loader::FileOwners`.
     pub const FILE_OWNERS: SectionKind = of(26, "file owners", 1, 1);
+    /// Settings of the process that are files of /proc: `loader::ProcFiles`.
+    pub const PROC_FILES: SectionKind = of(27, "proc files", 1, 1);
 }
 
-const KNOWN: [SectionKind; 17] = [
+const KNOWN: [SectionKind; 18] = [
     kind::REGIONS,
     kind::CHUNKS,
     kind::ENVIRONMENT,
@@ -117,6 +119,7 @@ const KNOWN: [SectionKind; 17] = [
     kind::GUARD_PAGES,
     kind::LOCKED_MEMORY,
     kind::FILE_OWNERS,
+    kind::PROC_FILES,
 ];
 
 /// The kind with this number, unless a newer build wrote this version.

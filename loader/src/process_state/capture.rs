@@ -1,6 +1,6 @@
 //! Reads the process's state while all its threads are parked.
 
-use super::{files, pending_signals, settings};
+use super::{files, pending_signals, proc_files, settings};
 use super::{LockedMemory, ProcessState, ThreadState};
 use crate::error::CaptureError;
 use crate::interpose::posix_timers::{self, Timer};
@@ -165,5 +165,6 @@ pub fn capture(
         membarriers: syscalls::membarriers(),
         fixed: super::restore::FIXED,
         locked: LockedMemory::default(),
+        proc_files: proc_files::of_process(),
     })
 }

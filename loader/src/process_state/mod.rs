@@ -7,6 +7,7 @@ mod capture;
 pub mod files;
 mod locked_memory;
 mod pending_signals;
+mod proc_files;
 mod registers;
 mod restore;
 mod settings;
@@ -27,9 +28,9 @@ pub use files::{
     Prospect, Saved, SharedFiles, TruncateReport, LONGEST_TAIL,
 };
 pub use locked_memory::LockedMemory;
+pub use proc_files::ProcFiles;
 pub use registers::SavedRegisters;
 pub use restore::{restore, Restored};
-pub use settings::note_start;
 pub use thread_numbers::ThreadNumbers;
 
 use settings::{ProcessSettings, ThreadSettings};
@@ -77,6 +78,16 @@ pub struct ProcessState {
     /// Memory that the program has locked. It is in a section of its own.
     #[serde(skip)]
     pub locked: LockedMemory,
+    /// Files of /proc by which the program has changed its settings. They are in a section of their own.
+    #[serde(skip)]
+    pub proc_files: ProcFiles,
+}
+
+/// Records the settings at the start of the process. Call it on the initial thread, before the application or anything
+/// of an image runs.
+pub fn note_start() {
+    settings::note_start();
+    proc_files::note_start();
 }
 
 /// One thread.

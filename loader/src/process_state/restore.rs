@@ -235,6 +235,8 @@ pub fn restore(
     let Some(main) = state.threads.iter().find(|t| t.main).cloned() else {
         return Err(NO_MAIN);
     };
+    // A process that cannot be dumped may not write its files of /proc.
+    let mut warnings = state.proc_files.restore();
     settings::restore(&state.settings)?;
     for thread in state.threads.iter().filter(|t| !t.main) {
         make_thread(&stopped, thread, &numbers)?;
@@ -261,7 +263,7 @@ pub fn restore(
         .filter(|t| t.by_request)
         .map(|t| t.frame)
         .collect();
-    let warnings = state.locked.lock().into_iter().collect();
+    warnings.extend(state.locked.lock());
     Ok(Restored {
         main,
         numbers,

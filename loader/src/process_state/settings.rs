@@ -129,8 +129,7 @@ fn plain(task: usize, own: Own) -> Plain {
     }
 }
 
-/// Records the settings at the start of the process. Call it on the initial thread, before the application or anything
-/// of an image runs.
+/// Records the settings at the start of the process, on the initial thread.
 pub fn note_start() {
     let start = Start {
         limits: core::array::from_fn(|i| limit(i as u32)),

@@ -262,8 +262,8 @@ impl LocalProcess {
         let state = loader::capture(stopped, &|dev, ino| mapped(plan, dev, ino))?;
         let owners = &state.files.owners;
         let owners = (!owners.is_empty()).then(|| kind::FILE_OWNERS.encode(owners));
-        let owners = owners.transpose();
-        let owners = owners.context("cannot encode the owners of open files")?;
+        let proc_files = &state.proc_files;
+        let proc_files = (!proc_files.is_empty()).then(|| kind::PROC_FILES.encode(proc_files));
         let state = kind::PROCESS.encode(&state);
         let registers = kind::REGISTERS.encode(&SavedRegisters::capture(stopped));
         let numbers = kind::THREAD_NUMBERS.encode(&ThreadNumbers::capture(stopped));
@@ -272,7 +272,10 @@ impl LocalProcess {
             registers.context("cannot encode the places of the registers")?,
             numbers.context("cannot encode the numbers of the threads")?,
         ];
-        sections.extend(owners);
+        for changed in [owners, proc_files] {
+            let changed = changed.transpose();
+            sections.extend(changed.context("cannot encode what the program has set")?);
+        }
         let closed = loader::capture_closed(stopped, &|dev, ino| mapped(plan, dev, ino));
         if !closed.is_empty() {
             let closed = kind::CLOSED_FILES.encode(&closed);
