@@ -1,5 +1,5 @@
-//! A restart that fails before anything of the program runs: `stasis run` hears the reason, or else the user does and the
-//! job's history.
+//! A restart that fails before anything of the program runs: `stasis run` hears the reason, or else the user does and
+//! the job's history.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! node_exporter, which reads the metrics of a job in a test. Its package is only unpacked, into `target/node-exporter`:
-//! installed, it would run as a service from then on.
+//! node_exporter, which reads the metrics of a job in a test. Its package is only unpacked, into
+//! `target/node-exporter`: installed, it would run as a service from then on.
 
 use crate::build::succeed;
 use crate::harness::paths;
