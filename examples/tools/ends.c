@@ -1,5 +1,5 @@
-/* A job that waits at its cut and then ends in the way of its argument: `runs`, `exits` (rank 1, with code 3) or
- * `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits, with `large` it has 256 MiB. With
+/* A job that waits at its cut and then ends in the way of its argument: `runs`, `exits` (rank 1, with code 3),
+ * `leaves` (rank 1, with code 0) or `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits, with `large` it has 256 MiB. With
  * `reads` it has the file of the next argument open. */
 #include "../stasis_test.h"
 
@@ -47,6 +47,8 @@ int main(int argc, char **argv)
         cut();
     if (test_rank == 1 && test_is(argc, argv, "exits"))
         exit(3);
+    if (test_rank == 1 && test_is(argc, argv, "leaves"))
+        exit(0);
     if (test_rank == 1 && test_is(argc, argv, "aborts"))
         MPI_Abort(MPI_COMM_WORLD, 5);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));

@@ -473,6 +473,7 @@ impl Kept {
                 return None;
             }
             FromRank::Exits(code) => Departure::Exits(code),
+            FromRank::Leaves(code) => Departure::Leaves(code),
             FromRank::Aborts(code) => Departure::Aborts(code),
             FromRank::EndsJob(end) => {
                 let code = end.code;

@@ -44,6 +44,8 @@ pub enum FromRank {
     Executes,
     /// The program ends with this code, as it wants to.
     Exits(i32),
+    /// The same, and it has not called MPI_Finalize: most launchers end the other ranks, whatever the code is.
+    Leaves(i32),
     /// The program ends the job with MPI_Abort and this code.
     Aborts(i32),
     /// The job is to end, while MPI is not initialised: the launcher would not end the others.

@@ -58,6 +58,8 @@ pub enum Departure {
     Refused,
     /// Its program ends with this code.
     Exits(i32),
+    /// The same, without MPI_Finalize.
+    Leaves(i32),
     /// It ends the job with MPI_Abort and this code.
     Aborts(i32),
 }
@@ -151,6 +153,9 @@ impl fmt::Display for Departure {
             Departure::Fails => write!(f, "could not go on"),
             Departure::Refused => write!(f, "could not be restored"),
             Departure::Exits(code) => write!(f, "ended with exit code {code}"),
+            Departure::Leaves(code) => {
+                write!(f, "ended with exit code {code} without MPI_Finalize")
+            }
             Departure::Aborts(code) => write!(f, "called MPI_Abort with code {code}"),
         }
     }
@@ -247,8 +252,8 @@ impl Recovery {
             | Departure::Fails
             | Departure::Refused
             | Departure::Unstarted => true,
-            Departure::Exits(0) => false,
-            Departure::Exits(_) => self.policy.on >= RecoverOn::Exits,
+            Departure::Exits(0) | Departure::Leaves(0) => false,
+            Departure::Exits(_) | Departure::Leaves(_) => self.policy.on >= RecoverOn::Exits,
             Departure::Aborts(_) => self.policy.on >= RecoverOn::All,
         }
     }
@@ -270,7 +275,8 @@ impl Recovery {
             return None;
         }
         if ends || !self.recovers(how) {
-            // The launcher now ends the others, whose deaths are no failures. After exit code 0 it does not.
+            // The launcher now ends the others, whose deaths are no failures. After exit code 0 it does not, unless
+            // MPI was not finalised.
             self.wanted = ends || how != Departure::Exits(0);
             return None;
         }
@@ -464,6 +470,11 @@ impl Recovery {
             State::Ending { failure } => Some(failure),
             _ => None,
         }
+    }
+
+    /// Whether the user has asked for the end of the job.
+    pub fn is_asked(&self) -> bool {
+        self.asked
     }
 
     /// The user sends SIGTERM: the first one asks for a checkpoint and the end.
@@ -733,6 +744,13 @@ mod tests {
         // The launcher kills the other rank for it.
         assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
         let end = job.launcher_ended(LauncherEnd::Exited(3), false, true);
+        assert_eq!(end, Some(Order::Finish(None)));
+
+        // So it does for a rank that ends without MPI_Finalize, with any code.
+        let mut job = machine(RecoverOn::Exits);
+        assert_eq!(job.rank_left(Some(1), Departure::Leaves(0), false), None);
+        assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
+        let end = job.launcher_ended(LauncherEnd::Exited(1), false, true);
         assert_eq!(end, Some(Order::Finish(None)));
 
         let mut job = machine(RecoverOn::Exits);

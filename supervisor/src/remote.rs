@@ -693,6 +693,7 @@ impl State {
             // Its node keeper says so. A job of MPI Stages is on one machine.
             FromRank::Holds { .. } | FromRank::StandIn(_) | FromRank::Survives(_) => return true,
             FromRank::Exits(code) => Departure::Exits(code),
+            FromRank::Leaves(code) => Departure::Leaves(code),
             FromRank::EndsJob(end) => {
                 let code = end.code;
                 self.news.ends_job.get_or_insert(end);

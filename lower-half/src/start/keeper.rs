@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
 use ckpt_image::{ImageError, SetId};
+use contract::{gate, MpiState};
 use coordinator::net::addresses;
 use dump::{Handover, HeaderInfo};
 use job_spec::{Checkpoints, ExitCode};
@@ -196,7 +197,10 @@ pub fn check_present(checkpoints: &Checkpoints) -> Result<(), rank::Error> {
 
 /// Tells the keeper that the program ends with this code.
 pub fn exits(code: i32) {
-    tell(&FromRank::Exits(code));
+    tell(&match gate().mpi_is(MpiState::Initialised) {
+        true => FromRank::Leaves(code),
+        false => FromRank::Exits(code),
+    });
 }
 
 /// Tells the keeper that the program ends the job with this code.
