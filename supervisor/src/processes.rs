@@ -19,6 +19,14 @@ pub fn adopt_orphans() -> nix::Result<()> {
     set_child_subreaper(true)
 }
 
+/// Whether this process ignores a signal, and so do the programs that it starts.
+pub fn ignores(signal: Signal) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    ignored.is_some_and(|set| set >> (signal as u32 - 1) & 1 == 1)
+}
+
 /// Children that have ended, and how.
 pub fn ended() -> Vec<(Pid, LauncherEnd)> {
     let mut all = Vec::new();
@@ -89,6 +97,23 @@ pub fn send(pid: Pid, signal: Signal) {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_signal_is_ignored_that_was_ignored_at_the_start() {
+        let test = std::env::current_exe().unwrap();
+        let name = "processes::tests::a_signal_is_ignored_that_was_ignored_at_the_start";
+        match std::env::var_os("BELOW_NOHUP") {
+            Some(_) => assert!(ignores(Signal::SIGHUP) && !ignores(Signal::SIGTERM)),
+            None => {
+                let mut below = Command::new("nohup");
+                below
+                    .arg(test)
+                    .args(["--exact", name])
+                    .env("BELOW_NOHUP", "1");
+                assert!(below.output().unwrap().status.success());
+            }
+        }
+    }
 
     #[test]
     fn a_process_that_lives_is_told_from_one_that_ends() {

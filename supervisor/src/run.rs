@@ -243,7 +243,10 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         std::thread::sleep(time);
     }
     await_free(&job.directory, before.is_some())?;
-    let signals = SigSet::from_iter(SIGNALS);
+    // One that was ignored from the beginning stays so for the launcher, too: SIGHUP below nohup(1).
+    let heard = SIGNALS.into_iter();
+    let heard = heard.filter(|signal| *signal == Signal::SIGCHLD || !processes::ignores(*signal));
+    let signals: SigSet = heard.collect();
     signals.thread_block().map_err(system("block signals"))?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
         .map_err(system("read signals"))?;
@@ -289,6 +292,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         due: None,
         refusals: Vec::new(),
         finished: false,
+        given_up: false,
     };
     for set in &running.left_out {
         surroundings.leave_out(*set, None);
@@ -297,7 +301,12 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         epochs::remove(&job.directory).map_err(system("remove older epochs"))?;
     }
     // A run file that was left behind is that of a `stasis run` that was killed: its job goes on.
-    running.start(before.is_some())?;
+    if let Err(why) = running.start(before.is_some()) {
+        if before.is_none() {
+            RunFile::remove(&job.directory, RUN_FILE);
+        }
+        return Err(why);
+    }
     while !running.finished || !running.standby.machine.is_none() {
         if let Err(why) = running.turn() {
             surroundings.ends("`stasis run` cannot go on");
@@ -310,6 +319,8 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     RunFile::remove(&job.directory, RUN_FILE);
     running.memory.end();
     let code = running.end.map_or(0, LauncherEnd::code);
+    // Launchers may end with 0 although ranks were lost.
+    let code = code.max(i32::from(running.given_up && code == 0));
     Ok(running.aborted.unwrap_or(code))
 }
 
@@ -364,10 +375,30 @@ struct Running<'a, S> {
     /// Why ranks of the incarnation could not be started or restored.
     refusals: Vec<Refusal>,
     finished: bool,
+    /// Whether it has failed, and is not started again.
+    given_up: bool,
 }
 
 impl<S: Surroundings> Running<'_, S> {
+    /// Starts an incarnation. What fails at a later one than the first may pass, such as a full directory or a launcher
+    /// on a file server that does not answer: it counts as a failure of the incarnation.
     fn start(&mut self, resume: bool) -> Result<(), Error> {
+        match self.try_start(resume) {
+            Err(why) if self.incarnation > self.first => {
+                self.cannot_start(&why);
+                Ok(())
+            }
+            started => started,
+        }
+    }
+
+    fn cannot_start(&mut self, why: &Error) {
+        self.surroundings.refusals(&[why.to_string()]);
+        self.machine.cannot_start();
+        self.kill();
+    }
+
+    fn try_start(&mut self, resume: bool) -> Result<(), Error> {
         self.issued += 1;
         self.incarnation = self.issued;
         self.memory.clear();
@@ -376,9 +407,7 @@ impl<S: Surroundings> Running<'_, S> {
         self.keeper.next(self.incarnation);
         // The launcher reads standard input itself.
         self.input = None;
-        let Some((file, path)) = self.present_run_file()? else {
-            return Ok(());
-        };
+        let (file, path) = self.write_run_file()?;
         self.remote.next(file, path);
         let line = match self.job.stages {
             true => {
@@ -395,30 +424,13 @@ impl<S: Surroundings> Running<'_, S> {
         let started = unblocked::spawn(&mut command).map_err(|why| Error::Start {
             program: command.get_program().to_owned(),
             why,
-        });
-        if started.is_err() {
-            RunFile::remove(&self.job.directory, RUN_FILE);
-        }
-        self.launcher = Some(Pid::from_raw(started?.id().cast_signed()));
+        })?;
+        self.launcher = Some(Pid::from_raw(started.id().cast_signed()));
         tracing::info!(incarnation = self.incarnation, "the launcher is started");
         Ok(())
     }
 
-    /// Makes the present incarnation the one that may run. None if the run file cannot be written although an earlier
-    /// incarnation had one: that counts as a failure of this one, since ranks find `stasis run` by that file.
-    fn present_run_file(&mut self) -> Result<Option<(RunFile, RunPath)>, Error> {
-        match self.write_run_file() {
-            Err(Error::File(why)) if self.incarnation > self.first => {
-                self.surroundings.refusals(&[why.to_string()]);
-                self.machine.cannot_start();
-                self.kill();
-                Ok(None)
-            }
-            written => written.map(Some),
-        }
-    }
-
-    /// Makes the present incarnation the one that may run.
+    /// Makes the present incarnation the one that may run: ranks find `stasis run` by that file.
     fn write_run_file(&mut self) -> Result<(RunFile, RunPath), Error> {
         let (socket, token) = (self.keeper.socket().into(), self.keeper.token().into());
         let network = self.remote.network();
@@ -489,8 +501,12 @@ impl<S: Surroundings> Running<'_, S> {
         self.keeper = world.keeper;
         self.remote = world.remote;
         self.launcher = world.launcher;
-        let Some((file, path)) = self.present_run_file()? else {
-            return Ok(());
+        let (file, path) = match self.write_run_file() {
+            Ok(written) => written,
+            Err(why) => {
+                self.cannot_start(&why);
+                return Ok(());
+            }
         };
         self.remote.take_over(file, path);
         self.keeper.tell_asleep(ToRank::Go);
@@ -721,6 +737,7 @@ impl<S: Surroundings> Running<'_, S> {
         tracing::info!(incarnation = self.incarnation, "the incarnation is dead");
         if let (Some(failure), Some(Order::Finish(Some(why)))) = (failure, order) {
             self.surroundings.given_up(failure, why);
+            self.given_up = true;
         }
         let Some(Order::Start { failures }) = order else {
             return self.obey(order);
@@ -736,6 +753,7 @@ impl<S: Surroundings> Running<'_, S> {
         };
         let Ok(said) = placed else {
             self.surroundings.no_room(&self.lost_names());
+            self.given_up = true;
             return self.obey(Some(Order::Finish(None)));
         };
         let pause = match (way, failure) {
@@ -970,9 +988,20 @@ impl<S: Surroundings> Running<'_, S> {
             return;
         }
         match Rescue::start(&self.job.directory, set, self.remote.orders()) {
-            Ok(rescue) => self.rescue = Some(rescue),
+            Ok(rescue) => {
+                // Somebody may have stopped them with the ranks.
+                let children = rescue.children().iter();
+                children.for_each(|child| processes::send(*child, Signal::SIGCONT));
+                self.rescue = Some(rescue);
+            }
             Err(why) => self.surroundings.rescued(number, Err(why.into())),
         }
+    }
+
+    /// The checkpoint that is being written is lost: the user does not wait for it.
+    fn give_up_rescue(&self) {
+        let children = self.rescue.iter().flat_map(Rescue::children);
+        children.for_each(|child| processes::send(*child, Signal::SIGKILL));
     }
 
     fn treat_hang(&mut self) -> Result<(), Error> {
@@ -999,7 +1028,12 @@ impl<S: Surroundings> Running<'_, S> {
     fn signal(&mut self, signal: Signal, by_terminal: bool) -> Result<(), Error> {
         let order = match signal {
             Signal::SIGCHLD => return Ok(()),
-            Signal::SIGTERM => self.machine.terminate(),
+            Signal::SIGTERM => {
+                if self.machine.is_asked() {
+                    self.give_up_rescue();
+                }
+                self.machine.terminate()
+            }
             signal => {
                 if let Some(launcher) = self.launcher.filter(|_| !by_terminal) {
                     processes::send(launcher, signal);

@@ -8,6 +8,7 @@ use crate::harness::{signal, stasis};
 use crate::test::support::refusal::{refused, USAGE};
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
+use nix::sys::signal::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -29,6 +30,7 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("ranks", ranks);
         add("standby", standby);
         add("copy-killed", copy_killed);
+        add("copy-stopped", copy_stopped);
         add("newer-on-disk", newer_on_disk);
         add("increments", increments);
         add("controller", controller);
@@ -139,6 +141,19 @@ fn standby(case: &RunCase) -> Result<()> {
     let running = stasis::of_incarnation(job.processes_of(1), number);
     recovered(case, &mut job, &running)?;
     ensure!(said(&job).contains(WRITTEN), "it goes on from an older one");
+    finish(case, job)
+}
+
+/// The copies were stopped with their ranks: they write the checkpoint all the same.
+fn copy_stopped(case: &RunCase) -> Result<()> {
+    let mut job = start(case, &[])?;
+    held(case, &mut job)?;
+    for copy in copies(&job) {
+        signal::send(copy, Signal::SIGSTOP);
+    }
+    let killed = job.processes_of(1);
+    recovered(case, &mut job, &killed)?;
+    ensure!(said(&job).contains(WRITTEN), "the checkpoint is lost");
     finish(case, job)
 }
 

@@ -11,8 +11,9 @@ use crate::test::Case;
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -41,10 +42,10 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("beside-a-plain-job", beside_a_plain_job);
         add("exits", |case| own_will(case, "exits"));
         add("aborts", |case| own_will(case, "aborts"));
-        add("exits-wanted", exits_wanted);
         add("leaves", |case| own_will(case, "leaves"));
         add("hangup", hangup);
         add("launcher-away", launcher_away);
+        add("exits-wanted", exits_wanted);
         add("sigterm", sigterm);
         add("second-sigterm", second_sigterm);
         add("stopped", stopped);
@@ -373,6 +374,57 @@ fn own_will(case: &RunCase, way: &str) -> Result<()> {
     );
     ensure!(!said(&job).contains(GOES_ON), "it was started again");
     Ok(())
+}
+
+/// Below nohup(1) SIGHUP is ignored, as natively, and the job goes on after a death that follows.
+fn hangup(case: &RunCase) -> Result<()> {
+    let run = case.command(&[], "runs");
+    let mut command = Command::new("nohup");
+    command.arg(run.get_program()).args(run.get_args());
+    for (name, value) in run.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    let mut job = case.start_command(command, "run")?;
+    case.checkpoint()?;
+    case.recovered(&mut job, |job| {
+        signal::send(job.pids()[0], Signal::SIGHUP);
+        kill_rank(job, 1);
+    })?;
+    case.finish(job)
+}
+
+/// A launcher that cannot be executed for some time is tried again.
+fn launcher_away(case: &RunCase) -> Result<()> {
+    let [launcher, away] = ["launcher", "away"].map(|name| case.dir.join(name));
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg(&case.program).arg("runs");
+    let script = format!(
+        "#!/bin/sh\nexec {} \"$@\"\n",
+        launch.get_program().display()
+    );
+    fs::write(&launcher, script)?;
+    fs::set_permissions(&launcher, Permissions::from_mode(0o755))?;
+    let mut command = Command::new(&launcher);
+    command.args(launch.get_args());
+    for (name, value) in launch.get_envs() {
+        command.env(name, value.unwrap_or_default());
+    }
+    let run = case.at_its_cut(stasis::run(&[], &command));
+    let mut job = case.start_command(run, "run")?;
+    case.checkpoint()?;
+    case.recovered(&mut job, |job| {
+        fs::rename(&launcher, &away).expect("it is there");
+        kill_rank(job, 1);
+        let words = format!("cannot start {}", launcher.display());
+        let limit = deadline();
+        while !said(job).contains(&words) && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        fs::rename(&away, &launcher).expect("it is there");
+    })?;
+    let words = format!("cannot start {}", launcher.display());
+    ensure!(said(&job).contains(&words), "it does not say: {words}");
+    case.finish(job)
 }
 
 /// With `--on exits` it is one. Here each start ends so, and the job is given up.
