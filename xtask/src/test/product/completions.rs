@@ -28,16 +28,16 @@ const TYPED: &[(&str, &str)] = &[
         "mpirun -n 2 stasis launch --signal USR1,TERM ",
     ),
     (
-        "mpiexec.mpich -n 2 stasis launch --mpi mp",
-        "mpiexec.mpich -n 2 stasis launch --mpi mpich ",
+        "mpiexec.mpich -n 2 stasis launch --mpi sta",
+        "mpiexec.mpich -n 2 stasis launch --mpi standard ",
     ),
     (
         "stasis run -- mpirun -n 2 stasis launch --full",
         "stasis run -- mpirun -n 2 stasis launch --full-every ",
     ),
     (
-        "mpirun -n 2 stasis launch --mpi=mp",
-        "mpirun -n 2 stasis launch --mpi=mpich ",
+        "mpirun -n 2 stasis launch --mpi=sta",
+        "mpirun -n 2 stasis launch --mpi=standard ",
     ),
     (
         "stasis launch --signal=USR1,TE",
