@@ -5,25 +5,12 @@
 //#Shows: guard pages (MADV_GUARD_INSTALL), in memory, in a thread's stack and in a mapped file: an access raises SIGSEGV after the cut, too, what is beside them is there, and they can be removed
 #include "../stasis_test.h"
 
+#include "../guard_page.h"
+
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <sys/mman.h>
 
-enum { PAGE = 4096, PAGES = 64, INSTALL = 102, REMOVE = 103, ACCESS = PROT_READ | PROT_WRITE };
-
-static sigjmp_buf back;
-
-static void faults(int signal) { siglongjmp(back, signal); }
-
-static int is_guard(volatile char *page)
-{
-    if (sigsetjmp(back, 1) != 0)
-        return 1;
-    (void)*page;
-    return 0;
-}
+enum { PAGES = 64 };
 
 /* Every fifth page of the first half, and the last page. */
 static int shall_be(int page) { return (page < PAGES / 2 && page % 5 == 1) || page == PAGES - 1; }

@@ -1,25 +1,11 @@
 /* Guard pages (MADV_GUARD_INSTALL) that come and go between checkpoints. */
 #define _GNU_SOURCE
 #include <mpi.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <sys/mman.h>
 
+#include "../guard_page.h"
 #include "phases.h"
 
-enum { PAGE = 4096, PAGES = 256, INSTALL = 102, REMOVE = 103, ACCESS = PROT_READ | PROT_WRITE };
-
-static sigjmp_buf back;
-
-static void faults(int signal) { siglongjmp(back, signal); }
-
-static int is_guard(volatile char *page)
-{
-    if (sigsetjmp(back, 1) != 0)
-        return 1;
-    (void)*page;
-    return 0;
-}
+enum { PAGES = 256 };
 
 static char *memory;
 

@@ -319,9 +319,12 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     RunFile::remove(&job.directory, RUN_FILE);
     running.memory.end();
     let code = running.end.map_or(0, LauncherEnd::code);
-    // Launchers may end with 0 although ranks were lost.
-    let code = code.max(i32::from(running.given_up && code == 0));
-    Ok(running.aborted.unwrap_or(code))
+    Ok(match running.aborted {
+        Some(code) => code,
+        // Launchers may end with 0 although ranks were lost.
+        None if running.given_up && code == 0 => 1,
+        None => code,
+    })
 }
 
 struct Running<'a, S> {

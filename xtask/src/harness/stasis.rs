@@ -38,8 +38,13 @@ pub fn hunt(flags: &[&str], job: &Command) -> Command {
 
 fn around(name: &str, flags: &[&str], job: &Command) -> Command {
     let mut command = command([name]);
-    command.args(flags).arg("--").arg(job.get_program());
-    command.args(job.get_args());
+    command.args(flags).arg("--");
+    before(command, job)
+}
+
+/// A command line with another one behind it, in the environment and the directory of that one.
+pub fn before(mut command: Command, job: &Command) -> Command {
+    command.arg(job.get_program()).args(job.get_args());
     for (name, value) in job.get_envs() {
         match value {
             Some(value) => command.env(name, value),

@@ -58,9 +58,7 @@ fn locked(dir: &Path, mpi: Mpi, now: bool) -> Result<()> {
     let restart = stasis::restart(mpi, 1, &ckpt, dir);
     let mut limited = Command::new("prlimit");
     limited.args(["--memlock=0:0", "setpriv", "--bounding-set=-ipc_lock", "--"]);
-    limited.arg(restart.get_program()).args(restart.get_args());
-    let envs = restart.get_envs();
-    limited.envs(envs.filter_map(|(name, value)| Some((name, value?))));
+    let mut limited = stasis::before(limited, &restart);
     limited.current_dir(dir);
     bring_back(&mut job.job, limited, &ckpt, dir)?;
     job.go(1)?;

@@ -378,12 +378,7 @@ fn own_will(case: &RunCase, way: &str) -> Result<()> {
 
 /// Below nohup(1) SIGHUP is ignored, as natively, and the job goes on after a death that follows.
 fn hangup(case: &RunCase) -> Result<()> {
-    let run = case.command(&[], "runs");
-    let mut command = Command::new("nohup");
-    command.arg(run.get_program()).args(run.get_args());
-    for (name, value) in run.get_envs() {
-        command.env(name, value.unwrap_or_default());
-    }
+    let command = stasis::before(Command::new("nohup"), &case.command(&[], "runs"));
     let mut job = case.start_command(command, "run")?;
     case.checkpoint()?;
     case.recovered(&mut job, |job| {
@@ -398,32 +393,20 @@ fn launcher_away(case: &RunCase) -> Result<()> {
     let [launcher, away] = ["launcher", "away"].map(|name| case.dir.join(name));
     let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
     launch.arg(&case.program).arg("runs");
-    let script = format!(
-        "#!/bin/sh\nexec {} \"$@\"\n",
-        launch.get_program().display()
-    );
-    fs::write(&launcher, script)?;
+    fs::write(&launcher, "#!/bin/sh\nexec \"$@\"\n")?;
     fs::set_permissions(&launcher, Permissions::from_mode(0o755))?;
-    let mut command = Command::new(&launcher);
-    command.args(launch.get_args());
-    for (name, value) in launch.get_envs() {
-        command.env(name, value.unwrap_or_default());
-    }
+    let command = stasis::before(Command::new(&launcher), &launch);
     let run = case.at_its_cut(stasis::run(&[], &command));
     let mut job = case.start_command(run, "run")?;
     case.checkpoint()?;
-    case.recovered(&mut job, |job| {
-        fs::rename(&launcher, &away).expect("it is there");
-        kill_rank(job, 1);
-        let words = format!("cannot start {}", launcher.display());
-        let limit = deadline();
-        while !said(job).contains(&words) && Instant::now() < limit {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        fs::rename(&away, &launcher).expect("it is there");
-    })?;
+    fs::rename(&launcher, &away)?;
+    kill_rank(&job, 1);
     let words = format!("cannot start {}", launcher.display());
-    ensure!(said(&job).contains(&words), "it does not say: {words}");
+    let told = job.until_said(&words, deadline());
+    job.explain(told, case.dir)?;
+    case.recovered(&mut job, |_| {
+        fs::rename(&away, &launcher).expect("it is there")
+    })?;
     case.finish(job)
 }
 
@@ -635,15 +618,10 @@ fn not_started_again(case: &RunCase) -> Result<()> {
     );
     fs::write(&launcher, script)?;
     let launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
-    let mut command = Command::new("sh");
-    command.arg(&launcher).arg(launch.get_program());
-    command
-        .args(launch.get_args())
-        .arg(&case.program)
-        .arg("runs");
-    for (name, value) in launch.get_envs() {
-        command.env(name, value.unwrap_or_default());
-    }
+    let mut shell = Command::new("sh");
+    shell.arg(&launcher);
+    let mut command = stasis::before(shell, &launch);
+    command.arg(&case.program).arg("runs");
     let run = case.at_its_cut(stasis::run(&[], &command));
     let mut job = Job::start(run, case.dir, "run")?;
     let reached = case.reach_cut(&mut job);
