@@ -1,5 +1,5 @@
 //! Queries about the pages of a mapping: the pages that hold something which is not in the mapped file, and those
-//! of them that have been written since the last query. And the guard pages.
+//! of them that have been written since the last query. Guard pages have a query of their own.
 //!
 //! # Safety
 //! The only unsafe operation is the ioctl that asks the kernel; its argument points to local buffers that outlive the
@@ -274,7 +274,7 @@ impl Pagemap {
     }
 }
 
-/// What the kernel tells of a page.
+/// An entry of /proc/self/pagemap.
 #[derive(Clone, Copy)]
 struct Entry(u64);
 
@@ -295,8 +295,8 @@ impl Entry {
     }
 }
 
-/// The pages that hold something outside of these categories, of which that of files need not be asked for in anonymous
-/// memory.
+/// The pages that hold something, and are in none of these categories. Anonymous memory has no pages of files, so that
+/// the kernel is not asked for these there.
 fn held_in(without: u64, anonymous: bool) -> Wanted {
     Wanted::held(match anonymous {
         true => without & !FILE,

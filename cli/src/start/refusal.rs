@@ -21,7 +21,8 @@ pub fn begins_restart(directory: &Path) {
     RESTARTED.get_or_init(|| directory.to_owned());
 }
 
-/// What fails next fails for this rank. Other failures are those of all ranks, and the first one notes them.
+/// The next failure may be one of this rank alone, so that this rank notes it. Other failures are the same in all
+/// ranks, and the first rank notes them.
 pub fn is_of_this_rank() {
     OF_THIS_RANK.store(true, Ordering::Relaxed);
 }

@@ -288,7 +288,7 @@ fn start_timers(timers: &[[i64; 4]; 3]) {
 }
 
 impl Restored {
-    /// What could not be restored, and is not needed to go on.
+    /// Messages about state that could not be restored. The program goes on without it.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

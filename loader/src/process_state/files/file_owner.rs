@@ -24,7 +24,7 @@ struct OwnedFile {
     signal: i32,
 }
 
-/// Who gets the signal. Other processes are not part of the job, and are left out.
+/// The receiver of the signal. A process outside of the job is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Owner {
     Process,
