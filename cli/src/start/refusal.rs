@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use launcher::message;
 
 use crate::start::announce;
-use crate::ui::exit::Failure;
+use crate::ui::exit::{Code, Failure};
 use crate::ui::text;
 
 /// Checkpoint directory of the job that this process restarts.
@@ -33,8 +33,8 @@ pub fn tell(failure: &Failure) {
         return;
     }
     text::tell(&failure.error);
-    if announce::is_announced() {
-        // `stasis run` notes its failures.
+    if announce::is_announced() || failure.code == Code::Usage {
+        // `stasis run` notes its failures. A command with wrong options says nothing about the job.
         return;
     }
     let of_this_rank = OF_THIS_RANK.load(Ordering::Relaxed);
