@@ -134,7 +134,7 @@ pub fn mprobe(
         }
     }
     loop {
-        let found = if source == PROC_NULL || unexpected::any() || multiple() || progress::polls() {
+        let found = if source == PROC_NULL || unexpected::any() || probe::asks_below() {
             turns::look(|| find(source, tag, comm).transpose()).transpose()
         } else {
             let mut lower_handle = 0;
@@ -152,11 +152,9 @@ pub fn mprobe(
         if let Some(found) = found.transpose() {
             return hand_over(found, message, status);
         }
-        // A probe that found nothing leaves nothing in the lower half.
-        let mut asked = false;
+        // A message that is seen below is taken in hand above.
         let interrupted = probe::until_found(source, tag, comm, || {
-            // Where the library is not asked to wait this loop does the asking, once in each round.
-            (multiple() || progress::polls()) && core::mem::replace(&mut asked, true)
+            probe::look_below(source, tag, comm).is_some()
         });
         if interrupted {
             return INTERRUPTED;

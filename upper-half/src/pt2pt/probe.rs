@@ -33,6 +33,21 @@ fn early(source: i32, tag: i32, comm: &'static Comm) -> Option<Status> {
     queue.find(comm, source, tag).map(|entry| entry.status())
 }
 
+/// Whether a probe that waits asks the lower half again and again, and does not wait there. While a checkpoint is
+/// pending nobody else may look for its message: those of ranks that send synchronously are not pulled before all ranks
+/// have stopped.
+pub(crate) fn asks_below() -> bool {
+    multiple() || polls() || phase() != Phase::Run
+}
+
+/// Asks the lower half where [`asks_below`].
+pub(crate) fn look_below(source: i32, tag: i32, comm: &'static Comm) -> Option<(i32, Status)> {
+    match asks_below() {
+        true => iprobe_below(source, tag, comm),
+        false => None,
+    }
+}
+
 /// Waits in the upper half until an early message matches, or until the lower half may be asked
 /// again. `look_below` is asked too, and says whether it found something. Returns whether the run has another record
 /// now.
@@ -77,29 +92,25 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
             *status = found;
             return SUCCESS;
         }
-        if multiple() || polls() {
-            let mut found = None;
-            let interrupted = until_found(source, tag, comm, || {
-                found = iprobe_below(source, tag, comm);
-                found.is_some()
-            });
-            match found {
-                _ if interrupted => return INTERRUPTED,
-                Some((error, seen)) => {
-                    *status = seen;
-                    return error;
-                }
-                None => continue,
+        if !asks_below() {
+            // SAFETY: a handle of a live object, numbers, and a place for a status.
+            let error = unsafe { service::probe(source, tag, comm.lower(), status) };
+            if error != INTERRUPTED {
+                return error;
             }
         }
-        // SAFETY: a handle of a live object, numbers, and a place for a status.
-        let error = unsafe { service::probe(source, tag, comm.lower(), status) };
-        if error != INTERRUPTED {
-            return error;
-        }
-        // A probe leaves nothing in the lower half.
-        if until_found(source, tag, comm, || false) {
-            return INTERRUPTED;
+        let mut found = None;
+        let interrupted = until_found(source, tag, comm, || {
+            found = look_below(source, tag, comm);
+            found.is_some()
+        });
+        match found {
+            _ if interrupted => return INTERRUPTED,
+            Some((error, seen)) => {
+                *status = seen;
+                return error;
+            }
+            None => {}
         }
     }
 }
