@@ -221,7 +221,7 @@ pub struct Recovery {
     unstarted: Option<(Option<u32>, Departure)>,
     /// Failures since the last new checkpoint.
     failures: u32,
-    /// Newest checkpoint at the last failure.
+    /// Newest checkpoint at the failures so far.
     newest: Option<u64>,
     /// The rank that failed last, how, and its failures in a row out of the same checkpoint.
     suspect: Option<(u32, Departure, u32)>,
@@ -391,10 +391,11 @@ impl Recovery {
             return None;
         };
         let left_out = matches!(failure, Failure::Unusable(_));
-        if newest != self.newest && !left_out {
+        // One that is gone is no progress.
+        if newest > self.newest && !left_out {
             (self.failures, self.suspect) = (0, None);
         }
-        self.newest = newest;
+        self.newest = self.newest.max(newest);
         (self.failed, self.unstarted) = (None, None);
         // There is one for each checkpoint at most, so that the job has an end.
         self.failures += u32::from(!left_out);
@@ -893,7 +894,8 @@ mod tests {
         assert_eq!(fail(0, None), Some(Order::Start { failures: 1 }));
         assert_eq!(fail(1, None), Some(Order::Start { failures: 2 }));
         assert_eq!(fail(0, Some(1)), Some(Order::Start { failures: 1 }));
-        assert_eq!(fail(1, Some(1)), Some(Order::Start { failures: 2 }));
+        // A checkpoint that is gone, or cannot be seen for a while, is no progress.
+        assert_eq!(fail(1, None), Some(Order::Start { failures: 2 }));
         let end = Order::Finish(Some(GivenUp::Failures(3)));
         assert_eq!(fail(0, Some(1)), Some(end));
 

@@ -61,10 +61,10 @@ pub fn run(options: &Run) -> exit::Result<()> {
         directory: directory.clone(),
         key,
         most: options.recover,
-        memory: checkpoints.schedule.in_memory(),
         standby: options.standby != Kind::No,
         told: Cell::default(),
         mapped: Cell::default(),
+        whole: RefCell::default(),
         left_out: RefCell::default(),
         refusals: RefCell::default(),
         stages: options.stages,
@@ -156,14 +156,14 @@ struct KnownSets {
     /// Id of an earlier job in the directory that has ended with a checkpoint.
     ended_before: Option<String>,
     most: u32,
-    /// Whether the job has checkpoints in memory.
-    memory: bool,
     /// Whether the user wants a standby world.
     standby: bool,
     /// The last reason why there is no standby world.
     told: Cell<String>,
     /// The checkpoint that was last asked about, and the memory of its images.
     mapped: Cell<(u64, u64)>,
+    /// Numbers of the whole checkpoints when the directory could last be read.
+    whole: RefCell<Vec<u64>>,
     /// Numbers of the checkpoints that have a damaged image, or one out of reach of all ranks.
     left_out: RefCell<Vec<u64>>,
     /// Why ranks of the last incarnation could not be started or restored, for the history.
@@ -209,12 +209,17 @@ impl KnownSets {
         }
     }
 
-    /// The command by which the user continues the job.
-    fn by_hand(&self) -> String {
-        let line = command_line::resumed(&self.line);
-        // Without `stasis run` the line would be refused.
-        let run = if self.memory { "stasis run -- " } else { "" };
-        format!("{run}{}", shell::line(&line))
+    /// The command by which the user goes on from that checkpoint: this one, with `launch --resume`.
+    fn by_hand(&self, newest: Option<u64>) -> String {
+        let own: Vec<OsString> = std::env::args_os().collect();
+        let options = own.len().saturating_sub(self.line.len());
+        let mut words: Vec<OsString> = own.into_iter().take(options).collect();
+        words.retain(|word| word != run_beside::FLAG);
+        words.extend(match newest {
+            Some(_) => command_line::resumed(&self.line),
+            None => self.line.clone(),
+        });
+        shell::line(&words)
     }
 }
 
@@ -243,11 +248,18 @@ fn lack(needed: u64, budget: &MemoryBudget) -> Option<String> {
 
 impl Surroundings for KnownSets {
     fn newest(&self) -> Option<u64> {
-        let sets = list_sets(&self.directory, self.key.as_ref()).ok()?;
+        match list_sets(&self.directory, self.key.as_ref()) {
+            Ok(sets) => {
+                let whole = sets.iter().filter(|set| set.state == SetState::Whole);
+                *self.whole.borrow_mut() = whole.map(|set| set.number).collect();
+            }
+            // A file server may not answer for a while: its checkpoints are no fewer for that.
+            Err(why) => tracing::warn!(%why, "the checkpoints cannot be listed"),
+        }
         let left_out = self.left_out.borrow();
-        let whole = sets.iter().filter(|set| set.state == SetState::Whole);
-        let numbers = whole.map(|set| set.number);
-        numbers.filter(|number| !left_out.contains(number)).max()
+        let whole = self.whole.borrow();
+        let usable = whole.iter().filter(|number| !left_out.contains(number));
+        usable.copied().max()
     }
 
     fn has_ended(&self) -> bool {
@@ -400,7 +412,7 @@ impl Surroundings for KnownSets {
         match (self.newest(), self.stages) {
             (Some(number), false) => message::say(format_args!(
                 "{why}. To go on from ckpt-{number}: {}",
-                self.by_hand()
+                self.by_hand(Some(number))
             )),
             _ => message::say(why),
         }
@@ -416,20 +428,22 @@ impl Surroundings for KnownSets {
     }
 
     fn not_started(&self, end: LauncherEnd) {
+        let newest = self.newest();
         message::say(format_args!(
             "the launcher could not start the job again (exit code {}): see its message. To go on from {}: {}",
             end.code(),
-            self.from(self.newest()),
-            self.by_hand()
+            self.from(newest),
+            self.by_hand(newest)
         ));
     }
 
     fn no_room(&self, lost: &str) {
+        let newest = self.newest();
         message::say(format_args!(
             "no spare machine is left for {lost}, and the others have no room for all ranks (--oversubscribe lets them \
              have more): the job ends. To go on from {} on other machines: {}",
-            self.from(self.newest()),
-            self.by_hand()
+            self.from(newest),
+            self.by_hand(newest)
         ));
     }
 
@@ -448,7 +462,8 @@ impl Surroundings for KnownSets {
     }
 
     fn given_up(&self, failure: Failure, why: GivenUp) {
-        let from = self.from(self.newest());
+        let newest = self.newest();
+        let from = self.from(newest);
         let why = match why {
             GivenUp::Failures(number) => {
                 format!("this was failure {number} without a new {}", self.unit())
@@ -460,7 +475,7 @@ impl Surroundings for KnownSets {
         };
         let next = match self.stages {
             true => String::new(),
-            false => format!(". To go on from {from}: {}", self.by_hand()),
+            false => format!(". To go on from {from}: {}", self.by_hand(newest)),
         };
         message::say(format_args!(
             "{failure}; the job is not started again, because {why}{next}"

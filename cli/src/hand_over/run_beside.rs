@@ -152,10 +152,13 @@ fn has_ended(handed: &Handed) -> bool {
     !matches!(waitid(shell, look), Ok(WaitStatus::StillAlive))
 }
 
+/// The flag of a `stasis run` that runs the job without handing over.
+pub const FLAG: &str = "--drained-outside";
+
 /// The arguments of this process, so that they run the job without handing over.
 pub fn arguments() -> impl Iterator<Item = OsString> {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next();
-    let flag = OsString::from("--drained-outside");
+    let flag = OsString::from(FLAG);
     command.into_iter().chain([flag]).chain(arguments)
 }

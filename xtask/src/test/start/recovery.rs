@@ -710,7 +710,7 @@ fn ended_in_a_pause(case: &RunCase) -> Result<()> {
     let status = job.wait(deadline())?.context("the job does not end")?;
     ensure!(!status.success(), "it ends with {status}");
     let said = said(&job);
-    for words in ["as requested. To go on from ckpt-1: ", "launch --resume"] {
+    for words in ["as requested. To go on from ckpt-1: ", "stasis run ", "launch --resume"] {
         ensure!(said.contains(words), "it does not say: {words}\n{said}");
     }
     ensure!(
