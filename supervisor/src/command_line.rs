@@ -61,15 +61,18 @@ pub fn from_checkpoint(
 
 /// The words behind the first `stasis launch` of a line, up to the next program of the job.
 pub fn first_launch(line: &[OsString]) -> Option<&[OsString]> {
-    let behind = &line[*launches(line).first()?..];
-    let end = behind.iter().position(|word| word == NEXT_PROGRAM);
-    Some(&behind[..end.unwrap_or(behind.len())])
+    Some(up_to_next_program(&line[*launches(line).first()?..]))
+}
+
+fn up_to_next_program(words: &[OsString]) -> &[OsString] {
+    let end = words.iter().position(|word| word == NEXT_PROGRAM);
+    &words[..end.unwrap_or(words.len())]
 }
 
 /// The line of a standby world that may become this incarnation.
 pub fn of_standby(line: &[OsString], incarnation: u32) -> Vec<OsString> {
     let number = incarnation.to_string();
-    with_words(line, &["--incarnation", &number, "--asleep"], true)
+    with_words(line, &["--incarnation", &number, "--asleep", "--resume"])
 }
 
 /// The words in front of the first `stasis launch`: the launcher and its options.
@@ -87,42 +90,47 @@ pub fn may_overlap(line: &[OsString]) -> bool {
     !told && !launcher_words(line).iter().any(asks)
 }
 
-/// The line that continues the job by hand.
-pub fn resumed(line: &[OsString]) -> Vec<OsString> {
-    with_words(line, &[], true)
+/// The line that continues the job by hand: `--resume` in the place of `--anew`. `program` tells how many of the words
+/// behind a `stasis launch` are the program and its arguments, if it can.
+pub fn resumed(line: &[OsString], program: impl Fn(&[OsString]) -> Option<usize>) -> Vec<OsString> {
+    let places = launches(line);
+    let mut words = Vec::new();
+    let mut options_end = 0;
+    for (at, word) in line.iter().enumerate() {
+        if places.contains(&at) {
+            let behind = up_to_next_program(&line[at..]);
+            options_end = at + program(behind).map_or(0, |words| behind.len() - words);
+            words.push("--resume".into());
+        }
+        if at >= options_end || word != "--anew" && word != "--resume" {
+            words.push(word.clone());
+        }
+    }
+    words
 }
 
-/// The line of an incarnation, which continues from a checkpoint if there is one and `resume` is set.
+/// The line of an incarnation, which continues from a checkpoint if there is one and `resume` is set. `stasis launch`
+/// then takes no notice of `--anew`, which is for the first start.
 pub fn of_incarnation(line: &[OsString], incarnation: u32, resume: bool) -> Vec<OsString> {
     let number = incarnation.to_string();
-    with_words(line, &["--incarnation", &number], resume)
+    let more = ["--incarnation", &number, "--resume"];
+    with_words(line, &more[..2 + usize::from(resume)])
 }
 
 /// The line of an incarnation of a job of MPI Stages, which goes on from an epoch.
 pub fn of_stages(line: &[OsString], incarnation: u32, epoch: u64) -> Vec<OsString> {
     let (number, epoch) = (incarnation.to_string(), epoch.to_string());
-    with_words(line, &["--incarnation", &number, "--epoch", &epoch], false)
+    with_words(line, &["--incarnation", &number, "--epoch", &epoch])
 }
 
-/// Inserts words behind each `stasis launch`. With `resume` it removes `--anew`, which applies to the first start only.
-fn with_words(line: &[OsString], more: &[&str], resume: bool) -> Vec<OsString> {
+/// Inserts words behind each `stasis launch`.
+fn with_words(line: &[OsString], more: &[&str]) -> Vec<OsString> {
     let places = launches(line);
     let mut words = Vec::new();
-    // Whether the word belongs to the options of `launch`, as far as can be said without knowing them all.
-    let mut in_options = false;
     for (at, word) in line.iter().enumerate() {
         if places.contains(&at) {
-            in_options = true;
             words.extend(more.iter().map(OsString::from));
-            words.extend(resume.then(|| "--resume".into()));
         }
-        if in_options && resume && [OsStr::new("--anew"), OsStr::new("--resume")].contains(&&**word)
-        {
-            continue;
-        }
-        // The first word without a dash is taken for the program. If it is the value of an option, a later --anew
-        // stays, and the start is refused with a message.
-        in_options &= word.as_encoded_bytes().starts_with(b"-") && word != "--";
         words.push(word.clone());
     }
     words
@@ -153,12 +161,17 @@ mod tests {
         );
         assert_eq!(
             made("mpirun -n 1 stasis launch --anew ./a --anew : -n 1 stasis launch ./b", true),
-            "mpirun -n 1 stasis launch --incarnation 3 --resume ./a --anew : -n 1 stasis launch --incarnation 3 \
+            "mpirun -n 1 stasis launch --incarnation 3 --resume --anew ./a --anew : -n 1 stasis launch --incarnation 3 \
              --resume ./b"
         );
+    }
+
+    #[test]
+    fn the_line_by_hand_has_no_option_against_it() {
+        let by_hand = |line| joined(&resumed(&words(line), |behind| Some(behind.len() / 2)));
         assert_eq!(
-            made("srun stasis launch --resume ./a", true),
-            "srun stasis launch --incarnation 3 --resume ./a"
+            by_hand("mpirun stasis launch --ckpt-dir ck --anew ./a b --anew : stasis launch --resume ./b"),
+            "mpirun stasis launch --resume --ckpt-dir ck ./a b --anew : stasis launch --resume ./b"
         );
     }
 

@@ -510,7 +510,8 @@ pub struct Launch {
     #[command(flatten)]
     pub running: Running,
     /// Continue from the directory's newest complete checkpoint; start the program only if the directory has none
-    #[arg(long, env = "STASIS_RESUME", value_parser = yes_or_no())]
+    // `stasis run` puts it in front of the user's own.
+    #[arg(long, env = "STASIS_RESUME", value_parser = yes_or_no(), overrides_with = "resume")]
     pub resume: bool,
     /// Start the program from its beginning even if the directory holds checkpoints of it; these are moved to a
     /// subdirectory

@@ -14,6 +14,16 @@ use crate::start::exec_lower::{exec_lower, prepare, prepare_local, schedule};
 use crate::start::{announce, end_job, existing_checkpoints, for_cpu, kept, recording, word_order};
 use crate::ui::exit::{self, Code, WithCode};
 
+/// Refuses two options that contradict each other. `stasis run` has looked at those of the user, and adds `--resume`
+/// when it starts the job again.
+pub fn check_beginning(options: &Launch) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !(options.resume && options.anew),
+        "--resume continues from a checkpoint and --anew does not: give one of them"
+    );
+    Ok(())
+}
+
 /// Runs the command; returns only if the program cannot be started.
 pub fn run(options: &Launch) -> exit::Result<()> {
     let directory = options.directory();
@@ -26,11 +36,8 @@ pub fn run(options: &Launch) -> exit::Result<()> {
     kernel::check_trap().code(Code::CannotServe)?;
     launcher::check_size().code(Code::Usage)?;
     word_order::check(&options.app).code(Code::Usage)?;
-    if options.resume && options.anew {
-        let why = anyhow::anyhow!(
-            "--resume continues from a checkpoint and --anew does not: give one of them"
-        );
-        return Err(why).code(Code::Usage);
+    if options.running.checkpoints.incarnation().is_none() {
+        check_beginning(options).code(Code::Usage)?;
     }
     kept::check_start(&directory, &options.running)?;
     if options.resume {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use ckpt_image::{list_sets, SealKey, SetState};
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use coordinator::job_file::JobFile;
 use coordinator::net::addresses;
 use dump::MemoryBudget;
@@ -28,6 +29,7 @@ use supervisor::standby_world::Kind;
 
 use crate::args::{Arguments, Launch, Run};
 use crate::check::memory_left;
+use crate::commands::launch::check_beginning;
 use crate::explain::findings::findings;
 use crate::hand_over::{run_beside, HandOver};
 use crate::start::exec_lower::{prepare, schedule};
@@ -136,15 +138,19 @@ fn launch_of(line: &[OsString]) -> exit::Result<Launch> {
              --` in front of it there"
         )
     });
+    // clap prints the error, as `stasis launch` would.
+    let launch = parse(words.code(Code::Usage)?).unwrap_or_else(|why| why.exit());
+    check_beginning(&launch).code(Code::Usage)?;
+    Ok(launch)
+}
+
+/// The words behind a `stasis launch`.
+fn parse(words: &[OsString]) -> Result<Launch, clap::Error> {
     let command = ["stasis".into(), "launch".into()];
-    let words = command.iter().chain(words.code(Code::Usage)?);
-    match Arguments::try_parse_from(words) {
-        Ok(Arguments {
-            command: crate::args::Command::Launch(launch),
-        }) => Ok(launch),
-        // clap prints the error, as `stasis launch` would.
-        Err(why) => why.exit(),
-        Ok(_) => Err(anyhow!("the line has no `stasis launch`")).code(Code::Usage),
+    let parsed = Arguments::try_parse_from(command.iter().chain(words))?;
+    match parsed.command {
+        crate::args::Command::Launch(launch) => Ok(launch),
+        _ => Err(Arguments::command().error(ErrorKind::InvalidSubcommand, "no `stasis launch`")),
     }
 }
 
@@ -216,7 +222,9 @@ impl KnownSets {
         let mut words: Vec<OsString> = own.into_iter().take(options).collect();
         words.retain(|word| word != run_beside::FLAG);
         words.extend(match newest {
-            Some(_) => command_line::resumed(&self.line),
+            Some(_) => {
+                command_line::resumed(&self.line, |words| Some(parse(words).ok()?.app.len()))
+            }
             None => self.line.clone(),
         });
         shell::line(&words)

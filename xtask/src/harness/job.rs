@@ -285,6 +285,22 @@ impl Drop for Job {
     }
 }
 
+/// Whether a process lives: one that nobody has waited for yet does not.
+pub fn lives(pid: i32) -> bool {
+    Path::new(&format!("/proc/{pid}/root")).read_link().is_ok()
+}
+
+/// Wait until none of these processes lives.
+pub fn until_ended(pids: &[i32], deadline: Instant) -> Result<()> {
+    while let Some(pid) = pids.iter().find(|pid| lives(**pid)) {
+        if Instant::now() > deadline {
+            bail!("process {pid} does not end");
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
 /// Run a short command to its end within `limit`, with its output captured in `<dir>/<name>.*`.
 pub fn run(command: Command, dir: &Path, name: &str, limit: Duration) -> Result<Finished> {
     let start = Instant::now();

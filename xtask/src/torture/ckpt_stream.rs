@@ -1,6 +1,6 @@
 //! One program under a stream of checkpoints, from its launch to the end of its last restart.
 
-use super::program::Program;
+use super::{note_commit, program::Program};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::random::Random;
@@ -8,8 +8,7 @@ use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
 use anyhow::{bail, ensure, Context, Result};
 use std::fmt;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -343,10 +342,7 @@ impl<'a> CkptStream<'a> {
         );
         self.newest = number;
         self.tally.cuts += 1;
-        // Late ranks of the generator's programs wait for this.
-        let mut commits = OpenOptions::new();
-        let commits = commits.create(true).append(true);
-        writeln!(commits.open(self.dir.join("commits"))?, "{number}")?;
+        note_commit(self.dir)?;
         Ok(true)
     }
 

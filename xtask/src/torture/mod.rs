@@ -22,7 +22,8 @@ use program::{Program, Programs};
 use recover::RecoveredRun;
 use replay::RecordedRun;
 use std::fmt::Display;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -258,6 +259,13 @@ fn torture(
     let mut stream = CkptStream::new(program, random, cuts, dir);
     let result = stream.run(native);
     (stream.tally, result)
+}
+
+/// Tells the job in a folder that a checkpoint was committed. Late ranks of the generator's programs wait for it.
+fn note_commit(dir: &Path) -> Result<()> {
+    let mut commits = OpenOptions::new();
+    let commits = commits.create(true).append(true);
+    Ok(writeln!(commits.open(dir.join("commits"))?)?)
 }
 
 /// Renames the folder of a failed run, because the next run uses the same.

@@ -1,8 +1,8 @@
 //! `cargo xtask torture --recover`: a program under `stasis run`, whose ranks and launchers are killed again and again
 //! at random moments: while it computes, while it takes a checkpoint, and while it is being started again. `stasis run`
-//! alone brings it back.
+//! alone brings it back. Where it is killed itself, the same command goes on.
 
-use super::program::Program;
+use super::{note_commit, program::Program};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::random::Random;
@@ -14,6 +14,7 @@ use std::fmt;
 use std::fs;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Time for a step of the job.
@@ -32,6 +33,8 @@ pub struct Tally {
     pub sleepers: u64,
     /// Killed copies of checkpoints in memory.
     pub copies: u64,
+    /// Killed `stasis run`.
+    pub controllers: u64,
     /// Committed checkpoints.
     pub checkpoints: u64,
     /// Starts of the job after the first one.
@@ -45,7 +48,7 @@ pub struct Tally {
 impl Tally {
     /// All kills.
     pub fn kills(&self) -> u64 {
-        self.ranks + self.launchers + self.sleepers + self.copies
+        self.ranks + self.launchers + self.sleepers + self.copies + self.controllers
     }
 }
 
@@ -55,6 +58,7 @@ impl AddAssign<&Tally> for Tally {
         self.launchers += other.launchers;
         self.sleepers += other.sleepers;
         self.copies += other.copies;
+        self.controllers += other.controllers;
         self.checkpoints += other.checkpoints;
         self.recoveries += other.recoveries;
         self.taken_over += other.taken_over;
@@ -66,12 +70,13 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ranks, {} launchers, {} ranks of standby worlds and {} copies in memory killed, {} recoveries, {} of \
-             them by a standby world, {} from memory, {} checkpoints on disk",
+            "{} ranks, {} launchers, {} ranks of standby worlds, {} copies in memory and {} `stasis run` killed, {} \
+             recoveries, {} of them by a standby world, {} from memory, {} checkpoints on disk",
             self.ranks,
             self.launchers,
             self.sleepers,
             self.copies,
+            self.controllers,
             self.recoveries,
             self.taken_over,
             self.from_memory,
@@ -135,9 +140,37 @@ impl<'a> RecoveredRun<'a> {
 
     fn drive(&mut self, kills: u64) -> Result<PathBuf> {
         fs::create_dir(self.dir.join("work"))?;
-        let example = &self.program.example;
         let lower = Mpi::ALL[self.random.below(2) as usize];
+        let in_memory = self.random.below(2) == 0;
+        let standby = ["no", "warm", "hot"][self.random.below(3) as usize];
+        let mut whole = String::new();
+        loop {
+            let starts = self.tally.controllers;
+            let command = self.command(lower, in_memory, standby, starts > 0)?;
+            let mut job = Job::start(command, self.dir, &format!("run-{starts}"))?;
+            let done = self.kill_on(&mut job, kills);
+            job.explain(done, self.dir)?;
+            let is_killed = self.tally.controllers > starts;
+            if !is_killed {
+                fs::write(self.dir.join("go"), "")?;
+                job.succeed(Instant::now() + PATIENCE, self.dir)?;
+            }
+            self.count(&job::read_text(&job.stderr), standby);
+            whole += &job::read_text(&job.stdout);
+            if !is_killed {
+                break;
+            }
+        }
+        let stdout = self.dir.join("run.out");
+        fs::write(&stdout, whole)?;
+        Ok(stdout)
+    }
+
+    /// The command that starts the job, or goes on with it after its `stasis run` was killed.
+    fn command(&self, lower: Mpi, in_memory: bool, standby: &str, again: bool) -> Result<Command> {
+        let example = &self.program.example;
         let mut launch = stasis::launch(lower, example.ranks, &self.ckpt, self.dir);
+        launch.args(again.then_some("--resume"));
         launch.args(command_line(example, Some(self.program.front))?);
         launch.current_dir(self.dir.join("work"));
         set_environment(&mut launch, example, self.program.front)?;
@@ -145,27 +178,25 @@ impl<'a> RecoveredRun<'a> {
             .env("STASIS_TEST_READY", self.dir.join("ready"))
             .env("STASIS_TEST_GO", self.dir.join("go"))
             .env("STASIS_TEST_COMMITS", self.dir.join("commits"));
-        if self.random.below(2) == 0 {
+        if in_memory {
             launch.env("STASIS_MEMORY_INTERVAL", "1");
         }
-        let standby = ["no", "warm", "hot"][self.random.below(3) as usize];
         let flags = ["--recover", "1000", "--standby", standby];
-        let mut job = Job::start(stasis::run(&flags, &launch), self.dir, "run")?;
-        let done = self.kill_on(&mut job, kills);
-        job.explain(done, self.dir)?;
-        fs::write(self.dir.join("go"), "")?;
-        job.succeed(Instant::now() + PATIENCE, self.dir)?;
-        let said = job::read_text(&job.stderr);
-        self.tally.recoveries = said.matches("the job goes on from").count() as u64;
-        self.tally.from_memory = said.matches("was in memory, and is written now").count() as u64;
-        if standby != "no" {
-            let anew = said.matches("no standby world was ready").count() as u64;
-            self.tally.taken_over = self.tally.recoveries.saturating_sub(anew);
-        }
-        Ok(job.stdout.clone())
+        Ok(stasis::run(&flags, &launch))
     }
 
-    /// Takes checkpoints and kills, until there were enough kills or the program has ended.
+    /// Counts the recoveries that a `stasis run` has told.
+    fn count(&mut self, said: &str, standby: &str) {
+        let recoveries = said.matches("the job goes on from").count() as u64;
+        self.tally.recoveries += recoveries;
+        self.tally.from_memory += said.matches("was in memory, and is written now").count() as u64;
+        if standby != "no" {
+            let anew = said.matches("no standby world was ready").count() as u64;
+            self.tally.taken_over += recoveries.saturating_sub(anew);
+        }
+    }
+
+    /// Takes checkpoints and kills, until there were enough kills, the program has ended, or `stasis run` was killed.
     fn kill_on(&mut self, job: &mut Job, kills: u64) -> Result<()> {
         // Without a new checkpoint the death of the same rank would soon count as the program's own error.
         let mut committed = true;
@@ -186,10 +217,14 @@ impl<'a> RecoveredRun<'a> {
                     continue;
                 }
                 self.tally.checkpoints += 1;
+                note_commit(self.dir)?;
             } else {
                 committed = false;
             }
             std::thread::sleep(self.random.seconds(0.0, PAUSE));
+            if self.random.below(8) == 0 {
+                return self.kill_controller(job);
+            }
             let mut failed = self.kill(job);
             if self.random.below(4) == 0 {
                 // While it is being started again.
@@ -231,6 +266,19 @@ impl<'a> RecoveredRun<'a> {
         }
     }
 
+    /// Kills `stasis run`, unless it has ended. Its ranks end for that.
+    fn kill_controller(&mut self, job: &mut Job) -> Result<()> {
+        if job.poll()?.is_some() {
+            return Ok(());
+        }
+        let ranks = job.ranks();
+        signal::kill_now(job.pids()[0]);
+        self.tally.controllers += 1;
+        let deadline = Instant::now() + PATIENCE;
+        job.wait(deadline)?;
+        job::until_ended(&ranks, deadline).context("a rank outlives its keeper")
+    }
+
     /// Kills something. Returns false if it was a part of the standby world or a copy in memory, which is no failure of
     /// the job.
     fn kill(&mut self, job: &Job) -> bool {
@@ -256,6 +304,10 @@ impl<'a> RecoveredRun<'a> {
                 return false;
             }
             _ if all.is_empty() => {}
+            3 if ranks.len() > 1 => {
+                ranks[..2].iter().copied().for_each(signal::kill_now);
+                self.tally.ranks += 2;
+            }
             _ => {
                 let one = all[self.random.below(all.len() as u64) as usize];
                 signal::kill_now(one);

@@ -556,8 +556,7 @@ fn controller(case: &NodesCase) -> Result<()> {
     let mut again = Job::start(case.command(&[], &[])?, case.dir, "again")?;
     let mut both = false;
     let back = again.until_seen("the job went on", deadline(), |again| {
-        let lives = |pid: &i32| Path::new(&format!("/proc/{pid}/root")).read_link().is_ok();
-        both |= !again.ranks().is_empty() && old.iter().any(lives);
+        both |= !again.ranks().is_empty() && old.iter().any(|rank| job::lives(*rank));
         let after = stasis::job_file(&case.ckpt);
         !after.is_empty() && after != before
     });

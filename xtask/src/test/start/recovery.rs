@@ -53,6 +53,7 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("hang.rank-1", |case| hang(case, 1));
         add("hang.rank-0", |case| hang(case, 0));
         add("given-up", given_up);
+        add("line-by-hand", line_by_hand);
         add("same-rank", same_rank);
         add("large-ranks", large_ranks);
         add("older-incarnation", older_incarnation);
@@ -317,11 +318,7 @@ fn controller(case: &RunCase) -> Result<()> {
     );
     signal::kill_now(job.pids()[0]);
     ensure!(job.wait(deadline())?.is_some(), "it survives SIGKILL");
-    let lives = |pid: &i32| Path::new(&format!("/proc/{pid}/root")).read_link().is_ok();
-    while ranks.iter().any(lives) {
-        ensure!(Instant::now() < deadline(), "ranks outlive their keeper");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    job::until_ended(&ranks, deadline()).context("a rank outlives its keeper")?;
     let before = stasis::job_file(&case.ckpt);
     let job = case.start_again(case.command(&[], "runs"), &before)?;
     ensure!(said(&job).contains("from ckpt-1"), "it does not continue");
@@ -543,6 +540,36 @@ fn given_up(case: &RunCase) -> Result<()> {
     Ok(())
 }
 
+/// A job whose line has `--anew` is started again from its checkpoint, and so it is by the line that is printed when it
+/// is given up.
+fn line_by_hand(case: &RunCase) -> Result<()> {
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg("--anew").arg(&case.program).arg("runs");
+    let command = || case.at_its_cut(stasis::run(&["--recover", "1"], &launch));
+    let mut job = case.start_command(command(), "run")?;
+    case.checkpoint()?;
+    case.recovered(&mut job, |job| kill_rank(job, 1))?;
+    kill_rank(&job, 0);
+    let status = job.wait(deadline())?.context("the job does not end")?;
+    ensure!(!status.success(), "it ends with {status}");
+    let said = said(&job);
+    let line = said.split_once("To go on from ckpt-1: ");
+    let line = line.and_then(|(_, line)| line.lines().next());
+    let line = line.with_context(|| format!("it prints no line to go on:\n{said}"))?;
+    ensure!(
+        line.contains("run --recover 1 -- ") && !line.contains("--anew"),
+        "the line to go on is: {line}"
+    );
+    let mut by_hand = Command::new("sh");
+    by_hand.args(["-c", "eval \"exec $1\"", "sh", line]);
+    for (name, value) in command().get_envs() {
+        by_hand.env(name, value.unwrap_or_default());
+    }
+    let before = stasis::job_file(&case.ckpt);
+    let job = case.start_again(by_hand, &before)?;
+    case.finish(job)
+}
+
 /// The kernel frees the memory of a rank before it reports its death. The launcher may have killed the other rank by
 /// then, which must not be taken for the one that fails again and again.
 fn large_ranks(case: &RunCase) -> Result<()> {
@@ -710,7 +737,11 @@ fn ended_in_a_pause(case: &RunCase) -> Result<()> {
     let status = job.wait(deadline())?.context("the job does not end")?;
     ensure!(!status.success(), "it ends with {status}");
     let said = said(&job);
-    for words in ["as requested. To go on from ckpt-1: ", "stasis run ", "launch --resume"] {
+    for words in [
+        "as requested. To go on from ckpt-1: ",
+        "stasis run ",
+        "launch --resume",
+    ] {
         ensure!(said.contains(words), "it does not say: {words}\n{said}");
     }
     ensure!(
