@@ -3,6 +3,7 @@
 //#Shows: buffers that are sent, given back in every way in which a program can do that, and are at the same address again with other pages: what arrives is what is there now
 #include "../stasis_test.h"
 
+#include <errno.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -46,10 +47,17 @@ static unsigned char *replace(int way)
         }
         return heap;
     default:
-        CHECK_EQ(shmdt(segment), 0);
         CHECK_EQ(shmctl(id, IPC_RMID, NULL), 0);
-        id = shmget(IPC_PRIVATE, LENGTH, 0600);
+        void *held;
+        do {
+            /* No image has a segment that is attached nowhere: after a restart this one may be missing. */
+            id = shmget(IPC_PRIVATE, LENGTH, 0600);
+            held = shmat(id, NULL, 0);
+            CHECK(held != (void *)-1 || errno == EINVAL || errno == EIDRM, "shmat");
+        } while (held == (void *)-1);
+        CHECK_EQ(shmdt(segment), 0);
         CHECK(shmat(id, segment, 0) == segment, "shmat");
+        CHECK_EQ(shmdt(held), 0);
         return segment;
     }
 }

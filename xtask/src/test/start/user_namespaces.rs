@@ -60,6 +60,8 @@ fn moved(dir: &Path, mpi: Mpi) -> Result<()> {
 
 fn apart(mpi: Mpi, dir: &Path) -> Command {
     let mut command = mpi.mpirun(RANKS, dir);
+    // From such a namespace the launcher cannot be seen, and its library may have several lower halves.
+    command.env("STASIS_MPI", mpi.name());
     command.args(APART).arg(paths::stasis());
     command
 }
