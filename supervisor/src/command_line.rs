@@ -90,8 +90,9 @@ pub fn may_overlap(line: &[OsString]) -> bool {
     !told && !launcher_words(line).iter().any(asks)
 }
 
-/// The line that continues the job by hand: `--resume` in the place of `--anew`. `program` tells how many of the words
-/// behind a `stasis launch` are the program and its arguments, if it can.
+/// The line by which a user continues the job. It has `--resume`, and neither `--anew` nor a second `--resume`.
+/// `program` gives the number of words behind a `stasis launch` that are the program and its arguments, or nothing if
+/// the options cannot be read.
 pub fn resumed(line: &[OsString], program: impl Fn(&[OsString]) -> Option<usize>) -> Vec<OsString> {
     let places = launches(line);
     let mut words = Vec::new();
@@ -109,8 +110,8 @@ pub fn resumed(line: &[OsString], program: impl Fn(&[OsString]) -> Option<usize>
     words
 }
 
-/// The line of an incarnation, which continues from a checkpoint if there is one and `resume` is set. `stasis launch`
-/// then takes no notice of `--anew`, which is for the first start.
+/// The line of an incarnation, which continues from a checkpoint if there is one and `resume` is set. With both words
+/// of this function, `stasis launch` ignores an `--anew` of the user.
 pub fn of_incarnation(line: &[OsString], incarnation: u32, resume: bool) -> Vec<OsString> {
     let number = incarnation.to_string();
     let more = ["--incarnation", &number, "--resume"];

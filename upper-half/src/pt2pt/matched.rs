@@ -152,12 +152,9 @@ pub fn mprobe(
         if let Some(found) = found.transpose() {
             return hand_over(found, message, status);
         }
-        // A message that is seen below is taken in hand above.
-        let interrupted = probe::until_found(source, tag, comm, || {
-            probe::look_below(source, tag, comm).is_some()
-        });
-        if interrupted {
-            return INTERRUPTED;
+        // A message that it sees is taken in hand above.
+        if let Err(interrupted) = probe::until_found(source, tag, comm) {
+            return interrupted;
         }
     }
 }

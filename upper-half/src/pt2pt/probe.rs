@@ -40,31 +40,30 @@ pub(crate) fn asks_below() -> bool {
     multiple() || polls() || phase() != Phase::Run
 }
 
-/// Asks the lower half where [`asks_below`].
-pub(crate) fn look_below(source: i32, tag: i32, comm: &'static Comm) -> Option<(i32, Status)> {
-    match asks_below() {
-        true => iprobe_below(source, tag, comm),
-        false => None,
-    }
-}
-
-/// Waits in the upper half until an early message matches, or until the lower half may be asked
-/// again. `look_below` is asked too, and says whether it found something. Returns whether the run has another record
-/// now.
+/// Waits in the upper half until a message matches, or until the lower half may be asked to wait again. An early
+/// message, or an `(error, status)` of the lower half where [`asks_below`].
 ///
 /// With several threads in MPI any of them may pull what another probes for, so that the lower half
 /// is never left alone with a probe there.
+///
+/// # Errors
+/// `INTERRUPTED` where [`mode::has_another_record`].
 pub(crate) fn until_found(
     source: i32,
     tag: i32,
     comm: &'static Comm,
-    mut look_below: impl FnMut() -> bool,
-) -> bool {
+) -> Result<Option<(i32, Status)>, i32> {
     let restarts = mode::restarts();
-    let mut look = || (early(source, tag, comm).is_some() || look_below()).then_some(());
+    let mut found = None;
+    let look = || match early(source, tag, comm) {
+        Some(status) => Some((SUCCESS, status)),
+        None if asks_below() => iprobe_below(source, tag, comm),
+        None => None,
+    };
     wait_loop::until(
         || {
-            if turns::look(&mut look).is_some() {
+            found = turns::look(look);
+            if found.is_some() {
                 WaitState::Ready
             } else if multiple() || polls() {
                 WaitState::PollHere
@@ -74,7 +73,10 @@ pub(crate) fn until_found(
         },
         |waits| waits.message(comm, source, tag, SOME_AMOUNT),
     );
-    mode::has_another_record(restarts)
+    match mode::has_another_record(restarts) {
+        true => Err(INTERRUPTED),
+        false => Ok(found),
+    }
 }
 
 /// MPI_Probe. Returns `INTERRUPTED` where [`mode::has_another_record`].
@@ -99,18 +101,13 @@ pub fn probe(source: i32, tag: i32, comm: &'static Comm, status: Option<&mut Sta
                 return error;
             }
         }
-        let mut found = None;
-        let interrupted = until_found(source, tag, comm, || {
-            found = look_below(source, tag, comm);
-            found.is_some()
-        });
-        match found {
-            _ if interrupted => return INTERRUPTED,
-            Some((error, seen)) => {
+        match until_found(source, tag, comm) {
+            Err(interrupted) => return interrupted,
+            Ok(Some((error, seen))) => {
                 *status = seen;
                 return error;
             }
-            None => {}
+            Ok(None) => {}
         }
     }
 }

@@ -45,6 +45,11 @@ fn around(name: &str, flags: &[&str], job: &Command) -> Command {
 /// A command line with another one behind it, in the environment and the directory of that one.
 pub fn before(mut command: Command, job: &Command) -> Command {
     command.arg(job.get_program()).args(job.get_args());
+    instead_of(command, job)
+}
+
+/// A command in the environment and the directory of another one.
+pub fn instead_of(mut command: Command, job: &Command) -> Command {
     for (name, value) in job.get_envs() {
         match value {
             Some(value) => command.env(name, value),

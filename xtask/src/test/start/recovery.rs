@@ -525,14 +525,22 @@ fn hang(case: &RunCase, rank: usize) -> Result<()> {
     case.finish(job)
 }
 
-fn given_up(case: &RunCase) -> Result<()> {
-    let mut job = case.start(&["--recover", "1"], "runs", "run")?;
+/// Flags of a job that is given up after its second failure.
+const ONE_FAILURE: [&str; 2] = ["--recover", "1"];
+
+/// The standard error of a job with these flags, which takes a checkpoint and then fails twice.
+fn said_when_given_up(case: &RunCase, command: Command) -> Result<String> {
+    let mut job = case.start_command(command, "run")?;
     case.checkpoint()?;
     case.recovered(&mut job, |job| kill_rank(job, 1))?;
     kill_rank(&job, 0);
     let status = job.wait(deadline())?.context("the job does not end")?;
     ensure!(!status.success(), "it ends with {status}");
-    let said = said(&job);
+    Ok(said(&job))
+}
+
+fn given_up(case: &RunCase) -> Result<()> {
+    let said = said_when_given_up(case, case.command(&ONE_FAILURE, "runs"))?;
     for words in [GIVEN_UP, "failure 2", "from ckpt-1: ", "launch --resume"] {
         ensure!(said.contains(words), "it does not say: {words}\n{said}");
     }
@@ -540,19 +548,13 @@ fn given_up(case: &RunCase) -> Result<()> {
     Ok(())
 }
 
-/// A job whose line has `--anew` is started again from its checkpoint, and so it is by the line that is printed when it
-/// is given up.
+/// A job has `--anew` in its line. After a failure it continues from its checkpoint. When it is given up, a line is
+/// printed, and that line continues it.
 fn line_by_hand(case: &RunCase) -> Result<()> {
     let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
     launch.arg("--anew").arg(&case.program).arg("runs");
-    let command = || case.at_its_cut(stasis::run(&["--recover", "1"], &launch));
-    let mut job = case.start_command(command(), "run")?;
-    case.checkpoint()?;
-    case.recovered(&mut job, |job| kill_rank(job, 1))?;
-    kill_rank(&job, 0);
-    let status = job.wait(deadline())?.context("the job does not end")?;
-    ensure!(!status.success(), "it ends with {status}");
-    let said = said(&job);
+    let command = || case.at_its_cut(stasis::run(&ONE_FAILURE, &launch));
+    let said = said_when_given_up(case, command())?;
     let line = said.split_once("To go on from ckpt-1: ");
     let line = line.and_then(|(_, line)| line.lines().next());
     let line = line.with_context(|| format!("it prints no line to go on:\n{said}"))?;
@@ -562,11 +564,8 @@ fn line_by_hand(case: &RunCase) -> Result<()> {
     );
     let mut by_hand = Command::new("sh");
     by_hand.args(["-c", "eval \"exec $1\"", "sh", line]);
-    for (name, value) in command().get_envs() {
-        by_hand.env(name, value.unwrap_or_default());
-    }
     let before = stasis::job_file(&case.ckpt);
-    let job = case.start_again(by_hand, &before)?;
+    let job = case.start_again(stasis::instead_of(by_hand, &command()), &before)?;
     case.finish(job)
 }
 
