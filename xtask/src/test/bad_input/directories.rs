@@ -10,6 +10,7 @@ use crate::test::support::NOBODY;
 use crate::test::Case;
 use anyhow::{ensure, Result};
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::{chown, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -68,23 +69,58 @@ pub fn cases() -> Vec<Case> {
         Case::new("bad-input/directory-full", |_, dir| {
             in_full_directory(dir, checkpoint_into_full)
         }),
-        Case::new("bad-input/directory-without-inodes", |_, dir| {
-            // Inodes for the directory, the job file, the history, the set and one image.
-            in_small_directory(dir, "size=64m,nr_inodes=5", |dir, ckpt| {
-                checkpoint_fails(dir, ckpt, &["no inodes are left"])
-            })
-        }),
+        without_inodes("bad-input/directory-without-inodes", 0),
+        without_inodes("bad-input/directory-with-two-inodes", 2),
     ]
+}
+
+/// A case whose checkpoint finds only this many free inodes: two are those of the set's directory and of one image.
+///
+/// They are taken while the job stands at its cut. A job that begins there makes and removes files of its own.
+fn without_inodes(name: &str, free: usize) -> Case {
+    Case::new(name, move |_, dir| {
+        in_small_directory(dir, "size=64m,nr_inodes=64", |dir, ckpt| {
+            let take = || take_inodes(ckpt, free);
+            checkpoint_fails(dir, ckpt, take, &["no inodes are left"])
+        })
+    })
+}
+
+/// Makes files in a directory until its file system can hold only this many more.
+fn take_inodes(ckpt: &Path, free: usize) -> Result<()> {
+    let filler = |number: usize| ckpt.join(format!("filler.{number}"));
+    let mut made = 0;
+    let refused = loop {
+        match fs::write(filler(made), "") {
+            Ok(()) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    ensure!(
+        refused.kind() == io::ErrorKind::StorageFull,
+        "cannot fill the file system at {}: {refused}",
+        ckpt.display()
+    );
+    for number in 0..free {
+        fs::remove_file(filler(number))?;
+    }
+    Ok(())
 }
 
 /// A checkpoint into a full file system fails with a message; the job continues to its correct end.
 fn checkpoint_into_full(dir: &Path, ckpt: &Path) -> Result<()> {
-    checkpoint_fails(dir, ckpt, &["space", "full"])
+    checkpoint_fails(dir, ckpt, || Ok(()), &["space", "full"])
 }
 
-/// A checkpoint fails with one of these words; the job continues to its correct end.
-fn checkpoint_fails(dir: &Path, ckpt: &Path, words: &[&str]) -> Result<()> {
+/// A checkpoint after `before` fails with one of these words; the job continues to its correct end.
+fn checkpoint_fails(
+    dir: &Path,
+    ckpt: &Path,
+    before: impl FnOnce() -> Result<()>,
+    words: &[&str],
+) -> Result<()> {
     let mut job = start_held(dir, ckpt, Mpi::OpenMpi)?;
+    before()?;
     let finished = job::run(stasis::checkpoint(ckpt), dir, "checkpoint", LIMIT)?;
     refused(&finished, CHECKPOINT, &[words])?;
     fs::write(dir.join("go"), "")?;
