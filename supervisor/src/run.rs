@@ -102,6 +102,12 @@ pub struct Job {
 
 /// What the loop needs to know about checkpoints, and tells the user.
 pub trait Surroundings {
+    /// Puts aside what earlier jobs have left in the directory, before the first start. A rank does so as well, but the
+    /// job can die before: its next start would go on from a checkpoint of another job.
+    ///
+    /// # Errors
+    /// The job must not begin in this directory.
+    fn make_free(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
     /// Number of the newest committed checkpoint.
     fn newest(&self) -> Option<u64>;
     /// Whether the job has ended with a checkpoint, as requested.
@@ -175,6 +181,9 @@ pub enum Error {
     /// Another job runs in the directory, or may run there.
     #[error(transparent)]
     Directory(#[from] job_file::Error),
+    /// The directory holds checkpoints of an earlier job.
+    #[error(transparent)]
+    NotFree(Box<dyn std::error::Error + Send + Sync>),
     /// The job cannot be placed on its machines.
     #[error("--spares {spares}: {why}")]
     Machines {
@@ -228,7 +237,7 @@ fn await_free(directory: &Path, left_behind: bool) -> Result<(), job_file::Error
 ///
 /// # Errors
 /// The job cannot be run: [`Error::File`] if the run file cannot be used or another `stasis run` keeps the job,
-/// [`Error::Directory`] if another job runs in the directory,
+/// [`Error::Directory`] if another job runs in the directory, [`Error::NotFree`] if it holds what must not be lost,
 /// [`Error::Machines`] for its spare machines, [`Error::Start`] for the launcher, [`Error::System`] for all else.
 pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
     let spares = job.machines.spares;
@@ -243,6 +252,9 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         std::thread::sleep(time);
     }
     await_free(&job.directory, before.is_some())?;
+    if before.is_none() {
+        surroundings.make_free().map_err(Error::NotFree)?;
+    }
     // One that was ignored from the beginning stays so for the launcher, too: SIGHUP below nohup(1).
     let heard = SIGNALS.into_iter();
     let heard = heard.filter(|signal| *signal == Signal::SIGCHLD || !processes::ignores(*signal));

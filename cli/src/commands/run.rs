@@ -1,6 +1,7 @@
 //! `stasis run`: runs a job to its end, starting it again from its newest checkpoint when a part of it has died.
 
 use std::cell::{Cell, RefCell};
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use crate::commands::launch::check_beginning;
 use crate::explain::findings::findings;
 use crate::hand_over::{run_beside, HandOver};
 use crate::start::exec_lower::{prepare, schedule};
+use crate::start::{existing_checkpoints, recording};
 use crate::ui::exit::{self, Code, WithCode};
 
 /// Ranks of a start that are quoted why they could not be restored. The reasons of the others are mostly the same.
@@ -61,7 +63,8 @@ pub fn run(options: &Run) -> exit::Result<()> {
             .filter(|job| job.ended_with.is_some())
             .map(|job| job.id),
         directory: directory.clone(),
-        key,
+        key: key.clone(),
+        launch,
         most: options.recover,
         standby: options.standby != Kind::No,
         told: Cell::default(),
@@ -80,7 +83,7 @@ pub fn run(options: &Run) -> exit::Result<()> {
         },
         hang: options.hang.map(Duration::from_secs),
         standby: options.standby,
-        key: checkpoints.key.read().code(Code::Usage)?,
+        key,
         terms: terms_of(options)?,
         machines: Machines {
             spares: options.spares,
@@ -91,7 +94,9 @@ pub fn run(options: &Run) -> exit::Result<()> {
         terminal: io::stdin().is_terminal(),
     };
     let code = run::run(&job, &known).map_err(|why| match why {
-        run::Error::File(_) | run::Error::Directory(_) => (why, Code::Directory),
+        run::Error::File(_) | run::Error::Directory(_) | run::Error::NotFree(_) => {
+            (why, Code::Directory)
+        }
         _ => (why, Code::Usage),
     });
     match code {
@@ -159,6 +164,8 @@ struct KnownSets {
     line: Vec<OsString>,
     directory: PathBuf,
     key: Option<SealKey>,
+    /// The options of the line's first `stasis launch`.
+    launch: Launch,
     /// Id of an earlier job in the directory that has ended with a checkpoint.
     ended_before: Option<String>,
     most: u32,
@@ -255,6 +262,15 @@ fn lack(needed: u64, budget: &MemoryBudget) -> Option<String> {
 }
 
 impl Surroundings for KnownSets {
+    fn make_free(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        if self.launch.resume {
+            return Ok(());
+        }
+        existing_checkpoints::make_free(&self.directory, &self.launch, self.key.as_ref())?;
+        recording::make_free(&self.launch.running, false)?;
+        Ok(())
+    }
+
     fn newest(&self) -> Option<u64> {
         match list_sets(&self.directory, self.key.as_ref()) {
             Ok(sets) => {

@@ -50,6 +50,7 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("second-sigterm", second_sigterm);
         add("stopped", stopped);
         add("holds-checkpoints", holds_checkpoints);
+        add("anew-dies-early", anew_dies_early);
         add("hang.rank-1", |case| hang(case, 1));
         add("hang.rank-0", |case| hang(case, 0));
         add("given-up", given_up);
@@ -387,11 +388,10 @@ fn hangup(case: &RunCase) -> Result<()> {
 
 /// A launcher that cannot be executed for some time is tried again.
 fn launcher_away(case: &RunCase) -> Result<()> {
-    let [launcher, away] = ["launcher", "away"].map(|name| case.dir.join(name));
+    let launcher = script(case, "exec \"$@\"")?;
+    let away = case.dir.join("away");
     let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
     launch.arg(&case.program).arg("runs");
-    fs::write(&launcher, "#!/bin/sh\nexec \"$@\"\n")?;
-    fs::set_permissions(&launcher, Permissions::from_mode(0o755))?;
     let command = stasis::before(Command::new(&launcher), &launch);
     let run = case.at_its_cut(stasis::run(&[], &command));
     let mut job = case.start_command(run, "run")?;
@@ -484,19 +484,48 @@ fn stopped(case: &RunCase) -> Result<()> {
     case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
 }
 
-/// Rank 0 refuses to start, in a directory with checkpoints of an earlier job. The launcher then kills the other rank,
-/// which is no failure that the job recovers from.
+/// `stasis run` refuses to start in a directory with checkpoints of an earlier job.
 fn holds_checkpoints(case: &RunCase) -> Result<()> {
-    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
-    launch.arg(&case.program).arg("runs");
-    let mut job = case.start_command(case.at_its_cut(launch), "launch")?;
-    case.checkpoint()?;
-    job.kill()?;
+    checkpoint_of_an_earlier_job(case)?;
     let refusal = job::run(case.command(&[], "runs"), case.dir, "run", LIMIT)?;
     refused(&refusal, DIRECTORY, &[&["holds checkpoints already"]])?;
     let said = &refusal.stderr;
     ensure!(!said.contains(GOES_ON), "it was started again: {said}");
     Ok(())
+}
+
+/// With `--anew` the job never goes on from such a checkpoint, although its launcher dies before it has a rank.
+fn anew_dies_early(case: &RunCase) -> Result<()> {
+    checkpoint_of_an_earlier_job(case)?;
+    let launcher = script(
+        case,
+        "mkdir \"$0.has-died\" 2>/dev/null && kill -KILL $$\nexec \"$@\"",
+    )?;
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg("--anew").arg(&case.program).arg("runs");
+    let command = stasis::before(Command::new(launcher), &launch);
+    let job = case.start_command(case.at_its_cut(stasis::run(&[], &command)), "run")?;
+    for words in ["are kept in", "the job goes on from its beginning"] {
+        ensure!(said(&job).contains(words), "it does not say: {words}");
+    }
+    case.finish(job)
+}
+
+/// Leaves a checkpoint of the same program in the directory.
+fn checkpoint_of_an_earlier_job(case: &RunCase) -> Result<()> {
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg(&case.program).arg("runs");
+    let mut job = case.start_command(case.at_its_cut(launch), "launch")?;
+    case.checkpoint()?;
+    job.kill()
+}
+
+/// Makes a launcher of this text.
+fn script(case: &RunCase, text: &str) -> Result<PathBuf> {
+    let launcher = case.dir.join("launcher");
+    fs::write(&launcher, format!("#!/bin/sh\n{text}\n"))?;
+    fs::set_permissions(&launcher, Permissions::from_mode(0o755))?;
+    Ok(launcher)
 }
 
 /// A rank is stopped while the other one waits for it: the job is started again, and says what the ranks were doing.
