@@ -21,6 +21,7 @@ code=$?
 # 7: it has ended with a checkpoint, so there is more to do.
 stasis status
 if [ $? -eq 7 ]; then
-    exec flux batch "$0"
+    # A job is a Flux of its own, which ends with this script: the one above it takes the next job.
+    exec flux --parent batch "$0"
 fi
 exit $code

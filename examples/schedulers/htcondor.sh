@@ -1,12 +1,19 @@
 #!/bin/bash
-# The executable of htcondor.sub.
-export STASIS_CKPT_DIR=ckpt
-export STASIS_SIGNAL=TERM
+# The executable of htcondor.sub, which gives it the job's number as JOB and the program's folder as `work`.
+
+# A checkpoint names the program and its files by their paths, and HTCondor's folder has another path each time. So
+# `work` is moved to a path that stays, and back in the end.
+scratch=$PWD
+place=${PLACE:-/tmp}/chain-$JOB
+mv -T work "$place" && cd "$place" || exit 1
+trap 'mv -T "$place" "$scratch/work"' EXIT
+
+export STASIS_CKPT_DIR=$scratch/ckpt
 export STASIS_RESUME=1
 
-# The signal is for mpirun, which passes it on.
 ${LAUNCH:-mpirun -n 8} stasis launch "$@" &
-trap 'kill -TERM $!' TERM
+# The signal is not passed on to mpirun: a second after that Open MPI's kills all ranks.
+trap 'stasis checkpoint --stop' TERM
 wait $!
 # The first wait ends with the signal, the second one with mpirun.
 wait $!

@@ -16,13 +16,16 @@ export STASIS_CKPT_DIR=${STASIS_CKPT_DIR:-$PWD/ckpt}
 export STASIS_TIME_LIMIT=${STASIS_TIME_LIMIT:-4h}
 export STASIS_BEFORE_END=${STASIS_BEFORE_END:-5}
 export STASIS_RESUME=1
+export LAUNCH=${LAUNCH:-mpirun -n 64}
 
-${LAUNCH:-mpirun -n 64} stasis launch $LINE
+$LAUNCH stasis launch $LINE
 code=$?
 
 # 7: it has ended with a checkpoint, so there is more to do. A program that fails is not tried again.
 stasis status
 if [ $? -eq 7 ]; then
-    exec qsub -v "LINE=$LINE" "$0"
+    # By their names alone: in a value a comma would end it. Without them the next job would look elsewhere for
+    # checkpoints than this one.
+    exec qsub -v LINE,LAUNCH,STASIS_CKPT_DIR,STASIS_TIME_LIMIT,STASIS_BEFORE_END "$0"
 fi
 exit $code

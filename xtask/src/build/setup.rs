@@ -47,6 +47,7 @@ const TO_TEST: &[Package] = &[
     ("python3", "tests"),
     ("python3-mpi4py", "tests"),
     ("python3-venv", "MPI libraries from PyPI"),
+    ("python3-yaml", "reads Kubernetes' manifests in tests"),
     ("netpipe-openmpi", "tests"),
     ("netpipe-mpich2", "tests"),
     ("iproute2", "network namespaces that stand for nodes"),

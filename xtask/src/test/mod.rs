@@ -242,6 +242,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(programs::migration::cases());
     cases.extend(product::packages::cases());
     cases.extend(product::guide::cases());
+    cases.extend(product::schedulers::cases());
     cases.extend(programs::mpi::cases(full)?);
     cases.extend(programs::mpi::reduced(full)?);
     cases.extend(programs::standard_abi::cases(full)?);

@@ -13,6 +13,7 @@ pub mod papers;
 pub mod profile;
 pub mod record;
 pub mod reduction;
+pub mod schedulers;
 pub mod slurm;
 pub mod solo;
 pub mod stacks;
