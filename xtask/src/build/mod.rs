@@ -2,6 +2,7 @@
 
 pub mod apptainer;
 pub mod apt;
+pub mod gridengine;
 pub mod node_exporter;
 pub mod package;
 pub mod pypi;

@@ -9,12 +9,12 @@
 //!
 //! ```
 //!
-//! An MPI library from PyPI (`pypi.rs`) is for the tests of the standard ABI. `--full` adds others, and Apptainer
-//! (`apptainer.rs`), which only the tests of `--full` need. `--minimal` omits the large programs of the tests. The file
-//! `target/minimal` records that, until a `setup` without it.
+//! An MPI library from PyPI (`pypi.rs`) is for the tests of the standard ABI. `--full` adds others, Apptainer
+//! (`apptainer.rs`) and Grid Engine (`gridengine.rs`), which only the tests of `--full` need. `--minimal` omits the
+//! large programs of the tests. The file `target/minimal` records that, until a `setup` without it.
 
 use crate::build::apt::{self, Package};
-use crate::build::{apptainer, node_exporter, pypi, succeed};
+use crate::build::{apptainer, gridengine, node_exporter, pypi, succeed};
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
 use anyhow::{anyhow, bail, ensure, Context, Result};
@@ -199,6 +199,7 @@ pub fn run_with(options: &Options) -> Result<()> {
         if let Err(error) = apptainer {
             println!("no Apptainer from Debian sid, so the cases `apptainer/` will be skipped: {error:#}");
         }
+        gridengine::install()?;
     }
     println!("stasis is at {}", paths::stasis().display());
     Ok(())

@@ -253,6 +253,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
         cases.extend(start::containers::cases());
         cases.extend(start::apptainer::cases());
         cases.extend(product::slurm::cases());
+        cases.extend(product::grid_engine::cases());
         cases.extend(product::workflows::cases());
         cases.extend(product::guide::packaged());
     }

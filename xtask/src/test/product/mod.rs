@@ -6,6 +6,7 @@ pub mod demo;
 pub mod explain;
 pub mod faults;
 pub mod gdb;
+pub mod grid_engine;
 pub mod guide;
 pub mod hunt;
 pub mod packages;
