@@ -1,6 +1,6 @@
-//! Grid Engine for the tests of job scripts, in `target/gridengine`: Debian's packages, unpacked with the libraries that
-//! few machines have. Their installation would start daemons and bring a mail server. Its programs look for a library at
-//! a fixed place, so they are used in a mount namespace with an overlay over /usr/lib.
+//! Grid Engine for the tests of job scripts, in `target/gridengine`: Debian's packages, unpacked with the libraries
+//! that few machines have. Their installation would start daemons and bring a mail server. Its programs look for a
+//! library at a fixed place, so they are used in a mount namespace with an overlay over /usr/lib.
 
 use crate::build::succeed;
 use crate::harness::paths;

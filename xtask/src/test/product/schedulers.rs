@@ -4,7 +4,7 @@
 
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
-use crate::harness::{paths, signal};
+use crate::harness::{paths, signal, stasis};
 use crate::test::programs::mpi::reference;
 use crate::test::support::compile::command_line;
 use crate::test::support::held_job::{example, reach_cut, RANKS};
@@ -63,6 +63,9 @@ pub fn cases() -> Vec<Case> {
         add("flux", flux);
         add("htcondor", htcondor);
         add("kubernetes", kubernetes);
+        add("mpijob", mpijob);
+        add("nextflow", nextflow);
+        add("killed-group", killed_group);
     }
     cases
 }
@@ -378,20 +381,43 @@ fn kubernetes(site: &Site<'_>) -> Result<()> {
     ensure!(pod["restartPolicy"] == "OnFailure" && job["spec"]["backoffLimit"].is_u64());
     ensure!(pod["terminationGracePeriodSeconds"].is_u64());
     let container = &pod["containers"][0];
-    ensure!(container["command"] == serde_json::json!(["/bin/bash", "-c"]));
-    let line = container["args"][0].as_str().context("no args")?;
-    site.put("aws", STORE)?;
-    evicted(site, line, "STORE")
+    evicted(site, container)
 }
 
-/// A pod with this line is evicted, and comes back without its files.
-fn evicted(site: &Site<'_>, line: &str, variable: &str) -> Result<()> {
+/// The same with the pods of the MPI operator: the ranks run in those of the workers, which share the volume of the
+/// checkpoints with the launcher.
+fn mpijob(site: &Site<'_>) -> Result<()> {
+    let job = manifest("mpijob.yaml", site.dir)?;
+    ensure!(job["apiVersion"] == "kubeflow.org/v2beta1" && job["kind"] == "MPIJob");
+    let replicas = &job["spec"]["mpiReplicaSpecs"];
+    ensure!(replicas["Launcher"]["restartPolicy"] == "OnFailure");
+    ensure!(job["spec"]["runPolicy"]["backoffLimit"].is_u64());
+    let [launcher, worker] = ["Launcher", "Worker"].map(|kind| &replicas[kind]["template"]["spec"]);
+    ensure!(launcher["terminationGracePeriodSeconds"].is_u64());
+    let container = &launcher["containers"][0];
+    ensure!(launcher["volumes"] == worker["volumes"]);
+    ensure!(container["volumeMounts"] == worker["containers"][0]["volumeMounts"]);
+    evicted(site, container)
+}
+
+/// A pod with this container is evicted, and comes back without its files.
+fn evicted(site: &Site<'_>, container: &Value) -> Result<()> {
     const STARTS: &str = "mpirun -n 8";
+    ensure!(container["command"] == serde_json::json!(["/bin/bash", "-c"]));
+    let line = container["args"][0].as_str().context("no args")?;
     ensure!(line.matches(STARTS).count() == 1, "no {STARTS}: {line}");
     let line = line.replace(STARTS, &site.launch());
-    let store = site.dir.join("store");
-    let given = variables([(variable, &store.to_string_lossy())]);
+    site.put("aws", STORE)?;
     let folder = site.dir.join("pod");
+    let mut given = Variables::new();
+    for variable in container["env"].as_array().context("no env")? {
+        let name = variable["name"].as_str().context("no name")?;
+        let place = match name {
+            "STORE" => site.dir.join("store"),
+            _ => folder.join("volume"),
+        };
+        given.insert(name.to_owned(), place.to_string_lossy().into_owned());
+    }
     let run = |name: &str| -> Result<Job> {
         fs::create_dir(&folder)?;
         copy_program(Path::new(&site.program), &folder.join("app"))?;
@@ -405,4 +431,83 @@ fn evicted(site: &Site<'_>, line: &str, variable: &str) -> Result<()> {
     fs::remove_dir_all(&folder)?;
     let mut job = run("second")?;
     site.finishes(&mut job)
+}
+
+/// Nextflow runs the process's script, and again in another folder when a rank was killed.
+fn nextflow(site: &Site<'_>) -> Result<()> {
+    let settings = fs::read_to_string(script("nextflow.config"))?;
+    for setting in [
+        "withName: simulate",
+        "errorStrategy = 'retry'",
+        "maxRetries =",
+    ] {
+        ensure!(settings.contains(setting), "nextflow.config: no {setting}");
+    }
+    let process = fs::read_to_string(script("nextflow.nf"))?;
+    let [_, line, _] = process.split("\"\"\"").collect::<Vec<_>>()[..] else {
+        anyhow::bail!("nextflow.nf has no script");
+    };
+    let mut line = line.to_owned();
+    let folder = site.dir.join("home");
+    for (name, value) in [
+        ("folder", folder.to_string_lossy().as_ref()),
+        ("program", &site.program),
+        ("launch", &site.launch()),
+        ("interval", "600"),
+    ] {
+        let parameter = format!("${{params.{name}}}");
+        ensure!(line.contains(&parameter), "the script has no {parameter}");
+        line = line.replace(&parameter, value);
+    }
+    let attempt = |name: &str| -> Result<Job> {
+        let folder = site.dir.join("work").join(name);
+        fs::create_dir(&folder)?;
+        let words = ["-uec", &line].map(Path::new);
+        site.start(&words, &folder, &Variables::new(), name)
+    };
+    let mut job = attempt("first")?;
+    reach_cut(&mut job, site.dir)?;
+    stasis::take_checkpoint(&folder.join("ckpt"), site.dir, "checkpoint", LIMIT)?;
+    for rank in job.ranks() {
+        signal::kill_now(rank);
+    }
+    let failed = job.wait(Instant::now() + LIMIT)?;
+    ensure!(failed.is_some_and(|status| !status.success()), "{failed:?}");
+    let finished = |name: &str| site.dir.join("work").join(name).join("finished").exists();
+    ensure!(!finished("first"), "a killed job has its output");
+    let mut job = attempt("second")?;
+    site.finishes(&mut job)?;
+    ensure!(finished("second"), "the process has no output");
+    Ok(())
+}
+
+/// A scheduler that does without control groups kills the process group of the job script. The launcher and the ranks
+/// are not in it, and nothing of the job is left all the same.
+fn killed_group(site: &Site<'_>) -> Result<()> {
+    let ckpt = site.dir.join("ck");
+    let line = format!(
+        "stasis run -- {} stasis launch --ckpt-dir {} {}\nexit",
+        site.launch(),
+        ckpt.display(),
+        site.program
+    );
+    let words = ["-c", &line].map(Path::new);
+    let mut job = site.start(&words, site.dir, &Variables::new(), "run")?;
+    reach_cut(&mut job, site.dir)?;
+    let (script, all) = (job.pids()[0], job.pids());
+    let (killed, others): (Vec<i32>, Vec<i32>) =
+        all.iter().partition(|pid| group_of(**pid) == Some(script));
+    ensure!(
+        job.ranks().iter().all(|rank| others.contains(rank)),
+        "the ranks are in the script's process group"
+    );
+    killed.into_iter().for_each(signal::kill_now);
+    job::until_ended(&others, Instant::now() + LIMIT)
+}
+
+/// Process group of a process (proc(5): the fifth field of `stat`).
+fn group_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(2)?.parse().ok()
 }
