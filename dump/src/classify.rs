@@ -32,10 +32,9 @@ pub struct Classified {
 
 /// Classifies all mappings, or returns an error for one that cannot be saved.
 pub fn classify(entries: &[SmapsEntry], application: &Application) -> Result<Classified> {
-    let failed = |source| proc_failed("find out about", source);
     let mut classifier = Classifier {
         files: FileIdentityCache::default(),
-        objects: ObjectTable::new(application.shm_id).map_err(failed)?,
+        objects: ObjectTable::new(application.shm_id)?,
         aliased: aliased(entries),
         is_ours: application.is_ours,
     };

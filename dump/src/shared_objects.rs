@@ -60,11 +60,15 @@ pub struct ObjectTable {
 }
 
 impl ObjectTable {
-    pub fn new(shm_id: fn(i32) -> i32) -> io::Result<ObjectTable> {
+    pub fn new(shm_id: fn(i32) -> i32) -> ckpt_image::Result<ObjectTable> {
+        const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+        let boot = fs::read_to_string(BOOT).map_err(|source| ImageError::Io {
+            action: "read",
+            path: PathBuf::from(BOOT),
+            source,
+        })?;
         Ok(ObjectTable {
-            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id")?
-                .trim()
-                .to_owned(),
+            boot: boot.trim().to_owned(),
             shm_id,
             found: Vec::new(),
         })

@@ -60,6 +60,18 @@ pub fn check_trap() -> Result<Trap> {
     }
 }
 
+/// Checks for what checkpoints and restarts read of /proc beside processes. Some containers hide it.
+pub fn check_proc() -> Result<()> {
+    for file in ["/proc/sys/kernel/random/boot_id", "/proc/cpuinfo"] {
+        std::fs::read(file).with_context(|| {
+            format!(
+                "{file} cannot be read, so that no checkpoint can be taken: let the container show the whole of /proc"
+            )
+        })?;
+    }
+    Ok(())
+}
+
 /// Whether the administrator has switched Syscall User Dispatch off.
 pub fn dispatch_is_off() -> bool {
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/syscall_user_dispatch");

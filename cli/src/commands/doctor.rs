@@ -139,6 +139,7 @@ fn check_kernel(found: &mut Findings) {
     }
     let membarrier = kernel::check_membarrier().map(|()| "offered".into());
     found.tell("membarrier", membarrier);
+    found.tell("/proc", kernel::check_proc().map(|()| "shown whole".into()));
     if let Some(gpus) = gpu::check() {
         found.tell("GPUs", gpus);
     }

@@ -235,6 +235,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::copies::cases());
     cases.extend(start::for_cpu::cases());
     cases.extend(start::user_namespaces::cases());
+    cases.extend(start::reduced_proc::cases());
     cases.extend(start::syscall_filter::cases());
     cases.extend(start::lower_halves::cases());
     cases.extend(start::memory_hooks::cases());

@@ -13,6 +13,7 @@ pub mod memory_hooks;
 pub mod node_keepers;
 pub mod privileges;
 pub mod recovery;
+pub mod reduced_proc;
 pub mod registration_caches;
 pub mod second_launch;
 pub mod stages;
