@@ -8,9 +8,11 @@
  *
  * With `loses`, a file that is removed from the directory itself, as by another machine, while it is open, is stale
  * (ESTALE) until it is closed. With `caches`, what the kernel has once seen of names and files is not asked for again,
- * unless a file is opened or read beyond its end, as with NFS between an open and a close.
+ * unless a file is opened or read beyond its end, as with NFS between an open and a close. With `no-links`, a file has
+ * one name (EPERM), as on many file systems without UNIX's rights. With `no-locks`, files have neither flock(2) nor locks
+ * of fcntl(2) (ENOSYS), as with Lustre without `flock`. The kernel still locks directories itself, for this machine alone.
  *
- * network_files DIRECTORY MOUNTPOINT SALT [loses|caches]
+ * network_files DIRECTORY MOUNTPOINT SALT [loses|caches|no-links|no-locks]
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -30,7 +32,7 @@ static const double FOREVER = 3600;
 
 static int root;
 static ino_t salt;
-static int loses, caches;
+static int loses, caches, no_links;
 /* Names of the open files, by their numbers. */
 static char *opened[OPEN_FILES];
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
@@ -105,7 +107,17 @@ static int make_directory(const char *path, mode_t mode) { return done(mkdirat(r
 static int remove_name(const char *path) { return done(unlinkat(root, below(path), 0)); }
 static int remove_directory(const char *path) { return done(unlinkat(root, below(path), AT_REMOVEDIR)); }
 static int make_symlink(const char *target, const char *path) { return done(symlinkat(target, root, below(path))); }
-static int make_link(const char *from, const char *to) { return done(linkat(root, below(from), root, below(to), 0)); }
+/* Says on standard error what was refused, so that a test knows that it was asked for. */
+static int refuse(const char *what, int error)
+{
+    fprintf(stderr, "refused a %s\n", what);
+    return -error;
+}
+
+static int make_link(const char *from, const char *to)
+{
+    return no_links ? refuse("link", EPERM) : done(linkat(root, below(from), root, below(to), 0));
+}
 
 /* Renames a file, or hides one that is removed while it is open: libfuse asks for that. */
 static int rename_one(const char *from, const char *to, unsigned flags)
@@ -194,13 +206,25 @@ static off_t seek(const char *path, off_t offset, int whence, struct fuse_file_i
     return found < 0 ? -errno : found;
 }
 
+static int refuse_flock(const char *path, struct fuse_file_info *file, int operation)
+{
+    (void)path, (void)file, (void)operation;
+    return refuse("lock", ENOSYS);
+}
+
+static int refuse_lock(const char *path, struct fuse_file_info *file, int command, struct flock *region)
+{
+    (void)path, (void)file, (void)command, (void)region;
+    return refuse("lock", ENOSYS);
+}
+
 static int about(const char *path, struct statvfs *facts)
 {
     (void)path;
     return done(fstatvfs(root, facts));
 }
 
-static const struct fuse_operations operations = {
+static struct fuse_operations operations = {
     .init = start,
     .getattr = look,
     .readdir = list,
@@ -228,12 +252,18 @@ static const struct fuse_operations operations = {
 int main(int argc, char **argv)
 {
     if (argc < 4 || argc > 5 || (root = open(argv[1], O_RDONLY | O_DIRECTORY)) < 0) {
-        fprintf(stderr, "usage: network_files DIRECTORY MOUNTPOINT SALT [loses|caches]\n");
+        fprintf(stderr, "usage: network_files DIRECTORY MOUNTPOINT SALT [loses|caches|no-links|no-locks]\n");
         return 2;
     }
     salt = strtoull(argv[3], NULL, 10);
     loses = argc == 5 && !strcmp(argv[4], "loses");
     caches = argc == 5 && !strcmp(argv[4], "caches");
+    no_links = argc == 5 && !strcmp(argv[4], "no-links");
+    if (argc == 5 && !strcmp(argv[4], "no-locks")) {
+        /* Without these, the kernel has locks of its own. */
+        operations.flock = refuse_flock;
+        operations.lock = refuse_lock;
+    }
     umask(0);
     char *words[] = {argv[0], "-f", "-o", "allow_other,default_permissions", argv[2], NULL};
     return fuse_main(5, words, &operations, NULL);

@@ -2,12 +2,13 @@
 //! numbers at each mount, and a file that is removed while it is open gets a hidden name. The ranks are killed
 //! some time after the checkpoint. Then the file system is mounted again, and the job goes on under the other library.
 //!
+//! Some of these file systems have no hard links, and some no file locks.
+//!
 //! A file that another machine removes while it is open is lost (ESTALE).
 //!
 //! Two machines are simulated by two mounts of the file system that holds the checkpoint directory. The ranks use one
 //! mount. The commands and the restart use the other one, which caches names and attributes until a file is opened.
 
-use crate::build::setup;
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
@@ -15,19 +16,17 @@ use crate::test::support::compile::command_line;
 use crate::test::support::held_job::{
     bring_back, example, reach_cut, start_held, take_checkpoint, RANKS,
 };
-use crate::test::support::helper_programs;
+use crate::test::support::network_files::{on_file_system, Mounted};
 use crate::test::support::refusal::{refused, CHECKPOINT};
-use crate::test::{Case, Outcome};
-use anyhow::{bail, ensure, Context, Result};
+use crate::test::Case;
+use anyhow::{ensure, Result};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(60);
-const PACKAGE: &str = "libfuse3-dev";
 /// A file in it has its numbers changed at once.
 const RENUMBER: &str = "renumber";
 
@@ -41,21 +40,25 @@ enum Numbers {
 /// All cases of this file. Each program checks its files itself.
 pub fn cases() -> Vec<Case> {
     let programs = [
-        ("files/closed", Numbers::Stay),
-        ("files/closed", Numbers::Change),
-        ("files/overwritten", Numbers::Stay),
-        ("files/regular", Numbers::Stay),
-        ("tools/removed", Numbers::Stay),
+        ("files/closed", Numbers::Stay, None),
+        ("files/closed", Numbers::Change, None),
+        ("files/overwritten", Numbers::Stay, None),
+        ("files/regular", Numbers::Stay, None),
+        ("tools/removed", Numbers::Stay, None),
+        ("files/closed", Numbers::Stay, Some("no-links")),
+        ("tools/removed", Numbers::Stay, Some("no-links")),
+        ("files/closed", Numbers::Stay, Some("no-locks")),
     ];
     let mut cases = Vec::new();
-    for (program, numbers) in programs {
+    for (program, numbers, way) in programs {
         for mpi in Mpi::ALL {
             let (other, moved) = (mpi.other(), numbers == Numbers::Change);
             let moved = if moved { "-renumbered" } else { "" };
+            let without = way.map(|way| format!("-{way}")).unwrap_or_default();
             let (_, short) = program.split_once('/').unwrap_or_default();
-            let name = format!("network-files/{short}{moved}:{mpi}>{other}");
+            let name = format!("network-files/{short}{moved}{without}:{mpi}>{other}");
             cases.push(Case::new(name, move |_, dir| {
-                on_file_system(|| mounted_anew(dir, program, numbers, [mpi, other]))
+                on_file_system(|| mounted_anew(dir, program, numbers, way, [mpi, other]))
             }));
         }
     }
@@ -73,22 +76,17 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-fn on_file_system(case: impl FnOnce() -> Result<()>) -> Outcome {
-    match setup::missing(Some(PACKAGE)).or_else(cannot_mount) {
-        Some(why) => Outcome::Skipped(why),
-        None => case().into(),
-    }
-}
-
-fn cannot_mount() -> Option<String> {
-    let opened = fs::OpenOptions::new().write(true).open("/dev/fuse");
-    opened.err().map(|why| format!("no FUSE: {why}"))
-}
-
-fn mounted_anew(dir: &Path, program: &str, numbers: Numbers, [mpi, other]: [Mpi; 2]) -> Result<()> {
+/// `way` names what the file system lacks, if anything.
+fn mounted_anew(
+    dir: &Path,
+    program: &str,
+    numbers: Numbers,
+    way: Option<&str>,
+    [mpi, other]: [Mpi; 2],
+) -> Result<()> {
     let kept = dir.join("kept");
     let work = dir.join("work");
-    let mounted = Mounted::new(dir, &kept, &work, 0, &[])?;
+    let mounted = Mounted::new(dir, &kept, &work, 0, way.as_slice())?;
     // On the same file system, so that the journal keeps links to files.
     let ckpt = work.join("ck");
     let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
@@ -109,9 +107,14 @@ fn mounted_anew(dir: &Path, program: &str, numbers: Numbers, [mpi, other]: [Mpi;
         })?;
     }
     job.kill()?;
+    let refuses = mounted.has_refused();
+    ensure!(
+        refuses == way.is_some(),
+        "the file system was never asked for what it lacks, or lacks too much"
+    );
     remove_hidden(&kept)?;
     drop(mounted);
-    let _mounted = Mounted::new(dir, &kept, &work, 77_000, &[])?;
+    let _mounted = Mounted::new(dir, &kept, &work, 77_000, way.as_slice())?;
     fs::write(dir.join("go"), "")?;
     let restart = stasis::restart(other, RANKS, &ckpt, dir);
     let mut job = start_in(&work, restart, dir, "restart")?;
@@ -236,48 +239,4 @@ fn state_of(directory: &Path) -> Result<BTreeMap<PathBuf, (u64, SystemTime)>> {
         }
     }
     Ok(state)
-}
-
-/// The file system, as long as it is mounted.
-struct Mounted {
-    at: PathBuf,
-    server: Child,
-}
-
-impl Mounted {
-    /// Shows the directory `kept` there, with this number added to its inode numbers, in the ways that the words name.
-    /// Both directories are made if they do not exist.
-    fn new(dir: &Path, kept: &Path, at: &Path, salt: u64, ways: &[&str]) -> Result<Mounted> {
-        let flags = ["-Wall", "-Wextra", "-Wl,--no-as-needed", "-lfuse3"];
-        let program = helper_programs::compile(dir, "gcc", "network_files.c", &flags)?;
-        fs::create_dir_all(kept)?;
-        fs::create_dir_all(at)?;
-        let outside = fs::metadata(at)?.dev();
-        let mut serve = Command::new(program);
-        serve.arg(kept).arg(at).arg(salt.to_string()).args(ways);
-        serve.stderr(fs::File::create(dir.join("network_files.err"))?);
-        let server = serve.spawn().context("starting the file system")?;
-        let mut mounted = Mounted {
-            at: at.to_owned(),
-            server,
-        };
-        let end = Instant::now() + LIMIT;
-        while fs::metadata(at)?.dev() == outside {
-            if let Some(status) = mounted.server.try_wait()? {
-                bail!("network_files ends with {status}");
-            }
-            ensure!(Instant::now() < end, "the file system is not mounted");
-            // No event tells of it.
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(mounted)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        // A failure leaves a process that ends with the machine.
-        let _ = Command::new("umount").arg("-l").arg(&self.at).output();
-        let _ = self.server.wait();
-    }
 }

@@ -8,6 +8,7 @@ pub mod directives;
 pub mod faulty_library;
 pub mod held_job;
 pub mod helper_programs;
+pub mod network_files;
 pub mod phased_job;
 pub mod refusal;
 pub mod small_fs;
