@@ -2,6 +2,7 @@
  *
  *   older_kernel sud COMMAND...     Syscall User Dispatch: prctl(59) gives EINVAL, as before Linux 5.11
  *   older_kernel seccomp COMMAND...  filters: seccomp gives ENOSYS, as without CONFIG_SECCOMP_FILTER
+ *   older_kernel membarrier COMMAND...  membarrier: gives ENOSYS, as before Linux 4.3
  *   older_kernel scan COMMAND...    PAGEMAP_SCAN: the ioctl gives ENOTTY, as before Linux 6.7
  *   older_kernel watch COMMAND...   userfaultfd: gives EPERM, as in containers that forbid it */
 #include <errno.h>
@@ -24,6 +25,7 @@ static const struct {
 } LACKS[] = {
     {"sud", SYS_prctl, 0, ~0u, 59, EINVAL},
     {"seccomp", SYS_seccomp, 0, 0, 0, ENOSYS},
+    {"membarrier", SYS_membarrier, 0, 0, 0, ENOSYS},
     {"scan", SYS_ioctl, 1, ~0u, 0xC0606610, ENOTTY},
     {"watch", SYS_userfaultfd, 0, 0, 0, EPERM},
 };
@@ -56,6 +58,6 @@ int main(int argc, char **argv)
         perror(argv[2]);
         return 126;
     }
-    fprintf(stderr, "usage: older_kernel sud|seccomp|scan|watch COMMAND...\n");
+    fprintf(stderr, "usage: older_kernel sud|seccomp|membarrier|scan|watch COMMAND...\n");
     return 125;
 }

@@ -1,13 +1,11 @@
 //! Kernel features that Stasis needs.
 //!
 //! # Safety
-//! prctl, seccomp and membarrier only report their features; none changes memory of this process. The userfaultfd has
-//! no range registered and is closed again.
+//! prctl, seccomp and membarrier only report their features; none changes memory of this process.
 #![allow(unsafe_code)]
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use nix::sys::resource::{getrlimit, Resource, RLIM_INFINITY};
-use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The kernel's release, as `uname -r` prints it.
 pub fn release() -> String {
@@ -120,31 +118,13 @@ pub fn writes_thread_pointer() -> bool {
     unsafe { libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 }
 }
 
-/// Checks for the kernel's tracking of written pages (PAGEMAP_SCAN), with which increments need no digests.
-pub fn check_changes() -> Result<()> {
-    if version(&release()) < Some((6, 7)) {
-        bail!("the kernel tells which pages were written (PAGEMAP_SCAN) since Linux 6.7");
+/// Why increments need digests here, by the probe that a job makes itself: the kernel's release does not tell what a
+/// distribution has added or a container forbids.
+pub fn needs_digests() -> Option<String> {
+    match dump::DirtyTracker::start() {
+        Ok(tracker) => tracker.unwatched().map(str::to_owned),
+        Err(why) => Some(why),
     }
-    /// Faults in user mode only, which needs no privilege (userfaultfd(2)).
-    const UFFD_USER_MODE_ONLY: i32 = 1;
-    let flags = libc::O_CLOEXEC | UFFD_USER_MODE_ONLY;
-    // SAFETY: userfaultfd takes flags and returns a new descriptor, with which no range is registered.
-    let made = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-    match i32::try_from(made) {
-        // SAFETY: the descriptor is new, and nothing else owns it.
-        Ok(made @ 0..) => drop(unsafe { OwnedFd::from_raw_fd(made) }),
-        _ => {
-            return Err(std::io::Error::last_os_error())
-                .context("userfaultfd is forbidden here, perhaps by a container's seccomp policy")
-        }
-    }
-    Ok(())
-}
-
-/// Major and minor version of a release, such as `6.7` of `6.7.12-amd64`.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Whether the kernel refuses to overcommit memory. A forked copy of a process then counts in full.
@@ -157,17 +137,4 @@ pub fn promises_strictly() -> bool {
 pub fn address_limit() -> Option<u64> {
     let (soft, _) = getrlimit(Resource::RLIMIT_AS).ok()?;
     (soft != RLIM_INFINITY).then_some(soft)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_have_versions() {
-        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
-        assert_eq!(version("5.4"), Some((5, 4)));
-        assert!(version("6.1.0-18-amd64") < Some((6, 7)));
-        assert_eq!(version("unknown"), None);
-    }
 }

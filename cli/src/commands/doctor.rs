@@ -287,11 +287,11 @@ fn check_drawbacks(found: &mut Findings) {
              system calls more: use Linux 5.9 or later, without nofsgsbase",
         );
     }
-    if let Err(why) = kernel::check_changes() {
+    if let Some(why) = kernel::needs_digests() {
         found.note(
             "increments",
             &format!(
-                "with --full-every each checkpoint compares digests of all memory, which takes processor time: {why:#}"
+                "with --full-every each checkpoint compares digests of all memory, which takes processor time: {why}"
             ),
         );
     }

@@ -233,6 +233,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(checkpoint::limits::cases());
     cases.extend(programs::without_mpi::cases()?);
     cases.extend(start::copies::cases());
+    cases.extend(start::doctor::cases());
     cases.extend(start::for_cpu::cases());
     cases.extend(start::user_namespaces::cases());
     cases.extend(start::reduced_proc::cases());

@@ -27,7 +27,7 @@ pub struct Options {
 /// Per crate: unsafe blocks, and files in the largest import cycle. A commit that lowers a number lowers it here.
 const MOST: &[(&str, usize, usize)] = &[
     ("stasis-ckpt-image", 1, 0),
-    ("stasis-cli", 8, 0),
+    ("stasis-cli", 6, 0),
     ("stasis-contract", 3, 0),
     ("stasis-coordinator", 2, 0),
     ("stasis-dump", 23, 0),

@@ -8,7 +8,6 @@ use crate::test::support::refusal::{refused, CANNOT_SERVE};
 use crate::test::{copy_program, Case};
 use anyhow::{ensure, Context, Result};
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -54,7 +53,6 @@ pub fn cases() -> Vec<Case> {
             Ok(())
         }),
         case("path-of-a-library", path_of_a_library),
-        case("doctor-without-mpi", doctor_without_mpi),
         case("build-without-header", |dir| {
             let finished = run(dir, stasis::command(["build-lower", "--mpicc", "gcc"]))?;
             refused(
@@ -86,46 +84,10 @@ fn path_of_a_library(dir: &Path) -> Result<()> {
 }
 
 /// The library of the standard ABI from PyPI.
-fn library() -> Result<PathBuf> {
+pub fn library() -> Result<PathBuf> {
     let bin = pypi::bin(Mpi::Standard).context("it has a folder")?;
     let root = bin.parent().context("bin is in a folder")?;
     Ok(root.join("lib/libmpi_abi.so.1"))
-}
-
-/// An installation on a machine where no lower half finds a library: `stasis doctor` names the command that gets one.
-/// When that has been carried out, all is well.
-fn doctor_without_mpi(dir: &Path) -> Result<()> {
-    let (bin, lib) = (dir.join("bin"), dir.join("lib/stasis"));
-    fs::create_dir(&bin)?;
-    fs::create_dir_all(&lib)?;
-    let own = bin.join("stasis");
-    copy_program(&paths::stasis(), &own)?;
-    let installed = paths::product().join("lib/stasis");
-    for file in [
-        "front-openmpi.so",
-        "front-mpich.so",
-        "front-standard.so",
-        "lower-standard",
-        "lower-standard.json",
-    ] {
-        symlink(installed.join(file), lib.join(file))?;
-    }
-    let doctor = |path: &Path| {
-        let mut doctor = Command::new(&own);
-        doctor.args(["doctor", "--ckpt-dir", "ck"]);
-        doctor.env("PATH", path).env("HOME", dir);
-        doctor
-            .env_remove("LD_LIBRARY_PATH")
-            .env_remove("XDG_DATA_HOME");
-        run(dir, doctor)
-    };
-    let without = doctor(&dir.join("empty"))?;
-    refused(&without, CANNOT_SERVE, &[&["python3 -m pip install mpich"]])?;
-    let with = pypi::bin(Mpi::Standard).context("it has a folder")?;
-    let said = doctor(&with)?.expect_success("doctor with a library")?;
-    let found = format!("lower half standard: {}", library()?.display());
-    ensure!(said.stdout.contains(&found), "{}", said.stdout);
-    Ok(())
 }
 
 fn case(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) -> Case {

@@ -1,9 +1,10 @@
-//! Cases about the start of a job: a second launch, the choice of a lower half, privileges, and the recovery
-//! of a job by starting it again.
+//! Cases about the start of a job: what `stasis doctor` says before it, a second launch, the choice of a lower half,
+//! privileges, and the recovery of a job by starting it again.
 
 pub mod apptainer;
 pub mod containers;
 pub mod copies;
+pub mod doctor;
 pub mod early_deaths;
 pub mod for_cpu;
 pub mod lost_nodes;

@@ -27,9 +27,6 @@ pub fn cases() -> Vec<Case> {
     cases.push(Case::new("syscall-filter/children", |_, dir| {
         children(dir).into()
     }));
-    cases.push(Case::new("syscall-filter/doctor", |_, dir| {
-        doctor(dir).into()
-    }));
     cases
 }
 
@@ -119,23 +116,6 @@ fn children(dir: &Path) -> Result<()> {
             said == hellos,
             "{name}: {said} of {hellos} programs ran\n{}",
             run.stderr
-        );
-    }
-    Ok(())
-}
-
-/// `stasis doctor` says what is missing and what that costs.
-fn doctor(dir: &Path) -> Result<()> {
-    let doctor = stasis::command(["doctor"]);
-    let run = job::run(older(&doctor, dir)?, dir, "doctor", LIMIT)?.expect_success("doctor")?;
-    for words in [
-        "traps of system calls: a seccomp filter",
-        "note  Syscall User Dispatch: is missing",
-    ] {
-        ensure!(
-            run.stdout.contains(words),
-            "it does not say '{words}':\n{}",
-            run.stdout
         );
     }
     Ok(())
