@@ -5,7 +5,8 @@ use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
 use crate::test::storage::write_faults::STRUCK;
-use crate::test::support::held_job::{example, start};
+use crate::test::support::held_job::{bring_back, example, start, start_by};
+use crate::test::support::helper_programs::under_yama;
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use serde_json::Value;
@@ -31,6 +32,7 @@ pub fn cases() -> Vec<Case> {
         case("copied", copied),
         case("told-to-stop", told_to_stop),
         case("memory-too-scarce", scarce),
+        case("unreadable-copy", unreadable),
         case("next-checkpoint-waits", next_waits),
         case("job-ends-while-written", ends),
         case("job-ends-while-its-disk-hangs", ends_hung),
@@ -125,6 +127,35 @@ fn twins(job: &Job) -> Vec<i32> {
     let is_twin =
         |pid: &i32| job::read_text(format!("/proc/{pid}/comm").as_ref()) == "stasis-twin\n";
     job.pids().into_iter().filter(is_twin).collect()
+}
+
+/// Where a process may not read the memory of its child (Yama), the job stands still until the images are written, and
+/// says so. No copy is left, and the set is as good as another.
+fn unreadable(dir: &Path) -> Result<()> {
+    let (mpi, ckpt) = (Mpi::Mpich, dir.join("ck"));
+    let mut heavy = example("tools", "tools/heavy")?;
+    heavy.variant = Some(LITTLE.to_owned());
+    let launch = under_yama(&stasis::launch(mpi, RANKS, &ckpt, dir), dir)?;
+    let mut job = start_by(launch, &heavy, dir, mpi)?;
+    let report = checkpoint(&ckpt, dir, "first", &[])?;
+    because(
+        &report,
+        Some("cannot be copied on write: Permission denied"),
+    )?;
+    ensure!(twins(&job).is_empty(), "a copy was left");
+    bring_back(
+        &mut job,
+        under_yama(&restart(mpi.other(), &ckpt, dir, &[]), dir)?,
+        &ckpt,
+        dir,
+    )?;
+    because(
+        &checkpoint(&ckpt, dir, "second", &[])?,
+        Some("Permission denied"),
+    )?;
+    finish(job, dir)?;
+    stasis::verify(&ckpt, dir, LIMIT)?.expect_success("verify")?;
+    Ok(())
 }
 
 fn copied(dir: &Path) -> Result<()> {

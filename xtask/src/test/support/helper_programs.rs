@@ -39,12 +39,23 @@ fn compile_of(
 /// The command on an emulated kernel that lacks a feature named in `examples/tools/older_kernel.c`.
 pub fn on_older_kernel(without: &str, command: &Command, dir: &Path) -> Result<Command> {
     let mut older = Command::new(compile(dir, "gcc", "older_kernel.c", &[])?);
-    older.arg(without).arg(command.get_program());
-    older.args(command.get_args());
-    older.envs(
+    older.arg(without);
+    Ok(behind(older, command))
+}
+
+/// The command where no process may open the memory of another one, as with Yama's `ptrace_scope` at 2.
+pub fn under_yama(command: &Command, dir: &Path) -> Result<Command> {
+    let yama = Command::new(compile(dir, "gcc", "yama.c", &[])?);
+    Ok(behind(yama, command))
+}
+
+/// A program that executes this command, in the environment of the command.
+fn behind(mut program: Command, command: &Command) -> Command {
+    program.arg(command.get_program()).args(command.get_args());
+    program.envs(
         command
             .get_envs()
             .filter_map(|(name, value)| Some((name, value?))),
     );
-    Ok(older)
+    program
 }
