@@ -10,59 +10,79 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The application's value, and that in the process of the MPI library.
-const SHOW: &str = "echo application $FI_MR_CACHE_MONITOR; \
-                    tr '\\0' '\\n' < /proc/$$/environ | sed -n 's/^FI_MR_CACHE_MONITOR=/library /p'";
+/// The application's value of the variable in $0, and that in the process of the MPI library.
+const SHOW: &str = "echo application $(printenv $0); \
+                    tr '\\0' '\\n' < /proc/$$/environ | sed -n \"s/^$0=/library /p\"";
+
+/// Caches of libfabric, UCX, Open MPI and MVAPICH: the variable, a user's value with which the cache would learn from
+/// hooks, and the value that the library gets instead.
+const HOOKS: [[&str; 3]; 5] = [
+    ["FI_MR_CACHE_MONITOR", "memhooks", "disabled"],
+    ["UCX_MEM_EVENTS", "y", "n"],
+    ["OMPI_MCA_mpi_leave_pinned", "1", "0"],
+    ["MV2_USE_LAZY_MEM_UNREGISTER", "1", "0"],
+    ["MVP_USE_LAZY_MEM_UNREGISTER", "1", "0"],
+];
+
+/// Of these, Open MPI is told what memory the program gives back.
+const TOLD_BY_OPEN_MPI: [&str; 2] = ["UCX_MEM_EVENTS", "OMPI_MCA_mpi_leave_pinned"];
 
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for mpi in Mpi::ALL {
-        cases.push(Case::new(
-            format!("memory-hooks/ignored:{mpi}"),
-            move |_, dir| ignored(mpi, dir).into(),
-        ));
+        for hook in HOOKS {
+            let name = hook[0].to_lowercase().replace('_', "-");
+            let told = mpi.is_open_mpi() && TOLD_BY_OPEN_MPI.contains(&hook[0]);
+            cases.push(match told {
+                true => Case::new(format!("memory-hooks/told-{name}:{mpi}"), move |_, dir| {
+                    kept(mpi, hook[0], hook[1], dir).into()
+                }),
+                false => Case::new(
+                    format!("memory-hooks/ignored-{name}:{mpi}"),
+                    move |_, dir| ignored(mpi, hook, dir).into(),
+                ),
+            });
+        }
         cases.push(Case::new(
             format!("memory-hooks/kernel-monitor:{mpi}"),
-            move |_, dir| kernel_monitor(mpi, dir).into(),
+            move |_, dir| kept(mpi, "FI_MR_CACHE_MONITOR", "kdreg2", dir).into(),
         ));
     }
     cases
 }
 
-fn show(mpi: Mpi, monitor: &str, dir: &Path) -> Result<Finished> {
+fn show(mpi: Mpi, name: &str, value: &str, dir: &Path) -> Result<Finished> {
     let mut launch = stasis::launch(mpi, 2, &dir.join("ck"), dir);
-    launch
-        .args(["sh", "-c", SHOW])
-        .env("FI_MR_CACHE_MONITOR", monitor);
+    launch.args(["sh", "-c", SHOW, name]).env(name, value);
     job::run(launch, dir, "run", LIMIT)?.expect_success("the program that shows the settings")
 }
 
-fn count(text: &str, line: &str) -> usize {
-    text.lines().filter(|found| *found == line).count()
+/// Whether both ranks have these values.
+fn have(shown: &Finished, application: &str, library: &str) -> bool {
+    let count = |line: String| shown.stdout.lines().filter(|found| **found == line).count();
+    count(format!("application {application}")) == 2 && count(format!("library {library}")) == 2
 }
 
 /// The library does not get the setting, the application does, and one line says so.
-fn ignored(mpi: Mpi, dir: &Path) -> Result<()> {
-    let shown = show(mpi, "memhooks", dir)?;
+fn ignored(mpi: Mpi, [name, users, ours]: [&str; 3], dir: &Path) -> Result<()> {
+    let shown = show(mpi, name, users, dir)?;
     ensure!(
-        count(&shown.stdout, "application memhooks") == 2
-            && count(&shown.stdout, "library disabled") == 2,
+        have(&shown, users, ours),
         "the settings are others:\n{}",
         shown.stdout
     );
-    let said = shown
-        .stderr
-        .matches("FI_MR_CACHE_MONITOR=memhooks is ignored");
+    let line = format!("{name}={users} is ignored, and {name}={ours} used");
+    let said = shown.stderr.matches(&line);
     ensure!(said.count() == 1, "it is not said once:\n{}", shown.stderr);
     Ok(())
 }
 
-/// A monitor that the kernel tells sees the memory of both halves.
-fn kernel_monitor(mpi: Mpi, dir: &Path) -> Result<()> {
-    let shown = show(mpi, "kdreg2", dir)?;
+/// A cache that is told of the memory of both halves keeps the setting: by the kernel, or by Stasis.
+fn kept(mpi: Mpi, name: &str, value: &str, dir: &Path) -> Result<()> {
+    let shown = show(mpi, name, value, dir)?;
     ensure!(
-        count(&shown.stdout, "library kdreg2") == 2,
+        have(&shown, value, value),
         "the settings are others:\n{}",
         shown.stdout
     );
