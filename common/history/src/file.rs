@@ -11,6 +11,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::event::{shortened, Entry, Event, MOST_LISTED};
@@ -93,8 +94,11 @@ fn ends_whole(file: &File, length: u64) -> io::Result<bool> {
 /// Gives the full file its older name. Returns the number of bytes that are lost by that. Returns `None` if another
 /// process is about to do it or has done it: the event then goes to the file as it is.
 fn begin_anew(directory: &Path, file: &File) -> io::Result<Option<u64>> {
-    let Ok(_lock) = Flock::lock(file.try_clone()?, FlockArg::LockExclusiveNonblock) else {
-        return Ok(None);
+    let _lock = match Flock::lock(file.try_clone()?, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Some(lock),
+        Err((_, Errno::EWOULDBLOCK)) => return Ok(None),
+        // The file system has no locks. Without one, two that do it at the same moment lose the older events.
+        Err(_) => None,
     };
     let (path, older) = (directory.join(NAME), directory.join(OLDER));
     if fs::metadata(&path)?.ino() != file.metadata()?.ino() {
@@ -226,6 +230,27 @@ mod tests {
         assert_eq!(texts.last().unwrap(), "99");
         assert!(texts.iter().any(|text| text.contains("dropped_bytes")));
         assert!(texts.len() < 100);
+    }
+
+    #[test]
+    fn files_without_locks_stay_within_the_limit_too() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path();
+        append(directory, &failed("older")).unwrap();
+        // Such a descriptor cannot be locked, like all of a file system without locks.
+        let unlocked = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH)
+            .open(directory.join(NAME));
+        assert_eq!(begin_anew(directory, &unlocked.unwrap()).unwrap(), Some(0));
+        assert!(directory.join(OLDER).exists() && !directory.join(NAME).exists());
+
+        append(directory, &failed("newer")).unwrap();
+        let locked = open(directory).unwrap();
+        let other = Flock::lock(open(directory).unwrap(), FlockArg::LockExclusiveNonblock);
+        assert_eq!(begin_anew(directory, &locked).unwrap(), None);
+        drop(other);
+        assert_eq!(texts(directory), ["older", "newer"]);
     }
 
     #[test]
