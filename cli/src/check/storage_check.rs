@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{fcntl, FcntlArg, Flock, FlockArg};
 
 /// Bytes written by the test.
 const TRIAL: usize = 1 << 20;
@@ -29,6 +29,9 @@ pub struct Storage {
     durable: Duration,
     /// Whether it has locks (flock(2)).
     locks: bool,
+    /// Whether parts of its files can be locked (fcntl(2)). Many file systems without such locks leave flock(2) of a
+    /// directory to the kernel.
+    file_locks: bool,
     /// Whether a file can have a second name (link(2)).
     links: bool,
     /// Size of the newest set in the directory in bytes, if it has one.
@@ -69,6 +72,7 @@ impl Storage {
                 .saturating_mul(space.fragment_size()),
             durable,
             locks: has_locks(&there),
+            file_locks: has_file_locks(&there)?,
             links: has_links(&there).with_context(|| {
                 format!(
                     "a file in {} cannot be renamed, as a checkpoint is when it is complete: give a --ckpt-dir on \
@@ -106,6 +110,11 @@ impl Storage {
     /// Whether processes can lock a directory.
     pub fn has_locks(&self) -> bool {
         self.locks
+    }
+
+    /// Whether ranks can lock names of files.
+    pub fn has_file_locks(&self) -> bool {
+        self.file_locks
     }
 
     /// Whether the content may be lost with the machine.
@@ -161,6 +170,20 @@ fn has_locks(directory: &Path) -> bool {
             Ok(_) | Err((_, Errno::EWOULDBLOCK))
         )
     })
+}
+
+fn has_file_locks(directory: &Path) -> Result<bool> {
+    let file = tempfile::Builder::new()
+        .prefix(".stasis-doctor-")
+        .tempfile_in(directory)?;
+    let whole = libc::flock {
+        l_type: libc::F_WRLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    Ok(fcntl(file.as_file(), FcntlArg::F_SETLK(&whole)).is_ok())
 }
 
 /// Type of the file system mounted at a path, by `/proc/PID/mountinfo` (proc(5)).

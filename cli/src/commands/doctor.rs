@@ -167,6 +167,13 @@ fn check_directory(found: &mut Findings, directory: &Path) {
              are removed an hour later",
         );
     }
+    if place.as_ref().is_ok_and(|place| !place.has_file_locks()) {
+        found.note(
+            DIRECTORY,
+            "its file system has no locks of files (fcntl(2)), so if two ranks create, rename or remove one name at the \
+             same moment, a restart may leave a wrong file there",
+        );
+    }
     let what = format!("checkpoints in {}", directory.display());
     found.tell(&what, place.map(|place| place.describe()));
 }

@@ -53,6 +53,9 @@ pub fn cases() -> Vec<Case> {
             where_unshared(&USERS, user_namespaces, dir)
         }),
         Case::new("doctor/no-links", |_, dir| on_file_system(|| no_links(dir))),
+        Case::new("doctor/no-file-locks", |_, dir| {
+            on_file_system(|| no_file_locks(dir))
+        }),
     ];
     for (mpi, function) in [
         (Mpi::OpenMpi, "MPIX_Barrier_init"),
@@ -334,6 +337,15 @@ fn failing(calls: &str, error: &str, dir: &Path) -> Command {
         &inject,
     ];
     by(&strace, &doctor(dir))
+}
+
+/// A file system whose files cannot be locked, while the kernel itself locks directories.
+fn no_file_locks(dir: &Path) -> Result<()> {
+    let [place, other] = ["place", "other"].map(|name| dir.join(name));
+    let _mounted = Mounted::new(dir, &dir.join("kept"), &place, 0, &["no-locks"])?;
+    let line = "note  the checkpoint directory: its file system has no locks of files (fcntl(2))";
+    has_line(&well(doctor(&place), dir)?, line, &["two ranks"])?;
+    has_none(&well(doctor(&other), dir)?, line)
 }
 
 /// A file system on which a file has one name, and which may change inode numbers.
