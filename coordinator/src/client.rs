@@ -10,7 +10,7 @@ use crate::net::addresses;
 use crate::net::frame::{self, MAX_FRAME};
 use crate::net::socket::{self, Watched};
 use crate::net::stream::Stream;
-use crate::process_liveness;
+use crate::process_liveness::Stop;
 use crate::protocol::messages::{
     Details, Hello, Progress, Report, Request, Status, ToClient, PROTOCOL,
 };
@@ -256,11 +256,14 @@ impl Client {
     fn await_word(&self, limit: Option<Duration>) -> Result<(), Error> {
         let begun = Instant::now();
         let is_here = self.job.host == addresses::host();
+        let mut before = None;
         loop {
             if socket::wait(vec![Watched::new(&self.stream)], Some(LOOK)).contains(&true) {
                 return Ok(());
             }
-            let stopped = is_here && process_liveness::is_stopped(self.job.pid);
+            let stop = is_here.then(|| Stop::of(self.job.pid)).flatten();
+            let stopped = stop.is_some() && stop == before;
+            before = stop;
             if stopped || limit.is_some_and(|limit| begun.elapsed() >= limit) {
                 return Err(Error::Silent {
                     pid: self.job.pid,

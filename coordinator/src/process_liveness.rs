@@ -41,10 +41,29 @@ pub fn outlives(pid: u32, at: u64, limit: Duration) -> bool {
     !ready.contains(&true)
 }
 
-/// Whether the process with this number is stopped, by a signal or a debugger.
-pub fn is_stopped(pid: u32) -> bool {
-    let state = fields(pid).and_then(|fields| fields.trim_start().chars().next());
-    matches!(state, Some('T' | 't'))
+/// A stop of a process, by a signal or a debugger. Two equal ones are one stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// How often the first thread has given its processor away. A tracer such as strace stops it at each system call,
+    /// and lets it go on.
+    switches: u64,
+}
+
+impl Stop {
+    /// The stop in which the process with this number is.
+    pub fn of(pid: u32) -> Option<Stop> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let values = |name: &'static str| {
+            let named = status.lines().filter_map(|line| line.split_once(':'));
+            named.filter(move |(field, _)| field.ends_with(name))
+        };
+        let state = values("State").next()?.1.trim_start().chars().next()?;
+        let switches = values("voluntary_ctxt_switches");
+        let switches = switches.filter_map(|(_, number)| number.trim().parse::<u64>().ok());
+        matches!(state, 'T' | 't').then(|| Stop {
+            switches: switches.sum(),
+        })
+    }
 }
 
 /// What /proc/PID/stat says behind the name of a process. The name is in parentheses and may contain any character.
@@ -65,6 +84,8 @@ fn begun(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::signal::{kill, Signal};
+    use nix::unistd::Pid;
     use std::process::{Command, Stdio};
     use std::time::SystemTime;
 
@@ -78,10 +99,31 @@ mod tests {
         let mut cat = Command::new("cat");
         let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
         assert!(outlives(cat.id(), now, Duration::ZERO));
-        assert!(!is_stopped(cat.id()));
+        assert_eq!(Stop::of(cat.id()), None);
         drop(cat.stdin.take());
         assert!(!outlives(cat.id(), now, Duration::from_secs(20)));
         cat.wait().unwrap();
         assert!(!outlives(cat.id(), now, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_again_is_in_another_stop() {
+        let mut cat = Command::new("cat");
+        let mut cat = cat.stdin(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_raw(cat.id().cast_signed());
+        let signal = |signal| kill(pid, signal).unwrap();
+        let stop = || {
+            signal(Signal::SIGSTOP);
+            std::iter::repeat_with(|| Stop::of(cat.id()))
+                .find_map(|stop| stop)
+                .unwrap()
+        };
+        let first = stop();
+        assert_eq!(Stop::of(cat.id()), Some(first));
+        signal(Signal::SIGCONT);
+        while Stop::of(cat.id()).is_some() {}
+        assert_ne!(stop(), first);
+        signal(Signal::SIGKILL);
+        cat.wait().unwrap();
     }
 }
