@@ -62,7 +62,8 @@ fn is_told_by_kernel(monitor: &str) -> bool {
 }
 
 /// Under Open MPI the events of UCX come from Open MPI's own hooks. UCX's hooks are off elsewhere: they put a function
-/// in the place of mremap that loses an argument, and with them MPI_Win_flush of MPICH hangs after a restart.
+/// in the place of mremap that loses an argument. Events that come from outside (`ucm_set_external_event`) need no
+/// hooks, but with its events on MPI_Win_flush of MPICH hangs after a restart, also then.
 const SETTINGS: [Setting; 9] = [
     without_hooks("UCX_MEM_EVENTS", "n", is_no, &[OPEN_MPI]),
     without_hooks("FI_MR_CACHE_MONITOR", "disabled", is_told_by_kernel, &[]),

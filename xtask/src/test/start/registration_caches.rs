@@ -131,6 +131,10 @@ struct Count {
     registered: usize,
     used_again: usize,
     told: usize,
+    /// Of these, told when the pages were no longer there.
+    late: usize,
+    /// Messages by a buffer of the library.
+    own: usize,
     wrong: usize,
 }
 
@@ -143,10 +147,12 @@ fn counts(job: &Job) -> Result<Vec<Count>> {
     let count = |(_, line): (&str, &str)| {
         let numbers = line.split(' ').filter_map(|word| word.parse().ok());
         match numbers.collect::<Vec<usize>>()[..] {
-            [registered, used_again, told, wrong] => Some(Count {
+            [registered, used_again, told, late, own, wrong] => Some(Count {
                 registered,
                 used_again,
                 told,
+                late,
+                own,
                 wrong,
             }),
             _ => None,
@@ -183,8 +189,16 @@ fn told(by: By, steps: usize, dir: &Path) -> Result<()> {
         );
         // The last buffers are not replaced.
         ensure!(count.told + 8 > cycles, "only {} were told", count.told);
-        ensure!(count.wrong == 0, "{} messages are wrong", count.wrong);
+        is_right(&count)?;
     }
+    Ok(())
+}
+
+/// No message was wrong, and each registration was given up in time.
+fn is_right(count: &Count) -> Result<()> {
+    ensure!(count.wrong == 0, "{} messages are wrong", count.wrong);
+    ensure!(count.late == 0, "{} were told too late", count.late);
+    ensure!(count.own > 0, "the library has sent nothing by itself");
     Ok(())
 }
 
@@ -194,7 +208,7 @@ fn ends_well(job: &mut Job, dir: &Path) -> Result<()> {
     ends(job, dir)?;
     for count in counts(job)? {
         ensure!(count.registered > 0, "nothing was registered");
-        ensure!(count.wrong == 0, "{} messages are wrong", count.wrong);
+        is_right(&count)?;
     }
     Ok(())
 }
