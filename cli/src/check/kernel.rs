@@ -4,7 +4,7 @@
 //! prctl, seccomp and membarrier only report their features; none changes memory of this process.
 #![allow(unsafe_code)]
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 use nix::sys::resource::{getrlimit, Resource, RLIM_INFINITY};
 
 /// The kernel's release, as `uname -r` prints it.
