@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A short allocation: the job ends with a checkpoint some seconds after its start. The next one is as long as the
 /// script says.
-const SHORT: [(&str, &str); 2] = [("STASIS_TIME_LIMIT", "60s"), ("STASIS_BEFORE_END", "52s")];
+const SHORT: [(&str, &str); 2] = [("STASIS_TIME_LIMIT", "60s"), ("STASIS_BEFORE_END", "48s")];
 
 /// Stands for a command that submits a script: it notes its words and its environment, and keeps the script, as
 /// schedulers do.

@@ -66,8 +66,8 @@ fn moved(dir: &Path, mpi: Mpi) -> Result<()> {
     Ok(())
 }
 
-/// Natively MPICH over UCX does not start with less than the whole of /proc. Over Open MPI the job runs, and a checkpoint
-/// is refused with the name of the file. `stasis doctor` has said so.
+/// Over Open MPI the job runs, and a checkpoint is refused with the name of the file. `stasis doctor` has said so.
+/// MPICH over UCX does not start with less than the whole of /proc, natively either.
 fn refused(dir: &Path, mount: &str) -> Result<()> {
     const MISSING: &str = "/proc/sys/kernel/random/boot_id";
     chown(dir, Some(USER), Some(USER))?;
