@@ -140,6 +140,7 @@ fn good(dir: &Path) -> Result<()> {
     let trap = format!("Syscall User Dispatch, Linux {}", release.trim());
     has_line(&said, "ok    traps of system calls: ", &[&trap])?;
     has_line(&said, "ok    membarrier: offered", &[])?;
+    has_line(&said, "ok    /proc: shown whole", &[])?;
     has_line(
         &said,
         "ok    processor: has all of x86-64",
@@ -196,8 +197,11 @@ fn increments(dir: &Path) -> Result<()> {
 /// have: the kernel's answers count.
 fn sysctls(dir: &Path) -> Result<()> {
     let [kernel, memory] = ["kernel", "vm"].map(|name| dir.join(name));
-    fs::create_dir_all(kernel.join("yama"))?;
-    fs::create_dir(&memory)?;
+    for folder in [kernel.join("yama"), kernel.join("random"), memory.clone()] {
+        fs::create_dir_all(folder)?;
+    }
+    let boot = fs::read("/proc/sys/kernel/random/boot_id")?;
+    fs::write(kernel.join("random/boot_id"), boot)?;
     fs::write(kernel.join("osrelease"), "5.14.0-503.el9.x86_64\n")?;
     let set = |file: &Path, value: &str| fs::write(file, format!("{value}\n"));
     let (dispatch, scope, promises) = (
