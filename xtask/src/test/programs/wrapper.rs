@@ -144,6 +144,13 @@ fn wrapped(name: &str, words: &[&str], mpi: Mpi, ranks: usize, dir: &Path) -> Re
     job.until_said(FOLLOWED, deadline)?;
     if name == "another-beside" {
         job.until_said(SECOND, deadline)?;
+        // That is said when the program is executed, before it has loaded the library by which checkpoints know it.
+        job.until("the other program runs", deadline, || {
+            let files = fs::read_dir(dir).into_iter().flatten().flatten();
+            let marks =
+                files.filter(|file| file.file_name().to_string_lossy().starts_with("linked."));
+            marks.count() == ranks
+        })?;
     }
     let taken = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
     job.explain(taken.expect_success("stasis checkpoint"), dir)?;
