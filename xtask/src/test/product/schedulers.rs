@@ -82,7 +82,7 @@ struct Site<'a> {
     native: String,
 }
 
-/// What a stand-in was given.
+/// A call of the stand-in that submits a script.
 struct Submitted {
     words: Vec<String>,
     environment: Variables,
@@ -139,7 +139,7 @@ impl Site<'_> {
         Job::start(shell, self.dir, name)
     }
 
-    /// What the stand-in was given.
+    /// The last call of that stand-in.
     fn submitted(&self) -> Result<Submitted> {
         let folder = self.dir.join("submitted");
         let read = |name: &str| {

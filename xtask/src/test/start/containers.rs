@@ -4,13 +4,13 @@
 //! A container sees the installation of Stasis, the folder of the case, and a fresh Debian with both MPI libraries.
 
 use crate::build::setup;
-use crate::harness::job::{self, Job};
+use crate::harness::job;
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use crate::test::support::clean_root;
-use crate::test::support::held_job::{example, start_by, RANKS};
+use crate::test::support::held_job::{example, ring_ends, start_by, RANKS};
 use crate::test::{Case, Outcome};
-use anyhow::{ensure, Context, Result};
+use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -73,11 +73,7 @@ fn moved(dir: &Path, [(from, mpi), (to, other)]: [(Place, Mpi); 2]) -> Result<()
     let restart = stasis::restart(other, RANKS, &ckpt, dir);
     let mut restart = Containers::new(dir, &root, "after").place(restart, to);
     restart.current_dir(dir);
-    let mut job = Job::start(restart, dir, "restart")?;
-    job.succeed(Instant::now() + LIMIT, dir)?;
-    let printed = job::read_text(&job.stdout);
-    ensure!(printed.contains("OK ring_loop"), "it prints {printed}");
-    Ok(())
+    ring_ends(restart, dir)
 }
 
 /// A container of a case.

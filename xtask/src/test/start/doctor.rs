@@ -91,17 +91,16 @@ fn doctor(ckpt: &Path) -> Command {
 /// A command line before another one.
 fn by(words: &[&str], command: &Command) -> Command {
     let mut by = Command::new(words[0]);
-    by.args(&words[1..]).arg(command.get_program());
-    by.args(command.get_args());
-    by
+    by.args(&words[1..]);
+    stasis::before(by, command)
 }
 
-/// What it says, in this directory. It finds nothing that must be mended.
+/// The output of a command that finds nothing to mend, run in this directory.
 fn well(command: Command, dir: &Path) -> Result<String> {
     Ok(run(command, dir)?.expect_success("stasis doctor")?.stdout)
 }
 
-/// What it says, when it finds something that must be mended.
+/// The output of a command that finds something to mend.
 fn bad(command: Command, dir: &Path) -> Result<String> {
     let finished = run(command, dir)?;
     refused(&finished, CANNOT_SERVE, &[&["must be mended first"]])?;

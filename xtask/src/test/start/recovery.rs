@@ -494,7 +494,7 @@ fn holds_checkpoints(case: &RunCase) -> Result<()> {
     Ok(())
 }
 
-/// With `--anew` the job never goes on from such a checkpoint, although its launcher dies before it has a rank.
+/// With `--anew` the job begins anew, although its launcher dies before it has a rank. No older checkpoint is used.
 fn anew_dies_early(case: &RunCase) -> Result<()> {
     checkpoint_of_an_earlier_job(case)?;
     let launcher = script(

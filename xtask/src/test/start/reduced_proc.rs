@@ -1,10 +1,11 @@
 //! Jobs on machines that show less in /proc: other users' processes are hidden (`hidepid=2`, as on shared login nodes),
 //! or all but processes is (`subset=pid`, as in some containers), or the kernel's settings are (a masked /proc/sys).
 
-use crate::harness::job::{self, Job};
+use crate::harness::job;
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
-use crate::test::support::held_job::{begin, example, reach_cut, RANKS};
+use crate::test::support::held_job::{begin, example, reach_cut, ring_ends, RANKS};
+use crate::test::support::NOBODY;
 use crate::test::Case;
 use anyhow::{ensure, Result};
 use std::fs;
@@ -14,9 +15,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Uid and gid of an ordinary user whom every Debian has: nobody. Root sees all processes.
-const USER: u32 = 65_534;
 
 /// Hides the processes of others.
 const HIDE: &str = "mount -t proc -o hidepid=2 proc /proc";
@@ -46,7 +44,7 @@ pub fn cases() -> Vec<Case> {
 
 /// A job of an ordinary user that is killed and goes on under the other library.
 fn moved(dir: &Path, mpi: Mpi) -> Result<()> {
-    chown(dir, Some(USER), Some(USER))?;
+    chown(dir, Some(NOBODY), Some(NOBODY))?;
     let ckpt = dir.join("ck");
     let launch = within(HIDE, &stasis::launch(mpi, RANKS, &ckpt, dir), dir);
     let mut job = begin(launch, &example("p2p", "p2p/ring_loop")?, dir, mpi)?;
@@ -59,18 +57,14 @@ fn moved(dir: &Path, mpi: Mpi) -> Result<()> {
     let other = mpi.other();
     let mut restart = within(HIDE, &stasis::restart(other, RANKS, &ckpt, dir), dir);
     restart.current_dir(dir);
-    let mut job = Job::start(restart, dir, "restart")?;
-    job.succeed(Instant::now() + LIMIT, dir)?;
-    let printed = job::read_text(&job.stdout);
-    ensure!(printed.contains("OK ring_loop"), "it prints {printed}");
-    Ok(())
+    ring_ends(restart, dir)
 }
 
 /// Over Open MPI the job runs, and a checkpoint is refused with the name of the file. `stasis doctor` has said so.
 /// MPICH over UCX does not start with less than the whole of /proc, natively either.
 fn refused(dir: &Path, mount: &str) -> Result<()> {
     const MISSING: &str = "/proc/sys/kernel/random/boot_id";
-    chown(dir, Some(USER), Some(USER))?;
+    chown(dir, Some(NOBODY), Some(NOBODY))?;
     let doctor = job::run(
         within(mount, &stasis::command(["doctor"]), dir),
         dir,
@@ -100,7 +94,8 @@ fn refused(dir: &Path, mount: &str) -> Result<()> {
 
 /// A command of the user, with this /proc.
 fn within(mount: &str, command: &Command, dir: &Path) -> Command {
-    let user = format!("--reuid {USER} --regid {USER} --clear-groups");
+    // Root sees all processes.
+    let user = format!("--reuid {NOBODY} --regid {NOBODY} --clear-groups");
     let script = format!("{mount} && exec setpriv {user} -- \"$@\"");
     let mut apart = Command::new("unshare");
     apart.args([

@@ -5,7 +5,7 @@ use super::directives::{collect, Example};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -49,6 +49,15 @@ pub fn begin(mut command: Command, example: &Example, dir: &Path, mpi: Mpi) -> R
         .env("STASIS_TEST_READY", dir.join("ready"))
         .env("STASIS_TEST_GO", dir.join("go"));
     Job::start(command, dir, "launch")
+}
+
+/// Restarts `p2p/ring_loop` by this command and waits for its end, which must be the right one.
+pub fn ring_ends(restart: Command, dir: &Path) -> Result<()> {
+    let mut job = Job::start(restart, dir, "restart")?;
+    job.succeed(Instant::now() + LIMIT, dir)?;
+    let printed = job::read_text(&job.stdout);
+    ensure!(printed.contains("OK ring_loop"), "it prints {printed}");
+    Ok(())
 }
 
 /// Kills a job, restarts it by this command, and waits until it accepts connections.

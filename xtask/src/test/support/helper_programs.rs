@@ -1,6 +1,6 @@
 //! Programs of `examples/tools` and `examples/bugs` that are compiled for one case.
 
-use crate::harness::{job, paths};
+use crate::harness::{job, paths, stasis};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,22 +40,11 @@ fn compile_of(
 pub fn on_older_kernel(without: &str, command: &Command, dir: &Path) -> Result<Command> {
     let mut older = Command::new(compile(dir, "gcc", "older_kernel.c", &[])?);
     older.arg(without);
-    Ok(behind(older, command))
+    Ok(stasis::before(older, command))
 }
 
 /// The command where no process may open the memory of another one, as with Yama's `ptrace_scope` at 2.
 pub fn under_yama(command: &Command, dir: &Path) -> Result<Command> {
     let yama = Command::new(compile(dir, "gcc", "yama.c", &[])?);
-    Ok(behind(yama, command))
-}
-
-/// A program that executes this command, in the environment of the command.
-fn behind(mut program: Command, command: &Command) -> Command {
-    program.arg(command.get_program()).args(command.get_args());
-    program.envs(
-        command
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    program
+    Ok(stasis::before(yama, command))
 }
