@@ -2,10 +2,12 @@
 //!
 //! A file that has lost its last name frees its number, and the next new file may get it. A file that an undo creates
 //! again from the journal gets a new number: older segments use the one and later segments the other for the same file.
+//! Overlayfs gives a file of the cut a new number when it copies it to its upper layer.
 
 use crate::plan::{Key, Source};
 use crate::record::{Identity, Record};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Event of an inode number.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +16,13 @@ enum Event {
     New,
     /// The number was given to the file that had the identity `was` at the time `seen`.
     Renewed { was: Identity, seen: u64 },
+}
+
+impl Event {
+    /// Whether overlayfs has copied a file of the cut: its identity then is one that no file had.
+    fn is_copy(&self) -> bool {
+        matches!(self, Event::Renewed { seen: 0, .. })
+    }
 }
 
 /// All events of inode numbers since a cut, in order of time.
@@ -29,6 +38,7 @@ impl History {
     pub fn new(segments: &[Source], renewed: &[Source]) -> History {
         let mut history = History::default();
         let mut made = Vec::new();
+        let mut copied = Vec::new();
         for source in segments {
             let mut known: BTreeMap<u32, Key> = BTreeMap::new();
             for (record, _) in &source.records {
@@ -49,17 +59,29 @@ impl History {
                         history.born.insert(source.key(*identity));
                         made.push((source.key(*identity), *time..*until));
                     }
+                    Record::Copied {
+                        identity,
+                        time,
+                        until,
+                    } => copied.push((source.key(*identity), *time..*until)),
                     _ => {}
                 }
             }
         }
-        // Another rank may have freed the number while the file was being created.
         for (key, times) in made {
-            let freed = history.events.get(&key).into_iter().flatten();
-            let freed =
-                freed.filter(|(time, event)| matches!(event, Event::New) && times.contains(time));
-            let since = freed.map(|(time, _)| *time).max();
-            history.add(key, since.unwrap_or(times.start), Event::New);
+            let since = history.freed(&key, &times).unwrap_or(times.start);
+            history.add(key, since, Event::New);
+        }
+        // No file had such a number at the cut.
+        let mut unused = (0..u64::MAX).rev();
+        for (key, times) in copied {
+            let since = history.freed(&key, &times);
+            let since = since.map_or(times.start, |time| time + 1);
+            let was = Identity {
+                inode: unused.next().unwrap_or_default(),
+                ..key.1
+            };
+            history.add(key, since, Event::Renewed { was, seen: 0 });
         }
         // An undo from a later set than this one is older than all records here, whose numbers are those after it.
         let times = segments.iter().flat_map(|source| &source.records);
@@ -88,11 +110,21 @@ impl History {
         }
         for events in history.events.values_mut() {
             events.sort_by_key(|(time, _)| *time);
+            // Two ranks may have had the same file copied.
+            events.dedup_by(|(_, later), (_, event)| event.is_copy() && later.is_copy());
         }
         let new = history.renewals().filter(|(_, _, file)| file.is_none());
         let new: Vec<Key> = new.map(|(became, ..)| became.clone()).collect();
         history.born.extend(new);
         history
+    }
+
+    /// Time at which another rank has freed the number while a file was getting it.
+    fn freed(&self, key: &Key, times: &Range<u64>) -> Option<u64> {
+        let events = self.events.get(key).into_iter().flatten();
+        let freed =
+            events.filter(|(time, event)| matches!(event, Event::New) && times.contains(time));
+        freed.map(|(time, _)| *time).max()
     }
 
     fn add(&mut self, key: Key, time: u64, event: Event) {

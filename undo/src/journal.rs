@@ -147,6 +147,8 @@ pub struct Journal {
     names: HashSet<PathBuf>,
     /// Directory renames of the job at that time.
     moves: u64,
+    /// Copies by overlayfs that the job had seen when a file was last recorded.
+    copies: u64,
     /// States at the cut of the files that were open or known then.
     at_cut: HashMap<Identity, AtCut>,
     numbers: u32,
@@ -178,6 +180,7 @@ impl Journal {
             files: HashMap::new(),
             names: HashSet::new(),
             moves: 0,
+            copies: 0,
             at_cut: HashMap::new(),
             numbers: 0,
             lost: 0,
@@ -221,6 +224,7 @@ impl Journal {
 
     /// Records the open for writing of a file that existed.
     pub fn opened(&mut self, facts: &Facts, name: Name<'_>) {
+        self.look_for_copies();
         let Some(file) = self.number_of(facts, name) else {
             return;
         };
@@ -254,10 +258,21 @@ impl Journal {
         });
     }
 
+    /// Records that overlayfs has given a file of the cut another identity, this one, later than `since`.
+    pub fn copied(&mut self, identity: Identity, since: u64) {
+        self.write(&Record::Copied {
+            identity,
+            time: since,
+            until: now(),
+        });
+        self.count(&segment::copies(&self.checkpoints));
+    }
+
     /// Records that a name is about to get another target.
     pub fn naming(&mut self, place: Place<'_>, current: &Current) {
         let name = place.name;
         self.look_for_moves();
+        self.look_for_copies();
         let state = match current {
             _ if self.names.contains(name) => return,
             Current::Other => State::Other,
@@ -340,21 +355,33 @@ impl Journal {
             time: now(),
         };
         self.write(&record);
-        let mut moves = OpenOptions::new();
-        let moves = moves.append(true).create(true).mode(0o600);
-        let moves = moves.open(segment::moves(&self.checkpoints));
-        if let Err(why) = moves.and_then(|mut file| file.write_all(b"m")) {
+        self.count(&segment::moves(&self.checkpoints));
+    }
+
+    /// Tells all ranks of an event, by one byte more in the file that counts such events.
+    fn count(&mut self, events: &Path) {
+        let mut options = OpenOptions::new();
+        let counted = options.append(true).create(true).mode(0o600).open(events);
+        if let Err(why) = counted.and_then(|mut file| file.write_all(b"+")) {
             self.give_up(&why);
         }
     }
 
     /// Forgets recorded names if any rank has renamed a directory: names below it may have other targets now.
     fn look_for_moves(&mut self) {
-        let moves = fs::metadata(segment::moves(&self.checkpoints));
-        let moves = moves.map_or(0, |facts| facts.len());
+        let moves = events(&segment::moves(&self.checkpoints));
         if moves != self.moves {
             self.moves = moves;
             self.names.clear();
+        }
+    }
+
+    /// Forgets recorded files if overlayfs has copied a file: it may have the inode number of one that was removed.
+    fn look_for_copies(&mut self) {
+        let copies = events(&segment::copies(&self.checkpoints));
+        if copies != self.copies {
+            self.copies = copies;
+            self.files.clear();
         }
     }
 
@@ -544,6 +571,11 @@ impl Journal {
         log.room = bytes;
         written
     }
+}
+
+/// Number of the events that [`Journal::count`] has counted in a file.
+fn events(counted: &Path) -> u64 {
+    fs::metadata(counted).map_or(0, |facts| facts.len())
 }
 
 /// Creates a second name of a file; returns whether that succeeded. Another rank may have given the first name to

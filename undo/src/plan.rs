@@ -1,7 +1,7 @@
 //! Plan of an undo: the merged journals of all ranks.
 
 use crate::history::History;
-use crate::record::{self, Cut, Data, Identity, Record, State, VERSION};
+use crate::record::{self, Cut, Data, Identity, Record, State, OLDEST_VERSION, VERSION};
 use crate::segment::{self, LOG};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirEntry, File, Metadata};
@@ -774,12 +774,16 @@ impl Source {
             return Ok(None);
         }
         match records.remove(0).0 {
-            Record::Begin { version, host, .. } if version == VERSION => Ok(Some(Source {
-                host,
-                directory: path.parent().unwrap_or(path).to_owned(),
-                log: Arc::new(log),
-                records,
-            })),
+            Record::Begin { version, host, .. }
+                if (OLDEST_VERSION..=VERSION).contains(&version) =>
+            {
+                Ok(Some(Source {
+                    host,
+                    directory: path.parent().unwrap_or(path).to_owned(),
+                    log: Arc::new(log),
+                    records,
+                }))
+            }
             _ => Err(io::Error::other("another version of Stasis has written it")),
         }
     }

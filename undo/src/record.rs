@@ -17,8 +17,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Version of the encoding; no other version is read.
-pub const VERSION: u32 = 3;
+/// Version of the encoding.
+pub const VERSION: u32 = 4;
+/// Oldest version that is read: version 4 added [`Record::Copied`].
+pub const OLDEST_VERSION: u32 = 3;
 /// Bytes before a record's head.
 const FRAME: usize = 16;
 /// Maximum length of a head: its longest part are two paths.
@@ -220,6 +222,14 @@ pub enum Record {
         became: Identity,
         time: u64,
         set: u64,
+    },
+    /// File of the cut that overlayfs has given another identity, this one, between `time` and `until`: it has copied
+    /// the file to its upper layer. Inode numbers are reused: older records of the same identity are about another
+    /// file.
+    Copied {
+        identity: Identity,
+        time: u64,
+        until: u64,
     },
 }
 

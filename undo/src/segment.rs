@@ -291,6 +291,11 @@ pub fn moves(checkpoints: &Path) -> PathBuf {
     checkpoints.join(DIRECTORY).join("moves")
 }
 
+/// File with one byte for each file that overlayfs has copied to its upper layer.
+pub fn copies(checkpoints: &Path) -> PathBuf {
+    checkpoints.join(DIRECTORY).join("copies")
+}
+
 /// File for the locks on names.
 pub fn locks(checkpoints: &Path) -> PathBuf {
     checkpoints.join(DIRECTORY).join("names")

@@ -1,7 +1,9 @@
 //! Undo with a damaged or missing journal, with files that another program has changed meanwhile, and after an
 //! interruption.
 
-use stasis_undo::{Current, Cut, Done, Facts, Identity, Journal, Keeper, Place, Plan, Share};
+use stasis_undo::{
+    self as undo, Current, Cut, Done, Facts, Identity, Journal, Keeper, Place, Plan, Share,
+};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -277,5 +279,41 @@ fn files_with_other_numbers_are_found_by_unchanged_names() {
     assert!(told.left.is_empty(), "{:?}", told.left);
     for name in ["overwritten", "another"] {
         assert_eq!(fs::read(scene.path(name)).unwrap(), b"as it was", "{name}");
+    }
+}
+
+/// As on overlayfs, which has copied the file to its upper layer. All copies get the same number.
+fn copied(path: &Path) -> Facts {
+    const FREED: u64 = 1 << 60;
+    let mut facts = facts(path);
+    facts.identity.inode = FREED;
+    facts
+}
+
+#[test]
+fn copies_that_have_had_the_same_number_are_restored() {
+    let scene = Scene::new(&["one", "other"]);
+    let mut journals = [scene.journal(0), scene.journal(1)];
+    for (name, rank) in [("one", 0), ("other", 1)] {
+        let path = scene.path(name);
+        fs::write(&path, name).unwrap();
+        let since = undo::now();
+        journals[rank].copied(copied(&path).identity, since);
+        // The other rank knows the first file by the same number.
+        for journal in &mut journals {
+            journal.opened(&copied(&path), &|| path.clone());
+        }
+        let place = Place {
+            name: &path,
+            local: true,
+        };
+        let read = |at, len| Ok(name.as_bytes()[at as usize..][..len].to_vec());
+        journals[rank].unlinking(place, &copied(&path), &read);
+        fs::remove_file(&path).unwrap();
+    }
+    let (_, done, told) = scene.undo();
+    assert_eq!((done.restored, done.failed), (2, 0), "{:?}", told.left);
+    for name in ["one", "other"] {
+        assert_eq!(scene.text(name), name);
     }
 }

@@ -41,9 +41,9 @@ pub enum Left {
     Again,
 }
 
-/// Prepares the open of a file for writing. If the open truncates the file, or creates it through a link, this function
-/// makes the call. The call gets the name of the file itself and must not follow links, since another rank may put
-/// another file in the place of the link.
+/// Prepares the open of a file for writing, before overlayfs copies the file. If the open truncates the file, or
+/// creates it through a link, this function makes the call. The call gets the name of the file itself and must not
+/// follow links, since another rank may put another file in the place of the link.
 pub fn opening(
     directory: i32,
     path: &CStr,

@@ -225,9 +225,16 @@ impl Noting {
             return found;
         }
         // Any change of the inode has the file copied: here its access rights, to what they are.
+        let since = undo::now();
         let copied = std::fs::set_permissions(path, found.permissions());
-        let again = copied.and_then(|()| std::fs::symlink_metadata(path));
-        again.unwrap_or(found)
+        let Ok(again) = copied.and_then(|()| std::fs::symlink_metadata(path)) else {
+            return found;
+        };
+        if again.ino() != found.ino() {
+            let identity = self.identity(again.dev(), again.ino(), path);
+            self.journal.copied(identity, since);
+        }
+        again
     }
 
     pub(super) fn place<'a>(&mut self, path: &'a Path) -> Place<'a> {

@@ -86,15 +86,16 @@ impl Opening {
     /// Attempts, because other processes may create and remove the file again and again.
     const TRIES: u32 = 100;
 
-    /// Journals what the call creates or truncates. Returns the result of the call (`nr`, with these arguments) if that
-    /// was made. None if the open must start again.
+    /// Journals what the call creates or truncates, or has overlayfs copy. Returns the result of the call (`nr`, with
+    /// these arguments) if that was made. None if the open must start again.
     fn begin(
         call: &Call,
         (directory, path): (i32, usize),
         flags: i32,
         (nr, args, position): (usize, [usize; 6], Option<usize>),
     ) -> Option<(Opening, Option<Outcome>)> {
-        let changes = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
+        let unnoted = Opening::unnoted(flags);
+        let changes = unnoted.writable || flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
         let noted = changes && watched_fds::is_on() && call.in_rank();
         let path = noted.then(|| user_copy::path(path)).flatten();
         let left = path.map(|path| {
@@ -119,7 +120,7 @@ impl Opening {
         let opening = |made| Opening {
             made,
             since,
-            ..Opening::unnoted(flags)
+            ..unnoted
         };
         match left {
             Left::All(made) => Some((opening(made), None)),
