@@ -1,10 +1,11 @@
 //! Check whether a process of this machine is alive.
 //!
 //! # Safety
-//! `pidfd_open` takes two numbers and returns a new descriptor.
+//! `pidfd_open` takes two numbers and returns a new descriptor. `pidfd_send_signal` reads no memory if its third
+//! argument is null.
 #![allow(unsafe_code)]
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 use std::{fs, io};
 
@@ -26,6 +27,15 @@ pub fn open(pid: u32) -> io::Result<OwnedFd> {
         Ok(descriptor @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Kills the process of a descriptor, if it lives: its number may be that of another process already.
+pub fn kill(process: BorrowedFd<'_>) {
+    let descriptor = libc::c_long::from(process.as_raw_fd());
+    let kill = libc::c_long::from(libc::SIGKILL);
+    const NONE: libc::c_long = 0;
+    // SAFETY: see the head of this file.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, kill, NONE, NONE) };
 }
 
 /// Whether the process with this number at the time `at` (seconds since 1970) does not end within `limit`.

@@ -103,8 +103,8 @@ struct Kept {
     unusable: Option<(u64, String)>,
     /// Why it cannot be started or restored, if it has told that since the last turn.
     refusal: Option<Refusal>,
-    /// The process that stands in for it with the launcher.
-    stand_in: Option<Pid>,
+    /// The process that stands in for it with the launcher, and its pidfd.
+    stand_in: Option<(Pid, Option<OwnedFd>)>,
     /// Whether it has said that its program ends with exit code 0.
     ended_well: bool,
     /// How it wants the job to be ended.
@@ -183,6 +183,12 @@ impl Keeper {
         self.ranks.iter().all(|rank| rank.dead)
     }
 
+    /// The processes of the ranks that live.
+    pub fn living(&self) -> Vec<Pid> {
+        let living = self.ranks.iter().filter(|rank| !rank.dead);
+        living.map(|rank| rank.pid).collect()
+    }
+
     /// Number of ranks that live.
     pub fn ranks(&self) -> usize {
         self.ranks.iter().filter(|rank| !rank.dead).count()
@@ -233,7 +239,7 @@ impl Keeper {
     /// Kills the ranks.
     pub fn kill(&self) {
         for rank in self.ranks.iter().filter(|rank| !rank.dead) {
-            processes::send(rank.pid, Signal::SIGKILL);
+            kill(rank.pid, rank.process.as_ref());
         }
         self.kill_stand_ins(true);
     }
@@ -243,8 +249,8 @@ impl Keeper {
     pub fn kill_stand_ins(&self, of_all: bool) {
         let of_it = |rank: &&Kept| of_all || rank.dead && !rank.told;
         let ranks = self.ranks.iter().filter(of_it);
-        for stand_in in ranks.filter_map(|rank| rank.stand_in) {
-            processes::send(stand_in, Signal::SIGKILL);
+        for (pid, process) in ranks.filter_map(|rank| rank.stand_in.as_ref()) {
+            kill(*pid, process.as_ref());
         }
     }
 
@@ -336,7 +342,11 @@ impl Keeper {
         for rank in &mut self.ranks {
             left.extend(rank.read(&self.token, self.incarnation, &mut self.words));
         }
-        let stand_ins: Vec<Pid> = self.ranks.iter().filter_map(|rank| rank.stand_in).collect();
+        let stand_ins: Vec<Pid> = self
+            .ranks
+            .iter()
+            .filter_map(|rank| Some(rank.stand_in.as_ref()?.0))
+            .collect();
         for (rank, ended) in self.ranks.iter_mut().zip(ended) {
             // The rank has become another process, for which the announced one stands in.
             rank.dead |= rank.announced && stand_ins.contains(&rank.pid);
@@ -382,6 +392,14 @@ impl Keeper {
                 }),
             }
         }
+    }
+}
+
+/// Kills a process, by its pidfd if there is one.
+fn kill(pid: Pid, process: Option<&OwnedFd>) {
+    match process {
+        Some(process) => process_liveness::kill(process.as_fd()),
+        None => processes::send(pid, Signal::SIGKILL),
     }
 }
 
@@ -465,7 +483,8 @@ impl Kept {
                 return None;
             }
             FromRank::StandIn(process) => {
-                self.stand_in = Some(Pid::from_raw(process.cast_signed()));
+                let pid = Pid::from_raw(process.cast_signed());
+                self.stand_in = Some((pid, process_liveness::open(process).ok()));
                 return None;
             }
             FromRank::Survives(answer) => {
