@@ -1,6 +1,7 @@
 /* A job that waits at its cut and then ends in the way of its argument: `runs`, `exits` (rank 1, with code 3),
- * `leaves` (rank 1, with code 0) or `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits, with `large` it has 256 MiB. With
- * `reads` it has the file of the next argument open. */
+ * `leaves` (rank 1, with code 0) or `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits,
+ * with `large` it has 256 MiB. With `reads` it has the file of the next argument open, and with `writes` rank 1 writes
+ * to that while it waits. */
 #include "../stasis_test.h"
 
 #define LARGE ((size_t)256 << 20)
@@ -17,6 +18,19 @@ static void wait_together(void)
         MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
         nanosleep(&pause, NULL);
     }
+}
+
+static void write_while_waiting(const char *path)
+{
+    struct timespec pause = {0, 1000000};
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK(file >= 0, "%s", path);
+    cut_announce();
+    while (!cut_open()) {
+        CHECK_EQ(pwrite(file, "x", 1, 0), 1);
+        nanosleep(&pause, NULL);
+    }
+    close(file);
 }
 
 int main(int argc, char **argv)
@@ -43,6 +57,8 @@ int main(int argc, char **argv)
     test_add(&sum, sizeof sum);
     if (test_is(argc, argv, "waits"))
         wait_together();
+    else if (test_rank == 1 && test_is(argc, argv, "writes"))
+        write_while_waiting(argv[2]);
     else
         cut();
     if (test_rank == 1 && test_is(argc, argv, "exits"))

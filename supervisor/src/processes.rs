@@ -58,6 +58,13 @@ pub fn is_ending(pid: Pid) -> bool {
     Stat::of(pid).is_none_or(|stat| !stat.lives() || stat.exits())
 }
 
+/// A process with its name and its state; none if it has ended.
+pub fn described(pid: Pid) -> Option<String> {
+    let stat = Stat::of(pid).filter(Stat::lives)?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(format!("{pid} ({}, state {})", name.trim_end(), stat.state))
+}
+
 /// What /proc/PID/stat tells of a process (proc_pid_stat(5)).
 struct Stat {
     state: String,

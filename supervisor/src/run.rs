@@ -12,7 +12,7 @@ use ckpt_image::SealKey;
 use coordinator::claim;
 use coordinator::job_file::{self, JobFile};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{raise, SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
@@ -60,11 +60,14 @@ const NO_LAST: &str =
 /// Reason for the end of a job that the user ends between two incarnations.
 const NOT_AGAIN: &str = "the job ends before its next start, as requested";
 
+/// Time after which a process that was killed should have ended.
+const LATE: Duration = Duration::from_secs(10);
+
 /// Interval at which it is looked whether there is memory for checkpoints in memory.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Signals that the user sends to the job.
-const SIGNALS: [Signal; 7] = [
+const SIGNALS: [Signal; 9] = [
     Signal::SIGCHLD,
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -72,6 +75,8 @@ const SIGNALS: [Signal; 7] = [
     Signal::SIGHUP,
     Signal::SIGUSR1,
     Signal::SIGUSR2,
+    Signal::SIGXCPU,
+    Signal::SIGTSTP,
 ];
 
 /// A job to run.
@@ -151,6 +156,8 @@ pub trait Surroundings {
     fn rescued(&self, set: u64, result: Result<(), rescue::Error>);
     /// The job ends, since a rank asks for what it cannot have.
     fn refused(&self, why: &str);
+    /// These processes were killed and do not end, and the job waits for their ends.
+    fn do_not_end(&self, processes: &[String]);
     /// The launcher could not start the job again.
     fn not_started(&self, end: LauncherEnd);
     /// No spare machine is left for the lost ones of these names, and the others have no room: the job ends.
@@ -305,6 +312,8 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         refusals: Vec::new(),
         finished: false,
         given_up: false,
+        said_end: false,
+        told_late: false,
     };
     for set in &running.left_out {
         surroundings.leave_out(*set, None);
@@ -392,6 +401,10 @@ struct Running<'a, S> {
     finished: bool,
     /// Whether it has failed, and is not started again.
     given_up: bool,
+    /// Whether it was said why the job ends as requested.
+    said_end: bool,
+    /// Whether it was said which processes of the incarnation that is being killed do not end.
+    told_late: bool,
 }
 
 impl<S: Surroundings> Running<'_, S> {
@@ -615,6 +628,7 @@ impl<S: Surroundings> Running<'_, S> {
 
     fn kill(&mut self) {
         self.killing = Some((Instant::now(), 0));
+        self.told_late = false;
         self.keeper.kill();
         self.remote.end();
     }
@@ -660,7 +674,7 @@ impl<S: Surroundings> Running<'_, S> {
                 self.stop = None;
                 if end != LauncherEnd::Exited(0) {
                     if !self.surroundings.has_ended() {
-                        self.surroundings.ends(NO_LAST);
+                        self.say_end(NO_LAST);
                     }
                     let order = self.machine.stop_failed();
                     self.obey(order)?;
@@ -693,6 +707,7 @@ impl<S: Surroundings> Running<'_, S> {
             }
         }
         self.kill_on();
+        self.tell_late();
         if self.killing.is_some() && self.is_dead() {
             self.treat_death()?;
         }
@@ -747,7 +762,7 @@ impl<S: Surroundings> Running<'_, S> {
         let newest = self.newest();
         let order = self.machine.all_dead(newest);
         if order == Some(Order::Finish(None)) && !refused && !self.job.stages {
-            self.surroundings.ends(NOT_AGAIN);
+            self.say_end(NOT_AGAIN);
         }
         tracing::info!(incarnation = self.incarnation, "the incarnation is dead");
         if let (Some(failure), Some(Order::Finish(Some(why)))) = (failure, order) {
@@ -1043,7 +1058,12 @@ impl<S: Surroundings> Running<'_, S> {
     fn signal(&mut self, signal: Signal, by_terminal: bool) -> Result<(), Error> {
         let order = match signal {
             Signal::SIGCHLD => return Ok(()),
-            Signal::SIGTERM => {
+            Signal::SIGTSTP => {
+                self.stop_until_continued(by_terminal);
+                return Ok(());
+            }
+            // A batch system sends the latter shortly before it ends the job.
+            Signal::SIGTERM | Signal::SIGXCPU => {
                 if self.machine.is_asked() {
                     self.give_up_rescue();
                 }
@@ -1060,9 +1080,33 @@ impl<S: Surroundings> Running<'_, S> {
             }
         };
         if self.due.is_some() && order.is_some() {
-            self.surroundings.ends(NOT_AGAIN);
+            self.say_end(NOT_AGAIN);
         }
         self.obey(order)
+    }
+
+    /// Says why the job ends as requested, once: a death during the last checkpoint is noticed in several ways.
+    fn say_end(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.said_end, true) {
+            self.surroundings.ends(why);
+        }
+    }
+
+    /// Stops this process, with the launcher, as the shell expects, until it is continued.
+    fn stop_until_continued(&self, by_terminal: bool) {
+        let launcher = self.launcher.filter(|_| !by_terminal);
+        let tell = |signal| {
+            if let Some(launcher) = launcher {
+                processes::send(launcher, signal);
+            }
+        };
+        tell(Signal::SIGTSTP);
+        // The kernel's own action, which stops no process that nobody could continue.
+        let stop = SigSet::from_iter([Signal::SIGTSTP]);
+        if raise(Signal::SIGTSTP).is_ok() && stop.thread_unblock().is_ok() {
+            let _ = stop.thread_block();
+        }
+        tell(Signal::SIGCONT);
     }
 
     fn obey(&mut self, order: Option<Order>) -> Result<(), Error> {
@@ -1091,7 +1135,7 @@ impl<S: Surroundings> Running<'_, S> {
                 match stop {
                     Ok(child) => self.stop = Some(Pid::from_raw(child.id().cast_signed())),
                     Err(_) => {
-                        self.surroundings.ends(NO_LAST);
+                        self.say_end(NO_LAST);
                         let order = self.machine.stop_failed();
                         self.obey(order)?;
                     }
@@ -1150,6 +1194,26 @@ impl<S: Surroundings> Running<'_, S> {
         }
     }
 
+    /// Tells once which processes do not end although they were killed long ago: one in a system call that no signal
+    /// interrupts ends when the call does.
+    fn tell_late(&mut self) {
+        let late = self.killing.filter(|(since, _)| since.elapsed() >= LATE);
+        if late.is_none() || std::mem::replace(&mut self.told_late, true) {
+            return;
+        }
+        let mut left = self.keeper.living();
+        match self.launcher {
+            Some(launcher) => left.push(launcher),
+            None => left.extend(self.children_to_kill()),
+        }
+        left.sort_unstable();
+        left.dedup();
+        let left: Vec<String> = left.into_iter().filter_map(processes::described).collect();
+        if !left.is_empty() {
+            self.surroundings.do_not_end(&left);
+        }
+    }
+
     fn grace(&self) -> [Duration; 2] {
         match self.machine.failure() {
             Some(Failure::Rank(_, Departure::Silent)) => GRACE_ON_SILENCE,
@@ -1164,6 +1228,9 @@ impl<S: Surroundings> Running<'_, S> {
             let nudge = self.launcher.map_or(grace, |_| NUDGE.min(grace));
             Some(nudge + Duration::from_millis(1))
         });
+        let late = self.killing.filter(|_| !self.told_late);
+        let late =
+            late.map(|(since, _)| LATE.saturating_sub(since.elapsed()) + Duration::from_millis(1));
         let survivors = self
             .surviving
             .map(|since| PATIENCE.saturating_sub(since.elapsed()) + Duration::from_millis(1));
@@ -1183,6 +1250,7 @@ impl<S: Surroundings> Running<'_, S> {
             .into_iter()
             .chain(pause)
             .chain(survivors)
+            .chain(late)
             .chain(awaiting)
             .chain(look);
         let due = due.into_iter().chain(others).min();

@@ -478,6 +478,14 @@ impl Surroundings for KnownSets {
         }
     }
 
+    fn do_not_end(&self, processes: &[String]) {
+        message::say(format_args!(
+            "these processes were killed and do not end: {}. One in state D is in a system call that no signal \
+             interrupts, perhaps at a file server that does not answer. The job goes on when they have ended",
+            processes.join(", ")
+        ));
+    }
+
     fn too_late(&self, failure: Failure) {
         message::say(format_args!(
             "{failure} while a rank was in MPI_Finalize or through: the job ends, since MPI Stages cannot go back from there. \

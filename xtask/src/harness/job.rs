@@ -290,6 +290,22 @@ pub fn lives(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}/root")).read_link().is_ok()
 }
 
+/// Whether a process is stopped by a signal.
+pub fn is_stopped(pid: i32) -> bool {
+    state(pid) == Some('T')
+}
+
+/// Whether a process is in a system call that no signal interrupts.
+pub fn is_uninterruptible(pid: i32) -> bool {
+    state(pid) == Some('D')
+}
+
+/// State of a process's first thread (proc_pid_stat(5)).
+fn state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
 /// Wait until none of these processes lives.
 pub fn until_ended(pids: &[i32], deadline: Instant) -> Result<()> {
     while let Some(pid) = pids.iter().find(|pid| lives(**pid)) {

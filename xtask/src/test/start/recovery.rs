@@ -6,7 +6,7 @@ use crate::harness::{signal, stasis};
 use crate::test::support::held_job::reach_cut_of;
 use crate::test::support::helper_programs::compile;
 use crate::test::support::refusal::{refused, DIRECTORY, USAGE};
-use crate::test::support::small_fs::in_small_directory;
+use crate::test::support::small_fs::{in_ext4, in_small_directory};
 use crate::test::Case;
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::signal::Signal;
@@ -46,8 +46,15 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("hangup", hangup);
         add("launcher-away", launcher_away);
         add("exits-wanted", exits_wanted);
-        add("sigterm", sigterm);
+        add("sigterm", |case| {
+            ends_with_checkpoint(case, Signal::SIGTERM)
+        });
+        add("sigxcpu", |case| {
+            ends_with_checkpoint(case, Signal::SIGXCPU)
+        });
+        add("sigtstp", sigtstp);
         add("second-sigterm", second_sigterm);
+        add("dies-in-last", dies_in_last);
         add("stopped", stopped);
         add("holds-checkpoints", holds_checkpoints);
         add("anew-dies-early", anew_dies_early);
@@ -69,6 +76,14 @@ pub fn cases(full: bool) -> Vec<Case> {
     cases.push(Case::new("recover/full-directory", |_, dir| {
         in_small_directory(dir, "size=64m", |dir, _| {
             RunCase::new(dir, Mpi::Mpich).and_then(|case| full_directory(&case))
+        })
+    }));
+    cases.push(Case::new("recover/unkillable", |_, dir| {
+        in_ext4(dir, |place| {
+            let dir = place
+                .parent()
+                .context("it is mounted below the case's folder")?;
+            RunCase::new(dir, Mpi::Mpich).and_then(|case| unkillable(&case, place))
         })
     }));
     // Over a library from PyPI in every run.
@@ -420,9 +435,9 @@ fn exits_wanted(case: &RunCase) -> Result<()> {
     Ok(())
 }
 
-fn sigterm(case: &RunCase) -> Result<()> {
+fn ends_with_checkpoint(case: &RunCase, sent: Signal) -> Result<()> {
     let mut job = case.start(&[], "runs", "run")?;
-    signal::send(job.pids()[0], Signal::SIGTERM);
+    signal::send(job.pids()[0], sent);
     let ended = job.wait(deadline())?.context("the job does not end");
     job.explain(ended, case.dir)?;
     ensure!(
@@ -435,19 +450,107 @@ fn sigterm(case: &RunCase) -> Result<()> {
     case.finish(Job::start(case.at_its_cut(restart), case.dir, "restart")?)
 }
 
+/// A job is stopped with its launcher, which stops the ranks (Open MPI) or only itself (Hydra), and continued.
+fn sigtstp(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    let run = job.pids()[0];
+    let stop = |job: &Job| match case.mpi.is_open_mpi() {
+        true => job.ranks(),
+        false => job.launchers(),
+    };
+    let stopped = |pid: &i32| job::is_stopped(*pid);
+    signal::send(run, Signal::SIGTSTP);
+    let stopped_all = |job: &Job| stopped(&run) && stop(job).iter().all(stopped);
+    let seen = job.until_seen("it is stopped", deadline(), stopped_all);
+    job.explain(seen, case.dir)?;
+    signal::send(run, Signal::SIGCONT);
+    let continued = |job: &Job| !stopped(&run) && !stop(job).iter().any(stopped);
+    let seen = job.until_seen("it is continued", deadline(), continued);
+    job.explain(seen, case.dir)?;
+    case.recovered(&mut job, |job| kill_rank(job, 0))?;
+    case.finish(job)
+}
+
+/// A rank dies during the last checkpoint, which another one holds up. One reason is given for the end.
+fn dies_in_last(case: &RunCase) -> Result<()> {
+    let mut job = case.start(&[], "runs", "run")?;
+    case.checkpoint()?;
+    send_to_rank(&job, 1, Signal::SIGSTOP);
+    signal::send(job.pids()[0], Signal::SIGTERM);
+    let asked = job.until_seen("it asked for a checkpoint", deadline(), asks_for_last);
+    job.explain(asked, case.dir)?;
+    kill_rank(&job, 1);
+    let ended = job.wait(deadline())?.context("the job does not end");
+    job.explain(ended, case.dir)?;
+    let said = said(&job);
+    let reasons = said.matches("To go on from ckpt-1: ").count();
+    ensure!(reasons == 1, "it gives {reasons} reasons: {said}");
+    Ok(())
+}
+
+/// Whether the command is being run that takes the checkpoint with which the job ends.
+fn asks_for_last(job: &Job) -> bool {
+    let commands = job.pids().into_iter().filter(|pid| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.contains("\0checkpoint\0--stop\0")
+    });
+    commands.count() > 0
+}
+
+/// A file system that is frozen while this lives.
+struct Frozen<'a>(&'a Path);
+
+impl Frozen<'_> {
+    fn new(place: &Path) -> Result<Frozen<'_>> {
+        let frozen = Command::new("fsfreeze").arg("-f").arg(place).status()?;
+        ensure!(frozen.success(), "fsfreeze ends with {frozen}");
+        Ok(Frozen(place))
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("fsfreeze").arg("-u").arg(self.0).status();
+    }
+}
+
+/// A rank is in a write that no signal interrupts when the other one dies. The job says so, and goes on when the write
+/// has ended.
+fn unkillable(case: &RunCase, place: &Path) -> Result<()> {
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch
+        .arg(&case.program)
+        .arg("writes")
+        .arg(place.join("written"));
+    let command = case.at_its_cut(stasis::run(&[], &launch));
+    let mut job = case.start_command(command, "run")?;
+    case.checkpoint()?;
+    let frozen = Frozen::new(place)?;
+    let waits = |job: &Job| job.processes_of(1).into_iter().any(job::is_uninterruptible);
+    let seen = job.until_seen("rank 1 waits in its write", deadline(), waits);
+    job.explain(seen, case.dir)?;
+    let before = stasis::job_file(&case.ckpt);
+    kill_rank(&job, 0);
+    let told = job.until_said("these processes were killed and do not end", deadline());
+    job.explain(told, case.dir)?;
+    ensure!(
+        said(&job).contains("state D"),
+        "it does not name the state: {}",
+        said(&job)
+    );
+    drop(frozen);
+    let back = stasis::until_reached(&mut job, &case.ckpt, &before, deadline());
+    job.explain(back, case.dir)?;
+    case.finish(job)
+}
+
 /// The second SIGTERM ends the launcher, also while the checkpoint of the first one waits for a rank.
 fn second_sigterm(case: &RunCase) -> Result<()> {
     let mut job = case.start(&[], "runs", "run")?;
     send_to_rank(&job, 1, Signal::SIGSTOP);
     signal::send(job.pids()[0], Signal::SIGTERM);
-    let asks = |job: &Job| {
-        let commands = job.pids().into_iter().filter(|pid| {
-            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.contains("\0checkpoint\0--stop\0")
-        });
-        commands.count() > 0
-    };
-    let asked = job.until_seen("it asked for a checkpoint", deadline(), asks);
+    let asked = job.until_seen("it asked for a checkpoint", deadline(), asks_for_last);
     job.explain(asked, case.dir)?;
     signal::send(job.pids()[0], Signal::SIGTERM);
     if case.mpi == Mpi::Intel {

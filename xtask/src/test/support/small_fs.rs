@@ -32,24 +32,36 @@ pub fn in_small_directory(
 
 /// Runs a case in a file system whose files can be cloned.
 pub fn in_btrfs(dir: &Path, body: fn(&Path) -> Result<()>) -> Outcome {
-    let place = dir.join("btrfs");
-    match mount_btrfs(&dir.join("disk"), &place) {
+    on_disk(dir, "btrfs", body)
+}
+
+/// Runs a case in a file system that can be frozen (`fsfreeze`): a write to it waits, and no signal ends the wait.
+pub fn in_ext4(dir: &Path, body: fn(&Path) -> Result<()>) -> Outcome {
+    on_disk(dir, "ext4", body)
+}
+
+fn on_disk(dir: &Path, kind: &str, body: fn(&Path) -> Result<()>) -> Outcome {
+    let place = dir.join(kind);
+    match mount_disk(kind, &dir.join("disk"), &place) {
         Ok(true) => {
             let result = body(&place);
             let unmounted = Command::new("umount").arg("-l").arg(&place).output();
             result.and(unmounted.map(drop).map_err(Into::into)).into()
         }
-        Ok(false) => Outcome::Skipped("cannot make and mount a btrfs here".into()),
+        Ok(false) => Outcome::Skipped(format!("cannot make and mount a disk with {kind} here")),
         Err(error) => Err(error).into(),
     }
 }
 
 /// Returns whether that was possible.
-fn mount_btrfs(disk: &Path, place: &Path) -> Result<bool> {
+fn mount_disk(kind: &str, disk: &Path, place: &Path) -> Result<bool> {
     const SIZE: u64 = 1 << 29;
     fs::create_dir(place)?;
     fs::File::create(disk)?.set_len(SIZE)?;
-    let made = Command::new("mkfs.btrfs").arg("-q").arg(disk).output();
+    let made = Command::new(format!("mkfs.{kind}"))
+        .arg("-q")
+        .arg(disk)
+        .output();
     if !made.is_ok_and(|made| made.status.success()) {
         return Ok(false);
     }
