@@ -29,7 +29,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-ckpt-image", 1, 0),
     ("stasis-cli", 6, 0),
     ("stasis-contract", 3, 0),
-    ("stasis-coordinator", 2, 0),
+    ("stasis-coordinator", 3, 0),
     ("stasis-dump", 23, 0),
     ("stasis-front-common", 10, 0),
     ("stasis-front-mpich", 7, 0),
