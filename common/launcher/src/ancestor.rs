@@ -63,7 +63,8 @@ impl Launcher {
 /// The nearest ancestor of this process that is a launcher.
 pub fn launcher() -> Option<Launcher> {
     let mut pid = std::os::unix::process::parent_id();
-    while pid > 1 {
+    // The launcher is the first process of a container that was started for it.
+    while pid > 0 {
         // The link of another user's process cannot be read; it is no launcher of this job.
         let found = fs::read_link(format!("/proc/{pid}/exe"));
         if let Some(launcher) = found.ok().as_deref().and_then(Launcher::at) {

@@ -18,6 +18,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub fn cases() -> Vec<Case> {
     vec![
         case("launcher-of-another-library", of_another_library),
+        Case::as_root(
+            "lowers/launcher-is-first-process",
+            "needs root for a namespace of processes",
+            first_process,
+        ),
         case("unknown-name", |dir| {
             let command = ["launch", "--ckpt-dir", "ck", "--mpi", "nonesuch", "true"];
             let finished = run(dir, stasis::command(command))?;
@@ -97,6 +102,19 @@ fn case(name: &str, body: impl FnOnce(&Path) -> Result<()> + Send + 'static) -> 
 fn run(dir: &Path, mut command: Command) -> Result<Finished> {
     command.current_dir(dir);
     job::run(command, dir, "run", LIMIT)
+}
+
+/// The launcher is seen although it is process 1, as in a container that was started for it.
+fn first_process(dir: &Path) -> Result<()> {
+    let launcher = dir.join("orterun");
+    copy_program(Path::new("/usr/bin/orterun"), &launcher)?;
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc"]);
+    command.arg(launcher).args(["-n", "1"]).arg(paths::stasis());
+    command.args(["launch", "--ckpt-dir", "ck", "true"]);
+    Mpi::OpenMpi.set_environment(&mut command);
+    // It is that of a library in this folder, which has no lower half.
+    refused(&run(dir, command)?, CANNOT_SERVE, &[&["build-lower"]])
 }
 
 /// A launcher in a new folder belongs to a library without a lower half, although its kind is known. The message names
