@@ -86,6 +86,7 @@ const FULL_PACKAGES: &[Package] = &[
     ("form", "tests of scratch files"),
     ("podman", "tests in containers"),
     ("runc", "tests in containers"),
+    ("uidmap", "tests in containers of an ordinary user"),
     (
         "nwchem-openmpi",
         "tests of files that are overwritten (65 MB)",

@@ -1,5 +1,6 @@
 //! Jobs in containers of Podman, with its seccomp policy and a read-only root: from container to container under the
-//! other library, and between a container and the machine. The launcher runs in the container with its ranks.
+//! other library, and between a container and the machine. The launcher runs in the container with its ranks. Some
+//! are an ordinary user's (rootless), in whose user namespace root is the user.
 //!
 //! A container sees the installation of Stasis, the folder of the case, and a fresh Debian with both MPI libraries.
 
@@ -12,12 +13,15 @@ use crate::test::support::held_job::{example, ring_ends, start_by, RANKS};
 use crate::test::{Case, Outcome};
 use anyhow::{Context, Result};
 use std::fs;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const PACKAGE: &str = "podman";
+/// Has the programs that give a user's containers further uids.
+const FOR_USERS: &str = "uidmap";
 
 /// Where a job runs.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,22 +32,41 @@ enum Place {
 
 use Place::{Container, Machine};
 
+/// Uid and gid of an ordinary user whom the machine does not have.
+const USER: u32 = 54_321;
+/// The same user's other uids and gids, those in containers.
+const RANGE: &str = "tester:1000000:65536\n";
+/// Runs a command as the user with the number `$0`. The files of the folder `$1` name the user, and the range.
+const LOG_IN: &str = "for file in passwd group subuid subgid; do mount --bind \"$1/$file\" /etc/$file || exit; done; \
+    shift; exec setpriv --reuid \"$0\" --regid \"$0\" --clear-groups -- \"$@\"";
+
+/// By whom the commands are run.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Root,
+    User,
+}
+
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
     let ways = [
-        ("within", Container, Container),
-        ("into", Machine, Container),
-        ("out-of", Container, Machine),
+        ("within", By::Root, Container, Container),
+        ("into", By::Root, Machine, Container),
+        ("out-of", By::Root, Container, Machine),
+        ("rootless", By::User, Container, Container),
+        ("rootless-into", By::User, Machine, Container),
+        ("rootless-out-of", By::User, Container, Machine),
     ];
     let mut cases = Vec::new();
-    for (name, from, to) in ways {
+    for (name, by, from, to) in ways {
         for mpi in Mpi::ALL {
             let other = mpi.other();
             let name = format!("containers/{name}:{mpi}>{other}");
             cases.push(Case::new(name, move |_, dir| {
-                match setup::missing(Some(PACKAGE)) {
+                let missing = setup::missing(Some(PACKAGE));
+                match missing.or_else(|| setup::missing(Some(FOR_USERS))) {
                     Some(why) => Outcome::Skipped(why),
-                    None => moved(dir, [(from, mpi), (to, other)]).into(),
+                    None => moved(dir, by, [(from, mpi), (to, other)]).into(),
                 }
             }));
         }
@@ -52,14 +75,18 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// A job that is killed in one place and goes on in another.
-fn moved(dir: &Path, [(from, mpi), (to, other)]: [(Place, Mpi); 2]) -> Result<()> {
-    let root = clean_root::files(dir)?;
+fn moved(dir: &Path, by: By, [(from, mpi), (to, other)]: [(Place, Mpi); 2]) -> Result<()> {
+    let root = match by {
+        By::Root => clean_root::files(dir)?,
+        By::User => clean_root::files_of(USER, dir)?,
+    };
     let ckpt = dir.join("ck");
     let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
-    let before = Containers::new(dir, &root, "before");
-    let launch = before.place(launch, from);
+    let before = Containers::new(dir, &root, "before", by);
+    let launch = before.place(launch, from)?;
     let mut job = start_by(launch, &example("p2p", "p2p/ring_loop")?, dir, mpi)?;
-    let taken = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;
+    let checkpoint = by.run(stasis::checkpoint(&ckpt), dir)?;
+    let taken = job::run(checkpoint, dir, "checkpoint", LIMIT)?;
     job.explain(taken.expect_success("stasis checkpoint"), dir)?;
     match from {
         Machine => job.kill()?,
@@ -71,7 +98,8 @@ fn moved(dir: &Path, [(from, mpi), (to, other)]: [(Place, Mpi); 2]) -> Result<()
     }
     fs::write(dir.join("go"), "")?;
     let restart = stasis::restart(other, RANKS, &ckpt, dir);
-    let mut restart = Containers::new(dir, &root, "after").place(restart, to);
+    let after = Containers::new(dir, &root, "after", by);
+    let mut restart = after.place(restart, to)?;
     restart.current_dir(dir);
     ring_ends(restart, dir)
 }
@@ -81,22 +109,52 @@ struct Containers<'a> {
     dir: &'a Path,
     root: &'a Path,
     name: String,
+    by: By,
+}
+
+impl By {
+    /// The command, in the environment that it has. The user owns the folder.
+    fn run(self, command: Command, dir: &Path) -> Result<Command> {
+        if self == By::Root {
+            return Ok(command);
+        }
+        chown(dir, Some(USER), Some(USER))?;
+        let user = format!("tester:x:{USER}:{USER}::{}:/bin/bash\n", dir.display());
+        let group = format!("tester:x:{USER}:\n");
+        let of_machine = |name: &str| fs::read_to_string(Path::new("/etc").join(name));
+        fs::write(dir.join("passwd"), of_machine("passwd")? + &user)?;
+        fs::write(dir.join("group"), of_machine("group")? + &group)?;
+        fs::write(dir.join("subuid"), RANGE)?;
+        fs::write(dir.join("subgid"), RANGE)?;
+        let mut login = Command::new("unshare");
+        login.args(["--mount", "sh", "-c", LOG_IN]);
+        login.arg(USER.to_string()).arg(dir);
+        let mut login = stasis::before(login, &command);
+        login.env("HOME", dir).env("XDG_RUNTIME_DIR", dir);
+        Ok(login)
+    }
 }
 
 impl Containers<'_> {
-    fn new<'a>(dir: &'a Path, root: &'a Path, name: &str) -> Containers<'a> {
+    fn new<'a>(dir: &'a Path, root: &'a Path, name: &str, by: By) -> Containers<'a> {
         let id = std::process::id();
         let case = dir.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("stasis-{id}-{}-{name}", case.replace([':', '>', '@'], "-"));
-        Containers { dir, root, name }
+        Containers {
+            dir,
+            root,
+            name,
+            by,
+        }
     }
 
     /// The command, in a container if that is its place.
-    fn place(&self, command: Command, place: Place) -> Command {
-        match place {
+    fn place(&self, command: Command, place: Place) -> Result<Command> {
+        let command = match place {
             Machine => command,
             Container => self.contain(&command),
-        }
+        };
+        self.by.run(command, self.dir)
     }
 
     fn contain(&self, command: &Command) -> Command {
@@ -147,6 +205,7 @@ impl Containers<'_> {
     fn kill(&self, dir: &Path) -> Result<()> {
         let mut kill = podman();
         kill.args(["kill", "--signal", "KILL", &self.name]);
+        let kill = self.by.run(kill, dir)?;
         job::run(kill, dir, "kill", LIMIT)?.expect_success("podman kill")?;
         Ok(())
     }

@@ -65,10 +65,31 @@ pub fn files(dir: &Path) -> Result<PathBuf> {
     Ok(below(dir)?.join("root"))
 }
 
+/// The same files as those of a user, as are the images that the user has fetched.
+pub fn files_of(user: u32, dir: &Path) -> Result<PathBuf> {
+    let root = files(dir)?;
+    let own = root.with_file_name(format!("of-{user}"));
+    let whole = own.with_extension("whole");
+    let _making = MAKING.lock().expect("nothing panics under it");
+    if !whole.exists() {
+        let mut copy = Command::new("sh");
+        copy.args([
+            "-c",
+            "rm -rf \"$1\" && cp -a \"$0\" \"$1\" && chown -hR \"$2\" \"$1\"",
+        ]);
+        copy.arg(&root).arg(&own).arg(format!("{user}:{user}"));
+        job::run(copy, dir, "copy", LIMIT)?.expect_success("the copy")?;
+        fs::write(whole, "")?;
+    }
+    Ok(own)
+}
+
+/// Held while files are made that several cases use.
+static MAKING: Mutex<()> = Mutex::new(());
+
 fn below(dir: &Path) -> Result<PathBuf> {
     let below = paths::target().join("debian");
     let whole = below.join("whole");
-    static MAKING: Mutex<()> = Mutex::new(());
     let _making = MAKING.lock().expect("nothing panics under it");
     if !whole.exists() {
         setup::install_packages(&[("debootstrap", "a fresh Debian for tests")])?;
