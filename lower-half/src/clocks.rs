@@ -35,6 +35,9 @@ enum Place {
 static PLACE: Mutex<Place> = Mutex::new(Place::None);
 /// Number of bytes of events in memory.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
+/// In an image of before MPI_Init: the record has no id yet.
+const EARLY_ID: [u8; 16] = [0; 16];
+
 /// The number of calls of MPI that are over, once it is initialised.
 static CALLS: OnceLock<fn() -> u64> = OnceLock::new();
 /// A message that waits for MPI to be initialised.
@@ -90,19 +93,28 @@ impl Plan {
             Some(Record::Replay { dir }) => (dir, None, false),
         };
         let Some(log) = Log::of_clocks(dir, rank)? else {
+            let lost = place.is_some_and(|place| place.id == EARLY_ID && place.offset > 0);
             return match written {
-                Some(true) if time => bail!(
+                Some(goes_on) if time && (goes_on || lost) => bail!(
                     "{} has no clocks up to this checkpoint: record them in another directory, or leave --time out",
                     dir.display()
                 ),
-                Some(false) if time => Ok(Plan::New),
+                Some(_) if time => Ok(Plan::New),
                 _ => Ok(Plan::Off),
             };
         };
         if written == Some(false) {
             bail!(Error::Exists(log.path));
         }
-        let place = place.filter(|place| place.id == log.header.id);
+        let early = place.is_some_and(|place| place.id == EARLY_ID);
+        if early && written.is_some() {
+            // The record may be another run's. MPI_Init tells that this run has none.
+            return Ok(Plan::Off);
+        }
+        let place = place.filter(|place| match early {
+            true => log.header.follows == [0; 16],
+            false => place.id == log.header.id,
+        });
         let begins = (log.header.follows == set.0).then_some(0);
         let offset = place.map(|place| place.offset).or(begins);
         let offset = offset.ok_or_else(|| Error::OtherRun(dir.clone()))?;
@@ -237,7 +249,8 @@ pub fn connected(calls: fn() -> u64) {
 /// The section of the image with the place in the clocks.
 pub fn section() -> Option<Section> {
     let (id, offset) = match &*place() {
-        Place::None | Place::Early(_) => return None,
+        Place::None => return None,
+        Place::Early(_) => (EARLY_ID, COUNTED.load(Ordering::Acquire)),
         Place::File(id, writer) => (*id, writer.end()),
         Place::Replayed(id) => (*id, clock_log::replayed()? as u64),
     };

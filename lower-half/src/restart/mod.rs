@@ -332,7 +332,11 @@ fn verified(
         .with_context(|| format!("{name}: the image of rank {rank} cannot be used"))?;
     let tools = &options.checkpoints.tools;
     let clocks = clocks::Plan::of_restart(tools.record.as_ref(), id, clocks.as_ref(), rank)?;
-    let record = record::Plan::of_restart(tools, id, record.as_ref(), rank, size)?;
+    // A record of calls begins in MPI_Init, and ends before MPI_Finalize.
+    let record = match job.mpi_state == MpiState::Initialised as u32 {
+        true => record::Plan::of_restart(tools, id, record.as_ref(), rank, size)?,
+        false => record::Plan::default(),
+    };
     let first = options.copy_of.as_ref();
     let copied = first.map(|first| copy::files(first, &opened, &mut process, &mut closed));
     let copied = copied.transpose().with_context(|| {

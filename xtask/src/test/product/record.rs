@@ -53,6 +53,12 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
     for mpi in Mpi::ALL {
         let name = format!("record/ends:{mpi}");
         cases.push(Case::new(name, move |_, dir| ends(dir, mpi).into()));
+        let name = format!("record/before-init:{mpi}");
+        cases.push(Case::new(name, move |_, dir| before_init(dir, mpi).into()));
+        let name = format!("record/after-finalize:{mpi}");
+        cases.push(Case::new(name, move |_, dir| {
+            after_finalize(dir, mpi).into()
+        }));
         let name = format!("record/tested:{mpi}");
         cases.push(Case::new(name, move |_, dir| tested(dir, mpi).into()));
     }
@@ -255,6 +261,71 @@ fn tested(dir: &Path, mpi: Mpi) -> Result<()> {
             replayed.stdout == recorded,
             "from ckpt-{n}: {} instead of {recorded}",
             replayed.stdout
+        );
+    }
+    Ok(())
+}
+
+/// Starts `run/outside_mpi` as a job of one rank that is recorded with its clocks, and takes a checkpoint at its cut.
+fn outside_mpi(dir: &Path, mpi: Mpi, way: &str) -> Result<Job> {
+    let ckpt = dir.join("ck");
+    let mut launch = stasis::launch(mpi, 1, &ckpt, dir);
+    launch.args(["--record", "rec", "--time"]);
+    let example = example("run", &format!("run/outside_mpi.{way}"))?;
+    launch.args(command_line(&example, Some(mpi))?);
+    let mut job = Job::start(with_cuts(launch, dir), dir, "launch")?;
+    let reached = job.until("it is at its cut", Instant::now() + LIMIT, || {
+        let names = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut names = names.map(|entry| entry.file_name());
+        names.any(|name| name.to_string_lossy().starts_with("ready."))
+    });
+    job.explain(reached, dir)?;
+    stasis::take_checkpoint(&ckpt, dir, "checkpoint", LIMIT)?;
+    Ok(job)
+}
+
+fn with_cuts(mut command: Command, dir: &Path) -> Command {
+    command
+        .env("STASIS_TEST_READY", dir.join("ready"))
+        .env("STASIS_TEST_GO", dir.join("go"))
+        .current_dir(dir);
+    command
+}
+
+/// A recorded run is replayed from a checkpoint of before MPI_Init. One that is to be recorded in the same directory
+/// goes on without a record.
+fn before_init(dir: &Path, mpi: Mpi) -> Result<()> {
+    let mut job = outside_mpi(dir, mpi, "before_init")?;
+    fs::write(dir.join("go"), "")?;
+    job.succeed(Instant::now() + LIMIT, dir)?;
+    let recorded = job::read_text(&job.stdout);
+    ensure!(recorded.contains("OK before_init"), "{recorded}");
+    for (flag, words) in [("--replay", ""), ("--record", "this run is not recorded")] {
+        let mut restart = stasis::restart(mpi.other(), 1, &dir.join("ck/ckpt-1"), dir);
+        restart.args([flag, "rec"]);
+        let ended = job::run(with_cuts(restart, dir), dir, &flag[2..], LIMIT)?;
+        let ended = ended.expect_success(flag)?;
+        ensure!(ended.stdout == recorded, "{flag}: {}", ended.stdout);
+        ensure!(ended.stderr.contains(words), "{flag}: {}", ended.stderr);
+        ensure!(!ended.stderr.contains("differ"), "{flag}: {}", ended.stderr);
+    }
+    Ok(())
+}
+
+/// A recorded job goes on from a checkpoint of after MPI_Finalize, and is replayed from it.
+fn after_finalize(dir: &Path, mpi: Mpi) -> Result<()> {
+    let mut job = outside_mpi(dir, mpi, "after_finalize")?;
+    for flag in ["--record", "--replay"] {
+        let mut restart = stasis::restart(mpi.other(), 1, &dir.join("ck/ckpt-1"), dir);
+        restart.args([flag, "rec"]);
+        bring_back(&mut job, with_cuts(restart, dir), &dir.join("ck"), dir)?;
+        fs::write(dir.join("go"), "")?;
+        job.succeed(Instant::now() + LIMIT, dir)?;
+        fs::remove_file(dir.join("go"))?;
+        let printed = job::read_text(&job.stdout);
+        ensure!(
+            printed.contains("still here"),
+            "{flag}: it prints {printed}"
         );
     }
     Ok(())
