@@ -151,7 +151,9 @@ fn lost(case: &NodesCase, killed: bool) -> Result<()> {
     ensure!(held_there.len() > 1, "the node holds nothing");
     case.recovered(&mut job, || match killed {
         true => {
-            there.iter().copied().for_each(signal::kill_now);
+            // A lost machine does not tell of its processes' deaths, so its keeper is the first.
+            let all = held_there.iter().chain(&there);
+            all.copied().for_each(signal::kill_now);
             Ok(())
         }
         false => case.nodes.connect(LOST, false),
