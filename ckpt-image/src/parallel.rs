@@ -32,6 +32,13 @@ pub fn side_by_side<T: Sync, E: Send>(
     items: &[T],
     work: impl Fn(usize, &[T]) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
+    if items.len() <= LEAST {
+        // The number of processors takes many system calls.
+        return match items {
+            [] => Ok(()),
+            _ => work(0, items),
+        };
+    }
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     let each = items.len().div_ceil(processors).max(LEAST);
     let mut parts = (0..).step_by(each).zip(items.chunks(each));

@@ -18,13 +18,19 @@ use core::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 const WAIT: [u8; 2] = [0xeb, 0xfe];
 const WORD: usize = size_of::<u64>();
 
-const REGISTER: i32 = libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE;
+/// Registrations for barriers: of the processors, after code was written, and of the threads, at a checkpoint.
+const REGISTER: [i32; 2] = [
+    libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
+    libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+];
 const SYNC_CORE: i32 = libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE;
 
-/// Registers the process for the synchronisation of its processors. This takes no time while it has one thread, and
-/// many milliseconds later.
+/// Registers the process for the barriers of this crate and of the checkpoint agent. This takes no time while it has one
+/// thread, and many milliseconds later.
 pub fn register() {
-    syscall::membarrier(REGISTER);
+    for command in REGISTER {
+        syscall::membarrier(command);
+    }
 }
 
 /// A mapping whose code is writable.
