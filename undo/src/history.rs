@@ -72,9 +72,10 @@ impl History {
             let since = history.freed(&key, &times).unwrap_or(times.start);
             history.add(key, since, Event::New);
         }
-        // No file had such a number at the cut.
+        // Copied files get numbers that no file had at the cut.
         let mut unused = (0..u64::MAX).rev();
         for (key, times) in copied {
+            // At the moment in which the number was freed it was still the former file's.
             let since = history.freed(&key, &times);
             let since = since.map_or(times.start, |time| time + 1);
             let was = Identity {

@@ -25,8 +25,8 @@ const REGISTER: [i32; 2] = [
 ];
 const SYNC_CORE: i32 = libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE;
 
-/// Registers the process for the barriers of this crate and of the checkpoint agent. This takes no time while it has one
-/// thread, and many milliseconds later.
+/// Registers the process for the barriers of this crate and of the checkpoint agent. This takes no time while the
+/// process has one thread, and many milliseconds later.
 pub fn register() {
     for command in REGISTER {
         syscall::membarrier(command);
