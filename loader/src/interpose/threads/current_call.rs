@@ -36,14 +36,9 @@ pub fn current_call() -> CurrentCall {
 pub fn synchronize() -> u32 {
     /// Upper bound of a lower-half call that does not block. A longer one counts as blocking.
     const MOMENT: Duration = Duration::from_millis(1);
-    // Without the barrier, a thread that has entered a wrapper might be seen outside of it. The first call only
-    // registers for the second, which kernels since Linux 4.14 support: the agent has checked that.
-    for command in [
-        libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
-        libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
-    ] {
-        syscall::membarrier(command);
-    }
+    // Without the barrier, a thread that has entered a wrapper might be seen outside of it. The process has registered
+    // for it at its start (`sites::register`). Kernels since Linux 4.14 support it: the agent has checked that.
+    syscall::membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     let own = Thread::current().map(core::ptr::from_ref);
     let others = threads::all().filter(|t| Some(core::ptr::from_ref(*t)) != own);
     others
