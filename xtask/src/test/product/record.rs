@@ -6,7 +6,7 @@ use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
 use crate::test::support::directives::{collect, Example};
-use crate::test::support::held_job::{bring_back, example, reach_cut_of};
+use crate::test::support::held_job::{begin, bring_back, example, files_named, reach_cut_of};
 use crate::test::support::helper_programs::{compile, planted};
 use crate::test::support::refusal::{refused, DIRECTORY};
 use crate::test::Case;
@@ -272,24 +272,20 @@ fn outside_mpi(dir: &Path, mpi: Mpi, way: &str) -> Result<Job> {
     let mut launch = stasis::launch(mpi, 1, &ckpt, dir);
     launch.args(["--record", "rec", "--time"]);
     let example = example("run", &format!("run/outside_mpi.{way}"))?;
-    launch.args(command_line(&example, Some(mpi))?);
-    let mut job = Job::start(with_cuts(launch, dir), dir, "launch")?;
+    let mut job = begin(launch, &example, dir, mpi)?;
     let reached = job.until("it is at its cut", Instant::now() + LIMIT, || {
-        let names = fs::read_dir(dir).into_iter().flatten().flatten();
-        let mut names = names.map(|entry| entry.file_name());
-        names.any(|name| name.to_string_lossy().starts_with("ready."))
+        files_named(dir, "ready.") > 0
     });
     job.explain(reached, dir)?;
     stasis::take_checkpoint(&ckpt, dir, "checkpoint", LIMIT)?;
     Ok(job)
 }
 
-fn with_cuts(mut command: Command, dir: &Path) -> Command {
-    command
-        .env("STASIS_TEST_READY", dir.join("ready"))
-        .env("STASIS_TEST_GO", dir.join("go"))
-        .current_dir(dir);
-    command
+/// Restarts that job under the other library.
+fn restart_outside_mpi(dir: &Path, mpi: Mpi, flag: &str) -> Command {
+    let mut restart = stasis::restart(mpi.other(), 1, &dir.join("ck/ckpt-1"), dir);
+    restart.args([flag, "rec"]).current_dir(dir);
+    restart
 }
 
 /// A recorded run is replayed from a checkpoint of before MPI_Init. One that is to be recorded in the same directory
@@ -301,9 +297,8 @@ fn before_init(dir: &Path, mpi: Mpi) -> Result<()> {
     let recorded = job::read_text(&job.stdout);
     ensure!(recorded.contains("OK before_init"), "{recorded}");
     for (flag, words) in [("--replay", ""), ("--record", "this run is not recorded")] {
-        let mut restart = stasis::restart(mpi.other(), 1, &dir.join("ck/ckpt-1"), dir);
-        restart.args([flag, "rec"]);
-        let ended = job::run(with_cuts(restart, dir), dir, &flag[2..], LIMIT)?;
+        let restart = restart_outside_mpi(dir, mpi, flag);
+        let ended = job::run(restart, dir, &flag[2..], LIMIT)?;
         let ended = ended.expect_success(flag)?;
         ensure!(ended.stdout == recorded, "{flag}: {}", ended.stdout);
         ensure!(ended.stderr.contains(words), "{flag}: {}", ended.stderr);
@@ -316,9 +311,8 @@ fn before_init(dir: &Path, mpi: Mpi) -> Result<()> {
 fn after_finalize(dir: &Path, mpi: Mpi) -> Result<()> {
     let mut job = outside_mpi(dir, mpi, "after_finalize")?;
     for flag in ["--record", "--replay"] {
-        let mut restart = stasis::restart(mpi.other(), 1, &dir.join("ck/ckpt-1"), dir);
-        restart.args([flag, "rec"]);
-        bring_back(&mut job, with_cuts(restart, dir), &dir.join("ck"), dir)?;
+        let restart = restart_outside_mpi(dir, mpi, flag);
+        bring_back(&mut job, restart, &dir.join("ck"), dir)?;
         fs::write(dir.join("go"), "")?;
         job.succeed(Instant::now() + LIMIT, dir)?;
         fs::remove_file(dir.join("go"))?;

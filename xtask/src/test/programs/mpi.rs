@@ -11,6 +11,7 @@ use crate::harness::{paths, signal, stasis};
 use crate::test::support::compare::{Compare, FilePart};
 use crate::test::support::compile::{command_line, set_environment};
 use crate::test::support::directives::{collect, Cut, Example, Kill, Mode};
+use crate::test::support::held_job::files_named;
 use crate::test::{Case, Outcome, Session};
 use anyhow::{bail, ensure, Context, Result};
 use std::collections::HashMap;
@@ -495,13 +496,7 @@ impl RunningCase<'_> {
     }
 
     fn ready_ranks(&self) -> usize {
-        let Ok(entries) = fs::read_dir(self.dir) else {
-            return 0;
-        };
-        entries
-            .flatten()
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("ready."))
-            .count()
+        files_named(self.dir, "ready.")
     }
 
     /// Wait until the program stops or runs at the place of its cut.

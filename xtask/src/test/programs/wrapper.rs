@@ -5,7 +5,7 @@ use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use crate::test::support::compile::command_line;
-use crate::test::support::held_job::{bring_back, example, reach_cut};
+use crate::test::support::held_job::{bring_back, example, files_named, reach_cut};
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use std::fs::{self, Permissions};
@@ -146,10 +146,7 @@ fn wrapped(name: &str, words: &[&str], mpi: Mpi, ranks: usize, dir: &Path) -> Re
         job.until_said(SECOND, deadline)?;
         // That is said when the program is executed, before it has loaded the library by which checkpoints know it.
         job.until("the other program runs", deadline, || {
-            let files = fs::read_dir(dir).into_iter().flatten().flatten();
-            let marks =
-                files.filter(|file| file.file_name().to_string_lossy().starts_with("linked."));
-            marks.count() == ranks
+            files_named(dir, "linked.") == ranks
         })?;
     }
     let taken = job::run(stasis::checkpoint(&ckpt), dir, "checkpoint", LIMIT)?;

@@ -76,16 +76,13 @@ pub fn cases() -> Vec<Case> {
 
 /// A job that is killed in one place and goes on in another.
 fn moved(dir: &Path, by: By, [(from, mpi), (to, other)]: [(Place, Mpi); 2]) -> Result<()> {
-    let root = match by {
-        By::Root => clean_root::files(dir)?,
-        By::User => clean_root::files_of(USER, dir)?,
-    };
+    let root = by.prepare(dir)?;
     let ckpt = dir.join("ck");
     let launch = stasis::launch(mpi, RANKS, &ckpt, dir);
     let before = Containers::new(dir, &root, "before", by);
-    let launch = before.place(launch, from)?;
+    let launch = before.place(launch, from);
     let mut job = start_by(launch, &example("p2p", "p2p/ring_loop")?, dir, mpi)?;
-    let checkpoint = by.run(stasis::checkpoint(&ckpt), dir)?;
+    let checkpoint = by.run(stasis::checkpoint(&ckpt), dir);
     let taken = job::run(checkpoint, dir, "checkpoint", LIMIT)?;
     job.explain(taken.expect_success("stasis checkpoint"), dir)?;
     match from {
@@ -99,7 +96,7 @@ fn moved(dir: &Path, by: By, [(from, mpi), (to, other)]: [(Place, Mpi); 2]) -> R
     fs::write(dir.join("go"), "")?;
     let restart = stasis::restart(other, RANKS, &ckpt, dir);
     let after = Containers::new(dir, &root, "after", by);
-    let mut restart = after.place(restart, to)?;
+    let mut restart = after.place(restart, to);
     restart.current_dir(dir);
     ring_ends(restart, dir)
 }
@@ -113,10 +110,10 @@ struct Containers<'a> {
 }
 
 impl By {
-    /// The command, in the environment that it has. The user owns the folder.
-    fn run(self, command: Command, dir: &Path) -> Result<Command> {
+    /// The files of a container. The folder gets what the user needs, who owns it.
+    fn prepare(self, dir: &Path) -> Result<PathBuf> {
         if self == By::Root {
-            return Ok(command);
+            return clean_root::files(dir);
         }
         chown(dir, Some(USER), Some(USER))?;
         let user = format!("tester:x:{USER}:{USER}::{}:/bin/bash\n", dir.display());
@@ -126,12 +123,20 @@ impl By {
         fs::write(dir.join("group"), of_machine("group")? + &group)?;
         fs::write(dir.join("subuid"), RANGE)?;
         fs::write(dir.join("subgid"), RANGE)?;
+        clean_root::files_of(USER, dir)
+    }
+
+    /// The command, in the environment that it has.
+    fn run(self, command: Command, dir: &Path) -> Command {
+        if self == By::Root {
+            return command;
+        }
         let mut login = Command::new("unshare");
         login.args(["--mount", "sh", "-c", LOG_IN]);
         login.arg(USER.to_string()).arg(dir);
         let mut login = stasis::before(login, &command);
         login.env("HOME", dir).env("XDG_RUNTIME_DIR", dir);
-        Ok(login)
+        login
     }
 }
 
@@ -149,7 +154,7 @@ impl Containers<'_> {
     }
 
     /// The command, in a container if that is its place.
-    fn place(&self, command: Command, place: Place) -> Result<Command> {
+    fn place(&self, command: Command, place: Place) -> Command {
         let command = match place {
             Machine => command,
             Container => self.contain(&command),
@@ -205,7 +210,7 @@ impl Containers<'_> {
     fn kill(&self, dir: &Path) -> Result<()> {
         let mut kill = podman();
         kill.args(["kill", "--signal", "KILL", &self.name]);
-        let kill = self.by.run(kill, dir)?;
+        let kill = self.by.run(kill, dir);
         job::run(kill, dir, "kill", LIMIT)?.expect_success("podman kill")?;
         Ok(())
     }

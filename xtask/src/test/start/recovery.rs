@@ -491,11 +491,10 @@ fn dies_in_last(case: &RunCase) -> Result<()> {
 
 /// Whether the command is being run that takes the checkpoint with which the job ends.
 fn asks_for_last(job: &Job) -> bool {
-    let commands = job.pids().into_iter().filter(|pid| {
+    job.pids().into_iter().any(|pid| {
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.contains("\0checkpoint\0--stop\0")
-    });
-    commands.count() > 0
+    })
 }
 
 /// A file system that is frozen while this lives.
@@ -597,7 +596,8 @@ fn holds_checkpoints(case: &RunCase) -> Result<()> {
     Ok(())
 }
 
-/// With `--anew` the job begins anew, although its launcher dies before it has a rank. No older checkpoint is used.
+/// A job with `--anew` starts from the beginning. If its launcher dies before a rank has started, the next start is
+/// also from the beginning, and not from a checkpoint of an earlier job.
 fn anew_dies_early(case: &RunCase) -> Result<()> {
     checkpoint_of_an_earlier_job(case)?;
     let launcher = script(

@@ -6,6 +6,7 @@ use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use anyhow::{ensure, Context, Result};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -81,6 +82,15 @@ pub fn reach_cut_of(ranks: usize, job: &mut Job, dir: &Path) -> Result<()> {
         (0..ranks).all(ready)
     })
     .with_context(|| job::tail(&job::read_text(&job.stderr), 10))
+}
+
+/// Number of files in a folder whose names begin so.
+pub fn files_named(dir: &Path, beginning: &str) -> usize {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name());
+    names
+        .filter(|name| name.to_string_lossy().starts_with(beginning))
+        .count()
 }
 
 pub fn take_checkpoint(job: &mut Job, dir: &Path, ckpt: &Path) -> Result<()> {
