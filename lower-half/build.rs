@@ -53,8 +53,14 @@ const OF_FILES: [&str; 18] = [
     "lio_listio64",
 ];
 
-/// The functions of UCX and libfabric that this program replaces for MPICH (`src/mpi/progress_turn.rs`).
-const OF_PROGRESS: [&str; 2] = ["ucp_worker_progress", "fi_fabric"];
+/// The functions of UCX and libfabric that this program replaces for MPICH (`src/mpi/progress_turn.rs`,
+/// `src/mpi/ucx_memory.rs`).
+const OF_NETWORKS: [&str; 4] = [
+    "ucp_worker_progress",
+    "ucp_mem_map",
+    "ucp_mem_query",
+    "fi_fabric",
+];
 
 fn main() -> anyhow::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -77,7 +83,7 @@ fn main() -> anyhow::Result<()> {
     let exported = out.join("exported.list");
     let mut names = [&OF_SIGNALS[..], &OF_FILES].concat();
     if library.flavour() != "openmpi" {
-        names.extend(OF_PROGRESS);
+        names.extend(OF_NETWORKS);
     }
     let names = names.join("; ");
     write(&exported, &format!("{{ {names}; }};\n"))?;

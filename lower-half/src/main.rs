@@ -86,8 +86,7 @@ fn end(code: i32) -> i32 {
 
 /// Starts the program, or goes on in its memory after another rank's death. Returns only after a failure.
 fn launch(options: Launch) -> Result<Infallible> {
-    library_env::ensure()?;
-    mpi::load(options.spec.checkpoints.mpi_library.as_deref())?;
+    library_env::load(options.spec.checkpoints.mpi_library.as_deref())?;
     stages::start(&options.spec.checkpoints)?;
     match stages::survived() {
         Some(memory) => self::restart::survivor::go_on(&options.spec.checkpoints, memory),

@@ -19,6 +19,7 @@ use crate::start::for_cpu;
 use crate::ui::exit::{self, Code, WithCode};
 use crate::ui::{json, text};
 use linked::mpi::Abi;
+use linked::search::Libraries;
 
 /// How well something serves.
 #[derive(Clone, Copy, PartialEq)]
@@ -221,13 +222,17 @@ fn check_installation(found: &mut Findings, layout: &Layout) {
 /// Whether the caches of registered memory of a lower half's library stay on (RDMA).
 fn check_registration_caches(found: &mut Findings, lower: &Lower) {
     const TOLD: &str = "Open MPI";
-    if !lower.record.library.starts_with(TOLD) {
+    let standard = lower.is_standard().then(standard_library::here).flatten();
+    let library = standard.as_deref().unwrap_or(&lower.path);
+    let is_ucx = |name: &str| name.starts_with("libucp.so");
+    let told = lower.record.library.starts_with(TOLD);
+    if !told && !linked::needs(library, &Libraries::here(), is_ucx) {
         found.note(
             "registration caches",
             &format!(
                 "those over the lower half {} are off, because its library cannot be told what memory a program \
                  gives back: large messages over RDMA are slower. Caches that the kernel tells \
-                 (FI_MR_CACHE_MONITOR=kdreg2) and those over Open MPI stay on",
+                 (FI_MR_CACHE_MONITOR=kdreg2) and those of Open MPI and UCX stay on",
                 lower.name
             ),
         );

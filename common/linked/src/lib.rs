@@ -15,13 +15,19 @@ use search::Libraries;
 /// Whether a program, or a library that it needs, is linked with an MPI library. Libraries loaded at run
 /// time are not included. A script is linked with nothing.
 pub fn with_mpi(program: &Path, libraries: &Libraries) -> bool {
+    needs(program, libraries, mpi::is_mpi)
+}
+
+/// Whether a program or library, or a library that it needs, is linked with a library of a wanted name. Libraries
+/// loaded at run time are not included.
+pub fn needs(program: &Path, libraries: &Libraries, wanted: impl Fn(&str) -> bool) -> bool {
     let mut seen = HashSet::new();
     let mut todo = vec![program.to_owned()];
     while let Some(path) = todo.pop() {
         let Ok(Kind::Elf(elf)) = elf::read(&path, |_| false) else {
             continue;
         };
-        if elf.needed.iter().any(|name| mpi::is_mpi(name)) {
+        if elf.needed.iter().any(|name| wanted(name)) {
             return true;
         }
         let origin = path.canonicalize().unwrap_or(path);

@@ -21,6 +21,8 @@ pub mod registration_caches;
 mod service;
 mod slot_name;
 mod thread_turns;
+#[cfg(not(native_mpi = "openmpi"))]
+mod ucx_memory;
 mod upper_call;
 mod user_op;
 pub mod world;

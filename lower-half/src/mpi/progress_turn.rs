@@ -97,8 +97,8 @@ pub fn start() {}
 mod ofi;
 
 #[cfg(not(native_mpi = "openmpi"))]
-mod ucx {
-    use core::ffi::{c_uint, c_void};
+pub(super) mod ucx {
+    use core::ffi::{c_uint, c_void, CStr};
     use core::sync::atomic::{AtomicUsize, Ordering};
 
     use crate::mpi::backoff::library;
@@ -114,7 +114,7 @@ mod ucx {
     #[no_mangle]
     pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
         let real = match REAL.load(Ordering::Relaxed) {
-            0 => find(),
+            0 => find_progress(),
             real => real,
         };
         super::turn();
@@ -125,20 +125,22 @@ mod ucx {
     }
 
     #[cold]
-    fn find() -> usize {
+    fn find_progress() -> usize {
+        let real = find(c"ucp_worker_progress");
+        REAL.store(real, Ordering::Relaxed);
+        super::SERVED.store(true, Ordering::Relaxed);
+        real
+    }
+
+    /// Address of a function of UCX that is being called, and for which this program has one of the same name.
+    pub fn find(name: &CStr) -> usize {
         // A provider of libfabric's may have loaded UCX out of the sight of the whole program.
         // SAFETY: names. The library is loaded, since it is being called.
-        let real = unsafe {
+        unsafe {
             let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
             let library = libc::dlopen(c"libucp.so.0".as_ptr(), flags);
             let library = Some(library).filter(|library| !library.is_null());
-            libc::dlsym(
-                library.unwrap_or(libc::RTLD_NEXT),
-                c"ucp_worker_progress".as_ptr(),
-            )
-        };
-        REAL.store(real as usize, Ordering::Relaxed);
-        super::SERVED.store(true, Ordering::Relaxed);
-        real as usize
+            libc::dlsym(library.unwrap_or(libc::RTLD_NEXT), name.as_ptr()) as usize
+        }
     }
 }

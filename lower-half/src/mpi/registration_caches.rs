@@ -4,9 +4,8 @@
 //! registration for the next message from there. From hooks in its C library it learns of `munmap` and its like. The
 //! application calls another C library. So the loader hears of the call, and tells the caches before it is made.
 //!
-//! Open MPI and UCX have functions for this. Over other libraries than Open MPI the caches are off
-//! (`start/library_env.rs`): those of libfabric and MVAPICH have no function that is reached here, and UCX's own hooks
-//! do harm.
+//! Open MPI and UCX have functions for this. Other caches are off (`start/library_env.rs`): those of libfabric and
+//! MVAPICH have no function that is reached here, and a UCX that the library loads only in MPI_Init is not seen in time.
 //!
 //! To add a cache: a name in [`TOLD_BY`], its type in [`Teller`], and its settings in `start/library_env.rs`.
 //!
@@ -24,8 +23,8 @@ use std::sync::OnceLock;
 
 use contract::ARENA_END;
 
-/// UCX (`ucm/api/ucm.h`).
-const UCX: &CStr = c"ucm_vm_munmap";
+/// UCX (`ucm/api/ucm.h`). Of the library's own memory it learns by its hooks.
+pub const UCX: &CStr = c"ucm_vm_munmap";
 /// Open MPI (`opal/memoryhooks/memory_internal.h`). It tells UCX, if it has taken over UCX's events.
 pub const OPEN_MPI: &CStr = c"opal_mem_hooks_release_hook";
 
@@ -59,7 +58,7 @@ static TELLERS: OnceLock<Vec<Teller>> = OnceLock::new();
 /// Tells the loaded caches of what the application gives back from now on. MPI is initialised: what it needs is loaded.
 /// Nothing is told where the caches are off, so that calls of the application cost nothing there.
 pub(super) fn watch() {
-    if is_told_by(OPEN_MPI) {
+    if TOLD_BY.into_iter().any(is_told_by) {
         TELLERS.get_or_init(find);
         loader::tell_unmaps(tell);
     }

@@ -74,8 +74,7 @@ struct Initialised {
 
 /// Restarts the rank. Returns only after a failure.
 pub fn restart(options: RestartSpec) -> Result<Infallible> {
-    library_env::ensure()?;
-    mpi::load(options.checkpoints.mpi_library.as_deref())?;
+    library_env::load(options.checkpoints.mpi_library.as_deref())?;
     loader::check_address_space()?;
     loader::start_own_fd_table().context(agent::NO_TABLE)?;
     keeper::connect(&options.checkpoints)?;

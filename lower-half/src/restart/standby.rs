@@ -15,15 +15,14 @@ use job_spec::RestartSpec;
 use loader::HeldNumbers;
 
 use super::{go_on, set_named, Initialised};
-use crate::mpi::{self, world};
+use crate::mpi::world;
 use crate::start::keeper::Sleeper;
 use crate::start::library_env;
 use crate::{agent, options};
 
 /// Runs the rank; returns only after a failure. `options` names the newest checkpoint at present.
 pub fn standby(mut options: RestartSpec) -> Result<Infallible> {
-    library_env::ensure()?;
-    mpi::load(options.checkpoints.mpi_library.as_deref())?;
+    library_env::load(options.checkpoints.mpi_library.as_deref())?;
     loader::check_address_space()?;
     loader::start_own_fd_table().context(agent::NO_TABLE)?;
     let sleeper = Sleeper::connect(&options.checkpoints)?;

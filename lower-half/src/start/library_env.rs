@@ -1,16 +1,22 @@
 //! Environment variables for the MPI library. Some libraries read them when they are loaded, before `main`. So this
 //! process executes itself again with the variables, and without the application's LD_PRELOAD. The application never
 //! sees the variables, and its own values come back to it.
+//!
+//! A lower half for the standard ABI loads its library after that. It does not know before whether UCX is part of the
+//! library, and can be told of memory. If it is not, the variable follows then: a UCX that the library loads later, for
+//! libfabric, still reads it.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use launcher::preload;
 
-use crate::mpi::registration_caches::{is_told_by, OPEN_MPI};
+use crate::mpi;
+use crate::mpi::registration_caches::{is_told_by, OPEN_MPI, UCX};
 
 /// A variable for the MPI library. A user's own value takes precedence, unless it does harm.
 struct Setting {
@@ -61,11 +67,10 @@ fn is_told_by_kernel(monitor: &str) -> bool {
     ["disabled", "kdreg2", "userfaultfd"].contains(&monitor)
 }
 
-/// Under Open MPI the events of UCX come from Open MPI's own hooks. UCX's hooks are off elsewhere: they put a function
-/// in the place of mremap that loses an argument. Events that come from outside (`ucm_set_external_event`) need no
-/// hooks, but with its events on MPI_Win_flush of MPICH hangs after a restart, also then.
+/// Of the application's memory UCX is told, by Open MPI if that has its events. UCX's hooks put a function in the place
+/// of mremap that loses an argument, so the lower half calls the kernel for it.
 const SETTINGS: [Setting; 9] = [
-    without_hooks("UCX_MEM_EVENTS", "n", is_no, &[OPEN_MPI]),
+    without_hooks("UCX_MEM_EVENTS", "n", is_no, &[OPEN_MPI, UCX]),
     without_hooks("FI_MR_CACHE_MONITOR", "disabled", is_told_by_kernel, &[]),
     without_hooks("OMPI_MCA_mpi_leave_pinned", "0", is_no, &[OPEN_MPI]),
     without_hooks(
@@ -148,6 +153,28 @@ impl Changes {
         changes
     }
 
+    /// The variables to set, where those of a list are added already.
+    fn variables(&self, mut added: String) -> Vec<(String, OsString)> {
+        for name in self.added.keys() {
+            let comma = if added.is_empty() { "" } else { "," };
+            added.extend([comma, name]);
+        }
+        let own = self.added.iter();
+        let own = own.map(|(name, value)| ((*name).to_owned(), value.into()));
+        let users = self.replaced.iter();
+        let users = users.map(|(name, value)| (format!("{USERS}{name}"), value.clone()));
+        let list = (ADDED.to_owned(), added.into());
+        own.chain(users).chain([list]).collect()
+    }
+
+    /// Sets the variables in this process.
+    fn set_here(&self) {
+        let added = std::env::var(ADDED).unwrap_or_default();
+        for (name, value) in self.variables(added) {
+            std::env::set_var(name, value);
+        }
+    }
+
     fn say(&self) {
         for Setting {
             name, value, harm, ..
@@ -165,31 +192,41 @@ impl Changes {
     }
 }
 
-/// Executes this process again if it was started without the variables.
-pub fn ensure() -> Result<()> {
-    if std::env::var_os(ADDED).is_some() {
-        return Ok(());
+/// Loads the MPI library with its variables: the one that `stasis` has chosen, if this lower half can use any. Executes
+/// this process again if it was started without the variables.
+pub fn load(library: Option<&Path>) -> Result<()> {
+    let comes_later = mpi::ANY_LIBRARY.is_some();
+    if std::env::var_os(ADDED).is_none() {
+        return execute_again(&needed(|name| {
+            is_told_by(name) || (comes_later && name == UCX)
+        }));
     }
-    let changes = Changes::of(
-        |name| std::env::var_os(name),
-        is_told_by,
-        launcher::is_apart_from_launcher(),
-    );
+    mpi::load(library)?;
+    if comes_later {
+        needed(is_told_by).set_here();
+    }
+    Ok(())
+}
+
+/// The changes that the environment still needs. The first rank says what they mean for the user.
+fn needed(has: impl Fn(&'static CStr) -> bool) -> Changes {
+    let is_apart = launcher::is_apart_from_launcher();
+    let changes = Changes::of(|name| std::env::var_os(name), has, is_apart);
     if launcher::is_first() {
         changes.say();
     }
-    let names: Vec<_> = changes.added.keys().copied().collect();
+    changes
+}
+
+/// Executes this process with the variables.
+fn execute_again(changes: &Changes) -> Result<()> {
     let own = std::env::current_exe().context("cannot find the lower half's own path")?;
     let mut arguments = std::env::args_os();
     let mut again = Command::new(own);
     again
         .arg0(arguments.next().unwrap_or_default())
         .args(arguments)
-        .envs(changes.added)
-        .env(ADDED, names.join(","));
-    for (name, users) in changes.replaced {
-        again.env(format!("{USERS}{name}"), users);
-    }
+        .envs(changes.variables(String::new()));
     // The application itself may have executed a program with LD_PRELOAD.
     preload::stash(&mut again);
     Err(again.exec()).context("cannot execute the lower half again")
@@ -236,6 +273,39 @@ mod tests {
         assert_eq!(changes.added["UCX_TCP_PUT_ENABLE"], "n");
         let changes = Changes::of(|_| None, |_| false, false);
         assert!(!changes.added.contains_key("UCX_TLS"));
+    }
+
+    #[test]
+    fn a_variable_that_follows_joins_the_list() {
+        let changes = changes(&[("UCX_MEM_EVENTS", "y")], &[OPEN_MPI]);
+        let first = changes.variables(String::new());
+        let list = |variables: &[(String, OsString)]| {
+            let (name, list) = variables.last().cloned().unwrap();
+            assert_eq!(name, ADDED);
+            list.into_string().unwrap()
+        };
+        let names: Vec<_> = changes.added.keys().copied().collect();
+        assert_eq!(list(&first), names.join(","));
+        let set = BTreeMap::from([("UCX_MEM_EVENTS", "n")]);
+        let later = Changes {
+            replaced: BTreeMap::from([("UCX_MEM_EVENTS", "y".into())]),
+            added: set,
+        };
+        let later = later.variables(list(&first));
+        assert_eq!(list(&later), format!("{},UCX_MEM_EVENTS", names.join(",")));
+        let users = (format!("{USERS}UCX_MEM_EVENTS"), "y".into());
+        assert!(later.contains(&users));
+        assert!(later.contains(&("UCX_MEM_EVENTS".into(), "n".into())));
+    }
+
+    #[test]
+    fn nothing_follows_what_is_set() {
+        let first = changes(&[], &[UCX]);
+        let value = |name: &str| first.added.get(name).map(OsString::from);
+        let later = Changes::of(value, |_| false, false);
+        let names: Vec<_> = later.added.keys().copied().collect();
+        assert_eq!(names, ["UCX_MEM_EVENTS"]);
+        assert!(later.replaced.is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::harness::job::{self, Finished};
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
 use crate::test::start::lower_halves::library;
+use crate::test::support::compile::patchelf;
 use crate::test::support::held_job::start_held;
 use crate::test::support::helper_programs::{compile, on_older_kernel};
 use crate::test::support::network_files::{on_file_system, Mounted};
@@ -44,6 +45,7 @@ pub fn cases() -> Vec<Case> {
         case("old-lower-half", old_lower_half),
         case("foreign-lower-half", foreign_lower_half),
         case("no-lower-half", no_lower_half),
+        case("registration-caches", registration_caches),
         case("program-without-mpi", program_without_mpi),
         Case::new("doctor/sysctls", |_, dir| {
             where_unshared(&MOUNTS, sysctls, dir)
@@ -503,6 +505,25 @@ fn foreign_lower_half(dir: &Path) -> Result<()> {
     let line = "note  lower half mpich: serves Some MPI 7.1, and there is none here";
     has_line(&said, line, &[])?;
     has_line(&said, "ok    lower half openmpi: Open MPI v", &[])
+}
+
+/// The caches of registered memory are off where a library has no UCX: here it has one under another name.
+fn registration_caches(dir: &Path) -> Result<()> {
+    const LINE: &str = "note  registration caches: ";
+    let own = installed(dir, &with_lower("mpich"))?;
+    has_none(&well(own.doctor(), dir)?, LINE)?;
+    let libraries = Path::new("/usr/lib/x86_64-linux-gnu");
+    let (ucx, renamed) = ("libucp.so.0", "libother.so.0");
+    let others = dir.join("libraries");
+    fs::create_dir(&others)?;
+    fs::copy(libraries.join(ucx), others.join(renamed))?;
+    let library = others.join("libmpich.so.12");
+    fs::copy(libraries.join("libmpich.so.12"), &library)?;
+    patchelf(&library, &["--replace-needed", ucx, renamed])?;
+    let mut doctor = own.doctor();
+    doctor.env("LD_LIBRARY_PATH", others);
+    let off = "those over the lower half mpich are off";
+    has_line(&well(doctor, dir)?, LINE, &[off, "kdreg2"])
 }
 
 fn no_lower_half(dir: &Path) -> Result<()> {

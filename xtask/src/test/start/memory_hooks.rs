@@ -24,8 +24,12 @@ const HOOKS: [[&str; 3]; 5] = [
     ["MVP_USE_LAZY_MEM_UNREGISTER", "1", "0"],
 ];
 
-/// Of these, Open MPI is told what memory the program gives back.
-const TOLD_BY_OPEN_MPI: [&str; 2] = ["UCX_MEM_EVENTS", "OMPI_MCA_mpi_leave_pinned"];
+/// Of these, the caches that are told what memory the program gives back.
+const TOLD: [(Mpi, &str); 3] = [
+    (Mpi::OpenMpi, "UCX_MEM_EVENTS"),
+    (Mpi::OpenMpi, "OMPI_MCA_mpi_leave_pinned"),
+    (Mpi::Mpich, "UCX_MEM_EVENTS"),
+];
 
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
@@ -33,8 +37,7 @@ pub fn cases() -> Vec<Case> {
     for mpi in Mpi::ALL {
         for hook in HOOKS {
             let name = hook[0].to_lowercase().replace('_', "-");
-            let told = mpi.is_open_mpi() && TOLD_BY_OPEN_MPI.contains(&hook[0]);
-            cases.push(match told {
+            cases.push(match TOLD.contains(&(mpi, hook[0])) {
                 true => Case::new(format!("memory-hooks/told-{name}:{mpi}"), move |_, dir| {
                     kept(mpi, hook[0], hook[1], dir).into()
                 }),

@@ -43,40 +43,51 @@ impl By {
     }
 }
 
-/// All cases of this file. Open MPI has the functions; over MPICH the caches are off.
+/// A lower half that sends by registrations.
+#[derive(Clone, Copy)]
+struct Registering {
+    mpi: Mpi,
+    told_by: By,
+}
+
+/// All cases of this file.
 pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for by in [By::Ucx, By::OpenMpi] {
-        let case = |kind: &str| format!("registration/{kind}:{}", by.name());
+    for (mpi, told_by) in [
+        (Mpi::OpenMpi, By::Ucx),
+        (Mpi::OpenMpi, By::OpenMpi),
+        (Mpi::Mpich, By::Ucx),
+    ] {
+        let lower = Registering { mpi, told_by };
+        let case = |kind: &str| format!("registration/{kind}:{mpi}.{}", told_by.name());
         cases.push(Case::new(case("told"), move |_, dir| {
-            told(by, STEPS, dir).into()
+            told(lower, STEPS, dir).into()
         }));
         cases.push(Case::new(case("continue"), move |_, dir| {
-            continues(by, dir).into()
+            continues(lower, dir).into()
         }));
-        for mpi in Mpi::ALL {
-            let name = match mpi.is_open_mpi() {
-                true => "restart",
-                false => "migrate",
-            };
+        for (name, first) in [("restart", mpi), ("migrate", mpi.other())] {
             cases.push(Case::new(case(name), move |_, dir| {
-                restarts(mpi, by, dir).into()
+                restarts(first, lower, dir).into()
             }));
         }
         if full {
             cases.push(Case::new(case("million"), move |_, dir| {
-                told(by, MANY_STEPS, dir).into()
+                told(lower, MANY_STEPS, dir).into()
             }));
         }
     }
-    cases.push(Case::new("registration/control", |_, dir| {
-        control(dir).into()
-    }));
+    for mpi in Mpi::ALL {
+        let told_by = By::Nobody;
+        let lower = Registering { mpi, told_by };
+        let name = format!("registration/control:{mpi}");
+        cases.push(Case::new(name, move |_, dir| control(lower, dir).into()));
+    }
     cases
 }
 
-/// A user's folder with a lower half over Open MPI that sends by registrations; the value of XDG_DATA_HOME.
-fn registering_lower(dir: &Path) -> Result<PathBuf> {
+/// A user's folder with a lower half that sends by registrations; the value of XDG_DATA_HOME.
+fn registering_lower(mpi: Mpi, dir: &Path) -> Result<PathBuf> {
     let data = dir.join("data");
     let folder = data.join("stasis").join(env!("CARGO_PKG_VERSION"));
     fs::create_dir_all(&folder)?;
@@ -89,9 +100,9 @@ fn registering_lower(dir: &Path) -> Result<PathBuf> {
         "-lucs",
         "-ldl",
     ];
-    let compiler = Mpi::OpenMpi.mpicc().to_string_lossy().into_owned();
+    let compiler = mpi.mpicc().to_string_lossy().into_owned();
     let part = compile(&folder, &compiler, "registering.c", &flags)?;
-    let lower = format!("lower-{}", Mpi::OpenMpi);
+    let lower = format!("lower-{mpi}");
     for entry in fs::read_dir(paths::product().join("lib/stasis"))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -106,24 +117,25 @@ fn registering_lower(dir: &Path) -> Result<PathBuf> {
     Ok(data)
 }
 
-/// The command over the lower half that sends by registrations.
-fn registering(mut command: Command, by: By, dir: &Path) -> Result<Command> {
-    command.env("XDG_DATA_HOME", registering_lower(dir)?);
-    command.env("REGISTERING_TOLD_BY", by.name());
-    Ok(command)
+impl Registering {
+    /// The command over this lower half.
+    fn below(self, mut command: Command, dir: &Path) -> Result<Command> {
+        command.env("XDG_DATA_HOME", registering_lower(self.mpi, dir)?);
+        command.env("REGISTERING_TOLD_BY", self.told_by.name());
+        Ok(command)
+    }
+
+    /// The example over this lower half.
+    fn start(self, steps: usize, ckpt: &Path, dir: &Path) -> Result<Job> {
+        let launch = stasis::launch(self.mpi, RANKS, ckpt, dir);
+        start(self.below(launch, dir)?, self.mpi, steps, dir)
+    }
 }
 
 fn start(launch: Command, mpi: Mpi, steps: usize, dir: &Path) -> Result<Job> {
     let mut command = launch;
     command.env("REMAPPED_STEPS", steps.to_string());
     begin(command, &example("p2p", "p2p/remapped")?, dir, mpi)
-}
-
-/// The same over the lower half that sends by registrations.
-fn start_registering(by: By, steps: usize, ckpt: &Path, dir: &Path) -> Result<Job> {
-    let mpi = Mpi::OpenMpi;
-    let launch = registering(stasis::launch(mpi, RANKS, ckpt, dir), by, dir)?;
-    start(launch, mpi, steps, dir)
 }
 
 /// The counters of a rank.
@@ -175,9 +187,9 @@ fn ends(job: &mut Job, dir: &Path) -> Result<()> {
 }
 
 /// Each registration is used once more, none is used after its pages were replaced.
-fn told(by: By, steps: usize, dir: &Path) -> Result<()> {
+fn told(lower: Registering, steps: usize, dir: &Path) -> Result<()> {
     fs::write(dir.join("go"), "")?;
-    let mut job = start_registering(by, steps, &dir.join("ck"), dir)?;
+    let mut job = lower.start(steps, &dir.join("ck"), dir)?;
     ends(&mut job, dir)?;
     for count in counts(&job)? {
         let cycles = steps * CYCLES / RANKS;
@@ -214,29 +226,29 @@ fn ends_well(job: &mut Job, dir: &Path) -> Result<()> {
 }
 
 /// The same with a checkpoint in the middle.
-fn continues(by: By, dir: &Path) -> Result<()> {
+fn continues(lower: Registering, dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
-    let mut job = start_registering(by, STEPS, &ckpt, dir)?;
+    let mut job = lower.start(STEPS, &ckpt, dir)?;
     reach_cut(&mut job, dir)?;
     stasis::take_checkpoint(&ckpt, dir, "checkpoint", LIMIT)?;
     ends_well(&mut job, dir)
 }
 
 /// The same after a restart of a job that ran over `mpi`.
-fn restarts(mpi: Mpi, by: By, dir: &Path) -> Result<()> {
+fn restarts(mpi: Mpi, lower: Registering, dir: &Path) -> Result<()> {
     let ckpt = dir.join("ck");
     let mut job = start(stasis::launch(mpi, RANKS, &ckpt, dir), mpi, STEPS, dir)?;
     reach_cut(&mut job, dir)?;
     take_checkpoint(&mut job, dir, &ckpt)?;
-    let command = stasis::restart(Mpi::OpenMpi, RANKS, &ckpt, dir);
-    let mut job = Job::start(registering(command, by, dir)?, dir, "restart")?;
+    let command = stasis::restart(lower.mpi, RANKS, &ckpt, dir);
+    let mut job = Job::start(lower.below(command, dir)?, dir, "restart")?;
     ends_well(&mut job, dir)
 }
 
 /// A cache that nobody tells sends wrong bytes, so that the other cases can fail.
-fn control(dir: &Path) -> Result<()> {
+fn control(lower: Registering, dir: &Path) -> Result<()> {
     fs::write(dir.join("go"), "")?;
-    let mut job = start_registering(By::Nobody, STEPS, &dir.join("ck"), dir)?;
+    let mut job = lower.start(STEPS, &dir.join("ck"), dir)?;
     let ended = job.wait(Instant::now() + LIMIT)?.context("it hangs")?;
     ensure!(!ended.success(), "nothing went wrong");
     let said = job::read_text(&job.stderr);
