@@ -96,7 +96,7 @@ pub fn start() {}
 #[cfg(not(native_mpi = "openmpi"))]
 mod ofi;
 
-#[cfg(not(native_mpi = "openmpi"))]
+#[cfg(any(test, not(native_mpi = "openmpi")))]
 pub(super) mod ucx {
     use core::ffi::{c_uint, c_void, CStr};
     use core::sync::atomic::{AtomicUsize, Ordering};
