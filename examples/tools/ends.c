@@ -1,5 +1,6 @@
 /* A job that waits at its cut and then ends in the way of its argument: `runs`, `exits` (rank 1, with code 3),
- * `leaves` (rank 1, with code 0) or `aborts` (rank 1, with code 5). With `waits` it makes calls of MPI while it waits,
+ * `leaves` (rank 1, with code 0) or `aborts` (rank 1, with code 5). With `exits-if` rank 1 exits with code 3 if
+ * the file of the next argument exists. With `waits` it makes calls of MPI while it waits,
  * with `large` it has 256 MiB. With `reads` it has the file of the next argument open, and with `writes` rank 1 writes
  * to that while it waits. */
 #include "../stasis_test.h"
@@ -62,6 +63,8 @@ int main(int argc, char **argv)
     else
         cut();
     if (test_rank == 1 && test_is(argc, argv, "exits"))
+        exit(3);
+    if (test_rank == 1 && test_is(argc, argv, "exits-if") && access(argv[2], F_OK) == 0)
         exit(3);
     if (test_rank == 1 && test_is(argc, argv, "leaves"))
         exit(0);

@@ -44,8 +44,10 @@
 //! assert_eq!(job.rank_left(Some(3), Departure::Lost, false), Some(Order::Kill));
 //! // The next incarnation starts when every process is dead. The newest checkpoint is ckpt-7.
 //! assert_eq!(job.all_dead(Some(7)), Some(Order::Start { failures: 1 }));
-//! // A rank that ends with an exit code of its own is no failure: the user has asked for signals alone.
-//! assert_eq!(job.rank_left(Some(0), Departure::Exits(2), false), None);
+//! // A rank that ends with an exit code of its own is no failure: the user has asked for signals alone. The launcher
+//! // may end the others for it.
+//! let order = job.rank_left(Some(0), Departure::Exits(2), false);
+//! assert_eq!(order, Some(Order::AwaitEnd));
 //! ```
 
 pub mod child_parts;

@@ -187,9 +187,12 @@ pub enum Order {
     /// Wait until the ranks have said that they end, with the launcher gone. Then [`Recovery::launcher_ended`] is
     /// called again or, if they do not say so for some time, [`Recovery::left_behind`].
     Await,
-    /// Wait until the launcher ends, since a rank has not started. If it does not end for some time,
+    /// Wait until the launcher ends, since a rank has not started or cannot go on. If it does not end for some time,
     /// [`Recovery::left_waiting`] is called.
     AwaitLauncher,
+    /// Wait until the launcher ends, since the program has ended a rank by its own will. If it does not end for a long
+    /// time, [`Recovery::goes_on_without`] is called.
+    AwaitEnd,
     /// The job is over.
     Finish(Option<GivenUp>),
 }
@@ -205,6 +208,16 @@ enum State {
     Over,
 }
 
+/// The program has ended a rank with a code other than 0, or without MPI_Finalize. Most launchers end the others then.
+/// Their deaths are no failures, and only time tells that a launcher does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct OwnEnd {
+    /// Whether the launcher has let the others go on.
+    tolerated: bool,
+    /// The rank that was lost first after it, and how.
+    lost: Option<(Option<u32>, Departure)>,
+}
+
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Recovery {
@@ -214,6 +227,8 @@ pub struct Recovery {
     wanted: bool,
     /// Whether the user has asked once for the end.
     asked: bool,
+    /// The first rank of the incarnation that has ended by the program's own will.
+    own_end: Option<OwnEnd>,
     /// The rank that could not go on first. If another one is lost, that is the failure.
     failed: Option<Option<u32>>,
     /// The rank that has ended first before it ran, or before all others had started, and how. If others are lost then,
@@ -235,6 +250,7 @@ impl Recovery {
             state: State::Running,
             wanted: false,
             asked: false,
+            own_end: None,
             failed: None,
             unstarted: None,
             failures: 0,
@@ -258,6 +274,11 @@ impl Recovery {
         }
     }
 
+    /// Whether the end of the job is wanted, by the user or the program.
+    fn is_wanted(&self) -> bool {
+        self.wanted || self.own_end.is_some_and(|own| !own.tolerated)
+    }
+
     fn fail(&mut self, failure: Failure) -> Option<Order> {
         self.state = State::Ending { failure };
         Some(Order::Kill)
@@ -276,14 +297,28 @@ impl Recovery {
         }
         if ends || !self.recovers(how) {
             // The launcher now ends the others, whose deaths are no failures. After exit code 0 it does not, unless
-            // MPI was not finalised.
-            self.wanted = ends || how != Departure::Exits(0);
-            return None;
+            // MPI was not finalised. After another code it may not, either (srun).
+            self.wanted = ends || matches!(how, Departure::Aborts(_));
+            if self.wanted || how == Departure::Exits(0) || self.own_end.is_some() {
+                return None;
+            }
+            self.own_end = Some(OwnEnd::default());
+            return Some(Order::AwaitEnd);
+        }
+        if let Some(own) = &mut self.own_end {
+            if how == Departure::Fails {
+                // For want of the rank that has ended.
+                return None;
+            }
+            if !own.tolerated {
+                own.lost.get_or_insert((rank, how));
+                return None;
+            }
         }
         if how == Departure::Fails {
-            // The launcher ends the job for it.
+            // Most launchers end the job for it.
             self.failed.get_or_insert(rank);
-            return None;
+            return Some(Order::AwaitLauncher);
         }
         if how == Departure::Refused {
             // The others end for it, and the launcher with them.
@@ -302,10 +337,23 @@ impl Recovery {
         self.fail(Failure::Rank(rank, how))
     }
 
+    /// After [`Order::AwaitEnd`] the launcher has not ended. `run` is as for [`Recovery::launcher_ended`]: with a rank
+    /// that runs, the launcher lets the others go on. So the deaths of others are failures, also those before.
+    pub fn goes_on_without(&mut self, run: bool) -> Option<Order> {
+        if self.state != State::Running || self.wanted || !run {
+            return None;
+        }
+        let own = self.own_end.as_mut()?;
+        own.tolerated = true;
+        let (rank, how) = own.lost.or(self.unstarted)?;
+        self.fail(Failure::Rank(rank, how))
+    }
+
     /// After [`Order::AwaitLauncher`] the launcher has not ended: the other ranks would wait for ever.
     pub fn left_waiting(&mut self) -> Option<Order> {
-        let (rank, how) = self.unstarted?;
-        match self.state == State::Running && !self.wanted {
+        let failed = self.failed.map(|rank| (rank, Departure::Fails));
+        let (rank, how) = self.unstarted.or(failed)?;
+        match self.state == State::Running && !self.is_wanted() {
             true => self.fail(Failure::Rank(rank, how)),
             false => None,
         }
@@ -313,7 +361,7 @@ impl Recovery {
 
     /// No rank makes progress, for longer than the user allows.
     pub fn hangs(&mut self) -> Option<Order> {
-        match self.state == State::Running && !self.wanted {
+        match self.state == State::Running && !self.is_wanted() {
             true => self.fail(Failure::Hang),
             false => None,
         }
@@ -323,7 +371,7 @@ impl Recovery {
     /// it, and may be heard later than the launcher. Call it once for each checkpoint.
     pub fn unusable(&mut self, set: u64) -> Option<Order> {
         match self.state {
-            State::Running if !self.wanted => self.fail(Failure::Unusable(set)),
+            State::Running if !self.is_wanted() => self.fail(Failure::Unusable(set)),
             State::Ending { .. } => {
                 self.state = State::Ending {
                     failure: Failure::Unusable(set),
@@ -340,8 +388,11 @@ impl Recovery {
         if self.state != State::Running {
             return None;
         }
+        // All other ranks have said that they end: its code is that of the one with a code of its own.
+        let own_code = self.own_end.is_some() && self.unstarted.is_none() && !run;
         let failed = end.is_by_signal() || self.recovers(Departure::Exits(end.code()));
-        if self.wanted || ends {
+        let failed = failed && !own_code;
+        if self.is_wanted() || ends {
             self.state = State::Over;
             return Some(Order::Finish(None));
         }
@@ -369,7 +420,7 @@ impl Recovery {
 
     /// After [`Order::Await`] ranks have not said that they end.
     pub fn left_behind(&mut self, end: LauncherEnd) -> Option<Order> {
-        match self.state == State::Running && !self.wanted {
+        match self.state == State::Running && !self.is_wanted() {
             true => self.fail(Failure::LeftBehind(end.code())),
             false => None,
         }
@@ -396,7 +447,7 @@ impl Recovery {
             (self.failures, self.suspect) = (0, None);
         }
         self.newest = self.newest.max(newest);
-        (self.failed, self.unstarted) = (None, None);
+        (self.failed, self.unstarted, self.own_end) = (None, None, None);
         // There is one for each checkpoint at most, so that the job has an end.
         self.failures += u32::from(!left_out);
         self.suspect = match (failure, self.suspect) {
@@ -525,6 +576,14 @@ mod tests {
         left: bool,
         /// Whether a rank has ended before it ran.
         unstarted: bool,
+        /// Whether the launcher lets the others go on when a rank has ended, in whatever way.
+        tolerant: bool,
+        /// Whether it ends the ranks nevertheless: the user wants it, or the program calls MPI_Abort.
+        ending: bool,
+        /// Whether a rank has ended by the program's own will, and its launcher is waited for.
+        willed: bool,
+        /// Whether a rank is lost, so that the others wait for it.
+        lost: bool,
         /// Whether the next incarnation is not started yet.
         pausing: bool,
         newest: Option<u64>,
@@ -538,7 +597,7 @@ mod tests {
     const RANKS: usize = 3;
 
     impl World {
-        fn new(policy: Policy) -> World {
+        fn new(policy: Policy, tolerant: bool) -> World {
             World {
                 machine: Recovery::new(policy),
                 ranks: vec![true; RANKS],
@@ -546,11 +605,16 @@ mod tests {
                 killing: false,
                 left: false,
                 unstarted: false,
+                tolerant,
+                ending: false,
+                willed: false,
+                lost: false,
                 pausing: false,
                 newest: None,
                 incarnation: 1,
                 finished: None,
-                terms: 2,
+                // Where the launcher lets ranks go on, there has to be an end without the user.
+                terms: if tolerant { 0 } else { 2 },
                 faults: 4,
             }
         }
@@ -562,6 +626,7 @@ mod tests {
         fn begin(&mut self) {
             assert!(self.dead(), "two incarnations: {self:?}");
             (self.ranks, self.launcher) = (vec![true; RANKS], true);
+            (self.ending, self.lost) = (false, false);
             self.incarnation += 1;
         }
 
@@ -588,8 +653,11 @@ mod tests {
                 }
                 Some(Order::Await) => self.left = true,
                 Some(Order::AwaitLauncher) => self.unstarted = true,
-                Some(Order::Stop | Order::Terminate) | None => {}
+                Some(Order::AwaitEnd) => self.willed = self.tolerant,
+                Some(Order::Terminate) => self.ending = self.tolerant,
+                Some(Order::Stop) | None => {}
             }
+            self.willed &= !self.killing && self.launcher && self.finished.is_none();
             self.left &= !self.killing && self.finished.is_none();
             self.unstarted &= !self.killing && self.launcher && self.finished.is_none();
         }
@@ -617,6 +685,14 @@ mod tests {
                     self.after(|world| {
                         world.ranks[rank] = false;
                         world.faults -= fault;
+                        // What one that has ended by its own will leaves undone is the program's affair.
+                        let lost = match how {
+                            Departure::Lost | Departure::Unstarted => true,
+                            Departure::Fails => world.machine.own_end.is_none(),
+                            _ => false,
+                        };
+                        world.lost |= lost && world.tolerant;
+                        world.ending |= matches!(how, Departure::Aborts(_)) && world.tolerant;
                         world.machine.rank_left(Some(rank as u32), how, false)
                     })
                 };
@@ -632,9 +708,11 @@ mod tests {
                     next.push(leaves(Departure::Fails, 1));
                     next.push(leaves(Departure::Unstarted, 1));
                 }
-                match self.killing || !self.launcher {
-                    // Killed by us, or by a launcher that has ended.
+                match self.killing || !self.launcher || self.ending {
+                    // Killed by us, by the launcher, or by one that has ended.
                     true => next.push(leaves(Departure::Lost, 0)),
+                    // Nobody ends those that wait for one that is lost.
+                    false if self.lost => {}
                     false => next.push(leaves(Departure::Exits(0), 0)),
                 }
                 if self.left {
@@ -644,6 +722,12 @@ mod tests {
             let all = self.ranks.iter().all(|lives| !lives);
             if self.unstarted {
                 next.push(self.after(|world| world.machine.left_waiting()));
+            }
+            if self.willed {
+                next.push(self.after(|world| {
+                    world.willed = false;
+                    world.machine.goes_on_without(!all)
+                }));
             }
             if self.left {
                 next.push(self.after(|world| {
@@ -715,7 +799,10 @@ mod tests {
     fn every_order_of_events_leads_to_one_end_and_never_to_two_incarnations() {
         for on in [RecoverOn::Signals, RecoverOn::Exits, RecoverOn::All] {
             let mut seen = HashSet::new();
-            let mut open = vec![World::new(Policy { on, most: 2 })];
+            let policy = Policy { on, most: 2 };
+            let mut open = [false, true]
+                .map(|tolerant| World::new(policy, tolerant))
+                .to_vec();
             let (mut ends, mut recovered) = (0, 0);
             while let Some(world) = open.pop() {
                 if !seen.insert(world.clone()) {
@@ -741,7 +828,8 @@ mod tests {
     #[test]
     fn the_programs_own_will_is_no_failure() {
         let mut job = machine(RecoverOn::Signals);
-        assert_eq!(job.rank_left(Some(1), Departure::Exits(3), false), None);
+        let order = job.rank_left(Some(1), Departure::Exits(3), false);
+        assert_eq!(order, Some(Order::AwaitEnd));
         // The launcher kills the other rank for it.
         assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
         let end = job.launcher_ended(LauncherEnd::Exited(3), false, true);
@@ -749,7 +837,8 @@ mod tests {
 
         // So it does for a rank that ends without MPI_Finalize, with any code.
         let mut job = machine(RecoverOn::Exits);
-        assert_eq!(job.rank_left(Some(1), Departure::Leaves(0), false), None);
+        let order = job.rank_left(Some(1), Departure::Leaves(0), false);
+        assert_eq!(order, Some(Order::AwaitEnd));
         assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
         let end = job.launcher_ended(LauncherEnd::Exited(1), false, true);
         assert_eq!(end, Some(Order::Finish(None)));
@@ -764,20 +853,66 @@ mod tests {
     }
 
     #[test]
+    fn a_launcher_that_goes_on_without_a_rank_misses_those_that_are_killed() {
+        let ended = || {
+            let mut job = machine(RecoverOn::Signals);
+            let order = job.rank_left(Some(1), Departure::Exits(9), false);
+            assert_eq!(order, Some(Order::AwaitEnd));
+            job
+        };
+        let lost = Some(Failure::Rank(Some(0), Departure::Lost));
+        // Later than a launcher would have killed it for the other's end.
+        let mut job = ended();
+        assert_eq!(job.goes_on_without(true), None);
+        let order = job.rank_left(Some(2), Departure::Exits(3), false);
+        assert_eq!(order, None);
+        // For want of the rank that has ended.
+        assert_eq!(job.rank_left(Some(3), Departure::Fails, false), None);
+        let order = job.rank_left(Some(0), Departure::Lost, false);
+        assert_eq!((order, job.failure()), (Some(Order::Kill), lost));
+        // The next incarnation has nothing to do with it.
+        assert_eq!(job.all_dead(None), Some(Order::Start { failures: 1 }));
+        let order = job.rank_left(Some(1), Departure::Exits(9), false);
+        assert_eq!(order, Some(Order::AwaitEnd));
+        // Before that it may be the launcher's work.
+        let mut job = ended();
+        assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
+        assert_eq!(job.goes_on_without(true), Some(Order::Kill));
+        assert_eq!(job.failure(), lost);
+        // A launcher that does not come to its end has killed all of them.
+        let mut job = ended();
+        assert_eq!(job.rank_left(Some(0), Departure::Lost, false), None);
+        assert_eq!(job.goes_on_without(false), None);
+        let end = job.launcher_ended(LauncherEnd::Exited(9), false, false);
+        assert_eq!(end, Some(Order::Finish(None)));
+        // Its code is the program's, although it looks like that of a signal.
+        let mut job = ended();
+        assert_eq!(job.goes_on_without(true), None);
+        assert_eq!(job.rank_left(Some(0), Departure::Exits(0), false), None);
+        let end = job.launcher_ended(LauncherEnd::Exited(9), false, false);
+        assert_eq!(end, Some(Order::Finish(None)));
+    }
+
+    #[test]
     fn a_rank_that_cannot_go_on_may_be_the_victim_of_another() {
         let mut job = machine(RecoverOn::Signals);
-        assert_eq!(job.rank_left(Some(0), Departure::Fails, false), None);
+        let order = job.rank_left(Some(0), Departure::Fails, false);
+        assert_eq!(order, Some(Order::AwaitLauncher));
         let order = job.rank_left(Some(1), Departure::Lost, false);
         assert_eq!(order, Some(Order::Kill));
         let lost = Failure::Rank(Some(1), Departure::Lost);
         assert_eq!(job.failure(), Some(lost));
 
+        let failed = Failure::Rank(Some(0), Departure::Fails);
         let mut job = machine(RecoverOn::Signals);
         job.rank_left(Some(0), Departure::Fails, false);
         let order = job.launcher_ended(LauncherEnd::Exited(5), false, false);
-        assert_eq!(order, Some(Order::Kill));
-        let failed = Failure::Rank(Some(0), Departure::Fails);
-        assert_eq!(job.failure(), Some(failed));
+        assert_eq!((order, job.failure()), (Some(Order::Kill), Some(failed)));
+        // The launcher lets the others go on.
+        let mut job = machine(RecoverOn::Signals);
+        job.rank_left(Some(0), Departure::Fails, false);
+        let order = job.left_waiting();
+        assert_eq!((order, job.failure()), (Some(Order::Kill), Some(failed)));
     }
 
     #[test]

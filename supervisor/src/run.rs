@@ -63,6 +63,10 @@ const NOT_AGAIN: &str = "the job ends before its next start, as requested";
 /// Time after which a process that was killed should have ended.
 const LATE: Duration = Duration::from_secs(10);
 
+/// Leases after which a launcher lets the others go on when the program has ended a rank. Slurm, which can be told to
+/// end them, gives them 30 s (`KillWait`), and the default is twice that.
+const TO_END: u32 = 20;
+
 /// Interval at which it is looked whether there is memory for checkpoints in memory.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -300,6 +304,7 @@ pub fn run(job: &Job, surroundings: &impl Surroundings) -> Result<i32, Error> {
         end: None,
         awaiting: None,
         unstarted: None,
+        own_end: None,
         killing: None,
         surviving: None,
         aborted: None,
@@ -377,8 +382,10 @@ struct Running<'a, S> {
     end: Option<LauncherEnd>,
     /// Since when its ranks are waited for, which have not said that they end.
     awaiting: Option<Instant>,
-    /// Since when the launcher is waited for, because a rank has ended before it ran.
+    /// Since when the launcher is waited for, because a rank has ended before it ran, or cannot go on.
     unstarted: Option<Instant>,
+    /// Since when the launcher is waited for, because the program has ended a rank by its own will.
+    own_end: Option<Instant>,
     /// Since when the incarnation is being killed, and the signals that the launcher has had.
     killing: Option<(Instant, usize)>,
     /// Since when the living ranks write their memory (MPI Stages).
@@ -700,6 +707,15 @@ impl<S: Surroundings> Running<'_, S> {
             self.unstarted = None;
             self.obey(order)?;
         }
+        let until_tolerated = self.until_tolerated();
+        if until_tolerated.is_some_and(|time| time.is_zero()) {
+            self.own_end = None;
+            let run = self.has_running();
+            let incarnation = self.incarnation;
+            tracing::info!(incarnation, run, "the launcher goes on without a rank");
+            let order = self.machine.goes_on_without(run);
+            self.obey(order)?;
+        }
         if self.due.is_some_and(|due| due <= Instant::now()) {
             self.due = None;
             if self.machine.goes_on() {
@@ -717,6 +733,12 @@ impl<S: Surroundings> Running<'_, S> {
             self.surroundings.no_standby(&why);
         }
         Ok(())
+    }
+
+    /// Time until the launcher is known to let the others go on, after the program has ended a rank.
+    fn until_tolerated(&self) -> Option<Duration> {
+        let limit = self.job.terms.lease * TO_END;
+        Some(limit.saturating_sub(self.own_end?.elapsed()))
     }
 
     /// Whether all ranks of the incarnation have connected or were announced.
@@ -1111,7 +1133,7 @@ impl<S: Surroundings> Running<'_, S> {
 
     fn obey(&mut self, order: Option<Order>) -> Result<(), Error> {
         if matches!(order, Some(Order::Kill | Order::Finish(_))) {
-            (self.awaiting, self.unstarted) = (None, None);
+            (self.awaiting, self.unstarted, self.own_end) = (None, None, None);
         }
         match order {
             // The latter has been obeyed when the incarnation was found dead.
@@ -1151,6 +1173,9 @@ impl<S: Surroundings> Running<'_, S> {
             }
             Some(Order::AwaitLauncher) => {
                 self.unstarted.get_or_insert_with(Instant::now);
+            }
+            Some(Order::AwaitEnd) => {
+                self.own_end.get_or_insert_with(Instant::now);
             }
             Some(Order::Finish(_)) => {
                 self.finished = true;
@@ -1241,6 +1266,8 @@ impl<S: Surroundings> Running<'_, S> {
         let awaiting = [self.awaiting, self.unstarted].into_iter().flatten();
         let awaiting =
             awaiting.map(|since| lease.saturating_sub(since.elapsed()) + Duration::from_millis(1));
+        let tolerated = self.until_tolerated();
+        let tolerated = tolerated.map(|time| time + Duration::from_millis(1));
         let pause = self
             .due
             .map(|due| due.saturating_duration_since(Instant::now()) + Duration::from_millis(1));
@@ -1252,6 +1279,7 @@ impl<S: Surroundings> Running<'_, S> {
             .chain(survivors)
             .chain(late)
             .chain(awaiting)
+            .chain(tolerated)
             .chain(look);
         let due = due.into_iter().chain(others).min();
         due.map_or(PollTimeout::NONE, |due| {

@@ -100,7 +100,14 @@ impl World {
                 let order = self.standby.job_is_over();
                 self.obey_standby(order);
             }
-            Some(Order::Stop | Order::Terminate | Order::Await | Order::AwaitLauncher) | None => {}
+            Some(
+                Order::Stop
+                | Order::Terminate
+                | Order::Await
+                | Order::AwaitLauncher
+                | Order::AwaitEnd,
+            )
+            | None => {}
         }
     }
 

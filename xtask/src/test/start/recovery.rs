@@ -22,6 +22,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const RANKS: usize = 2;
 /// File of a set that counts the restarts from it that have not worked.
 const ATTEMPTS: &str = "attempts";
+/// Libraries whose launchers have a known option that lets the other ranks go on when one has ended.
+const TOLERATE: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
 /// Words of the message about a recovery, and of the one about its end.
 pub(super) const GOES_ON: &str = "the job goes on from";
 const GIVEN_UP: &str = "is not started again";
@@ -69,6 +71,9 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("not-started-again", not_started_again);
         add("refused", refused_restart);
         add("ended-in-a-pause", ended_in_a_pause);
+        if TOLERATE.contains(&mpi) {
+            add("exits-tolerated", exits_tolerated);
+        }
         if !mpi.is_open_mpi() {
             add("proxy", proxy);
         }
@@ -419,6 +424,34 @@ fn launcher_away(case: &RunCase) -> Result<()> {
     case.recovered(&mut job, |_| {
         fs::rename(&away, &launcher).expect("it is there")
     })?;
+    case.finish(job)
+}
+
+/// The launcher lets the others go on when a rank has ended with a code of its own. A death that follows is a failure.
+fn exits_tolerated(case: &RunCase) -> Result<()> {
+    let option = match case.mpi.is_open_mpi() {
+        true => "--mca orte_abort_on_non_zero_status 0",
+        false => "-disable-auto-cleanup",
+    };
+    let text = format!("mpirun=$1\nshift\nexec \"$mpirun\" {option} \"$@\"");
+    let launcher = script(case, &text)?;
+    let once = case.dir.join("once");
+    fs::write(&once, "")?;
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg(&case.program).arg("exits-if").arg(&once);
+    let command = stasis::before(Command::new(launcher), &launch);
+    // The launcher is known to go on after twenty leases, for which these ranks have no other use.
+    let mut run = case.at_its_cut(stasis::run(&["--lease", "0.5"], &command));
+    run.env("STASIS_LOG", "stasis_supervisor=info");
+    let mut job = case.start_command(run, "run")?;
+    case.checkpoint()?;
+    fs::write(case.gate(), "")?;
+    let told = job.until_said("the launcher goes on without a rank", deadline());
+    job.explain(told, case.dir)?;
+    ensure!(job.processes_of(1).is_empty(), "rank 1 lives");
+    fs::remove_file(case.gate())?;
+    fs::remove_file(&once)?;
+    case.recovered(&mut job, |job| kill_rank(job, 0))?;
     case.finish(job)
 }
 
