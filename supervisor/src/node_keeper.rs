@@ -6,6 +6,9 @@
 //! and runs no part of the program. It ends with its connection to `stasis run`. Its kernel kills it when its lease
 //! ends, as it does with a rank ([`leases`](crate::leases)): so nothing is written here any more when `stasis run`
 //! uses the number of a set again.
+//!
+//! Its parent is the *guard* ([`guard`]), which starts another one if it was killed, with the same socket: ranks can
+//! hand over again. The copies are lost.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,13 +17,16 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use ckpt_image::{FileSystem, SetId};
 use coordinator::net::addresses;
+use coordinator::process_liveness;
 use dump::{ChildParts, HeldImage};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigEvent, SigevNotify, Signal};
@@ -36,7 +42,7 @@ use crate::memory_sets::COPY_KILLED;
 use crate::messages::{receive, send, take_line, FromRank, Member, Process, ToRank, LONGEST};
 use crate::node_messages::{self, FromNode, ToNode};
 use crate::rescue::write_all;
-use crate::run_file::RunFile;
+use crate::run_file::{RunFile, RUN_FILE};
 
 /// Claims the place of the node keeper of this machine. None if there is one.
 ///
@@ -110,14 +116,7 @@ pub fn keep(
     listener: UnixListener,
     room: impl Fn() -> Result<(), String>,
 ) -> io::Result<Infallible> {
-    let found = RunFile::read(directory, file).map_err(io::Error::other)?;
-    let found = found.ok_or(io::ErrorKind::NotFound)?;
-    let address = listener.local_addr()?;
-    // Another standby world may have taken the place of the one whose ranks have claimed this machine.
-    let socket = found.node_socket();
-    if address.as_abstract_name() != Some(socket.as_bytes()) {
-        return Err(io::ErrorKind::NotFound.into());
-    }
+    let found = run_file_of(directory, file, &listener)?;
     listener.set_nonblocking(true)?;
     let (stream, terms) = found.connect_by_network()?;
     let mut keeping = Keeping {
@@ -136,6 +135,67 @@ pub fn keep(
     keeping.greet()?;
     loop {
         keeping.turn(&room)?;
+    }
+}
+
+/// The run file that names this socket. Another standby world may have taken the place of the one whose ranks have
+/// claimed this machine. That one may be the job by now.
+fn run_file_of(directory: &Path, file: &str, listener: &UnixListener) -> io::Result<RunFile> {
+    let address = listener.local_addr()?;
+    for name in [file, RUN_FILE] {
+        let found = RunFile::read(directory, name).map_err(io::Error::other)?;
+        let ours =
+            |found: &RunFile| address.as_abstract_name() == Some(found.node_socket().as_bytes());
+        if let Some(found) = found.filter(ours) {
+            return Ok(found);
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Starts the node keeper of this socket by `start`, and another one each time that it was killed, but not more often
+/// than once in the time of a lease. Returns when one has ended by itself: the job is over, or cannot be reached.
+///
+/// The kernel kills the guard when it cannot run for the time of a lease: one that is stopped with its machine's other
+/// processes would outlive the job.
+///
+/// # Errors
+/// The run file is not that of this socket, or no process can be started or watched.
+pub fn guard(
+    directory: &Path,
+    file: &str,
+    listener: &UnixListener,
+    mut start: impl FnMut() -> io::Result<Child>,
+) -> io::Result<()> {
+    let found = run_file_of(directory, file, listener)?;
+    let network = found.network.ok_or(io::ErrorKind::Unsupported)?;
+    let mut lease = Lease::new(network.terms)?;
+    loop {
+        lease.begin()?;
+        let begun = lease.sent;
+        let mut child = start()?;
+        let process = process_liveness::open(child.id())?;
+        let end = loop {
+            if let Some(end) = child.try_wait()? {
+                break end;
+            }
+            let mut watched = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+            let limit = PollTimeout::try_from(network.terms.lease / 2);
+            let _ = poll(&mut watched, limit.unwrap_or(PollTimeout::MAX));
+            lease.begin()?;
+        };
+        if end.signal().is_none() {
+            return Ok(());
+        }
+        // Something may kill them again and again.
+        let next = begun + network.terms.lease;
+        while let Some(left) = next
+            .checked_sub(lease.now()?)
+            .filter(|left| !left.is_zero())
+        {
+            thread::sleep(left.min(network.terms.lease / 2));
+            lease.begin()?;
+        }
     }
 }
 
@@ -199,6 +259,12 @@ impl Lease {
         self.timer.set(Expiration::OneShot(end), at)?;
         self.answered = true;
         Ok(())
+    }
+
+    /// Makes it last from now on.
+    fn begin(&mut self) -> io::Result<()> {
+        self.sent = self.now()?;
+        self.prolong()
     }
 
     /// Time until the next heartbeat, if the last one was answered.

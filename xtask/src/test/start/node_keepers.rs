@@ -6,9 +6,13 @@ use crate::harness::job::{self, Job};
 use crate::harness::{signal, stasis};
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
 
+/// What `stasis run` says about the end of a node keeper.
+const GIVEN_UP: &str =
+    "the checkpoint in memory is given up, the job runs on: the process that held the copies on node2 has ended";
 /// Words in the log of `stasis run`.
 const HELD: &str = "a checkpoint is in memory";
 const ASLEEP: &str = "the standby world is asleep";
@@ -25,7 +29,9 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("standby", standby);
         add("lost", |case| lost(case, true));
         add("cut-off", |case| lost(case, false));
-        add("keeper-killed", keeper_killed);
+        add("keeper-killed", |case| keeper_ends(case, Signal::SIGKILL));
+        add("keeper-stopped", |case| keeper_ends(case, Signal::SIGSTOP));
+        add("guard-killed", guard_killed);
         add("controller", controller);
     }
     cases
@@ -49,11 +55,16 @@ fn keepers(job: &Job) -> Vec<i32> {
     job.named(&["stasis-node"])
 }
 
-/// The node keeper of the node that is lost in other cases.
-fn its_keeper(case: &NodesCase, job: &Job) -> Result<i32> {
+/// Their guards.
+fn guards(job: &Job) -> Vec<i32> {
+    job.named(&["stasis-guard"])
+}
+
+/// The one of these processes on the node that is lost in other cases.
+fn on_its_node(case: &NodesCase, all: Vec<i32>) -> Result<i32> {
     let there = case.nodes.pids(LOST)?;
-    let found = keepers(job).into_iter().find(|pid| there.contains(pid));
-    found.context("the node has no node keeper")
+    let found = all.into_iter().find(|pid| there.contains(pid));
+    found.context("the node has no node keeper, or no guard of one")
 }
 
 /// Kills the rank of that node: the job goes on.
@@ -67,8 +78,7 @@ fn kill_rank(case: &NodesCase, job: &mut Job) -> Result<()> {
 
 /// Lets the job end, and looks for its node keepers where it does: that of Debian's MPICH may not, natively too.
 fn finish(case: &NodesCase, mut job: Job) -> Result<()> {
-    let mut left = keepers(&job);
-    left.extend(copies(&job));
+    let left = [guards(&job), keepers(&job), copies(&job)].concat();
     case.finish(&mut job)?;
     match case.mpi.is_open_mpi() {
         true => gone(&left),
@@ -145,8 +155,7 @@ fn lost(case: &NodesCase, killed: bool) -> Result<()> {
         .context("no checkpoint is there")?;
     held(case, &mut job)?;
     let there = case.nodes.pids(LOST)?;
-    let mut held_there = keepers(&job);
-    held_there.extend(copies(&job));
+    let mut held_there = [guards(&job), keepers(&job), copies(&job)].concat();
     held_there.retain(|pid| there.contains(pid));
     ensure!(held_there.len() > 1, "the node holds nothing");
     case.recovered(&mut job, || match killed {
@@ -176,18 +185,44 @@ fn lost(case: &NodesCase, killed: bool) -> Result<()> {
     finish(case, job)
 }
 
-/// The node keeper is killed: the checkpoint in memory is given up and there is no other, which is said. The next
-/// incarnation has a node keeper again.
-fn keeper_killed(case: &NodesCase) -> Result<()> {
+/// The node keeper is killed, or stopped until its lease ends: the checkpoint in memory is given up, which is said, and
+/// another node keeper takes its place. The job runs on, and goes on from the next checkpoint in memory.
+fn keeper_ends(case: &NodesCase, by: Signal) -> Result<()> {
+    let mut job = start(case, &[])?;
+    held(case, &mut job)?;
+    let running = stasis::incarnation(&case.ckpt, "run.json")?;
+    let first = on_its_node(case, keepers(&job))?;
+    signal::send(first, by);
+    let given_up = job.until_said(GIVEN_UP, deadline());
+    job.explain(given_up, case.dir)?;
+    gone(&[first])?;
+    held(case, &mut job)?;
+    let second = on_its_node(case, keepers(&job))?;
+    ensure!(second != first, "the node keeper lives");
+    ensure!(numbers_on_disk(&case.ckpt).is_empty(), "one is on disk");
+    let now = stasis::incarnation(&case.ckpt, "run.json")?;
+    ensure!(now == running, "the job was started again");
+    kill_rank(case, &mut job)?;
+    said(&job, WRITTEN)?;
+    let third = on_its_node(case, keepers(&job))?;
+    ensure!(third == second, "there is another node keeper");
+    finish(case, job)
+}
+
+/// The node keeper is killed, and its guard before it: the checkpoint in memory is given up and there is no other,
+/// which is said. The next incarnation has a node keeper again.
+fn guard_killed(case: &NodesCase) -> Result<()> {
     let mut job = start(case, &[])?;
     case.checkpoint()?;
     let disk = *numbers_on_disk(&case.ckpt)
         .last()
         .context("no checkpoint is there")?;
     held(case, &mut job)?;
-    signal::kill_now(its_keeper(case, &job)?);
+    for all in [guards(&job), keepers(&job)] {
+        signal::kill_now(on_its_node(case, all)?);
+    }
     for words in [
-        "the checkpoint in memory is given up, the job runs on: the process that held the copies on node2 has ended",
+        GIVEN_UP,
         "a checkpoint in memory was given up, the job runs on",
     ] {
         let given_up = job.until_said(words, deadline());
@@ -197,7 +232,8 @@ fn keeper_killed(case: &NodesCase) -> Result<()> {
     kill_rank(case, &mut job)?;
     said(&job, &format!("the job goes on from ckpt-{disk} "))?;
     held(case, &mut job)?;
-    its_keeper(case, &job)?;
+    on_its_node(case, keepers(&job))?;
+    on_its_node(case, guards(&job))?;
     finish(case, job)
 }
 
@@ -205,9 +241,8 @@ fn keeper_killed(case: &NodesCase) -> Result<()> {
 fn controller(case: &NodesCase) -> Result<()> {
     let mut job = start(case, &[])?;
     held(case, &mut job)?;
-    let mut left = keepers(&job);
-    left.extend(copies(&job));
-    ensure!(left.len() > 1, "there is nothing in memory");
+    let left = [guards(&job), keepers(&job), copies(&job)].concat();
+    ensure!(left.len() > 2, "there is nothing in memory");
     signal::kill_now(job.pids()[0]);
     ensure!(job.wait(deadline())?.is_some(), "it survives SIGKILL");
     gone(&left)
