@@ -2,7 +2,7 @@
  * `leaves` (rank 1, with code 0) or `aborts` (rank 1, with code 5). With `exits-if` rank 1 exits with code 3 if
  * the file of the next argument exists. With `waits` it makes calls of MPI while it waits,
  * with `large` it has 256 MiB. With `reads` it has the file of the next argument open, and with `writes` rank 1 writes
- * to that while it waits. */
+ * to that while it waits. With `appends` the last rank appends numbers to it meanwhile, and nobody else may have. */
 #include "../stasis_test.h"
 
 #define LARGE ((size_t)256 << 20)
@@ -34,6 +34,24 @@ static void write_while_waiting(const char *path)
     close(file);
 }
 
+static void append_while_waiting(const char *path)
+{
+    struct timespec pause = {0, 1000000};
+    int number = 0, got, file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
+    CHECK(file >= 0, "%s", path);
+    cut_announce();
+    while (!cut_open()) {
+        CHECK(dprintf(file, "%d\n", number++) > 0, "%s", path);
+        nanosleep(&pause, NULL);
+    }
+    FILE *all = fdopen(file, "r");
+    rewind(all);
+    for (int i = 0; i < number; i++)
+        CHECK(fscanf(all, "%d", &got) == 1 && got == i, "%s: %d in the place of %d", path, got, i);
+    CHECK_EQ(fscanf(all, "%d", &got), EOF);
+    fclose(all);
+}
+
 int main(int argc, char **argv)
 {
     int sum = 0;
@@ -60,6 +78,8 @@ int main(int argc, char **argv)
         wait_together();
     else if (test_rank == 1 && test_is(argc, argv, "writes"))
         write_while_waiting(argv[2]);
+    else if (test_rank == test_size - 1 && test_is(argc, argv, "appends"))
+        append_while_waiting(argv[2]);
     else
         cut();
     if (test_rank == 1 && test_is(argc, argv, "exits"))

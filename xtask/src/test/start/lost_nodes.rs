@@ -11,6 +11,7 @@ use crate::test::Case;
 use anyhow::{ensure, Context, Result};
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,8 @@ pub(super) struct NodesCase<'a> {
     /// Its nodes.
     pub nodes: Nodes,
     program: PathBuf,
+    /// What its ranks do at their cut, and a file for that.
+    way: Cell<&'static str>,
     /// Its checkpoint directory.
     pub ckpt: PathBuf,
 }
@@ -96,6 +99,7 @@ impl NodesCase<'_> {
             mpi,
             nodes: Nodes::with_daemons(NODES, dir)?,
             program: compile(dir, &mpi.compiler("c"), "ends.c", &[])?,
+            way: Cell::new("runs"),
             ckpt: dir.join("ck"),
         })
     }
@@ -126,7 +130,8 @@ impl NodesCase<'_> {
             .arg(&self.ckpt)
             .args(launch)
             .args(["sh", "-c", r#"exec "$0" "$@""#]);
-        command.arg(&self.program).arg("runs");
+        command.arg(&self.program).arg(self.way.get());
+        command.arg(self.dir.join("appended"));
         command.env("STASIS_TEST_READY", self.dir.join("ready"));
         command.env("STASIS_TEST_GO", self.gate());
         command.env("STASIS_LOG", "stasis_supervisor=info");
@@ -330,8 +335,10 @@ fn daemon(case: &NodesCase) -> Result<()> {
     case.finish(&mut job)
 }
 
-/// The lost node is left out. When it is back, nothing of the job is there.
+/// The lost node is left out. When it is back, nothing of the job is there. Its rank wrote to a file, from which the
+/// next incarnation has removed what came after the checkpoint: nobody but that has written there since.
 fn cut_off(case: &NodesCase) -> Result<()> {
+    case.way.set("appends");
     let mut job = case.start(&[])?;
     case.recovered(&mut job, || case.nodes.connect(LOST, false))?;
     said(&job, &format!("{ITS_RANK} has not answered for 3 s"))?;

@@ -44,6 +44,8 @@ pub fn cases(full: bool) -> Vec<Case> {
         add("input", input);
         add("sigterm", sigterm);
         add("before-the-first-checkpoint", before_the_first);
+        let scarce = RunCase::case(mpi, "standby.scarce", scarce);
+        cases.push(scarce.for_root("needs root to mount"));
     }
     cases
 }
@@ -219,6 +221,41 @@ fn given_up(case: &RunCase) -> Result<()> {
     until(&mut job, ANEW, 1, case)?;
     case.checkpoint()?;
     until(&mut job, ASLEEP, 4, case)?;
+    finish(case, job)
+}
+
+/// Memory does not suffice for a standby world: a message says so, and the job is started anew at a failure. With more
+/// memory there is one after the next checkpoint.
+fn scarce(case: &RunCase) -> Result<()> {
+    let there = fs::read_to_string("/proc/meminfo")?;
+    let meminfo = case.dir.join("meminfo");
+    let set = |mib: u64| {
+        let lines = there
+            .lines()
+            .map(|line| match line.starts_with("MemAvailable:") {
+                true => format!("MemAvailable: {} kB\n", mib << 10),
+                false => format!("{line}\n"),
+            });
+        fs::write(&meminfo, lines.collect::<String>())
+    };
+    set(100)?;
+    let script = r#"mount --bind "$0" /proc/meminfo && exec "$@""#;
+    let mut seen = Command::new("unshare");
+    seen.args(["--mount", "sh", "-c", script]).arg(&meminfo);
+    let command = stasis::before(seen, &logged(case.command(&FLAGS, "runs")));
+    let mut job = case.start_command(command, "run")?;
+    case.checkpoint()?;
+    let words = "2 ranks more need 128 MiB, and there are 100 MiB (MemAvailable in /proc/meminfo)";
+    until(&mut job, words, 1, case)?;
+    recovered(case, &mut job, 1)?;
+    until(&mut job, ANEW, 1, case)?;
+    let early = said(&job).contains(ASLEEP);
+    ensure!(!early, "there is a standby world without memory");
+    set(1 << 20)?;
+    case.checkpoint()?;
+    until(&mut job, ASLEEP, 1, case)?;
+    recovered(case, &mut job, 0)?;
+    until(&mut job, LET_GO, 1, case)?;
     finish(case, job)
 }
 
