@@ -62,7 +62,7 @@ pub fn are_all(members: &[Member]) -> bool {
     let unnumbered = members.iter().filter(|member| member.rank.is_none());
     let known = numbers.len() + unnumbered.count();
     let size = members.iter().find_map(|member| member.size);
-    size.is_none_or(|size| known >= size as usize)
+    !members.is_empty() && size.is_none_or(|size| known >= size as usize)
 }
 
 /// The keeper.
@@ -570,6 +570,7 @@ mod tests {
     fn a_rank_that_is_announced_and_connects_is_one() {
         let member = |rank, size| Member { rank, size };
         let first = member(Some(0), Some(2));
+        assert!(!are_all(&[]));
         assert!(!are_all(&[first]));
         assert!(!are_all(&[first, first]));
         assert!(are_all(&[first, member(Some(1), Some(2))]));

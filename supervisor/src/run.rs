@@ -757,8 +757,12 @@ impl<S: Surroundings> Running<'_, S> {
         let order = self.machine.launcher_ended(end, ends, self.has_running());
         let started = self.keeper.has_ranks() || self.remote.has_ranks();
         let again = self.incarnation > self.first && !started && end.code() != 0;
-        if again && order == Some(Order::Finish(None)) {
-            self.surroundings.not_started(end);
+        // Those that have not refused may not have reached this process, either.
+        let refused = end == LauncherEnd::Exited(self.job.refusal) && !self.has_all_ranks();
+        match order {
+            Some(Order::Finish(None)) if again => self.surroundings.not_started(end),
+            Some(Order::Finish(None)) if refused => self.surroundings.refused(REFUSED),
+            _ => {}
         }
         self.obey(order)
     }

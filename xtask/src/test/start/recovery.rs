@@ -5,7 +5,7 @@ use crate::harness::mpi::Mpi;
 use crate::harness::{signal, stasis};
 use crate::test::support::held_job::reach_cut_of;
 use crate::test::support::helper_programs::compile;
-use crate::test::support::refusal::{refused, DIRECTORY, USAGE};
+use crate::test::support::refusal::{refused, CANNOT_SERVE, DIRECTORY, USAGE};
 use crate::test::support::small_fs::{in_ext4, in_small_directory};
 use crate::test::Case;
 use anyhow::{bail, ensure, Context, Result};
@@ -77,6 +77,8 @@ pub fn cases(full: bool) -> Vec<Case> {
         if !mpi.is_open_mpi() {
             add("proxy", proxy);
         }
+        let unseen = RunCase::case(mpi, "directory-unseen", directory_unseen);
+        cases.push(unseen.for_root("needs root to mount"));
     }
     cases.push(Case::new("recover/full-directory", |_, dir| {
         in_small_directory(dir, "size=64m", |dir, _| {
@@ -957,6 +959,22 @@ fn fill(filler: &Path) -> Result<()> {
         why == Some(io::ErrorKind::StorageFull),
         "it is not full: {why:?}"
     );
+    Ok(())
+}
+
+/// No rank sees the checkpoint directory, so none reaches `stasis run`. It says that they could not start.
+fn directory_unseen(case: &RunCase) -> Result<()> {
+    let text = format!(
+        r#"exec unshare --mount sh -c 'mount -t tmpfs tmpfs "$0" && exec "$@"' '{}' "$@""#,
+        case.ckpt.display()
+    );
+    let mut launch = stasis::launch(case.mpi, case.ranks, &case.ckpt, case.dir);
+    launch.arg(&case.program).arg("runs");
+    let command = stasis::before(Command::new(script(case, &text)?), &launch);
+    let run = job::run(stasis::run(&[], &command), case.dir, "run", LIMIT)?;
+    let why: &[&[&str]] = &[&["is missing or empty"], &["a rank could not start"]];
+    refused(&run, CANNOT_SERVE, why)?;
+    ensure!(!run.stderr.contains(GOES_ON), "it was started again");
     Ok(())
 }
 
