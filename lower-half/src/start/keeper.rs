@@ -170,8 +170,8 @@ pub fn hands_over(info: &HeaderInfo, number: u64, handover: &Handover) -> Result
         .with_context(|| match link.is_remote() {
             false => "cannot hand the copy of the memory to `stasis run`".to_owned(),
             true => format!(
-                "no node keeper takes the copy of the memory on {}; there is one again when the job has been started \
-                 again",
+                "no node keeper takes the copy of the memory on {}; there is one again after a lease or, at the \
+                 latest, when the job has been started again",
                 addresses::host()
             ),
         })
