@@ -16,7 +16,7 @@ use ::record::{
 use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, Section, SetId};
 use contract::gate;
-use contract::record::{Binding, Call, Outcome, RecordMode, Turn, ENDED, MISS};
+use contract::record::{Binding, Call, Outcome, RecordMode, Turn, ENDED, LAST, MISS};
 use coordinator::net::contact::random_token;
 use job_spec::{Digests, ExitCode, Record, Tools};
 
@@ -441,14 +441,17 @@ pub fn thread_ends(thread: u32) {
     }
 }
 
-/// The run makes a call. False where the record ends.
-pub fn call(call: &Call) -> bool {
-    ask(false, |replay| {
-        let goes_on = replay.call(call)?;
-        if !goes_on {
-            tell_end(replay);
-        }
-        Ok(goes_on)
+/// The run makes a call: `ENDED` where the record ends, and `LAST` where it has nothing behind the call.
+pub fn call(call: &Call) -> i32 {
+    ask(ENDED, |replay| {
+        Ok(match replay.call(call)? {
+            true if replay.is_over() => LAST,
+            true => 0,
+            false => {
+                tell_end(replay);
+                ENDED
+            }
+        })
     })
 }
 

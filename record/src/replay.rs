@@ -375,6 +375,12 @@ impl Replay {
         Ok(answer)
     }
 
+    /// Whether the record has nothing behind the last call. So that call had no effect that is known.
+    pub fn is_over(&self) -> bool {
+        let mut events = Events::from(self.log.bytes(), self.at);
+        events.all(|(_, event)| matches!(event, Event::Mark(_)))
+    }
+
     /// The fate of a posted receive, if the record has it.
     pub fn binding(&mut self, posting: u64) -> Option<Bound> {
         let found = |ahead: &Ahead| ahead.bound.contains_key(&posting);
@@ -593,6 +599,27 @@ mod tests {
             Ok(Answer::Ended)
         );
         assert_eq!((replay.call(&call(1)), replay.calls()), (Ok(false), 2));
+    }
+
+    #[test]
+    fn a_record_is_over_where_no_event_follows_but_marks() {
+        let bound = Event::Bound {
+            posting: 1,
+            source: 0,
+            tag: 0,
+        };
+        for (events, over) in [
+            (vec![], true),
+            (vec![Event::Mark(1)], true),
+            (vec![bound], false),
+        ] {
+            let all = [vec![Event::NewCall(0, call(0))], events].concat();
+            let (_dir, log) = log_of(&all);
+            let mut replay = Replay::begin(log);
+            assert!(!replay.is_over());
+            assert_eq!(replay.call(&call(0)), Ok(true));
+            assert_eq!(replay.is_over(), over, "{all:?}");
+        }
     }
 
     #[test]

@@ -108,6 +108,8 @@ pub enum Outcome {
 pub const MISS: i32 = 1;
 /// Result of services `Replay*`: the record has ended, and the rank goes on without it.
 pub const ENDED: i32 = 2;
+/// Result of `ReplayCall`: the record ends in this call.
+pub const LAST: i32 = 3;
 
 const _: () = {
     assert!(core::mem::size_of::<Call>() == 32);

@@ -45,8 +45,8 @@ pub struct Hooks {
     pub record_room: fn() -> bool,
     /// Whether it is the turn of a thread of the replayed run, as for `contract::service::ReplayTurn`.
     pub replay_turn: fn(u32, bool) -> Turn,
-    /// The replayed run makes a call. False where the record ends.
-    pub replay_call: fn(&Call) -> bool,
+    /// The replayed run makes a call, as for `contract::service::ReplayCall`.
+    pub replay_call: fn(&Call) -> i32,
     /// Its outcome, and its two numbers, as for `contract::service::ReplayOutcome`.
     pub replay_outcome: fn(Option<&Call>, Outcome) -> (i32, [i32; 2]),
     /// What a posted receive got, as for `contract::service::ReplayBinding`.
@@ -76,7 +76,7 @@ impl Hooks {
         tool_options: |_| String::new(),
         record_room: || false,
         replay_turn: |_, _| Turn::Now,
-        replay_call: |_| false,
+        replay_call: |_| ENDED,
         replay_outcome: |_, _| (ENDED, [0; 2]),
         replay_binding: |_| (Binding::Unbound, [0; 2]),
         replay_digest: |_, _| {},

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering;
 use std::io::Write;
 
-use contract::record::{Call, Outcome, ENDED};
+use contract::record::{Call, Outcome};
 use contract::service::{self, OpCallback, Service};
 use contract::{abi, gate, Gate};
 
@@ -197,10 +197,7 @@ unsafe extern "C" fn replay_turn(thread: u32, looks: i32) -> i32 {
 
 unsafe extern "C" fn replay_call(call: *const Call) -> i32 {
     // SAFETY: the caller's.
-    match (hooks().replay_call)(unsafe { &*call }) {
-        true => 0,
-        false => ENDED,
-    }
+    (hooks().replay_call)(unsafe { &*call })
 }
 
 unsafe extern "C" fn replay_outcome(call: *const Call, what: u32, numbers: *mut i32) -> i32 {

@@ -3,6 +3,7 @@
 use crate::argument::Buffer;
 use crate::object::request::collective_result::CollectiveResult;
 use crate::object::{Comm, Datatype, Request};
+use crate::record::log::Place;
 use crate::record::turns::{self, Begins};
 use crate::record::{digests, log, replay};
 use contract::record::Call;
@@ -42,8 +43,12 @@ pub(crate) fn note_call(
     let call = call(function, comm, (peer, tag), count);
     match turns::begin() {
         Begins::Write => log::write_call(&call, None),
-        Begins::Ask if !log::ask_call(&call) => replay::go_on_alone(),
-        Begins::Ask | Begins::Nothing => {}
+        Begins::Ask => match log::ask_call(&call) {
+            Place::Within => {}
+            Place::Last => replay::in_last_call(),
+            Place::Behind => replay::go_on_alone(),
+        },
+        Begins::Nothing => {}
     }
     if let (Some((buffer, count, datatype)), Some(comm)) = (sent, comm) {
         if log::digests_of_sends() {

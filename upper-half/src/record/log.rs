@@ -10,7 +10,7 @@ use crate::crossing::stubs::service;
 use crate::record::mode;
 use crate::runtime::lock::{multiple, Lock};
 use crate::tools;
-use contract::record::{Binding, Call, CallTable, Outcome, Record, RecordMode, ENDED, MISS};
+use contract::record::{Binding, Call, CallTable, Outcome, Record, RecordMode, ENDED, LAST, MISS};
 use contract::{gate, TOOL_CONTENTS};
 use core::sync::atomic::{AtomicU64, Ordering};
 use record::{again, table, Encoded, Event};
@@ -265,10 +265,24 @@ pub(super) fn ask_binding(posting: u64) -> Got {
     }
 }
 
-/// The replayed run makes a call, whose turn it is. False where the record ends.
-pub(super) fn ask_call(call: &Call) -> bool {
+/// The place of a call in the record.
+pub(super) enum Place {
+    /// The record has more behind it.
+    Within,
+    /// The record ends in it.
+    Last,
+    /// The record ends before it.
+    Behind,
+}
+
+/// The replayed run makes a call, whose turn it is.
+pub(super) fn ask_call(call: &Call) -> Place {
     // SAFETY: a call.
-    unsafe { service::replay_call(call) != ENDED }
+    match unsafe { service::replay_call(call) } {
+        ENDED => Place::Behind,
+        LAST => Place::Last,
+        _ => Place::Within,
+    }
 }
 
 /// Compares a digest.

@@ -202,6 +202,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(product::reduction::cases());
     cases.extend(product::faults::cases());
     cases.extend(product::record::cases(full)?);
+    cases.extend(product::record_tail::cases());
     cases.extend(product::clocks::cases());
     cases.extend(product::solo::cases(full)?);
     cases.extend(product::profile::cases());

@@ -13,6 +13,7 @@ pub mod packages;
 pub mod papers;
 pub mod profile;
 pub mod record;
+pub mod record_tail;
 pub mod reduction;
 pub mod schedulers;
 pub mod slurm;
