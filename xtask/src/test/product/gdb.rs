@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const RANKS: usize = 3;
-const SOURCE: &str = "race.c";
+/// The program that is debugged.
+pub(super) const SOURCE: &str = "race.c";
 
 /// All cases of this file.
 pub fn cases() -> Vec<Case> {
@@ -53,7 +54,7 @@ fn launch(dir: &Path, mpi: Mpi, flags: &[&str]) -> Result<Command> {
 }
 
 /// The line of the source with this text.
-fn line(text: &str) -> Result<usize> {
+pub(super) fn line(text: &str) -> Result<usize> {
     let source = fs::read_to_string(paths::examples().join("bugs").join(SOURCE))?;
     let line = source.lines().position(|line| line.contains(text));
     Ok(line.with_context(|| format!("{text} is not in {SOURCE}"))? + 1)
@@ -82,7 +83,7 @@ fn gdb(dir: &Path, rank: &[&str], commands: &[&str]) -> Result<String> {
     Ok(format!("{}{}", ended.stdout, ended.stderr))
 }
 
-fn prints(printed: &str, words: &[&str]) -> Result<()> {
+pub(super) fn prints(printed: &str, words: &[&str]) -> Result<()> {
     for words in words {
         ensure!(printed.contains(words), "no '{words}' in\n{printed}");
     }

@@ -5,11 +5,13 @@ use crate::demo::lammps_arguments;
 use crate::harness::job::{self, Finished, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::{paths, stasis};
+use crate::test::product::gdb;
 use crate::test::product::record::Races;
 use crate::test::support::compare::number_lines;
 use crate::test::support::compile::command_line;
 use crate::test::support::directives::{collect, Example};
 use crate::test::support::held_job::{example, reach_cut_of};
+use crate::test::support::helper_programs::planted;
 use crate::test::support::refusal::{refused, IMAGE};
 use crate::test::Case;
 use anyhow::{ensure, Result};
@@ -261,22 +263,48 @@ fn refuses_by_name(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The debugger sees the program's frames at a call.
+/// The debugger sees the program's frames and variables at a call, and stops at a line of its source.
 fn by_gdb(dir: &Path) -> Result<()> {
-    let ring = example("p2p", "p2p/ring.eager")?;
-    let command = recorded(Mpi::Mpich, 3, dir, &command_line(&ring, Some(Mpi::Mpich))?);
+    let mpi = Mpi::Mpich;
+    let program = planted(dir, &mpi.compiler("c"), gdb::SOURCE, &["-g", "-O0"])?;
+    let command = recorded(mpi, 3, dir, &[program.display().to_string()]);
     job::run(command, dir, "recorded", LIMIT)?.expect_success("recorded")?;
-    let mut gdb = alone(2, dir);
-    gdb.args(["--stop-at", "7", "--", "gdb", "-batch", "-nx"]);
-    gdb.args(["-ex", "backtrace", "-ex", "continue"]);
-    let seen = job::run(gdb, dir, "gdb", LIMIT)?
+    // The fifth call of rank 0 is its second receive of the second round.
+    let receive = format!("{}:{}", gdb::SOURCE, gdb::line("MPI_Recv(right")?);
+    let at = format!(
+        "break {}:{}",
+        gdb::SOURCE,
+        gdb::line("wrong += left[0] != 1")?
+    );
+    let commands = [
+        "backtrace",
+        "frame function main",
+        "print round",
+        &at,
+        "continue",
+        "print right[1] + 1000",
+        "print 1100 + test_rank",
+        "delete",
+        "continue",
+    ];
+    let mut debugged = alone(0, dir);
+    debugged.args(["--stop-at", "5", "--", "gdb", "-batch", "-nx"]);
+    debugged.args(commands.iter().flat_map(|command| ["-ex", command]));
+    let printed = job::run(debugged, dir, "gdb", LIMIT)?
         .expect_success("gdb")?
         .stdout;
-    let in_main = seen
-        .lines()
-        .any(|line| line.contains(" main (") && line.contains("ring.c"));
-    ensure!(in_main && seen.contains("exited normally"), "{seen}");
-    Ok(())
+    gdb::prints(
+        &printed,
+        &[
+            " main (",
+            &receive,
+            "$1 = 1\n",
+            "Breakpoint 1, ",
+            "$2 = 1001\n",
+            "$3 = 1100\n",
+            "exited normally",
+        ],
+    )
 }
 
 /// A rank of LAMMPS, as Debian has it, prints the same numbers. Its times differ.
