@@ -146,6 +146,8 @@ pub fn cases() -> Vec<Case> {
         }));
         let name = format!("explain/picture:{mpi}");
         cases.push(Case::new(name, move |_, dir| picture(dir, mpi).into()));
+        let name = format!("explain/held_up:{mpi}");
+        cases.push(Case::new(name, move |_, dir| held_up(dir, mpi).into()));
         let name = format!("explain/job_goes_on:{mpi}");
         cases.push(Case::new(name, move |_, dir| job_goes_on(dir, mpi).into()));
     }
@@ -325,4 +327,43 @@ fn job_goes_on(dir: &Path, mpi: Mpi) -> Result<()> {
         native.stdout
     );
     Ok(())
+}
+
+/// A rank that computes is named, with those that wait for it, and is no deadlock.
+fn held_up(dir: &Path, mpi: Mpi) -> Result<()> {
+    let program = helper_programs::compile(dir, &mpi.compiler("c"), "held_up.c", &[])?;
+    let ckpt = dir.join("ck");
+    let mut launch = stasis::launch(mpi, RANKS, &ckpt, dir);
+    launch.arg(program);
+    let mut job = start(launch, dir)?;
+    let waits = json!({ "kind": "message", "from": 2, "tag": 4, "comm": "MPI_COMM_WORLD" });
+    let wanted = json!({ "kind": "held_up", "by": [{ "rank": 2, "waiting": [0, 1, 3] }] });
+    let calls = [
+        (0, late("MPI_Barrier", "MPI_COMM_WORLD", &[2, 3])),
+        (3, json!({ "function": "MPI_Recv", "waits_for": [waits] })),
+    ];
+    let is_told = |answer: &Value| {
+        let right =
+            |(rank, wanted): &(usize, Value)| holds(&answer["ranks"][rank]["calls"][0], wanted);
+        holds(&answer["verdict"], &wanted) && calls.iter().all(right)
+    };
+    let mut told = None;
+    let right = job.until("the others wait for rank 2", deadline(), || {
+        told = Some(explain(&ckpt, dir));
+        matches!(&told, Some(Ok(answer)) if is_told(answer))
+    });
+    let right = right.with_context(|| format!("stasis explain told {told:#?}"));
+    job.explain(right, dir)?;
+    let mut command = stasis::command(["explain"]);
+    command.arg(&ckpt);
+    let text = job::run(command, dir, "text", LIMIT)?.expect_success("stasis explain")?;
+    let statement = "ranks 0-1, 3 wait for rank 2, which is in no call of MPI";
+    ensure!(
+        text.stdout.lines().any(|line| line.trim() == statement)
+            && !text.stdout.contains("deadlock"),
+        "{}",
+        text.stdout
+    );
+    fs::write(dir.join("go"), "")?;
+    job.succeed(deadline(), dir)
 }
