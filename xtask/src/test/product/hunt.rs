@@ -32,6 +32,7 @@ pub fn cases() -> Vec<Case> {
         };
         cases.push(case("start", from_the_start));
         cases.push(case("checkpoint", from_a_checkpoint));
+        cases.push(case("restart", by_its_restart));
     }
     cases
 }
@@ -44,10 +45,9 @@ fn hunt(races: &Races, flags: &[&str], launch: &Command) -> Result<Finished> {
 }
 
 /// Hunts, and replays what was found by the line that is printed. The result is the output of the failed run.
-fn found(races: &Races, flags: &[&str]) -> Result<String> {
-    let launch = races.launch(races.mpi, "ck", &[]);
+fn found(races: &Races, flags: &[&str], job: &Command) -> Result<String> {
     let all = [&["-n", RUNS, "--check", CHECK], flags].concat();
-    let found = hunt(races, &all, &launch)?.expect_success("stasis hunt")?;
+    let found = hunt(races, &all, job)?.expect_success("stasis hunt")?;
     ensure!(
         found.stderr.contains("failed; its record is"),
         "{}",
@@ -56,8 +56,7 @@ fn found(races: &Races, flags: &[&str]) -> Result<String> {
     let mut replay = Command::new("/bin/sh");
     replay.args(["-c", found.stdout.trim()]);
     replay.envs(
-        launch
-            .get_envs()
+        job.get_envs()
             .filter_map(|(name, value)| Some((name, value?))),
     );
     replay.current_dir(races.dir);
@@ -70,24 +69,41 @@ fn found(races: &Races, flags: &[&str]) -> Result<String> {
 }
 
 fn from_the_start(races: &Races) -> Result<()> {
-    let failed = found(races, &[])?;
+    let failed = found(races, &[], &races.launch(races.mpi, "ck", &[]))?;
     let other = races.launch(races.mpi.other(), "ck-other", &["--replay", "rec"]);
     let replayed = races.run(other, "migrated")?;
     ensure!(replayed == failed, "{replayed} instead of {failed}");
     Ok(())
 }
 
-/// The job of the checkpoint was perturbed and recorded, too.
-fn from_a_checkpoint(races: &Races) -> Result<()> {
+/// Takes a checkpoint of a job that is perturbed and recorded, too, and kills it.
+fn take_a_checkpoint(races: &Races) -> Result<()> {
     let mut job = races.to_the_cut(&["--record", "first", "--perturb", "99"])?;
     job.kill()?;
-    fs::write(races.path("go"), "")?;
-    let set = races.path("ck").join("ckpt-1");
-    let failed = found(races, &["--from", &set.to_string_lossy()])?;
+    Ok(fs::write(races.path("go"), "")?)
+}
+
+/// A failure that is found from a checkpoint is replayed from it under the other library.
+fn replays_elsewhere(races: &Races, failed: &str) -> Result<()> {
     let other = races.restart(races.mpi.other(), &["--replay", "rec"]);
     let replayed = races.run(other, "migrated")?;
     ensure!(replayed == failed, "{replayed} instead of {failed}");
     Ok(())
+}
+
+fn from_a_checkpoint(races: &Races) -> Result<()> {
+    take_a_checkpoint(races)?;
+    let set = races.path("ck").join("ckpt-1");
+    let launch = races.launch(races.mpi, "ck", &[]);
+    let failed = found(races, &["--from", &set.to_string_lossy()], &launch)?;
+    replays_elsewhere(races, &failed)
+}
+
+/// The line that is hunted is one of `stasis restart`.
+fn by_its_restart(races: &Races) -> Result<()> {
+    take_a_checkpoint(races)?;
+    let failed = found(races, &[], &races.restart(races.mpi, &[]))?;
+    replays_elsewhere(races, &failed)
 }
 
 fn told(dir: &Path) -> Result<()> {
