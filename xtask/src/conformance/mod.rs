@@ -35,6 +35,22 @@ pub struct Options {
     /// The MPI library that they are restarted under (default: the same)
     #[arg(long, value_parser = Mpi::named)]
     pub under: Option<Mpi>,
+    /// Words for `stasis launch`, such as '--reduce all'
+    #[arg(
+        long,
+        value_name = "WORDS",
+        value_delimiter = ' ',
+        allow_hyphen_values = true
+    )]
+    pub launch_flags: Vec<String>,
+    /// Words for `stasis restart`, which has no words of the launch
+    #[arg(
+        long,
+        value_name = "WORDS",
+        value_delimiter = ' ',
+        allow_hyphen_values = true
+    )]
+    pub restart_flags: Vec<String>,
     /// MPI calls to cut them at
     #[arg(long, value_delimiter = ',', default_value = "2,11,40")]
     pub cuts: Vec<u64>,

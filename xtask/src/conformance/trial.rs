@@ -91,7 +91,7 @@ impl Trial<'_> {
 
     fn under_stasis(&self) -> Result<()> {
         let dir = self.folder("stasis")?;
-        let command = stasis::launch(self.options.mpi, self.entry.ranks, &dir.join("ck"), &dir);
+        let command = self.launch(&dir.join("ck"), &dir);
         self.judge(self.start(command, &dir)?, "")
     }
 
@@ -100,7 +100,7 @@ impl Trial<'_> {
         let dir = self.folder(&format!("cut-{call}"))?;
         let ranks = self.entry.ranks;
         let rank = call % ranks as u64;
-        let mut command = stasis::launch(self.options.mpi, ranks, ckpt, &dir);
+        let mut command = self.launch(ckpt, &dir);
         command.env("STASIS_CUT", format!("{call}@{rank}"));
         let mut job = self.start(command, &dir)?;
         self.end(&mut job)?;
@@ -118,10 +118,18 @@ impl Trial<'_> {
         }
         job.kill()?;
         let under = self.options.under.unwrap_or(self.options.mpi);
-        let command = stasis::restart(under, ranks, ckpt, &dir);
+        let mut command = stasis::restart(under, ranks, ckpt, &dir);
+        command.args(&self.options.restart_flags);
         let job = Job::start(self.with_environment(command), &dir, "restart")?;
         self.judge(job, &before).context("restarted")?;
         Ok(Cut::Passed)
+    }
+
+    /// `stasis launch` with the words of the user.
+    fn launch(&self, ckpt: &Path, dir: &Path) -> Command {
+        let mut command = stasis::launch(self.options.mpi, self.entry.ranks, ckpt, dir);
+        command.args(&self.options.launch_flags);
+        command
     }
 
     fn folder(&self, name: &str) -> Result<std::path::PathBuf> {

@@ -42,6 +42,8 @@ fn suite(mpi: Mpi, dir: &Path) -> Result<()> {
         programs: suite,
         mpi,
         under: Some(mpi.other()),
+        launch_flags: vec!["--reduce".into(), "all".into()],
+        restart_flags: vec!["--reduce".into(), "tree:all".into()],
         cuts: vec![1, 20, 10_000],
         only: vec![],
         jobs: 1,
@@ -85,5 +87,32 @@ fn suite(mpi: Mpi, dir: &Path) -> Result<()> {
         (10_000, Cut::NotReached),
     ];
     ensure!(cuts[..] == expected, "the cuts are {cuts:?}");
+
+    let wrong = || vec!["--reduce".to_owned(), "Sum".to_owned()];
+    let told = "'Sum' is no collective function";
+    let at_launch = Options {
+        launch_flags: wrong(),
+        only: vec!["inner".into()],
+        cuts: vec![1],
+        ..options.clone()
+    };
+    let at_restart = Options {
+        launch_flags: vec![],
+        restart_flags: wrong(),
+        ..at_launch.clone()
+    };
+    let found = examine(&at_launch, &dir.join("launch"), |_, _| {})?;
+    let refused = matches!(
+        &found[..],
+        [(_, Verdict::Judged { stasis: Err(why), .. })] if why.contains(told)
+    );
+    ensure!(refused, "with wrong flags of the launch: {found:#?}");
+    let found = examine(&at_restart, &dir.join("restart"), |_, _| {})?;
+    let refused = matches!(
+        &found[..],
+        [(_, Verdict::Judged { stasis: Ok(()), cuts })]
+            if matches!(&cuts[..], [(1, Cut::Differs(why))] if why.contains(told))
+    );
+    ensure!(refused, "with wrong flags of the restart: {found:#?}");
     Ok(())
 }
