@@ -2,6 +2,9 @@
 //! deserve.
 //!
 //! Over an inter-communicator the linear algorithms serve, since trees are made of processes of one group.
+//!
+//! An operation that is composed of several algorithms names where that comes from. `linear.rs` and `tree.rs` do so for
+//! the algorithms.
 
 use self::Layout::{Uniform, Varying, Wide};
 use super::linear::Ranks;
@@ -536,7 +539,8 @@ pub fn allreduce(
     Ok(plan)
 }
 
-/// Everyone gets the result, by way of rank 0. Over an inter-communicator everyone combines the data of the other side.
+/// Everyone gets the result, by way of rank 0: a reduction and a broadcast, as MPI-3.1, 5.9.6, advises implementors.
+/// Over an inter-communicator everyone combines the data of the other side.
 fn all_reduce(
     plan: &mut Schedule,
     ranks: Ranks,
@@ -609,8 +613,8 @@ pub fn reduce_scatter(
     scattered(sendbuf, recvbuf, &counts, datatype, op, comm, algorithm)
 }
 
-/// A reduction of all blocks to rank 0, which scatters the result. Over an inter-communicator everyone reduces the
-/// data of the other side, and takes its block.
+/// A reduction of all blocks to rank 0, which scatters the result: MPI-3.1, 5.10, defines MPI_Reduce_scatter so. Over
+/// an inter-communicator everyone reduces the data of the other side, and takes its block.
 fn scattered(
     sendbuf: Buffer<'static>,
     recvbuf: Buffer<'static>,
@@ -754,7 +758,8 @@ fn neighbours(comm: &'static Comm) -> Result<[Neighbours; 2], i32> {
     }
 }
 
-/// Blocks to and from neighbours, by their places.
+/// Blocks to and from neighbours, by their places: a send to each destination and a receive from each source, as in the
+/// code of MPI-3.1, 7.6.1.
 fn neighbour_exchange(
     mut plan: Schedule,
     comm: &'static Comm,
