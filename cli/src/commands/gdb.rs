@@ -26,7 +26,7 @@ pub fn run(options: &Gdb) -> exit::Result<()> {
         &options.gdb,
         rank.pid,
         &program,
-        rank.is_stopped(),
+        rank.comes_to_a_stop(),
         &options.arguments,
     );
     let Err(why) = ended;

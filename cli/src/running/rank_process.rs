@@ -2,13 +2,22 @@
 //! coordinator with it, so that nobody can be asked.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::mem::offset_of;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use contract::{Gate, LowerInfo, AT_BREAK, GATE_ADDRESS};
 use nix::unistd::geteuid;
 use serde_json::Value;
+
+/// The kernel tells nobody but the parent of a stop, so it is asked for.
+const POLL: Duration = Duration::from_millis(1);
+/// Longest wait for a stop. A process that another debugger has does not stop.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A rank's process.
 #[derive(Debug)]
@@ -47,8 +56,28 @@ impl RankProcess {
         })
     }
 
-    /// Whether it is stopped, as by SIGSTOP.
-    pub fn is_stopped(&self) -> bool {
+    /// Whether it is stopped, as by SIGSTOP. One that `--break` is about to stop is waited for: it says that it has
+    /// stopped shortly before it has, since it cannot do so afterwards.
+    pub fn comes_to_a_stop(&self) -> bool {
+        let end = Instant::now() + PATIENCE;
+        while !self.is_stopped() && self.is_at_break() && Instant::now() < end {
+            thread::sleep(POLL);
+        }
+        self.is_stopped()
+    }
+
+    /// Whether it is at the call of `--break`, and has not been continued there.
+    fn is_at_break(&self) -> bool {
+        let features = offset_of!(Gate, lower) + offset_of!(LowerInfo, features);
+        let mut word = [0; 4];
+        let memory = File::open(format!("/proc/{}/mem", self.pid));
+        let read = memory.and_then(|memory| {
+            memory.read_exact_at(&mut word, (GATE_ADDRESS + features) as u64)
+        });
+        read.is_ok() && u32::from_le_bytes(word) & AT_BREAK != 0
+    }
+
+    fn is_stopped(&self) -> bool {
         let state = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
         // The name, in parentheses, may have any characters.
         let behind = state.rsplit_once(") ").map(|(_, behind)| behind);
