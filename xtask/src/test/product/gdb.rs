@@ -39,6 +39,9 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(name("replay"), move |_, dir| {
             in_a_replay(dir, mpi).into()
         }));
+        cases.push(Case::new(name("replay-from-checkpoint"), move |_, dir| {
+            in_a_replay_from_a_checkpoint(dir, mpi).into()
+        }));
     }
     cases
 }
@@ -162,32 +165,38 @@ fn at_a_function(dir: &Path, mpi: Mpi) -> Result<()> {
     job.succeed(Instant::now() + LIMIT, dir)
 }
 
-/// After a restart the kernel does not know the program's files any more.
-fn after_a_restart(dir: &Path, mpi: Mpi) -> Result<()> {
-    let cuts = |command: &mut Command| {
-        command
-            .env("STASIS_TEST_READY", dir.join("ready"))
-            .env("STASIS_TEST_GO", dir.join("go"))
-            .current_dir(dir);
-    };
-    let mut launch = launch(dir, mpi, &[])?;
-    cuts(&mut launch);
+/// Starts a job with these flags, and takes a checkpoint at its cut, in the middle of the program. Then it may go on.
+fn with_a_checkpoint(dir: &Path, mpi: Mpi, flags: &[&str]) -> Result<Job> {
+    let mut launch = launch(dir, mpi, flags)?;
+    cuts(&mut launch, dir);
     let mut job = Job::start(launch, dir, "launch")?;
     let reached = reach_cut_of(RANKS, &mut job, dir);
     job.explain(reached, dir)?;
-    job::run(
-        stasis::checkpoint(&dir.join("ck")),
-        dir,
-        "checkpoint",
-        LIMIT,
-    )?
-    .expect_success("stasis checkpoint")?;
-    job.kill()?;
+    stasis::take_checkpoint(&dir.join("ck"), dir, "checkpoint", LIMIT)?;
+    Ok(job)
+}
+
+fn cuts(command: &mut Command, dir: &Path) {
+    command
+        .env("STASIS_TEST_READY", dir.join("ready"))
+        .env("STASIS_TEST_GO", dir.join("go"))
+        .current_dir(dir);
+}
+
+/// Restarts it under the other library.
+fn restart(dir: &Path, mpi: Mpi, flags: &[&str]) -> Result<Job> {
+    let set = dir.join("ck/ckpt-1");
+    let mut restart = stasis::restart(mpi.other(), RANKS, &set, dir);
+    restart.args(flags);
+    cuts(&mut restart, dir);
+    Job::start(restart, dir, "restart")
+}
+
+/// After a restart the kernel does not know the program's files any more.
+fn after_a_restart(dir: &Path, mpi: Mpi) -> Result<()> {
+    with_a_checkpoint(dir, mpi, &[])?.kill()?;
     fs::write(dir.join("go"), "")?;
-    let mut restart = stasis::restart(mpi.other(), RANKS, &dir.join("ck"), dir);
-    restart.args(["--break", "1:2"]);
-    cuts(&mut restart);
-    let mut job = Job::start(restart, dir, "restart")?;
+    let mut job = restart(dir, mpi, &["--break", "1:2"])?;
     let pid = stopped(&mut job, dir)?;
     let commands = [
         "backtrace",
@@ -198,6 +207,33 @@ fn after_a_restart(dir: &Path, mpi: Mpi) -> Result<()> {
     let printed = gdb(dir, &[&pid], &commands)?;
     let barrier = format!("{SOURCE}:{}", line("MPI_Barrier")?);
     prints(&printed, &["main (", &barrier, "$1 = 25", "$2 = 101"])?;
+    job.succeed(Instant::now() + LIMIT, dir)
+}
+
+/// In a replay from a checkpoint, too, the number is that of the call in the record. Rank 0 has made 75 calls by then,
+/// three in each round.
+fn in_a_replay_from_a_checkpoint(dir: &Path, mpi: Mpi) -> Result<()> {
+    let mut job = with_a_checkpoint(dir, mpi, &["--record", "rec"])?;
+    fs::write(dir.join("go"), "")?;
+    job.succeed(Instant::now() + LIMIT, dir)?;
+    let mut job = restart(dir, mpi, &["--replay", "rec", "--break", "0:80"])?;
+    let pid = stopped(&mut job, dir)?;
+    let at = format!("break {SOURCE}:{}", line("wrong += left[0] != 1")?);
+    let commands = [
+        "backtrace",
+        "frame function main",
+        "print round",
+        &at,
+        "continue",
+        "print right[1] + 1000",
+        "delete",
+    ];
+    let printed = gdb(dir, &[&pid], &commands)?;
+    let receive = format!("{SOURCE}:{}", line("MPI_Recv(right")?);
+    prints(
+        &printed,
+        &[&receive, "$1 = 26", "Breakpoint 1, ", "$2 = 1026"],
+    )?;
     job.succeed(Instant::now() + LIMIT, dir)
 }
 
