@@ -71,9 +71,8 @@ impl RankProcess {
         let features = offset_of!(Gate, lower) + offset_of!(LowerInfo, features);
         let mut word = [0; 4];
         let memory = File::open(format!("/proc/{}/mem", self.pid));
-        let read = memory.and_then(|memory| {
-            memory.read_exact_at(&mut word, (GATE_ADDRESS + features) as u64)
-        });
+        let read = memory
+            .and_then(|memory| memory.read_exact_at(&mut word, (GATE_ADDRESS + features) as u64));
         read.is_ok() && u32::from_le_bytes(word) & AT_BREAK != 0
     }
 
