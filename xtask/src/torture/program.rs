@@ -23,6 +23,8 @@ pub struct Program {
     pub example: Example,
     /// MPI library whose ABI it has.
     pub front: Mpi,
+    /// Threads that the generator starts in each rank.
+    pub threads: u64,
 }
 
 impl Program {
@@ -101,19 +103,22 @@ impl Programs {
         Ok(Program {
             example: example.clone(),
             front,
+            threads: 0,
         })
     }
 
-    /// A random program whose record is complete: the order of threads is not recorded.
+    /// A random program that is recorded. It has up to two threads more in each rank, whose calls have an order in the
+    /// record.
     pub fn draw_to_record(&self, random: &mut Random) -> Result<Program> {
         let ranks = 2 + random.below(3) as usize;
+        let threads = random.below(3);
         let seed = random.below(1_000_000);
         let front = Mpi::ALL[random.below(2) as usize];
         let generator = self.generator()?;
         Ok(generated(
             generator,
             seed,
-            (ranks, 0, RECORDED_STEPS),
+            (ranks, threads, RECORDED_STEPS),
             front,
         ))
     }
@@ -150,6 +155,7 @@ impl Programs {
             Ok::<_, anyhow::Error>(Program {
                 example: example.clone(),
                 front,
+                threads: 0,
             })
         };
         let generator = self.generator()?;
@@ -176,5 +182,9 @@ fn generated(
     example.name = format!("{GENERATOR}.{argument}");
     example.variant = Some(argument);
     example.ranks = ranks;
-    Program { example, front }
+    Program {
+        example,
+        front,
+        threads,
+    }
 }
