@@ -252,8 +252,8 @@ pub type RecordRoom = unsafe extern "C" fn() -> i32;
 /// of a thread to ask for an event.
 pub type ReplayTurn = unsafe extern "C" fn(u32, i32) -> i32;
 
-/// `(call) -> 0, `[`crate::record::LAST`]` or `[`crate::record::ENDED`]: the rank makes a call. If the record has another
-/// one, the job ends.
+/// `(call) -> 0, `[`crate::record::LAST`]` or `[`crate::record::ENDED`]: the rank makes a call. If the record has
+/// another one, the job ends.
 pub type ReplayCall = unsafe extern "C" fn(*const Call) -> i32;
 
 /// `(call or null, a `[`crate::record::Outcome`]`, two numbers out) -> 0, `[`crate::record::MISS`]` or

@@ -108,8 +108,8 @@ pub(super) fn before_wait(requests: &[&'static Request]) {
     }
 }
 
-/// The record ends in a call. The call may wait for ranks that wait until a held receive takes their message, and so may
-/// last until these receives are posted.
+/// The record ends in a call. The call may wait for ranks that wait until a held receive takes their message, and so
+/// may last until these receives are posted.
 pub(super) fn in_last_call() {
     if lifecycle::pending().any(receives::is_held) {
         advise("the record ends in this call; the rank goes on without it");

@@ -1,7 +1,7 @@
 //! `cargo xtask torture --record`: a random program is recorded with digests of all that it receives, and replayed over
 //! a library that is drawn, or over that of the recorded run if it has threads: from its start or, in the share of runs
-//! that an option gives, from a checkpoint that was taken at a random moment of the recorded run. A replay reports every
-//! outcome and every digest that differs.
+//! that an option gives, from a checkpoint that was taken at a random moment of the recorded run. A replay reports
+//! every outcome and every digest that differs.
 
 use super::program::Program;
 use crate::harness::job::{self, Job};
@@ -95,8 +95,8 @@ impl<'a> RecordedRun<'a> {
         let ranks = self.program.example.ranks;
         let recorded = Mpi::ALL[self.random.below(2) as usize];
         let drawn = Mpi::ALL[self.random.below(2) as usize];
-        // A collective operation of another library may wait for a rank for which that of the recorded run did not wait,
-        // and which comes only after another thread's turn.
+        // A collective operation of another library may wait for a rank for which that of the recorded run did not
+        // wait, and which comes only after another thread's turn.
         let replayed = match self.program.threads {
             0 => drawn,
             _ => recorded,
