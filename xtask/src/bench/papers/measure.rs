@@ -28,6 +28,8 @@ pub struct Way {
     /// Flags of `stasis launch`; natively without.
     launch: Option<&'static [&'static str]>,
     environment: &'static [(&'static str, &'static str)],
+    /// Flags of a run before it in the same folder, which is not measured.
+    first: Option<&'static [&'static str]>,
     /// Checkpoints in equal distances, which the program asks for.
     checkpoints: usize,
     /// Whether images are written to the disk, or to memory.
@@ -41,6 +43,7 @@ pub const NATIVE: Way = Way {
     name: "native",
     launch: None,
     environment: &[],
+    first: None,
     checkpoints: 0,
     to_disk: false,
     profile: None,
@@ -60,9 +63,18 @@ impl Way {
             name,
             launch: Some(flags),
             environment: &[],
+            first: None,
             checkpoints: 0,
             to_disk: false,
             profile: None,
+        }
+    }
+
+    /// The same behind a run with other flags, which is not measured.
+    pub const fn behind(self, flags: &'static [&'static str]) -> Way {
+        Way {
+            first: Some(flags),
+            ..self
         }
     }
 
@@ -302,25 +314,41 @@ impl Lab {
             true => dir.join("ck"),
             false => paths::for_images(&dir),
         };
-        let mut command = launcher(program, &dir);
-        command.envs(program.environment.iter().copied());
-        command.envs(way.environment.iter().copied());
-        if let Some(flags) = way.launch {
-            command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
-            command.arg(&ckpt);
-            command.args(
-                flags
-                    .iter()
-                    .map(|flag| flag.replace("DIR", &dir.to_string_lossy())),
-            );
+        if let Some(flags) = way.first {
+            let first = command_of(program, way, Some(flags), &dir, &ckpt);
+            job::run(first, &dir, "first", LIMIT)?.expect_success(&program.name)?;
+            if ckpt.exists() {
+                fs::remove_dir_all(&ckpt)?;
+            }
         }
-        command.args(&program.words);
+        let command = command_of(program, way, way.launch, &dir, &ckpt);
         let figures = figures_of(program, way, command, &dir, &ckpt);
         if ckpt.exists() {
             fs::remove_dir_all(&ckpt)?;
         }
         figures
     }
+}
+
+/// The program, under Stasis where there are flags.
+fn command_of(
+    program: &Program,
+    way: Way,
+    flags: Option<&[&str]>,
+    dir: &Path,
+    ckpt: &Path,
+) -> Command {
+    let mut command = launcher(program, dir);
+    command.envs(program.environment.iter().copied());
+    command.envs(way.environment.iter().copied());
+    if let Some(flags) = flags {
+        command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
+        command.arg(ckpt);
+        let dir = dir.to_string_lossy();
+        command.args(flags.iter().map(|flag| flag.replace("DIR", &dir)));
+    }
+    command.args(&program.words);
+    command
 }
 
 fn figures_of(

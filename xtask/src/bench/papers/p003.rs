@@ -19,7 +19,8 @@ pub const PAPER: Paper = Paper {
             theirs: "Compared with MANA without the tools, in seconds: Reduce 94, 138, 1294; Alltoall 43, 93, 593.",
             differs: "fewer ranks than 128, so that an operation is few messages; 2 KiB for each rank; the loops \
                       of 2 ranks have 200,000 operations, since 100 take no time here. The tools are compared with Stasis \
-                      without them, as the paper compares with MANA",
+                      without them, as the paper compares with MANA, and with native runs. The rows without a figure \
+                      of the paper are ours: contents as digests (`--digests all`), and a replay",
             columns: ("compared with, s", "ours, s"),
             measure: loops,
         },
@@ -47,25 +48,43 @@ const BCAST: Way = Way::with_flags(
     &["--reduce", "Bcast", "--record", "DIR/record"],
 );
 
-/// Rows of the tools, behind one of Stasis without them.
+const DIGESTED: Way = Way::with_flags(
+    "recorded with digests",
+    &["--record", "DIR/record", "--digests", "all"],
+);
+const REPLAYED: Way =
+    Way::with_flags("replayed", &["--replay", "DIR/record"]).behind(&["--record", "DIR/record"]);
+
+/// Further rows, which the paper does not have.
+const OURS: [(&str, &str, Way); 2] = [
+    ("recorded with digests", "", DIGESTED),
+    ("replayed", "", REPLAYED),
+];
+
+/// Rows of the tools, behind one of Stasis without them: each compared with that, as in the paper, and with the native
+/// run.
 fn rows(
     label: &str,
     paper: &'static str,
     rounds: &Rounds,
     ways: &[(&str, &'static str, Way)],
 ) -> Result<Vec<Row>> {
-    let rows = ways.iter().map(|(name, paper, way)| {
-        let label = format!("{label}, {name} / Stasis");
-        Row::ratio(label, paper, rounds, "seconds", (STASIS, *way))
-    });
-    let native = Row::ratio(
-        format!("{label}, Stasis / native"),
-        paper,
-        rounds,
-        "seconds",
-        (NATIVE, STASIS),
-    );
-    std::iter::once(native).chain(rows).collect()
+    let row = |name: &str, paper, base: Way, way: Way| {
+        let label = format!("{label}, {name} / {}", base.name);
+        Row::ratio(label, paper, rounds, "seconds", (base, way))
+    };
+    let mut all = vec![row("Stasis", paper, NATIVE, STASIS)?];
+    for (name, paper, way) in ways {
+        all.push(row(name, paper, STASIS, *way)?);
+        all.push(row(name, "", NATIVE, *way)?);
+    }
+    Ok(all)
+}
+
+/// The native run, that under Stasis, and those with tools.
+fn all_ways(tools: &[(&str, &'static str, Way)]) -> Vec<Way> {
+    let tools = tools.iter().map(|(_, _, way)| *way);
+    [NATIVE, STASIS].into_iter().chain(tools).collect()
 }
 
 fn loops(lab: &Lab) -> Result<Vec<Row>> {
@@ -80,12 +99,13 @@ fn loops(lab: &Lab) -> Result<Vec<Row>> {
             [("reduce", "1.47", "13.77"), ("alltoall", "2.16", "13.79")]
         {
             let program = Program::own(lab.mpi(), *ranks, "loops", &[operation, times])?;
-            let rounds = lab.compare(&program, &[NATIVE, STASIS, REDUCED, BOTH])?;
             let label = format!("{operation}, {ranks} ranks");
-            let ways = [
+            let paper = [
                 ("by messages", reduced, REDUCED),
                 ("by messages, recorded", both, BOTH),
             ];
+            let ways = [&paper[..], &OURS].concat();
+            let rounds = lab.compare(&program, &all_ways(&ways))?;
             all.extend(rows(&label, "1.5 and more (MANA)", &rounds, &ways)?);
         }
     }
@@ -99,13 +119,16 @@ fn applications(lab: &Lab) -> Result<Vec<Row>> {
         ("by messages", "4.6 (VASP5)", REDUCED),
         ("by messages, recorded", "> 6.6 (VASP5)", BOTH),
     ];
+    let whole = [&vasp[..], &OURS].concat();
+    let quick = [&vasp[2..], &OURS].concat();
     let mut all = application(
         lab,
         "Quantum ESPRESSO",
         &espresso(ranks),
-        lab.sized(&vasp[..], &vasp[2..]),
+        &lab.sized(whole, quick),
     );
     let bcast = [("Bcast by messages, recorded", "4.1", BCAST)];
+    let bcast = [&bcast[..], &OURS].concat();
     all.extend(application(lab, "CP2K", &cp2k(ranks), &bcast));
     let bugs = "the tools find planted bugs: `bisect/`, `record/` and `hunt/` in `cargo xtask test --list`";
     all.push(Row::new(
@@ -122,10 +145,8 @@ fn application(
     program: &Program,
     tools: &[(&str, &'static str, Way)],
 ) -> Vec<Row> {
-    let mut ways = vec![NATIVE, STASIS];
-    ways.extend(tools.iter().map(|(_, _, way)| *way));
     let measured = lab
-        .compare(program, &ways)
+        .compare(program, &all_ways(tools))
         .and_then(|rounds| rows(label, "1.2 (MANA)", &rounds, tools));
     rows_or_why(label, measured)
 }
