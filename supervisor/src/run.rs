@@ -70,8 +70,12 @@ const TO_END: u32 = 20;
 /// Interval at which it is looked whether there is memory for checkpoints in memory.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The signal by which `stasis stop` tells that the user ends the job. A shell has the background jobs of a script
+/// ignore SIGINT and SIGQUIT, and nohup(1) has its command ignore SIGHUP.
+pub const END: Signal = Signal::SIGPWR;
+
 /// Signals that the user sends to the job.
-const SIGNALS: [Signal; 9] = [
+const SIGNALS: [Signal; 10] = [
     Signal::SIGCHLD,
     Signal::SIGTERM,
     Signal::SIGINT,
@@ -81,6 +85,7 @@ const SIGNALS: [Signal; 9] = [
     Signal::SIGUSR2,
     Signal::SIGXCPU,
     Signal::SIGTSTP,
+    END,
 ];
 
 /// A job to run.
@@ -1097,7 +1102,12 @@ impl<S: Surroundings> Running<'_, S> {
             }
             signal => {
                 if let Some(launcher) = self.launcher.filter(|_| !by_terminal) {
-                    processes::send(launcher, signal);
+                    let known = if signal == END {
+                        Signal::SIGINT
+                    } else {
+                        signal
+                    };
+                    processes::send(launcher, known);
                 }
                 match signal {
                     Signal::SIGUSR1 | Signal::SIGUSR2 => None,

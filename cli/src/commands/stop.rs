@@ -22,6 +22,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::json;
+use supervisor::run::END;
 use supervisor::run_file::RunFile;
 
 use crate::args::Job;
@@ -128,11 +129,11 @@ fn keeper(directory: &Path) -> Result<Option<RunFile>> {
 /// looks at its ranks.
 fn tell(keeper: &RunFile) -> Result<()> {
     let pid = keeper.pid.cast_signed();
-    let sent = kill(Pid::from_raw(pid), Signal::SIGINT);
+    let sent = kill(Pid::from_raw(pid), END);
     sent.with_context(|| format!("`stasis run` (process {pid}) cannot be told"))?;
     let limit = Instant::now() + LIMIT;
     // No event tells a sender that its signal was received.
-    while is_pending(pid, Signal::SIGINT) {
+    while is_pending(pid, END) {
         ensure!(
             Instant::now() < limit,
             "`stasis run` (process {pid}) does not receive signals. Is it suspended? End it by `kill -9 {pid}`: its \

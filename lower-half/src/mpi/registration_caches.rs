@@ -5,7 +5,7 @@
 //! application calls another C library. So the loader hears of the call, and tells the caches before it is made.
 //!
 //! Open MPI and UCX have functions for this. Other caches are off (`start/library_env.rs`): those of libfabric and
-//! MVAPICH have no function that is reached here, and a UCX that the library loads only in MPI_Init is not seen in time.
+//! MVAPICH have no function that is reached here, and a UCX that the library loads in MPI_Init is not seen in time.
 //!
 //! To add a cache: a name in [`TOLD_BY`], its type in [`Teller`], and its settings in `start/library_env.rs`.
 //!

@@ -601,9 +601,13 @@ fn second_sigterm(case: &RunCase) -> Result<()> {
     Ok(())
 }
 
-/// `stasis stop` ends `stasis run`, too, which does not take the deaths of the ranks for failures.
+/// `stasis stop` ends `stasis run`, too, which does not take the deaths of the ranks for failures. It does so as well
+/// where signals of the user are ignored, as in the background of a script.
 fn stopped(case: &RunCase) -> Result<()> {
-    let mut job = case.start(&[], "runs", "run")?;
+    let mut ignoring = Command::new("sh");
+    ignoring.args(["-c", "trap '' INT QUIT HUP; exec \"$@\"", "sh"]);
+    let line = stasis::before(ignoring, &case.command(&[], "runs"));
+    let mut job = case.start_command(line, "run")?;
     case.checkpoint()?;
     let mut stop = stasis::command(["stop"]);
     stop.arg(&case.ckpt);
