@@ -1102,12 +1102,12 @@ impl<S: Surroundings> Running<'_, S> {
             }
             signal => {
                 if let Some(launcher) = self.launcher.filter(|_| !by_terminal) {
-                    let known = if signal == END {
-                        Signal::SIGINT
-                    } else {
-                        signal
+                    // No launcher handles SIGPWR.
+                    let passed_on = match signal {
+                        END => Signal::SIGINT,
+                        signal => signal,
                     };
-                    processes::send(launcher, known);
+                    processes::send(launcher, passed_on);
                 }
                 match signal {
                     Signal::SIGUSR1 | Signal::SIGUSR2 => None,
