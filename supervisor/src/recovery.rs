@@ -685,7 +685,8 @@ mod tests {
                     self.after(|world| {
                         world.ranks[rank] = false;
                         world.faults -= fault;
-                        // What one that has ended by its own will leaves undone is the program's affair.
+                        // After a rank has ended by the program's own will, others may fail for want of it. They are
+                        // not lost.
                         let lost = match how {
                             Departure::Lost | Departure::Unstarted => true,
                             Departure::Fails => world.machine.own_end.is_none(),

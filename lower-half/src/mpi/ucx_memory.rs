@@ -70,7 +70,7 @@ type Map = unsafe extern "C" fn(*mut c_void, *const Wanted, *mut Handle) -> Stat
 type Query = unsafe extern "C" fn(Handle, *mut Mapped) -> Status;
 
 thread_local! {
-    /// What this thread has mapped last. MPICH asks for the address of a window's memory as soon as it has mapped it.
+    /// The last mapping of this thread: handle, address and length. MPICH queries a mapping before it makes another.
     static LAST: Cell<Option<(Handle, (*mut c_void, usize))>> = const { Cell::new(None) };
 }
 

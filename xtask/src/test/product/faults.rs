@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(240);
 const RANKS: usize = 3;
-/// Bytes of the largest message of which `--digests small` takes a digest.
+/// Length in bytes of the longest message that has a digest with `--digests small`.
 const SMALL: usize = 4096;
 
 /// All cases of this file.

@@ -9,6 +9,7 @@ use crate::test::support::helper_programs::planted;
 use crate::test::support::refusal::{refused, NO_JOB, USAGE};
 use crate::test::Case;
 use anyhow::{ensure, Context, Result};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,14 +77,38 @@ fn stopped(job: &mut Job, dir: &Path) -> Result<String> {
 }
 
 /// Output of the debugger for these commands.
-fn gdb(dir: &Path, rank: &[&str], commands: &[&str]) -> Result<String> {
+fn gdb(dir: &Path, rank: &[&str], commands: &[impl AsRef<OsStr>]) -> Result<String> {
     let mut gdb = stasis::command(["gdb"]);
     gdb.args(rank)
         .args(["--", "-nx", "-batch"])
         .current_dir(dir);
-    gdb.args(commands.iter().flat_map(|command| ["-ex", command]));
+    execute(&mut gdb, commands);
     let ended = job::run(gdb, dir, "gdb", LIMIT)?;
     Ok(format!("{}{}", ended.stdout, ended.stderr))
+}
+
+/// Adds commands of the debugger to its command line.
+pub(super) fn execute(gdb: &mut Command, commands: &[impl AsRef<OsStr>]) {
+    for command in commands {
+        gdb.arg("-ex").arg(command);
+    }
+}
+
+/// Commands for rank 0 in its second receive of a round. The debugger shows the place and the round, goes on to the
+/// line behind the receives, and shows what has come and the rank.
+pub(super) fn from_receive_to_line() -> Result<Vec<String>> {
+    let line = format!("break {SOURCE}:{}", line("wrong += left[0] != 1")?);
+    let commands = [
+        "backtrace",
+        "frame function main",
+        "print round",
+        &line,
+        "continue",
+        "print right[1] + 1000",
+        "print 1100 + test_rank",
+        "delete",
+    ];
+    Ok(commands.map(str::to_owned).to_vec())
 }
 
 pub(super) fn prints(printed: &str, words: &[&str]) -> Result<()> {
@@ -97,18 +122,7 @@ pub(super) fn prints(printed: &str, words: &[&str]) -> Result<()> {
 fn from_the_start(dir: &Path, mpi: Mpi) -> Result<()> {
     let mut job = Job::start(launch(dir, mpi, &["--break", "0:5"])?, dir, "launch")?;
     stopped(&mut job, dir)?;
-    let at = format!("break {SOURCE}:{}", line("wrong += left[0] != 1")?);
-    let commands = [
-        "backtrace",
-        "frame function main",
-        "print round",
-        &at,
-        "continue",
-        "print right[1] + 1000",
-        "print 1100 + test_rank",
-        "delete",
-    ];
-    let printed = gdb(dir, &["ck", "0"], &commands)?;
+    let printed = gdb(dir, &["ck", "0"], &from_receive_to_line()?)?;
     let receive = format!("{SOURCE}:{}", line("MPI_Recv(right")?);
     prints(
         &printed,
@@ -218,17 +232,7 @@ fn in_a_replay_from_a_checkpoint(dir: &Path, mpi: Mpi) -> Result<()> {
     job.succeed(Instant::now() + LIMIT, dir)?;
     let mut job = restart(dir, mpi, &["--replay", "rec", "--break", "0:80"])?;
     let pid = stopped(&mut job, dir)?;
-    let at = format!("break {SOURCE}:{}", line("wrong += left[0] != 1")?);
-    let commands = [
-        "backtrace",
-        "frame function main",
-        "print round",
-        &at,
-        "continue",
-        "print right[1] + 1000",
-        "delete",
-    ];
-    let printed = gdb(dir, &[&pid], &commands)?;
+    let printed = gdb(dir, &[&pid], &from_receive_to_line()?)?;
     let receive = format!("{SOURCE}:{}", line("MPI_Recv(right")?);
     prints(
         &printed,

@@ -271,25 +271,10 @@ fn by_gdb(dir: &Path) -> Result<()> {
     job::run(command, dir, "recorded", LIMIT)?.expect_success("recorded")?;
     // The fifth call of rank 0 is its second receive of the second round.
     let receive = format!("{}:{}", gdb::SOURCE, gdb::line("MPI_Recv(right")?);
-    let at = format!(
-        "break {}:{}",
-        gdb::SOURCE,
-        gdb::line("wrong += left[0] != 1")?
-    );
-    let commands = [
-        "backtrace",
-        "frame function main",
-        "print round",
-        &at,
-        "continue",
-        "print right[1] + 1000",
-        "print 1100 + test_rank",
-        "delete",
-        "continue",
-    ];
     let mut debugged = alone(0, dir);
     debugged.args(["--stop-at", "5", "--", "gdb", "-batch", "-nx"]);
-    debugged.args(commands.iter().flat_map(|command| ["-ex", command]));
+    gdb::execute(&mut debugged, &gdb::from_receive_to_line()?);
+    gdb::execute(&mut debugged, &["continue"]);
     let printed = job::run(debugged, dir, "gdb", LIMIT)?
         .expect_success("gdb")?
         .stdout;

@@ -72,7 +72,7 @@ pub(super) struct NodesCase<'a> {
     /// Its nodes.
     pub nodes: Nodes,
     program: PathBuf,
-    /// What its ranks do at their cut, and a file for that.
+    /// First argument of the program: the work of its ranks at their cut. The second one is a file for `appends`.
     way: Cell<&'static str>,
     /// Its checkpoint directory.
     pub ckpt: PathBuf,

@@ -76,9 +76,14 @@ fn kill_rank(case: &NodesCase, job: &mut Job) -> Result<()> {
     })
 }
 
+/// The guards, the node keepers, and the copies that these hold.
+fn in_memory(job: &Job) -> Vec<i32> {
+    [guards(job), keepers(job), copies(job)].concat()
+}
+
 /// Lets the job end, and looks for its node keepers where it does: that of Debian's MPICH may not, natively too.
 fn finish(case: &NodesCase, mut job: Job) -> Result<()> {
-    let left = [guards(&job), keepers(&job), copies(&job)].concat();
+    let left = in_memory(&job);
     case.finish(&mut job)?;
     match case.mpi.is_open_mpi() {
         true => gone(&left),
@@ -155,9 +160,9 @@ fn lost(case: &NodesCase, killed: bool) -> Result<()> {
         .context("no checkpoint is there")?;
     held(case, &mut job)?;
     let there = case.nodes.pids(LOST)?;
-    let mut held_there = [guards(&job), keepers(&job), copies(&job)].concat();
+    let mut held_there = in_memory(&job);
     held_there.retain(|pid| there.contains(pid));
-    ensure!(held_there.len() > 1, "the node holds nothing");
+    ensure!(held_there.len() > 2, "the node holds nothing");
     case.recovered(&mut job, || match killed {
         true => {
             // A lost machine does not tell of its processes' deaths, so its keeper is the first.
@@ -241,7 +246,7 @@ fn guard_killed(case: &NodesCase) -> Result<()> {
 fn controller(case: &NodesCase) -> Result<()> {
     let mut job = start(case, &[])?;
     held(case, &mut job)?;
-    let left = [guards(&job), keepers(&job), copies(&job)].concat();
+    let left = in_memory(&job);
     ensure!(left.len() > 2, "there is nothing in memory");
     signal::kill_now(job.pids()[0]);
     ensure!(job.wait(deadline())?.is_some(), "it survives SIGKILL");

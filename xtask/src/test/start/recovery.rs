@@ -635,8 +635,8 @@ fn holds_checkpoints(case: &RunCase) -> Result<()> {
     Ok(())
 }
 
-/// A job with `--anew` starts from the beginning. If its launcher dies before a rank has started, the next start is
-/// also from the beginning, and not from a checkpoint of an earlier job.
+/// With `--anew` a job starts from the beginning. The launcher dies before a rank has started. The next start is from
+/// the beginning, too, and uses no checkpoint of an earlier job.
 fn anew_dies_early(case: &RunCase) -> Result<()> {
     checkpoint_of_an_earlier_job(case)?;
     let launcher = script(

@@ -224,8 +224,8 @@ fn given_up(case: &RunCase) -> Result<()> {
     finish(case, job)
 }
 
-/// Memory does not suffice for a standby world: a message says so, and the job is started anew at a failure. With more
-/// memory there is one after the next checkpoint.
+/// There is too little memory for a standby world. A message says so, and a failure is recovered without one. When
+/// there is more memory, the next checkpoint brings a standby world.
 fn scarce(case: &RunCase) -> Result<()> {
     let there = fs::read_to_string("/proc/meminfo")?;
     let meminfo = case.dir.join("meminfo");
