@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 use anyhow::{Context, Result};
 use contract::{gate, AT_BREAK, TOOL_BREAK, WAITS_AT_BREAK};
 use job_spec::Breakpoint;
-use nix::sys::signal::{kill, Signal};
+use nix::sys::signal::{raise, Signal};
 use nix::unistd::Pid;
 
 use crate::{agent, console, record};
@@ -84,8 +84,8 @@ fn stop(at: Breakpoint) {
             at.call,
         ),
     );
-    // It stops in here.
-    if let Err(why) = kill(process, Signal::SIGSTOP) {
+    // It stops in here. Another thread may take a signal to the whole process, and this one would go on meanwhile.
+    if let Err(why) = raise(Signal::SIGSTOP) {
         console::say(at.rank, format_args!("cannot stop: {why}"));
     }
     features.fetch_and(!(AT_BREAK | WAITS_AT_BREAK), Ordering::Release);
