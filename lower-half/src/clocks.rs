@@ -254,11 +254,7 @@ pub fn section() -> Option<Section> {
         Place::File(id, writer) => (*id, writer.end()),
         Place::Replayed(id) => (*id, clock_log::replayed()? as u64),
     };
-    let position = Position {
-        id,
-        offset,
-        misses: 0,
-    };
+    let position = Position { id, offset };
     // Numbers in memory always encode.
     kind::CLOCKS.encode(&position).ok()
 }

@@ -11,12 +11,14 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ::record::{
     file_name, table, Answer, Bound, Difference, Divergence, Event, Header, Log, Place, Position,
-    Replay, Stream, Summary, Writer,
+    Replay, Stream, Summary, Turn, Writer,
 };
 use anyhow::{bail, Context, Result};
 use ckpt_image::{kind, Section, SetId};
 use contract::gate;
-use contract::record::{Binding, Call, Outcome, RecordMode, Turn, ENDED, LAST, MISS};
+use contract::record::{
+    Binding, Call, Outcome, RecordMode, ENDED, LAST, MISS, NO_COMM, TURN_LATER, TURN_MISS,
+};
 use coordinator::net::contact::random_token;
 use job_spec::{Digests, ExitCode, Record, Tools};
 
@@ -148,7 +150,6 @@ impl Plan {
         let begins = Position {
             id: log.header.id,
             offset: 0,
-            misses: 0,
         };
         let place = place.or((log.header.follows == set.0).then(|| begins.into()));
         let place = place.ok_or_else(|| ::record::Error::OtherRun(directory.clone()))?;
@@ -367,7 +368,6 @@ pub fn section() -> Option<Section> {
         State::Writing(header, writer) => Place::from(Position {
             id: header.id,
             offset: writer.end(),
-            misses: 0,
         }),
         State::Replaying(replay) => replay.place(),
     };
@@ -429,9 +429,15 @@ fn tell_end(replay: &Replay) {
     ));
 }
 
-/// Whether it is the turn of a thread to ask.
-pub fn turn(thread: u32, looks: bool) -> Turn {
-    ask(Turn::Now, |replay| replay.turn(thread, looks))
+/// Whether it is the turn of a thread to ask, as for `contract::service::ReplayTurn`.
+pub fn turn(thread: u32, looks: bool) -> u64 {
+    ask(NO_COMM, |replay| {
+        Ok(match replay.turn(thread, looks)? {
+            Turn::Now(comm) => comm,
+            Turn::Miss => TURN_MISS,
+            Turn::Later => TURN_LATER,
+        })
+    })
 }
 
 /// A thread of the application ends.
@@ -442,9 +448,9 @@ pub fn thread_ends(thread: u32) {
 }
 
 /// The run makes a call: `ENDED` where the record ends, and `LAST` where it has nothing behind the call.
-pub fn call(call: &Call) -> i32 {
+pub fn call(thread: u32, call: &Call) -> i32 {
     ask(ENDED, |replay| {
-        Ok(match replay.call(call)? {
+        Ok(match replay.call(thread, call)? {
             true if replay.is_over() => LAST,
             true => 0,
             false => {
@@ -456,9 +462,9 @@ pub fn call(call: &Call) -> i32 {
 }
 
 /// The outcome of a call.
-pub fn outcome(call: Option<&Call>, what: Outcome) -> (i32, [i32; 2]) {
+pub fn outcome(thread: u32, call: Option<&Call>, what: Outcome) -> (i32, [i32; 2]) {
     ask((ENDED, [0; 2]), |replay| {
-        Ok(match replay.outcome(call, what)? {
+        Ok(match replay.outcome(thread, call, what)? {
             Answer::Found(source, tag) => (0, [source, tag]),
             Answer::Number(number) => (0, [number, 0]),
             Answer::Miss => (MISS, [0; 2]),
@@ -482,9 +488,9 @@ pub fn binding(posting: u64) -> (Binding, [i32; 2]) {
 }
 
 /// Compares the data that the last call sends, or has received, with the record.
-pub fn digest(bytes: u64, crc: u32) {
+pub fn digest(thread: u32, bytes: u64, crc: u32) {
     static TOLD: OnceLock<()> = OnceLock::new();
-    if let Some(difference) = ask(None, |replay| replay.digest(bytes, crc)) {
+    if let Some(difference) = ask(None, |replay| replay.digest(thread, bytes, crc)) {
         TOLD.get_or_init(|| say(&difference.text_of_data(name)));
     }
 }

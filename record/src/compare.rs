@@ -8,7 +8,7 @@ use contract::record::{Call, CallTable};
 use crate::divergence::Doing;
 use crate::event::Event;
 use crate::log::{Events, Log};
-use crate::table;
+use crate::{receive_number, table};
 
 /// The first difference between two runs of a rank.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Difference {
                 format!("{} in {one}, {} in {other}", side(first), side(second))
             }
             What::Bound(number, first, second) => format!(
-                "receive {number} got the message of rank {} with tag {} in {one}, of rank {} with tag {} in {other}",
-                first.0, first.1, second.0, second.1
+                "{} got the message of rank {} with tag {} in {one}, of rank {} with tag {} in {other}",
+                receive_number::describe(*number), first.0, first.1, second.0, second.1
             ),
         };
         match &self.of {

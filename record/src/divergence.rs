@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use contract::record::Call;
+use contract::record::{Call, EVERY_COMM, NO_COMM};
 
 use crate::event::Event;
 
@@ -111,7 +111,7 @@ pub fn describe(call: &Call, name: impl Fn(u32) -> String) -> String {
         let _ = write!(text, "{before}{part}");
         before = ", ";
     };
-    if call.comm != 0 {
+    if ![NO_COMM, EVERY_COMM].contains(&call.comm) {
         match call.peer {
             contract::abi::ANY_SOURCE => add("any rank".to_owned()),
             contract::abi::PROC_NULL => add("no rank".to_owned()),
@@ -123,9 +123,10 @@ pub fn describe(call: &Call, name: impl Fn(u32) -> String) -> String {
         }
     }
     match (call.count, call.comm) {
-        (0, 0) => {}
+        (0, NO_COMM) => {}
         // Waits and tests have no communicator.
-        (requests, 0) => add(format!("{requests} requests")),
+        (requests, NO_COMM) => add(format!("{requests} requests")),
+        (_, EVERY_COMM) => add("several communicators".to_owned()),
         (0, comm) => add(format!("communicator {comm}")),
         (bytes, comm) => add(format!("{bytes} bytes, communicator {comm}")),
     }

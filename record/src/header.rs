@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// Version of the format. It increases with every change of the header or of an event.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes before the first event.
 pub const HEADER_BYTES: usize = 4096;
 /// Offset of the number of bytes of events, which is written while the run goes on.

@@ -35,9 +35,9 @@
 //! writer.close()?;
 //!
 //! let mut replay = Replay::begin(Log::open(&path)?);
-//! assert!(matches!(replay.call(&call), Ok(true)));
+//! assert!(matches!(replay.call(0, &call), Ok(true)));
 //! assert_eq!(replay.binding(0), Some(Bound::To(2, 5)));
-//! assert!(matches!(replay.call(&call), Ok(false)), "the record ends here");
+//! assert!(matches!(replay.call(0, &call), Ok(false)), "the record ends here");
 //! # Ok::<(), stasis_record::Error>(())
 //! ```
 
@@ -49,6 +49,7 @@ mod error;
 mod event;
 mod header;
 mod log;
+pub mod receive_number;
 mod replay;
 mod summary;
 pub mod table;
@@ -60,6 +61,6 @@ pub use error::{Error, Result};
 pub use event::{again, Encoded, Event, MOST_BYTES};
 pub use header::{Header, Stream, END_AT, HEADER_BYTES};
 pub use log::{file_name, files, files_of, Log};
-pub use replay::{Answer, Bound, Place, Position, Replay};
+pub use replay::{Answer, Bound, Place, Position, Replay, Turn};
 pub use summary::Summary;
 pub use writer::Writer;

@@ -1,8 +1,12 @@
 //! The replay of a rank's record: answers from it in the order in which the run asks.
+//!
+//! Each thread makes its own events in their order. Those over one communicator have one order among all threads,
+//! because messages are matched there. Events of different threads over different communicators have none: a thread
+//! that waits for another process keeps nobody waiting who has nothing to do with that.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use contract::record::{Call, CallTable, Outcome, Turn};
+use contract::record::{Call, CallTable, Outcome, EVERY_COMM, NO_COMM};
 use serde::{Deserialize, Serialize};
 
 use crate::divergence::{Divergence, Doing};
@@ -15,36 +19,57 @@ const BEFORE: usize = 12;
 /// Steps of the recorded run after it that are told.
 const AFTER: usize = 3;
 
-/// A place in a record. An image of a run that is recorded or replayed holds it.
+/// A place in a record. An image of a run that is recorded holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     /// Id of the record.
     pub id: [u8; 16],
     /// Offset of an event.
     pub offset: u64,
-    /// How many of the misses that begin there are over.
-    pub misses: u32,
 }
 
-/// A place in a record of calls, with what a replay has read before it.
+/// A place in a record of calls, with what a replay has done behind it. An image of a run that is recorded or replayed
+/// holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The next event.
+    /// All events before it are done.
     pub position: Position,
-    /// Threads that have misses left, and how many, where the next event is behind these. Sorted by thread.
-    pub left: Vec<(u32, u32)>,
+    /// The threads of the record, as far as they are known. Sorted.
+    pub threads: Vec<ThreadPlace>,
     /// Threads of the replayed run that have ended. Sorted.
     pub ended: Vec<u32>,
+}
+
+/// The place of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadPlace {
+    /// Its number.
+    pub thread: u32,
+    /// Offset: its events before it are done.
+    pub offset: u64,
+    /// How many of the misses there are over, if its next event is misses.
+    pub misses: u32,
 }
 
 impl From<Position> for Place {
     fn from(position: Position) -> Place {
         Place {
             position,
-            left: Vec::new(),
+            threads: Vec::new(),
             ended: Vec::new(),
         }
     }
+}
+
+/// The turn of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It asks for its next event, which has its order among those over this communicator, or the record ends.
+    Now(u64),
+    /// Its test or probe finds nothing.
+    Miss,
+    /// An event of another thread comes before.
+    Later,
 }
 
 /// The outcome of a call.
@@ -103,41 +128,86 @@ impl Ahead {
 /// something outside of MPI does so at other moments in each run.
 const MORE_MISSES: u64 = if cfg!(test) { 100 } else { 1 << 22 };
 
+/// Most steps that are read ahead to find the next one of a thread. A thread whose next one is further away waits: the
+/// first step of all can always be done.
+const MOST_AHEAD: usize = if cfg!(test) { 8 } else { 1 << 16 };
+
+/// An ordered event that is not done.
+struct Step {
+    /// Its offset.
+    at: usize,
+    /// The communicator among whose events it has its order.
+    comm: u64,
+    doing: Doing,
+}
+
+/// A thread of the record.
+#[derive(Default)]
+struct Thread {
+    /// Its next steps, as far as they are read.
+    steps: VecDeque<Step>,
+    /// How many of the misses that are its next step are over.
+    misses: u32,
+    /// The communicator of the last call that was read.
+    comm: u64,
+}
+
+/// The next step of a thread.
+enum Next {
+    Is(Doing),
+    /// It is far away.
+    Far,
+    /// The record has none.
+    None,
+}
+
 /// A record that is replayed.
 pub struct Replay {
     log: Log,
+    /// Whether several threads made its calls.
+    has_threads: bool,
     table: Box<CallTable>,
-    /// Offset of the next event.
+    /// Offset of the next event that is to be read.
     at: usize,
-    /// How many of the misses there are over.
-    misses: u32,
-    /// The thread whose events follow.
+    /// The thread whose events follow there.
     thread: u32,
-    /// Misses of threads that are left, where the next event is behind them.
-    left: BTreeMap<u32, u32>,
+    threads: BTreeMap<u32, Thread>,
+    /// How many steps are read and not done.
+    ahead_steps: usize,
+    /// Those over each communicator, and over all: offsets and threads.
+    orders: HashMap<u64, VecDeque<(usize, u32)>>,
     /// Threads that have ended.
     ended: BTreeSet<u32>,
     /// Misses in a row that the recorded run did not have.
     more_misses: u64,
     calls: u64,
     last: VecDeque<Call>,
+    /// Offset of the last call that was made, and of the last event of a receive that was read.
+    made_at: usize,
+    receive_at: usize,
     ahead: Ahead,
 }
 
 impl Replay {
     /// Begins with the first event.
     pub fn begin(log: Log) -> Replay {
+        let mut events = Events::from(log.bytes(), 0);
+        let has_threads = events.any(|(_, event)| matches!(event, Event::Thread(_)));
         Replay {
             log,
+            has_threads,
             table: table::empty(),
             at: 0,
-            misses: 0,
             thread: 0,
-            left: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            ahead_steps: 0,
+            orders: HashMap::new(),
             ended: BTreeSet::new(),
             more_misses: 0,
             calls: 0,
             last: VecDeque::new(),
+            made_at: 0,
+            receive_at: 0,
             ahead: Ahead {
                 at: 0,
                 bound: HashMap::new(),
@@ -149,34 +219,48 @@ impl Replay {
     pub fn begin_at(log: Log, place: &Place) -> Replay {
         let mut replay = Replay::begin(log);
         let offset = usize::try_from(place.position.offset).unwrap_or(usize::MAX);
-        while replay.at < offset {
-            let mut events = Events::from(replay.log.bytes(), replay.at);
-            let Some((_, event)) = events.next() else {
-                break;
-            };
-            replay.at = events.at;
-            replay.passes(&event);
-            if let Some(call) = table::read(&mut replay.table, &event) {
-                replay.made(call);
+        while replay.at < offset && replay.read() {
+            replay.ahead.at = replay.at;
+            let all: Vec<u32> = replay.threads.keys().copied().collect();
+            all.into_iter()
+                .for_each(|thread| replay.pass(thread, offset));
+        }
+        for there in &place.threads {
+            let offset = usize::try_from(there.offset).unwrap_or(usize::MAX);
+            while replay.at < offset && replay.read() {}
+            replay.pass(there.thread, offset);
+            replay.threads.entry(there.thread).or_default().misses = there.misses;
+        }
+        replay.ended = place.ended.iter().copied().collect();
+        replay
+    }
+
+    /// Does the steps of a thread before an offset.
+    fn pass(&mut self, thread: u32, offset: usize) {
+        while let Some(step) = self.first(thread).filter(|step| step.at < offset) {
+            let doing = step.doing;
+            self.done(thread);
+            if let Doing::Call(call) = doing {
+                self.made(call);
             }
         }
-        replay.misses = place.position.misses;
-        replay.left = place.left.iter().copied().collect();
-        replay.ended = place.ended.iter().copied().collect();
-        replay.ahead.at = replay.at;
-        replay
     }
 
     /// Where the run is.
     pub fn place(&self) -> Place {
-        let left = self.left.iter().map(|(thread, left)| (*thread, *left));
+        let of = |(thread, state): (&u32, &Thread)| ThreadPlace {
+            thread: *thread,
+            offset: state.steps.front().map_or(self.at, |step| step.at) as u64,
+            misses: state.misses,
+        };
+        let threads: Vec<_> = self.threads.iter().map(of).collect();
+        let offsets = threads.iter().map(|thread| thread.offset);
         Place {
             position: Position {
                 id: self.log.header.id,
-                offset: self.at as u64,
-                misses: self.misses,
+                offset: offsets.min().unwrap_or(self.at as u64),
             },
-            left: left.filter(|(_, left)| *left > 0).collect(),
+            threads,
             ended: self.ended.iter().copied().collect(),
         }
     }
@@ -204,60 +288,70 @@ impl Replay {
 
     /// Whether several threads made its calls.
     pub fn has_threads(&self) -> bool {
-        let mut events = Events::from(self.log.bytes(), 0);
-        events.any(|(_, event)| matches!(event, Event::Thread(_)))
+        self.has_threads
     }
 
     /// Whether it is the turn of a thread to ask for an event. `looks` is whether it asks for the outcome of a test or
-    /// probe. The misses of other threads do not keep it waiting.
+    /// probe.
     ///
     /// # Errors
     /// The turn is that of a thread that has ended.
     pub fn turn(&mut self, thread: u32, looks: bool) -> Result<Turn, Divergence> {
-        let is_mine = loop {
-            match self.next() {
-                None => break true,
-                Some((Event::Misses(number), after)) if self.thread != thread => {
-                    let left = self.left.entry(self.thread).or_default();
-                    *left = left.saturating_add(number - self.misses);
-                    (self.at, self.misses) = (after, 0);
-                }
-                // Counted here, since another thread may pass them before this one asks.
-                Some((Event::Misses(_), _)) if looks => {
-                    self.misses += 1;
+        let first = loop {
+            match self.next(thread) {
+                // Counted here, since the thread does not ask then.
+                Next::Is(Doing::Outcome(Event::Misses(_))) if looks => {
+                    self.miss(thread);
                     return Ok(Turn::Miss);
                 }
                 // The thread has done with its tests earlier than in the recorded run.
-                Some((Event::Misses(_), after)) => {
-                    (self.at, self.misses) = (after, 0);
-                }
-                Some(_) => break self.thread == thread,
+                Next::Is(Doing::Outcome(Event::Misses(_))) => self.done(thread),
+                Next::Is(_) => match self.blocking(thread) {
+                    None => return Ok(Turn::Now(self.comm_of(thread))),
+                    Some(other) => break other,
+                },
+                Next::Far | Next::None => match self.first_of_all() {
+                    None => return Ok(Turn::Now(NO_COMM)),
+                    Some(other) => break other,
+                },
             }
         };
-        match self.left.get_mut(&thread) {
-            Some(left) if looks && *left > 0 => {
-                *left -= 1;
-                return Ok(Turn::Miss);
-            }
-            Some(left) => *left = 0,
-            None => {}
-        }
-        match is_mine {
-            true => Ok(Turn::Now),
-            false if self.ended.contains(&self.thread) => {
-                Err(self.divergence(Doing::End(self.thread)))
-            }
+        match self.ended.contains(&first) {
+            true => Err(self.divergence(first, Doing::End(first))),
             false => Ok(Turn::Later),
         }
     }
 
-    /// The thread that makes the events behind this one.
-    fn passes(&mut self, event: &Event) {
-        match event {
-            Event::Thread(number) => self.thread = *number,
-            Event::Anew => self.thread = 0,
-            _ => {}
-        }
+    /// The thread whose step must be done before the next one of this thread.
+    fn blocking(&self, thread: u32) -> Option<u32> {
+        let step = self.first(thread)?;
+        let first = |comm: &u64| self.orders.get(comm)?.front().copied();
+        let first = match step.comm {
+            NO_COMM => None,
+            EVERY_COMM => self.orders.keys().filter_map(first).min(),
+            comm => [comm, EVERY_COMM].iter().filter_map(first).min(),
+        };
+        let (_, other) = first.filter(|(at, _)| *at < step.at)?;
+        Some(other)
+    }
+
+    /// The thread of the first step that is no misses.
+    fn first_of_all(&self) -> Option<u32> {
+        let first = |(thread, state): (&u32, &Thread)| {
+            let mut steps = state.steps.iter();
+            let step = steps.find(|step| !matches!(step.doing, Doing::Outcome(Event::Misses(_))));
+            step.map(|step| (step.at, *thread))
+        };
+        let (_, thread) = self.threads.iter().filter_map(first).min()?;
+        Some(thread)
+    }
+
+    fn first(&self, thread: u32) -> Option<&Step> {
+        self.threads.get(&thread)?.steps.front()
+    }
+
+    fn comm_of(&self, thread: u32) -> u64 {
+        self.first(thread).map_or(NO_COMM, |step| step.comm)
     }
 
     fn made(&mut self, call: Call) {
@@ -269,63 +363,131 @@ impl Replay {
         self.last.push_back(call);
     }
 
-    /// The next ordered event, and the offset behind it. `at` moves to it.
-    fn next(&mut self) -> Option<(Event, usize)> {
-        loop {
-            let mut events = Events::from(self.log.bytes(), self.at);
-            let (_, event) = events.next()?;
-            let after = events.at;
-            match event {
-                Event::Misses(number) if number <= self.misses => self.misses = 0,
-                Event::Anew | Event::Thread(_) => {
-                    table::read(&mut self.table, &event);
-                    self.passes(&event);
-                }
-                Event::Bound { .. } | Event::Cancelled { .. } | Event::Mark(_) => {}
-                _ => return Some((event, after)),
-            }
-            self.at = after;
-        }
-    }
-
-    /// The next ordered event that is no miss.
-    fn next_but_misses(&mut self) -> Option<(Event, usize)> {
-        loop {
-            let (event, after) = self.next()?;
-            let Event::Misses(_) = event else {
-                return Some((event, after));
-            };
-            (self.at, self.misses) = (after, 0);
-        }
-    }
-
-    /// The next event, and the offset behind it, if it is this call. `Err` where it is something else, `None` where the
-    /// record ends.
-    fn next_if(&mut self, call: &Call) -> Option<Result<(Event, usize), ()>> {
-        let (event, after) = self.next_but_misses()?;
-        let recorded = match event {
-            Event::NewCall(_, recorded) => Some(recorded),
-            Event::Call(_) => table::read(&mut self.table, &event),
-            _ => None,
+    /// Reads the next event. False if there is none.
+    fn read(&mut self) -> bool {
+        let mut events = Events::from(self.log.bytes(), self.at);
+        let Some((at, event)) = events.next() else {
+            return false;
         };
-        let is_it = recorded.as_ref() == Some(call);
-        Some(is_it.then_some((event, after)).ok_or(()))
+        self.at = events.at;
+        let call = table::read(&mut self.table, &event);
+        let doing = match (call, event) {
+            (Some(call), _) => Doing::Call(call),
+            (None, Event::Thread(number)) => {
+                self.thread = number;
+                return true;
+            }
+            (None, Event::Anew) => {
+                self.thread = 0;
+                return true;
+            }
+            (None, Event::Bound { .. } | Event::Cancelled { .. }) => {
+                self.receive_at = at;
+                return true;
+            }
+            // A call that is not in the table is that of a damaged record.
+            (None, Event::Mark(_) | Event::Call(_) | Event::NewCall(..)) => return true,
+            (None, outcome) => Doing::Outcome(outcome),
+        };
+        let thread = self.threads.entry(self.thread).or_default();
+        let comm = match doing {
+            Doing::Call(call) => {
+                thread.comm = call.comm;
+                call.comm
+            }
+            Doing::Outcome(Event::Found { .. }) => thread.comm,
+            Doing::Outcome(_) | Doing::End(_) => NO_COMM,
+        };
+        // One thread needs no order.
+        let comm = if self.has_threads { comm } else { NO_COMM };
+        if comm != NO_COMM {
+            let order = self.orders.entry(comm).or_default();
+            order.push_back((at, self.thread));
+        }
+        thread.steps.push_back(Step { at, comm, doing });
+        self.ahead_steps += 1;
+        true
+    }
+
+    /// The next step of a thread is done.
+    fn done(&mut self, thread: u32) {
+        let Some(state) = self.threads.get_mut(&thread) else {
+            return;
+        };
+        state.misses = 0;
+        let Some(step) = state.steps.pop_front() else {
+            return;
+        };
+        self.ahead_steps -= 1;
+        if let Some(order) = self.orders.get_mut(&step.comm) {
+            order.retain(|(at, _)| *at != step.at);
+            if order.is_empty() {
+                self.orders.remove(&step.comm);
+            }
+        }
+    }
+
+    /// A test or probe finds nothing, as the next step of the thread says.
+    fn miss(&mut self, thread: u32) {
+        let Some(state) = self.threads.get_mut(&thread) else {
+            return;
+        };
+        state.misses += 1;
+        let over = |step: &Step| matches!(step.doing, Doing::Outcome(Event::Misses(number)) if number <= state.misses);
+        if state.steps.front().is_some_and(over) {
+            self.done(thread);
+        }
+    }
+
+    /// The next step of a thread.
+    fn next(&mut self, thread: u32) -> Next {
+        loop {
+            if let Some(step) = self.first(thread) {
+                return Next::Is(step.doing);
+            }
+            if self.ahead_steps >= MOST_AHEAD {
+                return Next::Far;
+            }
+            if !self.read() {
+                return Next::None;
+            }
+        }
+    }
+
+    /// The next step of a thread that is no misses. `None` where the record ends.
+    fn next_but_misses(&mut self, thread: u32) -> Option<Doing> {
+        loop {
+            match self.next(thread) {
+                Next::Is(Doing::Outcome(Event::Misses(_))) => self.done(thread),
+                Next::Is(doing) => return Some(doing),
+                Next::Far | Next::None => return None,
+            }
+        }
+    }
+
+    /// The thread whose steps a thread makes.
+    fn of(&self, thread: u32) -> u32 {
+        match self.has_threads {
+            true => thread,
+            false => 0,
+        }
     }
 
     /// The run makes a call. False where the record ends.
     ///
     /// # Errors
     /// The run makes another call than the recorded one.
-    pub fn call(&mut self, call: &Call) -> Result<bool, Divergence> {
-        match self.next_if(call) {
+    pub fn call(&mut self, thread: u32, call: &Call) -> Result<bool, Divergence> {
+        let thread = self.of(thread);
+        match self.next_but_misses(thread) {
             None => Ok(false),
-            Some(Err(())) => Err(self.divergence(Doing::Call(*call))),
-            Some(Ok((event, after))) => {
-                table::read(&mut self.table, &event);
-                self.at = after;
+            Some(doing) if doing == Doing::Call(*call) => {
+                self.made_at = self.first(thread).map_or(0, |step| step.at);
+                self.done(thread);
                 self.made(*call);
                 Ok(true)
             }
+            Some(_) => Err(self.divergence(thread, Doing::Call(*call))),
         }
     }
 
@@ -333,30 +495,36 @@ impl Replay {
     ///
     /// # Errors
     /// The record has something else than an outcome of this kind there.
-    pub fn outcome(&mut self, call: Option<&Call>, what: Outcome) -> Result<Answer, Divergence> {
+    pub fn outcome(
+        &mut self,
+        thread: u32,
+        call: Option<&Call>,
+        what: Outcome,
+    ) -> Result<Answer, Divergence> {
+        let thread = self.of(thread);
         if let Some(call) = call {
-            match self.next() {
-                Some((Event::Misses(_), _)) => {
-                    self.misses += 1;
+            match self.next(thread) {
+                Next::Is(Doing::Outcome(Event::Misses(_))) => {
+                    self.miss(thread);
                     return Ok(Answer::Miss);
                 }
-                None => return Ok(Answer::Ended),
-                Some(_) => {}
+                Next::Is(doing) if doing == Doing::Call(*call) => {}
+                Next::Is(_) if self.more_misses < MORE_MISSES => {
+                    self.more_misses += 1;
+                    return Ok(Answer::Miss);
+                }
+                Next::Is(_) => {}
+                Next::Far | Next::None => return Ok(Answer::Ended),
             }
-            if self.more_misses < MORE_MISSES && self.next_if(call) == Some(Err(())) {
-                self.more_misses += 1;
-                return Ok(Answer::Miss);
-            }
-            if !self.call(call)? {
-                return Ok(Answer::Ended);
-            }
+            self.call(thread, call)?;
         }
-        let Some((event, after)) = self.next() else {
-            return Ok(Answer::Ended);
-        };
-        let answer = match (what, event) {
-            (Outcome::Found, Event::Found { source, tag }) => Answer::Found(source, tag),
-            (Outcome::Index, Event::Index(number)) | (Outcome::Some, Event::Some(number)) => {
+        let answer = match (what, self.next(thread)) {
+            (_, Next::Far | Next::None) => return Ok(Answer::Ended),
+            (Outcome::Found, Next::Is(Doing::Outcome(Event::Found { source, tag }))) => {
+                Answer::Found(source, tag)
+            }
+            (Outcome::Index, Next::Is(Doing::Outcome(Event::Index(number))))
+            | (Outcome::Some, Next::Is(Doing::Outcome(Event::Some(number)))) => {
                 Answer::Number(number)
             }
             _ => {
@@ -368,17 +536,19 @@ impl Replay {
                     Outcome::Index => Event::Index(-1),
                     Outcome::Some => Event::Some(-1),
                 };
-                return Err(self.divergence(Doing::Outcome(asked)));
+                return Err(self.divergence(thread, Doing::Outcome(asked)));
             }
         };
-        self.at = after;
+        self.done(thread);
         Ok(answer)
     }
 
     /// Whether the record has nothing behind the last call. So that call had no effect that is known.
     pub fn is_over(&self) -> bool {
         let mut events = Events::from(self.log.bytes(), self.at);
-        events.all(|(_, event)| matches!(event, Event::Mark(_)))
+        self.ahead_steps == 0
+            && self.receive_at <= self.made_at
+            && events.all(|(_, event)| matches!(event, Event::Mark(_)))
     }
 
     /// The fate of a posted receive, if the record has it.
@@ -393,7 +563,13 @@ impl Replay {
     ///
     /// # Errors
     /// The record has something else than a digest there.
-    pub fn digest(&mut self, bytes: u64, crc: u32) -> Result<Option<Divergence>, Divergence> {
+    pub fn digest(
+        &mut self,
+        thread: u32,
+        bytes: u64,
+        crc: u32,
+    ) -> Result<Option<Divergence>, Divergence> {
+        let thread = self.of(thread);
         let now = |message| {
             Doing::Outcome(Event::Digest {
                 bytes,
@@ -401,45 +577,32 @@ impl Replay {
                 message,
             })
         };
-        match self.next() {
-            None => Ok(None),
-            Some((
-                Event::Digest {
-                    bytes: then,
-                    crc: recorded,
-                    message,
-                },
-                after,
-            )) => {
+        match self.next(thread) {
+            Next::Far | Next::None => Ok(None),
+            Next::Is(Doing::Outcome(Event::Digest {
+                bytes: then,
+                crc: recorded,
+                message,
+            })) => {
                 let differs = (then, recorded) != (bytes, crc);
-                let difference = differs.then(|| self.divergence(now(message)));
-                self.at = after;
+                let difference = differs.then(|| self.divergence(thread, now(message)));
+                self.done(thread);
                 Ok(difference)
             }
-            Some(_) => Err(self.divergence(now(None))),
+            Next::Is(_) => Err(self.divergence(thread, now(None))),
         }
     }
 
-    fn divergence(&self, now: Doing) -> Divergence {
-        let mut table = self.table.clone();
-        let events = Events::from(self.log.bytes(), self.at).filter_map(|(_, event)| {
-            match (table::read(&mut table, &event), event) {
-                (Some(call), _) => Some(Doing::Call(call)),
-                (
-                    None,
-                    Event::Misses(_)
-                    | Event::Found { .. }
-                    | Event::Index(_)
-                    | Event::Some(_)
-                    | Event::Digest { .. },
-                ) => Some(Doing::Outcome(event)),
-                _ => None,
-            }
-        });
+    /// The next steps of a thread in the recorded run, and what the run does instead.
+    fn divergence(&mut self, thread: u32, now: Doing) -> Divergence {
+        let steps = |replay: &Replay| replay.threads.get(&thread).map_or(0, |it| it.steps.len());
+        while steps(self) < AFTER && self.ahead_steps < MOST_AHEAD && self.read() {}
+        let state = self.threads.get(&thread);
+        let steps = state.iter().flat_map(|state| &state.steps);
         Divergence {
             number: self.calls + 1,
             before: self.last.iter().copied().collect(),
-            recorded: events.take(AFTER).collect(),
+            recorded: steps.map(|step| step.doing).take(AFTER).collect(),
             now,
         }
     }
@@ -450,39 +613,106 @@ mod tests {
     use super::*;
     use crate::log::tests::log_of;
 
+    /// A call over a communicator.
+    fn over(comm: u64, function: u32) -> Call {
+        Call {
+            function,
+            comm,
+            ..Call::default()
+        }
+    }
+
+    fn turn(replay: &mut Replay, thread: u32, looks: bool) -> Turn {
+        replay.turn(thread, looks).unwrap()
+    }
+
+    fn is_now(turn: Turn) -> bool {
+        matches!(turn, Turn::Now(_))
+    }
+
     /// Events of the initial thread and thread 1, whose tests find nothing meanwhile.
     #[test]
     fn a_thread_waits_for_its_turn_but_not_for_the_tests_of_others() {
-        let call = |function| Call {
-            function,
-            ..Call::default()
-        };
         let (_dir, log) = log_of(&[
-            Event::NewCall(0, call(0)),
+            Event::NewCall(0, over(7, 0)),
             Event::Thread(1),
             Event::Misses(2),
             Event::Thread(0),
-            Event::NewCall(1, call(1)),
+            Event::NewCall(1, over(7, 1)),
             Event::Thread(1),
-            Event::NewCall(2, call(2)),
-            Event::Index(0),
+            Event::NewCall(2, over(7, 2)),
+            Event::Found { source: 3, tag: 4 },
         ]);
         let mut replay = Replay::begin(log);
         assert!(replay.has_threads());
-        assert_eq!(replay.turn(1, true), Ok(Turn::Later));
-        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
-        assert_eq!(replay.call(&call(0)), Ok(true));
+        assert_eq!(replay.turn(0, false), Ok(Turn::Now(7)));
+        assert_eq!(replay.call(0, &over(7, 0)), Ok(true));
         // The initial thread passes the tests of the other one, which has them left.
-        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
-        assert_eq!(replay.turn(1, true), Ok(Turn::Miss));
-        assert_eq!(replay.turn(1, true), Ok(Turn::Miss));
-        assert_eq!(replay.turn(1, true), Ok(Turn::Later));
-        assert_eq!(replay.call(&call(1)), Ok(true));
-        assert_eq!(replay.turn(0, false), Ok(Turn::Later));
-        assert_eq!(replay.turn(1, true), Ok(Turn::Now));
-        let found = replay.outcome(Some(&call(2)), Outcome::Index);
-        assert_eq!(found, Ok(Answer::Number(0)));
-        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
+        assert!(is_now(turn(&mut replay, 0, false)));
+        assert_eq!(turn(&mut replay, 1, true), Turn::Miss);
+        assert_eq!(turn(&mut replay, 1, true), Turn::Miss);
+        assert_eq!(turn(&mut replay, 1, true), Turn::Later);
+        assert_eq!(replay.call(0, &over(7, 1)), Ok(true));
+        assert_eq!(turn(&mut replay, 0, false), Turn::Later);
+        assert_eq!(replay.turn(1, true), Ok(Turn::Now(7)));
+        let found = replay.outcome(1, Some(&over(7, 2)), Outcome::Found);
+        assert_eq!(found, Ok(Answer::Found(3, 4)));
+        assert!(is_now(turn(&mut replay, 0, false)));
+    }
+
+    /// A thread that waits inside of its call for another process holds up nobody who uses other communicators.
+    #[test]
+    fn threads_wait_for_each_other_over_one_communicator_only() {
+        let (_dir, log) = log_of(&[
+            Event::NewCall(0, over(7, 0)),
+            Event::NewCall(1, over(8, 1)),
+            Event::Thread(1),
+            Event::NewCall(2, over(9, 2)),
+            Event::NewCall(3, over(8, 3)),
+            Event::NewCall(4, over(EVERY_COMM, 4)),
+            Event::Thread(0),
+            Event::NewCall(5, over(7, 5)),
+        ]);
+        let mut replay = Replay::begin(log);
+        assert_eq!(replay.turn(1, false), Ok(Turn::Now(9)));
+        assert_eq!(replay.call(1, &over(9, 2)), Ok(true));
+        assert_eq!(turn(&mut replay, 1, false), Turn::Later);
+        assert_eq!(replay.turn(0, false), Ok(Turn::Now(7)));
+        let place = replay.place();
+        let mut again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &place);
+        assert_eq!(again.place(), place);
+        assert_eq!(
+            (again.calls(), turn(&mut again, 1, false)),
+            (1, Turn::Later)
+        );
+        assert_eq!(again.call(0, &over(7, 0)), Ok(true));
+        assert_eq!(again.call(0, &over(8, 1)), Ok(true));
+        // What is over every communicator has its order among all.
+        assert_eq!(turn(&mut again, 0, false), Turn::Later);
+        assert_eq!(again.call(1, &over(8, 3)), Ok(true));
+        assert_eq!(turn(&mut again, 0, false), Turn::Later);
+        assert_eq!(again.turn(1, false), Ok(Turn::Now(EVERY_COMM)));
+        assert_eq!(again.call(1, &over(EVERY_COMM, 4)), Ok(true));
+        assert!(is_now(turn(&mut again, 0, false)));
+        assert_eq!(turn(&mut again, 1, false), Turn::Later);
+        assert_eq!(again.call(0, &over(7, 5)), Ok(true));
+        assert_eq!(
+            (turn(&mut again, 1, false), again.is_over()),
+            (Turn::Now(NO_COMM), true)
+        );
+        assert_eq!(again.call(1, &over(7, 5)), Ok(false));
+    }
+
+    #[test]
+    fn a_thread_whose_next_step_is_far_away_waits() {
+        let mut events = vec![Event::NewCall(0, over(7, 0)); MOST_AHEAD];
+        events.extend([Event::Thread(1), Event::NewCall(1, over(8, 1))]);
+        let (_dir, log) = log_of(&events);
+        let mut replay = Replay::begin(log);
+        assert_eq!(turn(&mut replay, 1, false), Turn::Later);
+        assert_eq!(replay.call(0, &over(7, 0)), Ok(true));
+        assert!(is_now(turn(&mut replay, 1, false)));
+        assert_eq!(replay.call(1, &over(8, 1)), Ok(true));
     }
 
     #[test]
@@ -490,21 +720,20 @@ mod tests {
         let (_dir, log) = log_of(&[
             Event::Misses(9),
             Event::Thread(1),
-            Event::NewCall(0, Call::default()),
+            Event::NewCall(0, over(7, 0)),
             Event::Thread(0),
-            Event::NewCall(0, Call::default()),
+            Event::NewCall(0, over(7, 0)),
         ]);
         let mut replay = Replay::begin(log);
-        assert_eq!(replay.turn(0, true), Ok(Turn::Miss));
-        assert_eq!(replay.turn(0, false), Ok(Turn::Later));
-        assert_eq!(replay.turn(1, false), Ok(Turn::Now));
-        assert_eq!(replay.call(&Call::default()), Ok(true));
-        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
+        assert_eq!(turn(&mut replay, 0, true), Turn::Miss);
+        assert_eq!(turn(&mut replay, 0, false), Turn::Later);
+        assert!(is_now(turn(&mut replay, 1, false)));
+        assert_eq!(replay.call(1, &over(7, 0)), Ok(true));
+        assert!(is_now(turn(&mut replay, 0, false)));
     }
 
-    /// The initial thread has passed a test of thread 1, which a checkpoint finds before its test.
     #[test]
-    fn a_place_has_the_misses_that_threads_have_left() {
+    fn a_place_has_the_misses_that_are_over() {
         let (_dir, log) = log_of(&[
             Event::Thread(1),
             Event::Misses(2),
@@ -512,31 +741,30 @@ mod tests {
             Event::NewCall(0, call(0)),
         ]);
         let mut replay = Replay::begin(log);
-        assert_eq!(replay.turn(0, false), Ok(Turn::Now));
-        assert_eq!(replay.turn(1, true), Ok(Turn::Miss));
+        assert!(is_now(turn(&mut replay, 0, false)));
+        assert_eq!(replay.call(0, &call(0)), Ok(true));
+        assert_eq!(turn(&mut replay, 1, true), Turn::Miss);
         let place = replay.place();
-        assert_eq!(place.left, [(1, 1)]);
         let mut again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &place);
-        assert_eq!(again.place(), place);
-        assert_eq!(again.turn(1, true), Ok(Turn::Miss));
-        assert_eq!(again.turn(1, true), Ok(Turn::Later));
-        assert_eq!(again.place().left, []);
+        assert_eq!((again.place(), again.calls()), (place, 1));
+        assert_eq!(turn(&mut again, 1, true), Turn::Miss);
+        assert!(is_now(turn(&mut again, 1, true)));
     }
 
     #[test]
     fn a_thread_that_has_ended_keeps_no_other_waiting() {
         let (_dir, log) = log_of(&[
-            Event::NewCall(0, call(0)),
+            Event::NewCall(0, over(7, 0)),
             Event::Thread(1),
             Event::Misses(2),
-            Event::NewCall(1, call(1)),
+            Event::NewCall(1, over(7, 1)),
             Event::Thread(0),
-            Event::NewCall(2, call(2)),
+            Event::NewCall(2, over(7, 2)),
         ]);
         let mut replay = Replay::begin(log);
         replay.ends(2);
-        replay.call(&call(0)).unwrap();
-        assert_eq!(replay.turn(0, false), Ok(Turn::Later));
+        replay.call(0, &over(7, 0)).unwrap();
+        assert_eq!(turn(&mut replay, 0, false), Turn::Later);
         replay.ends(1);
         let place = replay.place();
         let again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &place);
@@ -586,19 +814,22 @@ mod tests {
         assert_eq!(replay.binding(2), Some(Bound::Cancelled));
         assert_eq!(replay.binding(1), Some(Bound::To(3, 4)));
         assert_eq!(replay.binding(3), None);
-        assert_eq!(replay.call(&call(40)), Ok(true));
-        assert_eq!(replay.outcome(None, Outcome::Index), Ok(Answer::Number(2)));
+        assert_eq!(replay.call(0, &call(40)), Ok(true));
+        assert_eq!(
+            replay.outcome(0, None, Outcome::Index),
+            Ok(Answer::Number(2))
+        );
         for _ in 0..3 {
-            let miss = replay.outcome(Some(&call(99)), Outcome::Index);
+            let miss = replay.outcome(0, Some(&call(99)), Outcome::Index);
             assert_eq!(miss, Ok(Answer::Miss));
         }
-        let found = replay.outcome(Some(&call(40)), Outcome::Found);
+        let found = replay.outcome(0, Some(&call(40)), Outcome::Found);
         assert_eq!(found, Ok(Answer::Found(5, 6)));
         assert_eq!(
-            replay.outcome(Some(&call(40)), Outcome::Found),
+            replay.outcome(0, Some(&call(40)), Outcome::Found),
             Ok(Answer::Ended)
         );
-        assert_eq!((replay.call(&call(1)), replay.calls()), (Ok(false), 2));
+        assert_eq!((replay.call(0, &call(1)), replay.calls()), (Ok(false), 2));
     }
 
     #[test]
@@ -617,7 +848,7 @@ mod tests {
             let (_dir, log) = log_of(&all);
             let mut replay = Replay::begin(log);
             assert!(!replay.is_over());
-            assert_eq!(replay.call(&call(0)), Ok(true));
+            assert_eq!(replay.call(0, &call(0)), Ok(true));
             assert_eq!(replay.is_over(), over, "{all:?}");
         }
     }
@@ -631,15 +862,15 @@ mod tests {
             table::write(&mut table, &call(41)),
         ]);
         let mut replay = Replay::begin(log);
-        let miss = replay.outcome(Some(&call(99)), Outcome::Index);
+        let miss = replay.outcome(0, Some(&call(99)), Outcome::Index);
         assert_eq!(miss, Ok(Answer::Miss));
-        assert_eq!(replay.call(&call(40)), Ok(true));
+        assert_eq!(replay.call(0, &call(40)), Ok(true));
         for _ in 0..MORE_MISSES {
-            let miss = replay.outcome(Some(&call(99)), Outcome::Index);
+            let miss = replay.outcome(0, Some(&call(99)), Outcome::Index);
             assert_eq!(miss, Ok(Answer::Miss));
         }
-        assert!(replay.outcome(Some(&call(99)), Outcome::Index).is_err());
-        assert_eq!(replay.call(&call(41)), Ok(true));
+        assert!(replay.outcome(0, Some(&call(99)), Outcome::Index).is_err());
+        assert_eq!(replay.call(0, &call(41)), Ok(true));
     }
 
     #[test]
@@ -651,35 +882,35 @@ mod tests {
         };
         let (_dir, log) = log_of(&[digest(8, 1), digest(8, 2), Event::Index(0)]);
         let mut replay = Replay::begin(log);
-        assert_eq!(replay.digest(8, 1), Ok(None));
-        let why = replay.digest(8, 1).unwrap().unwrap();
+        assert_eq!(replay.digest(0, 8, 1), Ok(None));
+        let why = replay.digest(0, 8, 1).unwrap().unwrap();
         assert_eq!(why.recorded[0], Doing::Outcome(digest(8, 2)));
         assert_eq!(why.now, Doing::Outcome(digest(8, 1)));
-        assert!(replay.digest(8, 1).is_err());
+        assert!(replay.digest(0, 8, 1).is_err());
     }
 
     #[test]
     fn a_replay_goes_on_from_any_position() {
         let (_dir, mut replay) = replay();
-        replay.call(&call(40)).unwrap();
-        replay.outcome(None, Outcome::Index).unwrap();
-        replay.outcome(Some(&call(40)), Outcome::Index).unwrap();
+        replay.call(0, &call(40)).unwrap();
+        replay.outcome(0, None, Outcome::Index).unwrap();
+        replay.outcome(0, Some(&call(40)), Outcome::Index).unwrap();
         let place = replay.place();
         let mut again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &place);
         assert_eq!(again.place(), place);
         for _ in 0..2 {
-            let miss = again.outcome(Some(&call(40)), Outcome::Index);
+            let miss = again.outcome(0, Some(&call(40)), Outcome::Index);
             assert_eq!(miss, Ok(Answer::Miss));
         }
-        let found = again.outcome(Some(&call(40)), Outcome::Found);
+        let found = again.outcome(0, Some(&call(40)), Outcome::Found);
         assert_eq!(found, Ok(Answer::Found(5, 6)));
     }
 
     #[test]
     fn a_divergence_tells_both_sides() {
         let (_dir, mut replay) = replay();
-        replay.call(&call(40)).unwrap();
-        let why = replay.call(&call(41)).unwrap_err();
+        replay.call(0, &call(40)).unwrap();
+        let why = replay.call(0, &call(41)).unwrap_err();
         assert_eq!((why.number, why.before.len()), (2, 1));
         let text = why.text(|function| format!("F{function}"));
         assert!(text.contains("call 1, both:  F40"), "{text}");
@@ -688,7 +919,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("but now:       F41"), "{text}");
-        let why = replay.outcome(None, Outcome::Found).unwrap_err();
+        let why = replay.outcome(0, None, Outcome::Found).unwrap_err();
         assert_eq!(why.recorded.first(), Some(&Doing::Outcome(Event::Index(2))));
     }
 }

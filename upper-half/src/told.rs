@@ -6,6 +6,7 @@ use crate::perturb::delivery;
 use crate::tools::{is_only, is_set, untold, RECORDED};
 use crate::{breakpoint, record};
 use contract::abi::IN_PLACE;
+use contract::record::{Call, NO_COMM};
 
 /// The application calls a function that records have. `polls` is whether the call never waits in the library while
 /// [`crate::tools::POLLS`] is set. `sent` is the data that it sends, if they are known.
@@ -14,11 +15,34 @@ pub fn before_call(
     function: u32,
     polls: bool,
     comm: Option<&'static Comm>,
-    peer_and_tag: (i32, i32),
+    (peer, tag): (i32, i32),
     count: i64,
     sent: Option<(Buffer<'_>, i32, &'static Datatype)>,
 ) {
-    if is_only(RECORDED) && record::note_again(function, comm, peer_and_tag, count) {
+    let call = Call {
+        function,
+        peer,
+        comm: comm.map_or(NO_COMM, |comm| comm.body.id),
+        tag,
+        count,
+    };
+    tell(&call, polls, sent.zip(comm));
+}
+
+/// The application starts persistent operations.
+#[cold]
+pub fn before_start(function: u32, requests: &[&'static Request]) {
+    let call = Call {
+        function,
+        comm: record::comm_of_starts(requests),
+        ..Call::default()
+    };
+    tell(&call, true, None);
+}
+
+#[inline(always)]
+fn tell(call: &Call, polls: bool, sent: Option<record::Sent<'_>>) {
+    if is_only(RECORDED) && record::note_again(call) {
         return;
     }
     if !polls {
@@ -31,7 +55,7 @@ pub fn before_call(
         breakpoint::passes();
     }
     if is_set(RECORDED) {
-        record::note_call(function, polls, comm, peer_and_tag, count, sent);
+        record::note_call(call, polls, sent);
     }
 }
 

@@ -55,7 +55,7 @@ pub use thread::{
 };
 
 /// Version of the contract. An image records it, and a lower half refuses an image with another version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Signal that stops threads; hidden from the application.
 pub const STOP_SIGNAL: i32 = 62;

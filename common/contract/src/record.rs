@@ -26,13 +26,18 @@ pub struct Call {
     pub function: u32,
     /// Peer or root.
     pub peer: i32,
-    /// Id of the communicator.
+    /// Id of the communicator, [`NO_COMM`] or [`EVERY_COMM`].
     pub comm: u64,
     /// Tag.
     pub tag: i32,
     /// Bytes of a message, or the number of requests.
     pub count: i64,
 }
+
+/// Instead of the id of a communicator: the call has no order among those of other threads.
+pub const NO_COMM: u64 = 0;
+/// The same: it has its order among the calls over all communicators.
+pub const EVERY_COMM: u64 = u64::MAX;
 
 /// Entries of the table of calls.
 pub const CALLS: usize = 4096;
@@ -68,17 +73,10 @@ pub struct Record {
     pub threads: AtomicU32,
 }
 
-/// Answers of the service `ReplayTurn`.
-#[repr(i32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// The next event is one of this thread, or the record ends: the thread asks for the event.
-    Now = 0,
-    /// The thread's test or probe finds nothing.
-    Miss = 1,
-    /// The next event is one of another thread.
-    Later = 2,
-}
+/// Answer of the service `ReplayTurn`: the thread's test or probe finds nothing. No communicator has this id.
+pub const TURN_MISS: u64 = u64::MAX - 1;
+/// The same: an event of another thread comes before the thread's next one.
+pub const TURN_LATER: u64 = u64::MAX - 2;
 
 /// Answers of the service `ReplayBinding`.
 #[repr(i32)]

@@ -248,21 +248,23 @@ pub type ToolOptions = unsafe extern "C" fn(u32, *mut u8, usize) -> usize;
 /// events. If there is none, nothing is recorded any more, which is printed.
 pub type RecordRoom = unsafe extern "C" fn() -> i32;
 
-/// `(number of the thread, whether its call is a test or probe) -> a `[`crate::record::Turn`]: whether it is the turn
-/// of a thread to ask for an event.
-pub type ReplayTurn = unsafe extern "C" fn(u32, i32) -> i32;
+/// `(number of the thread, whether its call is a test or probe) -> `[`crate::record::TURN_MISS`]`, or
+/// `[`crate::record::TURN_LATER`]`, or a communicator`: whether it is the turn of a thread to ask for its next event.
+/// That has its order among the events over this communicator (see [`crate::record::Call::comm`]).
+pub type ReplayTurn = extern "C" fn(u32, i32) -> u64;
 
-/// `(call) -> 0, `[`crate::record::LAST`]` or `[`crate::record::ENDED`]: the rank makes a call. If the record has
-/// another one, the job ends.
-pub type ReplayCall = unsafe extern "C" fn(*const Call) -> i32;
+/// `(number of the thread, call) -> 0, `[`crate::record::LAST`]` or `[`crate::record::ENDED`]: the thread makes a call.
+/// If the record has another one, the job ends.
+pub type ReplayCall = unsafe extern "C" fn(u32, *const Call) -> i32;
 
-/// `(call or null, a `[`crate::record::Outcome`]`, two numbers out) -> 0, `[`crate::record::MISS`]` or
-/// `[`crate::record::ENDED`]: the outcome of a call. The call is not null where it was recorded with an outcome only.
-pub type ReplayOutcome = unsafe extern "C" fn(*const Call, u32, *mut i32) -> i32;
+/// `(number of the thread, call or null, a `[`crate::record::Outcome`]`, two numbers out) -> 0,
+/// `[`crate::record::MISS`]` or `[`crate::record::ENDED`]: the outcome of a call. The call is not null where it was
+/// recorded with an outcome only.
+pub type ReplayOutcome = unsafe extern "C" fn(u32, *const Call, u32, *mut i32) -> i32;
 
 /// `(number of a posted receive, two numbers out) -> a `[`crate::record::Binding`]: what it got, by source and tag.
 pub type ReplayBinding = unsafe extern "C" fn(u64, *mut i32) -> i32;
 
-/// `(bytes, CRC-32)`: compares the data that the last call sends, or a message that it completes, with the record. The
-/// first difference is printed.
-pub type ReplayDigest = unsafe extern "C" fn(u64, u32);
+/// `(number of the thread, bytes, CRC-32)`: compares the data that the thread's last call sends, or a message that it
+/// completes, with the record. The first difference is printed.
+pub type ReplayDigest = unsafe extern "C" fn(u32, u64, u32);

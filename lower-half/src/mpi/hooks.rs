@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use contract::record::{Binding, Call, Outcome, Turn, ENDED};
+use contract::record::{Binding, Call, Outcome, ENDED, NO_COMM};
 
 /// The end of a run of one rank alone.
 pub enum Ending {
@@ -13,6 +13,9 @@ pub enum Ending {
     /// The record is damaged.
     Damaged(String),
 }
+
+/// Whether the record has the outcome of a call ([`contract::service::ReplayOutcome`]), and its two numbers.
+pub type Told = (i32, [i32; 2]);
 
 /// Functions of the agent that services call. Until hooks are set, nothing happens.
 #[derive(Clone, Copy)]
@@ -44,15 +47,15 @@ pub struct Hooks {
     /// Makes room in the record of the run; whether there is any.
     pub record_room: fn() -> bool,
     /// Whether it is the turn of a thread of the replayed run, as for `contract::service::ReplayTurn`.
-    pub replay_turn: fn(u32, bool) -> Turn,
+    pub replay_turn: fn(u32, bool) -> u64,
     /// The replayed run makes a call, as for `contract::service::ReplayCall`.
-    pub replay_call: fn(&Call) -> i32,
-    /// Its outcome, and its two numbers, as for `contract::service::ReplayOutcome`.
-    pub replay_outcome: fn(Option<&Call>, Outcome) -> (i32, [i32; 2]),
+    pub replay_call: fn(u32, &Call) -> i32,
+    /// Its outcome, as for `contract::service::ReplayOutcome`.
+    pub replay_outcome: fn(u32, Option<&Call>, Outcome) -> Told,
     /// What a posted receive got, as for `contract::service::ReplayBinding`.
     pub replay_binding: fn(u64) -> (Binding, [i32; 2]),
     /// Compares digests, as for `contract::service::ReplayDigest`.
-    pub replay_digest: fn(u64, u32),
+    pub replay_digest: fn(u32, u64, u32),
     /// Results of crossings are recorded no more, for this reason.
     pub contents_end: fn(&str),
     /// A rank that runs alone cannot go on.
@@ -75,11 +78,11 @@ impl Hooks {
         stages_read: |_| Ok(Vec::new()),
         tool_options: |_| String::new(),
         record_room: || false,
-        replay_turn: |_, _| Turn::Now,
-        replay_call: |_| ENDED,
-        replay_outcome: |_, _| (ENDED, [0; 2]),
+        replay_turn: |_, _| NO_COMM,
+        replay_call: |_, _| ENDED,
+        replay_outcome: |_, _, _| (ENDED, [0; 2]),
         replay_binding: |_| (Binding::Unbound, [0; 2]),
-        replay_digest: |_, _| {},
+        replay_digest: |_, _, _| {},
         contents_end: |_| {},
         solo_ended: |_| std::process::abort(),
     };

@@ -191,26 +191,32 @@ unsafe extern "C" fn record_room() -> i32 {
     i32::from((hooks().record_room)())
 }
 
-unsafe extern "C" fn replay_turn(thread: u32, looks: i32) -> i32 {
-    (hooks().replay_turn)(thread, looks != 0) as i32
+extern "C" fn replay_turn(thread: u32, looks: i32) -> u64 {
+    (hooks().replay_turn)(thread, looks != 0)
 }
 
-unsafe extern "C" fn replay_call(call: *const Call) -> i32 {
+unsafe extern "C" fn replay_call(thread: u32, call: *const Call) -> i32 {
     // SAFETY: the caller's.
-    (hooks().replay_call)(unsafe { &*call })
+    (hooks().replay_call)(thread, unsafe { &*call })
 }
 
-unsafe extern "C" fn replay_outcome(call: *const Call, what: u32, numbers: *mut i32) -> i32 {
+unsafe extern "C" fn replay_outcome(
+    thread: u32,
+    call: *const Call,
+    what: u32,
+    numbers: *mut i32,
+) -> i32 {
     let what = match what {
         0 => Outcome::Found,
         1 => Outcome::Index,
         _ => Outcome::Some,
     };
-    // SAFETY: null or the caller's.
-    let (result, found) = (hooks().replay_outcome)(unsafe { call.as_ref() }, what);
-    // SAFETY: the caller's, valid for two numbers.
-    unsafe { numbers.cast::<[i32; 2]>().write(found) };
-    result
+    // SAFETY: a call that is null or the caller's, and the caller's place for two numbers.
+    unsafe {
+        let (result, found) = (hooks().replay_outcome)(thread, call.as_ref(), what);
+        numbers.cast::<[i32; 2]>().write(found);
+        result
+    }
 }
 
 unsafe extern "C" fn replay_binding(posting: u64, numbers: *mut i32) -> i32 {
@@ -220,8 +226,8 @@ unsafe extern "C" fn replay_binding(posting: u64, numbers: *mut i32) -> i32 {
     binding as i32
 }
 
-unsafe extern "C" fn replay_digest(bytes: u64, crc: u32) {
-    (hooks().replay_digest)(bytes, crc);
+unsafe extern "C" fn replay_digest(thread: u32, bytes: u64, crc: u32) {
+    (hooks().replay_digest)(thread, bytes, crc);
 }
 
 /// Prints a line on stderr, in one piece so that lines of several ranks do not mix.

@@ -13,12 +13,13 @@ use crate::crossing::stubs::service;
 use crate::crossing::thread_level;
 #[cfg(not(test))]
 use crate::profile;
+use crate::runtime::lock::Lock;
 use crate::tools;
+use contract::record::EVERY_COMM;
 use contract::recorder::Event;
 use contract::ThreadBlock;
 #[cfg(not(test))]
 use core::arch::asm;
-use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Held for the length of a wrapper.
 #[must_use]
@@ -220,42 +221,55 @@ pub(crate) fn thread_number() -> u32 {
     of_block::<{ ThreadBlock::<usize, u32>::NUMBER }>()
 }
 
-/// Id of the thread that has its turn (the module `record::turns`), or 0.
-static TURN: AtomicU32 = AtomicU32::new(0);
+/// Threads that have their turn (the module `record::turns`), by their ids, and the communicators over which they have
+/// it.
+static TURNS: Lock<Vec<(u32, u64)>> = Lock::new(Vec::new());
 
 #[inline]
 fn own_id() -> u32 {
     thread_id().max(1)
 }
 
+/// Whether the calling thread may have its turn. If not, it has none.
+#[inline]
+fn may_have_turn() -> bool {
+    cfg!(test) || of_block::<{ ThreadBlock::<usize, u32>::ON_LEAVING }>() & contract::HAS_TURN != 0
+}
+
 /// Whether the calling thread has its turn.
 #[inline]
 pub(crate) fn has_turn() -> bool {
-    TURN.load(Ordering::Relaxed) == own_id()
+    may_have_turn() && TURNS.lock().iter().any(|(thread, _)| *thread == own_id())
 }
 
-/// Gives the calling thread its turn if no other one has it; whether the thread has it. The end of its outermost
-/// wrapper gives it up.
-pub(crate) fn take_turn() -> bool {
-    let free = TURN.compare_exchange(0, own_id(), Ordering::Acquire, Ordering::Relaxed);
-    if free.is_ok() {
-        mark_turn(true);
+/// Gives the calling thread its turn over a communicator, or over every one, instead of the one that it has, if no
+/// other thread has it there; whether the thread has it. The end of its outermost wrapper gives it up.
+pub(crate) fn take_turn(comm: u64) -> bool {
+    let mut turns = TURNS.lock();
+    let own = own_id();
+    turns.retain(|(thread, _)| *thread != own);
+    let meets = |other: u64| other == comm || [other, comm].contains(&EVERY_COMM);
+    if turns.iter().any(|(_, other)| meets(*other)) {
+        return false;
     }
-    free.is_ok() || has_turn()
+    turns.push((own, comm));
+    drop(turns);
+    mark_turn(true);
+    true
 }
 
 /// Gives up the turn, if the calling thread has it.
 #[inline]
 pub(crate) fn leave_turn() {
-    if has_turn() {
+    if may_have_turn() {
         mark_turn(false);
-        TURN.store(0, Ordering::Release);
+        TURNS.lock().retain(|(thread, _)| *thread != own_id());
     }
 }
 
 /// After a restart no thread has its turn.
-pub(crate) fn forget_turn() {
-    TURN.store(0, Ordering::Relaxed);
+pub(crate) fn forget_turns() {
+    TURNS.lock().clear();
 }
 
 /// Whether the end of the outermost wrapper gives up the turn.

@@ -31,34 +31,45 @@ pub(crate) fn peer_for(comm: &'static Comm, source: i32) -> u32 {
     }
 }
 
+/// Whether the call that posts a receive also waits for it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It does not.
+    No,
+    /// It sends before.
+    AfterSend,
+    /// It does nothing else.
+    AtOnce,
+}
+
 /// Posts a receive of the application, or gives it the early message that it matches.
 #[inline(always)]
 pub(crate) fn post(args: Args) -> Result<&'static Request, i32> {
     if tools::is_set(RECORDED | TOOL_PERTURB) {
-        return post_with_tools(args, false);
+        return post_with_tools(args, Waits::No);
     }
     post_as_is(args)
 }
 
 /// The same for a call that waits for the receive.
 #[cold]
-pub(crate) fn post_and_wait(args: Args) -> Result<&'static Request, i32> {
+pub(crate) fn post_and_wait(args: Args, waits: Waits) -> Result<&'static Request, i32> {
     match tools::is_set(RECORDED | TOOL_PERTURB) {
-        true => post_with_tools(args, true),
+        true => post_with_tools(args, waits),
         false => post_as_is(args),
     }
 }
 
-/// Posts a receive while the run is recorded, replayed or perturbed. `waits` is whether the call also waits for it.
+/// Posts a receive while the run is recorded, replayed or perturbed.
 #[cold]
-fn post_with_tools(args: Args, waits: bool) -> Result<&'static Request, i32> {
+fn post_with_tools(args: Args, waits: Waits) -> Result<&'static Request, i32> {
     if args.peer == PROC_NULL || tools::untold() {
         return post_as_is(args);
     }
     let request = lifecycle::acquire(Kind::Receive, peer_for(args.comm, args.peer), args.comm)?;
     let posted = match mode::is_on() {
         // Nothing about it is open. A restart, too, must not take it for one with a number.
-        true if waits && !bindings::is_wild(&args) => {
+        true if waits != Waits::No && !bindings::is_wild(&args) => {
             request.body.posting.set(Posting::Unnumbered);
             Some(args)
         }
@@ -66,7 +77,7 @@ fn post_with_tools(args: Args, waits: bool) -> Result<&'static Request, i32> {
         false => Some(args),
     };
     match posted {
-        Some(args) if open_receives::keeps(request, args, waits) => Ok(request),
+        Some(args) if open_receives::keeps(request, args, waits == Waits::AtOnce) => Ok(request),
         // As without tools. One that holds messages back may have some of them in the queue at any time.
         Some(args) if is_only(RECORDED) && !(unexpected::any() || multiple()) => {
             post_below(request, args)

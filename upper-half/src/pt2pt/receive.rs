@@ -12,7 +12,7 @@ use crate::crossing::thread_level::take_turns;
 use crate::object::comm::peer_of;
 use crate::object::request::{synchronous, Args, Kind, Mode, Posting};
 use crate::object::{unexpected, Comm, Datatype, Request};
-use crate::pt2pt::post::{peer_for, post, post_and_wait};
+use crate::pt2pt::post::{peer_for, post, post_and_wait, Waits};
 use crate::pt2pt::send;
 use crate::quiesce::bookmarks;
 use crate::record::{bindings, receives, turns};
@@ -91,7 +91,7 @@ fn received_with_tools(args: Args, status: &mut Status) -> i32 {
 
 #[cold]
 fn posted_and_waited_for(args: Args, status: &mut Status) -> i32 {
-    let posted = post_and_wait(args);
+    let posted = post_and_wait(args, Waits::AtOnce);
     turns::leave();
     match posted {
         Ok(mut request) => wait::one(&mut request, status),
@@ -229,7 +229,7 @@ fn interrupted_exchange(received: Args, messages: &Exchange, status: &mut Status
 
 #[cold]
 fn one_by_one(sent: Args, received: Args, status: &mut Status) -> i32 {
-    match post(received) {
+    match post_and_wait(received, Waits::AfterSend) {
         Ok(request) => waited_for(request, send::blocking(Mode::Standard, sent), status),
         Err(error) => error,
     }

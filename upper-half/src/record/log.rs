@@ -73,7 +73,7 @@ fn shared() -> Option<&'static Record> {
 /// Learns from the lower half what is to be done. To be called when MPI is initialised, and first after a restart.
 pub(crate) fn begin() {
     *TAIL.lock() = Tail::new();
-    call_guard::forget_turn();
+    call_guard::forget_turns();
     let told = shared().map(|record| record.mode.load(Ordering::Relaxed));
     mode::set(told.unwrap_or(RecordMode::Off as u32));
     tools::set(TOOL_CONTENTS, tools::wanted() & TOOL_CONTENTS != 0);
@@ -236,8 +236,9 @@ pub(super) enum Told {
 pub(super) fn ask(call: Option<&Call>, what: Outcome) -> Told {
     let mut numbers = [0; 2];
     let call = call.map_or(core::ptr::null(), core::ptr::from_ref);
+    let thread = call_guard::thread_number();
     // SAFETY: null or a call, and a place for two numbers.
-    match unsafe { service::replay_outcome(call, what as u32, numbers.as_mut_ptr()) } {
+    match unsafe { service::replay_outcome(thread, call, what as u32, numbers.as_mut_ptr()) } {
         ENDED => Told::Ended,
         MISS => Told::Miss,
         _ => Told::Numbers(numbers),
@@ -277,15 +278,22 @@ pub(super) enum Place {
 
 /// The replayed run makes a call, whose turn it is.
 pub(super) fn ask_call(call: &Call) -> Place {
+    let thread = call_guard::thread_number();
     // SAFETY: a call.
-    match unsafe { service::replay_call(call) } {
+    match unsafe { service::replay_call(thread, call) } {
         ENDED => Place::Behind,
         LAST => Place::Last,
         _ => Place::Within,
     }
 }
 
+/// Whether it is the calling thread's turn to ask for its next event, as for `contract::service::ReplayTurn`. `looks`
+/// is whether it asks for the outcome of a test or probe.
+pub(super) fn ask_turn(looks: bool) -> u64 {
+    service::replay_turn(call_guard::thread_number(), i32::from(looks))
+}
+
 /// Compares a digest.
 pub(super) fn compare_digest(bytes: u64, crc: u32) {
-    service::replay_digest(bytes, crc);
+    service::replay_digest(call_guard::thread_number(), bytes, crc);
 }

@@ -29,7 +29,7 @@ pub(crate) mod receives;
 mod replay;
 pub(crate) mod turns;
 
-pub(crate) use calls::{note_again, note_call, note_result, note_result_of};
+pub(crate) use calls::{comm_of_starts, note_again, note_call, note_result, note_result_of, Sent};
 pub use completions::{
     cancel, parrived, request_get_status, test, testall, testany, testsome, wait, waitall, waitany,
     waitsome, win_test,

@@ -1,10 +1,11 @@
 //! Receives: which message a receive with wildcards gets, and whether one was cancelled.
 //!
-//! The receives that the application posts have numbers, in their order. What a receive gets is known when it is
-//! complete, maybe long after others were posted, so it is written under its number. A replay asks for it when the
-//! receive is posted, and posts the receive for that very message. One that got none in the recorded run is *held*: it
-//! is not posted at all, so that it takes nobody else's message.
+//! The receives that each thread of the application posts have numbers, in their order. What a receive gets is known
+//! when it is complete, maybe long after others were posted, so it is written under its number. A replay asks for it
+//! when the receive is posted, and posts the receive for that very message. One that got none in the recorded run is
+//! *held*: it is not posted at all, so that it takes nobody else's message.
 
+use crate::crossing::call_guard::thread_number;
 use crate::object::comm::internal::sync_comm;
 use crate::object::comm::{peer_of, NOBODY};
 use crate::object::request::{Args, Kind, Posting, State};
@@ -13,14 +14,32 @@ use crate::record::bindings::is_wild;
 use crate::record::log::{self, Got};
 use crate::record::mode::{self, is_on, replaying};
 use crate::request::lifecycle;
+use crate::runtime::lock::Lock;
 use crate::tools::{self, RECORDED};
 use contract::abi::{Status, PROC_NULL, SUCCESS};
 use core::sync::atomic::{AtomicU64, Ordering};
+use record::receive_number::{number_of, INITIAL};
+use std::collections::BTreeMap;
 
-/// Number of the last receive. Images hold it.
+/// Number of the last receive of the initial thread. Images hold it, and the next ones.
 static POSTED: AtomicU64 = AtomicU64::new(0);
+/// How many receives each other thread has posted.
+static POSTED_BY_OTHERS: Lock<BTreeMap<u32, u64>> = Lock::new(BTreeMap::new());
 
+/// The number of the next receive of the calling thread. The order in which threads post is another one in each run.
 fn next() -> u64 {
+    match thread_number() {
+        INITIAL => next_of_initial(),
+        thread => {
+            let mut posted = POSTED_BY_OTHERS.lock();
+            let number = posted.entry(thread).or_default();
+            *number += 1;
+            number_of(thread, *number)
+        }
+    }
+}
+
+fn next_of_initial() -> u64 {
     POSTED.fetch_add(1, Ordering::Relaxed) + 1
 }
 
@@ -183,7 +202,8 @@ fn restore(request: &'static Request) {
     let body = &request.body;
     let number = match body.posting.get() {
         Posting::Number(number) | Posting::Held(number) => number,
-        Posting::None if is_on() => next(),
+        // The thread that restores is not the one that has posted it.
+        Posting::None if is_on() => next_of_initial(),
         Posting::None | Posting::Unnumbered | Posting::Bound(..) => return,
     };
     body.posting.set(Posting::Number(number));

@@ -120,17 +120,11 @@ pub(super) fn in_last_call() {
 /// The rank goes on without the record: what is held is posted, in its order.
 pub(super) fn go_on_alone() {
     mode::set(RecordMode::Off as u32);
-    let mut held: Vec<_> = lifecycle::pending().filter_map(number_of_held).collect();
-    held.sort_unstable_by_key(|(number, _)| *number);
-    for (_, request) in held {
+    let held = lifecycle::pending().filter(|request| receives::is_held(request));
+    let mut held: Vec<_> = held.collect();
+    held.sort_unstable_by_key(|request| request.body.serial.get());
+    for request in held {
         request.body.posting.set(Posting::None);
         kept::post_kept(request);
-    }
-}
-
-fn number_of_held(request: &'static Request) -> Option<(u64, &'static Request)> {
-    match request.body.posting.get() {
-        Posting::Held(number) => Some((number, request)),
-        _ => None,
     }
 }

@@ -2,20 +2,20 @@
 //!
 //! A thread has its *turn* from its call's event to the moment at which the call has had its effect on the order of
 //! messages: a send is started, a receive posted, a probed message found. A recorded run gives turns as threads come,
-//! and a replayed one in the order of the record. No thread has its turn while it waits for an operation. Only a
-//! replayed probe keeps its turn until its message is there: in the recorded run the message came without later calls
-//! of others.
+//! one at a time. A replayed one gives them in the order of the record, which is one of the calls over each
+//! communicator: threads that use different ones have their turns at the same time. No thread has its turn while it
+//! waits for an operation. Only a replayed probe keeps its turn until its message is there: in the recorded run the
+//! message came without later calls of others over that communicator.
 //!
 //! A thread waits for its turn as for a message, and may be stopped for a checkpoint. A restart takes the turn from
 //! the thread that has it, because every call that was stopped asks again.
 
-use crate::crossing::call_guard::{has_turn, take_turn, thread_number};
-use crate::crossing::stubs::service;
+use crate::crossing::call_guard::{has_turn, take_turn};
 use crate::quiesce::wait_loop;
 use crate::record::log::{self, Told};
 use crate::record::mode;
 use crate::runtime::lock::multiple;
-use contract::record::{Call, Outcome, Turn};
+use contract::record::{Call, Outcome, EVERY_COMM, NO_COMM, TURN_LATER, TURN_MISS};
 use record::Event;
 
 pub(crate) use crate::crossing::call_guard::leave_turn as leave;
@@ -35,7 +35,7 @@ fn are_given() -> bool {
 /// A recorded run: the thread takes its turn before its call has an effect. A restart meanwhile may end the recording,
 /// and then the thread does not have its turn.
 pub(super) fn take() {
-    let taken = || !are_given() || take_turn();
+    let taken = || !are_given() || take_turn(EVERY_COMM);
     if !taken() {
         wait_loop::wait_until(taken);
     }
@@ -73,7 +73,7 @@ pub(crate) fn look<T>(look: impl FnOnce() -> Option<T>) -> Option<T> {
     if !are_given() {
         return look();
     }
-    if !take_turn() {
+    if !take_turn(EVERY_COMM) {
         return None;
     }
     let found = look();
@@ -94,8 +94,8 @@ pub(super) enum Comes {
     NotReplayed,
 }
 
-/// A replayed run: waits until the next event is one of this thread. `looks` is whether it asks for the outcome of a
-/// test or probe. The thread has its turn then, unless its look finds nothing.
+/// A replayed run: waits until no event of another thread comes before this thread's next one. `looks` is whether it
+/// asks for the outcome of a test or probe. The thread has its turn then, unless its look finds nothing.
 pub(super) fn wait(looks: bool) -> Comes {
     if let Some(comes) = try_come(looks) {
         return comes;
@@ -118,16 +118,16 @@ fn try_come(looks: bool) -> Option<Comes> {
     if !log::has_threads() {
         return Some(Comes::Now);
     }
-    let turn = service::replay_turn(thread_number(), i32::from(looks));
-    if turn == Turn::Miss as i32 {
-        return Some(Comes::Miss);
+    match log::ask_turn(looks) {
+        TURN_MISS => Some(Comes::Miss),
+        TURN_LATER => {
+            // A call that has its turn may have two events, with those of other threads in between.
+            leave();
+            None
+        }
+        NO_COMM => Some(Comes::Now),
+        comm => take_turn(comm).then_some(Comes::Now),
     }
-    if turn == Turn::Later as i32 {
-        // A call that has its turn may have two events, with those of other threads in between.
-        leave();
-        return None;
-    }
-    take_turn().then_some(Comes::Now)
 }
 
 /// Asks for the outcome of a call, in the thread's turn. The call is given where it was written with an outcome only. A

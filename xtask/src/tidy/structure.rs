@@ -41,7 +41,7 @@ const MOST: &[(&str, usize, usize)] = &[
     ("stasis-launcher", 0, 0),
     ("stasis-linked", 1, 0),
     ("stasis-loader", 128, 0),
-    ("stasis-lower-half", 169, 0),
+    ("stasis-lower-half", 168, 0),
     ("stasis-mpi-abi", 3, 0),
     ("stasis-mpi-table", 0, 0),
     ("stasis-proc-maps", 0, 0),

@@ -1,7 +1,6 @@
 //! `cargo xtask torture --record`: a random program is recorded with digests of all that it receives, and replayed over
-//! a library that is drawn, or over that of the recorded run if it has threads: from its start or, in the share of runs
-//! that an option gives, from a checkpoint that was taken at a random moment of the recorded run. A replay reports
-//! every outcome and every digest that differs.
+//! a library that is drawn: from its start or, in the share of runs that an option gives, from a checkpoint that was
+//! taken at a random moment of the recorded run. A replay reports every outcome and every digest that differs.
 
 use super::program::Program;
 use crate::harness::job::{self, Job};
@@ -94,13 +93,7 @@ impl<'a> RecordedRun<'a> {
     fn drive(&mut self, native: &Path) -> Result<()> {
         let ranks = self.program.example.ranks;
         let recorded = Mpi::ALL[self.random.below(2) as usize];
-        let drawn = Mpi::ALL[self.random.below(2) as usize];
-        // A collective operation of another library may wait for a rank for which that of the recorded run did not
-        // wait, and which comes only after another thread's turn.
-        let replayed = match self.program.threads {
-            0 => drawn,
-            _ => recorded,
-        };
+        let replayed = Mpi::ALL[self.random.below(2) as usize];
         let record = self.dir.join("record");
         let sends = self.random.below(2) == 0;
         let wanted = self.random.below(100) < self.from_checkpoints;

@@ -158,13 +158,13 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "replay_call",
         Service::ReplayCall,
         "ReplayCall",
-        "(call: *const contract::record::Call) -> i32",
+        "(thread: u32, call: *const contract::record::Call) -> i32",
     ),
     (
         "replay_outcome",
         Service::ReplayOutcome,
         "ReplayOutcome",
-        "(call: *const contract::record::Call, what: u32, numbers: *mut i32) -> i32",
+        "(thread: u32, call: *const contract::record::Call, what: u32, numbers: *mut i32) -> i32",
     ),
     (
         "replay_binding",
@@ -176,7 +176,7 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "replay_digest",
         Service::ReplayDigest,
         "ReplayDigest",
-        "(bytes: u64, crc: u32)",
+        "(thread: u32, bytes: u64, crc: u32)",
     ),
     (
         "tool_options",
@@ -188,7 +188,7 @@ const SERVICES: &[(&str, Service, &str, &str)] = &[
         "replay_turn",
         Service::ReplayTurn,
         "ReplayTurn",
-        "(thread: u32, looks: i32) -> i32",
+        "(thread: u32, looks: i32) -> u64",
     ),
 ];
 

@@ -19,6 +19,22 @@ pub fn told(function: &Function) -> Option<String> {
 /// The call in the statement, for a function whose calls are recorded. `folds` is whether large counts are folded into
 /// datatypes.
 pub fn before_call(function: &Function, folds: bool) -> Option<String> {
+    let start = |requests: &str| {
+        let slot = function.slot;
+        Some(format!(
+            "upper_half::told::before_start({slot}, {requests});"
+        ))
+    };
+    match function.name.as_str() {
+        "MPI_Start" => return start("&[request_]"),
+        "MPI_Startall" => {
+            let requests = "array_of_requests_";
+            return start(&format!(
+                "core::slice::from_raw_parts({requests}, {requests}len)"
+            ));
+        }
+        _ => {}
+    }
     let polls = matches!(
         function.class,
         Class::Send | Class::Receive | Class::SendReceive | Class::Completion
