@@ -1,17 +1,20 @@
 // A part of an MPI library that sends as over RDMA: from memory that it has registered, and whose registration it
 // keeps. Here a pipe refers to the pages (vmsplice), as a network adapter does: it goes on with them when others have
-// taken their place. UCX, Open MPI or
-// nobody, by REGISTERING_TOLD_BY, tells it what memory is given back, and has to do so before that happens. Each 16th
-// message goes through a buffer of the library's own, which it frees.
+// taken their place. UCX, Open MPI or nobody, by REGISTERING_TOLD_BY, tells it what memory is given back, and has to do
+// so before that happens. Each 16th message goes through a buffer of the library's own, which it frees. With
+// REMAPPED_SIGNALS in the environment a signal of the application arrives whenever it is told something, unless signals
+// are blocked.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <ucm/api/ucm.h>
 #include <unistd.h>
@@ -25,8 +28,8 @@ struct registration {
 };
 
 static struct registration kept[KEPT];
-static int transfer[2], ready;
-static long registered, used_again, told, late, own, wrong;
+static int transfer[2], ready, own_buffer, with_signals;
+static long registered, used_again, told, late, own, wrong, raised;
 static unsigned char sent[LONGEST];
 
 static void fail(const char *what)
@@ -57,6 +60,7 @@ static void bytes_of(const struct registration *one)
 
 static void gone(uintptr_t at, size_t length)
 {
+    const long before = told;
     for (int i = 0; i < KEPT; i++) {
         if (kept[i].length && kept[i].at < at + length && at < kept[i].at + kept[i].length) {
             // The range of all memory means the cut.
@@ -67,6 +71,13 @@ static void gone(uintptr_t at, size_t length)
             give_up(&kept[i]);
             told++;
         }
+    }
+    sigset_t blocked;
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    if (with_signals && told != before && !own_buffer && !sigismember(&blocked, SIGUSR1)) {
+        if (syscall(SYS_tgkill, getpid(), gettid(), SIGUSR1) != 0)
+            fail("tgkill");
+        raised++;
     }
 }
 
@@ -87,6 +98,7 @@ static void begin(void)
     typedef int open_framework(void *, int);
     typedef int listen(void (*)(void *, size_t, void *, bool), void *);
     const char *by = getenv("REGISTERING_TOLD_BY");
+    with_signals = getenv("REMAPPED_SIGNALS") != NULL;
     if (strcmp(by, "ucx") == 0) {
         if (ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED, 1000, gone_by_ucx, NULL) != UCS_OK)
             fail("ucm_set_event_handler");
@@ -141,8 +153,10 @@ static void take_by_own_buffer(const void *from, size_t length)
     if (!buffer)
         fail("malloc");
     memcpy(buffer, from, length);
+    own_buffer = 1;
     take(buffer, length);
     free(buffer);
+    own_buffer = 0;
     own++;
     registered = before[0], used_again = before[1], told = before[2];
 }
@@ -163,7 +177,7 @@ int MPI_Send(const void *from, int count, MPI_Datatype type, int dest, int tag, 
 
 int MPI_Finalize(void)
 {
-    fprintf(stderr, "registering: %ld registered, %ld used again, %ld told, %ld late, %ld own, %ld wrong\n",
-            registered, used_again, told, late, own, wrong);
+    fprintf(stderr, "registering: %ld registered, %ld used again, %ld told, %ld late, %ld own, %ld wrong, %ld raised\n",
+            registered, used_again, told, late, own, wrong, raised);
     return PMPI_Finalize();
 }

@@ -114,8 +114,8 @@ pub fn executes(thread: &Thread) {
 }
 
 /// Sets a function that is called with each range of the application's memory before the application gives it back, or
-/// replaces what is there. It runs with the lower half's FS and all signals blocked, on the thread of the call. Only
-/// the first call has an effect.
+/// replaces what is there. It runs with the lower half's FS, on the thread of the call, while signals of the
+/// application wait. Its system calls may be interrupted, as in a native program. Only the first call has an effect.
 pub fn tell_unmaps(hook: fn(Range<usize>)) {
     let _ = UNMAPS.set(hook);
 }
@@ -128,7 +128,7 @@ pub fn are_unmaps_told() -> bool {
 /// Calls the function of [`tell_unmaps`].
 pub fn unmaps(thread: &Thread, range: Range<usize>) {
     if let Some(hook) = UNMAPS.get() {
-        thread.on_lower(|| hook(range));
+        thread.on_lower_in_dispatch(|| hook(range));
     }
 }
 

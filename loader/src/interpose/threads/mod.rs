@@ -283,13 +283,30 @@ impl Thread {
     /// Runs `f` with the lower half's FS and all signals blocked: for the lower C library.
     pub fn on_lower<R>(&self, f: impl FnOnce() -> R) -> R {
         let mask = syscall::block(signals::ALL_HELD);
+        let result = self.on_lower_fs(f);
+        syscall::set_mask(mask);
+        result
+    }
+
+    /// As [`Thread::on_lower`], without the two system calls that block signals. The caller is in the handler of
+    /// trapped calls: there a signal of the application waits for the handler's end (rule 1 in `dispatch.rs`), and the
+    /// stop signal only sets marks. `f` is code whose system calls may be interrupted.
+    pub fn on_lower_in_dispatch<R>(&self, f: impl FnOnce() -> R) -> R {
+        match self.in_dispatch.load(Ordering::Relaxed) {
+            0 => self.on_lower(f),
+            _ => self.on_lower_fs(f),
+        }
+    }
+
+    /// Runs `f` with the lower half's FS. No handler of the application may run meanwhile.
+    #[inline(always)]
+    fn on_lower_fs<R>(&self, f: impl FnOnce() -> R) -> R {
         let upper = cpu::fs();
-        // SAFETY: the closure is lower-half code; no signal handler can see the swap.
+        // SAFETY: the closure is lower-half code; no handler of the application runs before the next change.
         unsafe { cpu::set_fs(self.lower_fs()) };
         let result = vectors::kept(f);
         // SAFETY: restores the FS of the interrupted code.
         unsafe { cpu::set_fs(upper) };
-        syscall::set_mask(mask);
         result
     }
 

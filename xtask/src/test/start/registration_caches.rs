@@ -63,6 +63,9 @@ pub fn cases(full: bool) -> Vec<Case> {
         cases.push(Case::new(case("told"), move |_, dir| {
             told(lower, STEPS, dir).into()
         }));
+        cases.push(Case::new(case("signals"), move |_, dir| {
+            signals(lower, dir).into()
+        }));
         cases.push(Case::new(case("continue"), move |_, dir| {
             continues(lower, dir).into()
         }));
@@ -148,6 +151,8 @@ struct Count {
     /// Messages by a buffer of the library.
     own: usize,
     wrong: usize,
+    /// Signals of the application that were sent while the part was told.
+    raised: usize,
 }
 
 /// The counts of the ranks, from the job's output.
@@ -159,13 +164,14 @@ fn counts(job: &Job) -> Result<Vec<Count>> {
     let count = |(_, line): (&str, &str)| {
         let numbers = line.split(' ').filter_map(|word| word.parse().ok());
         match numbers.collect::<Vec<usize>>()[..] {
-            [registered, used_again, told, late, own, wrong] => Some(Count {
+            [registered, used_again, told, late, own, wrong, raised] => Some(Count {
                 registered,
                 used_again,
                 told,
                 late,
                 own,
                 wrong,
+                raised,
             }),
             _ => None,
         }
@@ -223,6 +229,31 @@ fn ends_well(job: &mut Job, dir: &Path) -> Result<()> {
         is_right(&count)?;
     }
     Ok(())
+}
+
+/// A signal that arrives while a cache is told waits for the end of the call: its handler interrupts the program, not
+/// the library, whose locks are held. None is lost.
+fn signals(lower: Registering, dir: &Path) -> Result<()> {
+    fs::write(dir.join("go"), "")?;
+    let launch = stasis::launch(lower.mpi, RANKS, &dir.join("ck"), dir);
+    let mut launch = lower.below(launch, dir)?;
+    launch.env("REMAPPED_SIGNALS", "1");
+    let mut job = start(launch, lower.mpi, STEPS, dir)?;
+    ends(&mut job, dir)?;
+    let text = job::read_text(&job.stderr);
+    let handled = text.lines().filter_map(|line| {
+        let (_, number) = line.split_once("remapped: ")?;
+        number.strip_suffix(" signals")?.parse::<usize>().ok()
+    });
+    let handled: usize = handled.sum();
+    let counts = counts(&job)?;
+    let raised: usize = counts.iter().map(|count| count.raised).sum();
+    ensure!(raised > 0, "signals were blocked in all told calls");
+    ensure!(
+        handled == raised,
+        "of {raised} signals {handled} were handled"
+    );
+    counts.iter().try_for_each(is_right)
 }
 
 /// The same with a checkpoint in the middle.
