@@ -34,6 +34,7 @@ pub fn cases() -> Vec<Case> {
         case("trap", trap),
         case("membarrier", membarrier),
         case("increments", increments),
+        case("thread-pointer", thread_pointer),
         case("address-limit", address_limit),
         case("volatile-directory", volatile_directory),
         case("nothing-durable", nothing_durable),
@@ -190,6 +191,24 @@ fn increments(dir: &Path) -> Result<()> {
     ] {
         let said = well(on_older_kernel(lacks, &doctor(dir), dir)?, dir)?;
         has_line(&said, "note  increments: ", &["digests", why])?;
+    }
+    Ok(())
+}
+
+/// A kernel that does not let programs write the thread pointer. What the kernel here lets them do is in this program's
+/// auxiliary vector (AT_HWCAP2).
+fn thread_pointer(dir: &Path) -> Result<()> {
+    const AT_HWCAP2: u64 = 26;
+    const FSGSBASE: u8 = 2;
+    let note = "note  FSGSBASE: ";
+    let said = well(on_older_kernel("fsgsbase", &doctor(dir), dir)?, dir)?;
+    let cost = "every call of MPI costs two system calls more";
+    has_line(&said, note, &[cost, "use Linux 5.9 or later"])?;
+    let here = fs::read("/proc/self/auxv")?;
+    let mut entries = here.chunks_exact(16);
+    let hwcap2 = entries.find(|entry| entry[..8] == AT_HWCAP2.to_ne_bytes());
+    if hwcap2.is_some_and(|entry| entry[8] & FSGSBASE != 0) {
+        has_none(&well(doctor(dir), dir)?, note)?;
     }
     Ok(())
 }
