@@ -2,9 +2,10 @@
 //! Intel MPI as PyPI has them. No compiler of theirs is used: programs are of the ABIs of Debian's libraries.
 //!
 //! A case is called like those of `mpi.rs`, with `standard/` before it. With `full`, all examples of some folders are
-//! restarted over MPICH, and those of the matrix migrate from Intel MPI.
+//! restarted over MPICH, and those of the matrix migrate from Intel MPI. Of the programs of others that is done with
+//! FORM.
 
-use crate::build::pypi;
+use crate::build::{pypi, setup};
 use crate::harness::mpi::Mpi;
 use crate::harness::paths;
 use crate::test::programs::matrix::EXAMPLES;
@@ -15,7 +16,9 @@ use anyhow::{Context, Result};
 use std::sync::Arc;
 
 /// Folders of the examples.
-const FOLDERS: [&str; 6] = ["p2p", "coll", "comm", "window", "io", "fortran"];
+const FOLDERS: [&str; 11] = [
+    "p2p", "coll", "comm", "window", "io", "fortran", "threads", "files", "shm", "run", "programs",
+];
 
 /// Examples with what this ABI cannot express (docs/not-supported.md).
 const EXCEPT: [&str; 1] = ["comm/datatypes"];
@@ -24,7 +27,7 @@ const EXCEPT: [&str; 1] = ["comm/datatypes"];
 type Row = (&'static str, Mode, Mpi, Mpi, Mpi);
 
 /// Those of every run: plain, a checkpoint from which the job goes on, restarts, and migrations in both directions.
-const ROWS: [Row; 9] = {
+const ROWS: [Row; 13] = {
     use Mode::{Continue, Migrate, Plain, Restart};
     use Mpi::{Mpich, OpenMpi, Standard};
     [
@@ -34,6 +37,10 @@ const ROWS: [Row; 9] = {
         ("coll/user_ops", Restart, Mpich, Standard, Mpich),
         ("comm/intercomm", Restart, OpenMpi, Standard, Mpich),
         ("window/locks.held", Restart, Mpich, Standard, Mpich),
+        ("threads/multiple", Restart, OpenMpi, Standard, Mpich),
+        ("files/regular", Restart, Mpich, Standard, OpenMpi),
+        ("shm/ranks.segment", Restart, OpenMpi, Standard, Mpich),
+        ("run/memory", Restart, Mpich, Standard, Mpich),
         ("io/views", Migrate, OpenMpi, Standard, Mpich),
         ("comm/subcomms", Migrate, Mpich, Standard, OpenMpi),
         ("p2p/ring.rendezvous", Migrate, OpenMpi, OpenMpi, Standard),
@@ -59,11 +66,13 @@ pub fn cases(full: bool) -> Result<Vec<Case>> {
         return Ok(cases);
     }
     let usual = |example: &&Example| {
+        let is_program = example.name.starts_with("programs/");
         let of_debian = example.fronts.iter().all(|front| Mpi::ALL.contains(front));
         let can_be = !EXCEPT.contains(&example.name.as_str());
         of_debian
             && can_be
             && !example.own
+            && (!is_program || example.name.starts_with("programs/form"))
             && example.ranks < 16
             && example.modes.contains(&Mode::Migrate)
     };
@@ -94,7 +103,9 @@ fn case(example: &Example, plan: Plan) -> Case {
     let example = Arc::new(example);
     Case::new(plan.name(&example), move |session, dir| {
         let libraries = [plan.lower, plan.other];
-        if let Some(why) = pypi::missing(&libraries, None) {
+        let missing =
+            pypi::missing(&libraries, None).or_else(|| setup::missing(example.package.as_deref()));
+        if let Some(why) = missing {
             return Outcome::Skipped(why);
         }
         run(&example, &plan, session, dir).into()
