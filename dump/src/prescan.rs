@@ -46,16 +46,23 @@ impl PreScan {
         Ok(scan)
     }
 
-    /// Marks the pages. Returns whether the kernel now tracks writes to more mappings. Unreliable marks are dropped.
+    /// Marks the pages. Returns whether the kernel now tracks writes to more mappings.
     fn mark(
         &mut self,
         application: &Application,
         tracker: &DirtyTracker,
         budget: Option<&MemoryBudget>,
     ) -> bool {
-        let Means::Marks(marks) = tracker.means() else {
-            tracker.forget_marks();
-            return false;
+        let marks = match tracker.means() {
+            Means::Marks(marks) => marks,
+            // Registered memory is not marked: what a device writes behind the mark would not be seen. The caches of
+            // the MPI library give their registrations up at the stop, and what was registered since the last set
+            // counts as written. So all that is known of other pages stays.
+            Means::Digests(_) => return false,
+            Means::Nothing(_) => {
+                tracker.forget_marks();
+                return false;
+            }
         };
         let (Ok(pagemap), Ok(classified)) = (Pagemap::open(), classify(&self.entries, application))
         else {

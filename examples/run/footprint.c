@@ -7,13 +7,16 @@
 //#Shows: memory that is all zeros, noise, or a floating-point field, of which 1 % changes at each step
 /* Arguments: the kind of memory, and MiB of it (8). With $STASIS_TEST_STEP, step number s is done when
  * the file $STASIS_TEST_STEP.<s> is there, and announced when it is done, as that of rank
- * `rank + s * size` (`cargo xtask bench images`). */
+ * `rank + s * size` (`cargo xtask bench images`). With $FOOTPRINT_SENDS, each step also sends a block of memory that
+ * the MPI library's device changes meanwhile (`examples/tools/registering.c`), and that nobody else writes to. */
 #include "../stasis_test.h"
 
-enum { WORDS = 512, PARTS = 100, WAVE = 8192 };
+enum { WORDS = 512, PARTS = 100, WAVE = 8192, BLOCK = 16 * WORDS };
 
 static double wave[WAVE];
 static char kind;
+/* The block that is sent, and its first word as the device has left it. */
+static uint64_t *block, left;
 
 static uint64_t noise(uint64_t x)
 {
@@ -61,6 +64,36 @@ static void wait_for(int step)
         nanosleep(&pause, NULL);
 }
 
+static void begin_sends(void)
+{
+    block = aligned_alloc(4096, BLOCK * sizeof *block);
+    CHECK(block != NULL);
+    for (size_t i = 0; i < BLOCK; i++)
+        block[i] = noise(i + ((uint64_t)test_rank << 40));
+    left = block[0];
+}
+
+/* Twice, so that the library can use a registration again. */
+static void send_block(void)
+{
+    static uint64_t got[BLOCK];
+    const int other = 1 - test_rank, bytes = sizeof got;
+    for (int turn = 0; block && turn < 2; turn++) {
+        CHECK(block[0] == left, "what the device has written is lost");
+        for (int sender = 0; sender < 2; sender++) {
+            if (sender == test_rank)
+                MPI_OK(MPI_Send(block, bytes, MPI_BYTE, other, turn, MPI_COMM_WORLD));
+            else
+                MPI_OK(MPI_Recv(got, bytes, MPI_BYTE, other, turn, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        }
+        /* The last step may be over a library without such a device. */
+        CHECK(block[0] != left || cut_open(), "the device has not written");
+        left = block[0];
+        for (size_t i = 1; i < BLOCK; i++)
+            CHECK(got[i] == noise(i + ((uint64_t)other << 40)), "word %zu of the block", i);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_start(&argc, &argv);
@@ -73,6 +106,8 @@ int main(int argc, char **argv)
     CHECK(memory != NULL);
     for (size_t page = 0; page < pages; page++)
         write_page(memory, page, 0);
+    if (getenv("FOOTPRINT_SENDS"))
+        begin_sends();
     if (stepped)
         cut_announce();
 
@@ -81,9 +116,11 @@ int main(int argc, char **argv)
         wait_for(step + 1);
         for (size_t page = (size_t)(step + 1) % PARTS; page < pages; page += PARTS)
             write_page(memory, page, (uint64_t)step + 1);
+        send_block();
         if (stepped)
             cut_announce_as(test_rank + (step + 1) * test_size);
     }
+    CHECK(!block || block[0] == left, "what the device has written is lost");
     for (size_t i = 0; i < pages * WORDS; i++)
         CHECK(memory[i] == word(i, changes(i / WORDS, (uint64_t)step)), "word %zu", i);
     return test_finish_loop("footprint");

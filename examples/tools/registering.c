@@ -3,10 +3,12 @@
 // taken their place. UCX, Open MPI or nobody, by REGISTERING_TOLD_BY, tells it what memory is given back, and has to do
 // so before that happens. Each 16th message goes through a buffer of the library's own, which it frees. With
 // REMAPPED_SIGNALS in the environment a signal of the application arrives whenever it is told something, unless signals
-// are blocked.
+// are blocked. With REGISTERING_PINS the pages are also pinned, by io_uring, and are written to as by a device: after
+// each message, the first word of its memory holds how many were sent so far.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -14,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <ucm/api/ucm.h>
@@ -38,8 +41,80 @@ static void fail(const char *what)
     exit(70);
 }
 
+// The ring, -1 without pins, and its parts that are used.
+static struct {
+    int ring;
+    unsigned *tail, *mask, *array, *done;
+    struct io_uring_sqe *entries;
+} device = {.ring = -1};
+
+static long ring_call(unsigned what, void *argument, unsigned number)
+{
+    return syscall(SYS_io_uring_register, device.ring, what, argument, number);
+}
+
+static void open_device(void)
+{
+    struct io_uring_params facts = {0};
+    struct io_uring_rsrc_register none = {.nr = KEPT, .flags = IORING_RSRC_REGISTER_SPARSE};
+    device.ring = (int)syscall(SYS_io_uring_setup, 1, &facts);
+    if (device.ring < 0 || ring_call(IORING_REGISTER_BUFFERS2, &none, sizeof none) != 0)
+        fail("io_uring");
+    const int flags = MAP_SHARED | MAP_POPULATE;
+    const size_t length = facts.sq_off.array + facts.sq_entries * sizeof(unsigned);
+    char *sent = mmap(NULL, length, PROT_READ | PROT_WRITE, flags, device.ring, IORING_OFF_SQ_RING);
+    const size_t room = facts.cq_off.cqes + facts.cq_entries * sizeof(struct io_uring_cqe);
+    char *done = mmap(NULL, room, PROT_READ | PROT_WRITE, flags, device.ring, IORING_OFF_CQ_RING);
+    const size_t entries = facts.sq_entries * sizeof(struct io_uring_sqe);
+    device.entries = mmap(NULL, entries, PROT_READ | PROT_WRITE, flags, device.ring, IORING_OFF_SQES);
+    if (sent == MAP_FAILED || done == MAP_FAILED || device.entries == MAP_FAILED)
+        fail("io_uring");
+    device.tail = (unsigned *)(sent + facts.sq_off.tail);
+    device.mask = (unsigned *)(sent + facts.sq_off.ring_mask);
+    device.array = (unsigned *)(sent + facts.sq_off.array);
+    device.done = (unsigned *)(done + facts.cq_off.head);
+}
+
+// Pins the pages of a registration, or no longer if there are none.
+static void pin(const struct registration *one, struct iovec pages)
+{
+    uint64_t tag = 0;
+    struct io_uring_rsrc_update2 change = {
+        .offset = (unsigned)(one - kept), .data = (uintptr_t)&pages, .tags = (uintptr_t)&tag, .nr = 1};
+    if (device.ring >= 0 && ring_call(IORING_REGISTER_BUFFERS_UPDATE, &change, sizeof change) != 1)
+        fail("pinning");
+}
+
+// Writes into pinned pages without the process's page table.
+static void write_by_device(const struct registration *one)
+{
+    static uint64_t messages;
+    if (device.ring < 0)
+        return;
+    messages++;
+    if (write(transfer[1], &messages, sizeof messages) != sizeof messages)
+        fail("write");
+    const unsigned tail = *device.tail, place = tail & *device.mask;
+    device.entries[place] = (struct io_uring_sqe){
+        .opcode = IORING_OP_READ_FIXED,
+        .fd = transfer[0],
+        .off = (uint64_t)-1,
+        .addr = one->at,
+        .len = sizeof messages,
+        .buf_index = (uint16_t)(one - kept),
+    };
+    device.array[place] = place;
+    __atomic_store_n(device.tail, tail + 1, __ATOMIC_RELEASE);
+    if (syscall(SYS_io_uring_enter, device.ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1)
+        fail("io_uring_enter");
+    __atomic_store_n(device.done, *device.done + 1, __ATOMIC_RELEASE);
+    if (memcmp((const void *)one->at, &messages, sizeof messages) != 0)
+        fail("the device has not written");
+}
+
 static void give_up(struct registration *one)
 {
+    pin(one, (struct iovec){0});
     close(one->pages[0]);
     close(one->pages[1]);
     one->length = 0;
@@ -99,6 +174,8 @@ static void begin(void)
     typedef int listen(void (*)(void *, size_t, void *, bool), void *);
     const char *by = getenv("REGISTERING_TOLD_BY");
     with_signals = getenv("REMAPPED_SIGNALS") != NULL;
+    if (getenv("REGISTERING_PINS"))
+        open_device();
     if (strcmp(by, "ucx") == 0) {
         if (ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED, 1000, gone_by_ucx, NULL) != UCS_OK)
             fail("ucm_set_event_handler");
@@ -129,6 +206,7 @@ static struct registration *registration_of(const void *from, size_t length)
         give_up(one);
     struct iovec pages = {(void *)from, length};
     *one = (struct registration){(uintptr_t)from, length, {0, 0}};
+    pin(one, pages);
     if (pipe2(one->pages, O_CLOEXEC) != 0 || fcntl(one->pages[0], F_SETPIPE_SZ, LONGEST) < 0)
         fail("pipe2");
     if (vmsplice(one->pages[1], &pages, 1, 0) != (ssize_t)length)
@@ -140,8 +218,10 @@ static struct registration *registration_of(const void *from, size_t length)
 // The bytes that go out when a message is sent from this memory.
 static void take(const void *from, size_t length)
 {
-    bytes_of(registration_of(from, length));
+    const struct registration *one = registration_of(from, length);
+    bytes_of(one);
     wrong += memcmp(sent, from, length) != 0;
+    write_by_device(one);
 }
 
 // As a library packs a message: into memory that it frees at once. It is so long that free(3) gives it back to the

@@ -685,8 +685,13 @@ impl Chain<'_> {
     /// Takes the next, commits it, and writes down what memory holds.
     fn cut_and_note(&mut self, dir: &Path) -> u64 {
         let bytes = self.cut(true);
-        fs::write(dir.join(format!("contents-{}", self.number)), contents()).unwrap();
+        self.note(dir);
         bytes
+    }
+
+    /// Writes down what memory holds at the last.
+    fn note(&self, dir: &Path) {
+        fs::write(dir.join(format!("contents-{}", self.number)), contents()).unwrap();
     }
 
     fn committed(&mut self, set: SetWriter, manifest: &Manifest) {
@@ -699,6 +704,14 @@ impl Chain<'_> {
 
     /// Takes the next; returns the length of its image.
     fn cut(&mut self, commit: bool) -> u64 {
+        let number = self.number + 1;
+        // Of three by turns one is not looked forward to, and one after the look nothing has changed.
+        let ahead = (!number.is_multiple_of(3)).then(|| self.ahead());
+        self.cut_after(ahead.filter(|_| number % 3 == 1), commit)
+    }
+
+    /// The same after this look.
+    fn cut_after(&mut self, ahead: Option<PreScan>, commit: bool) -> u64 {
         self.number += 1;
         let given_up = AtomicBool::new(false);
         // By turns from a copy and while all stand still.
@@ -710,9 +723,6 @@ impl Chain<'_> {
             },
         };
         let increments = Some((&self.changes, self.last.as_ref()));
-        // Of three by turns one is not looked forward to, and one after the look nothing has changed.
-        let ahead = (!self.number.is_multiple_of(3)).then(|| self.ahead());
-        let ahead = ahead.filter(|_| self.number % 3 == 1);
         let disk = FileSystem::default();
         let made =
             save_without_commit(&disk, self.ck, self.number, pause, increments, ahead, || ());
@@ -876,6 +886,18 @@ fn change_at_random(next: &mut impl FnMut() -> usize, library: &File) {
             }
         }
     }
+}
+
+/// A ring with which this memory is registered.
+fn registered(at: usize, len: usize) -> IoUring {
+    let ring = IoUring::new(1).unwrap();
+    let buffer = libc::iovec {
+        iov_base: at as *mut _,
+        iov_len: len,
+    };
+    // SAFETY: memory of this test that stays mapped to its end.
+    unsafe { ring.submitter().register_buffers(&[buffer]) }.unwrap();
+    ring
 }
 
 /// Has the kernel read noise into the first buffer that is registered with it.
@@ -1143,14 +1165,8 @@ fn played() {
         "pinned" => {
             build(&dir);
             let mut chain = Chain::new(&ck, DirtyTracker::start().unwrap());
-            let mut ring = IoUring::new(1).unwrap();
             let (at, len) = (place(0) + 20 * PAGE, 4 * PAGE);
-            let buffer = libc::iovec {
-                iov_base: at as *mut _,
-                iov_len: len,
-            };
-            // SAFETY: memory of this test that stays mapped to its end.
-            unsafe { ring.submitter().register_buffers(&[buffer]) }.unwrap();
+            let mut ring = registered(at, len);
             let full = chain.cut(true);
             // As a device writes: through no mapping of the process.
             read_noise(&mut ring, at, len);
@@ -1164,6 +1180,23 @@ fn played() {
             // From now on marks are enough.
             bytes(place(30), 1)[0] ^= 1;
             assert!(chain.cut_and_note(&dir) < few);
+        }
+        "pinned-between" => {
+            build(&dir);
+            let mut chain = Chain::new(&ck, DirtyTracker::start().unwrap());
+            let few = chain.cut(true) / 20;
+            for _ in 0..2 {
+                let (at, len) = (place(0) + 20 * PAGE, 4 * PAGE);
+                let mut ring = registered(at, len);
+                read_noise(&mut ring, at, len);
+                bytes(place(30), 1)[0] ^= 1;
+                let ahead = chain.ahead();
+                // As a device writes for as long as threads run. At the stop the memory is given up.
+                read_noise(&mut ring, at, len);
+                ring.submitter().unregister_buffers().unwrap();
+                assert!(chain.cut_after(Some(ahead), true) < few);
+                chain.note(&dir);
+            }
         }
         "digests-killed" => {
             build(&dir);
@@ -1375,6 +1408,7 @@ fn pinned_memory_is_compared() {
         skip!("{why}");
     }
     played_in_turn(&["pinned", "restore-3", "restore-4"]);
+    played_in_turn(&["pinned-between", "restore-2", "restore-3"]);
 }
 
 #[test]

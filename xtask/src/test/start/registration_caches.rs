@@ -45,21 +45,29 @@ impl By {
 
 /// A lower half that sends by registrations.
 #[derive(Clone, Copy)]
-struct Registering {
-    mpi: Mpi,
+pub struct Registering {
+    pub mpi: Mpi,
     told_by: By,
 }
+
+/// All of these that are told what is given back.
+pub const TOLD: [Registering; 3] = {
+    const fn of(mpi: Mpi, told_by: By) -> Registering {
+        Registering { mpi, told_by }
+    }
+    [
+        of(Mpi::OpenMpi, By::Ucx),
+        of(Mpi::OpenMpi, By::OpenMpi),
+        of(Mpi::Mpich, By::Ucx),
+    ]
+};
 
 /// All cases of this file.
 pub fn cases(full: bool) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (mpi, told_by) in [
-        (Mpi::OpenMpi, By::Ucx),
-        (Mpi::OpenMpi, By::OpenMpi),
-        (Mpi::Mpich, By::Ucx),
-    ] {
-        let lower = Registering { mpi, told_by };
-        let case = |kind: &str| format!("registration/{kind}:{mpi}.{}", told_by.name());
+    for lower in TOLD {
+        let mpi = lower.mpi;
+        let case = |kind: &str| lower.case(&format!("registration/{kind}"));
         cases.push(Case::new(case("told"), move |_, dir| {
             told(lower, STEPS, dir).into()
         }));
@@ -121,8 +129,13 @@ fn registering_lower(mpi: Mpi, dir: &Path) -> Result<PathBuf> {
 }
 
 impl Registering {
+    /// The name of a case over this lower half.
+    pub fn case(self, name: &str) -> String {
+        format!("{name}:{}.{}", self.mpi, self.told_by.name())
+    }
+
     /// The command over this lower half.
-    fn below(self, mut command: Command, dir: &Path) -> Result<Command> {
+    pub fn below(self, mut command: Command, dir: &Path) -> Result<Command> {
         command.env("XDG_DATA_HOME", registering_lower(self.mpi, dir)?);
         command.env("REGISTERING_TOLD_BY", self.told_by.name());
         Ok(command)

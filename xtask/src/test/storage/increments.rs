@@ -5,6 +5,7 @@
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
 use crate::harness::stasis;
+use crate::test::start::registration_caches::{Registering, TOLD};
 use crate::test::support::held_job::{bring_back, example, start_by};
 use crate::test::support::helper_programs::{compile, on_older_kernel};
 use crate::test::support::phased_job::PhasedJob;
@@ -74,7 +75,12 @@ pub fn cases() -> Vec<Case> {
         case("remapped-parts", remapped_parts, OWN),
         case("digests-remapped-parts", remapped_parts, UNWATCHED),
     ];
-    all.chain(late).collect()
+    let registered = TOLD.map(|lower| {
+        Case::new(lower.case("increments/registered"), move |_, dir| {
+            registered(dir, lower).into()
+        })
+    });
+    all.chain(late).chain(registered).collect()
 }
 
 /// The MPI library is loaded into memory that was freed after the first checkpoint. The increment holds the code of the
@@ -219,6 +225,17 @@ impl Stepper<'_> {
         Ok(report)
     }
 
+    /// Bytes of each rank's memory that are registered with devices.
+    fn pinned(&self) -> Result<Vec<u64>> {
+        let of = |pid: i32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmPin:"));
+            let size = line.context("the kernel does not tell")?.trim();
+            Ok(size.trim_end_matches(" kB").parse::<u64>()? << 10)
+        };
+        self.job.ranks().into_iter().map(of).collect()
+    }
+
     /// Names of the sets with their parents, newest first.
     fn sets(&self) -> Result<Vec<(String, Option<String>)>> {
         let mut list = stasis::command(["list"]);
@@ -318,6 +335,45 @@ fn without(dir: &Path, on: Kernel) -> Result<()> {
     );
     small_changes(&mut job)?;
     job.finish(Mpi::Mpich, "", &[])
+}
+
+/// The MPI library keeps memory registered with a device, which writes to it unseen. At the cut the library gives the
+/// registrations up. So increments are small, by marks, and hold what the device has written.
+fn registered(dir: &Path, lower: Registering) -> Result<()> {
+    let launch = stasis::launch(lower.mpi, RANKS, &dir.join("ck"), dir);
+    let mut command = lower.below(launch, dir)?;
+    command.envs([("REGISTERING_PINS", "1"), ("FOOTPRINT_SENDS", "1")]);
+    command.env("STASIS_LOG", "info");
+    let log = dir.join("log");
+    let log = log.to_string_lossy();
+    let flags = ["--full-every", "9", "--log-dir", &log];
+    let mut job = Stepper::launch_by(command, dir, OWN, lower.mpi, &flags)?;
+    job.step()?;
+    let mut full = None;
+    for parent in [None, Some("ckpt-1"), Some("ckpt-2"), Some("ckpt-3")] {
+        ensure!(
+            job.pinned()?.iter().all(|bytes| *bytes > 0),
+            "nothing is registered"
+        );
+        let command = stasis::checkpoint(&job.ckpt);
+        let report = stasis::json(command, dir, "checkpoint", LIMIT)?;
+        ensure!(
+            job.pinned()?.iter().all(|bytes| *bytes == 0),
+            "something is still registered"
+        );
+        ensure!(report["increment_of"].as_str() == parent, "{report:#}");
+        let bytes = report["bytes"].as_u64().context("no bytes")?;
+        let full = *full.get_or_insert(bytes);
+        ensure!(parent.is_none() || bytes < full / 4, "{bytes} of {full}");
+        job.step()?;
+    }
+    let mut log = String::new();
+    for file in fs::read_dir(dir.join("log"))? {
+        log += &job::read_text(&file?.path());
+    }
+    ensure!(log.contains("memory examined"), "nothing was logged");
+    ensure!(!log.contains("found by digests"), "not by marks: {log}");
+    job.finish(lower.mpi.other(), "", &[])
 }
 
 /// Marks find the changes of one rank, and digests those of the other.
