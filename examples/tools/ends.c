@@ -1,11 +1,13 @@
 /* A job that waits at its cut and then ends in the way of its argument: `runs`, `exits` (rank 1, with code 3),
  * `leaves` (rank 1, with code 0) or `aborts` (rank 1, with code 5). With `exits-if` rank 1 exits with code 3 if
- * the file of the next argument exists. With `waits` it makes calls of MPI while it waits,
- * with `large` it has 256 MiB. With `reads` it has the file of the next argument open, and with `writes` rank 1 writes
- * to that while it waits. With `appends` the last rank appends numbers to it meanwhile, and nobody else may have. */
+ * the file of the next argument exists. With `waits` it makes calls of MPI while it waits, with `large` it has
+ * 256 MiB, and with `filled` 128 MiB without a page of zeros. With `reads` it has the file of the next argument open,
+ * and with `writes` rank 1 writes to that while it waits. With `appends` the last rank appends numbers to it meanwhile,
+ * and nobody else may have. */
 #include "../stasis_test.h"
 
 #define LARGE ((size_t)256 << 20)
+#define FILLED ((size_t)128 << 20)
 
 /* All ranks wait until rank 0 may go on. */
 static void wait_together(void)
@@ -52,10 +54,16 @@ static void append_while_waiting(const char *path)
     fclose(all);
 }
 
+static uint64_t filled_word(size_t i)
+{
+    return (i + 1) * 0x9e3779b97f4a7c15u + (uint64_t)test_rank;
+}
+
 int main(int argc, char **argv)
 {
     int sum = 0;
     char *memory = NULL;
+    uint64_t *words = NULL;
     FILE *input = NULL;
     test_start(&argc, &argv);
     if (test_is(argc, argv, "large")) {
@@ -65,6 +73,13 @@ int main(int argc, char **argv)
         /* The kernel gives memory for pages that are written. */
         for (size_t i = 0; i < LARGE; i += 4096)
             memory[i] = (char)i;
+    }
+    if (test_is(argc, argv, "filled")) {
+        words = malloc(FILLED);
+        if (words == NULL)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        for (size_t i = 0; i < FILLED / sizeof *words; i++)
+            words[i] = filled_word(i);
     }
     if (test_is(argc, argv, "reads") && (input = fopen(argv[2], "r")) == NULL)
         MPI_Abort(MPI_COMM_WORLD, 1);
@@ -91,8 +106,11 @@ int main(int argc, char **argv)
     if (test_rank == 1 && test_is(argc, argv, "aborts"))
         MPI_Abort(MPI_COMM_WORLD, 5);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+    for (size_t i = 0; words != NULL && i < FILLED / sizeof *words; i++)
+        CHECK(words[i] == filled_word(i), "word %zu", i);
     if (input != NULL)
         fclose(input);
+    free(words);
     free(memory);
     return test_finish("ends");
 }

@@ -16,14 +16,14 @@ use std::process::Command;
 
 const FLAGS: [&str; 2] = ["--standby", "warm"];
 /// Events in the log of `stasis run`.
-const ASLEEP: &str = "the standby world is asleep";
-const MAPPED: &str = "the standby world has mapped the checkpoint";
-const LET_GO: &str = "the standby world is let go";
+pub(super) const ASLEEP: &str = "the standby world is asleep";
+pub(super) const MAPPED: &str = "the standby world has mapped the checkpoint";
+pub(super) const LET_GO: &str = "the standby world is let go";
 /// Words of the message about a recovery without a standby world.
-const ANEW: &str = "no standby world was ready";
+pub(super) const ANEW: &str = "no standby world was ready";
 /// Run files of the job and of its standby world.
-const RUN: &str = "run.json";
-const STANDBY: &str = "standby.json";
+pub(super) const RUN: &str = "run.json";
+pub(super) const STANDBY: &str = "standby.json";
 
 /// All cases of this file.
 pub fn cases(full: bool) -> Vec<Case> {
@@ -50,7 +50,7 @@ pub fn cases(full: bool) -> Vec<Case> {
     cases
 }
 
-fn logged(mut command: Command) -> Command {
+pub(super) fn logged(mut command: Command) -> Command {
     command.env("STASIS_LOG", "stasis_supervisor=info,stasis_restart=info");
     command
 }
@@ -64,7 +64,7 @@ fn start_kind(case: &RunCase, kind: &str) -> Result<Job> {
     case.start_command(logged(command), "run")
 }
 
-fn incarnation(case: &RunCase, file: &str) -> Result<u64> {
+pub(super) fn incarnation(case: &RunCase, file: &str) -> Result<u64> {
     stasis::incarnation(&case.ckpt, file)
 }
 
@@ -76,14 +76,14 @@ fn ranks_of(case: &RunCase, job: &Job, file: &str) -> Result<Vec<i32>> {
 }
 
 /// Waits until the log has had an event so often.
-fn until(job: &mut Job, event: &str, times: usize, case: &RunCase) -> Result<()> {
+pub(super) fn until(job: &mut Job, event: &str, times: usize, case: &RunCase) -> Result<()> {
     let what = format!("'{event}' was said {times} times");
     let happened = |job: &Job| said(job).matches(event).count() >= times;
     let reached = job.until_seen(&what, deadline(), happened);
     job.explain(reached, case.dir)
 }
 
-fn kill_rank(case: &RunCase, job: &Job, rank: usize) -> Result<()> {
+pub(super) fn kill_rank(case: &RunCase, job: &Job, rank: usize) -> Result<()> {
     let ranks = ranks_of(case, job, RUN)?;
     let its = ranks.into_iter().filter(|pid| is_rank(*pid, rank));
     its.for_each(signal::kill_now);
@@ -91,14 +91,14 @@ fn kill_rank(case: &RunCase, job: &Job, rank: usize) -> Result<()> {
 }
 
 /// Kills a rank, and waits until the job runs again.
-fn recovered(case: &RunCase, job: &mut Job, rank: usize) -> Result<()> {
+pub(super) fn recovered(case: &RunCase, job: &mut Job, rank: usize) -> Result<()> {
     let mut killed = Ok(());
     case.recovered(job, |job| killed = kill_rank(case, job, rank))?;
     killed
 }
 
 /// Lets the job end, which must leave no process.
-fn finish(case: &RunCase, job: Job) -> Result<()> {
+pub(super) fn finish(case: &RunCase, job: Job) -> Result<()> {
     let pids = job.pids();
     case.finish(job)?;
     none_lives(&pids)?;
@@ -145,7 +145,7 @@ fn ranks(case: &RunCase, kind: &str) -> Result<()> {
 }
 
 /// Checks what the last restart of each rank has logged.
-fn mapped_in_advance(ckpt: &Path, wanted: bool) -> Result<()> {
+pub(super) fn mapped_in_advance(ckpt: &Path, wanted: bool) -> Result<()> {
     for rank in 0..2 {
         let log = job::read_text(&ckpt.join(format!("log/rank-{rank}.log")));
         let last = log.lines().rfind(|line| line.contains("memory mapped"));
