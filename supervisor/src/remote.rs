@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ impl Remote {
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         waker.set_nonblocking(true)?;
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let listener = addresses::listen_to_all()?;
         listener.set_nonblocking(true)?;
         let state = State {
             listener: Arc::new(listener),
@@ -134,10 +134,8 @@ impl Remote {
     /// The address of the socket cannot be read.
     pub fn network(&self) -> io::Result<Network> {
         let state = self.state();
-        let mut addresses = addresses::of_this_machine();
-        addresses.retain(IpAddr::is_ipv4);
         Ok(Network {
-            addresses,
+            addresses: addresses::of_listener(&state.listener)?,
             port: state.listener.local_addr()?.port(),
             terms: state.terms,
             used: state.is_used(),
@@ -282,7 +280,9 @@ impl Drop for Remote {
             state.listener.clone()
         };
         if let Ok(address) = listener.local_addr() {
-            let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, address.port()));
+            let port = address.port();
+            let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+                .or_else(|_| TcpStream::connect((Ipv6Addr::LOCALHOST, port)));
         }
     }
 }
@@ -449,7 +449,8 @@ impl State {
         self.starved = false;
         loop {
             match self.listener.accept() {
-                Ok((stream, peer)) => self.accept(stream, peer.ip()),
+                // A socket for both families has addresses of IPv4 in the form of IPv6.
+                Ok((stream, peer)) => self.accept(stream, peer.ip().to_canonical()),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) if why.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -154,21 +154,23 @@ impl Listener {
                 Err(_) => drop(fs::remove_file(&path)),
             }
         }
-        let bind = match reach {
-            Reach::Machine(_) => Ipv4Addr::LOCALHOST,
-            Reach::Network => Ipv4Addr::UNSPECIFIED,
+        let (listener, mut addresses) = match reach {
+            Reach::Machine(_) => (addresses::listen_here()?, vec![]),
+            Reach::Network => {
+                let listener = addresses::listen_to_all()?;
+                let addresses = addresses::of_listener(&listener)?;
+                (listener, addresses)
+            }
         };
-        let listener = TcpListener::bind((bind, 0))?;
         listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
-        let mut addresses: Vec<IpAddr> = vec![];
-        if let Reach::Network = reach {
-            addresses = addresses::of_this_machine();
-            addresses.retain(IpAddr::is_ipv4);
-        }
+        let own = listener.local_addr()?;
         if addresses.is_empty() {
-            addresses = vec![Ipv4Addr::LOCALHOST.into()];
+            addresses.push(match own.ip() {
+                IpAddr::V6(ip) if ip.is_loopback() => ip.into(),
+                _ => Ipv4Addr::LOCALHOST.into(),
+            });
         }
+        let port = own.port();
         let address = Address {
             addresses,
             port,

@@ -15,11 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Script that creates the namespaces; its argument is the number of nodes. `ip netns` needs a writable `/run/netns`.
-/// It is a private mount here, so that the namespaces end with their last process.
+/// Script that creates the namespaces: `sh -c SWITCH switch NODES NETWORK NAMES [DIRECTORY]`. `ip netns` needs a
+/// writable `/run/netns`. It is a private mount here, so that the namespaces end with their last process. So is
+/// `/etc/hosts`, which has the content of the file NAMES.
 const SWITCH: &str = r#"
 set -e
 mount -t tmpfs tmpfs /run
+mount --bind "$3" /etc/hosts
 ip link set lo up
 ip link add switch type bridge
 ip link set switch up
@@ -27,16 +29,17 @@ for n in $(seq "$1"); do
     ip netns add "node$n"
     ip link add "port$n" type veth peer name eth0 netns "node$n"
     ip link set "port$n" master switch up
-    ip -n "node$n" addr add "10.77.0.$n/24" dev eth0
+    [ "$2" = ipv6 ] || ip -n "node$n" addr add "10.77.0.$n/24" dev eth0
+    [ "$2" = ipv4 ] || ip -n "node$n" addr add "fd77::$n/64" dev eth0 nodad
     ip -n "node$n" link set lo up
     ip -n "node$n" link set eth0 up
 done
-if [ -z "$2" ]; then
+if [ -z "$4" ]; then
     echo ready $$
     exec cat
 fi
 set +e
-mkfifo "$2/requests"
+mkfifo "$4/requests"
 echo ready $$
 while read -r node pid request; do
     {
@@ -44,12 +47,12 @@ while read -r node pid request; do
             <"/proc/$pid/fd/0" >>"/proc/$pid/fd/1" 2>>"/proc/$pid/fd/2"
         echo $? >"$request/end"
     } &
-done <>"$2/requests"
+done <>"$4/requests"
 "#;
 
-/// Replacement of `rsh` for launchers: `AGENT ADDRESS COMMAND...`.
+/// Replacement of `rsh` for launchers: `AGENT ADDRESS COMMAND...`, or `AGENT NAME COMMAND...`.
 const AGENT: &str = r#"#!/bin/sh
-node=node${1##*.}
+node=node${1##*[.e]}
 shift
 exec ip netns exec "$node" unshare --uts sh -c "hostname $node; $*"
 "#;
@@ -57,7 +60,7 @@ exec ip netns exec "$node" unshare --uts sh -c "hostname $node; $*"
 /// The same by a daemon of the node, as ssh does it: what runs there is no child of the launcher. It has the agent's
 /// environment and files. The directory of requests stands at `REQUESTS`.
 const DAEMONS_AGENT: &str = r#"#!/bin/sh
-node=node${1##*.}
+node=node${1##*[.e]}
 shift
 request=REQUESTS/request.$$
 mkdir "$request"
@@ -77,8 +80,18 @@ exec nsenter --net="/run/netns/$0" unshare --uts \
 
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// The addresses of the nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    Ipv4,
+    /// IPv6 alone. No launcher takes such an address in a file of machines, so the nodes have names.
+    Ipv6,
+    Both,
+}
+
 /// A switch with nodes around it.
 pub struct Nodes {
+    network: Network,
     /// Process that holds the namespaces.
     _switch: Job,
     /// Prefix of commands in the namespaces of the switch.
@@ -107,18 +120,29 @@ impl Placement {
 impl Nodes {
     /// Creates `count` nodes, with their files in `dir`.
     pub fn start(count: usize, dir: &Path) -> Result<Nodes> {
-        Nodes::switch(count, dir, false)
+        Nodes::switch(count, dir, Network::Ipv4, false)
     }
 
     /// The same. What a launcher starts on another node than the first is no process below the launcher.
-    pub fn with_daemons(count: usize, dir: &Path) -> Result<Nodes> {
-        Nodes::switch(count, dir, true)
+    pub fn with_daemons(count: usize, dir: &Path, network: Network) -> Result<Nodes> {
+        Nodes::switch(count, dir, network, true)
     }
 
-    fn switch(count: usize, dir: &Path, daemons: bool) -> Result<Nodes> {
+    fn switch(count: usize, dir: &Path, network: Network, daemons: bool) -> Result<Nodes> {
+        let mut names = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        let (word, named) = match network {
+            Network::Ipv4 => ("ipv4", false),
+            Network::Ipv6 => ("ipv6", true),
+            Network::Both => ("both", false),
+        };
+        for node in (1..=count).filter(|_| named) {
+            names += &format!("fd77::{node} {}\n", Nodes::name(node));
+        }
+        let hosts = dir.join("etc-hosts");
+        fs::write(&hosts, names)?;
         let mut command = Command::new("unshare");
         command.args(["--net", "--mount", "sh", "-c", SWITCH, "switch"]);
-        command.arg(count.to_string());
+        command.args([&count.to_string(), word]).arg(&hosts);
         if daemons {
             command.arg(dir);
         }
@@ -132,6 +156,7 @@ impl Nodes {
         });
         switch.explain(ready, dir)?;
         let nodes = Nodes {
+            network,
             _switch: switch,
             pid: pid.context("the switch told no process id")?,
             dir: dir.to_owned(),
@@ -200,11 +225,15 @@ impl Nodes {
 
     fn hosts(&self, mpi: Mpi, placement: &Placement, name: &str) -> Result<PathBuf> {
         let hosts = self.dir.join(format!("{name}.hosts"));
-        let line = |node: usize| match mpi {
-            mpi if mpi.is_open_mpi() => {
-                format!("{} slots={}\n", Nodes::address(node), placement.ranks)
+        let line = |node: usize| {
+            let node = match self.network {
+                Network::Ipv6 => Nodes::name(node),
+                Network::Ipv4 | Network::Both => Nodes::address(node),
+            };
+            match mpi.is_open_mpi() {
+                true => format!("{node} slots={}\n", placement.ranks),
+                false => format!("{node}:{}\n", placement.ranks),
             }
-            _ => format!("{}:{}\n", Nodes::address(node), placement.ranks),
         };
         fs::write(&hosts, (1..=placement.nodes).map(line).collect::<String>())?;
         Ok(hosts)
@@ -220,7 +249,7 @@ impl Nodes {
         command
     }
 
-    /// Address of a node, counted from 1.
+    /// Address of a node of [`Network::Ipv4`], counted from 1.
     pub fn address(node: usize) -> String {
         format!("10.77.0.{node}")
     }

@@ -192,6 +192,7 @@ fn cases(full: bool) -> Result<Vec<Case>> {
     cases.extend(start::standby::cases(full));
     cases.extend(start::early_deaths::cases(full));
     cases.extend(start::killed_while_mapping::cases(full));
+    cases.extend(start::ipv6::cases());
     cases.extend(start::lost_nodes::cases(full));
     cases.extend(start::node_keepers::cases(full));
     cases.extend(start::stages::cases(full));

@@ -4,7 +4,7 @@
 
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
-use crate::harness::nodes::{Nodes, Placement};
+use crate::harness::nodes::{Network, Nodes, Placement};
 use crate::harness::{paths, signal, stasis};
 use crate::test::support::helper_programs::compile;
 use crate::test::Case;
@@ -26,6 +26,8 @@ const RANKS: usize = 3;
 /// The node that is lost, and what its rank is called.
 pub(super) const LOST: usize = 2;
 const ITS_RANK: &str = "rank 2 on node2";
+/// In the place of the flags of `stasis run`: the job is started without it.
+pub(super) const PLAIN: &str = "";
 const RUN_FILE: &str = "run.json";
 const STANDBY_FILE: &str = "standby.json";
 /// What the log of `stasis run` says.
@@ -81,8 +83,18 @@ pub(super) struct NodesCase<'a> {
 impl NodesCase<'_> {
     /// A case for each library.
     pub(super) fn case(mpi: Mpi, name: &str, body: fn(&NodesCase) -> Result<()>) -> Case {
+        NodesCase::case_on(Network::Ipv4, mpi, name, body)
+    }
+
+    /// The same on nodes with such addresses.
+    pub(super) fn case_on(
+        network: Network,
+        mpi: Mpi,
+        name: &str,
+        body: fn(&NodesCase) -> Result<()>,
+    ) -> Case {
         let case = Case::over(mpi, &format!("recover/node-{name}"), move |_, dir| {
-            NodesCase::new(dir, mpi).and_then(|case| body(&case))
+            NodesCase::new(dir, mpi, network).and_then(|case| body(&case))
         });
         case.for_root("needs root to make nodes")
     }
@@ -93,11 +105,11 @@ impl NodesCase<'_> {
         libraries.filter(|mpi| *mpi != Mpi::Intel)
     }
 
-    fn new(dir: &Path, mpi: Mpi) -> Result<NodesCase<'_>> {
+    fn new(dir: &Path, mpi: Mpi, network: Network) -> Result<NodesCase<'_>> {
         Ok(NodesCase {
             dir,
             mpi,
-            nodes: Nodes::with_daemons(NODES, dir)?,
+            nodes: Nodes::with_daemons(NODES, dir, network)?,
             program: compile(dir, &mpi.compiler("c"), "ends.c", &[])?,
             way: Cell::new("runs"),
             ckpt: dir.join("ck"),
@@ -112,6 +124,24 @@ impl NodesCase<'_> {
 
     /// The same with words in front of `stasis launch`.
     fn command_behind(&self, words: &[&str], flags: &[&str], launch: &[&str]) -> Result<Command> {
+        let mut command = self.mpirun()?;
+        command.args(words);
+        command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
+        command
+            .arg(&self.ckpt)
+            .args(launch)
+            .args(["sh", "-c", r#"exec "$0" "$@""#]);
+        command.arg(&self.program).arg(self.way.get());
+        command.arg(self.dir.join("appended"));
+        let command = match flags {
+            [PLAIN] => command,
+            flags => stasis::run(flags, &command),
+        };
+        Ok(self.nodes.on_first(&command))
+    }
+
+    /// The launcher on all nodes, in the environment of the job.
+    fn mpirun(&self) -> Result<Command> {
         let transport = match self.mpi.is_open_mpi() {
             true => &[("OMPI_MCA_btl", "self,vader,tcp")],
             false => &[("UCX_TLS", "tcp,self")],
@@ -124,18 +154,21 @@ impl NodesCase<'_> {
         let mut command = self
             .nodes
             .mpirun_with_file(self.mpi, &placement, RANKS, "run")?;
-        command.args(words);
-        command.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
-        command
-            .arg(&self.ckpt)
-            .args(launch)
-            .args(["sh", "-c", r#"exec "$0" "$@""#]);
-        command.arg(&self.program).arg(self.way.get());
-        command.arg(self.dir.join("appended"));
         command.env("STASIS_TEST_READY", self.dir.join("ready"));
         command.env("STASIS_TEST_GO", self.gate());
         command.env("STASIS_LOG", "stasis_supervisor=info");
-        Ok(self.nodes.on_first(&stasis::run(flags, &command)))
+        Ok(command)
+    }
+
+    /// Restarts the job by hand, and waits until it runs.
+    pub(super) fn restart(&self) -> Result<Job> {
+        let before = stasis::job_file(&self.ckpt);
+        let mut command = self.mpirun()?;
+        command.arg(paths::stasis()).arg("restart").arg(&self.ckpt);
+        let mut job = Job::start(self.nodes.on_first(&command), self.dir, "restart")?;
+        let back = stasis::until_reached(&mut job, &self.ckpt, &before, deadline());
+        job.explain(back, self.dir)?;
+        Ok(job)
     }
 
     /// Starts the job and takes a checkpoint when all ranks are at their cut.
@@ -290,7 +323,7 @@ pub(super) fn said(job: &Job, words: &str) -> Result<()> {
 }
 
 /// The node itself still runs: the job goes on with it.
-fn killed(case: &NodesCase) -> Result<()> {
+pub(super) fn killed(case: &NodesCase) -> Result<()> {
     let mut job = case.start(&[])?;
     case.recovered(&mut job, || {
         let all = case.nodes.pids(LOST)?;
@@ -337,7 +370,7 @@ fn daemon(case: &NodesCase) -> Result<()> {
 
 /// The lost node is left out. When it is back, nothing of the job is there. Its rank wrote to a file, from which the
 /// next incarnation has removed what came after the checkpoint: nobody but that has written there since.
-fn cut_off(case: &NodesCase) -> Result<()> {
+pub(super) fn cut_off(case: &NodesCase) -> Result<()> {
     case.way.set("appends");
     let mut job = case.start(&[])?;
     case.recovered(&mut job, || case.nodes.connect(LOST, false))?;
@@ -552,7 +585,7 @@ fn other_directory(case: &NodesCase) -> Result<()> {
 }
 
 /// `stasis run` is killed while a node is cut off. The same line goes on when the ranks there are dead.
-fn controller(case: &NodesCase) -> Result<()> {
+pub(super) fn controller(case: &NodesCase) -> Result<()> {
     let mut job = case.start(&[])?;
     let old = job.ranks();
     case.nodes.connect(LOST, false)?;

@@ -7,6 +7,7 @@ pub mod copies;
 pub mod doctor;
 pub mod early_deaths;
 pub mod for_cpu;
+pub mod ipv6;
 pub mod killed_while_mapping;
 pub mod lost_nodes;
 pub mod lower_halves;

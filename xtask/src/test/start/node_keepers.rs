@@ -92,7 +92,7 @@ fn finish(case: &NodesCase, mut job: Job) -> Result<()> {
 }
 
 /// A rank of another node is killed, twice. Nothing is on disk before. The same node keepers hold the next checkpoint.
-fn ranks(case: &NodesCase) -> Result<()> {
+pub(super) fn ranks(case: &NodesCase) -> Result<()> {
     let mut job = start(case, &[])?;
     let first = keepers(&job);
     ensure!(
@@ -131,7 +131,7 @@ fn ranks(case: &NodesCase) -> Result<()> {
 }
 
 /// A standby world has node keepers of its own. They hold the copies after it has taken over.
-fn standby(case: &NodesCase) -> Result<()> {
+pub(super) fn standby(case: &NodesCase) -> Result<()> {
     let mut job = start(case, &["--standby", "warm"])?;
     case.checkpoint()?;
     case.until(&mut job, ASLEEP, 1)?;
