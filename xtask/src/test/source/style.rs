@@ -62,24 +62,27 @@ pub fn cases(full: bool) -> Vec<Case> {
         cases.push(suite("unit/lower-mpich", Some(Mpi::Mpich), &LOWER));
     }
     if full {
-        let long = Case::new("unit/protocol-long", |_, dir| protocol_long(dir));
-        cases.push(long.that_builds());
+        for (name, tests) in LONG {
+            let long = Case::new(name, move |_, dir| long_tests(dir, tests));
+            cases.push(long.that_builds());
+        }
     }
     cases
 }
 
-/// Every program of the larger sizes under every interleaving (`coordinator/tests/protocol/all_programs.rs`).
-fn protocol_long(dir: &Path) -> Outcome {
-    let arguments = [
-        "test",
-        "--package=stasis-coordinator",
-        "--release",
-        "--test=protocol",
-        "--",
-        "--ignored",
-        "--nocapture",
-        "--test-threads=1",
-    ];
+/// Cases of tests that take minutes: every program of the larger sizes under every interleaving
+/// (`coordinator/tests/protocol/all_programs.rs`), and the machines of recovery for nine ranks.
+const LONG: [(&str, &[&str]); 2] = [
+    (
+        "unit/protocol-long",
+        &["--package=stasis-coordinator", "--test=protocol"],
+    ),
+    ("unit/recovery-long", &["--package=stasis-supervisor"]),
+];
+
+fn long_tests(dir: &Path, tests: &[&str]) -> Outcome {
+    let how = ["--ignored", "--nocapture", "--test-threads=1"];
+    let arguments = [&["test", "--release"], tests, &["--"], &how].concat();
     job::run(cargo_command(None, &arguments), dir, "cargo", LONG_LIMIT)
         .and_then(|finished| finished.expect_success("cargo test"))
         .map(|_| ())
