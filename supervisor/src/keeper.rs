@@ -178,20 +178,26 @@ impl Keeper {
         ranks.any(|rank| rank.member.is_some() && !rank.dead && !rank.told)
     }
 
+    /// The ranks that live. A process without a first message is none: it may be a command that looks whether `stasis
+    /// run` lives. One that was to become a rank runs nothing before it is welcome.
+    fn of_living(&self) -> impl Iterator<Item = &Kept> {
+        let ranks = self.ranks.iter();
+        ranks.filter(|rank| rank.member.is_some() && !rank.dead)
+    }
+
     /// Whether all ranks are dead that have connected.
     pub fn all_dead(&self) -> bool {
-        self.ranks.iter().all(|rank| rank.dead)
+        self.of_living().next().is_none()
     }
 
     /// The processes of the ranks that live.
     pub fn living(&self) -> Vec<Pid> {
-        let living = self.ranks.iter().filter(|rank| !rank.dead);
-        living.map(|rank| rank.pid).collect()
+        self.of_living().map(|rank| rank.pid).collect()
     }
 
     /// Number of ranks that live.
     pub fn ranks(&self) -> usize {
-        self.ranks.iter().filter(|rank| !rank.dead).count()
+        self.of_living().count()
     }
 
     /// For each rank that is asleep, the size of its standby world.
@@ -238,7 +244,7 @@ impl Keeper {
 
     /// Kills the ranks.
     pub fn kill(&self) {
-        for rank in self.ranks.iter().filter(|rank| !rank.dead) {
+        for rank in self.of_living() {
             kill(rank.pid, rank.process.as_ref());
         }
         self.kill_stand_ins(true);
@@ -565,6 +571,20 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_looks_whether_stasis_run_lives_is_not_killed() {
+        let mut keeper = Keeper::new(1).unwrap();
+        let socket = SocketAddr::from_abstract_name(keeper.socket()).unwrap();
+        // From this process, which would be killed.
+        let guest = UnixStream::connect_addr(&socket).unwrap();
+        assert!(keeper.turn().is_empty());
+        assert!(keeper.all_dead());
+        keeper.kill();
+        drop(guest);
+        keeper.turn();
+        assert_eq!(keeper.ranks.len(), 0);
+    }
 
     #[test]
     fn a_rank_that_is_announced_and_connects_is_one() {
