@@ -44,7 +44,7 @@ echo ready $$
 while read -r node pid request; do
     {
         ip netns exec "$node" unshare --uts xargs -0 -x -a "$request/words" env -i \
-            <"/proc/$pid/fd/0" >>"/proc/$pid/fd/1" 2>>"/proc/$pid/fd/2"
+            <"/proc/$pid/fd/0" >>"/proc/$pid/fd/2" 2>>"/proc/$pid/fd/2"
         echo $? >"$request/end"
     } &
 done <>"$4/requests"
@@ -58,7 +58,9 @@ exec ip netns exec "$node" unshare --uts sh -c "hostname $node; $*"
 "#;
 
 /// The same by a daemon of the node, as ssh does it: what runs there is no child of the launcher. It has the agent's
-/// environment and files. The directory of requests stands at `REQUESTS`.
+/// environment and files. Its standard output is the agent's standard error: the launcher's daemon sends the output of
+/// its ranks to the launcher, and prints only messages of its own, such as one that it has lost the launcher. The
+/// directory of requests stands at `REQUESTS`.
 const DAEMONS_AGENT: &str = r#"#!/bin/sh
 node=node${1##*[.e]}
 shift

@@ -58,7 +58,8 @@ pub struct Options {
     /// Only programs whose name contains one of these
     #[arg(long, value_delimiter = ',')]
     programs: Vec<String>,
-    /// Run the programs under `stasis run`, kill their ranks and launchers, and leave the rest to it
+    /// Run the programs under `stasis run`, some on several nodes, kill their ranks, launchers, node keepers and nodes,
+    /// and leave the rest to it
     #[arg(long)]
     recover: bool,
     /// With --recover, begin no run after this number of kills

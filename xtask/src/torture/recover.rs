@@ -1,10 +1,14 @@
 //! `cargo xtask torture --recover`: a program under `stasis run`, whose ranks and launchers are killed again and again
 //! at random moments: while it computes, while it takes a checkpoint, and while it is being started again. `stasis run`
 //! alone brings it back. Where it is killed itself, the same command goes on.
+//!
+//! Some programs run on several nodes (`harness/nodes.rs`). There the node keepers are killed, too, and nodes: all
+//! processes of one, or its connection to the others.
 
 use super::{note_commit, program::Program};
 use crate::harness::job::{self, Job};
 use crate::harness::mpi::Mpi;
+use crate::harness::nodes::{Network, Nodes, Placement};
 use crate::harness::random::Random;
 use crate::harness::{paths, signal, stasis};
 use crate::test::programs::mpi::without_reports;
@@ -21,6 +25,12 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Longest pause before a kill, in seconds.
 const PAUSE: f64 = 0.4;
+/// Nodes of a job on several ones. Two have room for all ranks, and the first, that of `stasis run`, is never lost.
+const NODES: usize = 3;
+/// Settings of Open MPI for them.
+const TRANSPORT: [(&str, &str); 1] = [("OMPI_MCA_btl", "self,vader,tcp")];
+/// Processes that keep the copies of a node's ranks.
+const NODE_KEEPERS: [&str; 2] = ["stasis-node", "stasis-guard"];
 
 /// Numbers of what was done.
 #[derive(Default)]
@@ -33,6 +43,12 @@ pub struct Tally {
     pub sleepers: u64,
     /// Killed copies of checkpoints in memory.
     pub copies: u64,
+    /// Killed node keepers, and their guards.
+    pub keepers: u64,
+    /// Nodes whose processes were all killed.
+    pub nodes: u64,
+    /// Nodes that were cut off from the others.
+    pub cut_off: u64,
     /// Killed `stasis run`.
     pub controllers: u64,
     /// Committed checkpoints.
@@ -48,7 +64,8 @@ pub struct Tally {
 impl Tally {
     /// All kills.
     pub fn kills(&self) -> u64 {
-        self.ranks + self.launchers + self.sleepers + self.copies + self.controllers
+        let parts = self.ranks + self.launchers + self.sleepers + self.copies + self.keepers;
+        parts + self.nodes + self.cut_off + self.controllers
     }
 }
 
@@ -58,6 +75,9 @@ impl AddAssign<&Tally> for Tally {
         self.launchers += other.launchers;
         self.sleepers += other.sleepers;
         self.copies += other.copies;
+        self.keepers += other.keepers;
+        self.nodes += other.nodes;
+        self.cut_off += other.cut_off;
         self.controllers += other.controllers;
         self.checkpoints += other.checkpoints;
         self.recoveries += other.recoveries;
@@ -70,13 +90,17 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ranks, {} launchers, {} ranks of standby worlds, {} copies in memory and {} `stasis run` killed, {} \
-             recoveries, {} of them by a standby world, {} from memory, {} checkpoints on disk",
+            "{} ranks, {} launchers, {} ranks of standby worlds, {} copies in memory, {} node keepers, {} nodes and {} \
+             `stasis run` killed, {} nodes cut off, {} recoveries, {} of them by a standby world, {} from memory, {} \
+             checkpoints on disk",
             self.ranks,
             self.launchers,
             self.sleepers,
             self.copies,
+            self.keepers,
+            self.nodes,
             self.controllers,
+            self.cut_off,
             self.recoveries,
             self.taken_over,
             self.from_memory,
@@ -92,6 +116,17 @@ pub struct RecoveredRun<'a> {
     random: Random,
     dir: &'a Path,
     ckpt: PathBuf,
+    /// The nodes of a job on several ones.
+    nodes: Option<Nodes>,
+    /// Those of them that are cut off at present.
+    cut_off: Vec<usize>,
+}
+
+/// What a kill does to the job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Harm {
+    Fails,
+    RunsOn,
 }
 
 /// Keeps the end of the output, as long as that of the native run. What a job has printed since its checkpoint it
@@ -123,7 +158,17 @@ impl<'a> RecoveredRun<'a> {
             random,
             dir,
             ckpt: paths::for_images(dir),
+            nodes: None,
+            cut_off: Vec::new(),
         }
+    }
+
+    /// Whether the result does not depend on the machines, nor on many threads that are in MPI over TCP.
+    fn can_have_nodes(&self) -> bool {
+        let name = &self.program.example.name;
+        let may = ["torture/", "coll/", "p2p/"];
+        let may = may.iter().any(|folder| name.starts_with(folder)) && !name.contains("one_core");
+        may && self.program.threads == 0 && signal::is_root()
     }
 
     /// Runs the program with this number of kills, and compares it with the folder of the native run.
@@ -140,8 +185,15 @@ impl<'a> RecoveredRun<'a> {
 
     fn drive(&mut self, kills: u64) -> Result<PathBuf> {
         fs::create_dir(self.dir.join("work"))?;
-        let lower = Mpi::ALL[self.random.below(2) as usize];
-        let in_memory = self.random.below(2) == 0;
+        let mut lower = Mpi::ALL[self.random.below(2) as usize];
+        if self.random.below(2) == 0 && self.can_have_nodes() {
+            // MPI_Finalize of Debian's MPICH does not always end on several nodes, natively, too.
+            lower = Mpi::OpenMpi;
+            self.nodes = Some(Nodes::with_daemons(NODES, self.dir, Network::Ipv4)?);
+        }
+        // Without checkpoints in memory a node has nothing to keep.
+        let of_four = if self.nodes.is_some() { 3 } else { 2 };
+        let in_memory = self.random.below(4) < of_four;
         let standby = ["no", "warm", "hot"][self.random.below(3) as usize];
         let mut whole = String::new();
         loop {
@@ -169,7 +221,23 @@ impl<'a> RecoveredRun<'a> {
     /// The command that starts the job, or goes on with it after its `stasis run` was killed.
     fn command(&self, lower: Mpi, in_memory: bool, standby: &str, again: bool) -> Result<Command> {
         let example = &self.program.example;
-        let mut launch = stasis::launch(lower, example.ranks, &self.ckpt, self.dir);
+        let mut launch = match &self.nodes {
+            None => stasis::launch(lower, example.ranks, &self.ckpt, self.dir),
+            Some(nodes) => {
+                let placement = Placement {
+                    nodes: NODES,
+                    ranks: example.ranks.div_ceil(2),
+                    transport: &TRANSPORT,
+                };
+                let mpirun = nodes.mpirun_with_file(lower, &placement, example.ranks, "run")?;
+                let mut launch = Command::new("sh");
+                launch.args(["-c", "cd work && exec \"$@\"", "sh"]);
+                let mut launch = stasis::before(launch, &mpirun);
+                launch.arg(paths::stasis()).args(["launch", "--ckpt-dir"]);
+                launch.arg(&self.ckpt);
+                launch
+            }
+        };
         launch.args(again.then_some("--resume"));
         launch.args(command_line(example, Some(self.program.front))?);
         launch.current_dir(self.dir.join("work"));
@@ -181,8 +249,17 @@ impl<'a> RecoveredRun<'a> {
         if in_memory {
             launch.env("STASIS_MEMORY_INTERVAL", "1");
         }
-        let flags = ["--recover", "1000", "--standby", standby];
-        Ok(stasis::run(&flags, &launch))
+        let mut flags = vec!["--recover", "1000", "--standby", standby];
+        flags.extend(self.nodes.as_ref().map(|_| "--oversubscribe"));
+        Ok(self.on_first(stasis::run(&flags, &launch)))
+    }
+
+    /// The command, where the job's commands run.
+    fn on_first(&self, command: Command) -> Command {
+        match &self.nodes {
+            Some(nodes) => nodes.on_first(&command),
+            None => command,
+        }
     }
 
     /// Counts the recoveries that a `stasis run` has told.
@@ -205,7 +282,8 @@ impl<'a> RecoveredRun<'a> {
                 return Ok(());
             };
             std::thread::sleep(self.random.seconds(0.0, PAUSE));
-            let mut request = Job::start(stasis::checkpoint(&self.ckpt), self.dir, "checkpoint")?;
+            let request = self.on_first(stasis::checkpoint(&self.ckpt));
+            let mut request = Job::start(request, self.dir, "checkpoint")?;
             if !committed || self.random.below(4) > 0 {
                 let status = request.wait(Instant::now() + PATIENCE)?;
                 let status = status.context("timeout while waiting for the checkpoint")?;
@@ -225,15 +303,18 @@ impl<'a> RecoveredRun<'a> {
             if self.random.below(8) == 0 {
                 return self.kill_controller(job);
             }
-            let mut failed = self.kill(job);
+            let mut harm = self.kill(job)?;
             if self.random.below(4) == 0 {
                 // While it is being started again.
                 std::thread::sleep(self.random.seconds(0.0, 2.0 * PAUSE));
-                failed |= self.kill(job);
+                if self.kill(job)? == Harm::Fails {
+                    harm = Harm::Fails;
+                }
             }
-            if failed {
+            if harm == Harm::Fails {
                 self.gone(job, &job_file)?;
             }
+            self.heal()?;
         }
         Ok(())
     }
@@ -279,15 +360,30 @@ impl<'a> RecoveredRun<'a> {
         job::until_ended(&ranks, deadline).context("a rank outlives its keeper")
     }
 
-    /// Kills something. Returns false if it was a part of the standby world or a copy in memory, which is no failure of
-    /// the job.
-    fn kill(&mut self, job: &Job) -> bool {
+    /// Connects the nodes again that were cut off.
+    fn heal(&mut self) -> Result<()> {
+        for node in std::mem::take(&mut self.cut_off) {
+            if let Some(nodes) = &self.nodes {
+                nodes.connect(node, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills something. It is no failure of the job if that was a part of the standby world, a copy in memory, or a
+    /// node keeper.
+    fn kill(&mut self, job: &Job) -> Result<Harm> {
         let all = job.ranks();
         let launchers = job.launchers();
         let running = stasis::incarnation(&self.ckpt, "run.json").ok();
         let ranks = running.map_or_else(Vec::new, |number| {
             stasis::of_incarnation(all.clone(), number)
         });
+        if self.nodes.is_some() && self.random.below(2) == 0 {
+            if let Some(harm) = self.kill_of_nodes(job, &ranks)? {
+                return Ok(harm);
+            }
+        }
         let copies = job.named(&["stasis-twin"]);
         match self.random.below(8) {
             0 if !launchers.is_empty() => {
@@ -301,7 +397,7 @@ impl<'a> RecoveredRun<'a> {
             2 if !copies.is_empty() => {
                 signal::kill_now(copies[0]);
                 self.tally.copies += 1;
-                return false;
+                return Ok(Harm::RunsOn);
             }
             _ if all.is_empty() => {}
             3 if ranks.len() > 1 => {
@@ -313,12 +409,48 @@ impl<'a> RecoveredRun<'a> {
                 signal::kill_now(one);
                 if !ranks.contains(&one) {
                     self.tally.sleepers += 1;
-                    return false;
+                    return Ok(Harm::RunsOn);
                 }
                 self.tally.ranks += 1;
             }
         }
-        true
+        Ok(Harm::Fails)
+    }
+
+    /// Kills a node keeper or its guard; or all processes of a node with ranks, or its connection. Nothing if the node
+    /// that was drawn has none of these.
+    fn kill_of_nodes(&mut self, job: &Job, ranks: &[i32]) -> Result<Option<Harm>> {
+        let Some(nodes) = &self.nodes else {
+            return Ok(None);
+        };
+        // Both may be killed at a time.
+        let keepers = job.named(&NODE_KEEPERS);
+        let what = self.random.below(3);
+        if what == 0 {
+            let first = self.random.below(2) as usize;
+            let killed = keepers.iter().skip(first);
+            self.tally.keepers += killed.len() as u64;
+            let harm = (killed.len() > 0).then_some(Harm::RunsOn);
+            killed.copied().for_each(signal::kill_now);
+            return Ok(harm);
+        }
+        let node = 2 + self.random.below(NODES as u64 - 1) as usize;
+        let there = nodes.pids(node)?;
+        if self.cut_off.contains(&node) || !there.iter().any(|pid| ranks.contains(pid)) {
+            return Ok(None);
+        }
+        match what {
+            1 => {
+                there.into_iter().for_each(signal::kill_now);
+                self.tally.nodes += 1;
+            }
+            _ => {
+                nodes.connect(node, false)?;
+                self.cut_off.push(node);
+                self.tally.cut_off += 1;
+            }
+        }
+        Ok(Some(Harm::Fails))
     }
 }
 
