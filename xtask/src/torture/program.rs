@@ -23,6 +23,8 @@ pub struct Program {
     pub example: Example,
     /// MPI library whose ABI it has.
     pub front: Mpi,
+    /// Threads that the generator starts in each rank.
+    pub threads: u64,
 }
 
 impl Program {
@@ -101,6 +103,7 @@ impl Programs {
         Ok(Program {
             example: example.clone(),
             front,
+            threads: 0,
         })
     }
 
@@ -157,6 +160,7 @@ impl Programs {
             Ok::<_, anyhow::Error>(Program {
                 example: example.clone(),
                 front,
+                threads: 0,
             })
         };
         let generator = self.generator()?;
@@ -183,5 +187,9 @@ fn generated(
     example.name = format!("{GENERATOR}.{argument}");
     example.variant = Some(argument);
     example.ranks = ranks;
-    Program { example, front }
+    Program {
+        example,
+        front,
+        threads,
+    }
 }
