@@ -221,9 +221,7 @@ impl Replay {
         let offset = usize::try_from(place.position.offset).unwrap_or(usize::MAX);
         while replay.at < offset && replay.read() {
             replay.ahead.at = replay.at;
-            let all: Vec<u32> = replay.threads.keys().copied().collect();
-            all.into_iter()
-                .for_each(|thread| replay.pass(thread, offset));
+            replay.pass(replay.thread, offset);
         }
         for there in &place.threads {
             let offset = usize::try_from(there.offset).unwrap_or(usize::MAX);
@@ -280,9 +278,10 @@ impl Replay {
         self.calls
     }
 
-    /// Whether it has a cancelled receive.
+    /// Whether it has a cancelled receive behind the place where it begins.
     pub fn has_cancels(&self) -> bool {
-        let mut events = Events::from(self.log.bytes(), self.at);
+        // Where it begins, events of receives are not read ahead.
+        let mut events = Events::from(self.log.bytes(), self.ahead.at);
         events.any(|(_, event)| matches!(event, Event::Cancelled { .. }))
     }
 
@@ -310,8 +309,12 @@ impl Replay {
                     None => return Ok(Turn::Now(self.comm_of(thread))),
                     Some(other) => break other,
                 },
-                Next::Far | Next::None => match self.first_of_all() {
+                Next::None => match self.first_of_all() {
                     None => return Ok(Turn::Now(NO_COMM)),
+                    Some(other) => break other,
+                },
+                Next::Far => match self.first_of_all() {
+                    None => return Ok(Turn::Later),
                     Some(other) => break other,
                 },
             }
@@ -420,7 +423,11 @@ impl Replay {
         };
         self.ahead_steps -= 1;
         if let Some(order) = self.orders.get_mut(&step.comm) {
-            order.retain(|(at, _)| *at != step.at);
+            match order.front() {
+                Some((at, _)) if *at == step.at => drop(order.pop_front()),
+                // A replay that begins does the steps of one thread after the other.
+                _ => order.retain(|(at, _)| *at != step.at),
+            }
             if order.is_empty() {
                 self.orders.remove(&step.comm);
             }
@@ -701,6 +708,22 @@ mod tests {
             (Turn::Now(NO_COMM), true)
         );
         assert_eq!(again.call(1, &over(7, 5)), Ok(false));
+    }
+
+    #[test]
+    fn a_replay_knows_of_cancelled_receives_that_another_thread_has_passed() {
+        let (_dir, log) = log_of(&[
+            Event::NewCall(0, over(7, 0)),
+            Event::Cancelled { posting: 3 },
+            Event::Thread(1),
+            Event::NewCall(1, over(8, 1)),
+        ]);
+        let mut replay = Replay::begin(log);
+        assert_eq!(replay.call(1, &over(8, 1)), Ok(true));
+        let place = replay.place();
+        let mut again = Replay::begin_at(Log::open(&replay.log.path).unwrap(), &place);
+        assert!(again.has_cancels());
+        assert_eq!(again.binding(3), Some(Bound::Cancelled));
     }
 
     #[test]
