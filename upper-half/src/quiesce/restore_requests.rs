@@ -42,11 +42,7 @@ fn run() -> Result<(), i32> {
 
 /// Operations that were under way, in the order in which they were posted.
 fn posted() -> Vec<&'static Request> {
-    let mut posted: Vec<_> = lifecycle::pending()
-        .filter(|request| request.body.state.get() == State::Active)
-        .collect();
-    posted.sort_by_key(|request| request.body.serial.get());
-    posted
+    lifecycle::pending_as_posted(|request| request.body.state.get() == State::Active)
 }
 
 fn post(request: &'static Request) -> i32 {

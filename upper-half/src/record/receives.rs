@@ -182,11 +182,7 @@ pub(super) fn cancel(request: &'static Request) -> Option<i32> {
 pub(crate) fn restored() {
     mode::restarted();
     log::begin();
-    let mut receives: Vec<_> = lifecycle::pending()
-        .filter(|request| is_open(request))
-        .collect();
-    receives.sort_unstable_by_key(|request| request.body.serial.get());
-    for request in receives {
+    for request in lifecycle::pending_as_posted(is_open) {
         restore(request);
     }
 }

@@ -120,10 +120,7 @@ pub(super) fn in_last_call() {
 /// The rank goes on without the record: what is held is posted, in its order.
 pub(super) fn go_on_alone() {
     mode::set(RecordMode::Off as u32);
-    let held = lifecycle::pending().filter(|request| receives::is_held(request));
-    let mut held: Vec<_> = held.collect();
-    held.sort_unstable_by_key(|request| request.body.serial.get());
-    for request in held {
+    for request in lifecycle::pending_as_posted(receives::is_held) {
         request.body.posting.set(Posting::None);
         kept::post_kept(request);
     }

@@ -366,6 +366,15 @@ pub(crate) fn pending() -> impl Iterator<Item = &'static Request> {
         .filter(|request| matches!(request.body.state.get(), State::Active | State::Upper))
 }
 
+/// Those of them that are wanted, in the order in which they were posted.
+pub(crate) fn pending_as_posted(
+    wanted: impl Fn(&'static Request) -> bool,
+) -> Vec<&'static Request> {
+    let mut posted: Vec<_> = pending().filter(|request| wanted(request)).collect();
+    posted.sort_by_key(|request| request.body.serial.get());
+    posted
+}
+
 /// All persistent requests that are such in the lower half.
 pub(crate) fn persistent_below() -> impl Iterator<Item = &'static Request> {
     RequestBody::table().dynamic().filter(|request| {
