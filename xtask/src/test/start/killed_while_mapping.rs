@@ -1,8 +1,9 @@
 //! `stasis run`: a rank of the new incarnation is killed while it fills its memory from its image, in a start from a
 //! checkpoint and in a standby world.
 //!
-//! The kernel shows the moment: the rank has the mapping of the program's large array (`ends.c`, `filled`), of which
-//! not all pages exist yet. There the rank is stopped, is seen to be inside still, and is killed.
+//! The program has a large array (`ends.c`, `filled`). While a rank restores it, the array is mapped and some of its
+//! pages do not exist yet, as `/proc/PID/smaps` shows. A case stops the rank then, looks again, and kills it if pages
+//! are still missing.
 
 use super::recovery::{deadline, said, RunCase, GOES_ON};
 use super::standby::{
@@ -157,19 +158,21 @@ fn started(case: &RunCase) -> Result<()> {
     case.finish(job)
 }
 
-/// The same in a standby world that was let go.
-fn warm(case: &RunCase) -> Result<()> {
-    let mut job = start(case, "warm")?;
+/// The failure after which a standby world is let go. It gets the number of that world, the rank that fails, and the
+/// process that is to map, which it stops. The result is whether that is inside.
+type Fails = fn(&RunCase, &mut Job, usize, usize, i32) -> Result<bool>;
+
+/// Each rank in turn is killed while it maps in a standby world of this kind.
+fn let_go(case: &RunCase, kind: &str, fails: Fails) -> Result<()> {
+    let mut job = start(case, kind)?;
     let mut worlds = 0;
     for rank in 0..case.ranks {
         met(|| {
             worlds += 1;
-            until(&mut job, ASLEEP, worlds, case)?;
             let last = incarnation(case, RUN)?;
             let (_, next) = rank_after(last, STANDBY, rank, case, &mut job)?;
             goes_on(case, &mut job, |job| {
-                kill_rank(case, job, 1 - rank)?;
-                let inside = stopped_inside(next)?;
+                let inside = fails(case, job, worlds, 1 - rank, next)?;
                 until(job, LET_GO, worlds, case)?;
                 if inside {
                     signal::kill_now(next);
@@ -181,27 +184,22 @@ fn warm(case: &RunCase) -> Result<()> {
     finish(case, job)
 }
 
-/// A hot standby world is let go while a rank of it maps the newest image, and that rank is killed.
+/// The standby world sleeps until it is let go. Then its ranks map.
+fn warm(case: &RunCase) -> Result<()> {
+    let_go(case, "warm", |case, job, world, rank, maps| {
+        until(job, ASLEEP, world, case)?;
+        kill_rank(case, job, rank)?;
+        stopped_inside(maps)
+    })
+}
+
+/// A hot standby world is let go while a rank of it maps the newest image.
 fn hot(case: &RunCase) -> Result<()> {
-    let mut job = start(case, "hot")?;
-    let mut worlds = 0;
-    for rank in 0..case.ranks {
-        met(|| {
-            worlds += 1;
-            let last = incarnation(case, RUN)?;
-            let (_, next) = rank_after(last, STANDBY, rank, case, &mut job)?;
-            let inside = stopped_inside(next)?;
-            goes_on(case, &mut job, |job| {
-                kill_rank(case, job, 1 - rank)?;
-                until(job, LET_GO, worlds, case)?;
-                if inside {
-                    signal::kill_now(next);
-                }
-                Ok(inside)
-            })
-        })?;
-    }
-    finish(case, job)
+    let_go(case, "hot", |case, job, _, rank, maps| {
+        let inside = stopped_inside(maps)?;
+        kill_rank(case, job, rank)?;
+        Ok(inside)
+    })
 }
 
 /// A rank that sleeps is killed while it maps the newest image. The job does not notice. Another standby world takes
